@@ -1,0 +1,1 @@
+"""Motor torques for robots in contact: inverse dynamics that predicts its own contact forces."""

@@ -1,0 +1,308 @@
+"""Multibody terms of a machine from Pinocchio, with every convention converted here and nowhere else.
+
+Conventions (math.md 1, 2). A machine has m velocities: first the u unactuated ones ("b": floating bases, free bodies,
+passive joints), then the a actuated ones ("q"). Pinocchio's order may differ; `System.order` permutes once, here.
+A free-flyer velocity is Pinocchio's: linear, then angular, in the body's own axes. `State.q` and `State.v` stay in
+Pinocchio's layout; everything that this class computes is in ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pinocchio as pin
+from numba import njit
+
+from idcontrol.errors import InputError, UnknownName
+from idcontrol.types import Array, Booleans, Integers
+
+UNLIMITED = 1e300
+"""Limits at or above this are no limits (Pinocchio marks them with the largest double)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeBody:
+    """A rigid body that nothing holds: its six velocities are unactuated.
+
+    Attributes:
+        name: Name of its joint and frame.
+        mass: Mass [kg].
+        inertia: About the centre of mass, in body axes, shape (3, 3) [kg m²].
+        com: Centre of mass in the body frame, shape (3,) [m].
+    """
+
+    name: str
+    mass: float
+    inertia: Array
+    com: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+@njit(cache=True)
+def _gather(
+    M_pin: Array, c_pin: Array, J_pin: Array, order: Integers, M: Array, c: Array, J: Array
+) -> None:  # pragma: no cover - compiled
+    """Copy Pinocchio's terms into our order; M from the triangle that crba fills."""
+    m = order.shape[0]
+    for i in range(m):
+        oi = order[i]
+        c[i] = c_pin[oi]
+        for j in range(i + 1):
+            oj = order[j]
+            value = M_pin[oi, oj] if oi <= oj else M_pin[oj, oi]
+            M[i, j] = value
+            M[j, i] = value
+        for k in range(6):
+            J[k, i] = J_pin[k, oi]
+
+
+class System:
+    """A machine and its multibody terms at the last state that `update` was given.
+
+    Attributes:
+        model: The Pinocchio model.
+        n_velocities: m.
+        n_unactuated: u.
+        n_actuated: a.
+        order: Velocity i of ours is velocity ``order[i]`` of Pinocchio's, shape (m,).
+        actuated_names: Names of the actuated joints, in our order.
+        effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf where there is none.
+        M: Joint-space inertia, shape (m, m).
+        bias: Coriolis, centrifugal and gravity terms c of ``M v̇ + c = Pᵀτ + Jᵀf``, shape (m,) [N, N m].
+        jacobian: Spatial Jacobian at the world origin of all joints, linear rows first, shape (6, m).
+        support: Which velocities move which joint, shape (n_joints, m).
+        frame_joint: Supporting joint of each frame, shape (n_frames,).
+        frame_position: Frame origins in the world, shape (n_frames, 3) [m]: a view into Pinocchio's data.
+        frame_rotation: Frame axes in the world (columns), shape (n_frames, 3, 3): a view into Pinocchio's data.
+    """
+
+    def __init__(self, model: Any, *, actuated: Sequence[str] | None = None, effort_limit: Array | None = None) -> None:
+        """Bind the terms of a Pinocchio model.
+
+        Args:
+            model: Pinocchio model; free-flyer joints and joints that are not `actuated` are unactuated.
+            actuated: Names of the actuated joints in the order wanted; None means all joints with one velocity, in tree order.
+            effort_limit: Torque limits in that order, shape (a,) [N m]; None means those of the model.
+
+        Raises:
+            UnknownName: An actuated joint does not exist.
+            InputError: An actuated joint has not exactly one velocity, or the inertia matrix is not positive definite.
+        """
+        self.model = model
+        self.data = model.createData()
+        names = list(model.names)
+        single = [name for name, joint in zip(names, model.joints, strict=True) if joint.nv == 1]
+        self.actuated_names: tuple[str, ...] = tuple(single if actuated is None else actuated)
+        for name in self.actuated_names:
+            if name not in names:
+                raise UnknownName("joint", name, names[1:])
+            if name not in single:
+                raise InputError(
+                    f"joint {name!r} has not one velocity and cannot be actuated; leave it out of `actuated`"
+                )
+        joints = [model.joints[names.index(name)] for name in self.actuated_names]
+        driven = [joint.idx_v for joint in joints]
+        free = [i for i in range(model.nv) if i not in set(driven)]
+        self.order: Integers = np.array(free + driven, dtype=np.int64)
+        self.n_velocities: int = model.nv
+        self.n_unactuated = len(free)
+        self.n_actuated = len(driven)
+        limits = np.asarray(model.upperEffortLimit)[driven] if effort_limit is None else np.asarray(effort_limit, float)
+        if limits.shape != (self.n_actuated,) or not np.all(limits > 0):
+            raise InputError(f"torque limits must be {self.n_actuated} positive numbers, one for each actuated joint")
+        self.effort_limit: Array = np.where(limits >= UNLIMITED, np.inf, limits)
+        self._joint_q: Integers = np.array([joint.idx_q for joint in joints], dtype=np.int64)
+        self._joint_circle: Booleans = np.array([joint.nq == 2 for joint in joints], dtype=np.bool_)
+
+        m = self.n_velocities
+        self.M: Array = np.zeros((m, m))
+        self.bias: Array = np.zeros(m)
+        self.jacobian: Array = np.zeros((6, m))
+        self.support: Booleans = np.zeros((model.njoints, m), dtype=np.bool_)
+        for j in range(1, model.njoints):
+            for k in model.supports[j]:
+                joint = model.joints[k]
+                if k:
+                    self.support[j, np.isin(self.order, np.arange(joint.idx_v, joint.idx_v + joint.nv))] = True
+        self.frame_joint: Integers = np.array([frame.parentJoint for frame in model.frames], dtype=np.int64)
+        self.frame_position, self.frame_rotation = _frame_views(self.data, model.nframes)
+        self._M_pin, self._c_pin, self._J_pin = self.data.M, self.data.nle, self.data.J
+        self.update(pin.neutral(model), np.zeros(m))
+        self._refuse_singular_inertia()
+
+    @classmethod
+    def from_urdf(
+        cls,
+        urdf: str | Path,
+        *,
+        free_flyer: bool,
+        actuated: Sequence[str] | None = None,
+        effort_limit: Array | None = None,
+        free_bodies: Sequence[FreeBody] = (),
+    ) -> System:
+        """A machine from a URDF (no geometry is read), alone or with free bodies beside it.
+
+        Args:
+            urdf: Path of the file.
+            free_flyer: Whether the root link floats; else it is fixed to the world.
+            actuated: See `System`.
+            effort_limit: See `System`.
+            free_bodies: Bodies that the machine may touch, appended after its joints.
+
+        Raises:
+            InputError: The file does not exist, is no URDF, or has a moving link without inertia.
+        """
+        path = Path(urdf)
+        if not path.is_file():
+            raise InputError(f"no URDF at {path}; give the path of an existing file")
+        try:
+            model = (
+                pin.buildModelFromUrdf(str(path), pin.JointModelFreeFlyer())
+                if free_flyer
+                else pin.buildModelFromUrdf(str(path))
+            )
+        except (ValueError, RuntimeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"{path.name} cannot be read as a URDF: {reason}") from None
+        for body in free_bodies:
+            joint = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), body.name)
+            inertia = pin.Inertia(body.mass, np.asarray(body.com, float), np.asarray(body.inertia, float))
+            model.appendBodyToJoint(joint, inertia, pin.SE3.Identity())
+            model.addJointFrame(joint)
+        return cls(model, actuated=actuated, effort_limit=effort_limit)
+
+    def update(self, q: Array, v: Array) -> None:
+        """Compute all terms at configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout."""
+        pin.crba(self.model, self.data, q)
+        pin.nonLinearEffects(self.model, self.data, q, v)
+        pin.computeJointJacobians(self.model, self.data, q)
+        pin.updateFramePlacements(self.model, self.data)
+        _gather(self._M_pin, self._c_pin, self._J_pin, self.order, self.M, self.bias, self.jacobian)
+
+    def ours(self, v: Array) -> Array:
+        """A velocity in our order, from Pinocchio's."""
+        return np.ascontiguousarray(v[self.order])
+
+    def theirs(self, v: Array) -> Array:
+        """A velocity in Pinocchio's order, from ours."""
+        out = np.empty_like(v)
+        out[self.order] = v
+        return out
+
+    def integrate(self, q: Array, v: Array, h: float) -> Array:
+        """Configuration after moving for `h` seconds with the velocity `v` (ours): ``q ⊕ h v`` on the manifold."""
+        moved: Array = pin.integrate(self.model, q, h * self.theirs(v))
+        return moved
+
+    def joint_positions(self, q: Array) -> Array:
+        """Angles (or lengths) of the actuated joints, shape (a,) [rad or m]; continuous joints within (-π, π]."""
+        angles: Array = q[self._joint_q]
+        for i in np.flatnonzero(self._joint_circle):
+            k = self._joint_q[i]
+            angles[i] = np.arctan2(q[k + 1], q[k])
+        return angles
+
+    def joint_velocities(self, v: Array) -> Array:
+        """Velocities of the actuated joints, shape (a,) [rad/s or m/s], from Pinocchio's layout."""
+        return v[self.order[self.n_unactuated :]]
+
+    def configuration(self, joints: Array, base: Array | None = None) -> Array:
+        """A configuration with the given joint positions; the rest is neutral, or `base` for the first free-flyer.
+
+        Args:
+            joints: Positions of the actuated joints, shape (a,) [rad or m].
+            base: Position (m) and quaternion (x, y, z, w) of the floating base, shape (7,).
+        """
+        q: Array = pin.neutral(self.model)
+        if base is not None:
+            q[:7] = base
+        for k, circle, angle in zip(self._joint_q, self._joint_circle, joints, strict=True):
+            if circle:
+                q[k : k + 2] = np.cos(angle), np.sin(angle)
+            else:
+                q[k] = angle
+        return q
+
+    def frame(self, name: str) -> int:
+        """Index of a frame.
+
+        Raises:
+            UnknownName: There is no such frame.
+        """
+        if not self.model.existFrame(name):
+            raise UnknownName("frame", name, [frame.name for frame in self.model.frames])
+        index: int = self.model.getFrameId(name)
+        return index
+
+    def com(self, q: Array) -> Array:
+        """Centre of mass in the world, shape (3,) [m]; overwrites no term of `update`."""
+        centre: Array = pin.centerOfMass(self.model, self._scratch(), q).copy()
+        return centre
+
+    @property
+    def mass(self) -> float:
+        """Mass of all moving bodies [kg]."""
+        return float(sum(inertia.mass for inertia in self.model.inertias[1:]))
+
+    def describe(self) -> list[dict[str, Any]]:
+        """One row for each joint: name, role, index of its first velocity in our order, velocities, limits."""
+        rows = []
+        for name, joint in list(zip(self.model.names, self.model.joints, strict=True))[1:]:
+            role = "actuated" if name in self.actuated_names else "unactuated"
+            at = int(np.flatnonzero(self.order == joint.idx_v)[0])
+            row: dict[str, Any] = {"joint": name, "role": role, "velocity": at, "size": joint.nv}
+            if joint.nq == 1:
+                row["lower"] = _limit(self.model.lowerPositionLimit[joint.idx_q])
+                row["upper"] = _limit(self.model.upperPositionLimit[joint.idx_q])
+            if role == "actuated":
+                row["effort"] = _limit(self.effort_limit[self.actuated_names.index(name)])
+            rows.append(row)
+        return rows
+
+    def _scratch(self) -> Any:
+        if not hasattr(self, "_scratch_data"):
+            self._scratch_data = self.model.createData()
+        return self._scratch_data
+
+    def _refuse_singular_inertia(self) -> None:
+        """A massless moving link makes M singular: find it, name it."""
+        try:
+            np.linalg.cholesky(self.M)
+        except np.linalg.LinAlgError:
+            light = [
+                str(name)
+                for name, inertia in zip(self.model.names, self.model.inertias, strict=True)
+                if inertia.mass <= 0.0
+            ][1:]
+            where = (
+                f"the link that joint {light[0]!r} moves has no mass"
+                if light
+                else "some link's inertia is not positive"
+            )
+            raise InputError(
+                f"the inertia matrix is not positive definite: {where}; give its <inertial> in the URDF"
+            ) from None
+
+
+def _limit(value: float) -> float | None:
+    return None if abs(value) >= UNLIMITED or not np.isfinite(value) else float(value)
+
+
+def _frame_views(data: Any, n: int) -> tuple[Array, Array]:
+    """Positions and rotations of all frames as strided views over Pinocchio's ``data.oMf``, without copies.
+
+    `oMf` is one block of SE3, each a rotation (column-major) followed by a translation. The layout is checked.
+    """
+    first = data.oMf[0].rotation
+    start = first.__array_interface__["data"][0]
+    offsets = [data.oMf[i].rotation.__array_interface__["data"][0] - start for i in range(n)]
+    shifts = [data.oMf[i].translation.__array_interface__["data"][0] - start - offsets[i] for i in range(n)]
+    stride = offsets[1] if n > 1 else 96
+    if offsets != [i * stride for i in range(n)] or set(shifts) != {72} or not first.flags.f_contiguous:
+        raise RuntimeError("this build of Pinocchio lays out its frames in an unknown way; please report its version")
+    rotation = np.lib.stride_tricks.as_strided(first, shape=(n, 3, 3), strides=(stride, 8, 24))
+    position = np.lib.stride_tricks.as_strided(data.oMf[0].translation, shape=(n, 3), strides=(stride, 8))
+    return position, rotation
