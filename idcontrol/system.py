@@ -84,7 +84,7 @@ class System:
 
         Args:
             model: Pinocchio model; free-flyer joints and joints that are not `actuated` are unactuated.
-            actuated: Names of the actuated joints in the order wanted; None means all joints with one velocity, in tree order.
+            actuated: Names of the actuated joints in the order wanted; None means all with one velocity, in tree order.
             effort_limit: Torque limits in that order, shape (a,) [N m]; None means those of the model.
 
         Raises:
@@ -94,7 +94,7 @@ class System:
         self.model = model
         self.data = model.createData()
         names = list(model.names)
-        single = [name for name, joint in zip(names, model.joints, strict=True) if joint.nv == 1]
+        single = [name for name, joint in list(zip(names, model.joints, strict=True))[1:] if joint.nv == 1]
         self.actuated_names: tuple[str, ...] = tuple(single if actuated is None else actuated)
         for name in self.actuated_names:
             if name not in names:

@@ -37,8 +37,8 @@ class State:
 
     Attributes:
         t: Time [s].
-        q: Configuration as Pinocchio has it, shape (nq,): a free-flyer is position (world, m) and quaternion (x, y, z, w).
-        v: Velocity as Pinocchio has it, shape (nv,): a free-flyer is linear (m/s), then angular (rad/s), in its own axes.
+        q: Configuration as Pinocchio has it, shape (nq,): a free-flyer is position (world) [m], quaternion (x, y, z, w).
+        v: Velocity as Pinocchio has it, shape (nv,): a free-flyer is linear [m/s], angular [rad/s], in its own axes.
     """
 
     t: float
@@ -55,12 +55,13 @@ class Reference:
         v: Joint velocities, shape (a,) [rad/s].
         a: Joint accelerations, shape (a,) [rad/s²].
         stance: Which feet are planned to stand, shape (n_feet,).
-        since_touchdown: Time since the planned touchdown of each foot, shape (n_feet,) [s]; inf where it does not apply.
+        since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s]; inf where it does not apply.
         to_liftoff: Time to the planned lift-off of each foot, shape (n_feet,) [s]; inf where it does not apply.
         base_position: Reference of the base, world frame, shape (3,) [m].
         base_yaw: Reference heading [rad]; roll and pitch are meant to be zero.
         feet: Planned centres of the foot spheres, world frame, shape (n_feet, 3) [m].
-        residual: Largest distance between a planned foot and where the joints can put it [m]; above 1e-6 it is unreachable.
+        residual: Largest distance between a planned foot and where the joints can put it [m];
+            above 1e-6 it is unreachable.
     """
 
     q: Array
