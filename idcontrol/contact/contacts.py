@@ -1,0 +1,199 @@
+"""Contacts as plain data, and the kernel that writes their rows (math.md 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numba import njit
+
+from idcontrol.errors import InputError
+from idcontrol.types import Array, Booleans, Integers
+
+
+def _unset() -> Array:
+    return np.zeros(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contacts:
+    """The n contact points of one step; body A is pushed along the normal, body B (or the world) against it.
+
+    Rows are in block order: all normals, then all first tangents, then all second tangents. Fields with a default may
+    be left out. A detector may hand out views of its own arrays: they are valid until its next call; `take` copies.
+
+    Attributes:
+        identity: Which contact, shape (n,): the same number from step to step.
+        point: Contact points, world frame, shape (n, 3) [m].
+        axes: Rows are normal (to body A), first and second tangent, world frame, right-handed, shape (n, 3, 3).
+        gap: Signed distance φ, positive when apart, shape (n,) [m].
+        mu: Friction coefficients, shape (n,); inf means no slip.
+        jacobian: Contact rows J = [N; S; T], shape (3n, m): ``J v`` is the velocity of A relative to B along the axes.
+        surface_velocity: The velocity that ``J v`` is measured against, shape (3n,) [m/s]: 0 on still ground (the
+            default), a conveyor's on a conveyor, a decaying one for a landing foot (`idcontrol.contact.landing`).
+        stiffness: Normal stiffness, shape (n,) [N/m]; inf (the default) is rigid.
+        damping: Normal damping, shape (n,) [N s/m]; 0 by default.
+
+    Raises:
+        InputError: Shapes do not fit each other.
+    """
+
+    identity: Integers
+    point: Array
+    axes: Array
+    gap: Array
+    mu: Array
+    jacobian: Array
+    surface_velocity: Array = field(default_factory=_unset)
+    stiffness: Array = field(default_factory=_unset)
+    damping: Array = field(default_factory=_unset)
+
+    def __post_init__(self) -> None:
+        n = self.identity.shape[0]
+        if n > 0:
+            if self.surface_velocity.shape[0] == 0:
+                object.__setattr__(self, "surface_velocity", np.zeros(3 * n))
+            if self.stiffness.shape[0] == 0:
+                object.__setattr__(self, "stiffness", np.full(n, np.inf))
+            if self.damping.shape[0] == 0:
+                object.__setattr__(self, "damping", np.zeros(n))
+        if not (
+            self.point.shape == (n, 3)
+            and self.axes.shape == (n, 3, 3)
+            and self.gap.shape == self.mu.shape == self.stiffness.shape == self.damping.shape == (n,)
+            and self.surface_velocity.shape == (3 * n,)
+            and self.jacobian.ndim == 2
+            and self.jacobian.shape[0] == 3 * n
+        ):
+            raise InputError(self._misfit(n))
+
+    def _misfit(self, n: int) -> str:
+        wanted = {
+            "point": (n, 3),
+            "axes": (n, 3, 3),
+            "gap": (n,),
+            "mu": (n,),
+            "surface_velocity": (3 * n,),
+            "stiffness": (n,),
+            "damping": (n,),
+            "jacobian": (3 * n, *self.jacobian.shape[1:2]),
+        }
+        for name, shape in wanted.items():
+            if getattr(self, name).shape != shape:
+                return f"contacts: {name} has shape {getattr(self, name).shape}; {n} identities need {shape}"
+        return f"contacts: jacobian has {self.jacobian.ndim} axes; it needs 2, shape ({3 * n}, m)"
+
+    def __len__(self) -> int:
+        return len(self.identity)
+
+    @property
+    def N(self) -> Array:
+        """Normal rows, shape (n, m): a view."""
+        return self.jacobian[: len(self)]
+
+    @property
+    def S(self) -> Array:
+        """Rows of the first tangent, shape (n, m): a view."""
+        return self.jacobian[len(self) : 2 * len(self)]
+
+    @property
+    def T(self) -> Array:
+        """Rows of the second tangent, shape (n, m): a view."""
+        return self.jacobian[2 * len(self) :]
+
+    @staticmethod
+    def none(m: int) -> Contacts:
+        """No contact at all, for a machine with `m` velocities."""
+        return Contacts(
+            identity=np.zeros(0, dtype=np.int64),
+            point=np.zeros((0, 3)),
+            axes=np.zeros((0, 3, 3)),
+            gap=np.zeros(0),
+            mu=np.zeros(0),
+            jacobian=np.zeros((0, m)),
+        )
+
+    def take(self, index: Integers | Booleans | Sequence[int]) -> Contacts:
+        """The contacts at `index` (positions, or a mask of shape (n,)), in that order, as copies."""
+        which = np.asarray(index)
+        if which.dtype != np.bool_:
+            which = which.astype(np.int64)
+        m = self.jacobian.shape[1]
+        return Contacts(
+            identity=self.identity[which],
+            point=self.point[which],
+            axes=self.axes[which],
+            gap=self.gap[which],
+            mu=self.mu[which],
+            jacobian=self.jacobian.reshape(3, len(self), m)[:, which].reshape(-1, m),
+            surface_velocity=self.surface_velocity.reshape(3, len(self))[:, which].ravel(),
+            stiffness=self.stiffness[which],
+            damping=self.damping[which],
+        )
+
+    def force_world(self, impulses: Array, h: float) -> Array:
+        """Mean forces on body A over a step, world axes, shape (n, 3) [N].
+
+        Args:
+            impulses: Normal, first and second tangential impulse of each contact, shape (n, 3) [N s].
+            h: Length of the step [s].
+        """
+        force: Array = (impulses[:, None, :] @ self.axes)[:, 0] / h
+        return force
+
+
+def concatenate(parts: Sequence[Contacts]) -> Contacts:
+    """All contacts of `parts` (at least one, of the same machine), in that order; rows are again in block order."""
+    if len(parts) == 1:
+        return parts[0]
+    m = parts[0].jacobian.shape[1]
+    return Contacts(
+        identity=np.concatenate([part.identity for part in parts]),
+        point=np.concatenate([part.point for part in parts]),
+        axes=np.concatenate([part.axes for part in parts]),
+        gap=np.concatenate([part.gap for part in parts]),
+        mu=np.concatenate([part.mu for part in parts]),
+        jacobian=np.concatenate([part.jacobian.reshape(3, len(part), m) for part in parts], axis=1).reshape(-1, m),
+        surface_velocity=np.concatenate(
+            [part.surface_velocity.reshape(3, len(part)) for part in parts], axis=1
+        ).ravel(),
+        stiffness=np.concatenate([part.stiffness for part in parts]),
+        damping=np.concatenate([part.damping for part in parts]),
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def contact_rows(
+    jacobian: Array, support: Booleans, joint_a: Integers, joint_b: Integers, point: Array, axes: Array, out: Array
+) -> None:
+    """Write the rows [N; S; T] of n contacts: velocity of A minus velocity of B at one point, along the axes.
+
+    The velocity of the point p that moves with joint j is, in column k of the support of j, ``Jw_lin + Jw_ang × p``;
+    other columns are 0 (math.md 2). Columns that move both bodies cancel and are left exactly 0. Both rows are taken at
+    the *same* point, or a pair of impulses would make a torque (math.md 12.5).
+
+    Args:
+        jacobian: `System.jacobian`: spatial Jacobian at the world origin, linear rows first, shape (6, m).
+        support: `System.support`: which velocities move which joint, shape (n_joints, m).
+        joint_a: Joint that carries body A of each contact, shape (n,); 0 is the world.
+        joint_b: Joint that carries body B, shape (n,); 0 is the world.
+        point: Contact points, world frame, shape (n, 3) [m].
+        axes: Rows normal, first, second tangent, shape (n, 3, 3).
+        out: Overwritten with the rows in block order, shape (3n, m).
+    """
+    n, m = joint_a.shape[0], jacobian.shape[1]
+    for i in range(n):
+        x, y, z = point[i, 0], point[i, 1], point[i, 2]
+        a, b = joint_a[i], joint_b[i]
+        for k in range(m):
+            if support[a, k] == support[b, k]:
+                for axis in range(3):
+                    out[axis * n + i, k] = 0.0
+                continue
+            sign = 1.0 if support[a, k] else -1.0
+            vx = sign * (jacobian[0, k] + jacobian[4, k] * z - jacobian[5, k] * y)
+            vy = sign * (jacobian[1, k] + jacobian[5, k] * x - jacobian[3, k] * z)
+            vz = sign * (jacobian[2, k] + jacobian[3, k] * y - jacobian[4, k] * x)
+            for axis in range(3):
+                out[axis * n + i, k] = axes[i, axis, 0] * vx + axes[i, axis, 1] * vy + axes[i, axis, 2] * vz
