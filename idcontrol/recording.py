@@ -1,0 +1,539 @@
+"""What a run leaves on disk: one folder that stays readable wherever the run was cut off.
+
+While a run lasts its rows go to ``record.log``, which only ever grows; a run that ends turns them into files that other
+tools open::
+
+    run.json       format, schema, seed, versions, facts about the run (`meta`)       written when the recorder opens
+    config.json    the resolved configuration                                        written when the recorder opens
+    record.log     rows so far, in blocks with checksums                             only until the run has ended
+    events.jsonl   one line for each event, as it happens                            if there was an event
+    arrays.h5      one HDF5 dataset for each channel, with its unit                  when the run has ended
+    timing.h5      the same for channels that are wall time                          when the run has ended
+    metrics.json   what was computed from the arrays                                 when the run has come to its end
+
+``arrays.h5`` holds nothing that differs between two runs of the same seed: equal runs give equal bytes. Wall times,
+which always differ, have a file of their own.
+
+Layout of ``record.log`` (little endian): 8 bytes magic, length and CRC-32 of the header (uint32 each), header (JSON);
+then blocks of 4 bytes magic, rows (uint32), bytes of the payload (uint64), CRC-32 of rows, bytes and payload (uint32),
+payload: rows x values in float64, the channels side by side in the order of the header.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import signal
+import struct
+import threading
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import IO, Any, Self
+
+import h5py
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.types import Array, Event
+
+SCHEMA = 1
+"""Version of the folder's layout: a reader refuses folders with a larger one."""
+FORMAT = "idcontrol-run"
+BLOCK_ROWS = 500
+"""Rows held in memory before they are handed to the operating system: what a power cut or SIGKILL may cost."""
+
+_LOG_MAGIC = b"IDCTLLOG"
+_BLOCK_MAGIC = b"ROWS"
+_LOG_HEAD = struct.Struct("<8sII")
+_BLOCK_HEAD = struct.Struct("<4sIQI")
+_LARGEST_HEADER = 1 << 24
+_PACKAGES = ("idcontrol", "numpy", "scipy", "pin", "numba", "osqp", "daqp", "h5py")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A recorded run, as `load` reads it.
+
+    Attributes:
+        folder: Where it was read.
+        arrays: Channel by channel, first axis the rows; ``t`` is the time of each row where the run has a clock.
+        units: Unit of each channel, as text; "" where it has none.
+        meta: Facts about the run that the arrays do not say.
+        config: The resolved configuration.
+        metrics: What was computed from the arrays; None if the run did not come to its end.
+        events: What happened, oldest first.
+        complete: Whether the run came to its end.
+        note: One line about what is missing; "" if nothing is.
+    """
+
+    folder: Path
+    arrays: dict[str, Array]
+    units: dict[str, str]
+    meta: dict[str, Any]
+    config: dict[str, Any]
+    metrics: dict[str, Any] | None
+    events: tuple[dict[str, Any], ...]
+    complete: bool
+    note: str
+
+
+class Terminated(BaseException):
+    """Raised by SIGTERM inside a `Recorder`, so that the record is closed as after Ctrl-C; `signum` is the signal."""
+
+    def __init__(self, signum: int) -> None:
+        self.signum = signum
+        super().__init__(f"stopped by {signal.Signals(signum).name}")
+
+
+class Recorder:
+    """Writes the folder of one run; a context manager.
+
+    Rows are appended to a block of memory, full blocks to ``record.log``. Leaving the context without `close` (an
+    exception, Ctrl-C, SIGTERM) keeps every appended row and marks the run as incomplete.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        channels: Mapping[str, tuple[int, ...]],
+        units: Mapping[str, str],
+        meta: Mapping[str, Any],
+        *,
+        config: Mapping[str, Any] | None = None,
+        wall_time: Collection[str] = (),
+    ) -> None:
+        """Open a record.
+
+        Args:
+            folder: Made if it does not exist; must be empty.
+            channels: Shape of one row of each channel, e.g. ``{"t": (), "feet": (4, 3)}``.
+            units: Unit of each channel that has one.
+            meta: Facts that the arrays do not say; anything that JSON can say. NaN becomes null, infinity "inf".
+            config: The resolved configuration; its ``seed`` is repeated in ``run.json``.
+            wall_time: Channels that are wall time, hence differ from run to run: they get a file of their own.
+
+        Raises:
+            InputError: The folder is not empty or cannot be made; or `units` or `wall_time` names no channel.
+        """
+        self.folder = Path(folder)
+        self._channels = {name: tuple(shape) for name, shape in channels.items()}
+        for what, names in (("units", units), ("wall_time", wall_time)):
+            for name in names:
+                if name not in self._channels:
+                    raise InputError(f"{what} names {name!r}, which is no channel of this record")
+        _claim(self.folder)
+        config = {} if config is None else config
+        header = {
+            "schema": SCHEMA,
+            "channels": [[name, list(shape)] for name, shape in self._channels.items()],
+            "units": {name: units.get(name, "") for name in self._channels},
+            "wall_time": [name for name in self._channels if name in wall_time],
+        }
+        run = {
+            "format": FORMAT,
+            "schema": SCHEMA,
+            "seed": config.get("seed"),
+            "versions": versions(),
+            "meta": meta,
+        }
+        write_json(self.folder / "config.json", config)
+        write_json(self.folder / "run.json", run)
+
+        width = sum(math.prod(shape) for shape in self._channels.values())
+        self._block: Array = np.full((BLOCK_ROWS, width), np.nan)
+        self._views = _views(self._block, self._channels)
+        self._log: IO[bytes] = (self.folder / "record.log").open("wb", buffering=0)
+        head = json.dumps(header).encode()
+        offset = self._log.write(_LOG_HEAD.pack(_LOG_MAGIC, len(head), zlib.crc32(head)) + head)
+        # Where the next block goes and how many rows wait for it: one attribute, so that whatever interrupts a write
+        # leaves either the old pair (the same block is written again at the same place) or the new one.
+        self._position: tuple[int, int] = (offset, 0)
+        self._events: IO[str] | None = None
+        self._closed = False
+        self._previous_handler: Any = None
+
+    def append(self, **row: Any) -> None:
+        """Append one row; channels that are left out are NaN.
+
+        Raises:
+            InputError: A name is no channel, or a value has not its shape.
+        """
+        offset, i = self._position
+        self._block[i] = np.nan
+        try:
+            for name, value in row.items():
+                self._views[name][i] = value
+        except (KeyError, ValueError, TypeError) as error:
+            if name not in self._views:
+                raise InputError(f"{name!r} is no channel of this record; it has {', '.join(self._views)}") from None
+            wanted = self._channels[name]
+            raise InputError(f"channel {name!r} takes numbers of shape {wanted}, not {np.shape(value)}") from error
+        self._position = (offset, i + 1)
+        if i + 1 == BLOCK_ROWS:
+            self._write_block()
+
+    def event(self, event: Event) -> None:
+        """Write down an event at once."""
+        if self._events is None:
+            self._events = (self.folder / "events.jsonl").open("a", encoding="utf-8")
+        line = {"t": event.t, "what": event.what, "detail": dict(event.detail)}
+        self._events.write(json.dumps(jsonable(line)) + "\n")
+        self._events.flush()
+
+    def close(self, metrics: Mapping[str, Any] | None = None) -> None:
+        """End the record: write ``arrays.h5`` (and ``timing.h5``, ``metrics.json``), then remove ``record.log``.
+
+        Args:
+            metrics: What was computed from the arrays; None marks the run as incomplete.
+        """
+        if self._closed:
+            return
+        if not self._log.closed:  # it is closed if an earlier call was interrupted while it made the HDF5 files
+            self._write_block()
+            offset, _ = self._position
+            self._log.truncate(offset)
+            os.fsync(self._log.fileno())
+            self._log.close()
+        if self._events is not None:
+            self._events.close()
+        _export(self.folder, complete=metrics is not None)
+        if metrics is not None:
+            write_json(self.folder / "metrics.json", metrics)
+        (self.folder / "record.log").unlink()
+        self._closed = True
+
+    def arrays(self) -> dict[str, Array]:
+        """All rows so far, channel by channel: copies, read back from the log."""
+        self._write_block()
+        return _read_log(self.folder / "record.log").arrays()
+
+    def __enter__(self) -> Self:
+        # Only the main thread may set handlers; elsewhere SIGTERM keeps the meaning that the caller gave it.
+        if threading.current_thread() is threading.main_thread():
+            self._previous_handler = signal.signal(signal.SIGTERM, _raise_terminated)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except OSError as failure:
+            if error is None:
+                raise
+            error.add_note(f"the record could not be closed either: {failure}")
+        finally:
+            if self._previous_handler is not None:
+                signal.signal(signal.SIGTERM, self._previous_handler)
+                self._previous_handler = None
+
+    def _write_block(self) -> None:
+        offset, rows = self._position
+        if rows == 0:
+            return
+        payload = self._block[:rows].astype("<f8", copy=False).tobytes()
+        counts = struct.pack("<IQ", rows, len(payload))
+        data = _BLOCK_HEAD.pack(_BLOCK_MAGIC, rows, len(payload), zlib.crc32(payload, zlib.crc32(counts))) + payload
+        self._log.seek(offset)
+        rest = memoryview(data)
+        while rest:  # an unbuffered write may take less than it was given, e.g. when the disk is nearly full
+            rest = rest[self._log.write(rest) :]
+        self._position = (offset + len(data), 0)
+
+
+def load(folder: str | Path) -> Run:
+    """Read a run, whole or cut off: from ``arrays.h5``, or from a ``record.log`` whose torn or corrupt tail is dropped.
+
+    Raises:
+        InputError: The folder does not exist, is empty, is not a run, was written by a newer version, or is damaged.
+    """
+    folder = Path(folder)
+    run = _read_run_json(folder)
+    if (folder / "record.log").exists():
+        # The log goes last, so beside it the HDF5 files may be missing or half a pair: the log alone is believed.
+        log = _read_log(folder / "record.log")
+        arrays, units, complete, note = log.arrays(), log.units, False, log.note
+    elif (folder / "arrays.h5").exists():
+        arrays, units, complete = _read_h5(folder / "arrays.h5")
+        note = ""
+        if (folder / "timing.h5").exists():
+            timing, timing_units, _ = _read_h5(folder / "timing.h5")
+            arrays, units = arrays | timing, units | timing_units
+    else:
+        raise InputError(f"{folder} holds a run without rows: neither arrays.h5 nor record.log is there; run it again")
+    metrics = _read_json(folder / "metrics.json") if complete and (folder / "metrics.json").exists() else None
+    if not complete:
+        rows = len(next(iter(arrays.values()), ()))
+        note = f"the run was stopped before its end; {rows} rows were kept" + (f"; {note}" if note else "")
+    return Run(
+        folder=folder,
+        arrays=arrays,
+        units=units,
+        meta=run.get("meta") or {},
+        config=_read_json(folder / "config.json") if (folder / "config.json").exists() else {},
+        metrics=metrics,
+        events=_read_events(folder / "events.jsonl"),
+        complete=complete,
+        note=note,
+    )
+
+
+def fresh_folder(parent: str | Path, stem: str) -> Path:
+    """Make and return ``parent/stem-n`` with the smallest n >= 1 that is free.
+
+    Raises:
+        InputError: It cannot be made.
+    """
+    parent = Path(parent)
+    n = 1
+    while True:
+        folder = parent / f"{stem}-{n}"
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError as error:
+            if not folder.exists():
+                raise InputError(f"{parent} is no folder; choose another one for the run") from error
+            n += 1
+        except OSError as error:
+            raise InputError(f"cannot make {folder}: {error.strerror}; choose another folder for the run") from error
+        else:
+            return folder
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, of the packages that decide the numbers, and of the platform."""
+    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def jsonable(value: Any) -> Any:
+    """The same value in words of JSON: arrays as lists, paths as text, NaN as null, infinities as "inf", "-inf"."""
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return jsonable(value.tolist())
+    if isinstance(value, list | tuple | set | frozenset):
+        return [jsonable(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    return str(value)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON, whole or not at all."""
+    partial = path.with_name(path.name + ".part")
+    with partial.open("w", encoding="utf-8") as file:
+        json.dump(jsonable(value), file, indent=2, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The readable part of a ``record.log``."""
+
+    path: Path
+    channels: dict[str, tuple[int, ...]]
+    units: dict[str, str]
+    wall_time: tuple[str, ...]
+    blocks: tuple[tuple[int, int], ...]  # where each payload begins, and its rows
+    note: str
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for _, rows in self.blocks)
+
+    def payloads(self) -> Iterator[Array]:
+        """The blocks, one at a time, each of shape (rows, values)."""
+        width = sum(math.prod(shape) for shape in self.channels.values())
+        with self.path.open("rb") as file:
+            for offset, rows in self.blocks:
+                file.seek(offset)
+                yield np.frombuffer(file.read(8 * width * rows), dtype="<f8").reshape(rows, width)
+
+    def arrays(self) -> dict[str, Array]:
+        out = {name: np.empty((self.rows, *shape)) for name, shape in self.channels.items()}
+        first = 0
+        for block in self.payloads():
+            for name, view in _views(block, self.channels).items():
+                out[name][first : first + len(block)] = view
+            first += len(block)
+        return out
+
+
+def _views(block: Array, channels: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+    """A view of each channel's columns, shaped (rows, *shape)."""
+    views: dict[str, Array] = {}
+    column = 0
+    for name, shape in channels.items():
+        width = math.prod(shape)
+        views[name] = block[:, column : column + width].reshape(len(block), *shape)
+        column += width
+    return views
+
+
+def _read_log(path: Path) -> _Log:
+    """Read the header and find the sound blocks; everything after the first unsound one is dropped."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        header = _read_log_header(file, path)
+        channels = {name: tuple(shape) for name, shape in header["channels"]}
+        width = sum(math.prod(shape) for shape in channels.values())
+        blocks: list[tuple[int, int]] = []
+        sound = file.tell()
+        while len(head := file.read(_BLOCK_HEAD.size)) == _BLOCK_HEAD.size:
+            magic, rows, length, crc = _BLOCK_HEAD.unpack(head)
+            if magic != _BLOCK_MAGIC or length != 8 * width * rows or length > size - file.tell():
+                break
+            if zlib.crc32(file.read(length), zlib.crc32(struct.pack("<IQ", rows, length))) != crc:
+                break
+            blocks.append((sound + _BLOCK_HEAD.size, rows))
+            sound = file.tell()
+    lost = size - sound
+    note = f"the last {lost} bytes of record.log are torn or corrupt and were dropped" if lost else ""
+    return _Log(path, channels, header["units"], tuple(header["wall_time"]), tuple(blocks), note)
+
+
+def _read_log_header(file: IO[bytes], path: Path) -> dict[str, Any]:
+    damaged = InputError(f"{path} has no readable header, so no row of it can be read: the run was cut off as it began")
+    head = file.read(_LOG_HEAD.size)
+    if len(head) < _LOG_HEAD.size:
+        raise damaged
+    magic, length, crc = _LOG_HEAD.unpack(head)
+    if magic != _LOG_MAGIC or length > _LARGEST_HEADER:
+        raise damaged
+    text = file.read(length)
+    if len(text) < length or zlib.crc32(text) != crc:
+        raise damaged
+    header: dict[str, Any] = json.loads(text)
+    _refuse_newer(header, path)
+    return header
+
+
+def _export(folder: Path, *, complete: bool) -> None:
+    """Turn the log into HDF5 files, block by block (memory does not grow with the run), each whole or not at all."""
+    log = _read_log(folder / "record.log")
+    files = {
+        "arrays.h5": [name for name in log.channels if name not in log.wall_time],
+        "timing.h5": list(log.wall_time),
+    }
+    for filename, names in files.items():
+        if not names:
+            continue
+        partial = folder / (filename + ".part")
+        with h5py.File(partial, "w") as file:
+            file.attrs["format"], file.attrs["schema"], file.attrs["complete"] = FORMAT, SCHEMA, complete
+            for name in names:
+                shape = log.channels[name]
+                dataset = file.create_dataset(
+                    name,
+                    (log.rows, *shape),
+                    dtype="<f8",
+                    track_times=False,  # a time stamp would make equal runs differ
+                    **(
+                        {"chunks": (min(BLOCK_ROWS, log.rows), *shape), "compression": 1, "shuffle": True}
+                        if log.rows
+                        else {}
+                    ),
+                )
+                dataset.attrs["units"] = log.units[name]
+            first = 0
+            for block in log.payloads():
+                views = _views(block, log.channels)
+                for name in names:
+                    file[name][first : first + len(block)] = views[name]
+                first += len(block)
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.replace(folder / filename)
+
+
+def _read_h5(path: Path) -> tuple[dict[str, Array], dict[str, str], bool]:
+    try:
+        with h5py.File(path, "r") as file:
+            _refuse_newer({"schema": int(file.attrs["schema"])}, path)
+            arrays = {name: np.ascontiguousarray(dataset[...], dtype=np.float64) for name, dataset in file.items()}
+            units = {name: str(dataset.attrs.get("units", "")) for name, dataset in file.items()}
+            return arrays, units, bool(file.attrs["complete"])
+    except (OSError, KeyError) as error:
+        raise InputError(f"{path} is damaged or not ours: {str(error).splitlines()[0]}") from error
+
+
+def _read_run_json(folder: Path) -> dict[str, Any]:
+    """``run.json`` of a folder that holds a run.
+
+    Raises:
+        InputError: It does not.
+    """
+    if not folder.is_dir():
+        what = "is a file" if folder.exists() else "does not exist"
+        raise InputError(f"{folder} {what}; give the folder of a run")
+    if not any(folder.iterdir()):
+        raise InputError(f"{folder} is empty; give the folder of a run")
+    if not (folder / "run.json").is_file():
+        raise InputError(f"{folder} is not a run: it has no run.json; give the folder that `idcontrol run` printed")
+    run = _read_json(folder / "run.json")
+    if run.get("format") != FORMAT or not isinstance(run.get("schema"), int):
+        raise InputError(f"{folder / 'run.json'} was not written by idcontrol; give the folder of a run")
+    _refuse_newer(run, folder)
+    return run
+
+
+def _refuse_newer(header: Mapping[str, Any], where: Path) -> None:
+    if header["schema"] > SCHEMA:
+        raise InputError(
+            f"{where} was written by a newer idcontrol (schema {header['schema']}, this one reads {SCHEMA}); "
+            "upgrade idcontrol"
+        )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise InputError(f"{path} is damaged: {error}") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path} is damaged: it should hold a JSON object")
+    return value
+
+
+def _read_events(path: Path) -> tuple[dict[str, Any], ...]:
+    """Events up to the first line that was cut off."""
+    events = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            break
+    return tuple(events)
+
+
+def _claim(folder: Path) -> None:
+    """Make the folder, or take it if it is empty."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        taken = any(folder.iterdir())
+    except OSError as error:
+        raise InputError(f"cannot use {folder} for a run: {error.strerror}; choose another folder") from error
+    if taken:
+        what = "holds a run already" if (folder / "run.json").exists() else "is not empty"
+        raise InputError(f"{folder} {what}; choose a fresh folder, or leave --out away to get one")
+
+
+def _raise_terminated(signum: int, frame: FrameType | None) -> None:
+    raise Terminated(signum)
