@@ -1,0 +1,191 @@
+"""Says everything that is wrong with a robot's description, or that it is fit to run."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from idcontrol.errors import InputError, UnknownName
+from idcontrol.system import System
+from idcontrol.types import Array
+from robots import joints, locate, schema, urdf
+from robots.robot import Robot, foot_centres, gaps, home_state, legs, urdf_of
+
+STANDING_GAP = 1e-3
+"""Feet further above the ground than this do not count as standing [m] (planner.md 7)."""
+
+LEG_JOINTS = 3
+"""Actuated joints of a leg that can put its foot anywhere; the gait counts on them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a check found.
+
+    Attributes:
+        robot: Name of the robot, or what was asked for.
+        problems: One line for each thing that must be mended: what, where, how.
+        warnings: One line for each thing that somebody should look at; the robot runs.
+        summary: Mass, height, joints with their limits, feet; plain numbers and text. Empty where problems forbid it.
+    """
+
+    robot: str
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def fit(self) -> bool:
+        """Whether the robot can run."""
+        return not self.problems
+
+
+def check(name_or_path: str | Path) -> Report:
+    """Everything that is wrong with a robot's file and URDF; what cannot be read is a problem too, never an exception.
+
+    Args:
+        name_or_path: As `robots.load` takes it.
+    """
+    try:
+        path = locate.robot_file(name_or_path)
+        description, problems = schema.parse(path)
+    except (InputError, UnknownName) as error:
+        return Report(robot=str(name_or_path), problems=(str(error),))
+    problems = [f"{path.name}: {line}" for line in problems]
+    if description is None:
+        return Report(robot=str(name_or_path), problems=tuple(problems))
+    try:
+        robot = Robot(
+            name=description.name, path=path, description=description, urdf=urdf_of(description, path, name_or_path)
+        )
+    except InputError as error:
+        return Report(robot=description.name, problems=(*problems, str(error)))
+
+    floating = description.base == "free-flyer"
+    found = urdf.inspect(robot.urdf, free_flyer=floating)
+    problems += [f"{robot.urdf.name}: {line}" for line in (*found.problems, *found.geometry)]
+    warnings = tuple(f"{robot.urdf.name}: {line}" for line in found.warnings)
+    if found.problems:
+        return Report(robot=robot.name, problems=tuple(problems), warnings=warnings)
+    try:
+        system = System.from_urdf(robot.urdf, free_flyer=floating)
+    except InputError as error:
+        return Report(robot=robot.name, problems=(*problems, str(error)), warnings=warnings)
+
+    misfits = [*_table_problems(robot, system), *_foot_problems(robot, system)]
+    if not misfits:
+        misfits += _home_problems(robot, system)
+    problems += [f"{path.name}: {line}" for line in misfits]
+    summary = {} if problems else _summary(robot, system)
+    return Report(robot=robot.name, problems=tuple(problems), warnings=warnings, summary=summary)
+
+
+def _table_problems(robot: Robot, system: System) -> list[str]:
+    description, names = robot.description, system.actuated_names
+    torque = description.gains.torque
+    return [
+        *joints.problems(description.home.joints_rad, names, "home.joints_rad", complete=False),
+        *joints.problems(description.limits.torque_nm, names, "limits.torque_nm"),
+        *joints.problems(description.limits.velocity_rad_s, names, "limits.velocity_rad_s"),
+        *joints.problems(torque.kp_nm_rad, names, "gains.torque.kp_nm_rad"),
+        *joints.problems(torque.kd_nm_s_rad, names, "gains.torque.kd_nm_s_rad"),
+    ]
+
+
+def _foot_problems(robot: Robot, system: System) -> list[str]:
+    found = []
+    frames = [str(frame.name) for frame in system.model.frames][1:]
+    for foot in robot.description.feet:
+        if foot.frame not in frames:
+            near = difflib.get_close_matches(foot.frame, frames, n=1, cutoff=0.0)
+            found.append(f"feet.{foot.name}.frame: no frame {foot.frame!r} in the URDF; the nearest is {near[0]}")
+    if found:
+        return found
+    for foot, leg in zip(robot.description.feet, legs(robot, system), strict=True):
+        if not leg.size:
+            found.append(f"feet.{foot.name}.frame: no joint moves {foot.frame}; name a frame at the end of a leg")
+        elif robot.description.gait is not None and leg.size != LEG_JOINTS:
+            found.append(
+                f"feet.{foot.name}.frame: {leg.size} actuated joints lead to {foot.frame}, the gait needs "
+                f"{LEG_JOINTS}; name another frame, or leave [gait] out"
+            )
+    return found
+
+
+def _home_problems(robot: Robot, system: System) -> list[str]:
+    found = []
+    home = robot.home_joints(system.actuated_names)
+    lower, upper = _position_limits(system)
+    for name, angle, low, high in zip(system.actuated_names, home, lower, upper, strict=True):
+        if not low <= angle <= high:
+            found.append(f"home.joints_rad: {name} is {angle:g}, beyond its limits [{low:g}, {high:g}]; move it inside")
+    q = home_state(robot, system).q
+    for foot, gap in zip(robot.description.feet, gaps(robot, system, q), strict=True):
+        if robot.description.base == "free-flyer" and gap > STANDING_GAP:
+            found.append(
+                f"home.joints_rad: foot {foot.name} is {1e3 * gap:.1f} mm above the ground when the lowest foot "
+                "touches; change the angles of its leg"
+            )
+    system.update(q, np.zeros(system.n_velocities))
+    u = system.n_unactuated
+    if u and not np.linalg.eigvalsh(system.M[:u, :u])[0] > 0.0:
+        found.append("home.joints_rad: the inertia of the unactuated part is not positive there; correct the inertias")
+    return found
+
+
+def _position_limits(system: System) -> tuple[Array, Array]:
+    """Lower and upper limit of each actuated joint, shape (a,) each [rad or m]; infinite where there is none."""
+    model = system.model
+    at = [model.joints[model.getJointId(name)] for name in system.actuated_names]
+    lower = [model.lowerPositionLimit[joint.idx_q] if joint.nq == 1 else -np.inf for joint in at]
+    upper = [model.upperPositionLimit[joint.idx_q] if joint.nq == 1 else np.inf for joint in at]
+    return np.array(lower), np.array(upper)
+
+
+def _summary(robot: Robot, system: System) -> dict[str, Any]:
+    """What a reader wants to see of a robot that is fit to run, as plain data that goes into JSON."""
+    names = system.actuated_names
+    lower, upper = _position_limits(system)
+    kp, kd = robot.torque_gains(names)
+    columns = {
+        "torque_nm": robot.torque_limit(names),
+        "velocity_rad_s": robot.velocity_limit(names),
+        "lower_rad": lower,
+        "upper_rad": upper,
+        "home_rad": robot.home_joints(names),
+        "kp_nm_rad": kp,
+        "kd_nm_s_rad": kd,
+    }
+    q = home_state(robot, system).q
+    floating = robot.description.base == "free-flyer"
+    feet = zip(robot.description.feet, foot_centres(robot, system, q), legs(robot, system), strict=True)
+    return {
+        "file": str(robot.path),
+        "urdf": str(robot.urdf),
+        "base": robot.description.base,
+        "mass_kg": system.mass,
+        "height_m": float(q[2]) if floating else 0.0,
+        "com_m": system.com(q).tolist(),
+        "joints": [
+            {"joint": name} | {key: _finite(column[i]) for key, column in columns.items()}
+            for i, name in enumerate(names)
+        ],
+        "feet": [
+            {
+                "foot": foot.name,
+                "frame": foot.frame,
+                "radius_m": foot.radius_m,
+                "centre_m": centre.tolist(),
+                "joints": [names[i] for i in leg],
+            }
+            for foot, centre, leg in feet
+        ],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,67 @@
+"""Per-joint values by name or pattern: ``{"*_HAA" = 23, "LF_KFE" = 5}``."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.types import Array
+
+
+def problems(values: Mapping[str, float], joints: Sequence[str], where: str, *, complete: bool = True) -> list[str]:
+    """What is wrong with a per-joint table.
+
+    Args:
+        values: Number by joint name or by pattern, in which ``*`` stands for any letters.
+        joints: Names of the actuated joints.
+        where: The table's key in the robot file, for the text.
+        complete: Whether every joint must get a value.
+
+    Returns:
+        One line for each key that matches nothing, for each joint that two patterns match, for the joints without value.
+    """
+    found = []
+    for key in values:
+        if not any(fnmatchcase(joint, key) for joint in joints):
+            near = difflib.get_close_matches(key, joints, n=1, cutoff=0.0)
+            hint = f"the nearest is {near[0]}" if near else "the robot has no joints"
+            found.append(f'{where}."{key}": matches no actuated joint; {hint}')
+    for joint in joints:
+        keys = _keys(values, joint)
+        if len(keys) > 1:
+            found.append(f'{where}: joint {joint} is matched by "{keys[0]}" and "{keys[1]}"; name the joint itself')
+    bare = [joint for joint in joints if not _keys(values, joint)]
+    if bare and complete:
+        found.append(f"{where}: no value for {', '.join(bare)}; name each, or add a pattern that matches")
+    return found
+
+
+def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, default: float | None = None) -> Array:
+    """The numbers of a per-joint table in the order of `joints`; a name goes before a pattern.
+
+    Args:
+        values: See `problems`.
+        joints: Names of the actuated joints.
+        where: See `problems`.
+        default: For joints that get none; None means that all must get one.
+
+    Returns:
+        Shape (len(joints),).
+
+    Raises:
+        InputError: The table has a problem; the text is the first one's.
+    """
+    found = problems(values, joints, where, complete=default is None)
+    if found:
+        raise InputError(found[0])
+    keys = [_keys(values, joint) for joint in joints]
+    return np.array([values[key[0]] if key else default for key in keys], dtype=np.float64)
+
+
+def _keys(values: Mapping[str, float], joint: str) -> list[str]:
+    """The keys that apply to a joint: its own name, else all patterns that match."""
+    return [joint] if joint in values else [key for key in values if fnmatchcase(joint, key)]

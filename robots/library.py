@@ -1,0 +1,12 @@
+"""What the entry point group ``idcontrol.robots`` finds here: the names of the robots, their loader, their check.
+
+A package with robots of its own offers the same three functions under the same group.
+"""
+
+from __future__ import annotations
+
+from robots.inspection import check
+from robots.locate import names
+from robots.robot import load
+
+__all__ = ["check", "load", "names"]

@@ -1,0 +1,71 @@
+"""Where robot files and what they point to are found; no path of any machine is written anywhere."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from pathlib import Path
+
+from idcontrol.errors import InputError, UnknownName
+
+ROBOT_FILE = "robot.toml"
+_HERE = Path(__file__).parent
+_PACKAGE = "package:"
+
+
+def names() -> tuple[str, ...]:
+    """Names of the robots that come with the project, sorted."""
+    return tuple(sorted(path.parent.name for path in _HERE.glob(f"*/{ROBOT_FILE}")))
+
+
+def robot_file(name_or_path: str | Path) -> Path:
+    """The robot file of a name, or of a path: the file itself, the folder around it, or a URDF beside it.
+
+    Raises:
+        UnknownName: Neither a known robot nor an existing path.
+        InputError: The path exists and there is no robot file.
+    """
+    text = str(name_or_path)
+    if text in names():
+        return _HERE / text / ROBOT_FILE
+    path = Path(text)
+    if path.suffix.lower() == ".toml" and path.is_file():
+        return path
+    if path.is_dir() or path.suffix.lower() == ".urdf":
+        beside = (path if path.is_dir() else path.parent) / ROBOT_FILE
+        if not path.exists():
+            raise InputError(f"{path}: no such file; give the path of an existing URDF")
+        if not beside.is_file():
+            raise InputError(f"{path}: no {ROBOT_FILE} beside it; write one (the robots that come along show how)")
+        return beside
+    if path.suffix or path.name != text:
+        raise InputError(f"{path}: no such robot file; give a {ROBOT_FILE}, its folder or the URDF beside it")
+    raise UnknownName("robot", text, names())
+
+
+def urdf_file(urdf: str, beside: Path) -> Path:
+    """The URDF that a robot file names.
+
+    Args:
+        urdf: Path beside the robot file, or ``package:DISTRIBUTION/path`` in an installed Python distribution.
+        beside: The robot file.
+
+    Raises:
+        InputError: The distribution is not installed, or the file does not exist.
+    """
+    if not urdf.startswith(_PACKAGE):
+        path = beside.parent / urdf
+        if not path.is_file():
+            raise InputError(f"{beside}: urdf: no file at {path}; correct the path, which starts at the robot file")
+        return path
+    inside = urdf.removeprefix(_PACKAGE)
+    distribution = inside.partition("/")[0]
+    try:
+        files = importlib.metadata.distribution(distribution).files or []
+    except (importlib.metadata.PackageNotFoundError, ValueError):
+        extra = "'idcontrol[robots]'" if distribution == "example-robot-data" else distribution
+        raise InputError(f"{beside}: urdf: {distribution} is not installed; pip install {extra}") from None
+    # A wheel may put its data below any prefix of its own.
+    found = next((file for file in files if f"/{file.as_posix()}".endswith(f"/{inside}")), None)
+    if found is None or not Path(str(found.locate())).is_file():
+        raise InputError(f"{beside}: urdf: {distribution} has no file {inside}; correct the path or its version")
+    return Path(str(found.locate()))

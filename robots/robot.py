@@ -1,0 +1,152 @@
+"""A robot: its description, and what follows from it together with the URDF."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.errors import InputError
+from idcontrol.system import System
+from idcontrol.types import Array, Integers, State
+from robots import joints, locate, schema, urdf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Robot:
+    """A robot file that has been read, and the URDF that it names.
+
+    Attributes:
+        name: Name of the robot.
+        path: The robot file.
+        description: What it says.
+        urdf: The URDF.
+    """
+
+    name: str
+    path: Path
+    description: schema.Description
+    urdf: Path
+
+    def system(self) -> System:
+        """The multibody system, with the torque limits of the robot file.
+
+        Raises:
+            InputError: The URDF or the limits cannot be used.
+        """
+        floating = self.description.base == "free-flyer"
+        found = urdf.inspect(self.urdf, free_flyer=floating).problems
+        if found:
+            raise InputError(f"{self.urdf}: {found[0]}")
+        bare = System.from_urdf(self.urdf, free_flyer=floating)
+        return System(bare.model, effort_limit=self.torque_limit(bare.actuated_names))
+
+    def torque_limit(self, names: Sequence[str]) -> Array:
+        """Largest torque of the actuated joints `names`, shape (a,) [N m or N]."""
+        return self._per_joint(self.description.limits.torque_nm, names, "limits.torque_nm")
+
+    def velocity_limit(self, names: Sequence[str]) -> Array:
+        """Largest speed of the actuated joints `names`, shape (a,) [rad/s or m/s]."""
+        return self._per_joint(self.description.limits.velocity_rad_s, names, "limits.velocity_rad_s")
+
+    def torque_gains(self, names: Sequence[str]) -> tuple[Array, Array]:
+        """Stiffness [N m/rad] and damping [N m s/rad] of the actuated joints `names`, shape (a,) each."""
+        gains = self.description.gains.torque
+        return (
+            self._per_joint(gains.kp_nm_rad, names, "gains.torque.kp_nm_rad"),
+            self._per_joint(gains.kd_nm_s_rad, names, "gains.torque.kd_nm_s_rad"),
+        )
+
+    def home_joints(self, names: Sequence[str]) -> Array:
+        """Home positions of the actuated joints `names`, shape (a,) [rad or m]."""
+        table = self.description.home.joints_rad
+        return self._per_joint(table, names, "home.joints_rad", default=0.0)
+
+    def _per_joint(
+        self, table: dict[str, float], names: Sequence[str], where: str, *, default: float | None = None
+    ) -> Array:
+        try:
+            return joints.resolve(table, names, where, default=default)
+        except InputError as error:
+            raise InputError(f"{self.path}: {error}") from None
+
+
+def load(name_or_path: str | Path) -> Robot:
+    """A robot by name, or by the path of a robot file, of its folder, or of a URDF with a robot file beside it.
+
+    Raises:
+        UnknownName: No robot has that name; the text lists those that exist.
+        InputError: The file or the URDF cannot be used; `robots.check` says everything that is wrong.
+    """
+    path = locate.robot_file(name_or_path)
+    description, problems = schema.parse(path)
+    if description is None or problems:
+        more = f" (and {len(problems) - 1} more: idcontrol check {name_or_path})" if len(problems) > 1 else ""
+        raise InputError(f"{path}: {problems[0]}{more}")
+    return Robot(
+        name=description.name, path=path, description=description, urdf=urdf_of(description, path, name_or_path)
+    )
+
+
+def urdf_of(description: schema.Description, path: Path, asked: str | Path) -> Path:
+    """The URDF of a description, which must be the one that was asked for if a URDF was.
+
+    Raises:
+        InputError: It cannot be found, or the robot file beside the URDF in question names another.
+    """
+    found = locate.urdf_file(description.urdf, path)
+    if Path(asked).suffix.lower() == ".urdf" and not Path(asked).samefile(found):
+        raise InputError(
+            f"{path}: urdf: it names {found.name}, not {Path(asked).name}; give that file a folder of its own"
+        )
+    return found
+
+
+def home_state(robot: Robot, system: System | None = None) -> State:
+    """The robot at rest in its home pose, the lowest foot sphere exactly on the plane z = 0.
+
+    A floating base is level above the origin of the world; without feet it stays at height zero.
+
+    Args:
+        robot: The robot.
+        system: Its system, if there is one already.
+    """
+    system = robot.system() if system is None else system
+    q = system.configuration(robot.home_joints(system.actuated_names))
+    feet = robot.description.feet
+    if robot.description.base == "free-flyer" and feet:
+        q[2] -= gaps(robot, system, q).min()
+    return State(t=0.0, q=q, v=np.zeros(system.n_velocities))
+
+
+def foot_centres(robot: Robot, system: System, q: Array) -> Array:
+    """Centres of the foot spheres in the world, shape (n_feet, 3) [m], at configuration `q` (nq,)."""
+    data = system.model.createData()
+    pin.framesForwardKinematics(system.model, data, q)
+    placed = [data.oMf[system.frame(foot.frame)].act(np.array(foot.offset_m)) for foot in robot.description.feet]
+    return np.array(placed).reshape(-1, 3)
+
+
+def gaps(robot: Robot, system: System, q: Array) -> Array:
+    """Distance of each foot sphere from the plane z = 0, shape (n_feet,) [m]; negative below it."""
+    radius = np.array([foot.radius_m for foot in robot.description.feet])
+    gap: Array = foot_centres(robot, system, q)[:, 2] - radius
+    return gap
+
+
+def legs(robot: Robot, system: System) -> tuple[Integers, ...]:
+    """The actuated joints that move each foot, from the base outwards: indices into `System.actuated_names`.
+
+    They are read from the kinematic tree, because the order of a list says nothing about it.
+    """
+    chains = []
+    for foot in robot.description.feet:
+        joint = system.model.frames[system.frame(foot.frame)].parentJoint
+        chain = [str(system.model.names[j]) for j in system.model.supports[joint]]
+        chains.append(
+            np.array([system.actuated_names.index(name) for name in chain if name in system.actuated_names], np.int64)
+        )
+    return tuple(chains)

@@ -1,0 +1,243 @@
+"""What a robot file may say: TOML read into frozen structs, with units in the names of its keys.
+
+Per-joint tables map a joint's name, or a pattern with ``*``, to a number; see `robots.joints`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from idcontrol.errors import InputError
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Phase = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Home(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The pose in which the robot stands; the height of the base follows from the feet.
+
+    Attributes:
+        joints_rad: Angle of each joint [rad], or length [m] of a sliding one; joints that are not named are at zero.
+    """
+
+    joints_rad: dict[str, float] = {}
+
+
+class Foot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A sphere that may touch the ground.
+
+    Attributes:
+        name: What the gait calls it, e.g. ``"LF"``.
+        frame: Link or frame of the URDF that carries it.
+        radius_m: Radius [m].
+        offset_m: Centre of the sphere in that frame [m].
+    """
+
+    name: Name
+    frame: Name
+    radius_m: Positive
+    offset_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the motors can do; every actuated joint gets both.
+
+    Attributes:
+        torque_nm: Largest torque by joint [N m], or force [N] of a sliding one.
+        velocity_rad_s: Largest speed by joint [rad/s], or [m/s].
+    """
+
+    torque_nm: dict[str, Positive]
+    velocity_rad_s: dict[str, Positive]
+
+
+class AccelerationGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Error feedback of inverse dynamics: accelerations, hence one pair for all joints (planner.md 6).
+
+    Attributes:
+        kp_1_s2: Stiffness [1/s²].
+        kd_1_s: Damping [1/s].
+    """
+
+    kp_1_s2: NotNegative = 400.0
+    kd_1_s: NotNegative = 40.0
+
+
+class TorqueGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Error feedback of the plain PID; every actuated joint gets both.
+
+    Attributes:
+        kp_nm_rad: Stiffness by joint [N m/rad].
+        kd_nm_s_rad: Damping by joint [N m s/rad]; explicit damping is stable up to half of inertia over period.
+    """
+
+    kp_nm_rad: dict[str, NotNegative]
+    kd_nm_s_rad: dict[str, NotNegative]
+
+
+class Gains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Feedback gains of the two kinds of controllers."""
+
+    torque: TorqueGains
+    acceleration: AccelerationGains = AccelerationGains()
+
+
+class Gait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the robot walks by default (planner.md 4, 9).
+
+    Attributes:
+        period_s: Duration of one stride [s].
+        duty: Share of the period that a foot stands.
+        touchdown: Fraction of the period at which each foot lands, by foot name.
+        step_height_m: Height of a step above the ground [m].
+        touchdown_speed_m_s: Downward speed at which a foot is planned to land [m/s].
+        speed_m_s: Walking speed [m/s].
+        turn_rad_s: Turning rate [rad/s].
+    """
+
+    period_s: Positive
+    duty: Annotated[float, msgspec.Meta(gt=0, lt=1)]
+    touchdown: dict[str, Phase]
+    step_height_m: Positive
+    touchdown_speed_m_s: NotNegative
+    speed_m_s: Positive
+    turn_rad_s: Positive
+
+
+class CommandLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How fast the commanded velocity of the base may change (planner.md 3.1).
+
+    Attributes:
+        acceleration_m_s2: Along the ground [m/s²].
+        turn_acceleration_rad_s2: About the vertical [rad/s²].
+    """
+
+    acceleration_m_s2: Positive = 0.5
+    turn_acceleration_rad_s2: Positive = 8.0
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One robot file.
+
+    Attributes:
+        schema: Version of this format.
+        name: Name of the robot.
+        urdf: Path beside the robot file, or ``package:DISTRIBUTION/path`` inside an installed Python distribution.
+        base: Whether the root link floats.
+        home: The standing pose.
+        feet: Spheres that may touch the ground, in the order that results use.
+        limits: What the motors can do.
+        gains: Feedback gains.
+        gait: How it walks; None for a robot that does not.
+        command: How fast its command may change.
+    """
+
+    schema: Literal[1]
+    name: Name
+    urdf: Name
+    base: Literal["free-flyer", "fixed"]
+    limits: Limits
+    gains: Gains
+    home: Home = Home()
+    feet: tuple[Foot, ...] = ()
+    gait: Gait | None = None
+    command: CommandLimits = CommandLimits()
+
+
+def parse(path: Path) -> tuple[Description | None, list[str]]:
+    """A robot file, and everything that its text alone shows to be wrong.
+
+    Returns:
+        The description, None if anything is wrong; and one line for each problem, with the key it is about.
+
+    Raises:
+        InputError: The file cannot be read or is no TOML.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"{path}: cannot be read: {reason}") from None
+    try:
+        raw = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: no valid TOML: {error or 'nested too deep'}") from None
+    problems = _problems(raw, Description, "")
+    if problems:
+        return None, problems
+    description = msgspec.convert(raw, Description)
+    return description, _inconsistencies(description)
+
+
+def _problems(raw: Any, struct: type[msgspec.Struct], where: str) -> list[str]:
+    """All that does not fit `struct`, not only the first: keys unknown or missing, values of a wrong kind or range."""
+    if not isinstance(raw, Mapping):
+        return [f"{where}: must be a table, as in [{where}]"]
+    fields = {field.name: field for field in msgspec.structs.fields(struct)}
+    found = []
+    for key in raw:
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(fields)}"
+            found.append(f"{_dotted(where, key)}: unknown key; {hint}")
+    for name, field in fields.items():
+        at = _dotted(where, name)
+        if name in raw:
+            found += _value_problems(raw[name], field.type, at)
+        elif field.required:
+            found.append(f"{at}: is missing; add it")
+    return found
+
+
+def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
+    """What is wrong with one value; tables and lists are entered, so that the line names the very entry."""
+    if typing.get_origin(kind) in (UnionType, typing.Union):
+        kind = next(option for option in typing.get_args(kind) if option is not type(None))
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return _problems(value, kind, at)
+    inner = typing.get_args(kind)
+    if typing.get_origin(kind) is dict and isinstance(value, Mapping):
+        return [line for key, entry in value.items() for line in _value_problems(entry, inner[1], _dotted(at, key))]
+    if typing.get_origin(kind) is tuple and inner[-1] is Ellipsis and isinstance(value, list):
+        return [line for i, entry in enumerate(value) for line in _value_problems(entry, inner[0], f"{at}[{i}]")]
+    try:
+        converted = msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        return [f"{at}: {str(error).split(' - at ')[0].replace('`', '').lower()}, not {value!r}"]
+    numbers = converted if isinstance(converted, tuple) else (converted,)
+    if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+        return [f"{at}: must be a finite number, not {value!r}"]
+    return []
+
+
+def _inconsistencies(description: Description) -> list[str]:
+    """Keys that contradict each other."""
+    names = [foot.name for foot in description.feet]
+    found = [
+        f"feet: the name {name} is given twice; rename one" for name in sorted(set(names)) if names.count(name) > 1
+    ]
+    if description.gait is not None:
+        touchdown = description.gait.touchdown
+        if not names:
+            found.append("gait: a robot without feet cannot walk; add [[feet]] or leave [gait] out")
+        found += [f"gait.touchdown.{name}: no such foot; feet: {', '.join(names)}" for name in touchdown.keys() - names]
+        found += [
+            f"gait.touchdown.{name}: is missing; every foot needs its phase" for name in names if name not in touchdown
+        ]
+    return found
+
+
+def _dotted(where: str, key: str) -> str:
+    shown = key if key.replace("_", "").replace("-", "").isalnum() else f'"{key}"'
+    return f"{where}.{shown}" if where else shown

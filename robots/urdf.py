@@ -1,0 +1,348 @@
+"""A URDF read as XML: everything that is wrong with it, in words, before Pinocchio sees it.
+
+Pinocchio and urdfdom stop at the first error, name no line, and accept much that makes no machine: a zero axis, a
+negative mass. Document types and entities are refused, since nothing in a URDF needs them and their expansion can
+fill the memory.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from xml.parsers import expat
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.types import Array
+
+_NUMBERS = {
+    ("origin", "xyz"): 3,
+    ("origin", "rpy"): 3,
+    ("axis", "xyz"): 3,
+    ("mass", "value"): 1,
+    **{("inertia", key): 1 for key in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")},
+    **{("limit", key): 1 for key in ("lower", "upper", "effort", "velocity")},
+    **{("dynamics", key): 1 for key in ("damping", "friction")},
+    ("box", "size"): 3,
+    ("sphere", "radius"): 1,
+    ("cylinder", "radius"): 1,
+    ("cylinder", "length"): 1,
+    ("mesh", "scale"): 3,
+}
+"""How many numbers each attribute holds."""
+
+_JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
+_WITH_AXIS = ("revolute", "continuous", "prismatic", "planar")
+_WITH_LIMIT = ("revolute", "prismatic")
+
+_TRIANGLE = 1e-3
+"""By how much, relative, moments of inertia may miss the triangle inequality: URDFs are printed with few digits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What is wrong with a URDF; each line says what, where, and how to mend it.
+
+    Attributes:
+        problems: The dynamics cannot be computed, or would be wrong.
+        geometry: Collision geometry cannot be built; dynamics do not need it.
+        warnings: It runs, and yet somebody should look.
+    """
+
+    problems: tuple[str, ...] = ()
+    geometry: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """The XML tree with the lines that its elements stand on."""
+
+    path: Path
+    root: ET.Element
+    line: Mapping[ET.Element, int]
+
+    def at(self, element: ET.Element) -> str:
+        """``line 12: joint hip``: where to look."""
+        name = element.get("name")
+        return f"line {self.line[element]}: {element.tag}{f' {name}' if name else ''}"
+
+
+def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
+    """Everything that is wrong with a URDF as far as its own text shows.
+
+    Args:
+        path: The file.
+        free_flyer: Whether the root link floats, and so needs mass.
+    """
+    try:
+        document = _read(path)
+    except InputError as error:
+        return Findings(problems=(str(error),))
+    if document.root.tag != "robot":
+        return Findings(problems=(f"line 1: the root element is <{document.root.tag}>; a URDF has <robot>",))
+    problems = [*_bad_numbers(document), *_bad_names(document), *_bad_joints(document)]
+    if not problems:
+        problems += [*_no_tree(document)]
+    problems += [*_bad_inertials(document)]
+    if not problems:
+        problems += [*_massless(document, free_flyer)]
+    geometry, warnings = _bad_meshes(document)
+    return Findings(
+        problems=tuple(problems), geometry=tuple(geometry), warnings=(*_unphysical_inertias(document), *warnings)
+    )
+
+
+def mesh_file(filename: str, urdf: Path) -> Path:
+    """The file that a mesh name in `urdf` means.
+
+    ``package://NAME/...`` is looked up in every folder NAME beside or above the URDF; any other name starts at the URDF
+    and must stay in its package: the nearest folder above with a ``package.xml`` or a ``robot.toml``, else its own.
+
+    Raises:
+        InputError: The name leaves its package, has an unknown scheme, or there is no such file.
+    """
+    urdf = Path(os.path.abspath(urdf))
+    if filename.startswith("package://"):
+        name, _, inside = filename.removeprefix("package://").partition("/")
+        folders = [folder / name for folder in urdf.parents]
+        package = next((folder for folder in folders if name not in ("", ".", "..") and folder.is_dir()), None)
+        if package is None:
+            raise InputError(f"no folder {name!r} beside or above the URDF; put the package there")
+        path = Path(os.path.normpath(package / inside))
+    else:
+        plain = filename.removeprefix("file://")
+        if "://" in plain:
+            raise InputError("its scheme is unknown; use package://, or a path that starts at the URDF")
+        marked = (f for f in urdf.parents if (f / "package.xml").is_file() or (f / "robot.toml").is_file())
+        package = next(marked, urdf.parent)
+        path = Path(os.path.normpath(urdf.parent / plain))
+    # By name and not by resolved links: installers of packages link to where the files really are.
+    if not path.is_relative_to(package):
+        raise InputError(f"it leaves the package folder {package.name}; move the file into it")
+    if not path.is_file():
+        raise InputError("no such file; add it or correct the name")
+    return path
+
+
+def _read(path: Path) -> _Document:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}") from None
+    builder = ET.TreeBuilder()
+    parser = expat.ParserCreate()
+    line: dict[ET.Element, int] = {}
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        line[builder.start(tag, attributes)] = parser.CurrentLineNumber
+
+    def refuse(*_: object) -> None:
+        raise InputError(f"line {parser.CurrentLineNumber}: it declares a document type or an entity; delete that")
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = builder.end
+    parser.StartDoctypeDeclHandler = refuse
+    parser.EntityDeclHandler = refuse
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        raise InputError(f"line {error.lineno}: no valid XML: {expat.ErrorString(error.code)}") from None
+    except LookupError:
+        raise InputError("line 1: its encoding is unknown; save it as UTF-8") from None
+    return _Document(path, builder.close(), line)
+
+
+def _numbers(element: ET.Element | None, key: str, default: tuple[float, ...]) -> Array:
+    """The numbers of an attribute; `default` where there are none or bad ones, which `_bad_numbers` has told."""
+    text = element.get(key) if element is not None else None
+    try:
+        values = np.array([float(word) for word in text.split()]) if text is not None else np.array(default)
+    except ValueError:
+        values = np.array(default)
+    return values if values.shape == (len(default),) and np.isfinite(values).all() else np.array(default)
+
+
+def _bad_numbers(document: _Document) -> Iterator[str]:
+    for owner in [*document.root.findall("link"), *document.root.findall("joint")]:
+        for element in owner.iter():
+            for key, text in element.attrib.items():
+                size = _NUMBERS.get((element.tag, key))
+                if size is None:
+                    continue
+                where = f"line {document.line[element]}: {owner.tag} {owner.get('name')}: {element.tag} {key}"
+                try:
+                    values = [float(word) for word in text.split()]
+                except ValueError:
+                    hint = "; run xacro first" if "$" in text else ""
+                    yield f"{where} is {text!r}, not {'a number' if size == 1 else f'{size} numbers'}{hint}"
+                    continue
+                finite = all(math.isfinite(value) or (element.tag == "limit" and value == value) for value in values)
+                if len(values) != size:
+                    yield f"{where} has {len(values)} numbers; give {size}"
+                elif not finite:
+                    yield f"{where} is {text.strip()}; give a finite number"
+
+
+def _bad_names(document: _Document) -> Iterator[str]:
+    for tag in ("link", "joint"):
+        seen: set[str] = set()
+        for element in document.root.findall(tag):
+            name = element.get("name", "")
+            if not name:
+                yield f"{document.at(element)} has no name; give it one"
+            elif name in seen:
+                yield f"{document.at(element)}: the name is taken; rename one of the two"
+            seen.add(name)
+    if not document.root.findall("link"):
+        yield "line 1: robot has no links; a URDF needs at least one"
+
+
+def _bad_joints(document: _Document) -> Iterator[str]:
+    links = [link.get("name", "") for link in document.root.findall("link")]
+    for joint in document.root.findall("joint"):
+        at, kind = document.at(joint), joint.get("type", "")
+        if kind not in _JOINT_TYPES:
+            yield f"{at}: type {kind!r} is unknown; known: {', '.join(_JOINT_TYPES)}"
+        for end in ("parent", "child"):
+            element = joint.find(end)
+            name = element.get("link", "") if element is not None else ""
+            if name not in links:
+                near = difflib.get_close_matches(name, links, n=1, cutoff=0.0)
+                yield f"{at}: {end} link {name!r} does not exist; the nearest is {near[0] if near else 'none'}"
+        if kind in _WITH_AXIS and not _numbers(joint.find("axis"), "xyz", (1.0, 0.0, 0.0)).any():
+            yield f"{at}: its axis is zero; give a direction such as 0 1 0"
+        limit = joint.find("limit")
+        if kind in _WITH_LIMIT:
+            missing = [key for key in ("effort", "velocity") if limit is None or limit.get(key) is None]
+            if limit is None:
+                yield f"{at}: a {kind} joint needs <limit lower= upper= effort= velocity=>"
+            elif missing:
+                yield f"{at}: limit has no {' and no '.join(missing)}; add it"
+            elif _limit(limit, "lower") > _limit(limit, "upper"):
+                yield f"{at}: its lower limit is above its upper one; exchange them"
+
+
+def _limit(limit: ET.Element, key: str) -> float:
+    try:
+        return float(limit.get(key, "0"))
+    except ValueError:
+        return math.nan
+
+
+def _ends(joint: ET.Element) -> tuple[str, str]:
+    parent, child = joint.find("parent"), joint.find("child")
+    return (parent.get("link", "") if parent is not None else "", child.get("link", "") if child is not None else "")
+
+
+def _no_tree(document: _Document) -> Iterator[str]:
+    """Two parents, no root, several roots, loops."""
+    links = [link.get("name", "") for link in document.root.findall("link")]
+    children: dict[str, list[str]] = {name: [] for name in links}
+    mover: dict[str, str] = {}
+    for joint in document.root.findall("joint"):
+        parent, child = _ends(joint)
+        if child in mover:
+            yield f"{document.at(joint)}: its child {child} is moved by joint {mover[child]} already; remove one"
+        mover[child] = joint.get("name", "")
+        children[parent].append(child)
+    roots = [name for name in links if name not in mover]
+    if len(roots) > 1:
+        yield f"line 1: robot has {len(roots)} roots ({', '.join(roots)}); connect them with joints"
+    reached = set(roots)
+    frontier = list(roots)
+    while frontier:
+        new = [child for child in children[frontier.pop()] if child not in reached]
+        reached.update(new)
+        frontier += new
+    if loop := [name for name in links if name not in reached]:
+        yield f"line 1: the links {', '.join(loop)} form a loop, or hang on one; a URDF is a tree: cut it open"
+
+
+def _inertia(element: ET.Element) -> Array:
+    """The inertia matrix of an <inertia> element, shape (3, 3) [kg m²]."""
+    xx, xy, xz, yy, yz, zz = (
+        float(_numbers(element, f"i{key}", (0.0,))[0]) for key in ("xx", "xy", "xz", "yy", "yz", "zz")
+    )
+    return np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
+
+
+def _bad_inertials(document: _Document) -> Iterator[str]:
+    for link in document.root.findall("link"):
+        inertial = link.find("inertial")
+        if inertial is None:
+            continue
+        at = f"line {document.line[inertial]}: link {link.get('name')}"
+        mass, inertia = inertial.find("mass"), inertial.find("inertia")
+        if mass is None or mass.get("value") is None:
+            yield f"{at}: inertial has no <mass value=>; add it"
+        elif (kilograms := float(_numbers(mass, "value", (0.0,))[0])) < 0.0:
+            yield f"{at}: its mass is negative ({kilograms:g} kg); correct the sign"
+        if inertia is None or any(inertia.get(f"i{key}") is None for key in ("xx", "xy", "xz", "yy", "yz", "zz")):
+            yield f"{at}: inertial has no <inertia> with ixx, ixy, ixz, iyy, iyz and izz; complete it"
+            continue
+        moments = np.linalg.eigvalsh(_inertia(inertia))
+        if moments[0] < -_TRIANGLE * abs(moments[2]):
+            yield f"{at}: a principal moment of its inertia is negative ({moments[0]:.3g} kg m²); correct the matrix"
+
+
+def _unphysical_inertias(document: _Document) -> Iterator[str]:
+    for link in document.root.findall("link"):
+        element = link.find("inertial/inertia")
+        if element is None:
+            continue
+        a, b, c = np.linalg.eigvalsh(_inertia(element))
+        if a >= 0.0 and c > (a + b) * (1.0 + _TRIANGLE):
+            yield (
+                f"line {document.line[element]}: link {link.get('name')}: no mass distribution has the principal "
+                f"moments {a:.4g}, {b:.4g}, {c:.4g} kg m²; the largest must not exceed the sum of the others"
+            )
+
+
+def _massless(document: _Document, free_flyer: bool) -> Iterator[str]:
+    """Links that move and, together with all that is fixed to them, weigh nothing."""
+    fixed: dict[str, list[str]] = {}
+    moved: list[tuple[str, str]] = []
+    children = set()
+    for joint in document.root.findall("joint"):
+        parent, child = _ends(joint)
+        children.add(child)
+        if joint.get("type") == "fixed":
+            fixed.setdefault(parent, []).append(child)
+        else:
+            moved.append((child, f"which joint {joint.get('name')} moves"))
+    links = {link.get("name", ""): link for link in document.root.findall("link")}
+    if free_flyer:
+        moved += [(name, "which floats") for name in links if name not in children]
+    for name, how in moved:
+        mass, bodies = 0.0, [name]
+        for body in bodies:
+            mass += float(_numbers(links[body].find("inertial/mass"), "value", (0.0,))[0])
+            bodies += fixed.get(body, [])
+        if not mass > 0.0:
+            what = "no <inertial>" if links[name].find("inertial") is None else "no mass"
+            yield f"{document.at(links[name])}, {how}, has {what}; give its mass and inertia"
+
+
+def _bad_meshes(document: _Document) -> tuple[list[str], list[str]]:
+    """Meshes that cannot be found: those for collision, and those that are only looked at."""
+    lines: dict[str, list[str]] = {"collision": [], "visual": []}
+    told = set()
+    for link in document.root.findall("link"):
+        for use, found in lines.items():
+            for mesh in link.iterfind(f"{use}/geometry/mesh"):
+                name = mesh.get("filename", "")
+                try:
+                    mesh_file(name, document.path)
+                except InputError as error:
+                    if (use, name) not in told:
+                        at = f"line {document.line[mesh]}: link {link.get('name')}"
+                        found.append(f"{at}: {use} mesh {name!r}: {error}")
+                    told.add((use, name))
+    return lines["collision"], lines["visual"]
