@@ -1,0 +1,168 @@
+"""Lemke's method against enumeration of bases, on contact problems and on problems without a solution."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idcontrol.errors import InputError
+from idcontrol.solvers.lemke import proves_infeasible, solve_lemke, solve_regularized
+from idcontrol.solvers.status import SolverStatus
+from tests.solvers.oracles import all_lcp_bases, body_velocity, coulomb_lcp, standing_feet
+
+
+def assert_complementary(Q, r, result):
+    """Impulses and velocities ≥ 0 and orthogonal; 1e-8 is what the solver promises (math.md 13.3), in the units of Q and r."""
+    w = Q @ result.z + r
+    assert result.z.min(initial=0.0) >= 0.0
+    assert w.min(initial=0.0) >= -1e-8 * np.abs(r).max(initial=0.0)
+    assert np.abs(result.z * w).max(initial=0.0) <= 1e-8 * np.abs(result.z).max(initial=0.0) * np.abs(r).max(
+        initial=0.0
+    )
+    np.testing.assert_allclose(result.w, w, atol=1e-12 * np.abs(Q).max() * np.abs(result.z).max() + 1e-14)
+
+
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 7))
+@settings(max_examples=60, deadline=None)
+def test_a_positive_definite_problem_has_the_solution_that_enumeration_finds(seed, n):
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(n, n))
+    Q, r = G @ G.T + 0.1 * np.eye(n), rng.normal(size=n)
+    result = solve_lemke(Q, r)
+    assert result.status is SolverStatus.SOLVED
+    (only,) = all_lcp_bases(Q, r)[:1]
+    # cond(Q) is below 1e4 here: eight digits of sixteen are sure
+    np.testing.assert_allclose(result.z, only, atol=1e-8 * (1.0 + np.abs(only).max()))
+
+
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(2, 7))
+@settings(max_examples=60, deadline=None)
+def test_a_semidefinite_problem_is_solved_or_its_ray_is_a_proof(seed, n):
+    rng = np.random.default_rng(seed)
+    rho = rng.integers(-2, 3, size=(n, max(1, n // 2))).astype(float)  # integer rows: many exact ties and repetitions
+    Q, r = rho @ rho.T, rng.integers(-2, 2, size=n).astype(float)
+    result = solve_lemke(Q, r)
+    if result.status is SolverStatus.SOLVED:
+        assert_complementary(Q, r, result)
+    else:
+        assert result.status is SolverStatus.RAY
+        assert result.ray is not None
+        assert proves_infeasible(Q, r, result.ray)
+        assert all_lcp_bases(Q, r) == []
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+@pytest.mark.parametrize("mu", [0.1, 0.6, 1.0, 10.0])
+@pytest.mark.parametrize("tilt", [0.0, 0.1])
+def test_every_coulomb_problem_of_feet_under_a_body_is_solved(n, mu, tilt):
+    rng = np.random.default_rng([n, int(10 * mu), int(10 * tilt)])
+    for _ in range(20):
+        Q, r, scale = coulomb_lcp(*standing_feet(rng, n, tilt), body_velocity(rng), np.full(n, mu))
+        result = solve_lemke(Q, r, scale)
+        assert result.status is SolverStatus.SOLVED
+        assert_complementary(Q, r, result)
+        # math.md 5.2 saw at most 1e-12 (3e-11 at μ = 100)
+        assert result.residual <= 1e-11
+
+
+def test_the_solution_of_a_one_contact_coulomb_problem_is_among_the_enumerated_ones():
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        N, S, T = standing_feet(rng, 1, 0.2)
+        Q, r, scale = coulomb_lcp(N, S, T, body_velocity(rng), np.array([0.5]))
+        result = solve_lemke(Q, r, scale)
+        velocity = (result.z[:1] @ N, result.z[1:5] @ np.r_[S, -S, T, -T])
+        candidates = all_lcp_bases(Q, r)
+        # impulses may differ by what cancels between opposite edges: compare their effect on the body
+        effects = [(z[:1] @ N, z[1:5] @ np.r_[S, -S, T, -T]) for z in candidates]
+        assert min(np.abs(np.concatenate(velocity) - np.concatenate(e)).max() for e in effects) < 1e-10
+
+
+def test_the_scale_does_not_change_the_solution():
+    rng = np.random.default_rng(4)
+    G = rng.normal(size=(6, 6))
+    Q, r = G @ G.T, rng.normal(size=6)
+    plain = solve_lemke(Q, r)
+    scaled = solve_lemke(Q, r, rng.uniform(0.1, 10.0, 6))
+    np.testing.assert_allclose(plain.z, scaled.z, atol=1e-9 * plain.z.max())
+
+
+def test_small_units_are_solved_as_well_as_large_ones():
+    rng = np.random.default_rng(5)
+    G = rng.normal(size=(6, 6))
+    Q, r = G @ G.T, rng.normal(size=6)
+    reference = solve_lemke(Q, r).z
+    for a, b in [(1e-9, 1e-6), (1e9, 1e-9), (1e-3, 1e6)]:
+        np.testing.assert_allclose(solve_lemke(a * Q, b * r).z, b / a * reference, rtol=1e-9)
+
+
+def test_a_nonnegative_constant_needs_no_impulse():
+    result = solve_lemke(np.eye(3), np.array([0.0, 1.0, 2.0]))
+    assert result.status is SolverStatus.SOLVED
+    assert result.iterations == 0
+    assert not result.z.any()
+
+
+def test_no_variables_at_all_is_a_solved_problem():
+    result = solve_lemke(np.zeros((0, 0)), np.zeros(0))
+    assert result.status is SolverStatus.SOLVED
+    assert result.z.shape == (0,)
+
+
+def test_fingers_told_to_squeeze_end_on_a_ray_that_proves_it():
+    Q, r = np.array([[1.0, -1.0], [-1.0, 1.0]]), np.array([-0.1, -0.1])
+    result = solve_regularized(Q, r)  # regularization must not invent a solution
+    assert result.status is SolverStatus.RAY
+    assert result.ray is not None
+    np.testing.assert_allclose(result.ray, [1.0, 1.0])
+    assert proves_infeasible(Q, r, result.ray)
+    assert not proves_infeasible(Q, np.array([-0.1, 0.2]), result.ray)
+
+
+def test_a_problem_made_to_need_exponentially_many_pivots_is_solved_or_reported():
+    """The triangular family of Murty (1978) with z = (1, 0, ..., 0) takes 2^n pivots."""
+    n = 8
+    Q, r = np.tril(np.full((n, n), 2.0), -1) + np.eye(n), -np.ones(n)
+    result = solve_lemke(Q, r, np.ones(n))
+    assert result.status is SolverStatus.SOLVED
+    assert result.iterations == 2**n
+    np.testing.assert_allclose(result.z, np.eye(n)[0], atol=1e-14)
+    assert solve_lemke(Q, r, np.ones(n), max_pivots=2**n - 1).status is SolverStatus.ITERATIONS
+
+
+def test_two_hundred_equal_contacts_are_solved():
+    n = 200
+    Q, r = np.ones((n, n)), np.full(n, -1.0)
+    result = solve_lemke(Q, r)
+    assert result.status is SolverStatus.SOLVED
+    assert result.z.sum() == pytest.approx(1.0, abs=1e-12)
+
+
+def test_regularization_is_reported_where_it_was_used_and_only_there():
+    rng = np.random.default_rng(6)
+    G = rng.normal(size=(5, 5))
+    assert solve_regularized(G @ G.T, rng.normal(size=5)).regularization == 0.0
+
+
+def test_the_pivot_limit_is_an_outcome():
+    rng = np.random.default_rng(7)
+    G = rng.normal(size=(8, 8))
+    result = solve_lemke(G @ G.T, -np.ones(8), max_pivots=1)
+    assert result.status is SolverStatus.ITERATIONS
+    assert result.residual == np.inf
+
+
+@pytest.mark.parametrize("where", ["Q", "r"])
+def test_a_nan_is_never_called_solved(where):
+    Q, r = np.eye(2), np.array([-1.0, -2.0])
+    (Q if where == "Q" else r)[..., 0] = np.nan
+    assert solve_regularized(Q, r).status is not SolverStatus.SOLVED
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match="do not fit"):
+        solve_lemke(np.eye(3), np.zeros(2))
+    with pytest.raises(InputError, match="not positive"):
+        solve_lemke(np.eye(2), np.zeros(2), np.array([1.0, 0.0]))
