@@ -1,0 +1,362 @@
+"""What is computed from the arrays of a run: pure functions, and the table of quantities that people are shown.
+
+The arrays are those of `idcontrol.recording`, one row a control tick. Channels of a locomotion run with `a` actuated
+joints and `nf` feet (shape of one row, unit)::
+
+    t ()                             time at which the tick began                                  s
+    q (nq,), v (nv,)                 state, in Pinocchio's layout
+    q_des, v_des, a_des (a,)         reference of the actuated joints                              rad, rad/s, rad/s²
+    tau (a,)                         joint torques of the period that begins at t                  N m
+    stance (nf,)                     1 where the plan has the foot on the ground, else 0
+    feet, feet_des (nf, 3)           measured and planned centres of the foot spheres, world       m
+    gap (nf,), slip (nf,)            gap; tangential speed of the contact point                    m, m/s
+    force, force_pred (nf, 3)        the plant's and the predicted contact forces, world, averages
+                                     over the period that begins at t. 0: a foot without force;
+                                     NaN: nothing was predicted                                    N
+    status, residual, clipped ()     of the controller (`idcontrol.types.Command`)
+    base_ref (4,)                    reference of the base: x, y, z, yaw                           m, rad
+    base_tilt ()                     angle between the base's and the world's z                    rad
+    com (3,)                         centre of mass, world                                         m
+    target, segment (2,)             current and previous waypoint: x, y                           m
+    waypoints (), turning ()         waypoints reached so far; 1 while turning in place
+    step_us ()                       wall time of the controller alone                             µs
+    plant_status, plant_residual, plant_regularization ()
+
+Means over nothing (no stance foot, nothing predicted, no waypoint) are None, and so is whatever a NaN reaches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from idcontrol.types import Array, Booleans, Integers, Status
+
+FALLEN_HEIGHT = 0.5
+"""A base that has sunk by more than this share of its nominal height has fallen."""
+FALLEN_TILT_RAD = 0.6
+"""A base that leans more than this has fallen."""
+TOUCHING_N = 1e-3
+"""Forces above this are contact: far above rounding, far below the load of any foot."""
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the arrays of a locomotion run do not say; stored in the run's `meta` under ``"layout"``.
+
+    Attributes:
+        joints: Names of the actuated joints.
+        feet: Names of the feet.
+        joint_q: Where the actuated joints are in ``q``, shape (a,).
+        joint_v: Where they are in ``v``, shape (a,).
+        torque_limit: Of each actuated joint [N m]; None where there is none.
+        period_s: Control period, the time between rows [s].
+        gait_period_s: Of the planned gait [s].
+        swing_s: Duration of a planned swing [s].
+        base_height_m: Nominal height of the base above the ground [m].
+        waypoints: Waypoints in order, x and y [m]; empty if the run has none.
+    """
+
+    joints: tuple[str, ...]
+    feet: tuple[str, ...]
+    joint_q: tuple[int, ...]
+    joint_v: tuple[int, ...]
+    torque_limit: tuple[float | None, ...]
+    period_s: float
+    gait_period_s: float
+    swing_s: float
+    base_height_m: float
+    waypoints: tuple[tuple[float, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """A number that people are shown.
+
+    Attributes:
+        key: Its key in a run's JSON; a dot leads into an object.
+        label: What a table calls it.
+        unit: Unit in the table; "" if it has none.
+        scale: From the unit of the JSON to the unit of the table.
+    """
+
+    key: str
+    label: str
+    unit: str = ""
+    scale: float = 1.0
+
+    def of(self, metrics: Mapping[str, Any]) -> Any:
+        """The value in `metrics`, in the unit of the JSON; None where it is absent."""
+        value: Any = metrics
+        for part in self.key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value
+
+    def text(self, value: Any) -> str:
+        """A value as a table shows it, without the unit; "–" where there is none."""
+        if value is None:
+            return "–"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if isinstance(value, int) or not isinstance(value, float):
+            return str(value)
+        return f"{value * self.scale:.3g}"
+
+
+QUANTITIES = (
+    Quantity("completed", "completed"),
+    Quantity("fell_at_s", "fell at", "s"),
+    Quantity("q_err_rad", "joint position error, mean", "mrad", 1e3),
+    Quantity("qd_err_rad_s", "joint velocity error, mean", "rad/s"),
+    Quantity("tau_mean_nm", "torque, mean", "N m"),
+    Quantity("dtau_mean_nm_s", "torque rate, mean", "N m/s"),
+    Quantity("dtau_max_nm_s", "torque rate, largest", "N m/s"),
+    Quantity("torque_clipped_steps", "steps at a torque limit"),
+    Quantity("force_err_n", "predicted contact force, mean error", "N"),
+    Quantity("force_err_median_n", "predicted contact force, median error", "N"),
+    Quantity("force_err_rel", "predicted contact force, relative error", "%", 1e2),
+    Quantity("base_pos_err_m", "base position error, mean", "mm", 1e3),
+    Quantity("base_height_err_m", "base height over a gait period, largest error", "mm", 1e3),
+    Quantity("base_tilt_rad", "base tilt, mean", "mrad", 1e3),
+    Quantity("foot_err_m", "foot position error, mean", "mm", 1e3),
+    Quantity("slip_m_s", "slip of stance feet, mean", "mm/s", 1e3),
+    Quantity("slip_max_m_s", "slip of stance feet, largest", "mm/s", 1e3),
+    Quantity("touchdown_err_s", "touchdown against plan, mean error", "ms", 1e3),
+    Quantity("com_path_err_m", "centre of mass off its path, mean", "mm", 1e3),
+    Quantity("com_path_max_m", "centre of mass off its path, largest", "mm", 1e3),
+    Quantity("distance_m", "distance walked", "m"),
+    Quantity("waypoints_reached", "waypoints reached"),
+    Quantity("solver.solved", "controller steps solved"),
+    Quantity("solver.repaired", "controller steps repaired"),
+    Quantity("solver.fallback", "controller steps on fallback"),
+    Quantity("solver.failed", "controller steps failed"),
+    Quantity("plant.regularized", "plant steps regularized"),
+    Quantity("plant.unsolved", "plant steps unsolved"),
+    Quantity("plant.residual_max", "plant residual, largest"),
+    Quantity("step_us.p50", "controller step, median", "µs"),
+    Quantity("step_us.p99", "controller step, 99 %", "µs"),
+    Quantity("step_us.p999", "controller step, 99.9 %", "µs"),
+    Quantity("step_us.max", "controller step, longest", "µs"),
+    Quantity("wall_s", "wall time", "s"),
+    Quantity("realtime_factor", "simulated time / wall time"),
+)
+"""What tables show of a run, in their order."""
+
+
+def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -> dict[str, Any]:
+    """All numbers of a locomotion run that its arrays say.
+
+    Args:
+        arrays: The channels above, shape (rows, ...); ``step_us`` may be absent.
+        layout: What they do not say.
+        duration_s: Time that the run was meant to last [s].
+
+    Returns:
+        Keys ``steps, completed, fell_at_s``, those of the functions below, ``torque_clipped_steps``,
+        ``waypoints_reached``, and the objects ``step_us``, ``solver`` and ``plant``.
+    """
+    h = layout.period_s
+    base = arrays["q"][:, :3]
+    rows = len(base)
+    fell = fell_at(arrays["t"], base[:, 2], arrays["base_ref"][:, 2], arrays["base_tilt"], layout.base_height_m)
+    reached_end = rows > 0 and arrays["t"][-1] + 1.5 * h > duration_s
+    return {
+        "steps": rows,
+        "completed": bool(fell is None and reached_end and np.isfinite(arrays["q"]).all()),
+        "fell_at_s": fell,
+        **tracking(
+            arrays["q"][:, list(layout.joint_q)],
+            arrays["v"][:, list(layout.joint_v)],
+            arrays["q_des"],
+            arrays["v_des"],
+        ),
+        **torques(arrays["tau"], h),
+        "torque_clipped_steps": int(np.count_nonzero(arrays["clipped"] > 0)),
+        **contact_forces(arrays["force"][:, :, 2], arrays["force_pred"][:, :, 2]),
+        "base_pos_err_m": _mean(np.linalg.norm(base - arrays["base_ref"][:, :3], axis=1)),
+        "base_height_err_m": height_error(
+            arrays["t"], base[:, 2], arrays["base_ref"][:, 2], round(layout.gait_period_s / h)
+        ),
+        "base_tilt_rad": _mean(arrays["base_tilt"]),
+        "foot_err_m": _mean(np.linalg.norm(arrays["feet"] - arrays["feet_des"], axis=2)),
+        **slip(arrays["slip"], arrays["stance"] > 0.5),
+        "touchdown_err_s": touchdown_error(arrays["stance"] > 0.5, arrays["force"], layout.swing_s, h),
+        **com_path(arrays["com"], arrays["segment"], arrays["target"], arrays["turning"] > 0.5),
+        "distance_m": distance(base, round(layout.gait_period_s / h)),
+        "waypoints_reached": int(arrays["waypoints"][-1]) if rows and np.isfinite(arrays["waypoints"][-1]) else 0,
+        "step_us": percentiles(arrays["step_us"]) if "step_us" in arrays else percentiles(np.empty(0)),
+        "solver": statuses(arrays["status"]),
+        "plant": plant(arrays["plant_status"], arrays["plant_residual"], arrays["plant_regularization"]),
+    }
+
+
+def tracking(q: Array, v: Array, q_des: Array, v_des: Array) -> dict[str, float | None]:
+    """Mean over joints and time of ``|q - q_des|`` and ``|q̇ - q̇_des|``; all of shape (rows, a)."""
+    return {"q_err_rad": _mean(np.abs(q - q_des)), "qd_err_rad_s": _mean(np.abs(v - v_des))}
+
+
+def torques(tau: Array, h: float) -> dict[str, float | None]:
+    """Mean |τ|, mean and largest |Δτ/Δt| over joints and steps; `tau` (rows, a) [N m], `h` between rows [s]."""
+    rate = np.abs(np.diff(tau, axis=0)) / h
+    return {"tau_mean_nm": _mean(np.abs(tau)), "dtau_mean_nm_s": _mean(rate), "dtau_max_nm_s": _largest(rate)}
+
+
+def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
+    """Error of the predicted sum of normal forces.
+
+    ``e(t) = |Σ_feet predicted - Σ_feet force|`` over the ticks in which something was predicted; its mean, its median,
+    and its mean relative to the mean of ``Σ_feet force`` over the same ticks.
+
+    Args:
+        force: The plant's normal forces, shape (rows, nf) [N].
+        predicted: Predicted ones [N]; NaN at every foot of a tick in which nothing was predicted. A NaN beside numbers
+            counts as 0.
+    """
+    counted = ~np.isnan(predicted).all(axis=1)
+    total = force[counted].sum(axis=1)
+    error = np.abs(np.nansum(predicted[counted], axis=1) - total)
+    mean, load = _mean(error), _mean(total)
+    return {
+        "force_err_n": mean,
+        "force_err_median_n": _finite(np.median(error)) if error.size else None,
+        "force_err_rel": _finite(mean / load) if mean is not None and load else None,
+    }
+
+
+def fallen(height: Any, height_ref: Any, tilt: Any, nominal_m: float) -> Any:
+    """Whether a base has fallen: sunk by more than half its nominal height, or leaning more than 0.6 rad.
+
+    Args:
+        height: Height of the base [m]; a number or an array, as the next two.
+        height_ref: Its reference [m]: the nominal height on level ground.
+        tilt: Angle between its z and the world's [rad].
+        nominal_m: Nominal height above the ground [m].
+    """
+    return (height < height_ref - FALLEN_HEIGHT * nominal_m) | (tilt > FALLEN_TILT_RAD)
+
+
+def fell_at(t: Array, height: Array, height_ref: Array, tilt: Array, nominal_m: float) -> float | None:
+    """The first time at which the base is `fallen` [s]; None if it never is. All of shape (rows,)."""
+    when = np.flatnonzero(fallen(height, height_ref, tilt, nominal_m))
+    return float(t[when[0]]) if when.size else None
+
+
+def height_error(t: Array, height: Array, height_ref: Array, window: int) -> float | None:
+    """Largest |mean of (height - reference) over `window` rows|, over all windows that begin 1 s or later.
+
+    The mean over one gait period takes out the bobbing within a step and leaves rising and sagging.
+    """
+    late = t >= t[0] + 1.0 if len(t) else np.zeros(0, dtype=bool)
+    error = (height - height_ref)[late]
+    if window < 1 or len(error) < window:
+        return None
+    total = np.concatenate([[0.0], np.cumsum(error)])
+    return _largest(np.abs(total[window:] - total[:-window]) / window)
+
+
+def slip(speed: Array, stance: Booleans) -> dict[str, float | None]:
+    """Mean and largest tangential speed of the feet that are planned to stand; both of shape (rows, nf) [m/s]."""
+    standing = speed[stance]
+    return {"slip_m_s": _mean(standing), "slip_max_m_s": _largest(standing)}
+
+
+def touchdown_error(stance: Booleans, force: Array, swing_s: float, h: float) -> float | None:
+    """Mean over planned touchdowns of |tick of the real one - planned tick| · h [s].
+
+    A touchdown is planned where `stance` of a foot begins; the real one is the first tick with force after a tick
+    without, searched within half a swing before and after. Where there is none the foot counts as half a swing off.
+    Touchdowns whose search reaches beyond the record are left out.
+
+    Args:
+        stance: Whether a foot is planned to stand, shape (rows, nf).
+        force: Contact forces, shape (rows, nf, 3) [N].
+        swing_s: Duration of a planned swing [s].
+        h: Time between rows [s].
+    """
+    touching = np.linalg.norm(force, axis=2) > TOUCHING_N
+    landed = touching[1:] & ~touching[:-1]
+    planned = stance[1:] & ~stance[:-1]
+    half = max(round(swing_s / 2 / h), 1)
+    errors = []
+    for foot in range(stance.shape[1]):
+        for k in np.flatnonzero(planned[:, foot]):
+            if k - half < 0 or k + half >= len(planned):
+                continue
+            found: Integers = np.flatnonzero(landed[k - half : k + half + 1, foot])
+            errors.append(abs(int(found[0]) - half) if found.size else half)
+    return float(np.mean(errors)) * h if errors else None
+
+
+def com_path(com: Array, start: Array, end: Array, turning: Booleans) -> dict[str, float | None]:
+    """Mean and largest horizontal distance of the centre of mass to the segment between two waypoints.
+
+    Args:
+        com: Shape (rows, 2 or more) [m].
+        start: Previous waypoint, shape (rows, 2) [m]; NaN where there is none: the tick is left out.
+        end: Current waypoint, shape (rows, 2) [m].
+        turning: Ticks of turning in place, which are left out, shape (rows,).
+    """
+    counted = ~turning & np.isfinite(start).all(axis=1) & np.isfinite(end).all(axis=1)
+    a, b, p = start[counted], end[counted], com[counted, :2]
+    along = b - a
+    squared = np.maximum(np.einsum("ij,ij->i", along, along), np.finfo(float).tiny)
+    share = np.clip(np.einsum("ij,ij->i", p - a, along) / squared, 0.0, 1.0)
+    off = np.linalg.norm(p - a - share[:, None] * along, axis=1)
+    return {"com_path_err_m": _mean(off), "com_path_max_m": _largest(off)}
+
+
+def distance(base: Array, stride: int) -> float | None:
+    """Length of the horizontal path of the base [m], from one gait period to the next, so that sway does not count.
+
+    Args:
+        base: Shape (rows, 2 or more) [m].
+        stride: Rows in one gait period.
+    """
+    if len(base) == 0:
+        return None
+    ticks = np.append(np.arange(0, len(base) - 1, max(stride, 1)), len(base) - 1)
+    return _finite(np.linalg.norm(np.diff(base[ticks, :2], axis=0), axis=1).sum())
+
+
+def percentiles(values: Array) -> dict[str, float | None]:
+    """p50, p99, p999 and max of what is finite; shape (rows,)."""
+    values = values[np.isfinite(values)]
+    if not values.size:
+        return {"p50": None, "p99": None, "p999": None, "max": None}
+    p50, p99, p999 = (float(p) for p in np.percentile(values, [50.0, 99.0, 99.9]))
+    return {"p50": p50, "p99": p99, "p999": p999, "max": float(values.max())}
+
+
+def statuses(status: Array) -> dict[str, int]:
+    """How many steps ended with each `Status`; `status` of shape (rows,)."""
+    return {name.name.lower(): int(np.count_nonzero(status == name)) for name in Status}
+
+
+def plant(status: Array, residual: Array, regularization: Array) -> dict[str, float | int | None]:
+    """How the plant's steps ended; all of shape (rows,), NaN where the plant does not say.
+
+    ``steps`` that it reported, how many were ``regularized``, how many ``unsolved`` (fallback or worse), and the
+    largest residual.
+    """
+    return {
+        "steps": int(np.count_nonzero(np.isfinite(status))),
+        "regularized": int(np.count_nonzero(regularization > 0)),
+        "unsolved": int(np.count_nonzero(status >= Status.FALLBACK)),
+        "residual_max": _largest(residual[np.isfinite(residual)]),
+    }
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _mean(values: Array) -> float | None:
+    return _finite(values.mean()) if values.size else None
+
+
+def _largest(values: Array) -> float | None:
+    return _finite(values.max()) if values.size else None

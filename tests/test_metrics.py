@@ -1,0 +1,314 @@
+"""Metrics of synthetic signals whose answers are known in closed form."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idcontrol import metrics
+from idcontrol.metrics import QUANTITIES, Layout
+from idcontrol.types import Status
+
+H = 1e-3
+LAYOUT = Layout(
+    joints=("hip", "knee"),
+    feet=("L", "R"),
+    joint_q=(7, 8),
+    joint_v=(6, 7),
+    torque_limit=(2.0, None),
+    period_s=H,
+    gait_period_s=0.3,
+    swing_s=0.08,
+    base_height_m=0.2,
+)
+
+
+def standing(duration_s: float = 2.0) -> dict[str, np.ndarray]:
+    """A machine that stands exactly where it should on two feet of 5 N each, predicted exactly."""
+    n = round(duration_s / H)
+    arrays = {
+        "t": H * np.arange(n),
+        "q": np.tile([0, 0, 0.2, 0, 0, 0, 1, 0.5, -0.5], (n, 1)),
+        "v": np.zeros((n, 8)),
+        "q_des": np.tile([0.5, -0.5], (n, 1)),
+        "base_ref": np.tile([0, 0, 0.2, 0], (n, 1)),
+        "stance": np.ones((n, 2)),
+        "force": np.tile([0, 0, 5.0], (n, 2, 1)),
+        "force_pred": np.tile([0, 0, 5.0], (n, 2, 1)),
+        "plant_residual": np.full(n, 1e-14),
+    }
+    for name, shape in {
+        "v_des": (2,), "tau": (2,), "feet": (2, 3), "feet_des": (2, 3), "slip": (2,), "status": (), "clipped": (),
+        "base_tilt": (), "com": (3,), "segment": (2,), "target": (2,), "turning": (), "waypoints": (),
+        "plant_status": (), "plant_regularization": (),
+    }.items():  # fmt: skip
+        arrays[name] = np.zeros((n, *shape))
+    arrays["step_us"] = np.arange(1.0, n + 1)
+    return arrays
+
+
+def of(arrays: dict[str, np.ndarray], duration_s: float = 2.0) -> dict[str, object]:
+    return metrics.locomotion(arrays, LAYOUT, duration_s)
+
+
+def test_a_machine_that_does_exactly_what_was_planned_has_no_error():
+    got = of(standing())
+    zero = [
+        "q_err_rad",
+        "qd_err_rad_s",
+        "tau_mean_nm",
+        "dtau_mean_nm_s",
+        "dtau_max_nm_s",
+        "torque_clipped_steps",
+        "force_err_n",
+        "force_err_rel",
+        "force_err_median_n",
+        "base_pos_err_m",
+        "base_height_err_m",
+        "base_tilt_rad",
+        "foot_err_m",
+        "slip_m_s",
+        "slip_max_m_s",
+        "com_path_err_m",
+        "com_path_max_m",
+        "distance_m",
+        "waypoints_reached",
+    ]
+    assert {key: got[key] for key in zero} == dict.fromkeys(zero, 0)
+    assert got["completed"] is True
+    assert got["fell_at_s"] is None
+    assert got["touchdown_err_s"] is None  # no foot ever swings
+    assert got["steps"] == 2000
+    assert got["solver"] == {"solved": 2000, "repaired": 0, "fallback": 0, "failed": 0}
+    assert got["plant"] == {"steps": 2000, "regularized": 0, "unsolved": 0, "residual_max": 1e-14}
+
+
+def test_tracking_errors_are_means_over_joints_and_time():
+    arrays = standing()
+    arrays["q"][:, 7] += 0.02  # one joint of two
+    arrays["v"][::2, 6:8] = -0.4  # half the time
+    got = of(arrays)
+    assert got["q_err_rad"] == pytest.approx(0.01)
+    assert got["qd_err_rad_s"] == pytest.approx(0.2)
+
+
+def test_the_torque_of_a_ramp_and_a_jump():
+    t = H * np.arange(1001)
+    tau = np.column_stack([3.0 * t, np.where(t < 0.4995, 0.0, 2.0)])
+    got = metrics.torques(tau, H)
+    assert got["tau_mean_nm"] == pytest.approx((1.5 + 2.0 * 501 / 1001) / 2)
+    assert got["dtau_mean_nm_s"] == pytest.approx((3.0 + 2.0) / 2)  # mean |rate| of a jump of 2 N m within 1 s is 2
+    assert got["dtau_max_nm_s"] == pytest.approx(2000.0)
+
+
+def test_force_errors_are_those_of_the_sum_over_feet():
+    arrays = standing()
+    arrays["force_pred"][:, :, 2] = [7.0, 3.0]  # wrong for each foot, right in sum
+    assert of(arrays)["force_err_n"] == 0
+    arrays["force_pred"][:500, 0, 2] += 1.0  # a quarter of the time 1 N too much
+    got = of(arrays)
+    assert got["force_err_n"] == pytest.approx(0.25)
+    assert got["force_err_rel"] == pytest.approx(0.025)
+    assert got["force_err_median_n"] == 0
+
+
+def test_ticks_without_a_prediction_do_not_count():
+    arrays = standing()
+    arrays["force_pred"][:1000] = np.nan
+    arrays["force_pred"][1000:, 1] = np.nan  # this foot was left out of the prediction: it counts as 0
+    got = of(arrays)
+    assert got["force_err_n"] == pytest.approx(5.0)
+    arrays["force_pred"][:] = np.nan
+    got = of(arrays)
+    assert got["force_err_n"] is None
+    assert got["force_err_rel"] is None
+    assert got["force_err_median_n"] is None
+
+
+def test_the_base_error_is_a_distance_in_space():
+    arrays = standing()
+    arrays["q"][:, :3] += [0.003, 0.0, 0.004]
+    got = of(arrays)
+    assert got["base_pos_err_m"] == pytest.approx(0.005)
+    assert got["base_height_err_m"] == pytest.approx(0.004)
+
+
+def test_bobbing_with_the_gait_is_no_height_error_but_rising_is():
+    arrays = standing(4.0)
+    t = arrays["t"]
+    arrays["q"][:, 2] += 0.01 * np.sin(2 * np.pi * t / 0.3)
+    # a mean of the sine over whole periods is 0 up to summation
+    assert of(arrays, 4.0)["base_height_err_m"] == pytest.approx(0.0, abs=1e-12)
+    arrays["q"][:, 2] -= 0.001 * t
+    # the last window of 0.3 s is centred 0.1505 s before the end of the last row
+    assert of(arrays, 4.0)["base_height_err_m"] == pytest.approx(0.001 * (t[-1] - 0.1495), rel=1e-9)
+
+
+def test_the_first_second_does_not_count_in_the_height_error():
+    arrays = standing()
+    arrays["q"][:1000, 2] += 0.05
+    assert of(arrays)["base_height_err_m"] == 0
+
+
+def test_the_height_error_of_a_run_too_short_for_it_is_none():
+    assert of(standing(1.2), 1.2)["base_height_err_m"] is None
+
+
+def test_foot_error_is_the_mean_distance_over_feet():
+    arrays = standing()
+    arrays["feet"][:, 1] = [0.0, 0.006, 0.008]
+    assert of(arrays)["foot_err_m"] == pytest.approx(0.005)
+
+
+def test_only_feet_that_are_planned_to_stand_slip():
+    arrays = standing()
+    arrays["slip"][:, 0] = 0.01
+    arrays["slip"][:, 1] = 1.0
+    arrays["stance"][:, 1] = 0
+    got = of(arrays)
+    assert got["slip_m_s"] == pytest.approx(0.01)
+    assert got["slip_max_m_s"] == pytest.approx(0.01)
+    arrays["stance"][:] = 0
+    assert of(arrays)["slip_m_s"] is None
+
+
+@given(st.lists(st.integers(-39, 39), min_size=1, max_size=6))
+def test_touchdowns_off_by_some_ticks_are_seen_exactly(offsets):
+    """Foot L lands `offset` ticks after its plan in each cycle; half a swing is 40 ticks."""
+    n = 300 * (len(offsets) + 1)
+    stance = np.ones((n, 2), dtype=bool)
+    force = np.ones((n, 2, 3))
+    for i, offset in enumerate(offsets):
+        planned = 300 * (i + 1)
+        stance[planned - 80 : planned, 0] = False
+        force[planned - 80 : planned + offset, 0] = 0.0
+    got = metrics.touchdown_error(stance, force, 0.08, H)
+    assert got == pytest.approx(H * np.mean(np.abs(offsets)))
+
+
+def test_a_touchdown_that_never_comes_counts_as_half_a_swing():
+    stance = np.ones((600, 1), dtype=bool)
+    stance[220:300] = False
+    force = np.ones((600, 1, 3))
+    force[220:500] = 0.0
+    assert metrics.touchdown_error(stance, force, 0.08, H) == pytest.approx(0.04)
+
+
+def test_the_first_of_several_contacts_is_the_touchdown():
+    stance = np.ones((600, 1), dtype=bool)
+    stance[220:300] = False
+    force = np.zeros((600, 1, 3))
+    force[295] = force[299] = force[310:] = 1.0
+    assert metrics.touchdown_error(stance, force, 0.08, H) == pytest.approx(0.005)
+
+
+def test_touchdowns_at_the_ends_of_the_record_are_left_out():
+    stance = np.zeros((100, 1), dtype=bool)
+    stance[30:60] = stance[90:] = True
+    assert metrics.touchdown_error(stance, np.zeros((100, 1, 3)), 0.08, H) is None
+
+
+def test_the_path_error_is_the_distance_to_the_segment_not_to_the_line():
+    com = np.array([[0.5, 0.3], [-0.3, 0.4], [1.0, 0.0], [9.0, 9.0], [9.0, 9.0]])
+    start, end = np.zeros((5, 2)), np.tile([1.0, 0.0], (5, 1))
+    start[4] = np.nan
+    turning = np.array([False, False, False, True, False])
+    got = metrics.com_path(com, start, end, turning)
+    assert got["com_path_err_m"] == pytest.approx((0.3 + 0.5 + 0.0) / 3)
+    assert got["com_path_max_m"] == pytest.approx(0.5)
+    assert metrics.com_path(com, start, end, np.ones(5, dtype=bool)) == {"com_path_err_m": None, "com_path_max_m": None}
+
+
+def test_a_segment_of_no_length_is_a_point():
+    got = metrics.com_path(np.array([[3.0, 4.0]]), np.zeros((1, 2)), np.zeros((1, 2)), np.zeros(1, dtype=bool))
+    assert got["com_path_err_m"] == pytest.approx(5.0)
+
+
+def test_sway_within_a_gait_period_is_no_distance():
+    t = H * np.arange(3001)
+    base = np.column_stack([0.2 * t, 0.02 * np.sin(2 * np.pi * t / 0.3)])
+    assert metrics.distance(base, 300) == pytest.approx(0.6, rel=1e-9)
+
+
+def test_a_fall_is_seen_by_height_and_by_tilt():
+    arrays = standing()
+    arrays["q"][1500:, 2] = 0.0999
+    got = of(arrays)
+    assert got["fell_at_s"] == pytest.approx(1.5)
+    assert got["completed"] is False
+    arrays = standing()
+    arrays["base_tilt"][700] = 0.61
+    assert of(arrays)["fell_at_s"] == pytest.approx(0.7)
+
+
+def test_ground_that_rises_with_the_reference_is_no_fall():
+    arrays = standing()
+    arrays["q"][:, 2] -= 0.3
+    arrays["base_ref"][:, 2] -= 0.3
+    assert of(arrays)["fell_at_s"] is None
+
+
+def test_a_run_that_ended_early_is_not_completed():
+    assert of(standing(1.999), 2.0)["completed"] is False
+    assert of(standing(2.0), 2.0)["completed"] is True
+
+
+def test_a_nan_in_the_state_is_null_in_json_and_not_completed():
+    arrays = standing()
+    arrays["q"][-1] = np.nan
+    got = of(arrays)
+    assert got["completed"] is False
+    assert got["q_err_rad"] is None
+    json.dumps(got, allow_nan=False)
+
+
+def test_a_record_without_rows_has_no_numbers():
+    got = of({name: values[:0] for name, values in standing().items()})
+    assert got["steps"] == 0
+    assert got["completed"] is False
+    assert got["q_err_rad"] is None
+    json.dumps(got, allow_nan=False)
+
+
+def test_percentiles_of_a_ladder():
+    assert metrics.percentiles(np.arange(0.0, 1001.0)) == pytest.approx(
+        {"p50": 500, "p99": 990, "p999": 999, "max": 1000}
+    )
+
+
+def test_steps_are_counted_by_how_they_ended():
+    arrays = standing()
+    arrays["status"][:3] = [Status.REPAIRED, Status.FALLBACK, Status.FAILED]
+    arrays["clipped"][:4] = 1
+    arrays["plant_status"][:2] = [Status.FALLBACK, np.nan]
+    arrays["plant_regularization"][:5] = 1e-10
+    arrays["plant_residual"][7] = 3e-9
+    got = of(arrays)
+    assert got["solver"] == {"solved": 1997, "repaired": 1, "fallback": 1, "failed": 1}
+    assert got["torque_clipped_steps"] == 4
+    assert got["plant"] == {"steps": 1999, "regularized": 5, "unsolved": 1, "residual_max": 3e-9}
+
+
+def test_every_number_of_a_run_is_in_the_table_that_people_see():
+    got = of(standing())
+    shown = {quantity.key.split(".")[0] for quantity in QUANTITIES}
+    assert set(got) - shown == {"steps"}
+    for quantity in QUANTITIES:
+        if quantity.key not in {"wall_s", "realtime_factor"}:
+            assert quantity.key.split(".")[0] in got
+
+
+def test_a_quantity_is_shown_in_the_unit_of_the_table():
+    quantity = next(q for q in QUANTITIES if q.key == "q_err_rad")
+    assert quantity.text(quantity.of({"q_err_rad": 0.0039})) == "3.9"
+    assert quantity.text(quantity.of({})) == "–"
+    assert next(q for q in QUANTITIES if q.key == "completed").text(True) == "yes"
+
+
+def test_a_layout_survives_the_way_through_json():
+    assert msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(LAYOUT))), Layout) == LAYOUT
