@@ -164,6 +164,34 @@ def concatenate(parts: Sequence[Contacts]) -> Contacts:
 
 
 @njit(cache=True, error_model="numpy")
+def write_axes(nx: float, ny: float, nz: float, angle: float, out: Array) -> None:
+    """Write the axes of a contact: rows unit normal n, first tangent s, second tangent t = n × s.
+
+    s is the world x axis projected onto the tangent plane, then turned by `angle` about n. It depends continuously on n
+    but near ±x, where a projected z axis takes over, continuous along the way from n = z to n = ±x.
+
+    Args:
+        nx: Unit normal, world frame.
+        ny: The same.
+        nz: The same.
+        angle: Orientation of the friction pyramid about the normal [rad].
+        out: Overwritten, shape (3, 3).
+    """
+    if abs(nx) < 0.99:
+        sx, sy, sz = 1.0 - nx * nx, -nx * ny, -nx * nz
+    else:
+        ez = -1.0 if nx > 0.0 else 1.0
+        sx, sy, sz = -ez * nz * nx, -ez * nz * ny, ez * (1.0 - nz * nz)
+    scale = 1.0 / np.sqrt(sx * sx + sy * sy + sz * sz)
+    sx, sy, sz = scale * sx, scale * sy, scale * sz
+    tx, ty, tz = ny * sz - nz * sy, nz * sx - nx * sz, nx * sy - ny * sx
+    c, s = np.cos(angle), np.sin(angle)
+    out[0, 0], out[0, 1], out[0, 2] = nx, ny, nz
+    out[1, 0], out[1, 1], out[1, 2] = c * sx + s * tx, c * sy + s * ty, c * sz + s * tz
+    out[2, 0], out[2, 1], out[2, 2] = c * tx - s * sx, c * ty - s * sy, c * tz - s * sz
+
+
+@njit(cache=True, error_model="numpy")
 def contact_rows(
     jacobian: Array, support: Booleans, joint_a: Integers, joint_b: Integers, point: Array, axes: Array, out: Array
 ) -> None:
