@@ -1,0 +1,80 @@
+"""Controllers, by the names of the command line.
+
+`make` builds one from a `Setup`. A user's own controller is any object with the call of `idcontrol.types.Controller`; to give
+it a name, `register` a function from `Setup` to that object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.controllers.feedback import Gains
+from idcontrol.controllers.inverse import CoulombQp, Settings
+from idcontrol.controllers.pid import Pid
+from idcontrol.errors import DuplicateName, UnknownName
+from idcontrol.system import System
+from idcontrol.types import Controller
+
+__all__ = ["Gains", "Settings", "Setup", "available", "make", "register"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a controller is built from.
+
+    Attributes:
+        system: Multibody terms of its own.
+        contacts: Detector of foot contacts on `system`; its friction is what the controller may count on.
+        h: Control period [s].
+        acceleration_gains: For controllers that know the inertia [1/s², 1/s].
+        torque_gains: For those that do not [N m/rad, N m s/rad].
+        settings: Of inverse-dynamics controllers.
+    """
+
+    system: System
+    contacts: SphereContacts
+    h: float
+    acceleration_gains: Gains
+    torque_gains: Gains
+    settings: Settings = field(default_factory=Settings)
+
+
+Factory = Callable[[Setup], Controller]
+_FACTORIES: dict[str, tuple[str, Factory]] = {}
+
+
+def register(name: str, summary: str, factory: Factory) -> None:
+    """Add a controller under `name`; `summary` is its line in ``idcontrol list``.
+
+    Raises:
+        DuplicateName: The name is taken.
+    """
+    if name in _FACTORIES:
+        raise DuplicateName("controller", name)
+    _FACTORIES[name] = (summary, factory)
+
+
+def available() -> Mapping[str, str]:
+    """Name and one line for each controller."""
+    return {name: summary for name, (summary, _) in _FACTORIES.items()}
+
+
+def make(name: str, setup: Setup) -> Controller:
+    """The controller called `name`.
+
+    Raises:
+        UnknownName: There is none.
+    """
+    if name not in _FACTORIES:
+        raise UnknownName("controller", name, _FACTORIES)
+    return _FACTORIES[name][1](setup)
+
+
+register("pid", "joint-space error feedback alone (baseline)", lambda s: Pid(s.system, s.torque_gains))
+register(
+    "id-coulomb-qp",
+    "ID(t_i) QP,μ: inverse dynamics with maximal dissipation in two stages",
+    lambda s: CoulombQp(s.system, s.contacts, s.acceleration_gains, s.h, s.settings),
+)

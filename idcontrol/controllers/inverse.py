@@ -1,0 +1,200 @@
+"""Inverse dynamics with predicted contact forces: ID(t_i) of the paper (003 sections 4-6), over any contact model.
+
+One control step (math.md 7, 12; planner.md 6, 7):
+
+1. desired joint velocity ``b = v + h (a_des + kp (q_des - q) + kd (v_des - v))``
+2. contacts: feet that are planned to stand and are close to the ground, their rows measured against a velocity that
+   decays within milliseconds, so that landing asks for no impulse
+3. b projected onto the velocities that these contacts allow
+4. the contact model with the joints prescribed: the multipliers of the prescribed velocities are the motor impulses
+5. among the contact impulses that give this motion, those with the smallest torque
+6. torque limits: a joint beyond its limit gets its limit as a known torque, and 4-5 are solved again
+
+What is given up when a step cannot be solved, in this order: tracking (the motors become stiff velocity servos, which
+always has a solution), then prediction (the last torque is repeated). Torque limits and friction cones never are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.contact.landing import Landing, landing_contacts
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.controllers.feedback import Gains, proportional_derivative
+from idcontrol.controllers.projection import project
+from idcontrol.models import dissipation
+from idcontrol.models.distribution import smallest_torque
+from idcontrol.models.problem import Bilateral, Prescribed, StepProblem, StepSolution, WarmStart
+from idcontrol.models.reduction import recover, reduce
+from idcontrol.system import System
+from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
+
+SERVO_COMPLIANCE = 1e-4
+"""ε of soft tracking (math.md 12.3): joints follow to 1e-4 of the demand where the demand can be met."""
+
+LIMIT_PASSES = 4
+"""How often joints beyond their torque limit are given their limit, and the step is solved again (math.md 12.4)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What may be set of an inverse-dynamics controller.
+
+    Attributes:
+        contact_margin_m: A foot planned to stand counts as a contact below this gap.
+        landing: How contacts take over from the velocity a foot lands with.
+        edge_speed_m_s: v_tol of stage II: friction edges that move faster carry no force (math.md 7.4).
+        unload_s: Over which time before lift-off and after touchdown a foot is unloaded; 0 turns it off (planner.md 7).
+        unload_weight: How strongly, relative to the torque objective.
+    """
+
+    contact_margin_m: float = 1e-3
+    landing: Landing = field(default_factory=Landing)
+    edge_speed_m_s: float = 1e-3
+    unload_s: float = 0.025
+    unload_weight: float = 30.0
+
+
+class CoulombQp:
+    """ID(t_i) QP,μ: maximal dissipation in two stages, with consistent objective (math.md 7)."""
+
+    def __init__(
+        self, system: System, contacts: SphereContacts, gains: Gains, h: float, settings: Settings | None = None
+    ) -> None:
+        """Bind the controller to a machine.
+
+        Args:
+            system: The controller's own multibody terms.
+            contacts: Detector of foot contacts on `system`; its friction is what the controller may count on.
+            gains: In acceleration: kp [1/s²], kd [1/s].
+            h: Control period [s].
+            settings: See `Settings`.
+        """
+        self._system, self._contacts, self._gains, self._h = system, contacts, gains, h
+        self._settings = settings or Settings()
+        self._warm: WarmStart = {}
+        self._last_tau = np.zeros(system.n_actuated)
+
+    def reset(self) -> None:
+        """Forget the last step."""
+        self._warm = {}
+        self._last_tau = np.zeros(self._system.n_actuated)
+
+    def __call__(self, state: State, reference: Reference) -> Command:
+        """Torques for the period that begins at `state.t`; see the module for the steps."""
+        system, h = self._system, self._h
+        if not (np.isfinite(state.q).all() and np.isfinite(state.v).all() and np.isfinite(reference.a).all()):
+            return Command(
+                tau=np.zeros(system.n_actuated), status=Status.FAILED, dropped=("state or reference is not finite",)
+            )
+        system.update(state.q, state.v)
+        v = system.ours(state.v)
+        q_joint, v_joint = system.joint_positions(state.q), v[system.n_unactuated :]
+        b = v_joint + h * (reference.a + proportional_derivative(self._gains, reference, q_joint, v_joint))
+        contacts = self._stance_contacts(v, reference)
+        b = project(system.M, contacts.jacobian, contacts.surface_velocity, b)
+        tau, impulses, solution, clipped = self._solve(v, b, contacts, self._reluctance(contacts, reference))
+        status, dropped = solution.status, (("tracking",) if clipped or solution.status is not Status.SOLVED else ())
+        if not np.isfinite(tau).all() or status is Status.FALLBACK:
+            tau, status, dropped = self._last_tau, Status.FALLBACK, ("tracking", "prediction")
+            impulses = np.zeros_like(impulses)
+            self._warm = {}
+        else:
+            self._last_tau, self._warm = tau, solution.warm
+        return Command(
+            tau=tau,
+            predicted=ContactForces(
+                identity=contacts.identity.copy(),
+                force=contacts.force_world(impulses, h),
+                normal=contacts.axes[:, 0].copy(),
+            ),
+            status=Status.REPAIRED if clipped and status is Status.SOLVED else status,
+            residual=solution.residual,
+            clipped=clipped,
+            dropped=dropped,
+        )
+
+    def _stance_contacts(self, v: Array, reference: Reference) -> Contacts:
+        """Feet that are planned to stand and near the ground, with the velocity that they may still have."""
+        near = self._contacts.detect(self._settings.contact_margin_m)
+        planned = near.take(reference.stance[near.identity])
+        return landing_contacts(planned, v, self._h, self._settings.landing)
+
+    def _reluctance(self, contacts: Contacts, reference: Reference) -> Array | None:
+        """Weight on the forces of feet that are about to lift or have just landed (planner.md 7)."""
+        span = self._settings.unload_s
+        if span <= 0.0:
+            return None
+        foot = contacts.identity
+        t = np.minimum(reference.to_liftoff[foot], reference.since_touchdown[foot])
+        weight: Array = self._settings.unload_weight * np.clip(1.0 - t / span, 0.0, 1.0) ** 3
+        return weight
+
+    def _solve(
+        self, v: Array, b: Array, contacts: Contacts, reluctance: Array | None
+    ) -> tuple[Array, Array, StepSolution, bool]:
+        """Stages I and II, with torque limits; returns torques, impulses (n, 3), stage I's solution, whether clipped."""
+        system, h, u = self._system, self._h, self._system.n_unactuated
+        limit, known = system.effort_limit, np.full(system.n_actuated, np.nan)
+        kappa = h * system.bias - system.M @ v
+        clipped = False
+        for _ in range(LIMIT_PASSES):
+            tracked = np.isnan(known)
+            driven = kappa.copy()
+            driven[u:][~tracked] -= h * known[~tracked]
+            problem = StepProblem(
+                h=h,
+                M=system.M,
+                kappa=driven,
+                contacts=contacts,
+                prescribed=Prescribed(index=u + np.flatnonzero(tracked), velocity=b[tracked]),
+            )
+            solution, motor_impulse = self._stages(problem, b, reluctance)
+            tau = known.copy()
+            tau[tracked] = motor_impulse / h
+            beyond = np.abs(tau) > limit
+            if not beyond.any():
+                break
+            clipped = True
+            known[beyond] = np.copysign(limit[beyond], tau[beyond])
+        return np.clip(tau, -limit, limit), solution.impulses, solution, clipped
+
+    def _stages(
+        self, problem: StepProblem, b: Array, reluctance: Array | None
+    ) -> tuple[StepSolution, Array]:
+        """Stage I, then II; where the joints are told to squeeze, motors that give way instead."""
+        reduction = reduce(problem)
+        solution = dissipation.solve_reduced(problem, reduction, self._warm)
+        if solution.status is Status.FALLBACK:
+            return self._servo(problem)
+        y, better = smallest_torque(
+            reduction,
+            solution.impulses.T.ravel(),
+            solution.multipliers,
+            problem.contacts.mu,
+            held=dissipation.held_contacts(problem),
+            v_tol=self._settings.edge_speed_m_s,
+            reluctance=reluctance,
+        )
+        if not better:
+            return replace(solution, status=Status.REPAIRED, note="stage II found no point"), solution.multipliers
+        _, motor_impulse = recover(reduction, y)
+        impulses = np.ascontiguousarray(y.reshape(3, -1).T)
+        return replace(solution, impulses=impulses), motor_impulse
+
+    def _servo(self, problem: StepProblem) -> tuple[StepSolution, Array]:
+        """Soft tracking (math.md 12.3): ``hτ = Σ⁻¹ (b - P v⁺)``, Σ = ε diag(M_qq)⁻¹; always solvable."""
+        assert problem.prescribed is not None
+        index = problem.prescribed.index
+        rows = np.zeros((index.size, problem.M.shape[0]))
+        rows[np.arange(index.size), index] = 1.0
+        compliance = SERVO_COMPLIANCE / np.diag(problem.M)[index]
+        servos = Bilateral(rows=rows, target=problem.prescribed.velocity, compliance=compliance)
+        solution = dissipation.solve(replace(problem, prescribed=None, bilateral=servos))
+        motor_impulse = (problem.prescribed.velocity - solution.v_plus[index]) / compliance
+        if solution.status is Status.SOLVED:
+            solution = replace(solution, status=Status.REPAIRED, note="squeeze")
+        return solution, motor_impulse

@@ -1,0 +1,74 @@
+"""The loop on a simulated clock: time advances by one control period per tick, however long the tick takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from idcontrol.types import Command, ContactForces, Controller, Plant, Reference, State
+
+Planner = Callable[[State], Reference]
+Sensor = Callable[[State], State]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """One control period.
+
+    Attributes:
+        state: True state at its beginning.
+        sensed: What planner and controller were shown of it.
+        reference: What the planner asked for.
+        command: What the controller answered.
+        forces: Contact forces of the plant, averaged over the period.
+        after: True state at its end.
+        controller_s: Wall time of the controller alone [s].
+    """
+
+    state: State
+    sensed: State
+    reference: Reference
+    command: Command
+    forces: ContactForces
+    after: State
+    controller_s: float
+
+
+def ticks(
+    plant: Plant, planner: Planner, controller: Controller, start: State, *, h: float, steps: int, sense: Sensor | None = None
+) -> Iterator[Tick]:
+    """Run the loop; the caller takes tick after tick, and may stop at any.
+
+    Args:
+        plant: Is reset to `start`.
+        planner: From sensed state to reference.
+        controller: From sensed state and reference to torques.
+        start: State at time zero.
+        h: Control period [s].
+        steps: How many periods.
+        sense: What is seen of a state; everything by default.
+
+    Yields:
+        One `Tick` a period.
+    """
+    state = plant.reset(start)
+    for step in range(steps):
+        sensed = state if sense is None else sense(state)
+        reference = planner(sensed)
+        began = time.perf_counter()
+        command = controller(sensed, reference)
+        spent = time.perf_counter() - began
+        after = plant.step(command.tau, h)
+        # k h, not a sum of h: no drift over long runs
+        after = State(t=start.t + (step + 1) * h, q=after.q, v=after.v)
+        yield Tick(
+            state=state,
+            sensed=sensed,
+            reference=reference,
+            command=command,
+            forces=plant.contact_forces(),
+            after=after,
+            controller_s=spent,
+        )
+        state = after

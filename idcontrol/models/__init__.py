@@ -1,0 +1,7 @@
+"""Contact models, one file each: written once, used by plants (forward) and controllers (inverse).
+
+Every model is a function ``solve(problem, warm) -> StepSolution`` over a `StepProblem`. With no velocity prescribed
+it is a plant; with the joints prescribed it is a controller, and the multipliers of the prescribed velocities are the
+motor impulses. To add a model: write ``models/<name>.py`` with such a function, over `reduction.reduce`, and the test
+that its inverse is a right inverse of its forward mode (math.md 16).
+"""

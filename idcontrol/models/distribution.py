@@ -1,0 +1,155 @@
+r"""Stage II: among the impulses that give the same motion, those with the smallest torque (math.md 7.4; 003 (98)-(112)).
+
+In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y₁)`` with ``Lτ = M_qb M_bb⁻¹ J_bᵀ - J_qᵀ``, and
+
+    minimize ½ |hτ(y) - hτ_ref|² + ½ Σ w_i |y_i|²
+    s.t.     J_bᵀ y = J_bᵀ y₁                          v⁺ is kept
+             y_i in the cone of the friction edges e of contact i with G_e v⁺ + φ/h ≤ v_tol
+
+The last line is the edge rule: an open contact keeps no edge and so no force, a sliding one the edge or the two that oppose
+it, a sticking one all four. Three edges or fewer are linearly independent, so their multipliers are the unknowns; the full
+pyramid has its three components as unknowns and its four facets as inequalities.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from idcontrol.models.reduction import Reduction
+from idcontrol.solvers.active_set import solve_qp
+from idcontrol.solvers.status import SolverStatus
+from idcontrol.types import Array, Booleans
+
+RIDGE = 1e-8
+"""Weight of ½|y|² relative to the mean of diag(LτᵀLτ): makes duplicate contacts share evenly (math.md 7.4)."""
+
+
+@njit(cache=True)
+def _torque_map(M: Array, free: Array, fixed: Array, L: Array, rows: Array, rho: Array, n3: int) -> Array:
+    # pragma: no cover - compiled
+    """Lτ = (L⁻¹ M_bq)ᵀ ρᵀ - J_qᵀ, shape (p, 3 n)."""
+    k, p = free.shape[0], fixed.shape[0]
+    out = np.empty((p, n3))
+    x = np.empty(k)
+    for a in range(p):
+        j = fixed[a]
+        for i in range(k):
+            s = M[free[i], j]
+            for l in range(i):
+                s -= L[i, l] * x[l]
+            x[i] = s / L[i, i]
+        for r in range(n3):
+            s = -rows[r, j]
+            for i in range(k):
+                s += x[i] * rho[r, i]
+            out[a, r] = s
+    return out
+
+
+@njit(cache=True)
+def _generators(u: Array, mu: Array, held: Booleans, v_tol: float) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    """Generators B with y = B ξ (3 n x d), and inequality rows A ξ ≥ 0, after the edge rule.
+
+    `u` are contact velocities (3 n,), φ/h included; `held` contacts do not slip: their friction has no bound.
+    """
+    n = mu.shape[0]
+    B = np.zeros((3 * n, 3 * n))
+    A = np.zeros((4 * n, 3 * n))
+    d = 0
+    rows = 0
+    for i in range(n):
+        if held[i]:
+            if u[i] > v_tol:
+                continue
+            for axis in range(3):
+                B[axis * n + i, d + axis] = 1.0
+            A[rows, d] = 1.0
+            rows += 1
+            d += 3
+            continue
+        if mu[i] == 0.0:
+            if u[i] <= v_tol:
+                B[i, d] = 1.0
+                A[rows, d] = 1.0
+                rows += 1
+                d += 1
+            continue
+        allowed = 0
+        for axis in range(1, 3):
+            for sign in (1.0, -1.0):
+                if u[i] + sign * mu[i] * u[axis * n + i] <= v_tol:
+                    allowed += 1
+        if allowed == 4:
+            for axis in range(3):
+                B[axis * n + i, d + axis] = 1.0
+            for s in (1.0, -1.0):
+                for t in (1.0, -1.0):
+                    A[rows, d] = mu[i]
+                    A[rows, d + 1] = s
+                    A[rows, d + 2] = t
+                    rows += 1
+            d += 3
+            continue
+        for axis in range(1, 3):
+            for sign in (1.0, -1.0):
+                if u[i] + sign * mu[i] * u[axis * n + i] <= v_tol:
+                    B[i, d] = 1.0
+                    B[axis * n + i, d] = sign * mu[i]
+                    A[rows, d] = 1.0
+                    rows += 1
+                    d += 1
+    return B[:, :d].copy(), A[:rows, :d].copy()
+
+
+def smallest_torque(
+    reduction: Reduction,
+    y: Array,
+    torque_impulse: Array,
+    mu: Array,
+    *,
+    held: Booleans,
+    v_tol: float = 1e-3,
+    reluctance: Array | None = None,
+    reference: Array | None = None,
+) -> tuple[Array, bool]:
+    """Redistribute contact impulses for the smallest torque, without changing the motion.
+
+    Args:
+        reduction: The whitened problem that `y` solves.
+        y: Impulses in block order [N; S; T], shape (3 n,) [N s].
+        torque_impulse: Motor impulses hτ that belong to `y`, shape (p,) [N m s].
+        mu: Friction coefficients, shape (n,); not used where `held`.
+        held: Contacts whose friction is not bounded (no slip), shape (n,).
+        v_tol: An edge whose velocity exceeds this carries no impulse [m/s].
+        reluctance: Extra weight of each contact's impulse, in units of the mean of diag(LτᵀLτ), shape (n,): unloads feet
+            that are about to lift or have just landed (planner.md 7).
+        reference: hτ_ref, shape (p,) [N m s]; zero by default.
+
+    Returns:
+        The new impulses and True, or `y` and False where no better point was found.
+    """
+    n = mu.shape[0]
+    if n == 0 or reduction.fixed.size == 0:
+        return y, True
+    r = reduction
+    u = r.c[: 3 * n] + r.rho[: 3 * n] @ (r.rho[: 3 * n].T @ y)
+    B, A = _generators(u, mu, held, v_tol)
+    if B.shape[1] == 0:
+        return np.zeros_like(y), not y.any()
+    torque = _torque_map(r.M, r.free, r.fixed, r.L, r.rows, r.rho, 3 * n)
+    typical = float(np.einsum("ij,ij->", torque, torque)) / (3 * n)
+    weights = np.full(n, RIDGE)
+    if reluctance is not None:
+        weights = weights + reluctance
+    constant = torque_impulse - torque @ y
+    if reference is not None:
+        constant = constant - reference
+    TB = torque @ B
+    H = (TB.T @ TB + (B.T * np.tile(weights * typical, 3)) @ B) / typical
+    g = TB.T @ constant / typical
+    rho = r.rho[: 3 * n]
+    result = solve_qp(H, g, A, np.zeros(A.shape[0]), rho.T @ B, rho.T @ y)
+    if result.status is not SolverStatus.SOLVED:
+        return y, False
+    return B @ result.x, True

@@ -1,0 +1,108 @@
+"""The small problem that every contact model solves once per step, and its solution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.types import Array, Integers, Status
+
+PUSH_OUT_SPEED = 0.1
+"""Largest speed at which penetration is undone [m/s]: 5 mm at 1 ms would ask for 5 m/s (math.md 13.6)."""
+
+WarmStart: TypeAlias = dict[int, int]
+"""What a model remembers from the last step: for each contact identity, a bit set of its active rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prescribed:
+    """Velocities that the motors must realize at the end of the step: ``v⁺[index] = velocity``.
+
+    Attributes:
+        index: Which velocities, shape (p,).
+        velocity: Their values b, shape (p,) [rad/s or m/s].
+    """
+
+    index: Integers
+    velocity: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bilateral:
+    """Rows that hold with equality, ``rows v⁺ = target - compliance * impulse``: closed loops, welds, springs.
+
+    Attributes:
+        rows: Shape (k, m).
+        target: Shape (k,) [m/s or rad/s]; ``-φ/h`` against drift.
+        compliance: Shape (k,), velocity per impulse; 0 is rigid.
+    """
+
+    rows: Array
+    target: Array
+    compliance: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepProblem:
+    """One step: find v⁺ and impulses with ``M v⁺ + κ = Jᵀf + Pᵀ(hτ) + Λᵀg`` (math.md 1-3, 003 section 3).
+
+    Attributes:
+        h: Length of the step [s].
+        M: Joint-space inertia, shape (m, m).
+        kappa: ``κ = -h f_ext - M v``, shape (m,) [N s, N m s]; forward, the motor torques are part of f_ext.
+        contacts: Contact rows and what is known of each contact.
+        prescribed: None (forward), or the velocities that the motors must realize (inverse).
+        bilateral: Rows held with equality; None where there are none.
+    """
+
+    h: float
+    M: Array
+    kappa: Array
+    contacts: Contacts
+    prescribed: Prescribed | None = None
+    bilateral: Bilateral | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSolution:
+    """What a contact model found.
+
+    Attributes:
+        v_plus: Velocity at the end of the step, shape (m,), our order.
+        impulses: Contact impulses (normal, first tangent, second tangent), shape (n, 3) [N s].
+        multipliers: Motor impulses hτ of the prescribed velocities, shape (p,) [N m s]; empty in forward mode.
+        status: SOLVED only if the residual was checked; REPAIRED if something was regularized or relaxed;
+            FALLBACK if no contact impulse could be found (they are zero then).
+        residual: Relative complementarity residual (math.md 13.3).
+        iterations: Pivots or passes of the solver.
+        regularization: What was added to the diagonal; 0 unless the exact problem failed.
+        note: What the status means here, e.g. ``"squeeze"``; empty when solved.
+        warm: To be handed to the next step.
+    """
+
+    v_plus: Array
+    impulses: Array
+    multipliers: Array
+    status: Status
+    residual: float
+    iterations: int
+    regularization: float = 0.0
+    note: str = ""
+    warm: WarmStart = field(default_factory=dict)
+
+
+ContactModel: TypeAlias = Callable[[StepProblem, WarmStart | None], StepSolution]
+
+
+def free_indices(problem: StepProblem) -> tuple[Integers, Integers, Array]:
+    """Indices of the velocities that are unknown, of those that are prescribed, and the prescribed values."""
+    m = problem.M.shape[0]
+    if problem.prescribed is None:
+        return np.arange(m), np.zeros(0, dtype=np.int64), np.zeros(0)
+    known = np.zeros(m, dtype=np.bool_)
+    known[problem.prescribed.index] = True
+    return np.flatnonzero(~known), problem.prescribed.index, problem.prescribed.velocity

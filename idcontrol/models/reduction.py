@@ -1,0 +1,268 @@
+r"""The elimination that every model rests on (math.md 3): unknown velocities, whitened rows.
+
+With the velocities ``q`` prescribed (inverse mode) only the rest, ``b``, is unknown; in forward mode all are. Either way,
+
+    v°  = (M_bb⁻¹(-κ_b - M_bq b), b)            the velocity at zero contact impulse
+    v⁺  = v° + (M_bb⁻¹ J_bᵀ f, 0)               for any contact impulse f
+    hτ  = [M v⁺ + κ - Jᵀ f]_q                   the motor impulses
+
+and with ``M_bb = L Lᵀ`` every contact row enters only as ``ρ = L⁻¹ J_bᵀ`` and its constant ``c = J v°``:
+``J v⁺ = c + ρ ρᵀ f``. With the joints of a floating machine prescribed ρ has six columns, whatever the number of contacts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem, free_indices
+from idcontrol.types import Array, Integers
+
+
+@njit(cache=True)
+def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
+    """Lower factor L of a symmetric matrix A = L Lᵀ; False if A is not positive definite."""
+    n = A.shape[0]
+    for i in range(n):
+        for j in range(i + 1):
+            s = A[i, j]
+            for k in range(j):
+                s -= L[i, k] * L[j, k]
+            if i == j:
+                if not s > 0.0:
+                    return False
+                L[i, i] = np.sqrt(s)
+            else:
+                L[i, j] = s / L[j, j]
+    return True
+
+
+@njit(cache=True)
+def solve_lower(L: Array, x: Array) -> None:  # pragma: no cover - compiled
+    """X ← L⁻¹ x in place."""
+    for i in range(L.shape[0]):
+        s = x[i]
+        for k in range(i):
+            s -= L[i, k] * x[k]
+        x[i] = s / L[i, i]
+
+
+@njit(cache=True)
+def solve_lower_transposed(L: Array, x: Array) -> None:  # pragma: no cover - compiled
+    """X ← L⁻ᵀ x in place."""
+    for i in range(L.shape[0] - 1, -1, -1):
+        s = x[i]
+        for k in range(i + 1, L.shape[0]):
+            s -= L[k, i] * x[k]
+        x[i] = s / L[i, i]
+
+
+@njit(cache=True)
+def _reduce(
+    M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array
+) -> tuple[Array, Array, Array, Array]:  # pragma: no cover - compiled
+    """L, v°, ρ and c = J v° of the module's formulas."""
+    m, k, rows = M.shape[0], free.shape[0], J.shape[0]
+    M_bb = np.empty((k, k))
+    for i in range(k):
+        for j in range(k):
+            M_bb[i, j] = M[free[i], free[j]]
+    L = np.zeros((k, k))
+    if not cholesky(M_bb, L):
+        L[:] = np.nan
+    x = np.empty(k)
+    for i in range(k):
+        s = -kappa[free[i]]
+        for j in range(fixed.shape[0]):
+            s -= M[free[i], fixed[j]] * b[j]
+        x[i] = s
+    solve_lower(L, x)
+    solve_lower_transposed(L, x)
+    v_free = np.empty(m)
+    for i in range(k):
+        v_free[free[i]] = x[i]
+    for j in range(fixed.shape[0]):
+        v_free[fixed[j]] = b[j]
+    rho = np.empty((rows, k))
+    c = np.empty(rows)
+    for r in range(rows):
+        for i in range(k):
+            rho[r, i] = J[r, free[i]]
+        solve_lower(L, rho[r])
+        s = 0.0
+        for i in range(m):
+            s += J[r, i] * v_free[i]
+        c[r] = s
+    return L, v_free, rho, c
+
+
+@njit(cache=True)
+def _recover(
+    M: Array, kappa: Array, free: Integers, fixed: Integers, L: Array, v_free: Array, J: Array, rho: Array, f: Array
+) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    """V⁺ and hτ of the module's formulas."""
+    m, k = M.shape[0], free.shape[0]
+    x = np.zeros(k)
+    for r in range(f.shape[0]):
+        if f[r] != 0.0:
+            for i in range(k):
+                x[i] += rho[r, i] * f[r]
+    solve_lower_transposed(L, x)
+    v_plus = v_free.copy()
+    for i in range(k):
+        v_plus[free[i]] += x[i]
+    impulse = np.empty(fixed.shape[0])
+    for a in range(fixed.shape[0]):
+        j = fixed[a]
+        s = kappa[j]
+        for i in range(m):
+            s += M[j, i] * v_plus[i]
+        for r in range(f.shape[0]):
+            s -= J[r, j] * f[r]
+        impulse[a] = s
+    return v_plus, impulse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reduction:
+    """A step problem in whitened form; every row answers to impulses as ``J v⁺ = c + ρ ρᵀ f``.
+
+    Attributes:
+        M: Inertia with soft bilateral rows folded in, shape (m, m).
+        kappa: κ, likewise, shape (m,).
+        free: Unknown velocities, shape (k,).
+        fixed: Prescribed velocities, shape (p,).
+        L: Cholesky factor of M_bb, shape (k, k).
+        v_free: v°, shape (m,).
+        rows: Contact rows [N; S; T], then rigid bilateral rows, shape (3 n + e, m).
+        rho: Whitened rows, shape (3 n + e, k).
+        c: ``rows v°`` measured against the surface's velocity, φ/h added on normals, targets subtracted on bilateral rows;
+            shape (3 n + e,) [m/s].
+    """
+
+    M: Array
+    kappa: Array
+    free: Integers
+    fixed: Integers
+    L: Array
+    v_free: Array
+    rows: Array
+    rho: Array
+    c: Array
+
+
+def reduce(problem: StepProblem) -> Reduction:
+    """Whiten a step problem (math.md 3).
+
+    A soft bilateral row, ``row v⁺ = target - C g``, is a damper on v⁺: it adds ``rowᵀ row / C`` to M and
+    ``-rowᵀ target / C`` to κ, and the rest of the text holds unchanged.
+    """
+    free, fixed, b = free_indices(problem)
+    contacts = problem.contacts
+    M, kappa, rows = problem.M, problem.kappa, contacts.jacobian
+    offset = -contacts.surface_velocity
+    n = contacts.gap.shape[0]
+    offset[:n] += np.maximum(contacts.gap / problem.h, -PUSH_OUT_SPEED)
+    if problem.bilateral is not None:
+        soft = problem.bilateral.compliance > 0.0
+        if soft.any():
+            dampers = problem.bilateral.rows[soft]
+            weighted = dampers.T / problem.bilateral.compliance[soft]
+            M = M + weighted @ dampers
+            kappa = kappa - weighted @ problem.bilateral.target[soft]
+        rows = np.vstack((rows, problem.bilateral.rows[~soft]))
+        offset = np.concatenate((offset, -problem.bilateral.target[~soft]))
+    L, v_free, rho, c = _reduce(M, kappa, free, fixed, b, rows)
+    return Reduction(
+        M=M, kappa=kappa, free=free, fixed=fixed, L=L, v_free=v_free, rows=rows, rho=rho, c=c + offset
+    )
+
+
+def recover(reduction: Reduction, f: Array) -> tuple[Array, Array]:
+    """Velocity v⁺ (m,) and motor impulses hτ (p,) for impulses f of all rows, shape (3 n + e,) [N s]."""
+    r = reduction
+    v_plus, impulse = _recover(r.M, r.kappa, r.free, r.fixed, r.L, r.v_free, r.rows, r.rho, f)
+    return v_plus, impulse
+
+
+@njit(cache=True)
+def _hold(rho: Array, c: Array, held: Integers, tolerance: float) -> tuple[Array, Array, Array, Integers]:
+    # pragma: no cover - compiled
+    """Gram-Schmidt over the held rows: basis E, constants s with E x + s = 0, factor T (ρ_held = T E), rows kept."""
+    k = rho.shape[1]
+    E = np.zeros((k, k))
+    s = np.zeros(k)
+    T = np.zeros((k, k))
+    kept = np.empty(k, dtype=np.int64)
+    rank = 0
+    for index in range(held.shape[0]):
+        if rank == k:
+            break
+        row = held[index]
+        e = rho[row].copy()
+        constant = c[row]
+        size = np.dot(e, e)
+        for j in range(rank):
+            T[rank, j] = 0.0
+        for _ in range(2):  # twice, for orthogonality
+            for j in range(rank):
+                p = np.dot(E[j], e)
+                e -= p * E[j]
+                constant -= p * s[j]
+                T[rank, j] += p
+        rest = np.dot(e, e)
+        if rest > tolerance * size and rest > 0.0:
+            norm = np.sqrt(rest)
+            E[rank] = e / norm
+            s[rank] = constant / norm
+            T[rank, rank] = norm
+            kept[rank] = row
+            rank += 1
+    return E[:rank].copy(), s[:rank].copy(), T[:rank, :rank].copy(), kept[:rank].copy()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Rows that hold with equality, eliminated from the others (math.md 4.2: FIND-INDICES as a Gram-Schmidt).
+
+    Attributes:
+        basis: Orthonormal rows spanning the held ones, shape (rank, k).
+        constants: s with ``basis x + s = 0`` for the whitened velocity change x, shape (rank,).
+        factor: Lower triangular T, ``ρ_kept = T basis``.
+        kept: The rows that were kept as independent, shape (rank,); the others of the held rows get no impulse.
+        rho: All rows, projected, shape (3 n + e, k).
+        c: Their constants, shape (3 n + e,).
+    """
+
+    basis: Array
+    constants: Array
+    factor: Array
+    kept: Integers
+    rho: Array
+    c: Array
+
+    def impulses(self, reduction: Reduction, f: Array) -> Array:
+        """All impulses, given those of the rows that are not held (zeros at the held ones), shape (3 n + e,)."""
+        x = self.rho.T @ f - self.basis.T @ self.constants
+        g = self.basis @ (x - reduction.rho.T @ f)
+        out = f.copy()
+        if self.kept.size:
+            out[self.kept] = np.linalg.solve(self.factor.T, g)
+        return out
+
+
+def hold(reduction: Reduction, held: Integers, tolerance: float = 1e-4) -> Held:
+    """Eliminate rows that hold with equality.
+
+    Args:
+        reduction: The whitened problem.
+        held: Rows ``r`` with ``rows[r] v⁺ = 0`` (relative to surface or target), most important first.
+        tolerance: Rank tolerance ε_rank of math.md 4.2, on squares: physical, 1e-4 is 1 % in velocity.
+    """
+    E, s, T, kept = _hold(reduction.rho, reduction.c, held, tolerance)
+    along = reduction.rho @ E.T
+    return Held(
+        basis=E, constants=s, factor=T, kept=kept, rho=reduction.rho - along @ E, c=reduction.c - along @ s
+    )

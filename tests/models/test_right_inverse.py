@@ -1,0 +1,85 @@
+"""Each model's inverse is a right inverse of its own forward mode (math.md 16, test 1)."""
+
+import numpy as np
+import pytest
+
+from idcontrol.models import coulomb, dissipation
+from idcontrol.models.reduction import recover, reduce
+from idcontrol.types import Status
+from tests import scenes
+
+STATES = 1000
+
+
+def random_inverse(system, rng):
+    """A moving state, normals tilted up to 15°, friction of each foot its own, one foot 5 mm up, violent demands."""
+    v = scenes.moving(system, rng)
+    gap = np.array([0.0, 0.0, 0.0, 5e-3])[rng.permutation(4)] + rng.uniform(0, 2e-4, 4)
+    contacts = scenes.foot_contacts(
+        system, rng.uniform(0.05, 1.0, 4), normals=scenes.tilted(rng, 4, 0.26), gap=gap, angle=rng.uniform(0, np.pi)
+    )
+    b = v[6:] + scenes.H * rng.normal(scale=30.0, size=12)
+    return v, b, contacts
+
+
+def test_maximal_dissipation_fed_with_its_own_torques_moves_as_it_predicted(quadruped):
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for _ in range(STATES):
+        v, b, contacts = random_inverse(quadruped, rng)
+        inverse = dissipation.solve(scenes.inverse_problem(quadruped, v, b, contacts))
+        assert inverse.status is Status.SOLVED
+        forward = dissipation.solve(scenes.forward_problem(quadruped, v, inverse.multipliers, contacts))
+        assert forward.status is Status.SOLVED
+        worst = max(worst, float(np.abs(forward.v_plus - inverse.v_plus).max()))
+    # v⁺ is unique in this model; 1e-10 is math.md 16's figure, six digits above rounding
+    assert worst < 1e-10
+
+
+def test_what_the_coulomb_inverse_predicts_solves_the_forward_problem(quadruped):
+    """v⁺ need not be unique, so the impulses are put into the forward problem instead (math.md 5.1)."""
+    rng = np.random.default_rng(1)
+    for _ in range(STATES):
+        v, b, contacts = random_inverse(quadruped, rng)
+        inverse = coulomb.solve(scenes.inverse_problem(quadruped, v, b, contacts))
+        assert inverse.status is Status.SOLVED
+        reduction = reduce(scenes.forward_problem(quadruped, v, inverse.multipliers, contacts))
+        f = inverse.impulses.T.ravel()
+        v_plus, _ = recover(reduction, f)
+        np.testing.assert_allclose(v_plus, inverse.v_plus, rtol=0, atol=1e-10)
+        normal, s, t = (reduction.c + reduction.rho @ (reduction.rho.T @ f)).reshape(3, 4)
+        f_n, f_s, f_t = inverse.impulses.T
+        # impulses of a 4.8 kg machine are about 0.01 N s, speeds about 1 m/s: 1e-9 is 1e-8 of either
+        assert min(normal.min(), f_n.min()) > -1e-9
+        assert np.abs(f_n * normal).max() < 1e-10
+        assert (np.abs(f_s) + np.abs(f_t) - contacts.mu * f_n).max() < 1e-9
+        slip = np.maximum(np.abs(s), np.abs(t))
+        # friction does the most negative work that the pyramid allows
+        assert np.abs(f_s * s + f_t * t + contacts.mu * f_n * slip).max() < 1e-9
+
+
+def test_halving_the_step_halves_the_distance_to_the_limit_torque(quadruped, standing):
+    """Torque converges at first order in h (math.md 16, test 4): checked where contacts do not switch."""
+    rng = np.random.default_rng(2)
+    quadruped.update(scenes.home(quadruped), np.zeros(18))
+    a = rng.normal(scale=1.0, size=12)
+    contacts = scenes.foot_contacts(quadruped, 0.8)
+    from dataclasses import replace
+
+    torques = []
+    for h in (4e-3, 2e-3, 1e-3):
+        problem = scenes.inverse_problem(quadruped, standing, h * a, contacts)
+        problem = replace(problem, h=h, kappa=h * quadruped.bias)
+        torques.append(dissipation.solve(problem).multipliers / h)
+    # from rest the problem is homogeneous in h: the torque does not depend on it at all
+    np.testing.assert_allclose(torques[0], torques[2], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", [coulomb, dissipation])
+def test_standing_forces_carry_exactly_the_weight(quadruped, standing, model):
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    solution = model.solve(scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts))
+    force = contacts.force_world(solution.impulses, scenes.H)
+    assert solution.status is Status.SOLVED
+    assert force[:, 2].sum() == pytest.approx(quadruped.mass * 9.81, abs=1e-9 * quadruped.mass * 9.81)
+    assert np.abs(force[:, :2].sum(axis=0)).max() < 1e-9

@@ -1,0 +1,100 @@
+"""Scenes that several tests share: a quadruped in a random moving state with contacts at its feet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.contact.contacts import Contacts, contact_rows
+from idcontrol.models.problem import Prescribed, StepProblem
+from idcontrol.system import System
+
+LINKS = Path(__file__).parent.parent / "robots" / "links" / "links.urdf"
+FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
+HOME = np.array([0.1, 0.8, 1.2, -0.1, -0.8, -1.2, -0.1, -0.8, -1.2, 0.1, 0.8, 1.2])
+RADIUS = 0.01
+HEIGHT = 0.161852703 + RADIUS
+H = 1e-3
+
+
+def links() -> System:
+    """The paper's quadruped."""
+    return System.from_urdf(LINKS, free_flyer=True)
+
+
+def home(system: System) -> np.ndarray:
+    """Standing with all feet just touching z = 0."""
+    return system.configuration(HOME, np.array([0, 0, HEIGHT, 0, 0, 0, 1.0]))
+
+
+def axes_of(normal: np.ndarray, angle: float = 0.0) -> np.ndarray:
+    """Right-handed rows normal, first, second tangent."""
+    first = np.array([1.0, 0.0, 0.0]) - normal[0] * normal
+    first /= np.linalg.norm(first)
+    second = np.cross(normal, first)
+    s = np.cos(angle) * first + np.sin(angle) * second
+    return np.array([normal, s, np.cross(normal, s)])
+
+
+def foot_contacts(
+    system: System,
+    mu: float | np.ndarray,
+    *,
+    normals: np.ndarray | None = None,
+    gap: np.ndarray | None = None,
+    feet: tuple[int, ...] = (0, 1, 2, 3),
+    angle: float = 0.0,
+) -> Contacts:
+    """Contacts at the feet of `system` (which has been updated), level and closed unless told otherwise."""
+    frames = np.array([system.frame(FEET[i]) for i in feet])
+    n = len(feet)
+    normals = np.tile([0.0, 0.0, 1.0], (n, 1)) if normals is None else normals
+    axes = np.array([axes_of(normal, angle) for normal in normals]).reshape(n, 3, 3)
+    point = system.frame_position[frames] - RADIUS * normals
+    jacobian = np.empty((3 * n, system.n_velocities))
+    contact_rows(
+        system.jacobian, system.support, system.frame_joint[frames], np.zeros(n, dtype=np.int64), point, axes, jacobian
+    )
+    return Contacts(
+        identity=np.array(feet, dtype=np.int64),
+        point=point,
+        axes=axes,
+        gap=np.zeros(n) if gap is None else gap,
+        mu=np.broadcast_to(np.asarray(mu, float), (n,)).copy(),
+        jacobian=jacobian,
+    )
+
+
+def tilted(rng: np.random.Generator, n: int, most: float) -> np.ndarray:
+    """Unit normals, tilted at random by up to `most` radians."""
+    direction, tilt = rng.uniform(0, 2 * np.pi, n), rng.uniform(0, most, n)
+    return np.column_stack((np.sin(tilt) * np.cos(direction), np.sin(tilt) * np.sin(direction), np.cos(tilt)))
+
+
+def moving(system: System, rng: np.random.Generator, speed: float = 0.5) -> np.ndarray:
+    """Update `system` to a random state near home; returns the velocity in our order."""
+    q = pin.integrate(system.model, home(system), 0.15 * rng.normal(size=system.model.nv))
+    v = speed * rng.normal(size=system.model.nv)
+    system.update(q, v)
+    return system.ours(v)
+
+
+def inverse_problem(system: System, v: np.ndarray, b: np.ndarray, contacts: Contacts) -> StepProblem:
+    """The step with all joints prescribed."""
+    u = system.n_unactuated
+    return StepProblem(
+        h=H,
+        M=system.M.copy(),
+        kappa=H * system.bias - system.M @ v,
+        contacts=contacts,
+        prescribed=Prescribed(index=np.arange(u, system.n_velocities), velocity=b),
+    )
+
+
+def forward_problem(system: System, v: np.ndarray, tau_impulse: np.ndarray, contacts: Contacts) -> StepProblem:
+    """The same step under given motor impulses hτ."""
+    kappa = H * system.bias - system.M @ v
+    kappa[system.n_unactuated :] -= tau_impulse
+    return StepProblem(h=H, M=system.M.copy(), kappa=kappa, contacts=contacts)

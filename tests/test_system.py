@@ -1,0 +1,159 @@
+"""Multibody terms agree with Pinocchio's own algorithms, in our order of velocities."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from idcontrol.errors import InputError, UnknownName
+from idcontrol.system import FreeBody, System
+
+CHAIN = """<robot name="chain">
+  <link name="base"><inertial><mass value="2"/><inertia ixx=".02" iyy=".03" izz=".04" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  {links}
+</robot>"""
+LINK = """<link name="l{i}"><inertial><origin xyz="0.05 0 0"/><mass value="{mass}"/>
+  <inertia ixx=".001" iyy=".002" izz=".002" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <joint name="j{i}" type="{kind}"><parent link="{parent}"/><child link="l{i}"/><origin xyz="0.1 0 0"/>
+  <axis xyz="{axis}"/><limit effort="{i}.5" velocity="3" lower="-1" upper="1"/></joint>"""
+
+
+def chain(folder: Path, kinds=("revolute", "continuous", "prismatic"), mass=0.5) -> Path:
+    axes = ("0 0 1", "0 1 0", "1 0 0")
+    links = "".join(
+        LINK.format(i=i + 1, kind=kind, axis=axes[i % 3], parent="base" if i == 0 else f"l{i}", mass=mass)
+        for i, kind in enumerate(kinds)
+    )
+    path = folder / "chain.urdf"
+    path.write_text(CHAIN.format(links=links))
+    return path
+
+
+def random_state(system: System, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    q = pin.integrate(system.model, pin.neutral(system.model), rng.normal(size=system.model.nv))
+    return q, rng.normal(size=system.model.nv)
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A floating chain with a passive joint in its middle, and a free box beside it: the order must be permuted."""
+    box = FreeBody(name="box", mass=0.3, inertia=np.diag([1e-3, 2e-3, 2.5e-3]))
+    return System.from_urdf(chain(tmp_path), free_flyer=True, actuated=["j3", "j1"], free_bodies=[box])
+
+
+def test_unactuated_velocities_come_first_and_actuated_ones_as_asked(machine):
+    assert machine.n_unactuated == 6 + 1 + 6
+    assert machine.actuated_names == ("j3", "j1")
+    assert list(machine.effort_limit) == [3.5, 1.5]
+    assert list(machine.order[-2:]) == [8, 6]
+
+
+def test_terms_are_pinocchios_in_our_order(machine):
+    q, v = random_state(machine, np.random.default_rng(0))
+    machine.update(q, v)
+    data = machine.model.createData()
+    M = pin.crba(machine.model, data, q)
+    M = np.triu(M) + np.triu(M, 1).T
+    c = pin.nonLinearEffects(machine.model, data, q, v)
+    J = pin.computeJointJacobians(machine.model, data, q)
+    order = machine.order
+    np.testing.assert_array_equal(machine.M, M[np.ix_(order, order)])
+    np.testing.assert_array_equal(machine.bias, c[order])
+    np.testing.assert_array_equal(machine.jacobian, J[:, order])
+    np.testing.assert_array_equal(machine.theirs(machine.ours(v)), v)
+
+
+def test_torque_enters_the_equation_of_motion_with_a_plus(machine):
+    """M v̇ = Pᵀτ - c agrees with the articulated-body algorithm (math.md 2)."""
+    rng = np.random.default_rng(1)
+    q, v = random_state(machine, rng)
+    tau = rng.normal(size=2)
+    machine.update(q, v)
+    force = -machine.bias
+    force[machine.n_unactuated :] += tau
+    acceleration = np.linalg.solve(machine.M, force)
+    full = machine.theirs(np.concatenate((np.zeros(machine.n_unactuated), tau)))
+    expected = pin.aba(machine.model, machine.model.createData(), q, v, full)
+    # two different O(n) and O(n³) algorithms; condition number of M is below 1e4
+    np.testing.assert_allclose(machine.theirs(acceleration), expected, rtol=0, atol=1e-10)
+
+
+def test_frame_views_follow_every_update_without_copies(machine):
+    position = machine.frame_position
+    for seed in range(3):
+        q, v = random_state(machine, np.random.default_rng(seed))
+        machine.update(q, v)
+        data = machine.model.createData()
+        pin.framesForwardKinematics(machine.model, data, q)
+        for i in range(machine.model.nframes):
+            np.testing.assert_array_equal(position[i], data.oMf[i].translation)
+            np.testing.assert_array_equal(machine.frame_rotation[i], data.oMf[i].rotation)
+
+
+def test_support_marks_the_velocities_that_move_a_joint(machine):
+    q, v = random_state(machine, np.random.default_rng(5))
+    machine.update(q, v)
+    data = machine.model.createData()
+    pin.computeJointJacobians(machine.model, data, q)
+    for j in range(1, machine.model.njoints):
+        J = pin.getJointJacobian(machine.model, data, j, pin.ReferenceFrame.WORLD)[:, machine.order]
+        np.testing.assert_array_equal(np.abs(J).max(axis=0) > 0, machine.support[j] & (np.abs(J).max(axis=0) > 0))
+        assert not J[:, ~machine.support[j]].any()
+
+
+def test_integration_stays_on_the_manifold(machine):
+    q, v = random_state(machine, np.random.default_rng(2))
+    moved = machine.integrate(q, machine.ours(v), 0.1)
+    np.testing.assert_array_equal(moved, pin.integrate(machine.model, q, 0.1 * v))
+    assert np.linalg.norm(moved[3:7]) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_continuous_joint_is_an_angle_outside(tmp_path):
+    system = System.from_urdf(chain(tmp_path), free_flyer=False)
+    q = system.configuration(np.array([0.3, 2.5, -0.1]))
+    assert q.shape == (4,)
+    np.testing.assert_allclose(system.joint_positions(q), [0.3, 2.5, -0.1], atol=1e-15)
+
+
+def test_describe_lists_each_joint_once_in_our_order(machine):
+    rows = {row["joint"]: row for row in machine.describe()}
+    assert rows["j3"]["role"] == "actuated"
+    assert rows["j3"]["velocity"] == 13
+    assert rows["j3"]["effort"] == 3.5
+    assert rows["j2"]["role"] == "unactuated"
+    assert rows["box"]["size"] == 6
+
+
+def test_a_link_without_inertia_is_refused_by_the_name_of_its_joint(tmp_path):
+    with pytest.raises(InputError, match="not positive definite: .*'j3'.*inertial"):
+        text = chain(tmp_path).read_text()
+        start = text.index('<link name="l3">')
+        end = text.index("</link>", start)
+        (tmp_path / "bad.urdf").write_text(text[:start] + '<link name="l3">' + text[end:])
+        System.from_urdf(tmp_path / "bad.urdf", free_flyer=True)
+
+
+@pytest.mark.parametrize(("text", "line"), [("<robot", "cannot be read"), ("not xml", "cannot be read")])
+def test_a_file_that_is_no_urdf_gets_one_line(tmp_path, text, line):
+    path = tmp_path / "bad.urdf"
+    path.write_text(text)
+    with pytest.raises(InputError, match=line) as caught:
+        System.from_urdf(path, free_flyer=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_an_unknown_joint_say_so(tmp_path):
+    with pytest.raises(InputError, match=r"no URDF at .*nothing\.urdf"):
+        System.from_urdf(tmp_path / "nothing.urdf", free_flyer=True)
+    with pytest.raises(UnknownName, match="no joint 'jj1'; did you mean 'j1'"):
+        System.from_urdf(chain(tmp_path), free_flyer=True, actuated=["jj1"])
+    with pytest.raises(InputError, match="'root_joint' has not one velocity"):
+        System.from_urdf(chain(tmp_path), free_flyer=True, actuated=["root_joint"])
+
+
+def test_nothing_is_warned_about(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        System.from_urdf(chain(tmp_path), free_flyer=True).describe()
