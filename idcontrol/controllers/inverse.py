@@ -45,6 +45,8 @@ class Settings:
 
     Attributes:
         contact_margin_m: A foot planned to stand counts as a contact below this gap.
+        approach_speed_m_s: A foot above the ground that nears it faster than this has not landed yet: its impact, which no
+            torque can or should prevent, is left to happen, and the foot counts as a contact from the next period on.
         landing: How contacts take over from the velocity a foot lands with.
         edge_speed_m_s: v_tol of stage II: friction edges that move faster carry no force (math.md 7.4).
         unload_s: Over which time before lift-off and after touchdown a foot is unloaded; 0 turns it off (planner.md 7).
@@ -52,6 +54,8 @@ class Settings:
     """
 
     contact_margin_m: float = 1e-3
+    landing_s: float = 0.01
+    approach_speed_m_s: float = 0.002
     landing: Landing = field(default_factory=Landing)
     edge_speed_m_s: float = 1e-3
     unload_s: float = 0.025
@@ -120,7 +124,10 @@ class CoulombQp:
     def _stance_contacts(self, v: Array, reference: Reference) -> Contacts:
         """Feet that are planned to stand and near the ground, with the velocity that they may still have."""
         near = self._contacts.detect(self._settings.contact_margin_m)
-        planned = near.take(reference.stance[near.identity])
+        foot = near.identity
+        falling = (near.gap > 0.0) & (near.N @ v < -self._settings.approach_speed_m_s)
+        falling &= reference.since_touchdown[foot] < self._settings.landing_s
+        planned = near.take(reference.stance[foot] & ~falling)
         return landing_contacts(planned, v, self._h, self._settings.landing)
 
     def _reluctance(self, contacts: Contacts, reference: Reference) -> Array | None:
