@@ -1,0 +1,35 @@
+# Two commands do everything, environment included:   make trot     make test
+# Others: make lint (style and types), make slow (the long checks).
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: trot test slow lint
+
+trot: $(VENV)/.core
+	$(BIN)/idcontrol run trot
+
+test: $(VENV)/.dev
+	$(BIN)/pytest -n 2 -m "not slow"
+
+slow: $(VENV)/.dev
+	$(BIN)/pytest -m slow
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(VENV)/.core: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "idcontrol needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
+	@$(PYTHON) -m venv $(VENV) \
+	  || { echo "Python's venv module is missing: apt-get install python3-venv, then run this again"; exit 2; }
+	$(BIN)/pip install --quiet --editable .
+	$(BIN)/idcontrol warmup
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(BIN)/pip install --quiet --editable '.[robots,cvx,mujoco,bullet,dev]'
+	@touch $@
