@@ -1,20 +1,16 @@
-r"""The velocity that a controller asks of its contacts (planner.md 7).
+"""The contact velocity that a controller asks for: a landing foot may take some milliseconds to stop.
 
-A contact row that asks for zero velocity at once asks the whole machine, whose joints are prescribed, to stop within one
-step: hundreds of newtons, predicted and then delivered. So the ground is taken for a belt that moves with the foot and
-stops within milliseconds, and that comes up to a foot which hovers:
-
-    v̂_t = γ d(v_t),    v̂_n = γ d(v_n) + (1 - γ) clip(-φ/τ_g),    γ = 1 - h/τ_c
-
-with d the dead band that takes speeds below it for zero: they are the drift of the constraint over a step, and handing
-them back would let the feet creep.
+With the joints prescribed the whole machine is one rigid body. Rows that demand rest at once ask that body to stop
+within one period: hundreds of newtons, predicted *and delivered*. So a controller measures its rows against a reference
+velocity that decays: the ground is a belt that moves with the foot and stops (planner.md 7).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
@@ -23,49 +19,126 @@ from idcontrol.types import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """How contacts take over from the velocity that a foot has.
+    """How a contact takes over from the velocity that a foot lands with; defaults as proven in planner.md 7.
 
     Attributes:
-        decay_s: τ_c, time in which the velocity decays [s].
-        closing_s: τ_g, time in which a gap closes [s].
-        sink_m_s: Fastest approach of a hovering foot [m/s].
-        rise_m_s: Fastest retreat of a penetrating one [m/s].
-        dead_band_m_s: Speeds below this count as zero [m/s].
-
-    Raises:
-        InputError: A time is not positive or a speed is negative.
+        decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period.
+        gap_s: τ_g: a gap is closed at the speed φ/τ_g ...
+        press_m_s: ... of at most this towards the ground,
+        lift_m_s: and of at most this out of it.
+        dead_band_m_s: Slower velocities count as rest, faster ones by their excess: what is left of a standing foot's
+            velocity is the drift J̇v of one period, which must not be fed back. Inside it a gap closes with the time
+            ``τ_g / (1 - γ)``, outside it with τ_g.
+        settle_s: γ holds for this long after touchdown and is 0 later: the foot stands. inf: it never settles.
+        slip_m_s: A foot that slips faster is not settled.
     """
 
-    decay_s: float = 5e-3
-    closing_s: float = 10e-3
-    sink_m_s: float = 0.05
-    rise_m_s: float = 0.02
-    dead_band_m_s: float = 2e-3
+    decay_s: float = 0.005
+    gap_s: float = 0.01
+    press_m_s: float = 0.05
+    lift_m_s: float = 0.02
+    dead_band_m_s: float = 0.002
+    settle_s: float = np.inf
+    slip_m_s: float = 0.01
 
     def __post_init__(self) -> None:
-        for name in ("decay_s", "closing_s"):
+        for name in ("decay_s", "gap_s"):
             if not getattr(self, name) > 0.0:
-                raise InputError(f"landing.{name} is {getattr(self, name)}; it must be positive")
-        for name in ("sink_m_s", "rise_m_s", "dead_band_m_s"):
+                raise InputError(f"landing: {name} is {getattr(self, name)}; it must be positive")
+        for name in ("press_m_s", "lift_m_s", "dead_band_m_s", "settle_s", "slip_m_s"):
             if not getattr(self, name) >= 0.0:
-                raise InputError(f"landing.{name} is {getattr(self, name)}; it must not be negative")
+                raise InputError(f"landing: {name} is {getattr(self, name)}; it must not be negative")
 
 
-def landing_contacts(contacts: Contacts, v: Array, h: float, landing: Landing) -> Contacts:
-    """The same contacts, measured against a velocity that decays; their gaps are inside it, hence zero.
+def landing_contacts(
+    contacts: Contacts,
+    v: Array,
+    h: float,
+    landing: Landing,
+    *,
+    since_touchdown: Array | None = None,
+    drift: Array | None = None,
+) -> Contacts:
+    """The same contacts with their rows measured against the reference velocity v̂, which holds the gap, too.
+
+    With w the velocity of the contact relative to its surface, ``w = J v`` minus the surface's::
+
+        v̂_t = γ w_t                                             - h (J̇v)_t + surface
+        v̂_n = γ w_n + (1 - γ) clip(-φ/τ_g, -press, lift)          - h (J̇v)_n + surface        (planner.md 7)
+
+    (w_t and w_n after the dead band; along the tangents it shortens the vector, so that it prefers no direction).
 
     Args:
-        contacts: Feet that are planned to stand.
-        v: Velocity of the machine in our order, shape (m,).
+        contacts: What the controller counts on.
+        v: Velocity in our order, shape (m,).
         h: Control period [s].
-        landing: See `Landing`.
+        landing: The parameters.
+        since_touchdown: Time since the planned touchdown of each contact, shape (n,) [s]; None means none has settled.
+        drift: J̇v along the axes, shape (n, 3) [m/s²]: with it the contact moves with v̂ at the *end* of the period; None
+            means 0.
+
+    Returns:
+        Contacts with gap 0 and `surface_velocity` v̂; all other fields are those of `contacts`, not copies.
     """
     n = len(contacts)
-    if n == 0:
-        return contacts
-    gamma = max(1.0 - h / landing.decay_s, 0.0)
-    velocity = contacts.jacobian @ v - contacts.surface_velocity
-    band = landing.dead_band_m_s
-    target = gamma * (velocity - np.clip(velocity, -band, band))
-    target[:n] += (1.0 - gamma) * np.clip(-contacts.gap / landing.closing_s, -landing.sink_m_s, landing.rise_m_s)
-    return replace(contacts, gap=np.zeros(n), surface_velocity=contacts.surface_velocity + target)
+    velocity, gap = np.empty(3 * n), np.zeros(n)
+    _reference_velocity(
+        contacts.jacobian,
+        v,
+        contacts.gap,
+        contacts.surface_velocity,
+        h,
+        (
+            max(0.0, 1.0 - h / landing.decay_s),
+            landing.gap_s,
+            landing.press_m_s,
+            landing.lift_m_s,
+            landing.dead_band_m_s,
+            landing.settle_s,
+            landing.slip_m_s,
+        ),
+        gap if since_touchdown is None else since_touchdown,
+        np.zeros((n, 3)) if drift is None else drift,
+        velocity,
+    )
+    return Contacts(
+        identity=contacts.identity,
+        point=contacts.point,
+        axes=contacts.axes,
+        gap=gap,
+        mu=contacts.mu,
+        jacobian=contacts.jacobian,
+        surface_velocity=velocity,
+        stiffness=contacts.stiffness,
+        damping=contacts.damping,
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def _reference_velocity(
+    J: Array,
+    v: Array,
+    gap: Array,
+    surface: Array,
+    h: float,
+    landing: tuple[float, float, float, float, float, float, float],
+    since: Array,
+    drift: Array,
+    out: Array,
+) -> None:
+    decay, gap_s, press, lift, dead, settle_s, slip = landing
+    n = gap.shape[0]
+    w = np.empty(3)
+    for i in range(n):
+        for axis in range(3):
+            w[axis] = -surface[axis * n + i]
+            for k in range(v.shape[0]):
+                w[axis] += J[axis * n + i, k] * v[k]
+        speed = np.sqrt(w[1] * w[1] + w[2] * w[2])
+        gamma = decay if since[i] <= settle_s or speed > slip else 0.0
+        w[0] -= min(max(w[0], -dead), dead)
+        shorten = max(0.0, speed - dead) / speed if speed > 0.0 else 0.0
+        close = min(max(-gap[i] / gap_s, -press), lift)
+        out[i] = surface[i] + gamma * w[0] + (1.0 - gamma) * close - h * drift[i, 0]
+        for axis in range(1, 3):
+            out[axis * n + i] = surface[axis * n + i] + gamma * shorten * w[axis] - h * drift[i, axis]
