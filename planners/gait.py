@@ -1,0 +1,126 @@
+"""When each foot stands and when it swings: pure functions of the time since the gait began (planner.md 4.1)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from idcontrol.errors import InputError
+from idcontrol.types import Array, Booleans
+
+_ROUNDING = 1e-9
+"""Part of a period by which events come early: a tick on an event belongs to what follows it, however it rounds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Where every foot is in its cycle at one instant; arrays have shape (n_feet,), times are in s.
+
+    Attributes:
+        stance: Whether the foot is planned to stand.
+        since_touchdown: Standing: time since its planned touchdown; inf in swing and before the first touchdown.
+        to_liftoff: Standing: time to its planned lift-off; inf in swing and where none is planned.
+        since_liftoff: Swinging: time since lift-off; 0 in stance.
+        to_touchdown: Swinging: time to touchdown; in stance, to the touchdown that ends the next swing.
+    """
+
+    stance: Booleans
+    since_touchdown: Array
+    to_liftoff: Array
+    since_liftoff: Array
+    to_touchdown: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gait:
+    """A periodic gait; the defaults are the trot of the paper (reference/gait.md).
+
+    Attributes:
+        period_s: Time of one cycle T [s].
+        duty: Part D of the cycle that a foot stands [-].
+        touchdown: Touchdown of each foot as a part of the cycle, in the order of the planner's feet [-].
+        step_height_m: Apex H of a swing above the line from lift-off to landing [m].
+        touchdown_speed_m_s: Speed downwards at which a foot meets the ground [m/s]; it fixes the time of contact.
+        start_s: How long all feet stand before the first lift-off [s].
+
+    Raises:
+        InputError: A value is out of range.
+    """
+
+    period_s: float = 0.3
+    duty: float = 0.75
+    touchdown: tuple[float, ...] = (0.25, 0.75, 0.75, 0.25)
+    step_height_m: float = 0.015
+    touchdown_speed_m_s: float = 0.10
+    start_s: float = 0.2
+
+    def __post_init__(self) -> None:
+        """Refuse what no robot can walk."""
+        if not (math.isfinite(self.period_s) and self.period_s > 0.0):
+            raise InputError(f"gait period_s is {self.period_s}; it must be positive")
+        if not 0.0 < self.duty < 1.0:
+            raise InputError(f"gait duty is {self.duty}; it must lie between 0 and 1, e.g. 0.75")
+        if not self.touchdown or not all(0.0 <= phase < 1.0 for phase in self.touchdown):
+            raise InputError(f"gait touchdown is {self.touchdown}; give each foot a part of the cycle in [0, 1)")
+        for name in ("step_height_m", "touchdown_speed_m_s", "start_s"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0.0):
+                raise InputError(f"gait {name} is {value}; it must be zero or positive")
+
+    @property
+    def stance_s(self) -> float:
+        """Time that a foot stands in each cycle, D T [s]."""
+        return self.duty * self.period_s
+
+    @property
+    def swing_s(self) -> float:
+        """Time that a foot swings in each cycle, (1 - D) T [s]."""
+        return (1.0 - self.duty) * self.period_s
+
+    def timing(self, t: float) -> Timing:
+        """The cycle of every foot at time `t` [s] since the gait began; all feet stand before (t < 0).
+
+        A swing that would have begun before the gait did is not made: that foot stands until its next lift-off.
+        """
+        n = len(self.touchdown)
+        stance = np.empty(n, dtype=np.bool_)
+        times = np.empty((4, n))
+        _timing(t, self.period_s, self.duty, np.array(self.touchdown), stance, times)
+        return Timing(
+            stance=stance,
+            since_touchdown=times[0],
+            to_liftoff=times[1],
+            since_liftoff=times[2],
+            to_touchdown=times[3],
+        )
+
+
+@njit(cache=True)
+def _timing(
+    t: float, period: float, duty: float, touchdown: Array, stance: Booleans, times: Array
+) -> None:  # pragma: no cover - compiled
+    swing = (1.0 - duty) * period
+    begun = max(t, 0.0)
+    early = _ROUNDING * period
+    for i in range(touchdown.shape[0]):
+        cycles = begun / period - touchdown[i] + _ROUNDING
+        phase = cycles - math.floor(cycles)
+        since_touchdown, since_liftoff = phase * period, (phase - duty) * period
+        times[0, i], times[1, i], times[2, i] = np.inf, np.inf, 0.0
+        if phase < duty:
+            stance[i] = True
+            if t >= 0.0 and since_touchdown <= t + 2.0 * early:
+                times[0, i] = since_touchdown
+            times[1, i] = -since_liftoff - t + begun
+            times[3, i] = times[1, i] + swing
+        elif t < 0.0 or since_liftoff > t + 2.0 * early:
+            stance[i] = True
+            times[1, i] = (1.0 - phase) * period + duty * period - t + begun
+            times[3, i] = times[1, i] + swing
+        else:
+            stance[i] = False
+            times[2, i] = max(since_liftoff, 0.0)
+            times[3, i] = (1.0 - phase) * period

@@ -1,0 +1,294 @@
+"""Kinematics of legs with three revolute joints: foot position, Jacobian, J̇q̇, and their inverses (planner.md 5).
+
+A leg is held as three screws and the centre of its foot sphere in the base frame at zero joint angles. Position is then
+a product of rotations about fixed lines,
+
+    p(q) = e^{[s₁] q₁} e^{[s₂] q₂} e^{[s₃] q₃} p(0),        s_k the line of joint k at q = 0,
+
+and neither the order of joints in a file nor the frames that it attaches to links matter. All vectors are in base axes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pinocchio as pin
+from numba import njit
+
+from idcontrol.errors import InputError
+from idcontrol.system import System
+from idcontrol.types import Array, Integers
+
+REGULARIZATION = 1e-10
+"""Added to the diagonal of JᵀJ [m²]: far below a healthy leg's (0.05 m)², above rounding of a stretched one's."""
+
+IK_TOLERANCE = 1e-10
+"""Distance at which a foot position counts as reached [m]."""
+
+_IK_PASSES = 12
+_IK_STEP = 0.3
+"""Largest change of the joint angles in one Newton pass [rad]: the linear model of a leg is no good beyond it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feet:
+    """Which points of the machine are its feet.
+
+    Attributes:
+        names: Their names, for messages and records.
+        frames: Frame of each foot sphere in the Pinocchio model.
+        radii: Radii of the spheres, shape (n_feet,) [m].
+        offsets: Centres of the spheres in those frames, shape (n_feet, 3) [m].
+    """
+
+    names: tuple[str, ...]
+    frames: tuple[int, ...]
+    radii: Array
+    offsets: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legs:
+    """Legs as screws at zero joint angles, and where their joints are in the vectors of the machine.
+
+    Attributes:
+        origin: A point on the line of each joint, shape (n_feet, 3, 3): leg, joint from the hip down, coordinates [m].
+        axis: Its direction, shape (n_feet, 3, 3).
+        foot: Centre of each foot sphere, shape (n_feet, 3) [m].
+        q_index: Position of each joint in `State.q`, shape (n_feet, 3).
+        v_index: Position of each joint in `State.v`, shape (n_feet, 3).
+        actuated: Position of each joint in `System.actuated_names`, shape (n_feet, 3).
+    """
+
+    origin: Array
+    axis: Array
+    foot: Array
+    q_index: Integers
+    v_index: Integers
+    actuated: Integers
+
+    @staticmethod
+    def of(system: System, feet: Feet) -> Legs:
+        """Read the legs from the kinematic tree: the joints between each foot and the floating base.
+
+        Raises:
+            InputError: The machine has no floating base in front, or a leg has not exactly three revolute, actuated
+                joints that it shares with no other leg.
+        """
+        model = system.model
+        if model.njoints < 2 or model.nqs[1] != 7 or model.nvs[1] != 6:
+            raise InputError("legs need a machine whose first joint is a free-flyer; load it with a floating base")
+        data = model.createData()
+        pin.computeJointJacobians(model, data, pin.neutral(model))
+        pin.updateFramePlacements(model, data)
+        to_base = data.oMi[1].inverse()
+
+        chains = [_chain(system, name, frame) for name, frame in zip(feet.names, feet.frames, strict=True)]
+        if len({joint for chain in chains for joint in chain}) != 3 * len(chains):
+            raise InputError("two feet share a joint; every foot needs a leg of its own")
+        n = len(chains)
+        origin, axis, foot = np.zeros((n, 3, 3)), np.zeros((n, 3, 3)), np.zeros((n, 3))
+        index = np.zeros((3, n, 3), dtype=np.int64)
+        for i, chain in enumerate(chains):
+            foot[i] = to_base.act(data.oMf[feet.frames[i]].act(np.asarray(feet.offsets[i], dtype=np.float64)))
+            for k, joint in enumerate(chain):
+                # Columns of data.J are world twists of unit joint velocity: their angular part is a revolute's axis.
+                column = data.J[:, model.idx_vs[joint]]
+                if abs(np.linalg.norm(column[3:]) - 1.0) > 1e-9:
+                    raise InputError(f"joint {model.names[joint]!r} of foot {feet.names[i]!r} is not revolute")
+                origin[i, k] = to_base.act(data.oMi[joint].translation)
+                axis[i, k] = to_base.rotation @ column[3:]
+                index[:, i, k] = (
+                    model.idx_qs[joint],
+                    model.idx_vs[joint],
+                    system.actuated_names.index(model.names[joint]),
+                )
+        return Legs(origin=origin, axis=axis, foot=foot, q_index=index[0], v_index=index[1], actuated=index[2])
+
+
+def _chain(system: System, name: str, frame: int) -> Sequence[int]:
+    """Joints from the floating base down to `frame`, the base itself left out."""
+    model = system.model
+    chain: list[int] = []
+    joint = int(model.frames[frame].parentJoint)
+    while joint > 1:
+        chain.insert(0, joint)
+        joint = int(model.parents[joint])
+    if joint != 1 or len(chain) != 3:
+        raise InputError(f"foot {name!r} hangs on {len(chain)} joints below the base; the planner needs legs of three")
+    for joint in chain:
+        if model.names[joint] not in system.actuated_names:
+            raise InputError(f"joint {model.names[joint]!r} of foot {name!r} is not actuated; a leg needs all three")
+        if model.nqs[joint] != 1:
+            raise InputError(f"joint {model.names[joint]!r} of foot {name!r} is continuous; give it limits in the URDF")
+    return chain
+
+
+@njit(cache=True)
+def _turn(c: float, s: float, axis: Array, point: Array, x: Array) -> None:  # pragma: no cover - compiled
+    """Rotate the point `x` about the line through `point` along `axis` (Rodrigues), in place."""
+    ax, ay, az = axis[0], axis[1], axis[2]
+    rx, ry, rz = x[0] - point[0], x[1] - point[1], x[2] - point[2]
+    along = (1.0 - c) * (ax * rx + ay * ry + az * rz)
+    x[0] = point[0] + c * rx + s * (ay * rz - az * ry) + along * ax
+    x[1] = point[1] + c * ry + s * (az * rx - ax * rz) + along * ay
+    x[2] = point[2] + c * rz + s * (ax * ry - ay * rx) + along * az
+
+
+_ZERO = np.zeros(3)
+
+
+@njit(cache=True)
+def place_leg(
+    origin0: Array, axis0: Array, foot0: Array, q: Array, origin: Array, axis: Array, foot: Array
+) -> None:  # pragma: no cover - compiled
+    """Lines of one leg's joints and the centre of its foot at joint angles `q`.
+
+    Args:
+        origin0: Points on the lines at zero angles, shape (3, 3) [m].
+        axis0: Directions of the lines at zero angles, shape (3, 3).
+        foot0: Foot centre at zero angles, shape (3,) [m].
+        q: Joint angles from the hip down, shape (3,) [rad].
+        origin: Out: points on the lines, shape (3, 3) [m].
+        axis: Out: directions of the lines, shape (3, 3).
+        foot: Out: foot centre, shape (3,) [m].
+    """
+    foot[:] = foot0
+    origin[:] = origin0
+    axis[:] = axis0
+    for k in range(2, -1, -1):
+        c, s = math.cos(q[k]), math.sin(q[k])
+        _turn(c, s, axis0[k], origin0[k], foot)
+        for j in range(k + 1, 3):
+            _turn(c, s, axis0[k], origin0[k], origin[j])
+            _turn(c, s, axis0[k], _ZERO, axis[j])
+
+
+@njit(cache=True)
+def leg_jacobian(origin: Array, axis: Array, foot: Array, J: Array) -> None:  # pragma: no cover - compiled
+    """Jacobian of the foot centre, ``ṗ = J q̇``: columns ``a_k × (p - o_k)``, shape (3, 3) [m]."""
+    for k in range(3):
+        rx, ry, rz = foot[0] - origin[k, 0], foot[1] - origin[k, 1], foot[2] - origin[k, 2]
+        J[0, k] = axis[k, 1] * rz - axis[k, 2] * ry
+        J[1, k] = axis[k, 2] * rx - axis[k, 0] * rz
+        J[2, k] = axis[k, 0] * ry - axis[k, 1] * rx
+
+
+@njit(cache=True)
+def leg_bias(origin: Array, axis: Array, foot: Array, qd: Array, out: Array) -> None:  # pragma: no cover - compiled
+    """Acceleration J̇q̇ of the foot centre at zero joint acceleration, the base at rest.
+
+    Going down the leg, each link turns with ω and carries the next joint (or the foot) at lever r:
+    ω̇ grows by ω × a q̇, and the acceleration by ω̇ × r + ω × (ω × r).
+
+    Args:
+        origin: Points on the joints' lines, shape (3, 3) [m].
+        axis: Their directions, shape (3, 3).
+        foot: Foot centre, shape (3,) [m].
+        qd: Joint velocities, shape (3,) [rad/s].
+        out: Out: the acceleration, shape (3,) [m/s²].
+    """
+    wx = wy = wz = 0.0
+    ex = ey = ez = 0.0
+    out[:] = 0.0
+    for k in range(3):
+        ax, ay, az = axis[k, 0] * qd[k], axis[k, 1] * qd[k], axis[k, 2] * qd[k]
+        ex += wy * az - wz * ay
+        ey += wz * ax - wx * az
+        ez += wx * ay - wy * ax
+        wx += ax
+        wy += ay
+        wz += az
+        tip = origin[k + 1] if k < 2 else foot
+        rx, ry, rz = tip[0] - origin[k, 0], tip[1] - origin[k, 1], tip[2] - origin[k, 2]
+        vx, vy, vz = wy * rz - wz * ry, wz * rx - wx * rz, wx * ry - wy * rx
+        out[0] += ey * rz - ez * ry + wy * vz - wz * vy
+        out[1] += ez * rx - ex * rz + wz * vx - wx * vz
+        out[2] += ex * ry - ey * rx + wx * vy - wy * vx
+
+
+@njit(cache=True, error_model="numpy")
+def leg_solve(J: Array, b: Array, x: Array) -> None:  # pragma: no cover - compiled
+    """Solve ``J x = b`` with the regularized inverse ``(JᵀJ + ε)⁻¹Jᵀ``, ε = 1e-10 m² (planner.md 5)."""
+    a00 = J[0, 0] * J[0, 0] + J[1, 0] * J[1, 0] + J[2, 0] * J[2, 0] + REGULARIZATION
+    a11 = J[0, 1] * J[0, 1] + J[1, 1] * J[1, 1] + J[2, 1] * J[2, 1] + REGULARIZATION
+    a22 = J[0, 2] * J[0, 2] + J[1, 2] * J[1, 2] + J[2, 2] * J[2, 2] + REGULARIZATION
+    a01 = J[0, 0] * J[0, 1] + J[1, 0] * J[1, 1] + J[2, 0] * J[2, 1]
+    a02 = J[0, 0] * J[0, 2] + J[1, 0] * J[1, 2] + J[2, 0] * J[2, 2]
+    a12 = J[0, 1] * J[0, 2] + J[1, 1] * J[1, 2] + J[2, 1] * J[2, 2]
+    y0 = J[0, 0] * b[0] + J[1, 0] * b[1] + J[2, 0] * b[2]
+    y1 = J[0, 1] * b[0] + J[1, 1] * b[1] + J[2, 1] * b[2]
+    y2 = J[0, 2] * b[0] + J[1, 2] * b[1] + J[2, 2] * b[2]
+    l10, l20 = a01 / a00, a02 / a00
+    d1 = a11 - l10 * a01
+    l21 = (a12 - l20 * a01) / d1
+    d2 = a22 - l20 * a02 - l21 * l21 * d1
+    y1 -= l10 * y0
+    y2 -= l20 * y0 + l21 * y1
+    x[2] = y2 / d2
+    x[1] = y1 / d1 - l21 * x[2]
+    x[0] = y0 / a00 - l10 * x[1] - l20 * x[2]
+
+
+@njit(cache=True, error_model="numpy")
+def reach(
+    origin0: Array,
+    axis0: Array,
+    foot0: Array,
+    target: Array,
+    q: Array,
+    origin: Array,
+    axis: Array,
+    foot: Array,
+    J: Array,
+) -> float:  # pragma: no cover - compiled
+    """Joint angles of one leg that put its foot at `target`, by Newton's method from the angles given.
+
+    Steps are limited to 0.3 rad and halved while they do not come closer, so that an unreachable target leaves the leg
+    at the nearest pose found and never on another branch of the knee.
+
+    Args:
+        origin0: See `place_leg`.
+        axis0: See `place_leg`.
+        foot0: See `place_leg`.
+        target: Wanted foot centre, shape (3,) [m].
+        q: In: first guess; out: the angles, shape (3,) [rad].
+        origin: Out: see `place_leg`, at `q`.
+        axis: Out: see `place_leg`, at `q`.
+        foot: Out: see `place_leg`, at `q`.
+        J: Out: the Jacobian at `q`, shape (3, 3) [m].
+
+    Returns:
+        Distance that is left [m].
+    """
+    step, trial, miss = np.empty(3), np.empty(3), np.empty(3)
+    place_leg(origin0, axis0, foot0, q, origin, axis, foot)
+    miss[:] = target - foot
+    left = math.sqrt(miss[0] ** 2 + miss[1] ** 2 + miss[2] ** 2)
+    for _ in range(_IK_PASSES):
+        if left <= IK_TOLERANCE:
+            break
+        leg_jacobian(origin, axis, foot, J)
+        leg_solve(J, miss, step)
+        longest = np.abs(step).max()
+        scale = min(1.0, _IK_STEP / longest) if longest > 0.0 else 0.0
+        closer = False
+        for _ in range(8):
+            trial[:] = q + scale * step
+            place_leg(origin0, axis0, foot0, trial, origin, axis, foot)
+            miss[:] = target - foot
+            distance = math.sqrt(miss[0] ** 2 + miss[1] ** 2 + miss[2] ** 2)
+            if distance < left:
+                closer = True
+                break
+            scale *= 0.5
+        if not closer:
+            place_leg(origin0, axis0, foot0, q, origin, axis, foot)
+            break
+        q[:] = trial
+        left = distance
+    leg_jacobian(origin, axis, foot, J)
+    return left

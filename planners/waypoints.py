@@ -1,0 +1,104 @@
+"""A command that follows a list of points in the plane (planner.md 8)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.types import Array
+from planners.base import wrap
+from planners.commands import Drive
+
+RADIUS = 0.025
+"""A waypoint counts as reached when the base is this near [m]."""
+
+CARROT = 0.12
+"""The machine aims this far ahead on the line between waypoints [m]."""
+
+TURN_FROM, TURN_UNTIL = math.pi / 8.0, 0.06
+"""Heading errors at which turning on the spot begins and ends [rad]; apart, so that it does not chatter."""
+
+CRAWL = 0.04
+"""Speed that is kept on the last centimetres [m/s]."""
+
+BRAKING = 0.25
+"""Deceleration towards a waypoint [m/s²]: v = sqrt(2 · 0.25 · distance)."""
+
+
+class Waypoints:
+    """Walks from point to point, and round again.
+
+    On the line from the previous to the next waypoint a carrot runs ahead of the machine; heading errors above π/8 are
+    mended by turning on the spot, smaller ones while walking; the last centimetres are walked slowly.
+
+    Attributes:
+        target: The waypoint ahead, shape (2,) [m].
+        previous: The one behind, or the start, shape (2,) [m].
+        reached: How many have been reached.
+        turning: Whether the machine turns on the spot.
+    """
+
+    def __init__(
+        self, points: Sequence[Sequence[float]], *, speed: float, turn: float, stand_from_s: float = math.inf
+    ) -> None:
+        """Follow `points`.
+
+        Args:
+            points: Waypoints in the world's plane, at least one, (x, y) each [m].
+            speed: Walking speed [m/s].
+            turn: Largest turning rate [rad/s].
+            stand_from_s: When to stop and stand [s].
+
+        Raises:
+            InputError: There is no point, one is not finite or equals the next, or a speed is not positive.
+        """
+        self._points = np.array(points, dtype=np.float64)
+        if self._points.ndim != 2 or self._points.shape[1] != 2 or not np.all(np.isfinite(self._points)):
+            raise InputError(f"waypoints must be a list of (x, y) in metres; got {points!r}")
+        if len(self._points) > 1 and np.any(np.all(self._points == np.roll(self._points, -1, axis=0), axis=1)):
+            raise InputError(f"a waypoint equals the next one: {points!r}; leave one of them out")
+        if not (speed > 0.0 and turn > 0.0):
+            raise InputError(f"speed and turn must be positive; they are {speed} m/s and {turn} rad/s")
+        self._speed, self._turn, self._stand_from = speed, turn, stand_from_s
+        self.reset(np.zeros(3))
+
+    def reset(self, position: Array) -> None:
+        """Begin with the first waypoint, coming from `position` (world, (3,) [m])."""
+        self.previous: Array = np.array(position[:2], dtype=np.float64)
+        self.target: Array = self._points[0]
+        self.reached = 0
+        self.turning = False
+
+    def __call__(self, t: float, position: Array, yaw: float) -> Drive:
+        """The command at time `t` [s] with the base at `position` (3,) [m], heading `yaw` [rad]."""
+        if t >= self._stand_from:
+            self.turning = False
+            return Drive(walk=False)
+        x, y = float(position[0]), float(position[1])
+        distance = math.hypot(self.target[0] - x, self.target[1] - y)
+        if distance < RADIUS:
+            self.reached += 1
+            self.previous, self.target = self.target, self._points[self.reached % len(self._points)]
+            distance = math.hypot(self.target[0] - x, self.target[1] - y)
+
+        aim_x, aim_y = self._carrot(x, y)
+        error = wrap(math.atan2(aim_y - y, aim_x - x) - yaw)
+        self.turning = abs(error) > (TURN_UNTIL if self.turning else TURN_FROM)
+        if self.turning:
+            return Drive(omega=min(max(4.0 * error, -self._turn), self._turn))
+        slow = max(CRAWL, math.sqrt(2.0 * BRAKING * distance))
+        return Drive(v_x=min(self._speed * math.cos(error), slow), omega=min(max(2.0 * error, -self._turn), self._turn))
+
+    def _carrot(self, x: float, y: float) -> tuple[float, float]:
+        """The point of the line previous → target that lies ahead of the projection of (x, y), or the target."""
+        x0, y0 = float(self.previous[0]), float(self.previous[1])
+        dx, dy = float(self.target[0]) - x0, float(self.target[1]) - y0
+        length = math.hypot(dx, dy)
+        if length == 0.0:
+            return x0, y0
+        along = (dx * (x - x0) + dy * (y - y0)) / length + CARROT
+        share = min(along / length, 1.0)
+        return x0 + share * dx, y0 + share * dy
