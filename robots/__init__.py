@@ -7,6 +7,6 @@ read it. A user's own robot needs no place here: the path of its robot file serv
 from robots import library
 from robots.inspection import Report, check
 from robots.locate import names
-from robots.robot import Robot, foot_centres, home_state, legs, load
+from robots.robot import Robot, foot_centres, foot_gaps, home_state, legs, load
 
-__all__ = ["Report", "Robot", "check", "foot_centres", "home_state", "legs", "library", "load", "names"]
+__all__ = ["Report", "Robot", "check", "foot_centres", "foot_gaps", "home_state", "legs", "library", "load", "names"]

@@ -13,7 +13,7 @@ from idcontrol.errors import InputError, UnknownName
 from idcontrol.system import System
 from idcontrol.types import Array
 from robots import joints, locate, schema, urdf
-from robots.robot import Robot, foot_centres, gaps, home_state, legs, urdf_of
+from robots.robot import Robot, foot_centres, foot_gaps, home_state, legs, urdf_of
 
 STANDING_GAP = 1e-3
 """Feet further above the ground than this do not count as standing [m] (planner.md 7)."""
@@ -103,6 +103,8 @@ def _foot_problems(robot: Robot, system: System) -> list[str]:
         if foot.frame not in frames:
             near = difflib.get_close_matches(foot.frame, frames, n=1, cutoff=0.0)
             found.append(f"feet.{foot.name}.frame: no frame {foot.frame!r} in the URDF; the nearest is {near[0]}")
+        elif frames.count(foot.frame) > 1:
+            found.append(f"feet.{foot.name}.frame: {foot.frame!r} names a joint and a link; rename one in the URDF")
     if found:
         return found
     for foot, leg in zip(robot.description.feet, legs(robot, system), strict=True):
@@ -124,7 +126,7 @@ def _home_problems(robot: Robot, system: System) -> list[str]:
         if not low <= angle <= high:
             found.append(f"home.joints_rad: {name} is {angle:g}, beyond its limits [{low:g}, {high:g}]; move it inside")
     q = home_state(robot, system).q
-    for foot, gap in zip(robot.description.feet, gaps(robot, system, q), strict=True):
+    for foot, gap in zip(robot.description.feet, foot_gaps(robot, system, q), strict=True):
         if robot.description.base == "free-flyer" and gap > STANDING_GAP:
             found.append(
                 f"home.joints_rad: foot {foot.name} is {1e3 * gap:.1f} mm above the ground when the lowest foot "

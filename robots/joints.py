@@ -22,7 +22,7 @@ def problems(values: Mapping[str, float], joints: Sequence[str], where: str, *, 
         complete: Whether every joint must get a value.
 
     Returns:
-        One line for each key that matches nothing, for each joint that two patterns match, for the joints without value.
+        One line for each key that matches nothing, each joint that two patterns match, and the joints without value.
     """
     found = []
     for key in values:

@@ -118,7 +118,7 @@ def home_state(robot: Robot, system: System | None = None) -> State:
     q = system.configuration(robot.home_joints(system.actuated_names))
     feet = robot.description.feet
     if robot.description.base == "free-flyer" and feet:
-        q[2] -= gaps(robot, system, q).min()
+        q[2] -= foot_gaps(robot, system, q).min()
     return State(t=0.0, q=q, v=np.zeros(system.n_velocities))
 
 
@@ -130,7 +130,7 @@ def foot_centres(robot: Robot, system: System, q: Array) -> Array:
     return np.array(placed).reshape(-1, 3)
 
 
-def gaps(robot: Robot, system: System, q: Array) -> Array:
+def foot_gaps(robot: Robot, system: System, q: Array) -> Array:
     """Distance of each foot sphere from the plane z = 0, shape (n_feet,) [m]; negative below it."""
     radius = np.array([foot.radius_m for foot in robot.description.feet])
     gap: Array = foot_centres(robot, system, q)[:, 2] - radius

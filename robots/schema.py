@@ -211,13 +211,18 @@ def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
         return [line for key, entry in value.items() for line in _value_problems(entry, inner[1], _dotted(at, key))]
     if typing.get_origin(kind) is tuple and inner[-1] is Ellipsis and isinstance(value, list):
         return [line for i, entry in enumerate(value) for line in _value_problems(entry, inner[0], f"{at}[{i}]")]
+    if typing.get_origin(kind) is Literal and value not in inner:
+        return [f"{at} = {value!r}: must be {' or '.join(repr(choice) for choice in inner)}"]
     try:
         converted = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        return [f"{at}: {str(error).split(' - at ')[0].replace('`', '').lower()}, not {value!r}"]
+        expected = str(error).split(" - at ")[0].replace("`", "")
+        for ours, theirs in (("a number", "float"), ("text", "str"), ("a table", "object"), ("a list", "array")):
+            expected = expected.replace(theirs, ours)
+        return [f"{at} = {value!r}: {expected[0].lower()}{expected[1:]}"]
     numbers = converted if isinstance(converted, tuple) else (converted,)
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
-        return [f"{at}: must be a finite number, not {value!r}"]
+        return [f"{at} = {value!r}: must be finite"]
     return []
 
 

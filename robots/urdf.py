@@ -183,10 +183,9 @@ def _bad_numbers(document: _Document) -> Iterator[str]:
                     hint = "; run xacro first" if "$" in text else ""
                     yield f"{where} is {text!r}, not {'a number' if size == 1 else f'{size} numbers'}{hint}"
                     continue
-                finite = all(math.isfinite(value) or (element.tag == "limit" and value == value) for value in values)
                 if len(values) != size:
                     yield f"{where} has {len(values)} numbers; give {size}"
-                elif not finite:
+                elif not all(math.isfinite(value) for value in values):
                     yield f"{where} is {text.strip()}; give a finite number"
 
 
@@ -225,15 +224,8 @@ def _bad_joints(document: _Document) -> Iterator[str]:
                 yield f"{at}: a {kind} joint needs <limit lower= upper= effort= velocity=>"
             elif missing:
                 yield f"{at}: limit has no {' and no '.join(missing)}; add it"
-            elif _limit(limit, "lower") > _limit(limit, "upper"):
+            elif _numbers(limit, "lower", (0.0,)) > _numbers(limit, "upper", (0.0,)):
                 yield f"{at}: its lower limit is above its upper one; exchange them"
-
-
-def _limit(limit: ET.Element, key: str) -> float:
-    try:
-        return float(limit.get(key, "0"))
-    except ValueError:
-        return math.nan
 
 
 def _ends(joint: ET.Element) -> tuple[str, str]:

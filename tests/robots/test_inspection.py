@@ -1,0 +1,161 @@
+"""The check says everything that is wrong with a robot as one line each, or shows what the robot is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import robots
+from tests.robots import descriptions
+
+
+def check(tmp_path, old="", new="", urdf_old="", urdf_new=""):
+    return robots.check(descriptions.write(tmp_path, old=old, new=new, urdf_old=urdf_old, urdf_new=urdf_new))
+
+
+def test_a_sound_robot_is_fit_and_shows_its_table(tmp_path):
+    report = check(tmp_path)
+    assert report.fit
+    assert report.problems == report.warnings == ()
+    assert json.loads(json.dumps(report.summary)) == report.summary
+    # 4 kg and twelve links of 0.1 kg
+    assert report.summary["mass_kg"] == pytest.approx(5.2, abs=1e-12)
+    assert report.summary["joints"][2] == {
+        "joint": "FL_knee",
+        "torque_nm": 8.0,
+        "velocity_rad_s": 20.0,
+        "lower_rad": -2.0,
+        "upper_rad": 2.0,
+        "home_rad": -1.0,
+        "kp_nm_rad": 50.0,
+        "kd_nm_s_rad": 0.5,
+    }
+    foot = report.summary["feet"][0]
+    assert (foot["foot"], foot["frame"], foot["joints"]) == ("LF", "FL_foot", ["FL_hip", "FL_thigh", "FL_knee"])
+    assert foot["centre_m"] == pytest.approx([0.2, 0.1, 0.02], abs=1e-12)
+
+
+def test_a_continuous_joint_has_no_limits_in_the_table(tmp_path):
+    report = check(tmp_path, urdf_old='"revolute"', urdf_new='"continuous"')
+    assert report.fit
+    assert (report.summary["joints"][0]["lower_rad"], report.summary["joints"][0]["upper_rad"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        ("duty", "dutty", "robot.toml: gait.dutty: unknown key; did you mean duty?"),
+        ("radius_m = 0.02", "radius_m = -1", "robot.toml: feet[0].radius_m = -1: expected a number > 0.0"),
+        (
+            '"*_knee" = -1.0',
+            '"*_nee" = -1.0',
+            'robot.toml: home.joints_rad."*_nee": matches no actuated joint; the nearest is HR_knee',
+        ),
+        (
+            '"FL_knee" = 8',
+            '"FL_kne" = 8',
+            'robot.toml: limits.torque_nm."FL_kne": matches no actuated joint; the nearest is FL_knee',
+        ),
+        (
+            'velocity_rad_s = { "*" = 20 }',
+            'velocity_rad_s = { "F*" = 20, "HL*" = 20 }',
+            "robot.toml: limits.velocity_rad_s: no value for HR_hip, HR_thigh, HR_knee; name each, or add a pattern "
+            "that matches",
+        ),
+        (
+            'kd_nm_s_rad = { "*" = 0.5 }',
+            'kd_nm_s_rad = { "*" = 0.5, "*_hip" = 1 }',
+            'robot.toml: gains.torque.kd_nm_s_rad: joint FL_hip is matched by "*" and "*_hip"; name the joint itself',
+        ),
+        (
+            'frame = "FL_foot"',
+            'frame = "FL_food"',
+            "robot.toml: feet.LF.frame: no frame 'FL_food' in the URDF; the nearest is FL_foot",
+        ),
+        (
+            'frame = "FL_foot"',
+            'frame = "trunk"',
+            "robot.toml: feet.LF.frame: no joint moves trunk; name a frame at the end of a leg",
+        ),
+        (
+            'frame = "FL_foot"',
+            'frame = "FL_thigh_link"',
+            "robot.toml: feet.LF.frame: 2 actuated joints lead to FL_thigh_link, the gait needs 3; name another frame, "
+            "or leave [gait] out",
+        ),
+        (
+            '"*_knee" = -1.0',
+            '"*_knee" = -2.5',
+            "robot.toml: home.joints_rad: FL_knee is -2.5, beyond its limits [-2, 2]; move it inside",
+        ),
+        # 0.1 m of shank at 0.5 rad and at 0.6 rad to the vertical
+        (
+            '"*_knee" = -1.0',
+            '"*_knee" = -1.0\nFL_knee = -1.1',
+            "robot.toml: home.joints_rad: foot LF is 5.2 mm above the ground when the lowest foot touches; change the "
+            "angles of its leg",
+        ),
+    ],
+)
+def test_what_is_wrong_with_the_robot_file_is_said_in_one_line(tmp_path, old, new, line):
+    report = check(tmp_path, old, new)
+    assert line in report.problems
+    assert not report.fit
+    assert not report.summary
+
+
+def test_problems_of_both_files_are_told_together(tmp_path):
+    report = check(
+        tmp_path,
+        old='"FL_knee" = 8',
+        new='"FL_kne" = 8',
+        urdf_old='<link name="FL_foot"/>',
+        urdf_new='<link name="FL_foot"><collision><geometry><mesh filename="x.stl"/></geometry></collision></link>',
+    )
+    assert [line.partition(": ")[0] for line in report.problems] == ["mule.urdf", "robot.toml"]
+
+
+def test_a_frame_name_that_a_joint_and_a_link_share_is_refused(tmp_path):
+    (told,) = check(tmp_path, urdf_old='joint name="FL_sole"', urdf_new='joint name="FL_foot"').problems
+    assert told == "robot.toml: feet.LF.frame: 'FL_foot' names a joint and a link; rename one in the URDF"
+
+
+def test_an_inertia_matrix_that_is_singular_is_a_problem(tmp_path):
+    """A point mass on the axis of its joint: mass, but no inertia that the motor could feel."""
+    path = descriptions.write(tmp_path)
+    text = (tmp_path / "mule.urdf").read_text()
+    light = descriptions.INERTIAL.format(mass=0.1, i=1e-4)
+    head, _, tail = text.rpartition(light)
+    (tmp_path / "mule.urdf").write_text(head + descriptions.INERTIAL.format(mass=0.1, i=0) + tail)
+    (told,) = robots.check(path).problems
+    assert "the inertia matrix is not positive definite" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("solo21", "no robot 'solo21'; did you mean 'solo12'? known: anymal, go1, links, solo12"),
+        ("nowhere/robot.toml", "nowhere/robot.toml: no such robot file; "),
+    ],
+)
+def test_what_does_not_exist_is_a_problem_and_not_an_exception(name, line):
+    report = robots.check(name)
+    assert report.problems[0].startswith(line)
+    assert report.robot == name
+
+
+def test_a_missing_urdf_names_the_path_that_was_tried(tmp_path):
+    path = descriptions.write(tmp_path, old="mule.urdf", new="mole.urdf")
+    (told,) = robots.check(path).problems
+    assert (
+        told == f"{path}: urdf: no file at {tmp_path / 'mole.urdf'}; correct the path, which starts at the robot file"
+    )
+
+
+@pytest.mark.parametrize("name", robots.names())
+def test_every_robot_that_comes_along_is_fit(name):
+    report = robots.check(name)
+    assert report.problems == ()
+    assert report.robot == name
+    assert len(report.summary["joints"]) == 12

@@ -1,0 +1,229 @@
+"""A URDF is read once by ourselves, so that everything wrong with it is said with the line it stands on."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import robots
+from idcontrol.errors import InputError
+from robots import urdf
+from tests.robots import descriptions
+
+HIP = '<axis xyz="1 0 0"/>'
+LIMIT = '<limit lower="-2" upper="2" effort="9" velocity="20"/>'
+HIP_LINK = descriptions.INERTIAL.format(mass=0.1, i=1e-4)
+
+
+def inspect(tmp_path, old, new, **options):
+    descriptions.write(tmp_path, urdf_old=old, urdf_new=new)
+    return urdf.inspect(tmp_path / "mule.urdf", **options)
+
+
+def test_a_sound_urdf_has_no_findings(tmp_path):
+    assert inspect(tmp_path, "", "") == urdf.Findings()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line"),
+    [
+        (HIP, '<axis xyz="0 0 0"/>', "line 4: joint FL_hip: its axis is zero; give a direction such as 0 1 0"),
+        (HIP, '<axis xyz="1 0 nan"/>', "line 5: joint FL_hip: axis xyz is 1 0 nan; give a finite number"),
+        (HIP, '<axis xyz="1 0"/>', "line 5: joint FL_hip: axis xyz has 2 numbers; give 3"),
+        (HIP, '<axis xyz="${x}"/>', "line 5: joint FL_hip: axis xyz is '${x}', not 3 numbers; run xacro first"),
+        (LIMIT, "", "line 4: joint FL_hip: a revolute joint needs <limit lower= upper= effort= velocity=>"),
+        (LIMIT, '<limit effort="9"/>', "line 4: joint FL_hip: limit has no velocity; add it"),
+        ('lower="-2"', 'lower="3"', "line 4: joint FL_hip: its lower limit is above its upper one; exchange them"),
+        ('upper="2"', 'upper="inf"', "line 6: joint FL_hip: limit upper is inf; give a finite number"),
+        (
+            '"revolute"',
+            '"hinge"',
+            "line 4: joint FL_hip: type 'hinge' is unknown; "
+            "known: revolute, continuous, prismatic, fixed, floating, planar",
+        ),
+        (
+            '<parent link="trunk"/>',
+            '<parent link="trunc"/>',
+            "line 4: joint FL_hip: parent link 'trunc' does not exist; the nearest is trunk",
+        ),
+        ('<child link="FL_hip_link"/>', "", "line 4: joint FL_hip: child link '' does not exist; the nearest is trunk"),
+        ('name="FL_thigh"', 'name="FL_hip"', "line 10: joint FL_hip: the name is taken; rename one of the two"),
+        ('name="FL_thigh"', "", "line 10: joint has no name; give it one"),
+        (
+            "</robot>",
+            '<link name="lost"/></robot>',
+            "line 1: robot has 2 roots (trunk, lost); connect them with joints",
+        ),
+        (
+            "</robot>",
+            '<joint name="back" type="fixed"><parent link="FL_foot"/><child link="trunk"/></joint></robot>',
+            "line 1: the links trunk, ",
+        ),
+        (
+            "</robot>",
+            '<joint name="two" type="fixed"><parent link="trunk"/><child link="FL_foot"/></joint></robot>',
+            "line 88: joint two: its child FL_foot is moved by joint FL_sole already; remove one",
+        ),
+        (
+            HIP_LINK,
+            "",
+            "line 8: link FL_hip_link, which joint FL_hip moves, has no <inertial>; give its mass and inertia",
+        ),
+        ('<mass value="0.1"/>', '<mass value="-0.1"/>', "line 8: link FL_hip_link: its mass is negative (-0.1 kg)"),
+        ('<mass value="0.1"/>', '<mass value="0"/>', "line 8: link FL_hip_link, which joint FL_hip moves, has no mass"),
+        ('<mass value="0.1"/>', "", "line 8: link FL_hip_link: inertial has no <mass value=>; add it"),
+        ('<mass value="4"/>', '<mass value="nan"/>', "line 2: link trunk: mass value is nan; give a finite number"),
+        ('ixx="0.0001" ixy="0"', 'ixx="0.0001"', "line 8: link FL_hip_link: inertial has no <inertia> with ixx, ixy,"),
+        (
+            'ixx="0.0001" ixy="0"',
+            'ixx="0.0001" ixy="1"',
+            "line 8: link FL_hip_link: a principal moment of its inertia is negative (-1 kg m²); correct the matrix",
+        ),
+        ("<robot", "<sdf", "line 88: no valid XML: mismatched tag"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(tmp_path, old, new, line):
+    found = inspect(tmp_path, old, new).problems
+    assert [told for told in found if told.startswith(line)], found
+    assert all("\n" not in told for told in found)
+    # nothing that is told goes on to Pinocchio
+    with pytest.raises(InputError, match=r"mule\.urdf: line"):
+        robots.load(tmp_path).system()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("", "line 1: no valid XML: no element found"),
+        ("<sdf/>", "line 1: the root element is <sdf>; a URDF has <robot>"),
+        ('<robot name="x"/>', "line 1: robot has no links; a URDF needs at least one"),
+        ('<?xml version="1.0" encoding="klingon"?><robot/>', "line 1: its encoding is unknown; save it as UTF-8"),
+    ],
+)
+def test_what_is_no_urdf_is_refused(tmp_path, text, line):
+    path = tmp_path / "x.urdf"
+    path.write_text(text)
+    assert urdf.inspect(path).problems == (line,)
+
+
+def test_a_missing_urdf_is_refused(tmp_path):
+    assert urdf.inspect(tmp_path / "x.urdf").problems == ("cannot be read: No such file or directory",)
+
+
+def test_a_loop_beside_the_tree_is_named(tmp_path):
+    link = '<link name="{0}"/><joint name="{0}_j" type="fixed"><parent link="{1}"/><child link="{0}"/></joint>'
+    loop = link.format("one", "two") + link.format("two", "one")
+    (told,) = inspect(tmp_path, "</robot>", loop + "</robot>").problems
+    assert told == "line 1: the links one, two form a loop, or hang on one; a URDF is a tree: cut it open"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        '<!DOCTYPE robot [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]>',
+        '<!DOCTYPE robot SYSTEM "file:///etc/passwd">',
+        "<!DOCTYPE robot>",
+    ],
+)
+def test_document_types_and_entities_are_refused_before_they_expand(tmp_path, header):
+    found = inspect(tmp_path, "<robot", header + "<robot")
+    assert found.problems == ("line 1: it declares a document type or an entity; delete that",)
+
+
+def test_an_inertia_beyond_the_triangle_inequality_is_a_warning_and_no_problem(tmp_path):
+    found = inspect(tmp_path, 'izz="0.0001"', 'izz="0.0003"')
+    assert not found.problems
+    (told,) = found.warnings
+    assert told.startswith(
+        "line 9: link FL_hip_link: no mass distribution has the principal moments 0.0001, 0.0001, 0.0003"
+    )
+
+
+def test_a_flat_plates_inertia_is_no_warning(tmp_path):
+    """The limit of the triangle inequality, as it is printed with four digits."""
+    assert not inspect(tmp_path, 'izz="0.0001"', 'izz="0.00020004"').warnings
+
+
+def test_only_a_floating_root_needs_mass(tmp_path):
+    trunk = descriptions.INERTIAL.format(mass=4, i=0.05)
+    assert inspect(tmp_path, trunk, "", free_flyer=False).problems == ()
+    (told,) = inspect(tmp_path, trunk, "", free_flyer=True).problems
+    assert told == "line 2: link trunk, which floats, has no <inertial>; give its mass and inertia"
+
+
+def test_mass_of_links_that_are_fixed_to_a_moving_one_counts(tmp_path):
+    """A dummy root link with the trunk fixed to it, as Unitree's URDFs have it."""
+    joint = '<joint name="base_j" type="fixed"><parent link="base"/><child link="trunk"/></joint>'
+    assert inspect(tmp_path, "</robot>", f'<link name="base"/>{joint}</robot>') == urdf.Findings()
+
+
+MESH = '<link name="FL_foot"><{use}><geometry><mesh filename="{name}"/></geometry></{use}></link>'
+
+
+def with_mesh(tmp_path, name, use="collision"):
+    return inspect(tmp_path / "urdf", '<link name="FL_foot"/>', MESH.format(use=use, name=name))
+
+
+def test_a_missing_mesh_matters_to_geometry_and_not_to_dynamics(tmp_path):
+    told = "line 24: link FL_foot: {} mesh 'foot.stl': no such file; add it or correct the name"
+    assert with_mesh(tmp_path, "foot.stl") == urdf.Findings(geometry=(told.format("collision"),))
+    assert with_mesh(tmp_path, "foot.stl", "visual") == urdf.Findings(warnings=(told.format("visual"),))
+    assert robots.load(tmp_path / "urdf").system().n_actuated == 12
+    assert robots.check(tmp_path / "urdf").fit
+    with_mesh(tmp_path, "foot.stl")
+    assert robots.check(tmp_path / "urdf").problems == ("mule.urdf: " + told.format("collision"),)
+
+
+def test_meshes_are_found_by_package_by_path_and_by_file(tmp_path):
+    """A ROS package around the URDF: meshes beside its folder."""
+    (tmp_path / "mule" / "meshes").mkdir(parents=True)
+    mesh = tmp_path / "mule" / "meshes" / "foot.stl"
+    mesh.touch()
+    package = tmp_path / "mule"
+    (package / "package.xml").touch()
+    descriptions.write(package / "urdf")
+    file = package / "urdf" / "mule.urdf"
+    # the robot file marks a folder too; here the package around it shall count
+    (package / "urdf" / "robot.toml").unlink()
+    for name in ("package://mule/meshes/foot.stl", "../meshes/foot.stl", f"file://{mesh}", str(mesh)):
+        assert urdf.mesh_file(name, file) == mesh
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("../secret.stl", "leaves the package folder"),
+        ("meshes/../../secret.stl", "leaves the package folder"),
+        ("/etc/passwd", "leaves the package folder"),
+        ("file:///etc/passwd", "leaves the package folder"),
+        ("package://urdf/../secret.stl", "leaves the package folder"),
+        ("package://../secret.stl", "no folder '..'"),
+        ("package://nowhere/foot.stl", "no folder 'nowhere'"),
+        ("package://", "no folder ''"),
+        ("https://example.org/foot.stl", "its scheme is unknown"),
+        ("", "no such file"),
+    ],
+)
+def test_a_mesh_name_cannot_leave_its_package(tmp_path, name, reason):
+    (tmp_path / "secret.stl").touch()
+    (told,) = with_mesh(tmp_path, name).geometry
+    assert reason in told
+    assert told.startswith(f"line 24: link FL_foot: collision mesh {name!r}: ")
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_cut_out_of_a_urdf_no_exception_escapes_and_what_is_fit_runs(tmp_path, data):
+    """Law of the check: its verdict is the truth. Any piece of the text is deleted or exchanged for a bad number."""
+    text = descriptions.urdf()
+    start = data.draw(st.integers(0, len(text) - 1))
+    length = data.draw(st.integers(1, 60))
+    junk = data.draw(st.sampled_from(["", "nan", "-1", "1e400", '"', "<", "0 0 0", "\x00", "é", "<link/>", "<joint/>"]))
+    descriptions.write(tmp_path)
+    (tmp_path / "mule.urdf").write_text(text[:start] + junk + text[start + length :])
+    report = robots.check(tmp_path)
+    assert all("\n" not in line for line in report.problems)
+    if report.fit:
+        robot = robots.load(tmp_path)
+        robots.home_state(robot, robot.system())
