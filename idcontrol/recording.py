@@ -83,19 +83,12 @@ class Run:
     note: str
 
 
-class Terminated(BaseException):
-    """Raised by SIGTERM inside a `Recorder`, so that the record is closed as after Ctrl-C; `signum` is the signal."""
-
-    def __init__(self, signum: int) -> None:
-        self.signum = signum
-        super().__init__(f"stopped by {signal.Signals(signum).name}")
-
-
 class Recorder:
     """Writes the folder of one run; a context manager.
 
     Rows are appended to a block of memory, full blocks to ``record.log``. Leaving the context without `close` (an
-    exception, Ctrl-C, SIGTERM) keeps every appended row and marks the run as incomplete.
+    exception, Ctrl-C, SIGTERM) keeps every appended row and marks the run as incomplete. Within the context SIGTERM
+    raises `SystemExit`, so that it unwinds as Ctrl-C does.
     """
 
     def __init__(
@@ -127,7 +120,7 @@ class Recorder:
             for name in names:
                 if name not in self._channels:
                     raise InputError(f"{what} names {name!r}, which is no channel of this record")
-        _claim(self.folder)
+        claim(self.folder)
         config = {} if config is None else config
         header = {
             "schema": SCHEMA,
@@ -216,7 +209,7 @@ class Recorder:
     def __enter__(self) -> Self:
         # Only the main thread may set handlers; elsewhere SIGTERM keeps the meaning that the caller gave it.
         if threading.current_thread() is threading.main_thread():
-            self._previous_handler = signal.signal(signal.SIGTERM, _raise_terminated)
+            self._previous_handler = signal.signal(signal.SIGTERM, _exit_on_signal)
         return self
 
     def __exit__(
@@ -523,7 +516,7 @@ def _read_events(path: Path) -> tuple[dict[str, Any], ...]:
     return tuple(events)
 
 
-def _claim(folder: Path) -> None:
+def claim(folder: Path) -> None:
     """Make the folder, or take it if it is empty."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -535,5 +528,5 @@ def _claim(folder: Path) -> None:
         raise InputError(f"{folder} {what}; choose a fresh folder, or leave --out away to get one")
 
 
-def _raise_terminated(signum: int, frame: FrameType | None) -> None:
-    raise Terminated(signum)
+def _exit_on_signal(signum: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + signum)  # what shells expect of a command that a signal ended

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
-from idcontrol.recording import BLOCK_ROWS, Recorder, Terminated, fresh_folder, jsonable, load
+from idcontrol.recording import BLOCK_ROWS, Recorder, fresh_folder, jsonable, load
 from idcontrol.types import Event
 
 CHANNELS = {"t": (), "q": (3,), "feet": (2, 3), "step_us": ()}
@@ -171,7 +171,7 @@ def test_what_was_appended_before_an_exception_is_kept(tmp_path):
 def test_the_handler_of_sigterm_is_put_back(tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     with Recorder(tmp_path / "run", CHANNELS, UNITS, {}) as recorder:
-        with pytest.raises(Terminated):
+        with pytest.raises(SystemExit, match="143"):
             os.kill(os.getpid(), signal.SIGTERM)
         recorder.close({})
     assert signal.getsignal(signal.SIGTERM) == before

@@ -1,0 +1,133 @@
+"""From what users type to the configuration of an experiment: typed, validated, and refused in one line.
+
+A configuration is a frozen `msgspec.Struct` with a default for every field, nested by topic. Users change single values
+by dotted key (``friction.cap=0.5``); whatever does not fit is named by the key, or by the option that set it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from idcontrol.errors import InputError, UnknownName
+
+Config = TypeVar("Config", bound=msgspec.Struct)
+
+_WORDS = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "null": "null",
+}
+
+
+def build(config: type[Config], changes: Mapping[str, Any], spelling: Mapping[str, str] | None = None) -> Config:
+    """The default configuration with some values changed.
+
+    Args:
+        config: Type of the configuration; every field has a default.
+        changes: New values by dotted key.
+        spelling: How the user spelled a key, where that was not the key itself, e.g. ``{"mu": "--mu"}``.
+
+    Raises:
+        UnknownName: A key does not exist; the text says which is nearest.
+        InputError: A value does not fit.
+    """
+    spelling = {} if spelling is None else spelling
+    known = tuple(keys(config()))
+    values = msgspec.to_builtins(config())
+    for key, value in changes.items():
+        if key not in known:
+            raise UnknownName("setting", key, known)
+        if _has_nan(value):
+            raise InputError(f"{spelling.get(key, key)}: NaN is no value; give a number")
+        *path, last = key.split(".")
+        table = values
+        for part in path:
+            table = table[part]
+        table[last] = value
+    try:
+        return msgspec.convert(values, config)
+    except msgspec.ValidationError as error:
+        raise InputError(_explain(str(error), config, values, spelling)) from None
+
+
+def keys(config: msgspec.Struct, prefix: str = "") -> Iterator[str]:
+    """All dotted keys of a configuration, those of whole tables too."""
+    for field in msgspec.structs.fields(type(config)):
+        yield prefix + field.name
+        value = getattr(config, field.name)
+        if isinstance(value, msgspec.Struct):
+            yield from keys(value, f"{prefix}{field.name}.")
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Key and value of ``KEY=VALUE``; the value is read as TOML, else as JSON, else it is the text itself.
+
+    Raises:
+        InputError: There is no ``=``, or nothing before it.
+    """
+    key, equals, value = text.partition("=")
+    key, value = key.strip(), value.strip()
+    if not equals or not key:
+        raise InputError(f"--set {text}: write it as KEY=VALUE, e.g. --set mu=0.5")
+    try:
+        parsed = tomllib.loads(f"value = {value}")
+        # A text with line breaks could smuggle in further keys; a date is nothing that a configuration holds.
+        if set(parsed) == {"value"} and not isinstance(parsed["value"], datetime.date | datetime.time):
+            return key, parsed["value"]
+    except (tomllib.TOMLDecodeError, RecursionError):
+        pass
+    try:
+        return key, json.loads(value)
+    except (ValueError, RecursionError):
+        return key, value
+
+
+def _has_nan(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return any(_has_nan(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(_has_nan(item) for item in value)
+    return isinstance(value, float) and math.isnan(value)
+
+
+def _explain(message: str, config: type[msgspec.Struct], values: Any, spelling: Mapping[str, str]) -> str:
+    """One line out of msgspec's "Expected `float` >= 0.0 - at `$.friction.cap`"."""
+    what, _, where = message.partition(" - at `$.")
+    path = where.rstrip("`")
+    if not path:  # a check of the whole configuration, in its own words
+        return what
+    key = path.partition("[")[0]
+    what = re.sub(r"`(\w+)`", lambda word: _WORDS.get(word[1], f"{word[1]!r}"), what)
+    what = what[0].lower() + what[1:]
+    if what.startswith("invalid enum value"):
+        what = f"expected one of {', '.join(_choices(config, key))}"
+    value = values
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return f"{spelling.get(key, key)}{path[len(key) :]}: {what}; it is {_shown(value)}"
+
+
+def _choices(config: type[msgspec.Struct], key: str) -> list[str]:
+    """The values that a key with a fixed set of them may have."""
+    kind: Any = msgspec.inspect.type_info(config)
+    for part in key.split("."):
+        kind = next(field.type for field in kind.fields if field.name == part)
+    options = getattr(kind, "types", (kind,))
+    return [str(value) for option in options for value in getattr(option, "values", ())]
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else text[:57] + "..."

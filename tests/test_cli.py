@@ -1,0 +1,328 @@
+"""The command line from end to end, on a small experiment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from idcontrol import cli
+from idcontrol.errors import UnknownName
+from idcontrol.recording import Recorder, load
+
+
+class Detail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    gain: float = 1.0
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    controller: str = "pid"
+    plant: str = "coulomb-lcp"
+    robot: str = "links"
+    mu: Annotated[float, msgspec.Meta(ge=0)] = 0.8
+    duration_s: Annotated[float, msgspec.Meta(gt=0)] = 0.1
+    rate_hz: float = 100.0
+    seed: int = 0
+    detail: Detail = Detail()
+
+
+class Fall:
+    """An experiment that decays a number; what it does wrong is chosen by the controller's name."""
+
+    name = "fall"
+    summary = "a number falls"
+    config = Config
+
+    def run(self, config: Config, out: Path, progress: Any) -> dict[str, Any]:
+        if config.controller == "none":
+            raise UnknownName("controller", config.controller, ["pid"])
+        print("this belongs to nobody's JSON")
+        with Recorder(out, {"t": (), "x": ()}, {"t": "s"}, {}, config=msgspec.to_builtins(config)) as recorder:
+            rng = np.random.default_rng(config.seed)
+            steps = round(config.duration_s * config.rate_hz)
+            for i in range(steps):
+                if config.controller == "broken" and i == 5:
+                    raise ZeroDivisionError("gain\nis zero")
+                if config.controller == "interrupted" and i == 5:
+                    raise KeyboardInterrupt
+                if config.controller == "terminated" and i == 5:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                recorder.append(t=i / config.rate_hz, x=config.detail.gain * rng.normal())
+                progress((i + 1) / steps)
+            metrics = {
+                "experiment": "fall", "controller": config.controller, "mu": config.mu, "seed": config.seed,
+                "completed": config.controller != "clumsy", "q_err_rad": 0.0039, "fell_at_s": None, "extra_n": 1.5,
+            }  # fmt: skip
+            recorder.close(metrics)
+        return metrics
+
+
+@dataclass
+class Entry:
+    """Stands in for an installed entry point."""
+
+    thing: Any
+
+    def load(self) -> Any:
+        if isinstance(self.thing, Exception):
+            raise self.thing
+        return self.thing
+
+
+@dataclass
+class Report:
+    robot: str
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    summary: Any = None
+
+
+class Library:
+    def names(self) -> tuple[str, ...]:
+        return ("fit", "unfit")
+
+    def check(self, robot: str) -> Report:
+        if robot == "fit":
+            joints = [{"joint": "hip", "torque_nm": 2.5}, {"joint": "[knee]", "torque_nm": float("inf")}]
+            return Report(robot, (), ("the hip is heavy",), {"mass_kg": 4.8, "height_m": 0.17, "joints": joints})
+        if robot == "unfit":
+            return Report(robot, ("joint 'kne' does not exist; did you mean 'knee'?", "no mass"), (), {})
+        return Report(robot, (f"no robot {robot!r}",), (), {})
+
+
+@pytest.fixture(autouse=True)
+def installed(monkeypatch, tmp_path):
+    groups = {
+        cli.EXPERIMENTS: {
+            "fall": Entry(Fall()),
+            "torn": Entry(ModuleNotFoundError("No module named 'mujoco'", name="mujoco")),
+        },
+        cli.ROBOTS: {"robots": Entry(Library())},
+    }
+    monkeypatch.setattr(cli, "_entry_points", groups.__getitem__)
+    monkeypatch.chdir(tmp_path)
+    return groups
+
+
+@pytest.fixture
+def command(capsys):
+    """Runs the command; returns exit status, stdout, stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = cli.main(arguments)
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def test_a_run_is_recorded_and_shown(command):
+    status, out, err = command("run", "fall")
+    assert status == 0
+    assert load("runs/fall-pid-links-1").complete
+    assert "joint position error, mean" in out
+    assert "3.9" in out
+    assert "mrad" in out
+    assert "extra_n" in out
+    assert "runs/fall-pid-links-1" in out
+    assert "this belongs" not in out
+    assert "%" not in err  # no progress bar: this is no terminal
+
+
+def test_json_prints_one_object_and_nothing_else(command):
+    status, out, _ = command("run", "fall", "--json", "--mu", "inf", "--seed", "3")
+    assert status == 0
+    got = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert got["mu"] == "inf"
+    assert got["seed"] == 3
+    assert got["fell_at_s"] is None
+    assert got["out"] == "runs/fall-pid-links-1"
+
+
+def test_options_and_settings_reach_the_configuration(command):
+    status, _, _ = command(
+        "run", "fall", "--duration", "0.2", "--rate", "50", "--set", "detail.gain=3", "--set", "mu=inf", "--out", "here"
+    )
+    assert status == 0
+    config = load("here").config
+    assert config["duration_s"] == 0.2
+    assert config["rate_hz"] == 50
+    assert config["detail"] == {"gain": 3.0}
+    assert config["mu"] == "inf"
+    assert len(load("here").arrays["t"]) == 10
+
+
+def test_the_same_seed_gives_the_same_bytes(command):
+    for out in ("a", "b"):
+        assert command("run", "fall", "--seed", "5", "--out", out)[0] == 0
+    assert command("run", "fall", "--seed", "6", "--out", "c")[0] == 0
+    a, b, c = (Path(name, "arrays.h5").read_bytes() for name in "abc")
+    assert a == b != c
+
+
+def test_every_run_gets_a_folder_of_its_own(command):
+    for _ in range(2):
+        command("run", "fall", "--robot", "some/where/robot.toml")
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["fall-pid-where-1", "fall-pid-where-2"]
+
+
+def test_a_task_that_failed_is_status_1_and_recorded(command):
+    status, out, _ = command("run", "fall", "--controller", "clumsy", "--json")
+    assert status == 1
+    assert json.loads(out)["completed"] is False
+    assert load("runs/fall-clumsy-links-1").complete
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["run", "fell"], "no experiment 'fell'; did you mean 'fall'?"),
+        (["run", "torn"], "needs the package mujoco, which is not installed"),
+        (["run", "fall", "--mu", "-1"], "--mu: expected a number >= 0.0; it is -1.0"),
+        (["run", "fall", "--mu", "nan"], "--mu: NaN is no value"),
+        (["run", "fall", "--mu", "much"], "'much' is not a valid float"),
+        (["run", "fall", "--duration", "inf"], "--duration: must be finite"),
+        (["run", "fall", "--duration", "0"], "--duration: expected a number > 0.0; it is 0.0"),
+        (["run", "fall", "--terrain", "plane"], "--terrain: the experiment fall has no such setting"),
+        (["run", "fall", "--set", "detail.gian=3"], "no setting 'detail.gian'; did you mean 'detail.gain'?"),
+        (["run", "fall", "--set", "detail.gain"], "write it as KEY=VALUE"),
+        (["run", "fall", "--controller", "none"], "no controller 'none'; known: pid"),
+        (["run", "fall", "--out", "full"], "full is not empty; choose a fresh folder"),
+        (["run"], "Missing argument 'EXPERIMENT'"),
+        (["run", "fall", "--sed", "1"], "--sed"),
+        (["walk"], "No such command 'walk'"),
+        (["list", "robot"], "no list 'robot'; did you mean 'robots'?"),
+        (["check", "other"], "other is not fit to run: no robot 'other'"),
+        (["report", "nowhere"], "nowhere does not exist; give the folder of a run"),
+        (["report", "full"], "full is not a run"),
+    ],
+)
+def test_what_cannot_be_used_is_status_2_with_exactly_one_line(command, arguments, line):
+    Path("full").mkdir()
+    Path("full/notes.txt").write_text("mine")
+    status, out, err = command(*arguments)
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.endswith("\n")
+    assert line in err
+    assert "Traceback" not in err
+    assert not Path("runs").exists() or not list(Path("runs").iterdir())  # nothing is left behind
+
+
+def test_a_fault_is_status_3_with_one_line_and_the_traceback_beside_the_record(command):
+    status, out, err = command("run", "fall", "--controller", "broken", "--quiet", "--json")
+    assert status == 3
+    assert out == ""
+    lines = [line for line in err.splitlines() if "belongs" not in line]
+    assert lines == [
+        "idcontrol: a fault inside: ZeroDivisionError: gain is zero; "
+        "the traceback is in runs/fall-broken-links-1/traceback.txt"
+    ]
+    assert "ZeroDivisionError" in Path("runs/fall-broken-links-1/traceback.txt").read_text()
+    run = load("runs/fall-broken-links-1")
+    assert len(run.arrays["t"]) == 5
+    assert not run.complete
+
+
+def test_a_fault_without_a_run_leaves_its_traceback_in_the_temporary_folder(command, installed, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    installed[cli.EXPERIMENTS]["fall"] = Entry(RuntimeError("torn in two"))
+    status, _, err = command("run", "fall")
+    assert status == 3
+    assert err.count("\n") == 1
+    assert "torn in two" in Path(err.strip().rpartition(" ")[2]).read_text()
+
+
+@pytest.mark.parametrize(("controller", "code"), [("interrupted", 130), ("terminated", 143)])
+def test_a_run_that_is_stopped_keeps_what_it_had(command, controller, code):
+    status, out, err = command("run", "fall", "--controller", controller)
+    assert status == code
+    assert out == ""
+    assert err.strip().splitlines()[-1].startswith("idcontrol: stopped by")
+    run = load(f"runs/fall-{controller}-links-1")
+    assert len(run.arrays["t"]) == 5
+    assert run.metrics is None
+
+
+def test_list_says_what_each_thing_is(command):
+    status, out, _ = command("list")
+    assert status == 0
+    for word in ("controllers", "plants", "robots", "terrains", "experiments", "a number falls", "4.8 kg, 2 joints"):
+        assert word in out
+    assert "unfit" in out
+    assert "not fit to run: joint 'kne' does not exist" in out
+
+
+def test_one_broken_package_does_not_hide_the_others(command):
+    _, out, _ = command("list", "experiments", "--json")
+    assert json.loads(out) == {
+        "experiments": {"fall": "a number falls", "torn": "cannot be loaded: No module named 'mujoco'"}
+    }
+
+
+def test_list_json_of_all_is_one_object_of_names_and_lines(command):
+    status, out, _ = command("list", "--json")
+    got = json.loads(out)
+    assert status == 0
+    assert set(got) == {"controllers", "plants", "robots", "terrains", "experiments"}
+    assert all(isinstance(line, str) and line for entries in got.values() for line in entries.values())
+    assert "pid" in got["controllers"]
+
+
+def test_check_of_a_fit_robot_shows_its_table_and_warnings(command):
+    status, out, err = command("check", "fit")
+    assert status == 0
+    assert err == ""
+    for word in ("fit is fit to run", "mass_kg", "4.8", "[knee]", "warning: the hip is heavy"):
+        assert word in out
+
+
+def test_check_lists_every_problem_and_says_the_first_on_stderr(command):
+    status, out, err = command("check", "unfit")
+    assert status == 2
+    assert out.count("problem:") == 2
+    assert err == (
+        "idcontrol: unfit is not fit to run: joint 'kne' does not exist; did you mean 'knee'? "
+        "(and 1 more, listed on standard output)\n"
+    )
+
+
+def test_check_json_is_strict(command):
+    status, out, _ = command("check", "fit", "--json")
+    assert status == 0
+    got = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert got["fit"] is True
+    assert got["summary"]["joints"][1]["torque_nm"] == "inf"
+
+
+def test_the_command_alone_and_help_explain_themselves(command):
+    for arguments in ([], ["--help"], ["-h"]):
+        status, out, _ = command(*arguments)
+        assert status == 0
+        for name in ("run", "list", "check", "report", "warmup"):
+            assert name in out
+
+
+def test_help_imports_nothing_heavy():
+    """``--help`` must answer at once."""
+    script = (
+        "import sys, idcontrol.cli as cli; cli.main(['run', '--help']);"
+        "sys.exit(len({'numpy', 'h5py', 'pinocchio', 'numba', 'matplotlib', 'rich'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60).returncode == 0
+
+
+def test_python_m_idcontrol_is_the_command():
+    done = subprocess.run([sys.executable, "-m", "idcontrol", "run"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "Missing argument" in done.stderr
