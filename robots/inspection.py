@@ -12,7 +12,7 @@ import numpy as np
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.system import System
 from idcontrol.types import Array
-from robots import joints, locate, schema, urdf
+from robots import locate, schema, urdf
 from robots.robot import Robot, foot_centres, foot_gaps, home_state, legs, urdf_of
 
 STANDING_GAP = 1e-3
@@ -76,24 +76,12 @@ def check(name_or_path: str | Path) -> Report:
     except InputError as error:
         return Report(robot=robot.name, problems=(*problems, str(error)), warnings=warnings)
 
-    misfits = [*_table_problems(robot, system), *_foot_problems(robot, system)]
+    misfits = [*robot.table_problems(system.actuated_names), *_foot_problems(robot, system)]
     if not misfits:
         misfits += _home_problems(robot, system)
     problems += [f"{path.name}: {line}" for line in misfits]
     summary = {} if problems else _summary(robot, system)
     return Report(robot=robot.name, problems=tuple(problems), warnings=warnings, summary=summary)
-
-
-def _table_problems(robot: Robot, system: System) -> list[str]:
-    description, names = robot.description, system.actuated_names
-    torque = description.gains.torque
-    return [
-        *joints.problems(description.home.joints_rad, names, "home.joints_rad", complete=False),
-        *joints.problems(description.limits.torque_nm, names, "limits.torque_nm"),
-        *joints.problems(description.limits.velocity_rad_s, names, "limits.velocity_rad_s"),
-        *joints.problems(torque.kp_nm_rad, names, "gains.torque.kp_nm_rad"),
-        *joints.problems(torque.kd_nm_s_rad, names, "gains.torque.kd_nm_s_rad"),
-    ]
 
 
 def _foot_problems(robot: Robot, system: System) -> list[str]:

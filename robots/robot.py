@@ -35,14 +35,27 @@ class Robot:
         """The multibody system, with the torque limits of the robot file.
 
         Raises:
-            InputError: The URDF or the limits cannot be used.
+            InputError: The URDF cannot be used, or a per-joint table of the robot file does not fit its joints.
         """
         floating = self.description.base == "free-flyer"
         found = urdf.inspect(self.urdf, free_flyer=floating).problems
         if found:
             raise InputError(f"{self.urdf}: {found[0]}")
         bare = System.from_urdf(self.urdf, free_flyer=floating)
+        if misfits := self.table_problems(bare.actuated_names):
+            raise InputError(f"{self.path}: {misfits[0]}")
         return System(bare.model, effort_limit=self.torque_limit(bare.actuated_names))
+
+    def table_problems(self, names: Sequence[str]) -> list[str]:
+        """What is wrong with the per-joint tables for the actuated joints `names`; one line each."""
+        home, limits, torque = self.description.home, self.description.limits, self.description.gains.torque
+        return [
+            *joints.problems(home.joints_rad, names, "home.joints_rad", complete=False),
+            *joints.problems(limits.torque_nm, names, "limits.torque_nm"),
+            *joints.problems(limits.velocity_rad_s, names, "limits.velocity_rad_s"),
+            *joints.problems(torque.kp_nm_rad, names, "gains.torque.kp_nm_rad"),
+            *joints.problems(torque.kd_nm_s_rad, names, "gains.torque.kd_nm_s_rad"),
+        ]
 
     def torque_limit(self, names: Sequence[str]) -> Array:
         """Largest torque of the actuated joints `names`, shape (a,) [N m or N]."""

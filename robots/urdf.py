@@ -159,11 +159,18 @@ def _read(path: Path) -> _Document:
     return _Document(path, builder.close(), line)
 
 
+def _floats(text: str) -> list[float]:
+    """The numbers of a text as C reads them: Python would take 1_000 too."""
+    if "_" in text:
+        raise ValueError(text)
+    return [float(word) for word in text.split()]
+
+
 def _numbers(element: ET.Element | None, key: str, default: tuple[float, ...]) -> Array:
     """The numbers of an attribute; `default` where there are none or bad ones, which `_bad_numbers` has told."""
     text = element.get(key) if element is not None else None
     try:
-        values = np.array([float(word) for word in text.split()]) if text is not None else np.array(default)
+        values = np.array(_floats(text)) if text is not None else np.array(default)
     except ValueError:
         values = np.array(default)
     return values if values.shape == (len(default),) and np.isfinite(values).all() else np.array(default)
@@ -178,7 +185,7 @@ def _bad_numbers(document: _Document) -> Iterator[str]:
                     continue
                 where = f"line {document.line[element]}: {owner.tag} {owner.get('name')}: {element.tag} {key}"
                 try:
-                    values = [float(word) for word in text.split()]
+                    values = _floats(text)
                 except ValueError:
                     hint = "; run xacro first" if "$" in text else ""
                     yield f"{where} is {text!r}, not {'a number' if size == 1 else f'{size} numbers'}{hint}"

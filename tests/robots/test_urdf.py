@@ -31,6 +31,7 @@ def test_a_sound_urdf_has_no_findings(tmp_path):
         (HIP, '<axis xyz="0 0 0"/>', "line 4: joint FL_hip: its axis is zero; give a direction such as 0 1 0"),
         (HIP, '<axis xyz="1 0 nan"/>', "line 5: joint FL_hip: axis xyz is 1 0 nan; give a finite number"),
         (HIP, '<axis xyz="1 0"/>', "line 5: joint FL_hip: axis xyz has 2 numbers; give 3"),
+        (HIP, '<axis xyz="1_0 0 0"/>', "line 5: joint FL_hip: axis xyz is '1_0 0 0', not 3 numbers"),
         (HIP, '<axis xyz="${x}"/>', "line 5: joint FL_hip: axis xyz is '${x}', not 3 numbers; run xacro first"),
         (LIMIT, "", "line 4: joint FL_hip: a revolute joint needs <limit lower= upper= effort= velocity=>"),
         (LIMIT, '<limit effort="9"/>', "line 4: joint FL_hip: limit has no velocity; add it"),
