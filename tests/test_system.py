@@ -11,7 +11,8 @@ from idcontrol.errors import InputError, UnknownName
 from idcontrol.system import FreeBody, System
 
 CHAIN = """<robot name="chain">
-  <link name="base"><inertial><mass value="2"/><inertia ixx=".02" iyy=".03" izz=".04" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <link name="base"><inertial><mass value="2"/>
+  <inertia ixx=".02" iyy=".03" izz=".04" ixy="0" ixz="0" iyz="0"/></inertial></link>
   {links}
 </robot>"""
 LINK = """<link name="l{i}"><inertial><origin xyz="0.05 0 0"/><mass value="{mass}"/>
@@ -127,11 +128,11 @@ def test_describe_lists_each_joint_once_in_our_order(machine):
 
 
 def test_a_link_without_inertia_is_refused_by_the_name_of_its_joint(tmp_path):
-    with pytest.raises(InputError, match="not positive definite: .*'j3'.*inertial"):
-        text = chain(tmp_path).read_text()
-        start = text.index('<link name="l3">')
-        end = text.index("</link>", start)
-        (tmp_path / "bad.urdf").write_text(text[:start] + '<link name="l3">' + text[end:])
+    text = chain(tmp_path).read_text()
+    start = text.index('<link name="l3">')
+    end = text.index("</link>", start)
+    (tmp_path / "bad.urdf").write_text(text[:start] + '<link name="l3">' + text[end:])
+    with pytest.raises(InputError, match=r"not positive definite: .*'j3'.*inertial"):
         System.from_urdf(tmp_path / "bad.urdf", free_flyer=True)
 
 

@@ -1,7 +1,7 @@
 """Controllers, by the names of the command line.
 
-`make` builds one from a `Setup`. A user's own controller is any object with the call of `idcontrol.types.Controller`; to give
-it a name, `register` a function from `Setup` to that object.
+`make` builds one from a `Setup`. A user's own controller is any object with the call of `idcontrol.types.Controller`;
+to give it a name, `register` a function from `Setup` to that object.
 """
 
 from __future__ import annotations

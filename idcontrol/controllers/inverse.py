@@ -45,7 +45,8 @@ class Settings:
 
     Attributes:
         contact_margin_m: A foot planned to stand counts as a contact below this gap.
-        approach_speed_m_s: A foot above the ground that nears it faster than this has not landed yet: its impact, which no
+        approach_speed_m_s: A foot above the ground that nears it faster than this has not landed yet: its impact,
+            which no
             torque can or should prevent, is left to happen, and the foot counts as a contact from the next period on.
         landing: How contacts take over from the velocity a foot lands with.
         edge_speed_m_s: v_tol of stage II: friction edges that move faster carry no force (math.md 7.4).
@@ -143,7 +144,7 @@ class CoulombQp:
     def _solve(
         self, v: Array, b: Array, contacts: Contacts, reluctance: Array | None
     ) -> tuple[Array, Array, StepSolution, bool]:
-        """Stages I and II, with torque limits; returns torques, impulses (n, 3), stage I's solution, whether clipped."""
+        """Stages I and II within torque limits: torques, impulses (n, 3), stage I's solution, whether clipped."""
         system, h, u = self._system, self._h, self._system.n_unactuated
         limit, known = system.effort_limit, np.full(system.n_actuated, np.nan)
         kappa = h * system.bias - system.M @ v
@@ -169,9 +170,7 @@ class CoulombQp:
             known[beyond] = np.copysign(limit[beyond], tau[beyond])
         return np.clip(tau, -limit, limit), solution.impulses, solution, clipped
 
-    def _stages(
-        self, problem: StepProblem, b: Array, reluctance: Array | None
-    ) -> tuple[StepSolution, Array]:
+    def _stages(self, problem: StepProblem, b: Array, reluctance: Array | None) -> tuple[StepSolution, Array]:
         """Stage I, then II; where the joints are told to squeeze, motors that give way instead."""
         reduction = reduce(problem)
         solution = dissipation.solve_reduced(problem, reduction, self._warm)

@@ -1,7 +1,7 @@
 r"""Desired joint velocities that contact allows (math.md 12.1).
 
-Joints and footholds prescribed together over-determine a machine; exact consistency is an accident, and feedback destroys
-it. So the desired velocity b is first projected onto the velocities that the planned contacts allow:
+Joints and footholds prescribed together over-determine a machine; exact consistency is an accident, and feedback
+destroys it. So the desired velocity b is first projected onto the velocities that the planned contacts allow:
 
     v̄ = argmin ½ |P v - b|²_W   s.t.   J v = d,          b ← P v̄,          W = M_qq
 

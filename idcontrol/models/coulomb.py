@@ -4,9 +4,9 @@ r"""Coulomb friction as a linear complementarity problem (math.md 5; 003 section
     ⎢ FΓNᵀ   FΓFᵀ   E ⎥ ⎢f_F⎥ + ⎢ F v°       ⎥ = ⎢w_F⎥ ,   0 ≤ z ⊥ w ≥ 0
     ⎣ diag μ  -Eᵀ   0 ⎦ ⎣ λ ⎦   ⎣ 0          ⎦   ⎣w_λ⎦
 
-with F = [S; -S; T; -T]: the friction pyramid is the inscribed diamond |f_S| + |f_T| ≤ μ f_N, which has all of μ along the
-two tangents and μ/√2 along their diagonals. Contacts with μ = 0 have no tangential variables. Contacts with μ = inf do not
-slip while they press: their tangential rows hold with equality (math.md 4), found by trying which of them press.
+with F = [S; -S; T; -T]: the friction pyramid is the inscribed diamond |f_S| + |f_T| ≤ μ f_N, which has all of μ along
+the two tangents and μ/√2 along their diagonals. Contacts with μ = 0 have no tangential variables. Contacts with μ = inf
+do not slip while they press: their tangential rows hold with equality (math.md 4), found by trying which of them press.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def _solve_normals_and_pyramids(rho: Array, c: Array, mu: Array, rough: Integers
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step under Coulomb friction.
 
-    In forward mode with gaps that are not negative a solution exists and Lemke's method finds it. With prescribed joints it
+    In forward mode with gaps that are not negative a solution exists and Lemke's method finds it. With prescribed
+    joints it
     may not exist (joints that are told to squeeze): then the status is FALLBACK with the note ``"squeeze"`` and the
     impulses are zero (math.md 5.1).
 

@@ -1,4 +1,4 @@
-r"""Stage II: among the impulses that give the same motion, those with the smallest torque (math.md 7.4; 003 (98)-(112)).
+r"""Stage II: of the impulses that give the same motion, those with the smallest torque (math.md 7.4; 003 (98)-(112)).
 
 In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y₁)`` with ``Lτ = M_qb M_bb⁻¹ J_bᵀ - J_qᵀ``, and
 
@@ -6,9 +6,10 @@ In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y�
     s.t.     J_bᵀ y = J_bᵀ y₁                          v⁺ is kept
              y_i in the cone of the friction edges e of contact i with G_e v⁺ + φ/h ≤ v_tol
 
-The last line is the edge rule: an open contact keeps no edge and so no force, a sliding one the edge or the two that oppose
-it, a sticking one all four. Three edges or fewer are linearly independent, so their multipliers are the unknowns; the full
-pyramid has its three components as unknowns and its four facets as inequalities.
+The last line is the edge rule: an open contact keeps no edge and so no force, a sliding one the edge or the two that
+oppose
+it, a sticking one all four. Three edges or fewer are linearly independent, so their multipliers are the unknowns; the
+full pyramid has its three components as unknowns and its four facets as inequalities.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def _torque_map(M: Array, free: Array, fixed: Array, L: Array, rows: Array, rho:
         j = fixed[a]
         for i in range(k):
             s = M[free[i], j]
-            for l in range(i):
-                s -= L[i, l] * x[l]
+            for o in range(i):
+                s -= L[i, o] * x[o]
             x[i] = s / L[i, i]
         for r in range(n3):
             s = -rows[r, j]
@@ -48,7 +49,9 @@ def _torque_map(M: Array, free: Array, fixed: Array, L: Array, rows: Array, rho:
 
 
 @njit(cache=True)
-def _generators(u: Array, mu: Array, held: Booleans, v_tol: float) -> tuple[Array, Array]:  # pragma: no cover - compiled
+def _generators(
+    u: Array, mu: Array, held: Booleans, v_tol: float
+) -> tuple[Array, Array]:  # pragma: no cover - compiled
     """Generators B with y = B ξ (3 n x d), and inequality rows A ξ ≥ 0, after the edge rule.
 
     `u` are contact velocities (3 n,), φ/h included; `held` contacts do not slip: their friction has no bound.
@@ -122,7 +125,8 @@ def smallest_torque(
         mu: Friction coefficients, shape (n,); not used where `held`.
         held: Contacts whose friction is not bounded (no slip), shape (n,).
         v_tol: An edge whose velocity exceeds this carries no impulse [m/s].
-        reluctance: Extra weight of each contact's impulse, in units of the mean of diag(LτᵀLτ), shape (n,): unloads feet
+        reluctance: Extra weight of each contact's impulse, in units of the mean of diag(LτᵀLτ), shape (n,): unloads
+            feet
             that are about to lift or have just landed (planner.md 7).
         reference: hτ_ref, shape (p,) [N m s]; zero by default.
 

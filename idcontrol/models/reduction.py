@@ -1,13 +1,15 @@
 r"""The elimination that every model rests on (math.md 3): unknown velocities, whitened rows.
 
-With the velocities ``q`` prescribed (inverse mode) only the rest, ``b``, is unknown; in forward mode all are. Either way,
+With the velocities ``q`` prescribed (inverse mode) only the rest, ``b``, is unknown; in forward mode all are. Either
+way,
 
     v°  = (M_bb⁻¹(-κ_b - M_bq b), b)            the velocity at zero contact impulse
     v⁺  = v° + (M_bb⁻¹ J_bᵀ f, 0)               for any contact impulse f
     hτ  = [M v⁺ + κ - Jᵀ f]_q                   the motor impulses
 
 and with ``M_bb = L Lᵀ`` every contact row enters only as ``ρ = L⁻¹ J_bᵀ`` and its constant ``c = J v°``:
-``J v⁺ = c + ρ ρᵀ f``. With the joints of a floating machine prescribed ρ has six columns, whatever the number of contacts.
+``J v⁺ = c + ρ ρᵀ f``. With the joints of a floating machine prescribed ρ has six columns, whatever the number of
+contacts.
 """
 
 from __future__ import annotations
@@ -138,7 +140,8 @@ class Reduction:
         v_free: v°, shape (m,).
         rows: Contact rows [N; S; T], then rigid bilateral rows, shape (3 n + e, m).
         rho: Whitened rows, shape (3 n + e, k).
-        c: ``rows v°`` measured against the surface's velocity, φ/h added on normals, targets subtracted on bilateral rows;
+        c: ``rows v°`` measured against the surface's velocity, φ/h added on normals, targets subtracted on bilateral
+            rows;
             shape (3 n + e,) [m/s].
     """
 
@@ -175,9 +178,7 @@ def reduce(problem: StepProblem) -> Reduction:
         rows = np.vstack((rows, problem.bilateral.rows[~soft]))
         offset = np.concatenate((offset, -problem.bilateral.target[~soft]))
     L, v_free, rho, c = _reduce(M, kappa, free, fixed, b, rows)
-    return Reduction(
-        M=M, kappa=kappa, free=free, fixed=fixed, L=L, v_free=v_free, rows=rows, rho=rho, c=c + offset
-    )
+    return Reduction(M=M, kappa=kappa, free=free, fixed=fixed, L=L, v_free=v_free, rows=rows, rho=rho, c=c + offset)
 
 
 def recover(reduction: Reduction, f: Array) -> tuple[Array, Array]:
@@ -263,6 +264,4 @@ def hold(reduction: Reduction, held: Integers, tolerance: float = 1e-4) -> Held:
     """
     E, s, T, kept = _hold(reduction.rho, reduction.c, held, tolerance)
     along = reduction.rho @ E.T
-    return Held(
-        basis=E, constants=s, factor=T, kept=kept, rho=reduction.rho - along @ E, c=reduction.c - along @ s
-    )
+    return Held(basis=E, constants=s, factor=T, kept=kept, rho=reduction.rho - along @ E, c=reduction.c - along @ s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pinocchio as pin
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
@@ -46,13 +47,20 @@ class Stepping:
         self.residual_max = 0.0
         return state
 
-    def kick(self, velocity: Array) -> None:
-        """Add a velocity, shape (nv,) in Pinocchio's layout [m/s, rad/s]: a push shorter than a step."""
+    def push(self, velocity: Array) -> None:
+        """Give the floating base (the first six velocities) `velocity` more, world frame, shape (3,) [m/s].
+
+        Every link that hangs on it gets the same, so the whole machine receives the impulse mass times `velocity`.
+        """
         state = self._state
-        self._state = State(t=state.t, q=state.q, v=state.v + velocity)
+        v = state.v.copy()
+        x, y, z, w = state.q[3:7]
+        to_world = pin.Quaternion(w, x, y, z).matrix()
+        v[:3] += to_world.T @ velocity
+        self._state = State(t=state.t, q=state.q, v=v)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold joint torques `tau`, shape (a,) [N m], for `dt` seconds, in equal substeps no longer than the plant's own."""
+        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps no longer than the plant's own."""
         substeps = max(1, int(np.ceil(dt / self._dt - 1e-9)))
         h = dt / substeps
         forces: dict[int, Array] = {}

@@ -1,0 +1,204 @@
+"""Run a legged robot through the loop and record what `idcontrol.metrics` and `idcontrol.report` read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.loop.simulated import Tick
+from idcontrol.metrics import Layout, fallen, locomotion
+from idcontrol.plants import Stepping
+from idcontrol.recording import Recorder
+from idcontrol.system import System
+from idcontrol.types import Array, Event
+from planners.trot import TrotPlanner
+from planners.waypoints import Waypoints
+
+UNREACHABLE_M = 1e-6
+"""A planned foot farther than this from where the joints can put it is out of reach [m] (planner.md 5)."""
+
+
+def channels(system: System, feet: int) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    """Names, shapes and units of what is recorded of each tick."""
+    a, per_foot = (system.n_actuated,), (feet,)
+    rows: dict[str, tuple[tuple[int, ...], str]] = {
+        "t": ((), "s"),
+        "q": ((system.model.nq,), ""),
+        "v": ((system.model.nv,), ""),
+        "q_des": (a, "rad"),
+        "v_des": (a, "rad/s"),
+        "a_des": (a, "rad/s^2"),
+        "tau": (a, "N m"),
+        "stance": (per_foot, ""),
+        "feet": ((feet, 3), "m"),
+        "feet_des": ((feet, 3), "m"),
+        "gap": (per_foot, "m"),
+        "slip": (per_foot, "m/s"),
+        "force": ((feet, 3), "N"),
+        "force_pred": ((feet, 3), "N"),
+        "status": ((), ""),
+        "residual": ((), ""),
+        "clipped": ((), ""),
+        "base_ref": ((4,), ""),
+        "base_tilt": ((), "rad"),
+        "com": ((3,), "m"),
+        "target": ((2,), "m"),
+        "segment": ((2,), "m"),
+        "waypoints": ((), ""),
+        "turning": ((), ""),
+        "step_us": ((), "us"),
+        "plant_status": ((), ""),
+        "plant_residual": ((), ""),
+        "plant_regularization": ((), ""),
+    }
+    return {name: shape for name, (shape, _) in rows.items()}, {name: unit for name, (_, unit) in rows.items() if unit}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a recorder looks at while a robot walks.
+
+    Attributes:
+        observer: Foot spheres on a system of its own, which looks at the true state.
+        plant: Tells how its last step was solved.
+        planner: Tells the gait and the nominal height.
+        waypoints: Tells how far the walk has come; None where there are none.
+        feet: Names of the feet.
+        period_s: Control period [s].
+    """
+
+    observer: SphereContacts
+    plant: Stepping
+    planner: TrotPlanner
+    waypoints: Waypoints | None
+    feet: tuple[str, ...]
+    period_s: float
+
+    def layout(self) -> Layout:
+        """What the recorded arrays do not say."""
+        system = self.observer.system
+        joints = [system.model.joints[system.model.getJointId(name)] for name in system.actuated_names]
+        return Layout(
+            joints=system.actuated_names,
+            feet=self.feet,
+            joint_q=tuple(joint.idx_q for joint in joints),
+            joint_v=tuple(joint.idx_v for joint in joints),
+            torque_limit=tuple(float(limit) if np.isfinite(limit) else None for limit in system.effort_limit),
+            period_s=self.period_s,
+            gait_period_s=self.planner.gait.period_s,
+            swing_s=self.planner.gait.swing_s,
+            base_height_m=self.planner.height,
+            waypoints=() if self.waypoints is None else self.waypoints.points,
+        )
+
+
+def record(
+    run: Iterable[Tick],
+    scene: Scene,
+    *,
+    steps: int,
+    duration_s: float,
+    config: dict[str, Any],
+    meta: dict[str, Any],
+    out: Path,
+    progress: Callable[[float], None],
+) -> dict[str, Any]:
+    """Record a run until its end or a fall, and compute its metrics.
+
+    Args:
+        run: Ticks of the loop.
+        scene: What there is to look at.
+        steps: How many ticks there will be at most.
+        duration_s: Length that was asked for [s].
+        config: Resolved configuration.
+        meta: More facts about the run.
+        out: Folder of the record.
+        progress: Is told the share that is done.
+
+    Returns:
+        The metrics of `idcontrol.metrics.locomotion`, wall time, and how many ticks had a foot out of reach.
+    """
+    layout = scene.layout()
+    shapes, units = channels(scene.observer.system, len(layout.feet))
+    began, unreachable = time.perf_counter(), 0
+    meta = {"layout": msgspec.to_builtins(layout), **meta}
+    with Recorder(out, shapes, units, meta, config=config, wall_time=("step_us",)) as recorder:
+        for count, tick in enumerate(run, start=1):
+            recorder.append(**_row(tick, scene))
+            if tick.reference.residual > UNREACHABLE_M:
+                if unreachable == 0:
+                    recorder.event(Event(t=tick.state.t, what="a planned foot is out of reach of its leg"))
+                unreachable += 1
+            if count % 100 == 0:
+                progress(count / steps)
+            # the state at the beginning of the tick: the row that shows the fall is in the record
+            q, level = tick.state.q, float(tick.reference.base_position[2])
+            if not np.isfinite(tick.after.q).all() or fallen(q[2], level, _tilt(q), layout.base_height_m):
+                recorder.event(Event(t=tick.state.t, what="the robot fell"))
+                break
+        progress(1.0)
+        wall = time.perf_counter() - began
+        arrays = recorder.arrays()
+        metrics = locomotion(arrays, layout, duration_s)
+        metrics["unreachable_steps"] = unreachable
+        metrics["wall_s"] = wall
+        metrics["realtime_factor"] = len(arrays["t"]) * layout.period_s / wall
+        recorder.close(metrics)
+    return metrics
+
+
+def _row(tick: Tick, scene: Scene) -> dict[str, Any]:
+    observer, plant, walk = scene.observer, scene.plant, scene.waypoints
+    system, n = observer.system, len(scene.feet)
+    state, reference, command = tick.state, tick.reference, tick.command
+    system.update(state.q, state.v)
+    observer.detect(0.0)
+    force, predicted = np.zeros((n, 3)), np.full((n, 3), np.nan)
+    force[tick.forces.identity] = tick.forces.force
+    if command.predicted is not None:
+        predicted[:] = 0.0
+        predicted[command.predicted.identity] = command.predicted.force
+    row: dict[str, Any] = {
+        "t": state.t,
+        "q": state.q,
+        "v": state.v,
+        "q_des": reference.q,
+        "v_des": reference.v,
+        "a_des": reference.a,
+        "tau": command.tau,
+        "stance": reference.stance,
+        "feet": observer.centre,
+        "feet_des": reference.feet,
+        "gap": observer.gap,
+        "slip": observer.slip(system.ours(state.v)),
+        "force": force,
+        "force_pred": predicted,
+        "status": command.status,
+        "residual": command.residual,
+        "clipped": command.clipped,
+        "base_ref": (*reference.base_position, reference.base_yaw),
+        "base_tilt": _tilt(state.q),
+        "com": system.com(state.q),
+        "step_us": 1e6 * tick.controller_s,
+    }
+    if plant.last is not None:
+        row["plant_status"] = plant.last.status
+        row["plant_residual"] = plant.last.residual
+        row["plant_regularization"] = plant.last.regularization
+    if walk is not None:
+        row["target"], row["segment"] = walk.target, walk.previous
+        row["waypoints"], row["turning"] = walk.reached, walk.turning
+    return row
+
+
+def _tilt(q: Array) -> float:
+    """Angle between the base's z axis and the world's [rad]."""
+    x, y = q[3], q[4]
+    return float(np.arccos(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0)))

@@ -1,0 +1,340 @@
+"""The trot: a quadruped walks on predicted contact forces, between waypoints or on command (003 section 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+import pinocchio as pin
+
+import robots
+from experiments.locomotion import Scene, record
+from idcontrol import controllers, plants
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import Terrain, plane
+from idcontrol.controllers import Gains
+from idcontrol.errors import InputError
+from idcontrol.loop.simulated import Sensor, ticks
+from idcontrol.recording import jsonable
+from idcontrol.system import System
+from idcontrol.types import Array, ContactForces, State
+from planners.commands import CommandLimits, Guide, Schedule
+from planners.gait import Gait
+from planners.legs import Feet
+from planners.trot import TrotPlanner
+from planners.waypoints import Waypoints
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+DIAMOND = ((0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0))
+"""The paper's waypoints (003 Fig. 17) [m]; the robot starts at the origin."""
+
+
+class Path2D(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where to walk.
+
+    Attributes:
+        kind: ``waypoints`` in turn and again; ``command`` follows `command`.
+        waypoints_m: Goals in the plane.
+        command: Pieces (from time [s], v_x [m/s], v_y [m/s], turn [rad/s]); each holds until the next.
+        stand_from_s: From when on to stop and stand; null never.
+        speed_m_s: Walking speed between waypoints; null is the robot file's.
+    """
+
+    kind: Literal["waypoints", "command"] = "waypoints"
+    waypoints_m: tuple[tuple[float, float], ...] = DIAMOND
+    command: tuple[tuple[float, float, float, float], ...] = ((0.0, 0.2, 0.0, 0.0),)
+    stand_from_s: NotNegative | None = None
+    speed_m_s: Positive | None = None
+
+
+class Friction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the controller is told of the ground's friction (planner.md 7): an over-estimate is what makes robots fall.
+
+    Attributes:
+        estimate: The best estimate; null is the true value.
+        share: Part of it that is counted on.
+        cap: At most this, however rough the ground.
+    """
+
+    estimate: NotNegative | None = None
+    share: Positive = 0.8
+    cap: Positive = 0.7
+
+
+class Noise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """White noise on what planner and controller see, standard deviations, fresh at each tick.
+
+    Attributes:
+        position_m: On the base's position.
+        angle_rad: On the base's orientation and the joints.
+    """
+
+    position_m: NotNegative = 0.0
+    angle_rad: NotNegative = 0.0
+
+
+class Kick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A push shorter than a tick: the whole robot gets this velocity on top of its own.
+
+    Attributes:
+        at_s: When; null never.
+        velocity_m_s: World frame.
+    """
+
+    at_s: NotNegative | None = None
+    velocity_m_s: tuple[float, float, float] = (0.0, 0.25, 0.0)
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides a trot.
+
+    Attributes:
+        controller: Name; see ``idcontrol list controllers``.
+        plant: Name; see ``idcontrol list plants``.
+        robot: Name or path of a robot file.
+        terrain: Kind of ground.
+        mu: Friction of the ground; inf means no slip.
+        duration_s: Length of the run.
+        rate_hz: Of the control loop.
+        seed: Of everything that is random: start, noise.
+        preset: Named set of the other values.
+        plant_rate_hz: The plant steps at least this often; null is `rate_hz`.
+        start_spread_rad: Standard deviation of the joints around the home pose at the start.
+        path: Where to walk.
+        friction: What the controller is told.
+        noise: On the sensed state.
+        kick: A push.
+        inverse: Of inverse-dynamics controllers.
+    """
+
+    controller: str = "id-coulomb-qp"
+    plant: str = "coulomb-lcp"
+    robot: str = "links"
+    terrain: Literal["plane"] = "plane"
+    mu: NotNegative = 0.8
+    duration_s: Positive = 30.0
+    rate_hz: Positive = 1000.0
+    seed: int = 0
+    preset: Literal["default"] = "default"
+    plant_rate_hz: Positive | None = None
+    start_spread_rad: NotNegative = 1e-3
+    path: Path2D = Path2D()
+    friction: Friction = Friction()
+    noise: Noise = Noise()
+    kick: Kick = Kick()
+    inverse: controllers.Settings = msgspec.field(default_factory=controllers.Settings)
+
+
+MOMENTUM_BELOW_MU = 0.3
+"""Below this friction the base yields to the reaction of the swinging legs (planner.md 3.3)."""
+
+
+class Trot:
+    """The experiment, as the command line finds it."""
+
+    name = "trot"
+    summary = "a quadruped trots between waypoints, or on command"
+    config = Config
+
+    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Run it, record it into `out`, and return its metrics.
+
+        Raises:
+            InputError: The configuration cannot be used: an unknown name, a robot that does not walk.
+        """
+        robot = robots.load(config.robot)
+        if robot.description.gait is None or robot.description.base != "free-flyer":
+            raise InputError(f"robot {robot.name!r} has no gait or no floating base: it cannot trot")
+        rng = np.random.default_rng(config.seed)
+        ground = plane()
+        h = 1.0 / config.rate_hz
+        steps = round(config.duration_s * config.rate_hz)
+        if steps < 1:
+            raise InputError(f"duration_s={config.duration_s} is shorter than one period of {config.rate_hz} Hz")
+
+        controller = _controller(config, robot, ground, h)
+        plant = _plant(config, robot, ground, h)
+        observer = _spheres(robot, robot.system(), ground, config.mu)
+        start = _start(robot, observer.system, config.start_spread_rad, rng)
+        guide = _guide(config, robot)
+        planner = _planner(config, robot, observer.system, guide)
+        planner.reset(start)
+        world: plants.Stepping | _Kicked = plant
+        if config.kick.at_s is not None:
+            world = _Kicked(plant, round(config.kick.at_s * config.rate_hz), np.array(config.kick.velocity_m_s))
+        run = ticks(world, planner, controller, start, h=h, steps=steps, sense=_sensor(config.noise, robot, rng))
+        scene = Scene(
+            observer=observer,
+            plant=plant,
+            planner=planner,
+            waypoints=guide if isinstance(guide, Waypoints) else None,
+            feet=tuple(foot.name for foot in robot.description.feet),
+            period_s=h,
+        )
+        return record(
+            run,
+            scene,
+            steps=steps,
+            duration_s=config.duration_s,
+            config=jsonable(msgspec.to_builtins(config)),
+            meta=_goals(config, robot),
+            out=out,
+            progress=progress,
+        )
+
+
+experiment = Trot()
+
+
+def _spheres(robot: robots.Robot, system: System, ground: Terrain, mu: float) -> SphereContacts:
+    feet = robot.description.feet
+    return SphereContacts(
+        system,
+        [foot.frame for foot in feet],
+        [foot.radius_m for foot in feet],
+        ground,
+        mu,
+        offsets=[foot.offset_m for foot in feet],
+    )
+
+
+def counted_friction(config: Config) -> float:
+    """The friction that the controller may count on."""
+    estimate = config.mu if config.friction.estimate is None else config.friction.estimate
+    return min(config.friction.share * estimate, config.friction.cap)
+
+
+def _controller(config: Config, robot: robots.Robot, ground: Terrain, h: float) -> Any:
+    system = robot.system()
+    names, gains = system.actuated_names, robot.description.gains.acceleration
+    a = len(names)
+    torque_kp, torque_kd = robot.torque_gains(names)
+    setup = controllers.Setup(
+        system=system,
+        contacts=_spheres(robot, system, ground, counted_friction(config)),
+        h=h,
+        acceleration_gains=Gains(kp=np.full(a, gains.kp_1_s2), kd=np.full(a, gains.kd_1_s)),
+        torque_gains=Gains(kp=torque_kp, kd=torque_kd),
+        settings=config.inverse,
+    )
+    return controllers.make(config.controller, setup)
+
+
+def _plant(config: Config, robot: robots.Robot, ground: Terrain, h: float) -> plants.Stepping:
+    system = robot.system()
+    dt = h if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
+    return plants.make(
+        config.plant, plants.Setup(system=system, contacts=_spheres(robot, system, ground, config.mu), dt=dt)
+    )
+
+
+def _guide(config: Config, robot: robots.Robot) -> Guide:
+    path, gait = config.path, robot.description.gait
+    assert gait is not None
+    stand_from = np.inf if path.stand_from_s is None else path.stand_from_s
+    if path.kind == "command":
+        return Schedule(path.command, stand_from_s=stand_from)
+    speed = gait.speed_m_s if path.speed_m_s is None else path.speed_m_s
+    return Waypoints(path.waypoints_m, speed=speed, turn=gait.turn_rad_s, stand_from_s=stand_from)
+
+
+def _planner(config: Config, robot: robots.Robot, system: System, guide: Guide) -> TrotPlanner:
+    description = robot.description
+    gait, feet = description.gait, description.feet
+    assert gait is not None
+    return TrotPlanner(
+        system,
+        Feet(
+            names=tuple(foot.name for foot in feet),
+            frames=tuple(system.frame(foot.frame) for foot in feet),
+            radii=np.array([foot.radius_m for foot in feet]),
+            offsets=np.array([foot.offset_m for foot in feet]),
+        ),
+        robot.home_joints(system.actuated_names),
+        gait=Gait(
+            period_s=gait.period_s,
+            duty=gait.duty,
+            touchdown=tuple(gait.touchdown[foot.name] for foot in feet),
+            step_height_m=gait.step_height_m,
+            touchdown_speed_m_s=gait.touchdown_speed_m_s,
+        ),
+        guide=guide,
+        limits=CommandLimits(
+            linear_m_s2=description.command.acceleration_m_s2,
+            angular_rad_s2=description.command.turn_acceleration_rad_s2,
+        ),
+        constant_momentum=counted_friction(config) < MOMENTUM_BELOW_MU * config.friction.share,
+    )
+
+
+def _start(robot: robots.Robot, system: System, spread: float, rng: np.random.Generator) -> State:
+    """The home pose with its joints spread a little, the lowest foot touching the ground."""
+    home = robots.home_state(robot, system)
+    q = home.q.copy()
+    joints = system.joint_positions(q) + spread * rng.standard_normal(system.n_actuated)
+    q = system.configuration(joints, q[:7])
+    radius = np.array([foot.radius_m for foot in robot.description.feet])
+    q[2] -= (robots.foot_centres(robot, system, q)[:, 2] - radius).min()
+    return State(t=0.0, q=q, v=home.v)
+
+
+def _sensor(noise: Noise, robot: robots.Robot, rng: np.random.Generator) -> Sensor | None:
+    """White noise on positions and angles; none where both are zero."""
+    if noise.position_m == 0.0 and noise.angle_rad == 0.0:
+        return None
+    model = robot.system().model
+    spread = np.full(model.nv, noise.angle_rad)
+    spread[:3] = noise.position_m
+
+    def sense(state: State) -> State:
+        return State(t=state.t, q=pin.integrate(model, state.q, spread * rng.standard_normal(model.nv)), v=state.v)
+
+    return sense
+
+
+@dataclass(slots=True)
+class _Kicked:
+    """A plant that is pushed in one of its steps."""
+
+    plant: plants.Stepping
+    countdown: int
+    velocity: Array
+
+    def reset(self, state: State) -> State:
+        return self.plant.reset(state)
+
+    def step(self, tau: Array, dt: float) -> State:
+        if self.countdown == 0:
+            self.plant.push(self.velocity)
+        self.countdown -= 1
+        return self.plant.step(tau, dt)
+
+    def contact_forces(self) -> ContactForces:
+        return self.plant.contact_forces()
+
+
+def _goals(config: Config, robot: robots.Robot) -> dict[str, Any]:
+    """Goals of planner.md 10 for the paper's robot on its path, shown beside the figures; nothing for other runs."""
+    if robot.name != "links" or config.path != Path2D() or config.controller not in ("id-coulomb-qp", "pid"):
+        return {}
+    low = config.mu < MOMENTUM_BELOW_MU
+    if config.controller == "pid":
+        return {"goals": {"q_err_rad": 0.010}}
+    return {
+        "goals": {
+            "q_err_rad": 0.007 if low else 0.004,
+            "qd_err_rad_s": 0.10 if low else 0.06,
+            "force_err_rel": 0.006,
+            "dtau_mean_nm_s": 22.0,
+            "dtau_max_nm_s": 2000.0,
+            "com_path_err_m": 0.003,
+            "com_path_max_m": 0.010,
+            "base_height_err_m": 0.001,
+        }
+    }
