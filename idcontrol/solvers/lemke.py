@@ -9,15 +9,8 @@ import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
-from idcontrol.solvers.status import (
-    INACCURATE,
-    ITERATIONS,
-    RAY,
-    SOLVED,
-    TOLERANCE,
-    SolverStatus,
-    lcp_residual,
-)
+from idcontrol.solvers.lcp import lcp_residual
+from idcontrol.solvers.status import INACCURATE, ITERATIONS, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
 # In scaled units, where entries are about 1. Pivots of 1e-12 once led to a wrong basis (math.md 5.2).
@@ -333,9 +326,8 @@ def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-8) -
     size = float(np.abs(ray).sum())
     if not size > 0.0 or float(ray.min()) < 0.0:
         return False
-    above = float((Q.T @ ray).max()) / (float(np.abs(Q).max()) * size)
-    below = float(r @ ray) / (float(np.abs(r).max()) * size)
-    return above <= tolerance and below < -tolerance
+    above, below = float((Q.T @ ray).max()), float(r @ ray)
+    return above <= tolerance * float(np.abs(Q).max()) * size and below < -tolerance * float(np.abs(r).max()) * size
 
 
 def uniform_scale(Q: Array) -> Array:

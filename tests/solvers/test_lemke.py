@@ -14,7 +14,7 @@ from tests.solvers.oracles import all_lcp_bases, body_velocity, coulomb_lcp, sta
 
 
 def assert_complementary(Q, r, result):
-    """Impulses and velocities ≥ 0 and orthogonal; 1e-8 is what the solver promises (math.md 13.3), in the units of Q and r."""
+    """No sign is wrong and z ⊥ w; 1e-8 is what the solver promises (math.md 13.3), in the units of Q and r."""
     w = Q @ result.z + r
     assert result.z.min(initial=0.0) >= 0.0
     assert w.min(initial=0.0) >= -1e-8 * np.abs(r).max(initial=0.0)

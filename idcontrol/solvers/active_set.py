@@ -1,0 +1,553 @@
+"""Dual active set (Goldfarb and Idnani, 1983): strictly convex quadratic programs, finite and with certificates.
+
+Every problem is brought to the smallest-norm point of a polyhedron, min ½|y|² s.t. E y = e, A y ≥ b with rows of length
+one: a general objective ½xᵀHx + gᵀx becomes that with H = UᵀU, y = Ux + U⁻ᵀg. The projection of stage I
+(math.md 4.4, 7.3) is that already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numba import njit
+
+from idcontrol.errors import InputError
+from idcontrol.solvers.factor import append, remove, solve_upper, solve_upper_transposed, split
+from idcontrol.solvers.lcp import RowLcpResult, checked_rows, gram_residual, row_lcp_result
+from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus
+from idcontrol.types import Array, Integers
+
+_FEASIBLE: Final = 1e-10
+"""Relative violation of a row that is left alone: two digits better than what is called solved."""
+_ROUNDING: Final = 1e-14
+"""Violation, relative to |y|, that rounding makes."""
+_DEPENDENT: Final = 1e-20
+"""A row of length one is a combination of the active ones if |row⊥|² is below this."""
+_DEPENDENT_EQUALITY: Final = 1e-16
+"""The same for equalities, which come with the noise of earlier computations (math.md 13.4)."""
+
+
+@njit(cache=True, error_model="numpy")
+def _solve_active(basis: Array, upper: Array, active: Integers, count: int, b: Array, y: Array, u: Array) -> None:
+    """The smallest-norm y on the active rows, a·y = b, and its multipliers u_a, in the order of the active set."""
+    for a in range(count):
+        u[a] = b[active[a]]
+    solve_upper_transposed(upper, count, u)
+    for d in range(y.size):
+        y[d] = 0.0
+    for a in range(count):
+        for d in range(y.size):
+            y[d] += u[a] * basis[a, d]
+    solve_upper(upper, count, u)
+
+
+@njit(cache=True, error_model="numpy")
+def smallest_norm_kernel(
+    rows: Array,
+    b: Array,
+    equalities: int,
+    tolerance: Array,
+    y: Array,
+    multipliers: Array,
+    active: Integers,
+    work: Array,
+) -> tuple[int, int, int]:
+    """The y of smallest norm with rows·y = b for the first `equalities` rows and rows·y ≥ b for the others.
+
+    Each step takes the most violated row in and moves along the part of it that is orthogonal to the active ones; a row
+    whose multiplier reaches zero on the way leaves. |y| grows with each row taken in, hence no active set returns.
+    Equalities that depend on earlier ones are skipped if they hold.
+
+    Args:
+        rows: Rows of length one (or zero), shape (p, k).
+        b: Right sides, shape (p,).
+        equalities: How many of the rows, the first ones, are equalities.
+        tolerance: Violation of each row that counts as none, shape (p,); rounding, 1e-14 |y|, is added.
+        y: Result, shape (k,).
+        multipliers: Result, shape (p,): y = Σ multiplier · row, ≥ 0 on inequalities. Where the status is INFEASIBLE the
+            certificate c: c ≥ 0 on inequalities, Σ c row = 0, b·c > 0.
+        active: Result, shape (k,): the active rows, equalities first.
+        work: Scratch from `active_set_work`.
+
+    Returns:
+        Status number (SOLVED: each row holds to its tolerance), rows taken in, number of active rows.
+    """
+    p, k = rows.shape
+    basis, upper = work[:k], work[k : 2 * k]
+    u, coefficients, rest = work[2 * k], work[2 * k + 1], work[2 * k + 2]
+    for d in range(k):
+        y[d] = 0.0
+    for i in range(p):
+        multipliers[i] = 0.0
+
+    count = 0
+    largest = 0.0
+    for i in range(equalities):
+        largest = max(largest, abs(b[i]))
+        missing = b[i]
+        for d in range(k):
+            missing -= rows[i, d] * y[d]
+        square = split(basis, count, rows[i], coefficients, rest)
+        if count == k or not square > _DEPENDENT_EQUALITY:
+            norm = 0.0
+            for d in range(k):
+                norm += y[d] * y[d]
+            if abs(missing) <= tolerance[i] + TOLERANCE * (largest + np.sqrt(norm)):
+                continue
+            solve_upper(upper, count, coefficients)
+            sign = 1.0 if missing > 0.0 else -1.0
+            multipliers[i] = sign
+            for a in range(count):
+                multipliers[active[a]] = -sign * coefficients[a]
+            return INFEASIBLE, 0, count
+        append(basis, upper, active, count, i, coefficients, rest, np.sqrt(square))
+        for d in range(k):
+            y[d] += missing / square * rest[d]
+        count += 1
+    fixed = count
+    _solve_active(basis, upper, active, count, b, y, u)
+
+    limit = 20 * (p + k) + 50
+    fresh = True  # y and u were computed from the active rows, not summed up on the way
+    iteration = 0
+    while iteration < limit:
+        norm = 0.0
+        for d in range(k):
+            norm += y[d] * y[d]
+        rounding = _ROUNDING * np.sqrt(norm)
+        enter, violation = -1, 0.0
+        for i in range(equalities, p):
+            below = b[i]
+            for d in range(k):
+                below -= rows[i, d] * y[d]
+            if below > violation and below > tolerance[i] + rounding:
+                violation = below
+                enter = i
+        if enter < 0 and not fresh:
+            _solve_active(basis, upper, active, count, b, y, u)
+            fresh = True
+            continue
+        if enter < 0:
+            if not np.isfinite(norm):
+                return INACCURATE, iteration, count
+            for a in range(count):
+                multipliers[active[a]] = u[a] if a < fixed else max(u[a], 0.0)
+            return SOLVED, iteration, count
+
+        gained = 0.0  # multiplier of the entering row
+        while True:
+            square = split(basis, count, rows[enter], coefficients, rest)
+            dependent = count == k or not square > _DEPENDENT
+            root = np.sqrt(square)
+            # what the other multipliers lose per unit of the new one: row = Σ coefficient · active rows + rest
+            for a in range(count):
+                work[2 * k + 3, a] = coefficients[a]
+            loss = work[2 * k + 3]
+            solve_upper(upper, count, loss)
+            biggest = 1.0
+            for a in range(count):
+                biggest = max(biggest, abs(loss[a]))
+            leave, step = -1, np.inf
+            for a in range(fixed, count):
+                if loss[a] > 1e-12 * biggest:
+                    ratio = max(u[a], 0.0) / loss[a]
+                    if ratio < step or (ratio == step and loss[a] > loss[leave]):
+                        step = ratio
+                        leave = a
+            if dependent and leave < 0:
+                multipliers[enter] = 1.0
+                for a in range(count):
+                    multipliers[active[a]] = -loss[a] if a < fixed else max(-loss[a], 0.0)
+                return INFEASIBLE, iteration, count
+            full = np.inf if dependent else violation / square
+            taken = min(step, full)
+            gained += taken
+            for a in range(count):
+                u[a] -= taken * loss[a]
+            if not dependent:
+                for d in range(k):
+                    y[d] += taken * rest[d]
+                violation -= taken * square
+            if full <= step:
+                append(basis, upper, active, count, enter, coefficients, rest, root)
+                u[count] = gained
+                count += 1
+                break
+            remove(basis, upper, active, count, leave)
+            count -= 1
+            for a in range(leave, count):
+                u[a] = u[a + 1]
+        fresh = False
+        iteration += 1
+    return ITERATIONS, limit, count
+
+
+def active_set_work(k: int) -> Array:
+    """Scratch of `smallest_norm_kernel` for k variables."""
+    return np.empty((2 * k + 4, k))
+
+
+@njit(cache=True, error_model="numpy")
+def project_kernel(
+    rho: Array,
+    r: Array,
+    active: Integers,
+    z: Array,
+    y: Array,
+    w: Array,
+    rows: Array,
+    sides: Array,
+    work: Array,
+) -> tuple[int, int, int, float]:
+    """The dual of LCP(r, ρρᵀ): min ½|y|² s.t. ρy + r ≥ 0; its multipliers are z (math.md 4.4).
+
+    Args:
+        rho: Rows ρ, shape (n, k).
+        r: Constants, shape (n,).
+        active: Result, shape (k,): the active rows.
+        z: Result, shape (n,): the multipliers, or the certificate c when the status is INFEASIBLE: c ≥ 0, ρᵀc = 0 and
+            r·c < 0.
+        y: Result ρᵀz, shape (k,).
+        w: Result ρy + r, shape (n,).
+        rows: Scratch, shape (n, k).
+        sides: Scratch, shape (3, n).
+        work: Scratch from `active_set_work`.
+
+    Returns:
+        Status number, iterations, number of active rows, relative residual (math.md 13.3); inf where no answer.
+    """
+    n, k = rho.shape
+    b, tolerance, lengths = sides[0], sides[1], sides[2]
+    r_max, total = 0.0, 0.0
+    for i in range(n):
+        r_max = max(r_max, abs(r[i]))
+        total += r[i]
+    if not np.isfinite(total):
+        for i in range(n):
+            z[i] = 0.0
+            w[i] = r[i]
+        for d in range(k):
+            y[d] = 0.0
+        return INACCURATE, 0, 0, np.inf
+    for i in range(n):
+        square = 0.0
+        for d in range(k):
+            square += rho[i, d] * rho[i, d]
+        lengths[i] = np.sqrt(square) if square > 0.0 else 1.0
+        for d in range(k):
+            rows[i, d] = rho[i, d] / lengths[i]
+        b[i] = -r[i] / lengths[i]
+        tolerance[i] = _FEASIBLE * r_max / lengths[i]
+    status, iterations, count = smallest_norm_kernel(rows, b, 0, tolerance, y, z, active, work)
+    for i in range(n):
+        z[i] /= lengths[i]
+    if status != SOLVED:
+        for i in range(n):
+            w[i] = r[i]
+        for d in range(k):
+            y[d] = 0.0
+        return status, iterations, count, np.inf
+    residual = gram_residual(rho, r, z, y, w)
+    return (SOLVED if residual <= TOLERANCE else INACCURATE), iterations, count, residual
+
+
+def project(rho: Array, r: Array) -> RowLcpResult:
+    """Solve min ½|y|² s.t. ρy + r ≥ 0, whose multipliers z solve LCP(r, ρρᵀ) (math.md 4.4).
+
+    Args:
+        rho: Rows ρ, shape (n, k).
+        r: Constants, shape (n,).
+
+    Returns:
+        The outcome, its residual checked; INFEASIBLE with a certificate if no y has ρy + r ≥ 0.
+
+    Raises:
+        InputError: The shapes do not fit.
+    """
+    rho, r = checked_rows(rho, r)
+    n, k = rho.shape
+    active, z, y, w = np.empty(k, dtype=np.int64), np.empty(n), np.empty(k), np.empty(n)
+    status, iterations, count, residual = project_kernel(
+        rho, r, active, z, y, w, np.empty((n, k)), np.empty((3, n)), active_set_work(k)
+    )
+    return row_lcp_result(status, z, y, w, active[:count], residual, iterations, "active set")
+
+
+@njit(cache=True, error_model="numpy")
+def qp_residual(H: Array, g: Array, A: Array, b: Array, E: Array, e: Array, x: Array, u: Array, v: Array) -> float:
+    """Largest relative violation of the optimality conditions of min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e.
+
+    Violated rows are measured as a distance relative to the longer of |x| and |g| / max H_ii, gradients (stationarity
+    Hx + g = Aᵀu + Eᵀv, signs of u) relative to the largest of their terms, u·(A x - b) relative to the product of both.
+
+    Args:
+        H: Shape (k, k).
+        g: Shape (k,).
+        A: Inequality rows, shape (p, k).
+        b: Shape (p,).
+        E: Equality rows, shape (m, k).
+        e: Shape (m,).
+        x: Point, shape (k,).
+        u: Multipliers of A, shape (p,).
+        v: Multipliers of E, shape (m,).
+
+    Returns:
+        Zero at the optimum; inf if anything is NaN.
+    """
+    k = x.size
+    gradient, push, stationarity, steepest = 0.0, 0.0, 0.0, 0.0
+    x_square, g_square = 0.0, 0.0
+    for i in range(k):
+        curvature, forces = 0.0, 0.0
+        for j in range(k):
+            curvature += H[i, j] * x[j]
+        for j in range(b.size):
+            forces += A[j, i] * u[j]
+        for j in range(e.size):
+            forces += E[j, i] * v[j]
+        gradient = max(gradient, max(abs(curvature), abs(g[i])))
+        push = max(push, abs(forces))
+        wrong = curvature + g[i] - forces
+        if not np.isfinite(wrong):
+            return np.inf
+        stationarity = max(stationarity, abs(wrong))
+        steepest = max(steepest, H[i, i])
+        x_square += x[i] * x[i]
+        g_square += g[i] * g[i]
+    gradient = max(gradient, push)
+    length = max(np.sqrt(x_square), np.sqrt(g_square) / steepest)
+    worst = stationarity / gradient if gradient > 0.0 else 0.0
+    for j in range(e.size + b.size):
+        equality = j < e.size
+        row = E[j] if equality else A[j - e.size]
+        slack = -e[j] if equality else -b[j - e.size]
+        square = 0.0
+        for i in range(k):
+            slack += row[i] * x[i]
+            square += row[i] * row[i]
+        norm = np.sqrt(square) if square > 0.0 else 1.0
+        distance = slack / norm
+        if not np.isfinite(distance):
+            return np.inf
+        violation = abs(distance) if equality else max(-distance, 0.0)
+        if violation > 0.0:
+            worst = max(worst, violation / length if length > 0.0 else np.inf)
+        if not equality:
+            pressure = u[j - e.size] * norm
+            if pressure < 0.0:
+                worst = max(worst, -pressure / gradient)
+            elif pressure > 0.0 and distance > 0.0:
+                worst = max(worst, pressure * distance / (gradient * length))
+    return worst
+
+
+@njit(cache=True, error_model="numpy")
+def _cholesky(H: Array, U: Array) -> bool:
+    """Upper factor H = UᵀU from the upper triangle of H; False if H is not positive definite."""
+    k = H.shape[0]
+    for i in range(k):
+        for j in range(i, k):
+            U[i, j] = H[i, j]
+    for d in range(k):
+        if not U[d, d] > 0.0:
+            return False
+        pivot = 1.0 / np.sqrt(U[d, d])
+        for j in range(d, k):
+            U[d, j] *= pivot
+        for i in range(d + 1, k):
+            for j in range(i, k):
+                U[i, j] -= U[d, i] * U[d, j]
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def _whiten(U: Array, x: Array) -> None:
+    """Solve Uᵀx = x in place."""
+    for d in range(x.size):
+        x[d] /= U[d, d]
+        for i in range(d + 1, x.size):
+            x[i] -= U[d, i] * x[d]
+
+
+@njit(cache=True, error_model="numpy")
+def qp_kernel(
+    H: Array,
+    g: Array,
+    A: Array,
+    b: Array,
+    E: Array,
+    e: Array,
+    x: Array,
+    multipliers: Array,
+    active: Integers,
+    rows: Array,
+    sides: Array,
+    work: Array,
+) -> tuple[int, int, int, float]:
+    """Solve min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e by the dual active set.
+
+    Args:
+        H: Symmetric positive definite, shape (k, k); only its upper triangle is factored.
+        g: Shape (k,).
+        A: Inequality rows, shape (p, k).
+        b: Shape (p,).
+        E: Equality rows, shape (m, k); those that depend on earlier ones are skipped where they hold.
+        e: Shape (m,).
+        x: Result, shape (k,).
+        multipliers: Result, shape (m + p,), of E, then of A: Hx + g = Eᵀv + Aᵀu. Where the status is INFEASIBLE the
+            certificate c: c ≥ 0 on A, Eᵀc_E + Aᵀc_A = 0, e·c_E + b·c_A > 0.
+        active: Result, shape (k,): the active rows, numbered as the multipliers.
+        rows: Scratch, shape (m + p, k).
+        sides: Scratch, shape (3, m + p).
+        work: Scratch from `qp_work`.
+
+    Returns:
+        Status number (INACCURATE also where H is not positive definite), iterations, number of active rows,
+        `qp_residual`; inf where there is no answer.
+    """
+    k, m, p = g.size, e.size, b.size
+    U, origin, y = work[:k], work[k], work[k + 1]
+    sides_white, tolerance, lengths = sides[0], sides[1], sides[2]
+    for d in range(k):
+        x[d] = 0.0
+        origin[d] = g[d]
+    for i in range(m + p):
+        multipliers[i] = 0.0
+    if not _cholesky(H, U):
+        return INACCURATE, 0, 0, np.inf
+
+    # y = Ux + U⁻ᵀg: rows U⁻ᵀa, right sides b + (U⁻ᵀa)·(U⁻ᵀg), all divided by |U⁻ᵀa|
+    _whiten(U, origin)
+    scale = 0.0
+    for d in range(k):
+        scale += origin[d] * origin[d]
+    scale = np.sqrt(scale)
+    for i in range(m + p):
+        side = e[i] if i < m else b[i - m]
+        row = E[i] if i < m else A[i - m]
+        for d in range(k):
+            rows[i, d] = row[d]
+        _whiten(U, rows[i])
+        square, shift = 0.0, 0.0
+        for d in range(k):
+            square += rows[i, d] * rows[i, d]
+            shift += rows[i, d] * origin[d]
+        lengths[i] = np.sqrt(square) if square > 0.0 else 1.0
+        sides_white[i] = (side + shift) / lengths[i]
+        for d in range(k):
+            rows[i, d] /= lengths[i]
+        scale = max(scale, abs(sides_white[i]) if i < m else sides_white[i])
+    if not np.isfinite(scale):
+        return INACCURATE, 0, 0, np.inf
+    for i in range(m + p):
+        tolerance[i] = _FEASIBLE * scale
+    status, iterations, count = smallest_norm_kernel(
+        rows, sides_white, m, tolerance, y, multipliers, active, work[k + 2 :]
+    )
+    for i in range(m + p):
+        multipliers[i] /= lengths[i]
+    if status != SOLVED:
+        return status, iterations, count, np.inf
+    for d in range(k - 1, -1, -1):
+        total = y[d] - origin[d]
+        for i in range(d + 1, k):
+            total -= U[d, i] * x[i]
+        x[d] = total / U[d, d]
+    residual = qp_residual(H, g, A, b, E, e, x, multipliers[m:], multipliers[:m])
+    return (SOLVED if residual <= TOLERANCE else INACCURATE), iterations, count, residual
+
+
+def qp_work(k: int) -> Array:
+    """Scratch of `qp_kernel` for k variables."""
+    return np.empty((3 * k + 6, k))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QpResult:
+    """Outcome of a quadratic program.
+
+    Attributes:
+        status: SOLVED, INFEASIBLE, ITERATIONS or INACCURATE (also where H is not positive definite).
+        x: Minimizer, shape (k,); zeros where there is none.
+        multipliers: Of the inequalities, shape (p,), ≥ 0: Hx + g = Aᵀu + Eᵀv.
+        equality_multipliers: Of the equalities, shape (m,).
+        active: Inequalities of the final active set.
+        residual: Largest relative violation of the optimality conditions (`qp_residual`); inf where there is no answer.
+        iterations: Rows taken in.
+        certificate: Where the status is INFEASIBLE: (c_A, c_E), c_A ≥ 0, with Aᵀc_A + Eᵀc_E = 0 and
+            b·c_A + e·c_E > 0, so that no x meets the rows.
+    """
+
+    status: SolverStatus
+    x: Array
+    multipliers: Array
+    equality_multipliers: Array
+    active: Integers
+    residual: float
+    iterations: int
+    certificate: tuple[Array, Array] | None = None
+
+
+def checked_qp(
+    H: Array, g: Array, A: Array | None, b: Array | None, E: Array | None, e: Array | None
+) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """The program as contiguous float64, absent rows as no rows; raises InputError where the shapes do not fit."""
+    H, g = np.ascontiguousarray(H, dtype=np.float64), np.ascontiguousarray(g, dtype=np.float64)
+    k = g.size
+    A = np.zeros((0, k)) if A is None else np.ascontiguousarray(A, dtype=np.float64)
+    b = np.zeros(0) if b is None else np.ascontiguousarray(b, dtype=np.float64)
+    E = np.zeros((0, k)) if E is None else np.ascontiguousarray(E, dtype=np.float64)
+    e = np.zeros(0) if e is None else np.ascontiguousarray(e, dtype=np.float64)
+    if g.shape != (k,) or H.shape != (k, k) or A.shape != (b.size, k) or E.shape != (e.size, k):
+        raise InputError(
+            f"qp: H {H.shape}, g {g.shape}, A {A.shape}, b {b.shape}, E {E.shape}, e {e.shape} do not fit: "
+            "give (k, k), (k,), (p, k), (p,), (m, k), (m,)"
+        )
+    return H, g, A, b, E, e
+
+
+def solve_qp(
+    H: Array,
+    g: Array,
+    A: Array | None = None,
+    b: Array | None = None,
+    E: Array | None = None,
+    e: Array | None = None,
+) -> QpResult:
+    """Solve min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e by the dual active set.
+
+    Args:
+        H: Symmetric positive definite, shape (k, k).
+        g: Shape (k,).
+        A: Inequality rows, shape (p, k).
+        b: Shape (p,).
+        E: Equality rows, shape (m, k); they may depend on each other where they agree.
+        e: Shape (m,).
+
+    Returns:
+        The outcome, its residual checked; INFEASIBLE with a certificate if no x meets the rows.
+
+    Raises:
+        InputError: The shapes do not fit.
+    """
+    H, g, A, b, E, e = checked_qp(H, g, A, b, E, e)
+    k, m, p = g.size, e.size, b.size
+    x, multipliers, active = np.empty(k), np.empty(m + p), np.empty(k, dtype=np.int64)
+    status, iterations, count, residual = qp_kernel(
+        H, g, A, b, E, e, x, multipliers, active, np.empty((m + p, k)), np.empty((3, m + p)), qp_work(k)
+    )
+    v, u = multipliers[:m], multipliers[m:]
+    infeasible = status == INFEASIBLE
+    taken = active[:count]
+    return QpResult(
+        status=SolverStatus(status),
+        x=x,
+        multipliers=np.zeros(p) if infeasible else u,
+        equality_multipliers=np.zeros(m) if infeasible else v,
+        active=taken[taken >= m] - m,
+        residual=residual,
+        iterations=iterations,
+        certificate=(u, v) if infeasible else None,
+    )

@@ -1,0 +1,134 @@
+"""What the solvers of linear complementarity problems share: the residual that decides, and the result on rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from idcontrol.errors import InputError
+from idcontrol.solvers.status import INFEASIBLE, SolverStatus
+from idcontrol.types import Array, Integers
+
+
+@njit(cache=True, error_model="numpy")
+def lcp_residual(z: Array, w: Array, r: Array) -> float:
+    """Relative residual max|min(z / max|z|, w / max|r|)| of an LCP w = Qz + r, 0 ≤ z ⊥ w ≥ 0 (math.md 13.3).
+
+    Args:
+        z: Unknowns, shape (n,).
+        w: Their complements Qz + r, shape (n,).
+        r: Constant, shape (n,).
+
+    Returns:
+        Zero at a solution; inf if anything is NaN.
+    """
+    z_max, r_max = 0.0, 0.0
+    for i in range(z.size):
+        z_max = max(z_max, abs(z[i]))
+        r_max = max(r_max, abs(r[i]))
+    z_unit = 1.0 / z_max if z_max > 0.0 else 0.0
+    w_unit = 1.0 / r_max if r_max > 0.0 else 1.0
+    worst = 0.0
+    for i in range(z.size):
+        a, b = z[i] * z_unit, w[i] * w_unit
+        if not np.isfinite(a + b):
+            return np.inf
+        worst = max(worst, abs(min(a, b)))
+    return worst
+
+
+@njit(cache=True, error_model="numpy")
+def gram_residual(rho: Array, r: Array, z: Array, y: Array, w: Array) -> float:
+    """Set y = ρᵀz and w = ρy + r and return the residual of z in LCP(r, ρρᵀ).
+
+    Args:
+        rho: Rows, shape (n, k).
+        r: Constant, shape (n,).
+        z: Unknowns, shape (n,).
+        y: Result, shape (k,).
+        w: Result, shape (n,).
+
+    Returns:
+        `lcp_residual`; inf if anything is NaN.
+    """
+    n, k = rho.shape
+    for d in range(k):
+        y[d] = 0.0
+    for i in range(n):
+        if z[i] != 0.0:
+            for d in range(k):
+                y[d] += z[i] * rho[i, d]
+    for i in range(n):
+        along = r[i]
+        for d in range(k):
+            along += rho[i, d] * y[d]
+        w[i] = along
+    return float(lcp_residual(z, w, r))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowLcpResult:
+    """Outcome of LCP(r, ρρᵀ): w = ρy + r, y = ρᵀz, 0 ≤ z ⊥ w ≥ 0.
+
+    Attributes:
+        status: SOLVED, INFEASIBLE, ITERATIONS or INACCURATE.
+        z: Unknowns, shape (n,); zeros unless SOLVED or INACCURATE.
+        y: ρᵀz, shape (k,).
+        w: ρy + r, shape (n,).
+        active: Rows with z free and w = 0, at most k: the warm start of the next call.
+        residual: Relative residual (math.md 13.3); inf where there is no answer.
+        iterations: Passes or iterations of the method that answered.
+        method: Which one answered: ``"ppm"``, ``"active set"`` or ``"lemke"``.
+        certificate: Where the status is INFEASIBLE: c ≥ 0 with ρᵀc = 0 and r·c < 0, shape (n,), so that no y has
+            ρy + r ≥ 0.
+    """
+
+    status: SolverStatus
+    z: Array
+    y: Array
+    w: Array
+    active: Integers
+    residual: float
+    iterations: int
+    method: str
+    certificate: Array | None = None
+
+
+def row_lcp_result(
+    status: int, z: Array, y: Array, w: Array, active: Integers, residual: float, iterations: int, method: str
+) -> RowLcpResult:
+    """The result of a kernel that leaves its certificate in z."""
+    infeasible = status == INFEASIBLE
+    return RowLcpResult(
+        status=SolverStatus(status),
+        z=np.zeros_like(z) if infeasible else z,
+        y=y,
+        w=w,
+        active=active,
+        residual=residual,
+        iterations=iterations,
+        method=method,
+        certificate=z if infeasible else None,
+    )
+
+
+def checked_rows(rho: Array, r: Array) -> tuple[Array, Array]:
+    """The problem as contiguous float64; raises InputError where the shapes do not fit."""
+    rho = np.ascontiguousarray(rho, dtype=np.float64)
+    r = np.ascontiguousarray(r, dtype=np.float64)
+    if rho.ndim != 2 or r.shape != rho.shape[:1]:
+        raise InputError(f"LCP on rows: ρ {rho.shape} and r {r.shape} do not fit: give (n, k) and (n,)")
+    return rho, r
+
+
+def warm_start(warm: Integers | None, n: int, k: int) -> tuple[Integers, int]:
+    """An active set of room k that starts with the rows of `warm` that exist, and their number."""
+    active = np.zeros(k, dtype=np.int64)
+    if warm is None:
+        return active, 0
+    given = np.asarray(warm, dtype=np.int64)
+    given = given[(given >= 0) & (given < n)][:k]
+    active[: given.size] = given
+    return active, int(given.size)

@@ -1,0 +1,188 @@
+"""Modified Principal Pivoting I for LCP(r, ρρᵀ), whose matrix is never formed (003 Alg. 2, 000 Alg. 1, math.md 4.4)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+
+from idcontrol.solvers.factor import append, remove, solve_upper, solve_upper_transposed, split
+from idcontrol.solvers.lcp import RowLcpResult, checked_rows, gram_residual, row_lcp_result, warm_start
+from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED, TOLERANCE
+from idcontrol.types import Array, Integers
+
+_SIGN: Final = 1e-9
+"""Relative size of a negative velocity or impulse that counts as zero."""
+_DEPENDENT: Final = 1e-12
+"""A row is dependent on the active ones if |ρ⊥|² is below this times |ρ|²."""
+
+_ZERO: Final = 1e-20
+"""It is a combination of them, beyond what rounding may have done, if |ρ⊥|² is below this times |ρ|²."""
+
+
+def ppm_work(k: int) -> Array:
+    """Scratch of `ppm_kernel` for rows of length k."""
+    return np.empty((2 * k + 4, k))
+
+
+@njit(cache=True, error_model="numpy")
+def _first_to_vanish(z: Array, alpha: Array, count: int) -> int:
+    """The place a of argmin {z_a / α_a : α_a > 0}; -1 if no α is positive."""
+    largest = 0.0
+    for a in range(count):
+        largest = max(largest, abs(alpha[a]))
+    first, smallest = -1, np.inf
+    for a in range(count):
+        if alpha[a] > 1e-10 * largest and z[a] / alpha[a] < smallest:
+            smallest = z[a] / alpha[a]
+            first = a
+    return first
+
+
+@njit(cache=True, error_model="numpy")
+def ppm_kernel(
+    rho: Array, r: Array, active: Integers, count: int, z: Array, y: Array, w: Array, work: Array
+) -> tuple[int, int, int, float]:
+    """Modified Principal Pivoting I with exchange of dependent rows (math.md 4.4).
+
+    The active set holds the rows with z free and w = 0: at most k of them, always independent.
+
+    Args:
+        rho: Rows ρ, shape (n, k); the matrix of the LCP is ρρᵀ.
+        r: Constants, shape (n,).
+        active: In: active set to start from, its first `count` entries; out: the final one. Shape (k,).
+        count: Size of the active set to start from, 0 for none.
+        z: Result, shape (n,): the solution, or the certificate c when the status is INFEASIBLE: c ≥ 0, ρᵀc = 0 and
+            r·c < 0, so no y has ρy + r ≥ 0.
+        y: Result ρᵀz, shape (k,).
+        w: Result ρy + r, shape (n,).
+        work: Scratch from `ppm_work`.
+
+    Returns:
+        Status number, passes, size of the final active set, relative residual (math.md 13.3); inf where no answer.
+    """
+    n, k = rho.shape
+    basis, upper = work[:k], work[k : 2 * k]
+    t, z_active, coefficients, rest = work[2 * k], work[2 * k + 1], work[2 * k + 2], work[2 * k + 3]
+
+    r_max, lowest, total = 0.0, 0.0, 0.0
+    for i in range(n):
+        z[i] = 0.0
+        w[i] = r[i]
+        r_max = max(r_max, abs(r[i]))
+        lowest = min(lowest, r[i])
+        total += r[i]
+    for d in range(k):
+        y[d] = 0.0
+    if not np.isfinite(total):
+        return INACCURATE, 0, 0, np.inf
+    if lowest >= -_SIGN * r_max:
+        return SOLVED, 0, 0, (-lowest / r_max if r_max > 0.0 else 0.0)
+
+    # the given active set, without rows that depend on earlier ones
+    warm, count = count, 0
+    for a in range(warm):
+        i = active[a]
+        square = 0.0
+        for d in range(k):
+            square += rho[i, d] * rho[i, d]
+        apart = split(basis, count, rho[i], coefficients, rest)
+        if count < k and apart > _DEPENDENT * square:
+            append(basis, upper, active, count, i, coefficients, rest, np.sqrt(apart))
+            count += 1
+
+    passes = 0
+    while passes < 20 * n + 50:
+        passes += 1
+        # z_B = -(ρ_B ρ_Bᵀ)⁻¹ r_B, y = ρ_Bᵀ z_B through the factor ρ_Bᵀ = basisᵀ upper
+        for a in range(count):
+            t[a] = -r[active[a]]
+        solve_upper_transposed(upper, count, t)
+        for d in range(k):
+            y[d] = 0.0
+        for a in range(count):
+            for d in range(k):
+                y[d] += t[a] * basis[a, d]
+            z_active[a] = t[a]
+        solve_upper(upper, count, z_active)
+        for i in range(n):
+            along = r[i]
+            for d in range(k):
+                along += rho[i, d] * y[d]
+            w[i] = along
+        z_max, leave = 0.0, -1
+        for a in range(count):
+            w[active[a]] = 0.0
+            z_max = max(z_max, abs(z_active[a]))
+            if leave < 0 or z_active[a] < z_active[leave]:
+                leave = a
+        negative = leave >= 0 and z_active[leave] < -_SIGN * z_max
+        enter = 0
+        for i in range(n):
+            if w[i] < w[enter]:
+                enter = i
+
+        if w[enter] >= -_SIGN * r_max:
+            if negative:
+                remove(basis, upper, active, count, leave)
+                count -= 1
+                continue
+            for a in range(count):
+                z[active[a]] = max(z_active[a], 0.0)
+            residual = gram_residual(rho, r, z, y, w)
+            return (SOLVED if residual <= TOLERANCE else INACCURATE), passes, count, residual
+        if not w[enter] < 0.0:
+            return INACCURATE, passes, count, np.inf
+
+        square = 0.0
+        for d in range(k):
+            square += rho[enter, d] * rho[enter, d]
+        apart = split(basis, count, rho[enter], coefficients, rest)
+        if count == k or not apart > _DEPENDENT * square:
+            # ρ_enter = Σ α_a ρ_a: it replaces the active row whose impulse it takes over first (math.md 4.4)
+            solve_upper(upper, count, coefficients)
+            leave = _first_to_vanish(z_active, coefficients, count)
+            if leave < 0:
+                # c = e_enter - α: ρᵀc = 0, r·c = w_enter < 0, a proof only where ρ⊥ is zero to rounding
+                if not apart <= _ZERO * square:
+                    return INACCURATE, passes, count, np.inf
+                z[enter] = 1.0
+                for a in range(count):
+                    z[active[a]] = max(-coefficients[a], 0.0)
+                return INFEASIBLE, passes, count, np.inf
+            remove(basis, upper, active, count, leave)
+            count -= 1
+            negative = False
+            apart = split(basis, count, rho[enter], coefficients, rest)
+        append(basis, upper, active, count, enter, coefficients, rest, np.sqrt(apart))
+        count += 1
+        if negative:
+            remove(basis, upper, active, count, leave)
+            count -= 1
+    return ITERATIONS, passes, count, np.inf
+
+
+def solve_ppm(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpResult:
+    """Solve w = ρρᵀz + r, 0 ≤ z ⊥ w ≥ 0 by modified Principal Pivoting I (math.md 4.4).
+
+    Fast, and sure of itself, but not sure to end: `idcontrol.solvers.psd.solve_psd_lcp` puts a finite method behind it.
+
+    Args:
+        rho: Rows ρ, shape (n, k).
+        r: Constants, shape (n,).
+        warm: Rows to start from, the `active` of an earlier result; those that do not exist or depend on others are
+            left out.
+
+    Returns:
+        The outcome, its residual checked.
+
+    Raises:
+        InputError: The shapes do not fit.
+    """
+    rho, r = checked_rows(rho, r)
+    n, k = rho.shape
+    active, count = warm_start(warm, n, k)
+    z, y, w = np.empty(n), np.empty(k), np.empty(n)
+    status, passes, count, residual = ppm_kernel(rho, r, active, count, z, y, w, ppm_work(k))
+    return row_lcp_result(status, z, y, w, active[:count], residual, passes, "ppm")

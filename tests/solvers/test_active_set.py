@@ -1,0 +1,162 @@
+"""The dual active set on general quadratic programs, against Clarabel, closed forms and proofs of infeasibility."""
+
+from __future__ import annotations
+
+import cvxpy
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idcontrol.errors import InputError
+from idcontrol.solvers.active_set import qp_residual, solve_qp
+from idcontrol.solvers.status import SolverStatus
+
+
+def feasible_program(rng, k, m, p, condition=1.0):
+    """A program with a known feasible point, some rows tight there, some equalities repeated."""
+    root = rng.normal(size=(k, k)) * np.logspace(0.0, -np.log10(condition) / 2, k)
+    H = root @ root.T + np.eye(k) / condition
+    E = rng.normal(size=(m, k))
+    if m > 2:
+        E[-1] = E[0] - 2.0 * E[1]
+    A, x = rng.normal(size=(p, k)), rng.normal(size=k)
+    b = A @ x - rng.uniform(0.0, 0.5, p) * rng.integers(0, 2, p)
+    return H, 3.0 * rng.normal(size=k), A, b, E, E @ x
+
+
+def by_clarabel(H, g, A, b, E, e):
+    x = cvxpy.Variable(g.size)
+    rows = ([A @ x >= b] if b.size else []) + ([E @ x == e] if e.size else [])
+    problem = cvxpy.Problem(cvxpy.Minimize(0.5 * cvxpy.quad_form(x, cvxpy.psd_wrap(H)) + g @ x), rows)
+    problem.solve(solver=cvxpy.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    return problem
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_minimum_is_clarabels(seed):
+    rng = np.random.default_rng(seed)
+    program = feasible_program(rng, 12, seed % 7, 16)
+    result = solve_qp(*program)
+    assert result.status is SolverStatus.SOLVED
+    H, g = program[:2]
+    value = 0.5 * result.x @ H @ result.x + g @ result.x
+    assert value == pytest.approx(by_clarabel(*program).value, rel=1e-7)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    k=st.integers(1, 18),
+    m=st.integers(0, 8),
+    p=st.integers(0, 40),
+    power=st.floats(0.0, 8.0),
+)
+@settings(max_examples=150, deadline=None)
+def test_every_feasible_program_is_solved_to_its_optimality_conditions(seed, k, m, p, power):
+    rng = np.random.default_rng(seed)
+    H, g, A, b, E, e = feasible_program(rng, k, min(m, k), p, 10.0**power)
+    result = solve_qp(H, g, A, b, E, e)
+    assert result.status is SolverStatus.SOLVED
+    # the conditions again, in NumPy; lengths and gradients are of order one, multipliers of the size of the condition
+    u, v, x = result.multipliers, result.equality_multipliers, result.x
+    size = max(np.abs(H @ x).max(), np.abs(g).max(), np.abs(A.T @ u + E.T @ v).max())
+    reach = max(np.linalg.norm(x), np.linalg.norm(g) / np.diag(H).max())
+    assert np.abs(H @ x + g - A.T @ u - E.T @ v).max() <= 1e-8 * size
+    assert np.all(A @ x - b >= -1e-8 * reach * np.linalg.norm(A, axis=1))
+    assert np.all(np.abs(E @ x - e) <= 1e-8 * reach * np.linalg.norm(E, axis=1))
+    assert np.all(u >= 0.0)
+    assert np.all(u * (A @ x - b) <= 1e-8 * size * reach)
+
+
+def test_without_rows_the_minimum_is_newtons():
+    rng = np.random.default_rng(1)
+    root = rng.normal(size=(5, 5))
+    H, g = root @ root.T + np.eye(5), rng.normal(size=5)
+    np.testing.assert_allclose(solve_qp(H, g).x, np.linalg.solve(H, -g), rtol=1e-12)
+
+
+def test_with_equalities_only_the_minimum_is_that_of_the_kkt_system():
+    rng = np.random.default_rng(2)
+    H, g, _, _, E, e = feasible_program(rng, 9, 2, 0)
+    kkt = np.block([[H, -E.T], [E, np.zeros((2, 2))]])
+    solution = np.linalg.solve(kkt, np.r_[-g, e])
+    result = solve_qp(H, g, E=E, e=e)
+    np.testing.assert_allclose(result.x, solution[:9], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(result.equality_multipliers, solution[9:], rtol=1e-9, atol=1e-10)
+
+
+def test_a_box_clips_a_separable_program():
+    g = np.array([-3.0, 0.5, 2.0])
+    result = solve_qp(np.eye(3), g, np.vstack([np.eye(3), -np.eye(3)]), np.full(6, -1.0))
+    np.testing.assert_allclose(result.x, [1.0, -0.5, -1.0], atol=1e-15)
+    np.testing.assert_allclose(result.multipliers, [0, 0, 1.0, 2.0, 0, 0], atol=1e-15)
+    assert sorted(result.active) == [2, 3]
+
+
+def test_dependent_equalities_that_agree_are_skipped():
+    E = np.array([[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]])
+    result = solve_qp(np.eye(2), np.zeros(2), E=E, e=np.array([1.0, 2.0, 0.0]))
+    assert result.status is SolverStatus.SOLVED
+    np.testing.assert_allclose(result.x, [0.5, 0.5], atol=1e-15)
+
+
+def test_equalities_that_contradict_each_other_are_proved_infeasible():
+    E, e = np.array([[1.0, 1.0], [2.0, 2.0]]), np.array([1.0, 3.0])
+    result = solve_qp(np.eye(2), np.zeros(2), E=E, e=e)
+    assert result.status is SolverStatus.INFEASIBLE
+    assert result.certificate is not None
+    _, c = result.certificate
+    np.testing.assert_allclose(E.T @ c, 0.0, atol=1e-14)
+    assert e @ c > 0.0
+
+
+@given(seed=st.integers(0, 2**32 - 1), k=st.integers(1, 8), m=st.integers(0, 3), p=st.integers(2, 12))
+@settings(max_examples=100, deadline=None)
+def test_rows_that_contradict_each_other_come_with_their_certificate(seed, k, m, p):
+    rng = np.random.default_rng(seed)
+    H, g, A, b, E, e = feasible_program(rng, k, min(m, k - 1), p)
+    # one more row that says the opposite of a positive combination of the others, by a margin
+    weights = rng.uniform(0.1, 1.0, p) * rng.integers(0, 2, p)
+    weights[0] = 1.0
+    A = np.vstack([A, -(weights @ A) + (E.T @ rng.normal(size=e.size) if e.size else 0.0)])
+    side = -(weights @ b) + 0.1
+    if e.size:
+        shift = A[-1] + weights @ A[:-1]
+        side += np.linalg.lstsq(E.T, shift, rcond=None)[0] @ e
+    b = np.r_[b, side]
+    result = solve_qp(H, g, A, b, E, e)
+    assert result.status is SolverStatus.INFEASIBLE
+    assert result.certificate is not None
+    c, d = result.certificate
+    scale = np.abs(c).sum() + np.abs(d).sum()
+    assert np.all(c >= 0.0)
+    assert np.abs(A.T @ c + E.T @ d).max() <= 1e-9 * scale * max(np.abs(A).max(), np.abs(E).max(initial=0.0))
+    assert b @ c + e @ d > 0.0
+
+
+def test_a_program_that_is_not_convex_is_not_called_solved():
+    assert solve_qp(np.diag([1.0, -1.0]), np.ones(2)).status is SolverStatus.INACCURATE
+
+
+@pytest.mark.parametrize("where", range(6))
+def test_a_nan_is_never_called_solved(where):
+    program = [np.eye(2), np.ones(2), np.eye(2), np.zeros(2), np.ones((1, 2)), np.ones(1)]
+    program[where] = program[where].copy()
+    program[where][..., 0] = np.nan
+    assert solve_qp(*program).status is not SolverStatus.SOLVED
+
+
+def test_the_residual_sees_each_kind_of_violation():
+    H, g, A, b, E, e = np.eye(2), np.array([-1.0, 0.0]), np.eye(2), np.zeros(2), np.zeros((0, 2)), np.zeros(0)
+    none = np.zeros(0)
+    assert qp_residual(H, g, A, b, E, e, np.array([1.0, 0.0]), np.zeros(2), none) == 0.0
+    assert qp_residual(H, g, A, b, E, e, np.array([0.9, 0.0]), np.zeros(2), none) == pytest.approx(0.1)
+    assert qp_residual(H, g, A, b, E, e, np.array([1.0, -0.1]), np.zeros(2), none) == pytest.approx(0.1, rel=0.01)
+    assert qp_residual(H, g, A, b, E, e, np.array([1.0, 0.0]), np.array([0.0, -0.1]), none) == pytest.approx(0.1)
+    assert qp_residual(H, g, A, b, E, e, np.array([1.1, 0.0]), np.array([0.1, 0.0]), none) > 0.05
+    assert qp_residual(H, g, A, b, E, e, np.array([np.nan, 0.0]), np.zeros(2), none) == np.inf
+
+
+def test_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match="do not fit"):
+        solve_qp(np.eye(3), np.zeros(3), np.eye(2), np.zeros(2))
