@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from idcontrol.types import Array, Booleans, Integers
-from planners.legs import leg_bias, leg_solve, place_leg, reach
+from idcontrol.types import Array, Booleans, Integers, State
+from planners.legs import IK_TOLERANCE, Legs, leg_bias, leg_solve, place_leg, reach
 
 UNREACHED = 1e-6
 """A foot that stays farther than this from its plan is out of reach [m]: its leg is asked to hold still."""
@@ -57,6 +57,33 @@ class Measured:
             shank_rate=np.zeros((n, 3)),
         )
 
+    def read(self, state: State, legs: Legs) -> bool:
+        """Read a state; one with a NaN or inf changes nothing.
+
+        Returns:
+            Whether the state was finite.
+        """
+        yaw = _measure(
+            state.q,
+            state.v,
+            legs.q_index,
+            legs.v_index,
+            legs.origin,
+            legs.axis,
+            legs.foot,
+            self.position,
+            self.rotation,
+            self.velocity,
+            self.omega_B,
+            self.angles,
+            self.feet,
+            self.shank_rate,
+        )
+        if math.isnan(yaw):
+            return False
+        self.yaw = yaw
+        return True
+
 
 @dataclass(slots=True)
 class LegPlan:
@@ -93,7 +120,7 @@ class LegPlan:
 
 
 @njit(cache=True)
-def measure(
+def _measure(
     q: Array,
     v: Array,
     q_index: Integers,
@@ -189,7 +216,9 @@ def reach_feet(
         else:
             dx, dy = feet[i, 0] - pose[0], feet[i, 1] - pose[1]
             p_B[0], p_B[1], p_B[2] = c * dx + s * dy, c * dy - s * dx, feet[i, 2] - pose[2]
-        residual[i] = reach(origin0[i], axis0[i], foot0[i], p_B, motion[0, i], origin[i], axis[i], foot[i], jacobian[i])
+        residual[i] = reach(
+            origin0[i], axis0[i], foot0[i], p_B, IK_TOLERANCE, motion[0, i], origin[i], axis[i], foot[i], jacobian[i]
+        )
 
 
 @njit(cache=True)

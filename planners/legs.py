@@ -239,6 +239,7 @@ def reach(
     axis0: Array,
     foot0: Array,
     target: Array,
+    tolerance: float,
     q: Array,
     origin: Array,
     axis: Array,
@@ -255,6 +256,7 @@ def reach(
         axis0: See `place_leg`.
         foot0: See `place_leg`.
         target: Wanted foot centre, shape (3,) [m].
+        tolerance: Distance at which it counts as reached [m].
         q: In: first guess; out: the angles, shape (3,) [rad].
         origin: Out: see `place_leg`, at `q`.
         axis: Out: see `place_leg`, at `q`.
@@ -269,7 +271,7 @@ def reach(
     miss[:] = target - foot
     left = math.sqrt(miss[0] ** 2 + miss[1] ** 2 + miss[2] ** 2)
     for _ in range(_IK_PASSES):
-        if left <= IK_TOLERANCE:
+        if left <= tolerance:
             break
         leg_jacobian(origin, axis, foot, J)
         leg_solve(J, miss, step)

@@ -10,12 +10,14 @@ import pinocchio as pin
 from idcontrol.errors import InputError
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Reference, State
+from planners.balance import Balance, righting_acceleration
 from planners.base import BaseReference, advance_base, command_base
 from planners.commands import CommandLimits, Drive, Guide, limit_command
 from planners.feet import CAPTURE_GAIN, STANDING, FootPlan, Ground, choose_footholds, move_feet
 from planners.gait import Gait, Timing
-from planners.joints import LegPlan, Measured, collect, measure, move_joints, reach_feet
+from planners.joints import LegPlan, Measured, collect, move_joints, reach_feet
 from planners.legs import Feet, Legs
+from planners.momentum import MomentumBase
 
 GRAVITY = 9.81
 
@@ -26,7 +28,8 @@ class TrotPlanner:
     """Plans a trot; a callable that the loop asks once per control period.
 
     The plan advances by the time between two states, so a late or skipped tick is harmless. The planner never raises
-    while it runs: a state with a NaN gives the last reference again, a foot out of reach shows in `Reference.residual`.
+    while it runs: in place of a state with a NaN it goes on from the last good one, and a foot out of reach shows in
+    `Reference.residual`.
 
     Attributes:
         feet: The feet, in the order of all per-foot arrays.
@@ -49,6 +52,8 @@ class TrotPlanner:
         guide: Guide,
         limits: CommandLimits | None = None,
         ground: Ground | None = None,
+        constant_momentum: bool = False,
+        balance: Balance | None = None,
     ) -> None:
         """Prepare a planner.
 
@@ -60,6 +65,9 @@ class TrotPlanner:
             guide: Where commands come from.
             limits: How fast the command may change.
             ground: The ground; None is the plane z = 0.
+            constant_momentum: Let the base yield to the reaction of the swinging legs. For friction below about 0.3;
+                above, it costs tracking and gains nothing.
+            balance: Gains that right the base in addition; None is none.
 
         Raises:
             InputError: The machine has no such legs, or the gait or the pose does not fit it.
@@ -88,19 +96,23 @@ class TrotPlanner:
         self._command_rate = np.zeros(3)
         self._measured = Measured.of(n)
         self.base = BaseReference()
+        self._momentum = MomentumBase(system, self._legs, self._still[0]) if constant_momentum else None
         self.plan = FootPlan.of(n)
         self._leg_plan = LegPlan.of(n)
         self._where = np.zeros((2, n))
         self._flat_height, self._flat_normal = np.zeros(n), np.tile([0.0, 0.0, 1.0], (n, 1))
-        self._righting = np.zeros(3)
+        self._balance, self._righting = balance, np.zeros(3)
         self._t = math.nan
         self._begin = math.inf
         self._touched = np.full(n, -math.inf)
-        self._reference: Reference | None = None
 
     def reset(self, state: State) -> None:
-        """Begin anew at `state`: all feet stand where they are, the command is zero."""
-        if not self._measure(state):
+        """Begin anew at `state`: all feet stand where they are, the command is zero.
+
+        Raises:
+            InputError: The state has a NaN.
+        """
+        if not self._measured.read(state, self._legs):
             raise InputError("the planner cannot begin at a state that is not finite")
         measured, plan = self._measured, self.plan
         self._guide.reset(measured.position.copy())
@@ -115,16 +127,10 @@ class TrotPlanner:
         base = self.base
         base.pose[:2], base.pose[2], base.pose[3] = measured.position[:2], self.height + plan.level.mean(), measured.yaw
         base.twist[:], base.rate[:] = 0.0, 0.0
-        self._reference = None
 
     def __call__(self, state: State) -> Reference:
-        """What the joints should do at `state.t`; the planner must have been reset.
-
-        Returns:
-            The reference; after a state that is not finite, the last one.
-        """
-        if not self._measure(state):
-            return self._reference or self._hold()
+        """What the joints should do at `state.t`; the planner must have been reset."""
+        self._measured.read(state, self._legs)
         dt = max(state.t - self._t, 0.0)
         self._t = state.t
         measured, plan = self._measured, self.plan
@@ -136,32 +142,7 @@ class TrotPlanner:
         self._move_feet(dt, timing, since_touchdown)
         through_measured = plan.phase != STANDING
         self._move_legs(through_measured)
-        self._reference = self._describe(timing, since_touchdown)
-        return self._reference
-
-    def _measure(self, state: State) -> bool:
-        """Read the state; whether it can be used."""
-        m, legs = self._measured, self._legs
-        yaw = measure(
-            state.q,
-            state.v,
-            legs.q_index,
-            legs.v_index,
-            legs.origin,
-            legs.axis,
-            legs.foot,
-            m.position,
-            m.rotation,
-            m.velocity,
-            m.omega_B,
-            m.angles,
-            m.feet,
-            m.shank_rate,
-        )
-        if math.isnan(yaw):
-            return False
-        m.yaw = yaw
-        return True
+        return self._describe(timing, since_touchdown)
 
     def _time(self, t: float, drive: Drive) -> Timing:
         """The cycle of the feet at `t`; stops the gait when all feet stand and nothing moves, and starts it again."""
@@ -258,6 +239,11 @@ class TrotPlanner:
             out.jacobian,
             out.residual,
         )
+        if self._momentum is not None:
+            self._momentum.apply(base, plan, out)
+        if self._balance is not None:
+            gains = self._balance
+            righting_acceleration(gains.stiffness_1_s2, gains.damping_1_s, m.rotation, m.omega_B, self._righting)
         move_joints(
             through_measured,
             plan.velocity,
@@ -306,43 +292,11 @@ class TrotPlanner:
             residual=residual,
         )
 
-    def _hold(self) -> Reference:
-        """Stand still in the nominal stance: what is left if the very first state cannot be used."""
-        n = len(self.feet.names)
-        q, v, a = self._still.copy()
-        return Reference(
-            q=q,
-            v=v,
-            a=a,
-            stance=np.ones(n, dtype=np.bool_),
-            since_touchdown=np.full(n, math.inf),
-            to_liftoff=np.full(n, math.inf),
-            base_position=self.base.pose[:3].copy(),
-            base_yaw=float(self.base.pose[3]),
-            feet=self.plan.position.copy(),
-        )
-
     def _nominal_stance(self, system: System) -> tuple[float, Array]:
         """Height of the base and feet in the horizontal frame at the home pose, the feet's mean moved under the com."""
         q = system.configuration(self._still[0], np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
         measured = Measured.of(len(self.feet.names))
-        legs = self._legs
-        measure(
-            q,
-            np.zeros(system.n_velocities),
-            legs.q_index,
-            legs.v_index,
-            legs.origin,
-            legs.axis,
-            legs.foot,
-            measured.position,
-            measured.rotation,
-            measured.velocity,
-            measured.omega_B,
-            measured.angles,
-            measured.feet,
-            measured.shank_rate,
-        )
+        measured.read(State(t=0.0, q=q, v=np.zeros(system.n_velocities)), self._legs)
         com = pin.centerOfMass(system.model, system.model.createData(), q)
         feet = measured.feet
         feet[:, :2] += com[:2] - feet[:, :2].mean(axis=0)

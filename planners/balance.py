@@ -1,0 +1,57 @@
+"""Righting the base with the standing legs, beside the level reference that does so already (planner.md 6)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from numba import njit
+
+from idcontrol.errors import InputError
+from idcontrol.types import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Balance:
+    """Gains from roll and pitch to the angular acceleration that is asked of the base; zero by default.
+
+    The joint feedback of standing legs, whose reference is level, holds the base by itself. This adds to it directly:
+    for a soft joint feedback, or a machine that is pushed.
+
+    Attributes:
+        stiffness_1_s2: On roll and pitch [1/s²].
+        damping_1_s: On their rates [1/s].
+
+    Raises:
+        InputError: A gain is negative or not finite.
+    """
+
+    stiffness_1_s2: float = 0.0
+    damping_1_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse gains that would tip the machine over."""
+        for name in ("stiffness_1_s2", "damping_1_s"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0.0):
+                raise InputError(f"balance {name} is {getattr(self, name)}; it must be zero or positive")
+
+
+@njit(cache=True)
+def righting_acceleration(
+    stiffness: float, damping: float, rotation: Array, omega_B: Array, out: Array
+) -> None:  # pragma: no cover - compiled
+    """Angular acceleration that rights the base, ``α_b = -K_p θ - K_v ω`` about its horizontal axes.
+
+    θ = (Rᵀe_z) × e_z is the rotation vector from level to the measured tilt, (roll, pitch, 0) where they are small.
+    Standing feet, which stay where they are, turn it into ``q̈ = -J⁻¹ (α_b × p)`` (`joints.move_joints`).
+
+    Args:
+        stiffness: K_p [1/s²].
+        damping: K_v [1/s].
+        rotation: Base to world, shape (3, 3).
+        omega_B: Angular velocity of the base, its own axes, shape (3,) [rad/s].
+        out: Out: α_b in the axes of the base, shape (3,) [rad/s²].
+    """
+    out[0] = -stiffness * rotation[2, 1] - damping * omega_B[0]
+    out[1] = stiffness * rotation[2, 0] - damping * omega_B[1]
+    out[2] = 0.0
