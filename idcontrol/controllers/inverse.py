@@ -57,6 +57,7 @@ class Settings:
     contact_margin_m: float = 1e-3
     landing_s: float = 0.01
     approach_speed_m_s: float = 0.002
+    slide_speed_m_s: float = 0.01
     landing: Landing = field(default_factory=Landing)
     edge_speed_m_s: float = 1e-3
     unload_s: float = 0.025
@@ -127,8 +128,9 @@ class CoulombQp:
         near = self._contacts.detect(self._settings.contact_margin_m)
         foot = near.identity
         falling = (near.gap > 0.0) & (near.N @ v < -self._settings.approach_speed_m_s)
-        falling &= reference.since_touchdown[foot] < self._settings.landing_s
-        planned = near.take(reference.stance[foot] & ~falling)
+        sliding = np.hypot(near.S @ v, near.T @ v) > self._settings.slide_speed_m_s
+        landing = (falling | sliding) & (reference.since_touchdown[foot] < self._settings.landing_s)
+        planned = near.take(reference.stance[foot] & ~landing)
         return landing_contacts(planned, v, self._h, self._settings.landing)
 
     def _reluctance(self, contacts: Contacts, reference: Reference) -> Array | None:

@@ -15,45 +15,11 @@ import numpy as np
 from numba import njit
 
 from idcontrol.models.reduction import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.solvers.basis import pivoted_basis
 from idcontrol.types import Array
 
 RANK_TOLERANCE = 1e-8
 """Directions shorter than this, relative to the longest, are dependent (math.md 12.1)."""
-
-
-@njit(cache=True)
-def _pivoted_basis(rows: Array, extra: Array, smallest: float, basis: Array, carried: Array) -> int:
-    # pragma: no cover - compiled
-    """Gram-Schmidt with row pivoting down to the length `smallest`; `extra` (one number a row) is carried along.
-
-    Overwrites rows and extra; returns the rank.
-    """
-    n = rows.shape[0]
-    size = np.empty(n)
-    for i in range(n):
-        size[i] = np.dot(rows[i], rows[i])
-    rank = 0
-    while rank < min(n, rows.shape[1]):
-        best = 0
-        for i in range(n):
-            if size[i] > size[best]:
-                best = i
-        norm = np.sqrt(np.dot(rows[best], rows[best]))
-        if not norm > smallest:
-            break
-        basis[rank] = rows[best] / norm
-        carried[rank] = extra[best] / norm
-        rank += 1
-        for i in range(n):
-            if size[i] < 0.0:
-                continue
-            for _ in range(2):  # twice, for orthogonality
-                p = np.dot(basis[rank - 1], rows[i])
-                rows[i] -= p * basis[rank - 1]
-                extra[i] -= p * carried[rank - 1]
-            size[i] = np.dot(rows[i], rows[i])
-        size[best] = -1.0
-    return rank
 
 
 @njit(cache=True)
@@ -69,7 +35,7 @@ def _project(M: Array, J: Array, d: Array, b: Array, u: int, tolerance: float) -
         longest = max(longest, np.dot(columns[i], columns[i]))
     U = np.empty((u, rows))
     nothing = np.zeros(u)
-    rank = _pivoted_basis(columns, nothing.copy(), tolerance * np.sqrt(longest), U, nothing)
+    rank = pivoted_basis(columns, nothing.copy(), tolerance * np.sqrt(longest), U, nothing)
     W = np.empty((a, a))
     for i in range(a):
         for j in range(a):
@@ -102,7 +68,7 @@ def _project(M: Array, J: Array, d: Array, b: Array, u: int, tolerance: float) -
                 A[r, j] -= U[k, r] * p[j]
     E = np.empty((min(rows, a), a))
     s_carried = np.empty(min(rows, a))
-    rank = _pivoted_basis(A, e, tolerance * np.sqrt(longest), E, s_carried)
+    rank = pivoted_basis(A, e, tolerance * np.sqrt(longest), E, s_carried)
     x = np.zeros(a)
     for k in range(rank):
         x += s_carried[k] * E[k]

@@ -19,6 +19,7 @@ from numba import njit
 
 from idcontrol.models.reduction import Reduction
 from idcontrol.solvers.active_set import solve_qp
+from idcontrol.solvers.basis import independent_equalities
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Array, Booleans
 
@@ -153,7 +154,8 @@ def smallest_torque(
     H = (TB.T @ TB + (B.T * np.tile(weights * typical, 3)) @ B) / typical
     g = TB.T @ constant / typical
     rho = r.rho[: 3 * n]
-    result = solve_qp(H, g, A, np.zeros(A.shape[0]), rho.T @ B, rho.T @ y)
+    E, e = independent_equalities(rho.T @ B, rho.T @ y)
+    result = solve_qp(H, g, A, np.zeros(A.shape[0]), E, e)
     if result.status is not SolverStatus.SOLVED:
         return y, False
     return B @ result.x, True
