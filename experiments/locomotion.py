@@ -95,7 +95,7 @@ class Scene:
             gait_period_s=self.planner.gait.period_s,
             swing_s=self.planner.gait.swing_s,
             base_height_m=self.planner.height,
-            waypoints=() if self.waypoints is None else self.waypoints.points,
+            waypoints=() if self.waypoints is None else tuple((float(x), float(y)) for x, y in self.waypoints.points),
         )
 
 

@@ -35,6 +35,7 @@ class Waypoints:
     mended by turning on the spot, smaller ones while walking; the last centimetres are walked slowly.
 
     Attributes:
+        points: All waypoints, shape (n, 2) [m].
         target: The waypoint ahead, shape (2,) [m].
         previous: The one behind, or the start, shape (2,) [m].
         reached: How many have been reached.
@@ -55,10 +56,10 @@ class Waypoints:
         Raises:
             InputError: There is no point, one is not finite or equals the next, or a speed is not positive.
         """
-        self._points = np.array(points, dtype=np.float64)
-        if self._points.ndim != 2 or self._points.shape[1] != 2 or not np.all(np.isfinite(self._points)):
+        self.points: Array = np.array(points, dtype=np.float64)
+        if self.points.ndim != 2 or self.points.shape[1] != 2 or not np.all(np.isfinite(self.points)):
             raise InputError(f"waypoints must be a list of (x, y) in metres; got {points!r}")
-        if len(self._points) > 1 and np.any(np.all(self._points == np.roll(self._points, -1, axis=0), axis=1)):
+        if len(self.points) > 1 and np.any(np.all(self.points == np.roll(self.points, -1, axis=0), axis=1)):
             raise InputError(f"a waypoint equals the next one: {points!r}; leave one of them out")
         if not (speed > 0.0 and turn > 0.0):
             raise InputError(f"speed and turn must be positive; they are {speed} m/s and {turn} rad/s")
@@ -68,7 +69,7 @@ class Waypoints:
     def reset(self, position: Array) -> None:
         """Begin with the first waypoint, coming from `position` (world, (3,) [m])."""
         self.previous: Array = np.array(position[:2], dtype=np.float64)
-        self.target: Array = self._points[0]
+        self.target: Array = self.points[0]
         self.reached = 0
         self.turning = False
 
@@ -81,7 +82,7 @@ class Waypoints:
         distance = math.hypot(self.target[0] - x, self.target[1] - y)
         if distance < RADIUS:
             self.reached += 1
-            self.previous, self.target = self.target, self._points[self.reached % len(self._points)]
+            self.previous, self.target = self.target, self.points[self.reached % len(self.points)]
             distance = math.hypot(self.target[0] - x, self.target[1] - y)
 
         aim_x, aim_y = self._carrot(x, y)
