@@ -78,16 +78,20 @@ class Quantity:
     """A number that people are shown.
 
     Attributes:
+        topic: Heading under which a page shows it.
         key: Its key in a run's JSON; a dot leads into an object.
         label: What a table calls it.
         unit: Unit in the table; "" if it has none.
         scale: From the unit of the JSON to the unit of the table.
+        more_is_better: Whether a goal for it is a lower bound.
     """
 
+    topic: str
     key: str
     label: str
     unit: str = ""
     scale: float = 1.0
+    more_is_better: bool = False
 
     def of(self, metrics: Mapping[str, Any]) -> Any:
         """The value in `metrics`, in the unit of the JSON; None where it is absent."""
@@ -104,45 +108,50 @@ class Quantity:
             return "yes" if value else "no"
         if isinstance(value, int) or not isinstance(value, float):
             return str(value)
-        return f"{value * self.scale:.3g}"
+        value *= self.scale
+        return f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
+
+    def meets(self, value: Any, goal: Any) -> bool:
+        """Whether a value meets a goal, both in the unit of the JSON; None meets none."""
+        return value is not None and bool(value >= goal if self.more_is_better else value <= goal)
 
 
 QUANTITIES = (
-    Quantity("completed", "completed"),
-    Quantity("fell_at_s", "fell at", "s"),
-    Quantity("q_err_rad", "joint position error, mean", "mrad", 1e3),
-    Quantity("qd_err_rad_s", "joint velocity error, mean", "rad/s"),
-    Quantity("tau_mean_nm", "torque, mean", "N m"),
-    Quantity("dtau_mean_nm_s", "torque rate, mean", "N m/s"),
-    Quantity("dtau_max_nm_s", "torque rate, largest", "N m/s"),
-    Quantity("torque_clipped_steps", "steps at a torque limit"),
-    Quantity("force_err_n", "predicted contact force, mean error", "N"),
-    Quantity("force_err_median_n", "predicted contact force, median error", "N"),
-    Quantity("force_err_rel", "predicted contact force, relative error", "%", 1e2),
-    Quantity("base_pos_err_m", "base position error, mean", "mm", 1e3),
-    Quantity("base_height_err_m", "base height over a gait period, largest error", "mm", 1e3),
-    Quantity("base_tilt_rad", "base tilt, mean", "mrad", 1e3),
-    Quantity("foot_err_m", "foot position error, mean", "mm", 1e3),
-    Quantity("slip_m_s", "slip of stance feet, mean", "mm/s", 1e3),
-    Quantity("slip_max_m_s", "slip of stance feet, largest", "mm/s", 1e3),
-    Quantity("touchdown_err_s", "touchdown against plan, mean error", "ms", 1e3),
-    Quantity("com_path_err_m", "centre of mass off its path, mean", "mm", 1e3),
-    Quantity("com_path_max_m", "centre of mass off its path, largest", "mm", 1e3),
-    Quantity("distance_m", "distance walked", "m"),
-    Quantity("waypoints_reached", "waypoints reached"),
-    Quantity("solver.solved", "controller steps solved"),
-    Quantity("solver.repaired", "controller steps repaired"),
-    Quantity("solver.fallback", "controller steps on fallback"),
-    Quantity("solver.failed", "controller steps failed"),
-    Quantity("plant.regularized", "plant steps regularized"),
-    Quantity("plant.unsolved", "plant steps unsolved"),
-    Quantity("plant.residual_max", "plant residual, largest"),
-    Quantity("step_us.p50", "controller step, median", "µs"),
-    Quantity("step_us.p99", "controller step, 99 %", "µs"),
-    Quantity("step_us.p999", "controller step, 99.9 %", "µs"),
-    Quantity("step_us.max", "controller step, longest", "µs"),
-    Quantity("wall_s", "wall time", "s"),
-    Quantity("realtime_factor", "simulated time / wall time"),
+    Quantity("Task", "completed", "completed", more_is_better=True),
+    Quantity("Task", "fell_at_s", "fell at", "s"),
+    Quantity("Task", "waypoints_reached", "waypoints reached", more_is_better=True),
+    Quantity("Task", "distance_m", "distance walked", "m", more_is_better=True),
+    Quantity("Joints", "q_err_rad", "joint position error, mean", "mrad", 1e3),
+    Quantity("Joints", "qd_err_rad_s", "joint velocity error, mean", "rad/s"),
+    Quantity("Torques", "tau_mean_nm", "torque, mean", "N m"),
+    Quantity("Torques", "dtau_mean_nm_s", "torque rate, mean", "N m/s"),
+    Quantity("Torques", "dtau_max_nm_s", "torque rate, largest", "N m/s"),
+    Quantity("Torques", "torque_clipped_steps", "steps at a torque limit"),
+    Quantity("Contact forces", "force_err_n", "predicted contact force, mean error", "N"),
+    Quantity("Contact forces", "force_err_median_n", "predicted contact force, median error", "N"),
+    Quantity("Contact forces", "force_err_rel", "predicted contact force, relative error", "%", 1e2),
+    Quantity("Body and feet", "base_pos_err_m", "base position error, mean", "mm", 1e3),
+    Quantity("Body and feet", "base_height_err_m", "base height over a gait period, largest error", "mm", 1e3),
+    Quantity("Body and feet", "base_tilt_rad", "base tilt, mean", "mrad", 1e3),
+    Quantity("Body and feet", "foot_err_m", "foot position error, mean", "mm", 1e3),
+    Quantity("Body and feet", "slip_m_s", "slip of stance feet, mean", "mm/s", 1e3),
+    Quantity("Body and feet", "slip_max_m_s", "slip of stance feet, largest", "mm/s", 1e3),
+    Quantity("Body and feet", "touchdown_err_s", "touchdown against plan, mean error", "ms", 1e3),
+    Quantity("Body and feet", "com_path_err_m", "centre of mass off its path, mean", "mm", 1e3),
+    Quantity("Body and feet", "com_path_max_m", "centre of mass off its path, largest", "mm", 1e3),
+    Quantity("Solvers", "solver.solved", "controller steps solved"),
+    Quantity("Solvers", "solver.repaired", "controller steps repaired"),
+    Quantity("Solvers", "solver.fallback", "controller steps on fallback"),
+    Quantity("Solvers", "solver.failed", "controller steps failed"),
+    Quantity("Solvers", "plant.regularized", "plant steps regularized"),
+    Quantity("Solvers", "plant.unsolved", "plant steps unsolved"),
+    Quantity("Solvers", "plant.residual_max", "plant residual, largest"),
+    Quantity("Time", "step_us.p50", "controller step, median", "µs"),
+    Quantity("Time", "step_us.p99", "controller step, 99 %", "µs"),
+    Quantity("Time", "step_us.p999", "controller step, 99.9 %", "µs"),
+    Quantity("Time", "step_us.max", "controller step, longest", "µs"),
+    Quantity("Time", "wall_s", "wall time", "s"),
+    Quantity("Time", "realtime_factor", "simulated time / wall time", more_is_better=True),
 )
 """What tables show of a run, in their order."""
 
@@ -301,12 +310,23 @@ def com_path(com: Array, start: Array, end: Array, turning: Booleans) -> dict[st
         turning: Ticks of turning in place, which are left out, shape (rows,).
     """
     counted = ~turning & np.isfinite(start).all(axis=1) & np.isfinite(end).all(axis=1)
-    a, b, p = start[counted], end[counted], com[counted, :2]
-    along = b - a
-    squared = np.maximum(np.einsum("ij,ij->i", along, along), np.finfo(float).tiny)
-    share = np.clip(np.einsum("ij,ij->i", p - a, along) / squared, 0.0, 1.0)
-    off = np.linalg.norm(p - a - share[:, None] * along, axis=1)
+    off = distance_to_segment(com[counted], start[counted], end[counted])
     return {"com_path_err_m": _mean(off), "com_path_max_m": _largest(off)}
+
+
+def distance_to_segment(points: Array, start: Array, end: Array) -> Array:
+    """Horizontal distance of each point to its segment, shape (rows,) [m].
+
+    Args:
+        points: Shape (rows, 2 or more) [m].
+        start: Where the segment begins, shape (rows, 2) [m].
+        end: Where it ends, shape (rows, 2) [m].
+    """
+    along, away = end - start, points[:, :2] - start
+    squared = np.maximum(np.einsum("ij,ij->i", along, along), np.finfo(float).tiny)  # a point is a segment too
+    share = np.clip(np.einsum("ij,ij->i", away, along) / squared, 0.0, 1.0)
+    off: Array = np.linalg.norm(away - share[:, None] * along, axis=1)
+    return off
 
 
 def distance(base: Array, stride: int) -> float | None:

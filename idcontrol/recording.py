@@ -66,6 +66,7 @@ class Run:
         units: Unit of each channel, as text; "" where it has none.
         meta: Facts about the run that the arrays do not say.
         config: The resolved configuration.
+        versions: Of Python, the packages and the platform that made it.
         metrics: What was computed from the arrays; None if the run did not come to its end.
         events: What happened, oldest first.
         complete: Whether the run came to its end.
@@ -77,6 +78,7 @@ class Run:
     units: dict[str, str]
     meta: dict[str, Any]
     config: dict[str, Any]
+    versions: dict[str, str]
     metrics: dict[str, Any] | None
     events: tuple[dict[str, Any], ...]
     complete: bool
@@ -270,6 +272,7 @@ def load(folder: str | Path) -> Run:
         units=units,
         meta=run.get("meta") or {},
         config=_read_json(folder / "config.json") if (folder / "config.json").exists() else {},
+        versions=run.get("versions") or {},
         metrics=metrics,
         events=_read_events(folder / "events.jsonl"),
         complete=complete,

@@ -1,0 +1,158 @@
+"""The page of a run: one HTML file that needs nothing beside it."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import msgspec
+
+from idcontrol import figures, metrics
+from idcontrol.errors import InputError
+from idcontrol.metrics import QUANTITIES, Layout, Quantity
+from idcontrol.recording import Run, jsonable, load
+
+EVENTS = 200
+"""Events that a page lists at most."""
+
+_OPTIONS = {
+    "controller": "--controller",
+    "plant": "--plant",
+    "robot": "--robot",
+    "terrain": "--terrain",
+    "mu": "--mu",
+    "duration_s": "--duration",
+    "rate_hz": "--rate",
+    "seed": "--seed",
+    "preset": "--preset",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One number of the table: its words, and whether its goal was met (None where there is no goal)."""
+
+    label: str
+    value: str
+    unit: str
+    goal: str
+    met: bool | None
+
+
+def report(folder: str | Path) -> Path:
+    """Write ``report.html`` into the folder of a run, whole or cut off, and return its path.
+
+    Figures are drawn for runs whose `meta` has a ``layout`` (`idcontrol.metrics.Layout`); goals beside the numbers come
+    from its ``goals``: largest values by key of `idcontrol.metrics.QUANTITIES`, smallest where more is better.
+
+    Raises:
+        InputError: The folder does not hold a readable run, or cannot be written to.
+    """
+    run = load(folder)
+    layout = _layout(run)
+    values = run.metrics
+    if values is None and layout is not None:
+        values = metrics.locomotion(run.arrays, layout, float(run.config.get("duration_s", 0.0)))
+    values = values or {}
+    template = importlib.resources.files("idcontrol").joinpath("report.html.j2").read_text(encoding="utf-8")
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    page = environment.from_string(template).render(
+        title=_title(run),
+        state=_state(run, values),
+        note=run.note,
+        topics=table(values, run.meta.get("goals") or {}),
+        pictures=[] if layout is None else figures.locomotion(run.arrays, layout),
+        events=run.events[:EVENTS],
+        more_events=max(len(run.events) - EVENTS, 0),
+        command=command(run),
+        settings=list(_flat(run.config)),
+        versions=run.versions,
+    )
+    path = run.folder / "report.html"
+    partial = path.with_name(path.name + ".part")
+    try:
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}; make the folder writable") from error
+    return path
+
+
+def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """The numbers of a run beside their goals, by topic; numbers that the run does not have are left out."""
+    topics: dict[str, list[Row]] = {}
+    for quantity in QUANTITIES:
+        value, goal = quantity.of(values), goals.get(quantity.key)
+        if value is None and goal is None:
+            continue
+        topics.setdefault(quantity.topic, []).append(
+            Row(
+                label=quantity.label,
+                value=quantity.text(value),
+                unit=quantity.unit,
+                goal="" if goal is None else _bound(quantity, goal),
+                met=None if goal is None else quantity.meets(value, goal),
+            )
+        )
+    return topics
+
+
+def command(run: Run) -> str:
+    """The command line that runs it again, with every setting spelled out."""
+    words = ["idcontrol", "run", str(run.meta.get("experiment", "EXPERIMENT"))]
+    for key, value in run.config.items():
+        if key in _OPTIONS and value is not None:
+            words += [_OPTIONS[key], str(value)]
+        else:
+            words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
+    return shlex.join(words)
+
+
+def _bound(quantity: Quantity, goal: Any) -> str:
+    sign = "" if isinstance(goal, bool) else "≥ " if quantity.more_is_better else "≤ "
+    return sign + quantity.text(goal)
+
+
+def _layout(run: Run) -> Layout | None:
+    """What the arrays do not say, if this is a run of a robot that walks."""
+    if "layout" not in run.meta:
+        return None
+    try:
+        return msgspec.convert(run.meta["layout"], Layout)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{run.folder / 'run.json'}: meta.layout is damaged: {error}") from error
+
+
+def _title(run: Run) -> str:
+    """The experiment and what is most often varied."""
+    said = run.config.get
+    parts = [str(run.meta.get("experiment", run.folder.name)), said("controller"), said("robot")]
+    if said("controller") and said("plant"):
+        parts[1] = f"{said('controller')} on {said('plant')}"
+    if said("mu") is not None:
+        parts.append(f"µ = {said('mu')}")
+    return " · ".join(str(part) for part in parts if part)
+
+
+def _state(run: Run, values: Mapping[str, Any]) -> tuple[str, str]:
+    """How the run ended, and the class that colours it."""
+    if values.get("fell_at_s") is not None:
+        return f"fell at {values['fell_at_s']:.2f} s", "bad"
+    if not run.complete:
+        return "stopped before its end", "warn"
+    return ("completed", "good") if values.get("completed", True) else ("not completed", "bad")
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Settings by dotted key."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, json.dumps(jsonable(value), ensure_ascii=False)
