@@ -21,10 +21,13 @@ from idcontrol.types import Array, Integers
 
 _FEASIBLE: Final = 1e-10
 """Relative violation of a row that is left alone: two digits better than what is called solved."""
-_ROUNDING: Final = 1e-14
+_ROUNDING: Final = 1e-15
 """Violation, relative to |y|, that rounding makes."""
 _DEPENDENT: Final = 1e-20
 """A row of length one is a combination of the active ones if |row⊥|² is below this."""
+_SAME: Final = 1e-11
+"""A row that depends on the active ones says what they say if it misses by less than this times |y|: the noise that
+whitening with a condition number of 1e8 leaves in the rows."""
 _DEPENDENT_EQUALITY: Final = 1e-16
 """The same for equalities, which come with the noise of earlier computations (math.md 13.4)."""
 
@@ -64,7 +67,8 @@ def smallest_norm_kernel(
         rows: Rows of length one (or zero), shape (p, k).
         b: Right sides, shape (p,).
         equalities: How many of the rows, the first ones, are equalities.
-        tolerance: Violation of each row that counts as none, shape (p,); rounding, 1e-14 |y|, is added.
+        tolerance: Violation of each row that counts as none, shape (p,), beside 1e-15 |y|; raised here for rows that
+            depend on the active ones and contradict them by rounding only.
         y: Result, shape (k,).
         multipliers: Result, shape (p,): y = Σ multiplier · row, ≥ 0 on inequalities. Where the status is INFEASIBLE the
             certificate c: c ≥ 0 on inequalities, Σ c row = 0, b·c > 0.
@@ -140,6 +144,9 @@ def smallest_norm_kernel(
         while True:
             square = split(basis, count, rows[enter], coefficients, rest)
             dependent = count == k or not square > _DEPENDENT
+            if dependent and gained == 0.0 and violation <= _SAME * np.sqrt(norm):
+                tolerance[enter] = violation
+                break
             root = np.sqrt(square)
             # what the other multipliers lose per unit of the new one: row = Σ coefficient · active rows + rest
             for a in range(count):
@@ -372,6 +379,73 @@ def _whiten(U: Array, x: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
+def _unwhiten(U: Array, x: Array) -> None:
+    """Solve U x = x in place."""
+    for d in range(x.size - 1, -1, -1):
+        total = x[d]
+        for i in range(d + 1, x.size):
+            total -= U[d, i] * x[i]
+        x[d] = total / U[d, d]
+
+
+@njit(cache=True, error_model="numpy")
+def _refine(
+    H: Array,
+    g: Array,
+    A: Array,
+    b: Array,
+    E: Array,
+    e: Array,
+    x: Array,
+    multipliers: Array,
+    active: Integers,
+    count: int,
+    lengths: Array,
+    work: Array,
+) -> None:
+    """One step of iterative refinement of x and the multipliers on the active rows.
+
+    With s = -(Hx + g - Σ multiplier · row) and t what the active rows miss, dx and du solve H dx - Σ du · row = s,
+    row · dx = t; the factors in `work` are those of H and of the whitened active rows of length one.
+    """
+    k, m = x.size, e.size
+    U, s, dy = work[:k], work[k], work[k + 1]
+    basis, upper, t, along = work[k + 2 : 2 * k + 2], work[2 * k + 2 : 3 * k + 2], work[3 * k + 2], work[3 * k + 3]
+    for d in range(k):
+        s[d] = -g[d]
+        for i in range(k):
+            s[d] -= H[d, i] * x[i]
+    for c in range(count):
+        i = active[c]
+        row = E[i] if i < m else A[i - m]
+        t[c] = e[i] if i < m else b[i - m]
+        for d in range(k):
+            s[d] += multipliers[i] * row[d]
+            t[c] -= row[d] * x[d]
+        t[c] /= lengths[i]
+    _whiten(U, s)
+    solve_upper_transposed(upper, count, t)
+    for d in range(k):
+        dy[d] = s[d]
+    for c in range(count):
+        along[c] = 0.0
+        for d in range(k):
+            along[c] += basis[c, d] * dy[d]
+        for d in range(k):
+            dy[d] += (t[c] - along[c]) * basis[c, d]
+        t[c] -= along[c]
+    _unwhiten(U, dy)
+    solve_upper(upper, count, t)
+    for d in range(k):
+        x[d] += dy[d]
+    for c in range(count):
+        i = active[c]
+        multipliers[i] += t[c] / lengths[i]
+        if i >= m:
+            multipliers[i] = max(multipliers[i], 0.0)
+
+
+@njit(cache=True, error_model="numpy")
 def qp_kernel(
     H: Array,
     g: Array,
@@ -409,7 +483,7 @@ def qp_kernel(
     """
     k, m, p = g.size, e.size, b.size
     U, origin, y = work[:k], work[k], work[k + 1]
-    sides_white, tolerance, lengths = sides[0], sides[1], sides[2]
+    white_sides, tolerance, lengths = sides[0], sides[1], sides[2]
     for d in range(k):
         x[d] = 0.0
         origin[d] = g[d]
@@ -419,43 +493,52 @@ def qp_kernel(
         return INACCURATE, 0, 0, np.inf
 
     # y = Ux + U⁻ᵀg: rows U⁻ᵀa, right sides b + (U⁻ᵀa)·(U⁻ᵀg), all divided by |U⁻ᵀa|
-    _whiten(U, origin)
-    scale = 0.0
+    # a length of the order of the answer's, from what is known before
+    steepest, g_square, length = 0.0, 0.0, 0.0
     for d in range(k):
-        scale += origin[d] * origin[d]
-    scale = np.sqrt(scale)
+        steepest = max(steepest, H[d, d])
+        g_square += g[d] * g[d]
+    length = np.sqrt(g_square) / steepest
+    _whiten(U, origin)
     for i in range(m + p):
         side = e[i] if i < m else b[i - m]
         row = E[i] if i < m else A[i - m]
+        raw = 0.0
         for d in range(k):
             rows[i, d] = row[d]
+            raw += row[d] * row[d]
         _whiten(U, rows[i])
         square, shift = 0.0, 0.0
         for d in range(k):
             square += rows[i, d] * rows[i, d]
             shift += rows[i, d] * origin[d]
         lengths[i] = np.sqrt(square) if square > 0.0 else 1.0
-        sides_white[i] = (side + shift) / lengths[i]
+        white_sides[i] = (side + shift) / lengths[i]
         for d in range(k):
             rows[i, d] /= lengths[i]
-        scale = max(scale, abs(sides_white[i]) if i < m else sides_white[i])
-    if not np.isfinite(scale):
+        raw = np.sqrt(raw) if raw > 0.0 else 1.0
+        length = max(length, (abs(side) if i < m else side) / raw)
+        tolerance[i] = _FEASIBLE * raw / lengths[i]
+    if not np.isfinite(length):
         return INACCURATE, 0, 0, np.inf
     for i in range(m + p):
-        tolerance[i] = _FEASIBLE * scale
+        tolerance[i] *= length
     status, iterations, count = smallest_norm_kernel(
-        rows, sides_white, m, tolerance, y, multipliers, active, work[k + 2 :]
+        rows, white_sides, m, tolerance, y, multipliers, active, work[k + 2 :]
     )
     for i in range(m + p):
         multipliers[i] /= lengths[i]
     if status != SOLVED:
         return status, iterations, count, np.inf
-    for d in range(k - 1, -1, -1):
-        total = y[d] - origin[d]
-        for i in range(d + 1, k):
-            total -= U[d, i] * x[i]
-        x[d] = total / U[d, d]
+    for d in range(k):
+        x[d] = y[d] - origin[d]
+    _unwhiten(U, x)
     residual = qp_residual(H, g, A, b, E, e, x, multipliers[m:], multipliers[:m])
+    for _ in range(2):
+        if residual <= 1e-3 * TOLERANCE:
+            break
+        _refine(H, g, A, b, E, e, x, multipliers, active, count, lengths, work)
+        residual = qp_residual(H, g, A, b, E, e, x, multipliers[m:], multipliers[:m])
     return (SOLVED if residual <= TOLERANCE else INACCURATE), iterations, count, residual
 
 

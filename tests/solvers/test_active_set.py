@@ -14,7 +14,7 @@ from idcontrol.solvers.status import SolverStatus
 
 
 def feasible_program(rng, k, m, p, condition=1.0):
-    """A program with a known feasible point, some rows tight there, some equalities repeated."""
+    """A least-squares program with a known feasible point, some rows tight there, one equality implied by others."""
     root = rng.normal(size=(k, k)) * np.logspace(0.0, -np.log10(condition) / 2, k)
     H = root @ root.T + np.eye(k) / condition
     E = rng.normal(size=(m, k))
@@ -22,7 +22,7 @@ def feasible_program(rng, k, m, p, condition=1.0):
         E[-1] = E[0] - 2.0 * E[1]
     A, x = rng.normal(size=(p, k)), rng.normal(size=k)
     b = A @ x - rng.uniform(0.0, 0.5, p) * rng.integers(0, 2, p)
-    return H, 3.0 * rng.normal(size=k), A, b, E, E @ x
+    return H, -3.0 * H @ rng.normal(size=k), A, b, E, E @ x
 
 
 def by_clarabel(H, g, A, b, E, e):
