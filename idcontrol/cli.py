@@ -145,12 +145,13 @@ def run_command(
     chosen = _experiment(experiment)
     given = {name: value for name, value in options.items() if value is not None}
     spelling = {name: "--" + name.partition("_")[0] for name in options}
-    for name, value in given.items():
+    for name in given:
         if name not in chosen.config.__struct_fields__:
             raise InputError(f"{spelling[name]}: the experiment {experiment} has no such setting; leave it out")
-        if name in ("duration_s", "rate_hz") and math.isinf(value):
-            raise InputError(f"{spelling[name]}: must be finite")
     config = build(chosen.config, given | dict(parse_setting(text) for text in settings), spelling)
+    for name in ("duration_s", "rate_hz"):
+        if math.isinf(getattr(config, name, 0.0)):
+            raise InputError(f"{spelling[name]}: must be finite")
     if out is None:
         out = fresh_folder("runs", _stem(experiment, config))
     else:
@@ -165,7 +166,8 @@ def run_command(
         raise
     except Exception as error:
         raise _Fault(out) from error
-    metrics = {**metrics, "out": str(out)}
+    used = {name: getattr(config, name) for name in options if name in chosen.config.__struct_fields__}
+    metrics = {"experiment": experiment, **used, **metrics, "out": str(out)}
     if as_json:
         click.echo(json.dumps(jsonable(metrics), allow_nan=False))
     else:

@@ -118,7 +118,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout) -> list[Picture]:
             "count.",
             _path,
         ),
-        ("Joints", f"Joint positions, measured against reference, {when}.", _joints),
+        ("Joints", f"Joint positions {when}: measured (broad, blue) and reference (thin, dark).", _joints),
         (
             "Torques",
             f"Joint torques (left) and their rate of change (right), leg by leg, {when}. Dotted: torque limits, where "
@@ -252,7 +252,7 @@ def _glance(scene: _Scene) -> Figure:
     figure, grid = _grid([*[1.0] * 6, 0.45], sharex=True)
     axes = grid[:, 0]
     _strip(axes[0], bins, 1e3 * np.abs(scene.q - arrays["q_des"]), "|q − q_des|\nmrad", _COLORS[0])
-    _strip(axes[1], bins, np.abs(scene.v - arrays["v_des"]), "|q̇ − q̇_des|\nrad/s", _COLORS[0])
+    _strip(axes[1], bins, np.abs(scene.v - arrays["v_des"]), "|q̇ − q̇_des|\nrad/s", _COLORS[0], log=True)
     _strip(
         axes[2], _Bins(t[1:], rows), np.abs(np.diff(arrays["tau"], axis=0)) / h, "|Δτ/Δt|\nN m/s", _COLORS[1], log=True
     )
@@ -260,7 +260,7 @@ def _glance(scene: _Scene) -> Figure:
     error = np.abs(np.nansum(predicted, axis=1) - arrays["force"][:, :, 2].sum(axis=1))
     error[np.isnan(predicted).all(axis=1)] = np.nan
     if np.isfinite(error).any():
-        _strip(axes[3], bins, error[:, None], "force error\nN", _COLORS[2])
+        _strip(axes[3], bins, error[:, None], "force error\nN", _COLORS[2], log=True)
     else:
         axes[3].set_ylabel("force error\nN")
         axes[3].text(0.5, 0.5, "nothing was predicted", transform=axes[3].transAxes, ha="center", color=_QUIET)
@@ -270,7 +270,7 @@ def _glance(scene: _Scene) -> Figure:
     _statuses(axes[6], t, {"plant": arrays["plant_status"], "controller": arrays["status"]})
     for row in axes[:6]:
         _shade(row, t, arrays["turning"] > 0.5)
-        row.margins(x=0)
+    axes[6].set_xlim(t[0], t[-1] + h)
     axes[6].set_xlabel("time [s]")
     return figure
 
@@ -338,15 +338,14 @@ def _joints(scene: _Scene) -> Figure:
         axes.set_visible(False)
     for i, name in enumerate(names):
         axes = grid.flat[i]
-        axes.plot(t, scene.q[scene.rows, i], color=_COLORS[0], linewidth=2.4, alpha=0.45, label="measured")
-        axes.plot(t, scene.close_up("q_des")[:, i], color=_PLANNED, linewidth=0.9, label="reference")
+        axes.plot(t, scene.q[scene.rows, i], color=_COLORS[0], linewidth=2.4, alpha=0.45)
+        axes.plot(t, scene.close_up("q_des")[:, i], color=_PLANNED, linewidth=0.9)
         axes.set_title(name)
         axes.margins(x=0)
         if i % columns == 0:
             axes.set_ylabel("rad")
         if i >= len(names) - columns:
             axes.set_xlabel("time [s]")
-    figure.legend(*grid.flat[0].get_legend_handles_labels(), loc="lower right", ncols=2)
     return figure
 
 

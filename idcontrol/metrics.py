@@ -143,9 +143,9 @@ QUANTITIES = (
     Quantity("Solvers", "solver.repaired", "controller steps repaired"),
     Quantity("Solvers", "solver.fallback", "controller steps on fallback"),
     Quantity("Solvers", "solver.failed", "controller steps failed"),
-    Quantity("Solvers", "plant.regularized", "plant steps regularized"),
-    Quantity("Solvers", "plant.unsolved", "plant steps unsolved"),
-    Quantity("Solvers", "plant.residual_max", "plant residual, largest"),
+    Quantity("Solvers", "plant_solver.regularized", "plant steps regularized"),
+    Quantity("Solvers", "plant_solver.unsolved", "plant steps unsolved"),
+    Quantity("Solvers", "plant_solver.residual_max", "plant residual, largest"),
     Quantity("Time", "step_us.p50", "controller step, median", "µs"),
     Quantity("Time", "step_us.p99", "controller step, 99 %", "µs"),
     Quantity("Time", "step_us.p999", "controller step, 99.9 %", "µs"),
@@ -166,7 +166,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
 
     Returns:
         Keys ``steps, completed, fell_at_s``, those of the functions below, ``torque_clipped_steps``,
-        ``waypoints_reached``, and the objects ``step_us``, ``solver`` and ``plant``.
+        ``waypoints_reached``, and the objects ``step_us``, ``solver`` and ``plant_solver``.
     """
     h = layout.period_s
     base = arrays["q"][:, :3]
@@ -199,7 +199,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         "waypoints_reached": int(arrays["waypoints"][-1]) if rows and np.isfinite(arrays["waypoints"][-1]) else 0,
         "step_us": percentiles(arrays["step_us"]) if "step_us" in arrays else percentiles(np.empty(0)),
         "solver": statuses(arrays["status"]),
-        "plant": plant(arrays["plant_status"], arrays["plant_residual"], arrays["plant_regularization"]),
+        "plant_solver": plant_solver(arrays["plant_status"], arrays["plant_residual"], arrays["plant_regularization"]),
     }
 
 
@@ -356,7 +356,7 @@ def statuses(status: Array) -> dict[str, int]:
     return {name.name.lower(): int(np.count_nonzero(status == name)) for name in Status}
 
 
-def plant(status: Array, residual: Array, regularization: Array) -> dict[str, float | int | None]:
+def plant_solver(status: Array, residual: Array, regularization: Array) -> dict[str, float | int | None]:
     """How the plant's steps ended; all of shape (rows,), NaN where the plant does not say.
 
     ``steps`` that it reported, how many were ``regularized``, how many ``unsolved`` (fallback or worse), and the

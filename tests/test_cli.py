@@ -59,7 +59,6 @@ class Fall:
                 recorder.append(t=i / config.rate_hz, x=config.detail.gain * rng.normal())
                 progress((i + 1) / steps)
             metrics = {
-                "experiment": "fall", "controller": config.controller, "mu": config.mu, "seed": config.seed,
                 "completed": config.controller != "clumsy", "q_err_rad": 0.0039, "fell_at_s": None, "extra_n": 1.5,
             }  # fmt: skip
             recorder.close(metrics)
@@ -144,6 +143,8 @@ def test_json_prints_one_object_and_nothing_else(command):
     got = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert got["mu"] == "inf"
     assert got["seed"] == 3
+    assert (got["experiment"], got["controller"], got["plant"]) == ("fall", "pid", "coulomb-lcp")
+    assert got["duration_s"] == 0.1
     assert got["fell_at_s"] is None
     assert got["out"] == "runs/fall-pid-links-1"
 
@@ -191,6 +192,7 @@ def test_a_task_that_failed_is_status_1_and_recorded(command):
         (["run", "fall", "--mu", "nan"], "--mu: NaN is no value"),
         (["run", "fall", "--mu", "much"], "'much' is not a valid float"),
         (["run", "fall", "--duration", "inf"], "--duration: must be finite"),
+        (["run", "fall", "--set", "rate_hz=inf"], "--rate: must be finite"),
         (["run", "fall", "--duration", "0"], "--duration: expected a number > 0.0; it is 0.0"),
         (["run", "fall", "--terrain", "plane"], "--terrain: the experiment fall has no such setting"),
         (["run", "fall", "--set", "detail.gian=3"], "no setting 'detail.gian'; did you mean 'detail.gain'?"),
