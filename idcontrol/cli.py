@@ -94,10 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = cli.main(args=arguments, prog_name="idcontrol", standalone_mode=False)
         return status if isinstance(status, int) else DONE
     except click.Abort:
-        return _say("stopped by Ctrl-C; what was recorded until then is kept", INTERRUPTED)
-    except SystemExit as stop:
-        status = stop.code if isinstance(stop.code, int) else FAULT
-        return _say("stopped by a signal; what was recorded until then is kept", status)
+        return _say("stopped by Ctrl-C", INTERRUPTED)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "idcontrol"
         return _say(f"{error.format_message()} (see {command} --help)", UNUSABLE)
@@ -164,6 +161,9 @@ def run_command(
         with contextlib.suppress(OSError):
             out.rmdir()  # a folder that nothing was recorded into only confuses
         raise
+    except (KeyboardInterrupt, SystemExit) as stop:
+        signalled = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else INTERRUPTED
+        return _say(f"stopped; what was recorded until then is in {out}", signalled)
     except Exception as error:
         raise _Fault(out) from error
     used = {name: getattr(config, name) for name in options if name in chosen.config.__struct_fields__}

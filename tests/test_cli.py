@@ -250,7 +250,9 @@ def test_a_run_that_is_stopped_keeps_what_it_had(command, controller, code):
     status, out, err = command("run", "fall", "--controller", controller)
     assert status == code
     assert out == ""
-    assert err.strip().splitlines()[-1].startswith("idcontrol: stopped by")
+    assert err.splitlines()[-1] == (
+        f"idcontrol: stopped; what was recorded until then is in runs/fall-{controller}-links-1"
+    )
     run = load(f"runs/fall-{controller}-links-1")
     assert len(run.arrays["t"]) == 5
     assert run.metrics is None
