@@ -103,7 +103,8 @@ class CoulombQp:
         contacts = self._stance_contacts(v, reference)
         b = project(system.M, contacts.jacobian, contacts.surface_velocity, b)
         tau, impulses, solution, clipped = self._solve(v, b, contacts, self._reluctance(contacts, reference))
-        status, dropped = solution.status, (("tracking",) if clipped or solution.status is not Status.SOLVED else ())
+        status = solution.status
+        dropped: tuple[str, ...] = ("tracking",) if clipped or status is not Status.SOLVED else ()
         if not np.isfinite(tau).all() or status is Status.FALLBACK:
             tau, status, dropped = self._last_tau, Status.FALLBACK, ("tracking", "prediction")
             impulses = np.zeros_like(impulses)
@@ -130,7 +131,8 @@ class CoulombQp:
         falling = (near.gap > 0.0) & (near.N @ v < -self._settings.approach_speed_m_s)
         sliding = np.hypot(near.S @ v, near.T @ v) > self._settings.slide_speed_m_s
         landing = (falling | sliding) & (reference.since_touchdown[foot] < self._settings.landing_s)
-        planned = near.take(reference.stance[foot] & ~landing)
+        standing = reference.stance[foot] & ~landing
+        planned = near if standing.all() else near.take(standing)
         return landing_contacts(planned, v, self._h, self._settings.landing)
 
     def _reluctance(self, contacts: Contacts, reference: Reference) -> Array | None:

@@ -11,13 +11,15 @@ do not slip while they press: their tangential rows hold with equality (math.md 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numba import njit
 
 from idcontrol.models.problem import StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
-from idcontrol.solvers.lemke import LemkeResult, solve_regularized
-from idcontrol.solvers.status import SolverStatus
+from idcontrol.solvers.lemke import TIKHONOV, lemke_kernel
+from idcontrol.solvers.status import RAY, SOLVED, SolverStatus
 from idcontrol.types import Array, Integers, Status
 
 CLOSED_GAP = 1e-5
@@ -69,16 +71,56 @@ def _assemble(
     return Q, r, scale
 
 
-def _solve_normals_and_pyramids(rho: Array, c: Array, mu: Array, rough: Integers) -> tuple[LemkeResult, Array]:
-    """The LCP of the module, and the impulses of all contact rows, shape (3 n,)."""
+@njit(cache=True, error_model="numpy")
+def _friction_lcp(
+    rho: Array, c: Array, mu: Array, rough: Integers, tikhonov: float, f: Array
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """Assemble and solve the LCP of the module; f (3 n,) gets the contact impulses. Status, pivots, residual."""
     n, t = mu.shape[0], rough.shape[0]
     Q, r, scale = _assemble(rho, c, mu, n, rough)
-    result = solve_regularized(Q, r, scale=scale)
-    z, f = result.z, np.zeros(3 * n)
-    f[:n] = z[:n]
-    f[n + rough] = z[n : n + t] - z[n + t : n + 2 * t]
-    f[2 * n + rough] = z[n + 2 * t : n + 3 * t] - z[n + 3 * t : n + 4 * t]
-    return result, f
+    size = r.shape[0]
+    z, w = np.empty(size), np.empty(size)
+    status, pivots, residual = lemke_kernel(
+        Q,
+        r,
+        scale,
+        tikhonov,
+        50 * (size + 1),
+        z,
+        w,
+        np.empty((2 * size + 3, size + 2)),
+        np.empty(5 * size + 2, dtype=np.int64),
+    )
+    f[:] = 0.0
+    if status == SOLVED:
+        f[:n] = z[:n]
+        for j in range(t):
+            f[n + rough[j]] = z[n + j] - z[n + t + j]
+            f[2 * n + rough[j]] = z[n + 2 * t + j] - z[n + 3 * t + j]
+    return status, pivots, residual
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """How the LCP ended."""
+
+    status: int
+    iterations: int
+    residual: float
+    regularization: float
+
+
+def _solve_pyramids(rho: Array, c: Array, mu: Array, rough: Integers, f: Array) -> _Outcome:
+    """Exactly; after a failure with 1e-12, 1e-10, 1e-8 of the (balanced) diagonal added, and said so (math.md 13.5)."""
+    status, iterations, residual = _friction_lcp(rho, c, mu, rough, 0.0, f)
+    if status == SOLVED:
+        return _Outcome(status=status, iterations=iterations, residual=residual, regularization=0.0)
+    for tikhonov in TIKHONOV:
+        again, more, rest = _friction_lcp(rho, c, mu, rough, tikhonov, f)
+        iterations += more
+        if again == SOLVED:
+            return _Outcome(status=again, iterations=iterations, residual=rest, regularization=tikhonov)
+    return _Outcome(status=status, iterations=iterations, residual=residual, regularization=0.0)
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -98,70 +140,51 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """
     reduction = reduce(problem)
     mu = problem.contacts.mu
-    n = mu.shape[0]
-    rows = reduction.rho.shape[0]
-    rigid = np.arange(3 * n, rows)
-    rough = np.flatnonzero((mu > 0.0) & np.isfinite(mu))
+    n, rows = mu.shape[0], reduction.rho.shape[0]
     endless = np.isinf(mu)
-    if not endless.any() and rigid.size == 0:
-        if n == 0:
-            v_plus, impulse = recover(reduction, np.zeros(0))
-            return StepSolution(
-                v_plus=v_plus,
-                impulses=np.zeros((0, 3)),
-                multipliers=impulse,
-                status=Status.SOLVED,
-                residual=0.0,
-                iterations=0,
-            )
-        result, f = _solve_normals_and_pyramids(reduction.rho, reduction.c, mu, rough)
-        return _solution(reduction, result, f, n)
+    f = np.zeros(rows)
+    if rows == 3 * n and not endless.any():
+        outcome = _solve_pyramids(reduction.rho, reduction.c, mu, np.flatnonzero(mu), f)
+        return _solution(reduction, outcome, f, n, settled=True)
+    rigid = np.arange(3 * n, rows)
+    rough = np.flatnonzero((mu > 0.0) & ~endless)
     stick = endless & (problem.contacts.gap <= CLOSED_GAP)
-    iterations = 0
     settled = False
     for _ in range(2 * n + 2):
         sticking = np.flatnonzero(stick)
         held = hold(reduction, np.concatenate((rigid, np.column_stack((n + sticking, 2 * n + sticking)).ravel())))
-        result, f = _solve_normals_and_pyramids(held.rho[: 3 * n], held.c[: 3 * n], mu, rough)
-        iterations += result.iterations
-        f = held.impulses(reduction, np.concatenate((f, np.zeros(rows - 3 * n))))
+        f = np.zeros(rows)
+        outcome = _solve_pyramids(held.rho[: 3 * n], held.c[: 3 * n], mu, rough, f[: 3 * n])
+        f = held.impulses(reduction, f)
         opening = reduction.c[:n] + reduction.rho[:n] @ (reduction.rho.T @ f)
         # what presses sticks, what opens does not; a contact that does neither keeps its role
         tolerance = 1e-9 * max(1.0, float(np.abs(reduction.c).max(initial=0.0)))
         wanted = endless & ((f[:n] > 0.0) | (stick & (opening <= tolerance)))
-        if (wanted == stick).all():
-            settled = True
+        settled = bool((wanted == stick).all())
+        if settled:
             break
         stick = wanted
-    solution = _solution(reduction, result, f, n)
-    if settled or solution.status is not Status.SOLVED:
-        return solution
-    return StepSolution(
-        v_plus=solution.v_plus,
-        impulses=solution.impulses,
-        multipliers=solution.multipliers,
-        status=Status.REPAIRED,
-        residual=solution.residual,
-        iterations=iterations,
-        regularization=solution.regularization,
-        note="which contacts stick did not settle",
-    )
+    return _solution(reduction, outcome, f, n, settled=settled)
 
 
-def _solution(reduction: Reduction, result: LemkeResult, f: Array, n: int) -> StepSolution:
-    failed = result.status is not SolverStatus.SOLVED
-    if failed:
+def _solution(reduction: Reduction, outcome: _Outcome, f: Array, n: int, *, settled: bool) -> StepSolution:
+    status, note = Status.SOLVED, ""
+    if outcome.status != SOLVED:
         f = np.zeros_like(f)
+        status = Status.FALLBACK
+        note = "squeeze" if outcome.status == RAY else SolverStatus(outcome.status).name.lower()
+    elif outcome.regularization > 0.0:
+        status, note = Status.REPAIRED, "regularized"
+    elif not settled:
+        status, note = Status.REPAIRED, "which contacts stick did not settle"
     v_plus, impulse = recover(reduction, f)
-    status = Status.FALLBACK if failed else Status.REPAIRED if result.regularization > 0.0 else Status.SOLVED
-    note = "squeeze" if result.status is SolverStatus.RAY else result.status.name.lower() if failed else ""
     return StepSolution(
         v_plus=v_plus,
         impulses=np.ascontiguousarray(f[: 3 * n].reshape(3, n).T),
         multipliers=impulse,
         status=status,
-        residual=result.residual,
-        iterations=result.iterations,
-        regularization=result.regularization,
+        residual=outcome.residual,
+        iterations=outcome.iterations,
+        regularization=outcome.regularization,
         note=note,
     )

@@ -16,50 +16,71 @@ from numba import njit
 
 from idcontrol.models.problem import StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
-from idcontrol.solvers.psd import solve_psd_lcp
-from idcontrol.solvers.status import SolverStatus
+from idcontrol.solvers.psd import psd_lcp_kernel
+from idcontrol.solvers.status import INFEASIBLE, SOLVED, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
 CLOSED_GAP = 1e-5
 """A contact with infinite friction is held against slip if its gap is below this [m]."""
 
 
-@njit(cache=True)
-def _edges(rho: Array, c: Array, mu: Array, owner: Integers, rows: Array, r: Array) -> int:  # pragma: no cover
-    """Edge rows divided by sqrt(1 + μ²), so that all are comparable; `owner` is 4 i + edge."""
+@njit(cache=True, error_model="numpy")
+def _edge_lcp(
+    rho: Array, c: Array, mu: Array, warm: Integers, f: Array, active: Integers
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """Assemble the edge rows, solve their LCP, and turn edge impulses into contact impulses.
+
+    Edge rows are divided by sqrt(1 + μ²), so that all are comparable. Edges of a contact are numbered +S, -S, +T, -T.
+
+    Args:
+        rho: Whitened contact rows, shape (3 n, k).
+        c: Their constants, shape (3 n,).
+        mu: Friction coefficients, shape (n,); contacts with 0 or inf have their normal row only.
+        warm: Bit set of the edges to start from, for each contact, shape (n,).
+        f: Result, shape (3 n,).
+        active: Result, bit set of the edges with impulse, shape (n,).
+
+    Returns:
+        Status number, iterations, residual.
+    """
     n, k = mu.shape[0], rho.shape[1]
-    count = 0
+    rows, r = np.empty((4 * n, k)), np.empty(4 * n)
+    owner, start = np.empty(4 * n, dtype=np.int64), np.empty(k, dtype=np.int64)
+    count, started = 0, 0
     for i in range(n):
-        if mu[i] == 0.0 or np.isinf(mu[i]):
-            rows[count] = rho[i]
-            r[count] = c[i]
-            owner[count] = 4 * i
-            count += 1
-            continue
-        s = np.sqrt(1.0 + mu[i] * mu[i])
-        for edge in range(4):
+        edges = 1 if mu[i] == 0.0 or np.isinf(mu[i]) else 4
+        weight = mu[i] if edges == 4 else 0.0
+        s = np.sqrt(1.0 + weight * weight)
+        for edge in range(edges):
             source = (1 + edge // 2) * n + i
-            weight = mu[i] if edge % 2 == 0 else -mu[i]
+            signed = weight if edge % 2 == 0 else -weight
             for a in range(k):
-                rows[count, a] = (rho[i, a] + weight * rho[source, a]) / s
-            r[count] = (c[i] + weight * c[source]) / s
+                rows[count, a] = (rho[i, a] + signed * rho[source, a]) / s
+            r[count] = (c[i] + signed * c[source]) / s
             owner[count] = 4 * i + edge
+            if (warm[i] >> edge) & 1 and started < k:
+                start[started] = count
+                started += 1
             count += 1
-    return count
-
-
-@njit(cache=True)
-def _impulses(eta: Array, owner: Integers, mu: Array, f: Array) -> None:  # pragma: no cover - compiled
-    """Contact impulses from edge impulses."""
-    n = mu.shape[0]
-    for row in range(eta.shape[0]):
-        i, edge = owner[row] // 4, owner[row] % 4
-        if mu[i] == 0.0 or np.isinf(mu[i]):
-            f[i] += eta[row]
+    rows, r = rows[:count], r[:count]
+    z, y, w = np.empty(count), np.empty(k), np.empty(count)
+    status, iterations, _, residual, _ = psd_lcp_kernel(
+        rows, r, start, started, z, y, w, np.empty((count, k)), np.empty((3, count)), np.empty((2 * k + 4, k))
+    )
+    f[:] = 0.0
+    active[:] = 0
+    if status != SOLVED:
+        return status, iterations, residual
+    for row in range(count):
+        if z[row] <= 0.0:
             continue
-        value = eta[row] / np.sqrt(1.0 + mu[i] * mu[i])
+        i, edge = owner[row] // 4, owner[row] % 4
+        active[i] |= 1 << edge
+        weight = 0.0 if mu[i] == 0.0 or np.isinf(mu[i]) else mu[i]
+        value = z[row] / np.sqrt(1.0 + weight * weight)
         f[i] += value
-        f[(1 + edge // 2) * n + i] += (mu[i] if edge % 2 == 0 else -mu[i]) * value
+        f[(1 + edge // 2) * n + i] += (weight if edge % 2 == 0 else -weight) * value
+    return status, iterations, residual
 
 
 def held_contacts(problem: StepProblem) -> Booleans:
@@ -84,40 +105,30 @@ def solve_reduced(problem: StepProblem, reduction: Reduction, warm: WarmStart | 
     """`solve`, for a problem that is whitened already."""
     contacts = problem.contacts
     n, rows = contacts.mu.shape[0], reduction.rho.shape[0]
-    rho, c = reduction.rho, reduction.c
-    sticking = np.flatnonzero(held_contacts(problem))
-    rigid = np.arange(3 * n, rows)
-    held = None
-    if sticking.size or rigid.size:
-        held = hold(reduction, np.concatenate((rigid, np.column_stack((n + sticking, 2 * n + sticking)).ravel())))
-        rho, c = held.rho, held.c
-    edge_rows, r = np.empty((4 * n, rho.shape[1])), np.empty(4 * n)
-    owner = np.empty(4 * n, dtype=np.int64)
-    count = _edges(rho[: 3 * n], c[: 3 * n], contacts.mu, owner, edge_rows, r)
-    owner = owner[:count]
-    active = np.zeros(0, dtype=np.int64)
+    rho, c, held = reduction.rho, reduction.c, None
+    if rows > 3 * n or np.isinf(contacts.mu).any():
+        sticking = np.flatnonzero(held_contacts(problem))
+        tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
+        held = hold(reduction, np.concatenate((np.arange(3 * n, rows), tangents)))
+        rho, c = held.rho[: 3 * n], held.c[: 3 * n]
+    bits, active = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    identity = contacts.identity.tolist()
     if warm:
-        bits = np.array([warm.get(int(identity), 0) for identity in contacts.identity], dtype=np.int64)
-        active = np.flatnonzero((bits[owner // 4] >> (owner % 4)) & 1)
-    result = solve_psd_lcp(edge_rows[:count], r[:count], active)
+        for i, key in enumerate(identity):
+            bits[i] = warm.get(key, 0)
     f = np.zeros(rows)
-    if result.status is SolverStatus.SOLVED:
-        _impulses(result.z, owner, contacts.mu, f)
-        if held is not None:
-            f = held.impulses(reduction, f)
+    number, iterations, residual = _edge_lcp(rho, c, contacts.mu, bits, f[: 3 * n], active)
+    solved = number == SOLVED
+    if held is not None:
+        f = held.impulses(reduction, f)
     v_plus, impulse = recover(reduction, f)
-    remember: WarmStart = {}
-    for row in np.flatnonzero(result.z > 0.0):
-        identity = int(contacts.identity[owner[row] // 4])
-        remember[identity] = remember.get(identity, 0) | 1 << int(owner[row] % 4)
-    solved = result.status is SolverStatus.SOLVED
     return StepSolution(
         v_plus=v_plus,
         impulses=np.ascontiguousarray(f[: 3 * n].reshape(3, n).T),
         multipliers=impulse,
         status=Status.SOLVED if solved else Status.FALLBACK,
-        residual=result.residual,
-        iterations=result.iterations,
-        note="" if solved else "squeeze" if result.status is SolverStatus.INFEASIBLE else result.status.name.lower(),
-        warm=remember,
+        residual=residual,
+        iterations=iterations,
+        note="" if solved else "squeeze" if number == INFEASIBLE else SolverStatus(number).name.lower(),
+        warm=dict(zip(identity, active.tolist(), strict=True)),
     )

@@ -18,17 +18,20 @@ import numpy as np
 from numba import njit
 
 from idcontrol.models.reduction import Reduction
-from idcontrol.solvers.active_set import solve_qp
-from idcontrol.solvers.basis import independent_equalities
-from idcontrol.solvers.status import SolverStatus
-from idcontrol.types import Array, Booleans
+from idcontrol.solvers.active_set import qp_kernel
+from idcontrol.solvers.basis import pivoted_basis
+from idcontrol.solvers.status import SOLVED
+from idcontrol.types import Array, Booleans, Integers
 
 RIDGE = 1e-8
 """Weight of ½|y|² relative to the mean of diag(LτᵀLτ): makes duplicate contacts share evenly (math.md 7.4)."""
 
+RANK_TOLERANCE = 1e-8
+"""Relative length below which a direction of J_bᵀ depends on the others (math.md 7.4, 13.4)."""
+
 
 @njit(cache=True)
-def _torque_map(M: Array, free: Array, fixed: Array, L: Array, rows: Array, rho: Array, n3: int) -> Array:
+def _torque_map(M: Array, free: Integers, fixed: Integers, L: Array, rows: Array, rho: Array, n3: int) -> Array:
     # pragma: no cover - compiled
     """Lτ = (L⁻¹ M_bq)ᵀ ρᵀ - J_qᵀ, shape (p, 3 n)."""
     k, p = free.shape[0], fixed.shape[0]
@@ -106,6 +109,106 @@ def _generators(
     return B[:, :d].copy(), A[:rows, :d].copy()
 
 
+@njit(cache=True, error_model="numpy")
+def _smallest_torque(
+    M: Array,
+    free: Integers,
+    fixed: Integers,
+    L: Array,
+    rows: Array,
+    rho: Array,
+    c: Array,
+    y: Array,
+    constant: Array,
+    mu: Array,
+    held: Booleans,
+    v_tol: float,
+    reluctance: Array,
+    out: Array,
+) -> bool:  # pragma: no cover - compiled
+    """The QP of the module; `out` gets the new impulses. `constant` is hτ(y) - hτ_ref."""
+    n3, k, p = y.shape[0], rho.shape[1], fixed.shape[0]
+    n = n3 // 3
+    x = np.zeros(k)
+    for r in range(n3):
+        for i in range(k):
+            x[i] += rho[r, i] * y[r]
+    u = np.empty(n3)
+    for r in range(n3):
+        u[r] = c[r]
+        for i in range(k):
+            u[r] += rho[r, i] * x[i]
+    B, A = _generators(u, mu, held, v_tol)
+    d = B.shape[1]
+    if d == 0:
+        out[:] = 0.0
+        return not np.any(y != 0.0)
+    torque = _torque_map(M, free, fixed, L, rows, rho, n3)
+    typical = 0.0
+    for a in range(p):
+        for r in range(n3):
+            typical += torque[a, r] * torque[a, r]
+    typical /= n3
+    rest = np.empty(p)
+    TB = np.zeros((p, d))
+    for a in range(p):
+        rest[a] = constant[a]
+        for r in range(n3):
+            rest[a] -= torque[a, r] * y[r]
+            if torque[a, r] != 0.0:
+                for j in range(d):
+                    TB[a, j] += torque[a, r] * B[r, j]
+    H, g = np.zeros((d, d)), np.zeros(d)
+    for i in range(d):
+        for a in range(p):
+            g[i] += TB[a, i] * rest[a] / typical
+        for j in range(i + 1):
+            s = 0.0
+            for a in range(p):
+                s += TB[a, i] * TB[a, j]
+            s /= typical
+            for r in range(n3):
+                if B[r, i] != 0.0 and B[r, j] != 0.0:
+                    s += (RIDGE + reluctance[r % n]) * B[r, i] * B[r, j]
+            H[i, j] = s
+            H[j, i] = s
+    # J_bᵀ y is kept: dependent rows first removed, or rounding would decide whether they agree
+    span, motion = np.zeros((k, d)), x.copy()
+    longest = 0.0
+    for i in range(k):
+        for r in range(n3):
+            if rho[r, i] != 0.0:
+                for j in range(d):
+                    span[i, j] += rho[r, i] * B[r, j]
+        longest = max(longest, np.dot(span[i], span[i]))
+    most = min(k, d)
+    E, e = np.empty((most, d)), np.empty(most)
+    rank = pivoted_basis(span, motion, RANK_TOLERANCE * np.sqrt(longest), E, e)
+    limits = A.shape[0]
+    xi, multipliers, active = np.empty(d), np.empty(rank + limits), np.empty(d, dtype=np.int64)
+    status, _, _, _ = qp_kernel(
+        H,
+        g,
+        A,
+        np.zeros(limits),
+        E[:rank],
+        e[:rank],
+        xi,
+        multipliers,
+        active,
+        np.empty((rank + limits, d)),
+        np.empty((3, rank + limits)),
+        np.empty((3 * d + 6, d)),
+    )
+    if status != SOLVED:
+        return False
+    for r in range(n3):
+        out[r] = 0.0
+        for j in range(d):
+            out[r] += B[r, j] * xi[j]
+    return True
+
+
 def smallest_torque(
     reduction: Reduction,
     y: Array,
@@ -135,27 +238,13 @@ def smallest_torque(
         The new impulses and True, or `y` and False where no better point was found.
     """
     n = mu.shape[0]
-    if n == 0 or reduction.fixed.size == 0:
-        return y, True
     r = reduction
-    u = r.c[: 3 * n] + r.rho[: 3 * n] @ (r.rho[: 3 * n].T @ y)
-    B, A = _generators(u, mu, held, v_tol)
-    if B.shape[1] == 0:
-        return np.zeros_like(y), not y.any()
-    torque = _torque_map(r.M, r.free, r.fixed, r.L, r.rows, r.rho, 3 * n)
-    typical = float(np.einsum("ij,ij->", torque, torque)) / (3 * n)
-    weights = np.full(n, RIDGE)
-    if reluctance is not None:
-        weights = weights + reluctance
-    constant = torque_impulse - torque @ y
-    if reference is not None:
-        constant = constant - reference
-    TB = torque @ B
-    H = (TB.T @ TB + (B.T * np.tile(weights * typical, 3)) @ B) / typical
-    g = TB.T @ constant / typical
-    rho = r.rho[: 3 * n]
-    E, e = independent_equalities(rho.T @ B, rho.T @ y)
-    result = solve_qp(H, g, A, np.zeros(A.shape[0]), E, e)
-    if result.status is not SolverStatus.SOLVED:
-        return y, False
-    return B @ result.x, True
+    if n == 0 or r.fixed.size == 0:
+        return y, True
+    constant = torque_impulse if reference is None else torque_impulse - reference
+    weights = np.zeros(n) if reluctance is None else reluctance
+    out = np.empty(3 * n)
+    better = _smallest_torque(
+        r.M, r.free, r.fixed, r.L, r.rows, r.rho[: 3 * n], r.c, y, constant, mu, held, v_tol, weights, out
+    )
+    return (out, True) if better else (y, False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+from numba import njit
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.types import Array, Integers, Status
@@ -98,11 +99,26 @@ class StepSolution:
 ContactModel: TypeAlias = Callable[[StepProblem, WarmStart | None], StepSolution]
 
 
+@njit(cache=True)
+def _complement(m: int, index: Integers) -> Integers:  # pragma: no cover - compiled
+    known = np.zeros(m, dtype=np.bool_)
+    known[index] = True
+    out = np.empty(m - index.shape[0], dtype=np.int64)
+    count = 0
+    for i in range(m):
+        if not known[i]:
+            out[count] = i
+            count += 1
+    return out
+
+
+_NO_INDEX: Integers = np.zeros(0, dtype=np.int64)
+_NO_VELOCITY: Array = np.zeros(0)
+
+
 def free_indices(problem: StepProblem) -> tuple[Integers, Integers, Array]:
     """Indices of the velocities that are unknown, of those that are prescribed, and the prescribed values."""
     m = problem.M.shape[0]
     if problem.prescribed is None:
-        return np.arange(m), np.zeros(0, dtype=np.int64), np.zeros(0)
-    known = np.zeros(m, dtype=np.bool_)
-    known[problem.prescribed.index] = True
-    return np.flatnonzero(~known), problem.prescribed.index, problem.prescribed.velocity
+        return np.arange(m), _NO_INDEX, _NO_VELOCITY
+    return _complement(m, problem.prescribed.index), problem.prescribed.index, problem.prescribed.velocity

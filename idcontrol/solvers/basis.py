@@ -41,22 +41,3 @@ def pivoted_basis(rows: Array, extra: Array, smallest: float, basis: Array, carr
             size[i] = np.dot(rows[i], rows[i])
         size[best] = -1.0
     return rank
-
-
-def independent_equalities(E: Array, e: Array, tolerance: float = 1e-8) -> tuple[Array, Array]:
-    """The equalities ``E x = e`` with orthonormal rows; those that depend on others are dropped.
-
-    Args:
-        E: Rows, shape (r, n).
-        e: Right side, shape (r,).
-        tolerance: Shortest rest of a row that counts as independent, relative to the longest row (math.md 13.4).
-
-    Returns:
-        Rows of shape (rank, n) and right side (rank,).
-    """
-    rows, extra = E.copy(), e.copy()
-    most = min(E.shape)
-    basis, carried = np.empty((most, E.shape[1])), np.empty(most)
-    longest = float(np.sqrt(np.max(np.einsum("ij,ij->i", E, E), initial=0.0)))
-    rank = pivoted_basis(rows, extra, tolerance * longest, basis, carried)
-    return basis[:rank], carried[:rank]
