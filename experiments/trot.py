@@ -183,10 +183,18 @@ class Trot:
             steps=steps,
             duration_s=config.duration_s,
             config=jsonable(msgspec.to_builtins(config)),
-            meta=_goals(config, robot),
+            meta={"experiment": self.name, **_goals(config, robot)},
             out=out,
             progress=progress,
         )
+
+
+    def warmup(self, out: Path) -> None:
+        """Step and turn once on ground of each kind with each controller: every kernel is compiled and cached."""
+        for mu in (0.1, np.inf):
+            for name in controllers.available():
+                config = Config(controller=name, mu=mu, duration_s=0.6)
+                self.run(config, out / f"{name}-{mu}", lambda share: None)
 
 
 experiment = Trot()

@@ -64,6 +64,10 @@ class Experiment(Protocol):
         """
         ...
 
+    def warmup(self, out: Path) -> None:
+        """Compile every kernel that a run may need, by short runs; whatever they record goes below `out`."""
+        ...
+
 
 class RobotLibrary(Protocol):
     """What an entry point of the group ``idcontrol.robots`` gives."""
@@ -240,9 +244,9 @@ def report_command(folder: Path) -> None:
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 def warmup_command(quiet: bool) -> None:
     """Compile and cache the kernels, so that the next command starts at once."""
-    from idcontrol.warmup import warmup
-
-    warmup()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in _entry_points(EXPERIMENTS):
+            _experiment(name).warmup(Path(folder) / name)
     if not quiet:
         click.echo("kernels are compiled and cached")
 

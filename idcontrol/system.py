@@ -227,15 +227,15 @@ class System:
         return q
 
     def frame(self, name: str) -> int:
-        """Index of a frame.
+        """Index of a frame; where a link and a joint share the name, of the link's.
 
         Raises:
             UnknownName: There is no such frame.
         """
-        if not self.model.existFrame(name):
-            raise UnknownName("frame", name, [frame.name for frame in self.model.frames])
-        index: int = self.model.getFrameId(name)
-        return index
+        found = [i for i, frame in enumerate(self.model.frames) if frame.name == name]
+        if not found:
+            raise UnknownName("frame", name, {frame.name for frame in self.model.frames})
+        return next((i for i in found if self.model.frames[i].type == pin.FrameType.BODY), found[0])
 
     def com(self, q: Array) -> Array:
         """Centre of mass in the world, shape (3,) [m]; overwrites no term of `update`."""

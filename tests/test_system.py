@@ -158,3 +158,14 @@ def test_nothing_is_warned_about(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         System.from_urdf(chain(tmp_path), free_flyer=True).describe()
+
+
+def test_a_link_is_found_although_a_fixed_joint_has_its_name(tmp_path):
+    fixed = """<link name="tool"/><joint name="tool" type="fixed"><parent link="l3"/><child link="tool"/>
+      <origin xyz="0 0 0.2"/></joint></robot>"""
+    path = chain(tmp_path)
+    path.write_text(path.read_text().replace("</robot>", fixed))
+    system = System.from_urdf(path, free_flyer=True)
+    assert system.model.frames[system.frame("tool")].type == pin.FrameType.BODY
+    with pytest.raises(UnknownName, match="no frame 'tol'; did you mean 'tool'"):
+        system.frame("tol")
