@@ -104,23 +104,25 @@ def _timing(
 ) -> None:  # pragma: no cover - compiled
     swing = (1.0 - duty) * period
     begun = max(t, 0.0)
-    early = _ROUNDING * period
+    wait = begun - t
+    tiny = 2.0 * _ROUNDING * period
     for i in range(touchdown.shape[0]):
         cycles = begun / period - touchdown[i] + _ROUNDING
         phase = cycles - math.floor(cycles)
         since_touchdown, since_liftoff = phase * period, (phase - duty) * period
+        stance[i] = True
         times[0, i], times[1, i], times[2, i] = np.inf, np.inf, 0.0
         if phase < duty:
-            stance[i] = True
-            if t >= 0.0 and since_touchdown <= t + 2.0 * early:
+            if wait == 0.0 and since_touchdown <= t + tiny:
                 times[0, i] = since_touchdown
-            times[1, i] = -since_liftoff - t + begun
-            times[3, i] = times[1, i] + swing
-        elif t < 0.0 or since_liftoff > t + 2.0 * early:
-            stance[i] = True
-            times[1, i] = (1.0 - phase) * period + duty * period - t + begun
-            times[3, i] = times[1, i] + swing
+            times[1, i] = wait - since_liftoff
+        elif since_liftoff > begun + tiny:
+            times[1, i] = wait - since_liftoff + period
+        elif wait > 0.0:
+            times[1, i] = wait
         else:
             stance[i] = False
             times[2, i] = max(since_liftoff, 0.0)
             times[3, i] = (1.0 - phase) * period
+            continue
+        times[3, i] = times[1, i] + swing

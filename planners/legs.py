@@ -29,6 +29,9 @@ IK_TOLERANCE = 1e-10
 """Distance at which a foot position counts as reached [m]."""
 
 _IK_PASSES = 12
+_IK_DAMPING = 100.0
+"""Factor on the damping after a pass that came no closer."""
+
 _IK_STEP = 0.3
 """Largest change of the joint angles in one Newton pass [rad]: the linear model of a leg is no good beyond it."""
 
@@ -211,26 +214,48 @@ def leg_bias(origin: Array, axis: Array, foot: Array, qd: Array, out: Array) -> 
 
 
 @njit(cache=True, error_model="numpy")
-def leg_solve(J: Array, b: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """Solve ``J x = b`` with the regularized inverse ``(JᵀJ + ε)⁻¹Jᵀ``, ε = 1e-10 m² (planner.md 5)."""
-    a00 = J[0, 0] * J[0, 0] + J[1, 0] * J[1, 0] + J[2, 0] * J[2, 0] + REGULARIZATION
-    a11 = J[0, 1] * J[0, 1] + J[1, 1] * J[1, 1] + J[2, 1] * J[2, 1] + REGULARIZATION
-    a22 = J[0, 2] * J[0, 2] + J[1, 2] * J[1, 2] + J[2, 2] * J[2, 2] + REGULARIZATION
-    a01 = J[0, 0] * J[0, 1] + J[1, 0] * J[1, 1] + J[2, 0] * J[2, 1]
-    a02 = J[0, 0] * J[0, 2] + J[1, 0] * J[1, 2] + J[2, 0] * J[2, 2]
-    a12 = J[0, 1] * J[0, 2] + J[1, 1] * J[1, 2] + J[2, 1] * J[2, 2]
-    y0 = J[0, 0] * b[0] + J[1, 0] * b[1] + J[2, 0] * b[2]
-    y1 = J[0, 1] * b[0] + J[1, 1] * b[1] + J[2, 1] * b[2]
-    y2 = J[0, 2] * b[0] + J[1, 2] * b[1] + J[2, 2] * b[2]
+def solve_symmetric(
+    a00: float,
+    a11: float,
+    a22: float,
+    a01: float,
+    a02: float,
+    a12: float,
+    y0: float,
+    y1: float,
+    y2: float,
+) -> tuple[float, float, float]:  # pragma: no cover - compiled
+    """Solve a symmetric positive definite 3x3 system by LDLᵀ."""
     l10, l20 = a01 / a00, a02 / a00
     d1 = a11 - l10 * a01
     l21 = (a12 - l20 * a01) / d1
     d2 = a22 - l20 * a02 - l21 * l21 * d1
     y1 -= l10 * y0
     y2 -= l20 * y0 + l21 * y1
-    x[2] = y2 / d2
-    x[1] = y1 / d1 - l21 * x[2]
-    x[0] = y0 / a00 - l10 * x[1] - l20 * x[2]
+    x2 = y2 / d2
+    x1 = y1 / d1 - l21 * x2
+    return y0 / a00 - l10 * x1 - l20 * x2, x1, x2
+
+
+@njit(cache=True, error_model="numpy")
+def leg_solve(J: Array, b: Array, x: Array) -> None:  # pragma: no cover - compiled
+    """Solve ``J x = b`` with the regularized inverse ``(JᵀJ + ε)⁻¹Jᵀ``, ε = 1e-10 m² (planner.md 5)."""
+    solve_damped(J, b, REGULARIZATION, x)
+
+
+@njit(cache=True, error_model="numpy")
+def solve_damped(J: Array, b: Array, damping: float, x: Array) -> None:  # pragma: no cover - compiled
+    """Minimize ``|J x - b|² + damping |x|²``, damping in m²."""
+    a00 = J[0, 0] * J[0, 0] + J[1, 0] * J[1, 0] + J[2, 0] * J[2, 0] + damping
+    a11 = J[0, 1] * J[0, 1] + J[1, 1] * J[1, 1] + J[2, 1] * J[2, 1] + damping
+    a22 = J[0, 2] * J[0, 2] + J[1, 2] * J[1, 2] + J[2, 2] * J[2, 2] + damping
+    a01 = J[0, 0] * J[0, 1] + J[1, 0] * J[1, 1] + J[2, 0] * J[2, 1]
+    a02 = J[0, 0] * J[0, 2] + J[1, 0] * J[1, 2] + J[2, 0] * J[2, 2]
+    a12 = J[0, 1] * J[0, 2] + J[1, 1] * J[1, 2] + J[2, 1] * J[2, 2]
+    y0 = J[0, 0] * b[0] + J[1, 0] * b[1] + J[2, 0] * b[2]
+    y1 = J[0, 1] * b[0] + J[1, 1] * b[1] + J[2, 1] * b[2]
+    y2 = J[0, 2] * b[0] + J[1, 2] * b[1] + J[2, 2] * b[2]
+    x[0], x[1], x[2] = solve_symmetric(a00, a11, a22, a01, a02, a12, y0, y1, y2)
 
 
 @njit(cache=True, error_model="numpy")
@@ -248,8 +273,8 @@ def reach(
 ) -> float:  # pragma: no cover - compiled
     """Joint angles of one leg that put its foot at `target`, by Newton's method from the angles given.
 
-    Steps are limited to 0.3 rad and halved while they do not come closer, so that an unreachable target leaves the leg
-    at the nearest pose found and never on another branch of the knee.
+    Steps are limited to 0.3 rad and damped more (Levenberg-Marquardt) where they do not come closer, so that the leg of
+    an unreachable target creeps to the nearest pose from call to call and stays on its branch of the knee.
 
     Args:
         origin0: See `place_leg`.
@@ -270,27 +295,26 @@ def reach(
     place_leg(origin0, axis0, foot0, q, origin, axis, foot)
     miss[:] = target - foot
     left = math.sqrt(miss[0] ** 2 + miss[1] ** 2 + miss[2] ** 2)
+    damping = REGULARIZATION
+    leg_jacobian(origin, axis, foot, J)
     for _ in range(_IK_PASSES):
         if left <= tolerance:
             break
-        leg_jacobian(origin, axis, foot, J)
-        leg_solve(J, miss, step)
+        solve_damped(J, miss, damping, step)
         longest = np.abs(step).max()
-        scale = min(1.0, _IK_STEP / longest) if longest > 0.0 else 0.0
-        closer = False
-        for _ in range(8):
-            trial[:] = q + scale * step
-            place_leg(origin0, axis0, foot0, trial, origin, axis, foot)
-            miss[:] = target - foot
-            distance = math.sqrt(miss[0] ** 2 + miss[1] ** 2 + miss[2] ** 2)
-            if distance < left:
-                closer = True
-                break
-            scale *= 0.5
-        if not closer:
-            place_leg(origin0, axis0, foot0, q, origin, axis, foot)
-            break
-        q[:] = trial
-        left = distance
-    leg_jacobian(origin, axis, foot, J)
+        if longest > _IK_STEP:
+            step *= _IK_STEP / longest
+        trial[:] = q + step
+        place_leg(origin0, axis0, foot0, trial, origin, axis, foot)
+        dx, dy, dz = target[0] - foot[0], target[1] - foot[1], target[2] - foot[2]
+        distance = math.sqrt(dx * dx + dy * dy + dz * dz)
+        if distance < left:
+            q[:] = trial
+            left = distance
+            miss[0], miss[1], miss[2] = dx, dy, dz
+            damping = max(0.1 * damping, REGULARIZATION)
+            leg_jacobian(origin, axis, foot, J)
+        else:
+            damping *= _IK_DAMPING
+    place_leg(origin0, axis0, foot0, q, origin, axis, foot)
     return left

@@ -150,11 +150,9 @@ def _velocity(
     c, s = math.cos(pose[3]), math.sin(pose[3])
     com_x, com_y, gyration = nominal[0], nominal[1], nominal[2]
     mass, omega, alpha = M[0, 0], twist[3], rate[3]
-    h_x = mass * (c * twist[0] + s * twist[1] - omega * com_y)
-    h_y = mass * (c * twist[1] - s * twist[0] + omega * com_x)
-    h_z = mass * gyration * omega
-    a_x = c * rate[0] + s * rate[1] - alpha * com_y - omega * omega * com_x
-    a_y = c * rate[1] - s * rate[0] + alpha * com_x - omega * omega * com_y
+    g_x = c * twist[0] + s * twist[1] - omega * com_y
+    g_y = c * twist[1] - s * twist[0] + omega * com_x
+    h_x, h_y, h_z = mass * g_x, mass * g_y, mass * gyration * omega
 
     for k in range(3):
         A[0, k], A[1, k], A[2, k] = _rows(M, k if k < 2 else 5)
@@ -185,6 +183,10 @@ def _velocity(
         for j in range(3):
             v[v_index[i, j]] = own[i, j] - give[i, 0, j] * u_x - give[i, 1, j] * u_y - give[i, 2, j] * u_w
     twist[0], twist[1], twist[3] = c * u_x - s * u_y, s * u_x + c * u_y, u_w
+    # The commanded momentum turns with the reference, which yields in heading too: u_w, where the command has ω.
+    extra = u_w - omega
+    a_x = c * rate[0] + s * rate[1] - alpha * com_y - omega * omega * com_x - extra * g_y
+    a_y = c * rate[1] - s * rate[0] + alpha * com_x - omega * omega * com_y + extra * g_x
     rate[0], rate[1], rate[3] = a_x, a_y, gyration * alpha
 
 

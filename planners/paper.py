@@ -22,7 +22,7 @@ from planners.base import wrap
 from planners.commands import Drive, Guide
 from planners.gait import Gait
 from planners.joints import Measured, collect
-from planners.legs import Feet, Legs, leg_jacobian, place_leg, reach
+from planners.legs import Feet, Legs, leg_jacobian, place_leg, reach, solve_symmetric
 
 LINKS_NOMINAL: Array = np.array([0.03, 0.0, 0.0]) + np.array(
     [
@@ -305,7 +305,7 @@ def _to_joints(
     the shank: the pseudo-inverse of the 6x3 Jacobian [J; A], with A the axes, applied to (ẋ*, 0).
     """
     origin, axis, foot, J = np.empty((3, 3)), np.empty((3, 3)), np.empty(3), np.empty((3, 3))
-    normal = np.empty((3, 3))
+    N, y = np.empty((3, 3)), np.empty(3)
     for i in range(angles.shape[0]):
         motion[0, i] = angles[i]
         residual[i] = reach(
@@ -313,6 +313,13 @@ def _to_joints(
         )
         place_leg(origin0[i], axis0[i], foot0[i], motion[0, i], origin, axis, foot)
         leg_jacobian(origin, axis, foot, J)
-        normal[:] = J.T @ J + axis @ axis.T
-        motion[1, i] = np.linalg.solve(normal, J.T @ goal[1, i])
-        motion[2, i] = np.linalg.solve(normal, J.T @ goal[2, i])
+        for k in range(3):
+            for j in range(k + 1):
+                N[k, j] = 0.0
+                for d in range(3):
+                    N[k, j] += J[d, k] * J[d, j] + axis[k, d] * axis[j, d]
+        for order in (1, 2):
+            for k in range(3):
+                y[k] = J[0, k] * goal[order, i, 0] + J[1, k] * goal[order, i, 1] + J[2, k] * goal[order, i, 2]
+            x = solve_symmetric(N[0, 0], N[1, 1], N[2, 2], N[1, 0], N[2, 0], N[2, 1], y[0], y[1], y[2])
+            motion[order, i, 0], motion[order, i, 1], motion[order, i, 2] = x

@@ -120,7 +120,7 @@ class TrotPlanner:
         self._touched[:] = -math.inf
         self.command[:] = 0.0
         plan.phase[:] = STANDING
-        plan.position[:] = measured.feet
+        plan.position[:], plan.landing[:] = measured.feet, measured.feet
         self._where[:] = measured.feet[:, :2].T
         plan.level[:], _ = self._look_at_ground()
         self._leg_plan.motion[0] = measured.angles

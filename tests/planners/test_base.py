@@ -1,0 +1,91 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planners.base import LEASH, BaseReference, advance_base, command_base, wrap
+
+
+def step(base, dt, command, rate, position, yaw, *, height=0.2, ground=0.0):
+    advance_base(dt, base.pose, base.twist, base.rate)
+    command_base(position, yaw, command, rate, height, np.full(4, ground), 7.0, base.pose, base.twist, base.rate)
+
+
+@settings(deadline=None)  # the first call compiles
+@given(st.floats(-50.0, 50.0))
+def test_wrapping_keeps_the_direction(angle):
+    assert -math.pi <= wrap(angle) < math.pi + 1e-12
+    # Rounding of 50 rad.
+    assert math.cos(wrap(angle) - angle) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_a_reference_that_is_where_the_machine_is_moves_on_the_circle_of_its_command():
+    base, h = BaseReference(), 1e-3
+    base.pose[2] = 0.2
+    command = np.array([0.3, 0.0, 0.6])
+    # With the machine on the reference the leash is slack.
+    step(base, 0.0, command, np.zeros(3), base.pose, base.pose[3])
+    for _ in range(2000):
+        step(base, h, command, np.zeros(3), base.pose.copy() + h * base.twist, base.pose[3] + h * base.twist[3])
+    radius, turned = 0.3 / 0.6, 2.0 * 0.6
+    circle = [radius * math.sin(turned), radius * (1.0 - math.cos(turned))]
+    # The leash pulls at h²/2 of acceleration that this machine lacks; its pull stays below 1e-6 m.
+    assert base.pose[:2] == pytest.approx(circle, abs=1e-5)
+    assert base.pose[3] == pytest.approx(turned, abs=1e-9)
+
+
+def test_velocity_and_acceleration_of_the_reference_are_its_derivatives():
+    base, h = BaseReference(), 1e-4
+    history = []
+    for k in range(2000):
+        t = k * h
+        command = np.array([0.2 * math.sin(3 * t), 0.1 * t, 0.5 * math.cos(2 * t)])
+        rate = np.array([0.6 * math.cos(3 * t), 0.1, -math.sin(2 * t)])
+        advance_base(h if k else 0.0, base.pose, base.twist, base.rate)
+        here = base.pose.copy()
+        command_base(here, here[3], command, rate, 0.2, np.array([0.05]), 7.0, base.pose, base.twist, base.rate)
+        history.append((base.pose.copy(), base.twist.copy(), base.rate.copy()))
+    pose, twist, acceleration = (np.array(x) for x in zip(*history, strict=True))
+    # Central differences of motions with third derivatives below 100 (the height's start), and O(h) of steps.
+    assert np.abs((pose[2:] - pose[:-2]) / (2 * h) - twist[1:-1]).max() < 1e-4
+    assert np.abs((twist[2:] - twist[:-2]) / (2 * h) - acceleration[1:-1])[2:].max() < 5e-2
+
+
+def test_the_leash_pulls_the_reference_to_a_machine_that_stays_behind():
+    base, h = BaseReference(), 1e-3
+    there, yaw = np.array([0.1, -0.05, 0.0]), 3.0
+    for _ in range(1000):
+        step(base, h, np.zeros(3), np.zeros(3), there, yaw)
+    gone = 1.0 - math.exp(-LEASH)
+    # First order in time: 1 s of explicit steps of 1 ms.
+    assert base.pose[:2] == pytest.approx(gone * there[:2], rel=2e-3)
+    assert base.pose[3] == pytest.approx(gone * yaw, rel=2e-3)
+
+
+def test_the_leash_on_heading_takes_the_short_way():
+    base = BaseReference()
+    base.pose[3] = 3.0
+    step(base, 0.0, np.zeros(3), np.zeros(3), np.zeros(3), -3.0)
+    assert base.twist[3] == pytest.approx(LEASH * (2 * math.pi - 6.0))
+
+
+def test_the_height_follows_a_step_of_the_ground_without_overshoot():
+    base = BaseReference()
+    base.pose[2] = 0.2
+    heights = []
+    for _ in range(3000):
+        step(base, 1e-3, np.zeros(3), np.zeros(3), np.zeros(3), 0.0, ground=0.02)
+        heights.append(base.pose[2])
+    assert np.all(np.diff(heights) >= -1e-12)
+    assert heights[-1] == pytest.approx(0.22, abs=1e-6)
+    assert max(heights) <= 0.22 + 1e-9
+
+
+def test_on_level_ground_the_height_does_not_move_at_all():
+    base = BaseReference()
+    base.pose[2] = 0.2
+    for _ in range(10):
+        step(base, 1e-3, np.array([0.3, 0.1, 0.5]), np.ones(3), np.zeros(3), 0.0)
+    assert (base.pose[2], base.twist[2], base.rate[2]) == (0.2, 0.0, 0.0)

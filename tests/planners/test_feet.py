@@ -1,0 +1,280 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planners.feet import (
+    CAPTURE_GAIN,
+    LATE,
+    LATE_DEPTH,
+    STANDING,
+    SWINGING,
+    FootPlan,
+    advance_quintic,
+    arch,
+    choose_footholds,
+    move_feet,
+)
+
+NUMBERS = st.floats(-1.0, 1.0)
+SWING, STANCE = 0.075, 0.225
+UP = np.array([[0.0, 0.0, 1.0]])
+
+
+def quintic_by_solving(p, v, a, target, T):
+    """Coefficients of the quintic with the six end conditions, by solving the six equations."""
+    rows = []
+    for t in (0.0, T):
+        rows.append([t**k for k in range(6)])
+        rows.append([k * t ** (k - 1) if k else 0.0 for k in range(6)])
+        rows.append([k * (k - 1) * t ** (k - 2) if k > 1 else 0.0 for k in range(6)])
+    return np.polynomial.Polynomial(np.linalg.solve(np.array(rows), [p, v, a, target, 0.0, 0.0]))
+
+
+@settings(deadline=None)  # the first call compiles
+@given(NUMBERS, NUMBERS, NUMBERS, NUMBERS, st.floats(0.0, 1.0))
+def test_a_course_is_the_quintic_that_meets_its_end_conditions(p, v, a, target, part):
+    T = 0.5
+    state = np.tile(np.array([[p], [v], [a]]), (1, 3))
+    advance_quintic(state, np.full(3, target), T, part * T)
+    exact = quintic_by_solving(p, v, a, target, T)
+    # The six equations at T = 0.5 have condition 1e4; accelerations reach 1e2.
+    assert state[0, 0] == pytest.approx(exact(part * T), abs=1e-9)
+    assert state[1, 1] == pytest.approx(exact.deriv()(part * T), abs=1e-9)
+    assert state[2, 2] == pytest.approx(exact.deriv(2)(part * T), abs=1e-9)
+
+
+def test_planning_the_same_course_again_at_every_tick_changes_nothing():
+    target = np.array([0.06, -0.01, 0.002])
+    stepped, steps = np.zeros((3, 3)), 75
+    for k in range(steps - 1):
+        advance_quintic(stepped, target, (steps - k) * 1e-3, 1e-3)
+    at_once = np.zeros((3, 3))
+    advance_quintic(at_once, target, steps * 1e-3, (steps - 1) * 1e-3)
+    # Rounding of 0.06 m, over the last tick squared for the acceleration, grown over 74 plans.
+    for order, tolerance in enumerate((1e-15, 1e-12, 1e-9)):
+        assert np.abs(stepped[order] - at_once[order]).max() < tolerance
+
+
+def test_the_arch_peaks_at_the_step_height_and_ends_with_the_touchdown_speed():
+    assert arch(0.5, 0.015, 0.0, SWING)[0] == pytest.approx(0.015)
+    for u, height, velocity in ((0.0, 0.0, 0.0), (1.0, 0.0, -0.1)):
+        z, dz, _ = arch(u, 0.015, 0.1, SWING)
+        assert (z, dz) == (pytest.approx(height, abs=1e-16), pytest.approx(velocity))
+    assert arch(0.0, 0.015, 0.1, SWING)[2] == 0.0
+
+
+def test_the_derivatives_of_the_arch_are_its_differences():
+    u, du = np.linspace(0.05, 0.95, 19), 1e-5
+    h = du * SWING
+    for x in u:
+        below, here, above = (arch(x + d, 0.015, 0.1, SWING) for d in (-du, 0.0, du))
+        # Central differences at h = 7.5e-7 s: rounding 1e-17/h and 1e-17/h² of m.
+        assert here[1] == pytest.approx((above[0] - below[0]) / (2 * h), abs=1e-6)
+        assert here[2] == pytest.approx((above[1] - below[1]) / (2 * h), abs=1e-4)
+
+
+NOMINAL = np.array([[0.18, 0.08, -0.16], [0.18, -0.08, -0.16], [-0.18, 0.08, -0.16], [-0.18, -0.08, -0.16]])
+
+
+def footholds(*, position, yaw, velocity, command, since=0.0, left=SWING, phase=SWINGING, capture=0.0):
+    n = 4
+    landing, where = np.full((n, 3), np.nan), np.zeros((2, n))
+    choose_footholds(
+        np.zeros(n, dtype=np.bool_),
+        np.full(n, since),
+        np.full(n, left),
+        STANCE,
+        position,
+        yaw,
+        velocity,
+        np.array(command),
+        NOMINAL,
+        capture,
+        np.zeros((n, 3)),
+        np.full(n, phase),
+        np.zeros((n, 3)),
+        landing,
+        where,
+    )
+    assert np.array_equal(where.T, landing[:, :2], equal_nan=True)
+    return landing
+
+
+def rotation(angle):
+    return np.array([[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]])
+
+
+@settings(deadline=None)
+@given(
+    yaw=st.floats(-3.0, 3.0),
+    v_x=st.floats(-0.5, 0.5),
+    v_y=st.floats(-0.3, 0.3),
+    omega=st.floats(-1.0, 1.0),
+    left=st.floats(0.02, SWING),
+)
+def test_a_foot_lands_where_its_nominal_place_will_be_in_the_middle_of_the_stance(yaw, v_x, v_y, omega, left):
+    position = np.array([0.4, -0.7, 0.17])
+    velocity = np.array([*rotation(yaw) @ [v_x, v_y], 0.0])
+    landing = footholds(
+        position=position, yaw=yaw, velocity=velocity, command=(v_x, v_y, omega), left=left, capture=0.1
+    )
+    # The base moves on a circle; the prediction takes the chord in the direction of its middle.
+    ahead = left + STANCE / 2
+    turn = np.array([rotation(yaw + omega * t) @ [v_x, v_y] for t in np.linspace(0.0, ahead, 1001)])
+    base = position[:2] + np.trapezoid(turn, dx=ahead / 1000, axis=0)
+    exact = base + (rotation(yaw + omega * ahead) @ NOMINAL[:, :2].T).T
+    # Arc against chord: v t (ω t)²/24 ≤ 0.6 · 0.19 · 0.19²/24.
+    assert np.abs(landing[:, :2] - exact).max() < 0.58 * ahead * (omega * ahead) ** 2 / 24 + 1e-9
+
+
+def test_a_machine_pushed_sideways_steps_to_the_side_it_falls_to():
+    still = footholds(position=np.zeros(3), yaw=0.0, velocity=np.zeros(3), command=(0, 0, 0), capture=0.1)
+    pushed = footholds(position=np.zeros(3), yaw=0.0, velocity=np.array([0, 0.2, 0]), command=(0, 0, 0), capture=0.1)
+    assert (pushed - still)[:, :2] == pytest.approx(np.tile([0.0, 0.02], (4, 1)))
+    assert 0.0 < CAPTURE_GAIN < 1.0
+
+
+def test_a_foothold_is_frozen_after_three_quarters_of_the_swing():
+    common = {"position": np.zeros(3), "yaw": 0.0, "velocity": np.zeros(3), "command": (0.1, 0.0, 0.0)}
+    assert np.isfinite(footholds(**common, since=0.74 * SWING, left=0.26 * SWING)[:, 0]).all()
+    assert np.isnan(footholds(**common, since=0.76 * SWING, left=0.24 * SWING)[:, 0]).all()
+    # A foot that has just left the ground has no foothold to keep, however late it is noticed.
+    assert np.isfinite(footholds(**common, since=0.76 * SWING, left=0.24 * SWING, phase=STANDING)[:, 0]).all()
+
+
+class OneFoot:
+    """One foot whose swing is due over `ground`, driven tick by tick."""
+
+    def __init__(self, *, ground=0.0, normal=UP, radius=0.01):
+        self.plan = FootPlan.of(1)
+        self.ground, self.normal, self.radius = np.array([ground]), normal, np.array([radius])
+        self.spin = np.zeros((1, 3))
+
+    def tick(self, measured, *, stance, since=0.0, left=0.0, dt=1e-3):
+        plan = self.plan
+        move_feet(
+            dt,
+            np.array([stance]),
+            np.array([since if stance else np.inf]),
+            np.array([0.0 if stance else since]),
+            np.array([left]),
+            0.015,
+            0.1,
+            np.array([measured]),
+            self.spin,
+            self.radius,
+            self.ground,
+            self.normal,
+            plan.phase,
+            plan.position,
+            plan.velocity,
+            plan.acceleration,
+            plan.course,
+            plan.landing,
+            plan.level,
+        )
+        return plan
+
+
+def swing(foot, start, landing, ticks=75):
+    """The planned motion through one swing, at every tick."""
+    foot.plan.landing[0, :2] = landing
+    rows = []
+    for k in range(ticks):
+        plan = foot.tick(start, stance=False, since=k * 1e-3, left=(ticks - k) * 1e-3)
+        rows.append((plan.position[0].copy(), plan.velocity[0].copy(), plan.acceleration[0].copy()))
+    return (np.array(x) for x in zip(*rows, strict=True))
+
+
+@pytest.mark.parametrize("ground", [-0.02, 0.0, 0.03])
+def test_a_swing_leads_from_where_the_foot_is_to_the_ground_where_it_lands(ground):
+    foot = OneFoot(ground=ground)
+    start = np.array([0.1, 0.2, 0.0104])
+    position, velocity, acceleration = swing(foot, start, [0.16, 0.19])
+    assert position[0] == pytest.approx(start)
+    assert not velocity[0].any()
+    # One tick before the end; then v = -v_td and 8 v_td/T_sw of deceleration are left.
+    remaining = 1e-3
+    last = position[-1] + remaining * velocity[-1] + 0.5 * remaining**2 * acceleration[-1]
+    # Third derivatives of the course and the arch reach 60 d/T³ and 384 H/T³, for one tick.
+    jerk = (60 * 0.065 + 384 * 0.015) / SWING**3
+    assert last == pytest.approx([0.16, 0.19, ground + 0.01], abs=jerk * remaining**3 / 6)
+    assert velocity[-1] + remaining * acceleration[-1] == pytest.approx([0, 0, -0.1], abs=jerk * remaining**2 / 2)
+    # Half-way it is a step height above the middle, and v_td T_sw/32 more.
+    middle = 0.5 * (start[2] + ground + 0.01) + 0.015 + 0.1 * SWING / 32
+    assert np.interp(SWING / 2, np.arange(75) * 1e-3, position[:, 2]) == pytest.approx(middle, abs=5e-5)
+
+
+def test_a_swing_is_smooth_through_changes_of_its_foothold():
+    foot, h, ticks = OneFoot(), 1e-4, 750
+    start, rows = np.array([0.0, 0.0, 0.01]), []
+    for k in range(ticks):
+        if k < 560:
+            # The foothold drifts and jumps once; the ground under it rises.
+            foot.plan.landing[0, :2] = [0.05 + 2e-5 * k + (0.02 if k > 300 else 0.0), -1e-5 * k]
+            foot.ground[0] = 0.01 if k > 400 else 0.0
+        plan = foot.tick(start, stance=False, since=k * h, left=(ticks - k) * h, dt=h)
+        rows.append(np.stack((plan.position[0], plan.velocity[0], plan.acceleration[0])))
+    p, v, a = np.moveaxis(np.array(rows), 1, 0)
+    # Jerk: 60 d/T³ of the course (6 cm), the jumps (2 cm with 45 ms left, 1 cm with 35 ms), and 384 H/T³ of the arch.
+    jerk = 60 * 0.06 / SWING**3 + 60 * 0.02 / 0.045**3 + 60 * 0.01 / 0.035**3 + 384 * 0.015 / SWING**3
+    assert np.abs(np.diff(p, axis=0) - 0.5 * h * (v[1:] + v[:-1])).max() < jerk * h**3 / 6
+    assert np.abs(np.diff(v, axis=0) - 0.5 * h * (a[1:] + a[:-1])).max() < jerk * h**2 / 2
+    # No jump: 5 m/s² from tick to tick, of accelerations of 100.
+    assert np.abs(a).max() > 50.0
+    assert np.abs(np.diff(a, axis=0)).max() < jerk * h
+
+
+def test_a_standing_foot_keeps_the_place_where_it_landed_at_the_height_of_the_ground():
+    foot = OneFoot(ground=0.02)
+    foot.plan.phase[0] = SWINGING
+    plan = foot.tick(np.array([0.3, 0.1, 0.0301]), stance=True)
+    assert plan.phase[0] == STANDING
+    assert plan.position[0] == pytest.approx([0.3, 0.1, 0.03])
+    plan = foot.tick(np.array([0.31, 0.13, 0.035]), stance=True, since=1e-3)
+    assert plan.position[0] == pytest.approx([0.3, 0.1, 0.03])
+    assert plan.level[0] == 0.02
+    assert not plan.velocity.any()
+    assert not plan.acceleration.any()
+
+
+def test_a_standing_foot_rolls_with_its_shank():
+    foot = OneFoot()
+    foot.tick(np.array([0.0, 0.0, 0.01]), stance=True)
+    foot.spin[0] = [0.0, 2.0, 5.0]
+    plan = foot.tick(np.array([0.0, 0.0, 0.01]), stance=True, since=1e-3)
+    # Pitching forward rolls the centre forward with ω r; spin about the normal does not move it.
+    assert plan.velocity[0] == pytest.approx([0.02, 0.0, 0.0])
+    assert plan.position[0] == pytest.approx([2e-5, 0.0, 0.01])
+
+
+def test_on_a_slope_the_sphere_touches_and_rolls_along_it():
+    tilt = 0.3
+    normal = np.array([[-math.sin(tilt), 0.0, math.cos(tilt)]])
+    foot = OneFoot(ground=0.0, normal=normal)
+    foot.spin[0] = [0.0, 2.0, 0.0]
+    plan = foot.tick(np.zeros(3), stance=True, dt=0.0)
+    assert plan.position[0] @ normal[0] == pytest.approx(0.01)
+    assert plan.velocity[0] @ normal[0] == pytest.approx(0.0, abs=1e-16)
+    assert np.linalg.norm(plan.velocity[0]) == pytest.approx(0.02)
+
+
+def test_a_late_foot_goes_on_down_at_touchdown_speed_to_one_centimetre_and_stands_when_it_meets_the_ground():
+    foot = OneFoot()
+    foot.plan.phase[0] = SWINGING
+    foot.plan.landing[0] = [0.2, 0.0, 0.01]
+    hovering = np.array([0.2, 0.001, 0.015])
+    for since in (0.0, 0.02, 0.05):
+        plan = foot.tick(hovering, stance=True, since=since)
+        assert plan.phase[0] == LATE
+        assert plan.position[0] == pytest.approx([0.2, 0.0, 0.01 - 0.1 * since])
+        assert plan.velocity[0] == pytest.approx([0.0, 0.0, -0.1])
+    plan = foot.tick(hovering, stance=True, since=0.15)
+    assert plan.position[0, 2] == pytest.approx(0.01 - LATE_DEPTH)
+    assert not plan.velocity.any()
+    plan = foot.tick(np.array([0.2, 0.001, 0.0105]), stance=True, since=0.151)
+    assert plan.phase[0] == STANDING
+    assert plan.position[0] == pytest.approx([0.2, 0.001, 0.01])

@@ -1,0 +1,115 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idcontrol.errors import InputError
+from planners.gait import Gait
+
+GAITS = st.builds(
+    Gait,
+    period_s=st.floats(0.1, 2.0),
+    duty=st.floats(0.1, 0.95),
+    touchdown=st.lists(st.floats(0.0, 0.99), min_size=1, max_size=4).map(tuple),
+)
+
+
+def test_the_papers_trot_lifts_diagonal_pairs_at_zero_and_half_a_period():
+    gait = Gait()
+    # LF, RF, LH, RH; swing is a quarter of 0.3 s.
+    for t, stance in [
+        (0.001, [False, True, True, False]),
+        (0.074, [False, True, True, False]),
+        (0.076, [True, True, True, True]),
+        (0.151, [True, False, False, True]),
+        (0.224, [True, False, False, True]),
+        (0.226, [True, True, True, True]),
+        (0.301, [False, True, True, False]),
+    ]:
+        assert gait.timing(t).stance.tolist() == stance
+
+
+def test_all_feet_stand_before_the_gait_begins_and_know_their_first_lift_off():
+    timing = Gait().timing(-0.05)
+    assert timing.stance.all()
+    assert np.all(np.isinf(timing.since_touchdown))
+    assert timing.to_liftoff == pytest.approx([0.05, 0.2, 0.2, 0.05])
+    assert timing.to_touchdown == pytest.approx([0.125, 0.275, 0.275, 0.125])
+
+
+def test_a_gait_that_never_begins_plans_no_lift_off():
+    timing = Gait().timing(-math.inf)
+    assert timing.stance.all()
+    assert np.all(np.isinf(timing.to_liftoff))
+
+
+def test_a_foot_has_no_touchdown_behind_it_until_it_has_landed_once():
+    gait = Gait()
+    assert np.isinf(gait.timing(0.01).since_touchdown[1])
+    assert gait.timing(0.08).since_touchdown[0] == pytest.approx(0.005)
+
+
+def test_a_swing_that_began_before_the_gait_is_not_made():
+    # Touchdown at 0.1 with duty 0.6: the foot would be in mid-swing at time zero.
+    gait = Gait(period_s=1.0, duty=0.6, touchdown=(0.1,))
+    assert gait.timing(0.0).stance[0]
+    assert gait.timing(0.05).stance[0]
+    assert gait.timing(0.05).to_liftoff[0] == pytest.approx(0.65)
+    assert not gait.timing(0.71).stance[0]
+
+
+@settings(deadline=None)  # the first call compiles
+@given(gait=GAITS, t=st.floats(0.0, 20.0))
+def test_the_announced_events_are_where_the_stance_changes(gait, t):
+    timing = gait.timing(t)
+    # Events come early by 1e-9 of a period, times round at 1e-15 * 20 s: 1e-6 of a period is clear of both.
+    tiny = 1e-6 * gait.period_s
+    for i, stance in enumerate(timing.stance):
+        if stance:
+            assert timing.to_liftoff[i] >= 0.0
+            assert not gait.timing(t + timing.to_liftoff[i] + tiny).stance[i]
+            if timing.to_liftoff[i] > 2.0 * tiny:
+                assert gait.timing(t + timing.to_liftoff[i] - tiny).stance[i]
+            assert timing.to_touchdown[i] == pytest.approx(timing.to_liftoff[i] + gait.swing_s)
+            assert timing.since_liftoff[i] == 0.0
+        else:
+            assert gait.timing(t + timing.to_touchdown[i] + tiny).stance[i]
+            assert timing.since_liftoff[i] + timing.to_touchdown[i] == pytest.approx(gait.swing_s)
+            assert np.isinf(timing.to_liftoff[i])
+            assert np.isinf(timing.since_touchdown[i])
+
+
+@settings(deadline=None)  # the first call compiles
+@given(gait=GAITS)
+def test_every_foot_stands_for_its_duty(gait):
+    # From the second period on; 1000 samples resolve the duty to one of them.
+    samples = np.array([gait.timing(gait.period_s * (1 + k / 1000)).stance for k in range(1000)])
+    assert np.abs(samples.mean(axis=0) - gait.duty).max() <= 1e-3 + 1e-9
+
+
+def test_a_tick_on_an_event_belongs_to_what_follows_however_it_rounds():
+    gait = Gait()
+    stance = np.array([gait.timing(k * 1e-3).stance[0] for k in range(30000)])
+    changes = np.flatnonzero(np.diff(stance.astype(int))) + 1
+    # Lift-off at multiples of 300 ticks, touchdown 75 ticks later, for a hundred periods.
+    assert changes.tolist() == sorted([*range(300, 30000, 300), *range(75, 30000, 300)])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"period_s": 0.0}, "period_s"),
+        ({"period_s": math.nan}, "period_s"),
+        ({"duty": 1.0}, "duty"),
+        ({"touchdown": ()}, "touchdown"),
+        ({"touchdown": (0.5, 1.0)}, "touchdown"),
+        ({"step_height_m": -0.01}, "step_height_m"),
+        ({"touchdown_speed_m_s": math.inf}, "touchdown_speed_m_s"),
+        ({"start_s": -1.0}, "start_s"),
+    ],
+)
+def test_an_impossible_gait_is_refused_by_name(wrong, said):
+    with pytest.raises(InputError, match=said):
+        Gait(**wrong)

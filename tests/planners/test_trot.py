@@ -1,0 +1,312 @@
+import math
+
+import numpy as np
+import pytest
+
+from idcontrol.errors import InputError
+from idcontrol.system import System
+from idcontrol.types import State
+from planners.commands import CommandLimits, Drive, Schedule
+from planners.feet import STANDING, SWINGING
+from planners.gait import Gait
+from tests.planners.walker import TICK, Smooth, follow, machine
+
+ROBOTS = ("links", "solo12", "go1", "anymal")
+MIXED = [(0.0, 0.2, 0.0, 0.0), (0.6, 0.1, 0.05, 0.5)]
+
+
+def record(m, planner, steps, h=TICK):
+    """Columns of a run of the machine that follows perfectly."""
+    rows = []
+    for _, plan in follow(m, planner, steps, h):
+        feet = planner.plan
+        rows.append(
+            (
+                plan.q,
+                plan.v,
+                plan.a,
+                plan.stance,
+                plan.feet,
+                feet.velocity.copy(),
+                feet.acceleration.copy(),
+                plan.residual,
+                plan.base_position,
+                plan.base_yaw,
+                feet.landing.copy(),
+            )
+        )
+    names = ("q", "v", "a", "stance", "p", "dp", "ddp", "residual", "base", "yaw", "landing")
+    return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_joint_targets_are_derivatives_of_each_other_and_reach_the_feet(name):
+    m = machine(name, points=True)
+    h = 1e-4
+    run = record(m, m.planner(Smooth()), 8000, h)
+    same = np.all(run["stance"][2:] == run["stance"][:-2], axis=1)
+    v = (run["q"][2:] - run["q"][:-2]) / (2 * h)
+    a = (run["v"][2:] - run["v"][:-2]) / (2 * h)
+    # Central differences miss h²/6 of the third derivative: with 1000 rad/s² that vary at up to 300 1/s, 5e-4 rad/s and
+    # 0.15 rad/s². Joint angles are solved to 1e-10 m, which over 2 h is 1e-5 rad/s.
+    assert np.abs(run["a"]).max() > 100.0
+    assert np.abs(v - run["v"][1:-1])[same].max() < 1e-3
+    assert np.abs(a - run["a"][1:-1])[same].max() < 0.2
+    assert run["residual"].max() <= 1e-10
+
+
+def test_every_swing_is_twice_differentiable_and_lands_on_its_foothold_with_the_touchdown_speed():
+    m, h = machine("links", points=True), 2e-4
+    run = record(m, m.planner(Schedule(MIXED)), 6000, h)
+    swings = 0
+    # Jerk within a swing of 75 ms: 60 d/T³ + 384 H/T³ with d = 8 cm, H = 1.5 cm.
+    jerk = (60 * 0.08 + 384 * 0.015) / 0.075**3
+    for i in range(4):
+        edges = np.flatnonzero(np.diff(run["stance"][:, i].astype(int)))
+        for begin, end in zip(edges[0::2] + 1, edges[1::2] + 1, strict=False):
+            p, v, a = (run[key][begin:end, i] for key in ("p", "dp", "ddp"))
+            assert end - begin == 375
+            assert np.abs(np.diff(p, axis=0) - 0.5 * h * (v[1:] + v[:-1])).max() < jerk * h**3 / 6
+            assert np.abs(np.diff(v, axis=0) - 0.5 * h * (a[1:] + a[:-1])).max() < jerk * h**2 / 2
+            # No jump: 5 m/s² from tick to tick, of accelerations up to 60.
+            assert np.abs(np.diff(a, axis=0)).max() < jerk * h
+            landing = run["landing"][end - 1, i]
+            assert p[-1] + h * v[-1] + 0.5 * h**2 * a[-1] == pytest.approx(landing, abs=jerk * h**3 / 6)
+            assert v[-1, 2] + h * a[-1, 2] == pytest.approx(-0.1, abs=jerk * h**2 / 2)
+            assert landing[2] == pytest.approx(0.0, abs=1e-12)
+            swings += 1
+    assert swings >= 4 * 3
+
+
+def test_a_standing_foot_without_a_sole_stays_where_it_landed():
+    m = machine("solo12", points=True)
+    run = record(m, m.planner(Schedule(MIXED)), 1500)
+    for i in range(4):
+        both = run["stance"][1:, i] & run["stance"][:-1, i]
+        assert np.abs(np.diff(run["p"][:, i], axis=0)[both]).max() == 0.0
+
+
+def test_a_foot_with_a_sole_rolls_by_millimetres_in_each_stance():
+    m = machine("links")
+    run = record(m, m.planner(Schedule.constant(0.2)), 2000)
+    stance = run["stance"][:, 0]
+    edges = np.flatnonzero(np.diff(stance.astype(int))) + 1
+    begin, end = edges[-3], edges[-2]
+    if not stance[begin]:
+        begin, end = edges[-2], edges[-1]
+    # planner.md 4.2: 3 mm with soles of 1 cm.
+    assert 1e-3 < run["p"][end - 1, 0, 0] - run["p"][begin, 0, 0] < 5e-3
+
+
+def test_walking_straight_on_average_the_feet_are_under_the_machine():
+    m = machine("links")
+    run = record(m, m.planner(Schedule.constant(0.2)), 2000)
+    period = slice(1400, 1700)
+    mean = (run["p"][period].mean(axis=(0, 1)) - run["base"][period].mean(axis=0))[:2]
+    # Rolling and the discrete footholds shift the mean by millimetres; half a stride is 3 cm.
+    assert np.abs(mean).max() < 4e-3
+
+
+def test_turning_on_the_spot_the_feet_walk_on_circles():
+    m = machine("links", points=True)
+    run = record(m, m.planner(Schedule.constant(0.0, 0.0, 0.8)), 2500)
+    assert run["yaw"][-1] > 1.0
+    assert np.abs(run["base"][:, :2]).max() < 1e-6
+    nominal = np.linalg.norm(m.planner(Schedule.constant(0.0)).nominal[:, :2], axis=1)
+    landings = run["landing"][-1, :, :2]
+    # Landings are nominal feet turned about the base.
+    assert np.linalg.norm(landings, axis=1) == pytest.approx(nominal, abs=1e-6)
+
+
+def test_before_the_first_step_the_machine_stands_still_and_the_command_waits():
+    m = machine("links")
+    planner = m.planner(Schedule.constant(0.2))
+    for state, plan in follow(m, planner, 200):
+        assert plan.stance.all()
+        assert np.abs(plan.q - m.home).max() < 1e-9
+        assert not planner.command.any()
+        assert plan.to_liftoff.min() == pytest.approx(0.2 - state.t, abs=1e-9)
+
+
+def test_told_to_stop_it_slows_down_and_stands_from_the_first_four_foot_phase_on():
+    m = machine("links")
+    planner = m.planner(Schedule([(0.0, 0.2, 0.0, 0.0)], stand_from_s=1.2))
+    rows = [
+        (state.t, plan.stance.all(), np.linalg.norm(planner.command), planner.standing, plan.to_liftoff, plan)
+        for state, plan in follow(m, planner, 2500)
+    ]
+    stopped = next(k for k, row in enumerate(rows) if row[3])
+    still = next(k for k, row in enumerate(rows) if row[0] > 1.2 and row[2] == 0.0)
+    # 0.2 m/s at 0.5 m/s² is 0.4 s; then at most one swing of 75 ms is finished.
+    assert rows[still][0] == pytest.approx(1.6, abs=2e-3)
+    assert 0 <= stopped - still <= 76
+    for row in rows[stopped:]:
+        assert row[1]
+        assert np.all(np.isinf(row[4]))
+    # Feet that have just landed are known to have, although the gait has ended.
+    assert 0.0 <= rows[stopped][5].since_touchdown.min() < 0.3
+    assert rows[-1][5].since_touchdown.max() < np.inf
+    assert np.abs(rows[-1][5].v).max() < 1e-6
+
+
+def test_told_to_walk_again_it_stands_first_and_then_steps():
+    m = machine("links")
+    planner = m.planner(lambda t, position, yaw: None)
+
+    class StopAndGo:
+        def reset(self, position):
+            pass
+
+        def __call__(self, t, position, yaw):
+            return Drive(walk=t > 0.5)
+
+    planner = m.planner(StopAndGo())
+    steps = [(state.t, plan.stance.all()) for state, plan in follow(m, planner, 1000)]
+    first = next(t for t, all_stand in steps if not all_stand)
+    assert first == pytest.approx(0.501 + m.gait.start_s, abs=2e-3)
+
+
+def test_the_same_states_give_the_same_plan_to_the_last_bit_also_after_a_reset():
+    m = machine("links")
+    planner = m.planner(Schedule(MIXED), constant_momentum=True)
+    first, again = record(m, planner, 700), record(m, planner, 700)
+    other = record(m, m.planner(Schedule(MIXED), constant_momentum=True), 700)
+    for key in first:
+        assert first[key].tobytes() == again[key].tobytes() == other[key].tobytes()
+
+
+def test_skipped_ticks_do_not_change_where_the_plan_leads():
+    m = machine("links", points=True)
+    whole = m.planner(Schedule.constant(0.2))
+    states = [state for state, _ in follow(m, whole, 1001)]
+    end = whole.plan.position.copy()
+    gappy = m.planner(Schedule.constant(0.2))
+    gappy.reset(states[0])
+    rng = np.random.default_rng(3)
+    for k, state in enumerate(states):
+        if k in (0, 1000) or rng.random() > 0.2:
+            gappy(state)
+    # One tick of another lift-off instant and foothold: 0.2 m/s for a millisecond.
+    assert np.abs(gappy.plan.position - end).max() < 1e-3
+
+
+def test_a_state_with_a_nan_is_passed_over():
+    m = machine("links")
+    clean, planner = m.planner(Schedule.constant(0.2)), m.planner(Schedule.constant(0.2))
+    states = [state for state, _ in follow(m, clean, 400)]
+    planner.reset(states[0])
+    for k, state in enumerate(states):
+        q = np.full_like(state.q, np.nan) if k == 300 else state.q
+        plan = planner(State(t=state.t, q=q, v=state.v))
+        assert np.all(np.isfinite(np.concatenate((plan.q, plan.v, plan.a))))
+    # It missed the motion of one tick: 0.2 m/s for a millisecond, on footholds 0.2 s ahead.
+    assert np.abs(planner.plan.position - clean.plan.position).max() < 1e-3
+
+
+def test_a_planner_cannot_begin_at_a_nan():
+    m = machine("links")
+    state = m.standing(0.17)
+    with pytest.raises(InputError, match="not finite"):
+        m.planner(Schedule.constant(0.2)).reset(State(t=0.0, q=state.q * np.nan, v=state.v))
+
+
+def test_an_unreachable_foothold_shows_in_the_residual_and_the_leg_holds_still():
+    m = machine("links")
+    planner = m.planner(
+        Schedule.constant(3.0), limits=CommandLimits(linear_m_s2=1000.0), gait=Gait(touchdown=m.gait.touchdown)
+    )
+    plans = [plan for _, plan in zip(range(500), (p for _, p in follow(m, planner, 500)), strict=True)]
+    residual = np.array([plan.residual for plan in plans])
+    assert residual.max() > 1e-2
+    for plan in plans:
+        assert np.all(np.isfinite(np.concatenate((plan.q, plan.v, plan.a))))
+    # Out of reach by centimetres: some leg is asked for no velocity.
+    far = plans[int(residual.argmax())]
+    assert np.any(np.all(far.v.reshape(4, 3) == 0.0, axis=1))
+
+
+class Waves:
+    """Ground z = b sin(kx), with its exact normals."""
+
+    def __init__(self, b=0.01, k=15.0):
+        self.b, self.k = b, k
+
+    def height(self, x, y):
+        return self.b * np.sin(self.k * x)
+
+    def normal(self, x, y):
+        slope = self.b * self.k * np.cos(self.k * x)
+        return np.stack((-slope, np.zeros_like(x), np.ones_like(x)), axis=-1) / np.sqrt(1 + slope**2)[..., None]
+
+
+def test_on_uneven_ground_feet_land_on_the_ground_and_the_base_keeps_its_height_over_it():
+    m, ground = machine("links"), Waves()
+    planner = m.planner(Schedule.constant(0.2), ground=ground)
+    heights, levels = [], []
+    for _, plan in follow(m, planner, 2500):
+        standing = planner.plan.phase == STANDING
+        x, y, z = plan.feet[standing].T
+        clearance = (z - ground.height(x, y)) * ground.normal(x, y)[:, 2] - 0.01
+        # The centre rolls one tick ahead of where the ground was asked for: slope 0.15 · 0.02 m/s · 1 ms · curvature.
+        assert np.abs(clearance).max() < 1e-6
+        heights.append(plan.base_position[2])
+        levels.append(planner.plan.level.mean())
+        assert plan.residual < 1e-9
+    heights, levels = np.array(heights), np.array(levels)
+    assert np.ptp(levels) > 0.005
+    assert abs(np.mean(heights[500:]) - planner.height - np.mean(levels[500:])) < 1e-3
+    # Smooth: the base accelerates vertically by no more than bandwidth² times a step of the mean level.
+    assert np.abs(np.diff(heights, 2)).max() / TICK**2 < planner._bandwidth**2 * np.ptp(levels)
+
+
+def test_on_a_flat_ground_object_the_plan_is_that_of_no_ground_at_all():
+    m = machine("links")
+    plain = record(m, m.planner(Schedule.constant(0.2)), 500)
+    waves = record(m, m.planner(Schedule.constant(0.2), ground=Waves(b=0.0)), 500)
+    for key in plain:
+        assert plain[key] == pytest.approx(waves[key], abs=1e-15)
+
+
+def test_the_nominal_feet_lie_around_the_centre_of_mass():
+    m = machine("solo12")
+    # All knees bent the same way put the centre of mass behind the origin of the base.
+    home = np.tile([0.0, 0.8, -1.6], 4)
+    planner = type(m)(m.system, m.feet, home, m.gait).planner(Schedule.constant(0.0))
+    com = m.system.com(m.system.configuration(home, np.array([0, 0, 0, 0, 0, 0, 1.0])))
+    assert com[0] < -0.01
+    assert planner.nominal[:, :2].mean(axis=0) == pytest.approx(com[:2])
+
+
+def test_swing_feet_follow_the_measured_base_and_standing_feet_the_reference():
+    m = machine("links")
+    planner = m.planner(Schedule.constant(0.0))
+    states = [state for state, _ in follow(m, planner, 231)]
+    level = planner(states[-1])
+    swinging = planner.plan.phase == SWINGING
+    assert swinging.tolist() == [True, False, False, True]
+    q = states[-1].q.copy()
+    q[2] += 1e-3
+    raised = planner(State(t=states[-1].t, q=q, v=states[-1].v))
+    moved = np.abs(raised.q - level.q).reshape(4, 3).max(axis=1)
+    # A base that is 1 mm higher than planned: swinging legs reach 1 mm deeper, standing legs push it down again.
+    assert np.all(moved[swinging] > 1e-3)
+    assert np.all(moved[~swinging] < 1e-6)
+
+
+def test_joints_that_belong_to_no_leg_hold_the_home_pose():
+    m = machine("links")
+    order = (*m.system.actuated_names[6:], *m.system.actuated_names[:6])
+    rearranged = System(m.system.model, actuated=order)
+    other = type(m)(rearranged, m.feet, np.roll(m.home, 6), m.gait)
+    here = record(m, m.planner(Schedule.constant(0.2)), 300)["q"]
+    there = record(other, other.planner(Schedule.constant(0.2)), 300)["q"]
+    assert np.array_equal(np.roll(here, 6, axis=1), there)
+
+
+def test_a_gait_or_pose_that_does_not_fit_the_machine_is_refused():
+    m = machine("links")
+    with pytest.raises(InputError, match="2 touchdowns for 4 feet"):
+        m.planner(Schedule.constant(0.0), gait=Gait(touchdown=(0.0, 0.5)))
+    with pytest.raises(InputError, match="12 finite joint angles"):
+        type(m)(m.system, m.feet, m.home[:3], m.gait).planner(Schedule.constant(0.0))
+    assert math.isfinite(m.planner(Schedule.constant(0.0)).height)

@@ -1,0 +1,119 @@
+import math
+
+import numpy as np
+import pytest
+
+from idcontrol.errors import InputError
+from planners.commands import limit_command
+from planners.waypoints import RADIUS, Waypoints
+
+DIAMOND = [(0.25, 0.0), (0.0, 0.25), (-0.25, 0.0), (0.0, -0.25)]
+
+
+def drive(guide, seconds, *, pose=(0.0, 0.0, 0.0), h=1e-3):
+    """A unicycle that does what it is told within the limits of acceleration; its poses, and what the guide said."""
+    x, y, yaw = pose
+    guide.reset(np.array([x, y, 0.2]))
+    command, rate, rows = np.zeros(3), np.zeros(3), []
+    for k in range(int(seconds / h)):
+        said = guide(k * h, np.array([x, y, 0.2]), yaw)
+        limit_command(h, (said.v_x, said.v_y, said.omega), 0.5, 8.0, command, rate)
+        rows.append((x, y, yaw, guide.reached, guide.turning, *guide.previous, *guide.target, *command))
+        x += h * (command[0] * math.cos(yaw) - command[1] * math.sin(yaw))
+        y += h * (command[0] * math.sin(yaw) + command[1] * math.cos(yaw))
+        yaw += h * command[2]
+    return np.array(rows)
+
+
+def test_a_unicycle_walks_the_diamond_round_and_round():
+    rows = drive(Waypoints(DIAMOND, speed=0.2, turn=1.0), 30.0)
+    x, y, reached = rows[:, 0], rows[:, 1], rows[:, 3].astype(int)
+    assert reached[-1] >= 7
+    for count in range(1, reached[-1] + 1):
+        at = np.argmax(reached >= count)
+        wanted = DIAMOND[(count - 1) % 4]
+        # The pose of that tick, one step of 0.2 mm before the count.
+        assert math.hypot(x[at] - wanted[0], y[at] - wanted[1]) < RADIUS
+        assert rows[at, 5:7] == pytest.approx(wanted)
+        assert rows[at, 7:9] == pytest.approx(DIAMOND[count % 4])
+
+
+def test_it_keeps_to_the_lines_while_it_walks():
+    rows = drive(Waypoints(DIAMOND, speed=0.2, turn=1.0), 30.0)
+    walking = rows[rows[:, 4] == 0.0]
+    ahead = walking[:, 7:9] - walking[:, 5:7]
+    gone = walking[:, :2] - walking[:, 5:7]
+    aside = np.abs(ahead[:, 0] * gone[:, 1] - ahead[:, 1] * gone[:, 0]) / np.linalg.norm(ahead, axis=1)
+    # It turns to the next line as soon as it is within the radius of a waypoint, that far from the line at most.
+    assert aside.max() <= RADIUS + 1e-3
+
+
+def test_turning_on_the_spot_begins_above_an_eighth_of_a_half_turn_and_ends_below_006():
+    guide = Waypoints([(5.0, 0.0)], speed=0.2, turn=1.0)
+    here = np.zeros(3)
+    guide.reset(here)
+    said = [(yaw, guide(0.0, here, yaw), guide.turning) for yaw in (-0.39, -0.40, -0.2, -0.061, -0.059, -0.2)]
+    assert [turning for _, _, turning in said] == [False, True, True, True, False, False]
+    for yaw, command, turning in said:
+        assert (command.v_x == 0.0) == turning
+        assert command.omega == pytest.approx(min(1.0, -(4.0 if turning else 2.0) * yaw))
+
+
+def test_it_slows_down_towards_a_waypoint_but_never_below_a_crawl():
+    guide = Waypoints([(1.0, 0.0)], speed=0.4, turn=1.0)
+    guide.reset(np.zeros(3))
+    assert guide(0.0, np.array([0.2, 0.0, 0.0]), 0.0).v_x == pytest.approx(0.4)
+    assert guide(0.0, np.array([0.9, 0.0, 0.0]), 0.0).v_x == pytest.approx(math.sqrt(0.5 * 0.1))
+    assert guide(0.0, np.array([1.0 - 1.01 * RADIUS, 0.0, 0.0]), 0.0).v_x > 0.04
+
+
+def test_pushed_off_the_line_it_comes_back():
+    rows = drive(Waypoints([(3.0, 0.0), (-3.0, 0.0)], speed=0.2, turn=1.0), 8.0, pose=(0.0, 0.0, 0.3))
+    assert np.abs(rows[:, 1]).max() < 0.05
+    assert abs(rows[-1, 1]) < 2e-3
+
+
+def test_from_the_given_time_on_it_asks_to_stand():
+    guide = Waypoints(DIAMOND, speed=0.2, turn=1.0, stand_from_s=2.0)
+    guide.reset(np.zeros(3))
+    assert guide(1.999, np.zeros(3), 0.0).walk
+    said = guide(2.0, np.zeros(3), 3.0)
+    assert not said.walk
+    assert not guide.turning
+
+
+def test_a_reset_begins_again_from_where_the_machine_is():
+    guide = Waypoints(DIAMOND, speed=0.2, turn=1.0)
+    first = drive(guide, 5.0)
+    assert guide.reached > 0
+    again = drive(guide, 5.0)
+    assert np.array_equal(first, again)
+    guide.reset(np.array([0.5, 0.6, 0.2]))
+    assert guide.previous.tolist() == [0.5, 0.6]
+
+
+def test_a_machine_on_its_waypoint_at_the_start_goes_to_the_next():
+    guide = Waypoints([(0.0, 0.0), (1.0, 0.0)], speed=0.2, turn=1.0)
+    guide.reset(np.zeros(3))
+    assert guide(0.0, np.zeros(3), 0.0).v_x == pytest.approx(0.2)
+    assert guide.reached == 1
+
+
+def test_a_single_waypoint_that_has_been_reached_is_approached_again_without_a_fault():
+    rows = drive(Waypoints([(0.1, 0.0)], speed=0.2, turn=1.0), 3.0)
+    assert np.isfinite(rows).all()
+
+
+@pytest.mark.parametrize(
+    ("points", "speed", "said"),
+    [
+        ([], 0.2, "list of"),
+        ([(0.0, 1.0, 2.0)], 0.2, "list of"),
+        ([(0.0, math.nan)], 0.2, "list of"),
+        ([(0.0, 1.0), (0.0, 1.0)], 0.2, "equals the next"),
+        ([(0.0, 1.0)], 0.0, "positive"),
+    ],
+)
+def test_waypoints_that_cannot_be_walked_are_refused(points, speed, said):
+    with pytest.raises(InputError, match=said):
+        Waypoints(points, speed=speed, turn=1.0)

@@ -1,0 +1,95 @@
+"""Machines for planner tests, and a machine that follows its plan perfectly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import robots
+from idcontrol.system import System
+from idcontrol.types import Array, Reference, State
+from planners.commands import Drive
+from planners.gait import Gait
+from planners.legs import Feet
+from planners.trot import TrotPlanner
+
+TICK = 1e-3
+
+
+@dataclass(frozen=True)
+class Machine:
+    system: System
+    feet: Feet
+    home: Array
+    gait: Gait
+
+    def planner(self, guide: Any, **options: Any) -> TrotPlanner:
+        options = {"gait": self.gait, **options}
+        return TrotPlanner(self.system, self.feet, self.home, guide=guide, **options)
+
+    def state(self, t: float, pose: Array, twist: Array, joints: Array, rates: Array) -> State:
+        """The level base at `pose` (x, y, z, yaw), moving with `twist` in the world, and the joints."""
+        yaw = pose[3]
+        q = self.system.configuration(joints, np.array([*pose[:3], 0.0, 0.0, np.sin(yaw / 2), np.cos(yaw / 2)]))
+        v = self.system.theirs(np.concatenate((np.zeros(6), rates)))
+        c, s = np.cos(yaw), np.sin(yaw)
+        v[:6] = c * twist[0] + s * twist[1], c * twist[1] - s * twist[0], twist[2], 0.0, 0.0, twist[3]
+        return State(t=t, q=q, v=v)
+
+    def standing(self, height: float) -> State:
+        return self.state(0.0, np.array([0.0, 0.0, height, 0.0]), np.zeros(4), self.home, np.zeros_like(self.home))
+
+
+class Smooth:
+    """A command whose rate has no jumps and stays within the limits, so that only events make accelerations jump."""
+
+    def reset(self, position: Array) -> None:
+        pass
+
+    def __call__(self, t: float, position: Array, yaw: float) -> Drive:
+        s = math.sin(2.0 * (t - 0.2)) ** 3 if t > 0.2 else 0.0
+        return Drive(v_x=0.1 * s, v_y=0.03 * s, omega=0.4 * s)
+
+
+@cache
+def machine(name: str, *, points: bool = False) -> Machine:
+    """A robot by name; `points` shrinks its foot spheres to points, which do not roll."""
+    robot = robots.load(name)
+    system, text = robot.system(), robot.description
+    feet = Feet(
+        names=tuple(foot.name for foot in text.feet),
+        frames=tuple(system.frame(foot.frame) for foot in text.feet),
+        radii=np.array([0.0 if points else foot.radius_m for foot in text.feet]),
+        offsets=np.array([foot.offset_m for foot in text.feet]),
+    )
+    assert text.gait is not None
+    gait = Gait(
+        period_s=text.gait.period_s,
+        duty=text.gait.duty,
+        touchdown=tuple(text.gait.touchdown[foot] for foot in feet.names),
+        step_height_m=text.gait.step_height_m,
+        touchdown_speed_m_s=text.gait.touchdown_speed_m_s,
+    )
+    return Machine(system, feet, robot.home_joints(system.actuated_names), gait)
+
+
+def follow(m: Machine, planner: TrotPlanner, steps: int, h: float = TICK) -> Iterator[tuple[State, Reference]]:
+    """States of a machine that does exactly what it is told, and the plan at each: extrapolated over one tick."""
+    state = m.standing(planner.height)
+    planner.reset(state)
+    for k in range(steps):
+        plan = planner(state)
+        yield state, plan
+        base = planner.base
+        state = m.state(
+            (k + 1) * h,
+            base.pose + h * base.twist + 0.5 * h * h * base.rate,
+            base.twist + h * base.rate,
+            plan.q + h * plan.v + 0.5 * h * h * plan.a,
+            plan.v + h * plan.a,
+        )
