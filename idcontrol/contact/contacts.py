@@ -192,6 +192,15 @@ def write_axes(nx: float, ny: float, nz: float, angle: float, out: Array) -> Non
 
 
 @njit(cache=True, error_model="numpy")
+def axes_of(normal: Array, angle: float) -> Array:
+    """The axes of n contacts, shape (n, 3, 3), from their unit normals, shape (n, 3); see `write_axes`."""
+    axes = np.empty((normal.shape[0], 3, 3))
+    for i in range(normal.shape[0]):
+        write_axes(normal[i, 0], normal[i, 1], normal[i, 2], angle, axes[i])
+    return axes
+
+
+@njit(cache=True, error_model="numpy")
 def contact_rows(
     jacobian: Array, support: Booleans, joint_a: Integers, joint_b: Integers, point: Array, axes: Array, out: Array
 ) -> None:

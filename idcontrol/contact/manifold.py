@@ -1,0 +1,589 @@
+"""Kernels that turn close shapes into contact points: corners over ground, faces clipped against faces.
+
+Two shapes that touch with flat parts touch along a polygon; its corners carry the load (math.md 12.5). The shape with
+the flat face most square to the contact normal is the reference: its face gives the exact normal, the facing feature of
+the other shape (face, edge of a capsule, side line of a cylinder) is clipped against its borders, and each corner that
+is left is a contact with its own gap. Parallel side lines touch at two points. Where the nearest points of the shapes
+are not among these, they are one more contact, or the only one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from idcontrol.contact.shapes import RIM_POINTS, ShapeArrays
+from idcontrol.contact.terrain import sphere_gap
+from idcontrol.types import Array, Integers
+
+MAX_POINTS = 8
+"""Contact points of a pair of shapes; two boxes have no more."""
+
+RIM_GROUND_POINTS = 4
+"""Contact points of a cylinder's rim on the ground: its lowest point, and the others at right angles."""
+
+SQUARE = 0.9986
+"""A face within 3° of square to the contact normal is touched flat; beyond, an edge or corner of it is."""
+
+PARALLEL = 0.0523
+"""Side lines within 3° of parallel touch along a line."""
+
+ENGINE_TOLERANCE = 1e-5
+"""Distances of the engine are good to this [m]; ten times worse, its normal is taken to be wrong."""
+
+SAME_POINT = 1e-7
+"""Corners of a manifold closer than this are one [m]."""
+
+
+_inner = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""For kernels that only kernels call: without a wrapper for Python they compile in half the time."""
+
+
+class Placed(NamedTuple):
+    """Where the shapes of a scene are; written by `place`.
+
+    Attributes:
+        position: Origins of the shapes, world frame, shape (g, 3) [m].
+        rotation: Their axes (columns), shape (g, 3, 3).
+        corner: Corners, world frame, shape (n_corners, 3) [m].
+        face_normal: Outward normals of the faces, world frame, shape (n_faces, 3).
+        low: Least coordinates of each shape, world frame, shape (g, 3) [m].
+        high: Largest coordinates, shape (g, 3) [m].
+    """
+
+    position: Array
+    rotation: Array
+    corner: Array
+    face_normal: Array
+    low: Array
+    high: Array
+
+
+@_inner
+def _dot(a: Array, b: Array) -> float:
+    """Inner product of vectors of three; np.dot would call BLAS for it."""
+    return float(a[0] * b[0] + a[1] * b[1] + a[2] * b[2])
+
+
+@_inner
+def _gap2(a: Array, b: Array) -> float:
+    """Squared distance of two points."""
+    return float((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2 + (a[2] - b[2]) ** 2)
+
+
+@njit(cache=True, error_model="numpy")
+def place(shapes: ShapeArrays, position: Array, rotation: Array, placed: Placed) -> None:
+    """Write where the shapes are: origins `position` (g, 3) [m], axes `rotation` (g, 3, 3)."""
+    for g in range(position.shape[0]):
+        for k in range(3):
+            placed.position[g, k] = position[g, k]
+            for j in range(3):
+                placed.rotation[g, k, j] = rotation[g, k, j]
+            rx, ry, rz, at = rotation[g, k, 0], rotation[g, k, 1], rotation[g, k, 2], position[g, k]
+            for i in range(shapes.corner_start[g], shapes.corner_start[g + 1]):
+                x, y, z = shapes.corner[i]
+                placed.corner[i, k] = at + rx * x + ry * y + rz * z
+            for i in range(shapes.face_start[g], shapes.face_start[g + 1]):
+                x, y, z = shapes.face_normal[i]
+                placed.face_normal[i, k] = rx * x + ry * y + rz * z
+            x, y, z = shapes.middle[g]
+            at += rx * x + ry * y + rz * z
+            x, y, z = shapes.half[g]
+            half = abs(rx) * x + abs(ry) * y + abs(rz) * z
+            placed.low[g, k], placed.high[g, k] = at - half, at + half
+
+
+@njit(cache=True, error_model="numpy")
+def close_pairs(placed: Placed, pair: Integers, margin: float) -> Integers:
+    """Indices of the pairs whose bounding boxes are nearer than `margin` [m]; a NaN counts as near."""
+    low, high = placed.low, placed.high
+    found = np.empty(pair.shape[0], np.int64)
+    n = 0
+    for i in range(pair.shape[0]):
+        a, b = pair[i, 0], pair[i, 1]
+        apart = False
+        for k in range(3):
+            apart |= low[a, k] - high[b, k] > margin or low[b, k] - high[a, k] > margin
+        if not apart:
+            found[n] = i
+            n += 1
+    return found[:n].copy()
+
+
+@njit(cache=True, error_model="numpy")
+def ground_contacts(
+    shapes: ShapeArrays,
+    placed: Placed,
+    moving: Integers,
+    slot_start: Integers,
+    parameters: Array,
+    coefficients: Array,
+    margin: float,
+    slot: Integers,
+    shape: Integers,
+    gap: Array,
+    normal: Array,
+    point: Array,
+) -> int:
+    """Corners (rim points of cylinders) nearer to the ground than `margin`.
+
+    Ground is tested under corners only: a hilltop below the middle of a flat face is not seen.
+
+    Args:
+        shapes: All shapes.
+        placed: Where they are.
+        moving: Those that can touch the ground.
+        slot_start: First number of each shape's ground contacts, shape (g + 1,).
+        parameters: Of the `Terrain`.
+        coefficients: Of the `Terrain`.
+        margin: Largest gap [m].
+        slot: Overwritten with the numbers of the contacts, stable from step to step; this and the following with
+            room for ``slot_start[-1]`` contacts.
+        shape: Overwritten with their shapes.
+        gap: Overwritten with their gaps [m].
+        normal: Overwritten with their normals.
+        point: Overwritten with their points [m].
+
+    Returns:
+        The number of contacts.
+    """
+    rim = np.empty((2 * RIM_GROUND_POINTS, 3))
+    n = 0
+    for g in moving:
+        size, middle = 0.0, np.empty(3)
+        for k in range(3):
+            middle[k] = 0.5 * (placed.low[g, k] + placed.high[g, k])
+            size += 0.25 * (placed.high[g, k] - placed.low[g, k]) ** 2
+        distance, _, _ = sphere_gap(parameters, coefficients, middle[0], middle[1], middle[2], 0.0)
+        if distance - np.sqrt(size) > margin:
+            continue
+        round_side = shapes.cylinder[g, 0] > 0.0
+        if round_side:
+            _rim_points(shapes.cylinder[g], placed.rotation[g], middle, parameters, coefficients, rim)
+        for i in range(slot_start[g + 1] - slot_start[g]):
+            x, y, z = rim[i] if round_side else placed.corner[shapes.corner_start[g] + i]
+            d, up, touch = sphere_gap(parameters, coefficients, x, y, z, shapes.rounding[g])
+            if d >= margin:  # false for a NaN, which must stay visible
+                continue
+            slot[n], shape[n], gap[n] = slot_start[g] + i, g, d
+            normal[n, 0], normal[n, 1], normal[n, 2] = up
+            point[n, 0], point[n, 1], point[n, 2] = touch
+            n += 1
+    return n
+
+
+@_inner
+def _rim_points(
+    cylinder: Array, rotation: Array, middle: Array, parameters: Array, coefficients: Array, out: Array
+) -> None:
+    """Lowest point of either rim of a cylinder, and the others at right angles to it."""
+    radius, half_length = cylinder
+    zx, zy, zz = rotation[:, 2]
+    for end in range(2):
+        along = (2 * end - 1) * half_length
+        cx, cy, cz = middle[0] + along * zx, middle[1] + along * zy, middle[2] + along * zz
+        _, up, _ = sphere_gap(parameters, coefficients, cx, cy, cz, 0.0)
+        across = up[0] * zx + up[1] * zy + up[2] * zz
+        dx, dy, dz = across * zx - up[0], across * zy - up[1], across * zz - up[2]
+        length = np.sqrt(dx * dx + dy * dy + dz * dz)
+        if length > 1e-9:
+            dx, dy, dz = dx / length, dy / length, dz / length
+        else:  # upright: every point is lowest
+            dx, dy, dz = rotation[:, 0]
+        sx, sy, sz = zy * dz - zz * dy, zz * dx - zx * dz, zx * dy - zy * dx
+        for i in range(RIM_GROUND_POINTS):
+            c, s = radius * (1.0, 0.0, -1.0, 0.0)[i], radius * (0.0, 1.0, 0.0, -1.0)[i]
+            k = RIM_GROUND_POINTS * end + i
+            out[k, 0], out[k, 1], out[k, 2] = cx + c * dx + s * sx, cy + c * dy + s * sy, cz + c * dz + s * sz
+
+
+@_inner
+def _most_corners(shapes: ShapeArrays) -> int:
+    """Corners of the largest face, at least two: those of a line."""
+    most = 2
+    for f in range(shapes.loop_start.shape[0] - 1):
+        most = max(most, shapes.loop_start[f + 1] - shapes.loop_start[f])
+    return most
+
+
+@njit(cache=True, error_model="numpy")
+def pair_contacts(
+    shapes: ShapeArrays,
+    placed: Placed,
+    pair: Integers,
+    close: Integers,
+    direction: Array,
+    witness: Array,
+    distance: Array,
+    margin: float,
+    which: Integers,
+    gap: Array,
+    normal: Array,
+    point: Array,
+) -> int:
+    """Manifolds of the pairs that the distance engine found closer than `margin`.
+
+    Args:
+        shapes: All shapes.
+        placed: Where they are.
+        pair: Shapes (A, B) of all pairs, shape (p, 2).
+        close: Which pairs are close, shape (c,).
+        direction: Unit normals from B to A of these, shape (c, 3).
+        witness: Middle between their nearest points, shape (c, 3) [m].
+        distance: Their signed distances, shape (c,) [m].
+        margin: Largest gap [m].
+        which: Overwritten with the index into `pair` of each contact; this and the following with room for
+            ``c * MAX_POINTS`` contacts.
+        gap: Overwritten with their gaps [m].
+        normal: Overwritten with their normals, from B to A.
+        point: Overwritten with their points, in the middle between the surfaces [m].
+
+    Returns:
+        The number of contacts.
+    """
+    room = 2 * _most_corners(shapes) + 1  # a convex polygon gains at most one corner for each border
+    border, feature, spare, depth = np.empty((room, 3)), np.empty((room, 3)), np.empty((room, 3)), np.empty(room)
+    up, flat = np.empty(3), np.empty(3)
+    n = 0
+    for i in range(close.shape[0]):
+        a, b = pair[close[i], 0], pair[close[i], 1]
+        for k in range(3):
+            up[k] = direction[i, k]
+        nearest = _separation(shapes, placed, a, b, up, 1.0)
+        if nearest < distance[i] - 10.0 * ENGINE_TOLERANCE:
+            nearest = _best_face_normal(shapes, placed, a, b, nearest, up)
+        if nearest <= distance[i]:
+            nearest = distance[i]
+        for k in range(3):
+            flat[k] = up[k]
+        face_a, square_a = _facing(shapes, placed, a, up, -1.0)
+        face_b, square_b = _facing(shapes, placed, b, up, 1.0)
+        count = 0
+        if max(square_a, square_b) > SQUARE:
+            # B, unless A is clearly the flatter: a choice that rounding cannot turn over
+            if square_b >= square_a - 1e-6:
+                count = _face_manifold(shapes, placed, face_b, b, a, 1.0, margin, border, feature, spare, depth, flat)
+            else:
+                count = _face_manifold(shapes, placed, face_a, a, b, -1.0, margin, border, feature, spare, depth, flat)
+        elif _has_side(shapes, a) and _has_side(shapes, b):
+            count = _side_lines(shapes, placed, a, b, up, margin, feature, border, spare, depth)
+        lowest = np.inf
+        for j in range(count):
+            lowest = min(lowest, depth[j])
+        for j in range(count):
+            which[n], gap[n] = close[i], depth[j]
+            for k in range(3):
+                normal[n, k], point[n, k] = flat[k], feature[j, k]
+            n += 1
+        if not lowest <= nearest + ENGINE_TOLERANCE:  # the nearest points lie beside the manifold, or there is none
+            n -= count == MAX_POINTS
+            which[n], gap[n] = close[i], nearest
+            for k in range(3):
+                normal[n, k], point[n, k] = up[k], witness[i, k]
+            n += 1
+    return n
+
+
+@_inner
+def _separation(shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, sign: float) -> float:
+    """Width of the slab between A and B along ``sign * direction``; their distance is the largest of all directions."""
+    return float(-_extent(shapes, placed, a, direction, -sign) - _extent(shapes, placed, b, direction, sign))
+
+
+@_inner
+def _best_face_normal(shapes: ShapeArrays, placed: Placed, a: int, b: int, least: float, up: Array) -> float:
+    """Replace `up` by the face normal of A or B with the widest separation above `least`; returns the widest."""
+    for g, sign in ((a, -1.0), (b, 1.0)):
+        for f in range(shapes.face_start[g], shapes.face_start[g + 1]):
+            width = _separation(shapes, placed, a, b, placed.face_normal[f], sign)
+            if width > least:
+                least = width
+                for k in range(3):
+                    up[k] = sign * placed.face_normal[f, k]
+    return least
+
+
+@_inner
+def _has_side(shapes: ShapeArrays, g: int) -> bool:
+    """Whether a shape is a capsule or a cylinder (or a sphere, which has no line)."""
+    return bool(shapes.cylinder[g, 0] > 0.0 or shapes.face_start[g] == shapes.face_start[g + 1])
+
+
+@_inner
+def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> tuple[int, float]:
+    """The face of a shape most square to ``sign * direction``, and the cosine; -1, -2 where it has none."""
+    best, most = -1, -2.0
+    for f in range(shapes.face_start[g], shapes.face_start[g + 1]):
+        square = sign * _dot(placed.face_normal[f], direction)
+        if square > most:
+            best, most = f, square
+    return best, most
+
+
+@_inner
+def _loop(shapes: ShapeArrays, placed: Placed, face: int, out: Array) -> int:
+    """World corners of a face, counter-clockwise seen from outside; returns their number."""
+    first, end = shapes.loop_start[face], shapes.loop_start[face + 1]
+    for i in range(first, end):
+        for k in range(3):
+            out[i - first, k] = placed.corner[shapes.loop[i], k]
+    return int(end - first)
+
+
+@_inner
+def _feature(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float, out: Array) -> int:
+    """The points of a shape's core that face ``sign * direction``: face, line or point; returns their number."""
+    radius, half_length = shapes.cylinder[g]
+    if radius > 0.0:
+        axis = placed.rotation[g, :, 2]
+        along = sign * _dot(axis, direction)
+        across = np.sqrt(max(0.0, 1.0 - along * along))
+        # the foremost point of the rims; a cap square to the direction has none, and any will do
+        aim = np.empty(3)
+        for k in range(3):
+            aim[k] = (sign * direction[k] - along * axis[k]) / across if across > 1e-9 else placed.rotation[g, k, 0]
+        if abs(along) < across:
+            for k in range(3):
+                side = 0.5 * (placed.low[g, k] + placed.high[g, k]) + radius * aim[k]
+                out[0, k], out[1, k] = side - half_length * axis[k], side + half_length * axis[k]
+            return 2
+        turn = 2.0 * np.pi / RIM_POINTS
+        for k in range(3):
+            x, y = (k + 1) % 3, (k + 2) % 3
+            side = axis[x] * aim[y] - axis[y] * aim[x]
+            cap = (
+                0.5 * (placed.low[g, k] + placed.high[g, k]) + (half_length if along > 0.0 else -half_length) * axis[k]
+            )
+            for i in range(RIM_POINTS):
+                out[i, k] = cap + radius * (np.cos(i * turn) * aim[k] + np.sin(i * turn) * side)
+        return RIM_POINTS
+    face, _ = _facing(shapes, placed, g, direction, sign)
+    if face >= 0:
+        return int(_loop(shapes, placed, face, out))
+    first, end = shapes.corner_start[g], shapes.corner_start[g + 1]
+    for i in range(first, end):
+        for k in range(3):
+            out[i - first, k] = placed.corner[i, k]
+    return int(end - first)
+
+
+@_inner
+def _extent(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> float:
+    """How far a shape reaches along ``sign * direction``, from the world's origin."""
+    radius, half_length = shapes.cylinder[g]
+    if radius > 0.0:
+        along, middle = _dot(placed.rotation[g, :, 2], direction), 0.0
+        for k in range(3):
+            middle += 0.5 * (placed.low[g, k] + placed.high[g, k]) * direction[k]
+        return float(sign * middle + half_length * abs(along) + radius * np.sqrt(max(0.0, 1.0 - along * along)))
+    most = -np.inf
+    for i in range(shapes.corner_start[g], shapes.corner_start[g + 1]):
+        most = max(most, sign * _dot(placed.corner[i], direction))
+    return float(most + shapes.rounding[g])
+
+
+@_inner
+def _face_manifold(
+    shapes: ShapeArrays,
+    placed: Placed,
+    face: int,
+    owner: int,
+    other: int,
+    sign: float,
+    margin: float,
+    border: Array,
+    feature: Array,
+    spare: Array,
+    depth: Array,
+    up: Array,
+) -> int:
+    """Clip the feature of `other` that faces a face of `owner`; `sign` is 1 if the face looks along the contact normal.
+
+    Returns:
+        The number of contacts, their points in `feature`, gaps in `depth` and the exact normal in `up`; 0, and nothing
+        changed in `up`, where the feature is one point or none is left.
+    """
+    outward = placed.face_normal[face]
+    corners = _loop(shapes, placed, face, border)
+    found = _feature(shapes, placed, other, outward, -1.0, feature)
+    if found < 2:
+        return 0
+    rounding = shapes.rounding[other]
+    if found == 2:
+        # a line must lie flat; where a rounded one is cut off, its surface is r / cos(tilt) away
+        length, rise = np.sqrt(_gap2(feature[0], feature[1])), _dot(outward, feature[1]) - _dot(outward, feature[0])
+        if abs(rise) > PARALLEL * length:
+            return 0
+        rounding /= np.sqrt(1.0 - (rise / length) ** 2)
+    found = _clip(feature, found, border, corners, outward, spare)
+    base = _dot(outward, border[0]) + shapes.rounding[owner] + rounding
+    count = 0
+    for i in range(found):
+        d = _dot(outward, feature[i]) - base
+        repeated = False
+        for j in range(count):
+            repeated |= _gap2(feature[j], feature[i]) < (10.0 * SAME_POINT) ** 2
+        if d < margin and not repeated:
+            for k in range(3):
+                feature[count, k] = feature[i, k]
+            depth[count] = d
+            count += 1
+    count = _thin_out(feature, depth, count)
+    for i in range(count):
+        for k in range(3):
+            feature[i, k] -= (rounding + 0.5 * depth[i]) * outward[k]
+    if count > 0:
+        for k in range(3):
+            up[k] = sign * outward[k]
+    return int(count)
+
+
+@_inner
+def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, spare: Array) -> int:
+    """Clip a polygon (or line) in place against the prism over a face (Sutherland and Hodgman); returns its corners.
+
+    `border` runs counter-clockwise about `outward`. Points on the border are inside: equal faces keep their corners.
+    """
+    beyond = np.empty(3)
+    for e in range(corners):
+        start, stop = border[e], border[(e + 1) % corners]
+        ex, ey, ez = stop[0] - start[0], stop[1] - start[1], stop[2] - start[2]
+        beyond[0] = ey * outward[2] - ez * outward[1]
+        beyond[1] = ez * outward[0] - ex * outward[2]
+        beyond[2] = ex * outward[1] - ey * outward[0]
+        length = np.sqrt(_dot(beyond, beyond))
+        offset = _dot(beyond, start)
+        kept = 0
+        for i in range(n):
+            j = (i + 1) % n
+            d_here, d_there = (_dot(beyond, polygon[i]) - offset) / length, (_dot(beyond, polygon[j]) - offset) / length
+            inside = d_here <= SAME_POINT
+            if inside:
+                for k in range(3):
+                    spare[kept, k] = polygon[i, k]
+                kept += 1
+            if inside != (d_there <= SAME_POINT) and not (n == 2 and i == 1):
+                t = min(max(d_here / (d_here - d_there), 0.0), 1.0)
+                for k in range(3):
+                    spare[kept, k] = polygon[i, k] + t * (polygon[j, k] - polygon[i, k])
+                kept += 1
+        n = kept
+        for i in range(n):
+            for k in range(3):
+                polygon[i, k] = spare[i, k]
+    return n
+
+
+@_inner
+def _thin_out(points: Array, depth: Array, n: int) -> int:
+    """Keep at most `MAX_POINTS`: the deepest, then always the one farthest from those kept; in place."""
+    if n <= MAX_POINTS:
+        return n
+    for kept in range(MAX_POINTS):
+        best, most = kept, -np.inf
+        for i in range(kept, n):
+            far = -depth[i] if kept == 0 else np.inf
+            for j in range(kept):
+                far = min(far, _gap2(points[i], points[j]))
+            if far > most:
+                best, most = i, far
+        for k in range(3):
+            points[kept, k], points[best, k] = points[best, k], points[kept, k]
+        depth[kept], depth[best] = depth[best], depth[kept]
+    return MAX_POINTS
+
+
+@_inner
+def _side_lines(
+    shapes: ShapeArrays,
+    placed: Placed,
+    a: int,
+    b: int,
+    up: Array,
+    margin: float,
+    points: Array,
+    line_a: Array,
+    line_b: Array,
+    depth: Array,
+) -> int:
+    """Two contacts where parallel side lines (capsules, cylinders) overlap; 0 if they do not."""
+    if _feature(shapes, placed, a, up, -1.0, line_a) != 2 or _feature(shapes, placed, b, up, 1.0, line_b) != 2:
+        return 0
+    u, w, along, length, full = np.empty(3), np.empty(3), 0.0, 0.0, 0.0
+    for k in range(3):
+        u[k], w[k] = line_a[1, k] - line_a[0, k], line_b[1, k] - line_b[0, k]
+        along, length, full = along + u[k] * w[k], length + u[k] * u[k], full + w[k] * w[k]
+    length = np.sqrt(length)
+    along /= length
+    if full - along * along > PARALLEL * PARALLEL * full:
+        return 0
+    start = 0.0  # of line b, measured along line a
+    for k in range(3):
+        start += (line_b[0, k] - line_a[0, k]) * u[k] / length
+    first, last = max(0.0, min(start, start + along)), min(length, max(start, start + along))
+    if not last - first > SAME_POINT:
+        return 0
+    count = 0
+    for t in (first, last):
+        d = -shapes.rounding[a] - shapes.rounding[b]
+        for k in range(3):
+            points[count, k] = line_b[0, k] + (t - start) / along * w[k]
+            d += up[k] * (line_a[0, k] + t / length * u[k] - points[count, k])
+        if d < margin:
+            for k in range(3):
+                points[count, k] += (shapes.rounding[b] + 0.5 * d) * up[k]
+            depth[count] = d
+            count += 1
+    return count
+
+
+@njit(cache=True, error_model="numpy")
+def match(
+    pair: Integers, point: Array, near: Array, old_pair: Integers, old_slot: Integers, old_point: Array, slot: Integers
+) -> None:
+    """Give each contact the slot of the nearest contact which its pair had before, or a free one below `MAX_POINTS`.
+
+    Args:
+        pair: Pair of each contact, ascending, shape (n,).
+        point: Contact points in the frame of shape A, shape (n, 3) [m].
+        near: How far a contact of a pair may have moved since, shape (number of pairs,) [m].
+        old_pair: The same of the step before.
+        old_slot: Slots of the step before.
+        old_point: The same of the step before.
+        slot: Overwritten, shape (n,).
+    """
+    n, m = pair.shape[0], old_pair.shape[0]
+    start, old_start = 0, 0
+    while start < n:
+        end = start
+        while end < n and pair[end] == pair[start]:
+            slot[end] = -1
+            end += 1
+        while old_start < m and old_pair[old_start] < pair[start]:
+            old_start += 1
+        old_end = old_start
+        while old_end < m and old_pair[old_end] == pair[start]:
+            old_end += 1
+        taken = 0  # bit set of slots
+        while True:  # nearest first
+            best, best_old, least = -1, -1, near[pair[start]] ** 2
+            for i in range(start, end):
+                for j in range(old_start, old_end):
+                    if slot[i] < 0 and not (taken >> old_slot[j]) & 1:
+                        far = _gap2(point[i], old_point[j])
+                        if far < least:
+                            best, best_old, least = i, j, far
+            if best < 0:
+                break
+            slot[best] = old_slot[best_old]
+            taken |= 1 << old_slot[best_old]
+        for i in range(start, end):
+            if slot[i] < 0:
+                free = 0
+                while (taken >> free) & 1:
+                    free += 1
+                slot[i] = free
+                taken |= 1 << free
+        start, old_start = end, old_end
