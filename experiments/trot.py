@@ -188,7 +188,6 @@ class Trot:
             progress=progress,
         )
 
-
     def warmup(self, out: Path) -> None:
         """Step and turn once on ground of each kind with each controller: every kernel is compiled and cached."""
         for mu in (0.1, np.inf):
@@ -301,7 +300,8 @@ def _sensor(noise: Noise, robot: robots.Robot, rng: np.random.Generator) -> Sens
     spread[:3] = noise.position_m
 
     def sense(state: State) -> State:
-        return State(t=state.t, q=pin.integrate(model, state.q, spread * rng.standard_normal(model.nv)), v=state.v)
+        q = pin.integrate(model, state.q, spread * rng.standard_normal(model.nv))
+        return State(t=state.t, q=q, v=state.v, forces=state.forces)
 
     return sense
 

@@ -32,18 +32,40 @@ class Status(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ContactForces:
+    """Forces at named contacts, from a plant (measured) or a controller (predicted).
+
+    Attributes:
+        identity: Which contact, shape (n,): the same number from step to step; a foot sphere has its index.
+        force: Force of the ground on the machine, world axes, shape (n, 3) [N].
+        normal: Contact normals, world axes, pointing to the machine, shape (n, 3).
+    """
+
+    identity: Integers
+    force: Array
+    normal: Array
+
+    @staticmethod
+    def none() -> ContactForces:
+        """No contact at all."""
+        return ContactForces(identity=np.zeros(0, dtype=np.int64), force=np.zeros((0, 3)), normal=np.zeros((0, 3)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """Where the machine is.
 
     Attributes:
         t: Time [s].
-        q: Configuration as Pinocchio has it, shape (nq,): a free-flyer is position (world) [m], quaternion (x, y, z, w).
+        q: Configuration as Pinocchio has it, shape (nq,): a free-flyer is position [m], quaternion (x, y, z, w).
         v: Velocity as Pinocchio has it, shape (nv,): a free-flyer is linear [m/s], angular [rad/s], in its own axes.
+        forces: What force sensors said of the period before `t`; None where nothing is sensed.
     """
 
     t: float
     q: Array
     v: Array
+    forces: ContactForces | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,26 +96,6 @@ class Reference:
     base_yaw: float
     feet: Array
     residual: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContactForces:
-    """Forces at named contacts, from a plant (measured) or a controller (predicted).
-
-    Attributes:
-        identity: Which contact, shape (n,): the same number from step to step; a foot sphere has its index.
-        force: Force of the ground on the machine, world axes, shape (n, 3) [N].
-        normal: Contact normals, world axes, pointing to the machine, shape (n, 3).
-    """
-
-    identity: Integers
-    force: Array
-    normal: Array
-
-    @staticmethod
-    def none() -> ContactForces:
-        """No contact at all."""
-        return ContactForces(identity=np.zeros(0, dtype=np.int64), force=np.zeros((0, 3)), normal=np.zeros((0, 3)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

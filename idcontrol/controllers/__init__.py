@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.feedback import Gains
-from idcontrol.controllers.inverse import CoulombQp, Settings
+from idcontrol.controllers.inverse import InverseDynamics, Settings
 from idcontrol.controllers.pid import Pid
+from idcontrol.controllers.schemes import COULOMB_LCP, COULOMB_QP, COULOMB_QP_RAW, Scheme
+from idcontrol.controllers.sensed import SensedForces
 from idcontrol.errors import DuplicateName, UnknownName
 from idcontrol.system import System
 from idcontrol.types import Controller
@@ -72,9 +74,22 @@ def make(name: str, setup: Setup) -> Controller:
     return _FACTORIES[name][1](setup)
 
 
+def inverse_dynamics(scheme: Scheme) -> Factory:
+    """A factory for inverse dynamics with `scheme`."""
+    return lambda s: InverseDynamics(scheme, s.system, s.contacts, s.acceleration_gains, s.h, s.settings)
+
+
+def _sensed(delay: int) -> Factory:
+    return lambda s: SensedForces(s.system, s.contacts, s.acceleration_gains, delay)
+
+
 register("pid", "joint-space error feedback alone (baseline)", lambda s: Pid(s.system, s.torque_gains))
+register("id-sensed-1", "ID(t_i-1): inverse dynamics with the contact forces sensed over the last period", _sensed(1))
+register("id-sensed-2", "ID(t_i-2): the same with the forces of the period before", _sensed(2))
+register("id-coulomb-lcp", "ID(t_i) LCP,μ: Coulomb friction by Lemke's method", inverse_dynamics(COULOMB_LCP))
+register("id-coulomb-qp", "ID(t_i) QP,μ: maximal dissipation in two stages", inverse_dynamics(COULOMB_QP))
 register(
-    "id-coulomb-qp",
-    "ID(t_i) QP,μ: inverse dynamics with maximal dissipation in two stages",
-    lambda s: CoulombQp(s.system, s.contacts, s.acceleration_gains, s.h, s.settings),
+    "id-coulomb-qp-raw",
+    "stage I of id-coulomb-qp alone, without chatter mitigation",
+    inverse_dynamics(COULOMB_QP_RAW),
 )

@@ -25,10 +25,8 @@ from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.feedback import Gains, proportional_derivative
 from idcontrol.controllers.projection import project
-from idcontrol.models import dissipation
-from idcontrol.models.distribution import smallest_torque
+from idcontrol.controllers.schemes import Scheme, Step
 from idcontrol.models.problem import Bilateral, Prescribed, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import recover, reduce
 from idcontrol.system import System
 from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
 
@@ -45,10 +43,13 @@ class Settings:
 
     Attributes:
         contact_margin_m: A foot planned to stand counts as a contact below this gap.
-        approach_speed_m_s: A foot above the ground that nears it faster than this has not landed yet: its impact,
-            which no
-            torque can or should prevent, is left to happen, and the foot counts as a contact from the next period on.
-        landing: How contacts take over from the velocity a foot lands with.
+        landing_s: How long after its planned touchdown a foot may still be landing. While it lands, and nears the
+            ground or slides faster than the next two, it is no contact: its impact, which no torque can or should
+            prevent, is left to happen, and the foot counts from the next period on. Asked to stop within one period
+            it would take the whole machine with it.
+        approach_speed_m_s: See `landing_s`.
+        slide_speed_m_s: See `landing_s`.
+        landing: How contacts take over from the velocity that a foot has left.
         edge_speed_m_s: v_tol of stage II: friction edges that move faster carry no force (math.md 7.4).
         unload_s: Over which time before lift-off and after touchdown a foot is unloaded; 0 turns it off (planner.md 7).
         unload_weight: How strongly, relative to the torque objective.
@@ -64,21 +65,29 @@ class Settings:
     unload_weight: float = 30.0
 
 
-class CoulombQp:
-    """ID(t_i) QP,μ: maximal dissipation in two stages, with consistent objective (math.md 7)."""
+class InverseDynamics:
+    """ID(t_i): inverse dynamics whose contact forces come from a contact model in the same solve."""
 
     def __init__(
-        self, system: System, contacts: SphereContacts, gains: Gains, h: float, settings: Settings | None = None
+        self,
+        scheme: Scheme,
+        system: System,
+        contacts: SphereContacts,
+        gains: Gains,
+        h: float,
+        settings: Settings | None = None,
     ) -> None:
         """Bind the controller to a machine.
 
         Args:
+            scheme: Contact model, and how motor impulses follow from it.
             system: The controller's own multibody terms.
             contacts: Detector of foot contacts on `system`; its friction is what the controller may count on.
             gains: In acceleration: kp [1/s²], kd [1/s].
             h: Control period [s].
             settings: See `Settings`.
         """
+        self._scheme = scheme
         self._system, self._contacts, self._gains, self._h = system, contacts, gains, h
         self._settings = settings or Settings()
         self._warm: WarmStart = {}
@@ -101,7 +110,8 @@ class CoulombQp:
         q_joint, v_joint = system.joint_positions(state.q), v[system.n_unactuated :]
         b = v_joint + h * (reference.a + proportional_derivative(self._gains, reference, q_joint, v_joint))
         contacts = self._stance_contacts(v, reference)
-        b = project(system.M, contacts.jacobian, contacts.surface_velocity, b)
+        if self._scheme.projects:
+            b = project(system.M, contacts.jacobian, contacts.surface_velocity, b)
         tau, impulses, solution, clipped = self._solve(v, b, contacts, self._reluctance(contacts, reference))
         status = solution.status
         dropped: tuple[str, ...] = ("tracking",) if clipped or status is not Status.SOLVED else ()
@@ -148,7 +158,7 @@ class CoulombQp:
     def _solve(
         self, v: Array, b: Array, contacts: Contacts, reluctance: Array | None
     ) -> tuple[Array, Array, StepSolution, bool]:
-        """Stages I and II within torque limits: torques, impulses (n, 3), stage I's solution, whether clipped."""
+        """The scheme within torque limits: torques, impulses (n, 3), the model's solution, whether a limit was met."""
         system, h, u = self._system, self._h, self._system.n_unactuated
         limit, known = system.effort_limit, np.full(system.n_actuated, np.nan)
         kappa = h * system.bias - system.M @ v
@@ -164,7 +174,15 @@ class CoulombQp:
                 contacts=contacts,
                 prescribed=Prescribed(index=u + np.flatnonzero(tracked), velocity=b[tracked]),
             )
-            solution, motor_impulse = self._stages(problem, b, reluctance)
+            step = Step(
+                warm=self._warm,
+                reluctance=reluctance,
+                edge_speed_m_s=self._settings.edge_speed_m_s,
+                last=h * self._last_tau[tracked],
+            )
+            solution, motor_impulse = self._scheme.solve(problem, step)
+            if solution.status is Status.FALLBACK:
+                solution, motor_impulse = self._servo(problem)
             tau = known.copy()
             tau[tracked] = motor_impulse / h
             beyond = np.abs(tau) > limit
@@ -174,27 +192,6 @@ class CoulombQp:
             known[beyond] = np.copysign(limit[beyond], tau[beyond])
         return np.clip(tau, -limit, limit), solution.impulses, solution, clipped
 
-    def _stages(self, problem: StepProblem, b: Array, reluctance: Array | None) -> tuple[StepSolution, Array]:
-        """Stage I, then II; where the joints are told to squeeze, motors that give way instead."""
-        reduction = reduce(problem)
-        solution = dissipation.solve_reduced(problem, reduction, self._warm)
-        if solution.status is Status.FALLBACK:
-            return self._servo(problem)
-        y, better = smallest_torque(
-            reduction,
-            solution.impulses.T.ravel(),
-            solution.multipliers,
-            problem.contacts.mu,
-            held=dissipation.held_contacts(problem),
-            v_tol=self._settings.edge_speed_m_s,
-            reluctance=reluctance,
-        )
-        if not better:
-            return replace(solution, status=Status.REPAIRED, note="stage II found no point"), solution.multipliers
-        _, motor_impulse = recover(reduction, y)
-        impulses = np.ascontiguousarray(y.reshape(3, -1).T)
-        return replace(solution, impulses=impulses), motor_impulse
-
     def _servo(self, problem: StepProblem) -> tuple[StepSolution, Array]:
         """Soft tracking (math.md 12.3): ``hτ = Σ⁻¹ (b - P v⁺)``, Σ = ε diag(M_qq)⁻¹; always solvable."""
         assert problem.prescribed is not None
@@ -203,7 +200,7 @@ class CoulombQp:
         rows[np.arange(index.size), index] = 1.0
         compliance = SERVO_COMPLIANCE / np.diag(problem.M)[index]
         servos = Bilateral(rows=rows, target=problem.prescribed.velocity, compliance=compliance)
-        solution = dissipation.solve(replace(problem, prescribed=None, bilateral=servos))
+        solution = self._scheme.model(replace(problem, prescribed=None, bilateral=servos), None)
         motor_impulse = (problem.prescribed.velocity - solution.v_plus[index]) / compliance
         if solution.status is Status.SOLVED:
             solution = replace(solution, status=Status.REPAIRED, note="squeeze")

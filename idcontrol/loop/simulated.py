@@ -36,7 +36,14 @@ class Tick:
 
 
 def ticks(
-    plant: Plant, planner: Planner, controller: Controller, start: State, *, h: float, steps: int, sense: Sensor | None = None
+    plant: Plant,
+    planner: Planner,
+    controller: Controller,
+    start: State,
+    *,
+    h: float,
+    steps: int,
+    sense: Sensor | None = None,
 ) -> Iterator[Tick]:
     """Run the loop; the caller takes tick after tick, and may stop at any.
 
@@ -60,14 +67,15 @@ def ticks(
         command = controller(sensed, reference)
         spent = time.perf_counter() - began
         after = plant.step(command.tau, h)
+        forces = plant.contact_forces()
         # k h, not a sum of h: no drift over long runs
-        after = State(t=start.t + (step + 1) * h, q=after.q, v=after.v)
+        after = State(t=start.t + (step + 1) * h, q=after.q, v=after.v, forces=forces)
         yield Tick(
             state=state,
             sensed=sensed,
             reference=reference,
             command=command,
-            forces=plant.contact_forces(),
+            forces=forces,
             after=after,
             controller_s=spent,
         )

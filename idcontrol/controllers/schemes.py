@@ -1,0 +1,94 @@
+"""How a controller turns one step with prescribed joints into motor impulses: a contact model, and what follows it.
+
+A scheme is a function from the problem and a `Step` to the model's solution and the motor impulses hτ. Its impulses are
+those that the controller predicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from idcontrol.models import coulomb, dissipation
+from idcontrol.models.distribution import smallest_torque
+from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
+from idcontrol.models.reduction import recover, reduce
+from idcontrol.types import Array, Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What a scheme may use beside the problem.
+
+    Attributes:
+        warm: What the last step's solution left behind.
+        reluctance: Weight on the impulses of feet that are about to lift or have just landed, shape (n,); None is none.
+        edge_speed_m_s: v_tol of stage II (math.md 7.4) [m/s].
+        last: Motor impulses hτ of the last step, of the prescribed joints, shape (p,) [N m s].
+    """
+
+    warm: WarmStart
+    reluctance: Array | None
+    edge_speed_m_s: float
+    last: Array
+
+
+Solver: TypeAlias = Callable[[StepProblem, Step], tuple[StepSolution, Array]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """One row of the table of controllers.
+
+    Attributes:
+        solve: The scheme itself.
+        model: The contact model behind it, used forward where the joints must give way (math.md 12.3).
+        projects: Whether the desired velocity is first projected onto what the contacts allow (math.md 12.1).
+    """
+
+    solve: Solver
+    model: ContactModel
+    projects: bool = True
+
+
+def two_stages(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
+    """Maximal dissipation, then the smallest torque among its optima (math.md 7.3, 7.4)."""
+    reduction = reduce(problem)
+    solution = dissipation.solve_reduced(problem, reduction, step.warm)
+    if solution.status is Status.FALLBACK:
+        return solution, solution.multipliers
+    held = dissipation.held_contacts(problem)
+    y, better = smallest_torque(
+        reduction,
+        solution.impulses.T.ravel(),
+        solution.multipliers,
+        problem.contacts.mu,
+        held=held,
+        v_tol=step.edge_speed_m_s,
+        reluctance=step.reluctance,
+    )
+    if not better:
+        return replace(solution, status=Status.REPAIRED, note="stage II found no point"), solution.multipliers
+    rigid = np.zeros(reduction.rho.shape[0] - y.size)
+    _, motor_impulse = recover(reduction, np.concatenate((y, rigid)))
+    return replace(solution, impulses=np.ascontiguousarray(y.reshape(3, -1).T)), motor_impulse
+
+
+def stage_one(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
+    """Maximal dissipation alone: which of its optima comes out is the solver's choice (003 Figs. 6, 15)."""
+    solution = dissipation.solve(problem, step.warm)
+    return solution, solution.multipliers
+
+
+def friction_lcp(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
+    """Coulomb friction by Lemke's method (math.md 5)."""
+    solution = coulomb.solve(problem, step.warm)
+    return solution, solution.multipliers
+
+
+COULOMB_QP = Scheme(solve=two_stages, model=dissipation.solve)
+COULOMB_QP_RAW = Scheme(solve=stage_one, model=dissipation.solve, projects=False)
+COULOMB_LCP = Scheme(solve=friction_lcp, model=coulomb.solve)
