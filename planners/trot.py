@@ -14,7 +14,7 @@ from planners.balance import Balance, righting_acceleration
 from planners.base import BaseReference, advance_base, command_base
 from planners.commands import CommandLimits, Drive, Guide, limit_command
 from planners.feet import CAPTURE_GAIN, STANDING, FootPlan, Ground, choose_footholds, move_feet
-from planners.gait import Gait, Timing
+from planners.gait import Gait, Timing, remember_touchdowns
 from planners.joints import LegPlan, Measured, collect, move_joints, reach_feet
 from planners.legs import Feet, Legs
 from planners.momentum import MomentumBase
@@ -137,12 +137,11 @@ class TrotPlanner:
 
         drive = self._guide(state.t, measured.position, measured.yaw)
         timing = self._time(state.t, drive)
-        since_touchdown = np.where(timing.stance, state.t - self._touched, math.inf)
         self._move_base(dt, drive)
-        self._move_feet(dt, timing, since_touchdown)
+        self._move_feet(dt, timing)
         through_measured = plan.phase != STANDING
         self._move_legs(through_measured)
-        return self._describe(timing, since_touchdown)
+        return self._describe(timing)
 
     def _time(self, t: float, drive: Drive) -> Timing:
         """The cycle of the feet at `t`; stops the gait when all feet stand and nothing moves, and starts it again."""
@@ -152,8 +151,7 @@ class TrotPlanner:
         if not self.standing and not drive.walk and timing.stance.all() and not self.command.any():
             self.standing, self._begin = True, math.inf
             timing = self.gait.timing(-math.inf)
-        landed = np.isfinite(timing.since_touchdown)
-        self._touched[landed] = t - timing.since_touchdown[landed]
+        remember_touchdowns(t, timing.stance, timing.since_touchdown, self._touched)
         return timing
 
     def _move_base(self, dt: float, drive: Drive) -> None:
@@ -177,7 +175,7 @@ class TrotPlanner:
             base.rate,
         )
 
-    def _move_feet(self, dt: float, timing: Timing, since_touchdown: Array) -> None:
+    def _move_feet(self, dt: float, timing: Timing) -> None:
         """Choose footholds, look at the ground there, and advance the planned feet."""
         m, plan, gait = self._measured, self.plan, self.gait
         choose_footholds(
@@ -201,7 +199,7 @@ class TrotPlanner:
         move_feet(
             dt,
             timing.stance,
-            since_touchdown,
+            timing.since_touchdown,
             timing.since_liftoff,
             timing.to_touchdown,
             gait.step_height_m,
@@ -273,7 +271,7 @@ class TrotPlanner:
             np.ascontiguousarray(self._ground.normal(x, y), dtype=np.float64),
         )
 
-    def _describe(self, timing: Timing, since_touchdown: Array) -> Reference:
+    def _describe(self, timing: Timing) -> Reference:
         """The plan of this instant as plain data of its own."""
         legs, plan, base = self._leg_plan, self.plan, self.base
         joints = self._still.copy()
@@ -284,7 +282,7 @@ class TrotPlanner:
             v=v,
             a=a,
             stance=timing.stance,
-            since_touchdown=since_touchdown,
+            since_touchdown=timing.since_touchdown,
             to_liftoff=timing.to_liftoff,
             base_position=base.pose[:3].copy(),
             base_yaw=float(base.pose[3]),
