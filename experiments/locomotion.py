@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
@@ -18,8 +18,7 @@ from idcontrol.plants import Stepping
 from idcontrol.recording import Recorder
 from idcontrol.system import System
 from idcontrol.types import Array, Event
-from planners.trot import TrotPlanner
-from planners.waypoints import Waypoints
+from planners.gait import Gait
 
 UNREACHABLE_M = 1e-6
 """A planned foot farther than this from where the joints can put it is out of reach [m] (planner.md 5)."""
@@ -61,6 +60,21 @@ def channels(system: System, feet: int) -> tuple[dict[str, tuple[int, ...]], dic
     return {name: shape for name, (shape, _) in rows.items()}, {name: unit for name, (_, unit) in rows.items() if unit}
 
 
+class Walk(Protocol):
+    """How far a walk between waypoints has come."""
+
+    points: Array
+    """All waypoints, shape (n, 2) [m]."""
+    target: Array
+    """The waypoint ahead, shape (2,) [m]."""
+    previous: Array
+    """The one behind, or the start, shape (2,) [m]."""
+    reached: int
+    """How many have been reached."""
+    turning: bool
+    """Whether the machine turns on the spot."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
     """What a recorder looks at while a robot walks.
@@ -68,16 +82,18 @@ class Scene:
     Attributes:
         observer: Foot spheres on a system of its own, which looks at the true state.
         plant: Tells how its last step was solved.
-        planner: Tells the gait and the nominal height.
-        waypoints: Tells how far the walk has come; None where there are none.
+        gait: Timing of the steps.
+        base_height_m: Nominal height of the base over the ground [m].
+        walk: Tells how far the walk between waypoints has come; None where there are none.
         feet: Names of the feet.
         period_s: Control period [s].
     """
 
     observer: SphereContacts
     plant: Stepping
-    planner: TrotPlanner
-    waypoints: Waypoints | None
+    gait: Gait
+    base_height_m: float
+    walk: Walk | None
     feet: tuple[str, ...]
     period_s: float
 
@@ -92,10 +108,10 @@ class Scene:
             joint_v=tuple(joint.idx_v for joint in joints),
             torque_limit=tuple(float(limit) if np.isfinite(limit) else None for limit in system.effort_limit),
             period_s=self.period_s,
-            gait_period_s=self.planner.gait.period_s,
-            swing_s=self.planner.gait.swing_s,
-            base_height_m=self.planner.height,
-            waypoints=() if self.waypoints is None else tuple((float(x), float(y)) for x, y in self.waypoints.points),
+            gait_period_s=self.gait.period_s,
+            swing_s=self.gait.swing_s,
+            base_height_m=self.base_height_m,
+            waypoints=() if self.walk is None else tuple((float(x), float(y)) for x, y in self.walk.points),
         )
 
 
@@ -155,7 +171,7 @@ def record(
 
 
 def _row(tick: Tick, scene: Scene) -> dict[str, Any]:
-    observer, plant, walk = scene.observer, scene.plant, scene.waypoints
+    observer, plant, walk = scene.observer, scene.plant, scene.walk
     system, n = observer.system, len(scene.feet)
     state, reference, command = tick.state, tick.reference, tick.command
     system.update(state.q, state.v)

@@ -25,6 +25,7 @@ from idcontrol.types import Array, ContactForces, State
 from planners.commands import CommandLimits, Guide, Schedule
 from planners.gait import Gait
 from planners.legs import Feet
+from planners.paper import LINKS_NOMINAL, OriginalWaypoints, PaperPlanner
 from planners.trot import TrotPlanner
 from planners.waypoints import Waypoints
 
@@ -103,7 +104,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         duration_s: Length of the run.
         rate_hz: Of the control loop.
         seed: Of everything that is random: start, noise.
-        preset: Named set of the other values.
+        preset: Name of the configuration that this one began with; see `PRESETS`.
+        planner: ``trot`` is ours, ``paper`` the original one with its quirks (only for `links`).
         plant_rate_hz: The plant steps at least this often; null is `rate_hz`.
         start_spread_rad: Standard deviation of the joints around the home pose at the start.
         path: Where to walk.
@@ -121,7 +123,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     duration_s: Positive = 30.0
     rate_hz: Positive = 1000.0
     seed: int = 0
-    preset: Literal["default"] = "default"
+    preset: Literal["default", "paper"] = "default"
+    planner: Literal["trot", "paper"] = "trot"
     plant_rate_hz: Positive | None = None
     start_spread_rad: NotNegative = 1e-3
     path: Path2D = Path2D()
@@ -131,8 +134,24 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     inverse: controllers.Settings = msgspec.field(default_factory=controllers.Settings)
 
 
+ORIGINAL_RADIUS = 0.025
+"""Radius in which the original counts a waypoint of the diamond as reached (reference/experiments.md) [m]."""
+
 MOMENTUM_BELOW_MU = 0.3
 """Below this friction the base yields to the reaction of the swinging legs (planner.md 3.3)."""
+
+
+PRESETS = {
+    "default": Config(),
+    # the original's quirks (reference/controllers.md, gait.md): its planner, friction as the plant has it but at most
+    # 1.5, desired velocities not projected onto the contacts, nothing unloaded before it lifts
+    "paper": Config(
+        preset="paper",
+        planner="paper",
+        friction=Friction(share=1.0, cap=1.5),
+        inverse=controllers.Settings(project=False, unload_s=0.0),
+    ),
+}
 
 
 class Trot:
@@ -140,7 +159,7 @@ class Trot:
 
     name = "trot"
     summary = "a quadruped trots between waypoints, or on command"
-    config = Config
+    presets = PRESETS
 
     def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
         """Run it, record it into `out`, and return its metrics.
@@ -149,6 +168,8 @@ class Trot:
             InputError: The configuration cannot be used: an unknown name, a robot that does not walk.
         """
         robot = robots.load(config.robot)
+        if config.planner == "paper" and robot.name != "links":
+            raise InputError(f"planner=paper is the original of the robot links; {robot.name} needs planner=trot")
         if robot.description.gait is None or robot.description.base != "free-flyer":
             raise InputError(f"robot {robot.name!r} has no gait or no floating base: it cannot trot")
         rng = np.random.default_rng(config.seed)
@@ -172,8 +193,9 @@ class Trot:
         scene = Scene(
             observer=observer,
             plant=plant,
-            planner=planner,
-            waypoints=guide if isinstance(guide, Waypoints) else None,
+            gait=planner.gait,
+            base_height_m=planner.height,
+            walk=None if isinstance(guide, Schedule) else guide,
             feet=tuple(foot.name for foot in robot.description.feet),
             period_s=h,
         )
@@ -241,36 +263,43 @@ def _plant(config: Config, robot: robots.Robot, ground: Terrain, h: float) -> pl
     )
 
 
-def _guide(config: Config, robot: robots.Robot) -> Guide:
+def _guide(config: Config, robot: robots.Robot) -> Schedule | Waypoints | OriginalWaypoints:
     path, gait = config.path, robot.description.gait
-    assert gait is not None
+    assert gait is not None  # `run` has checked it
     stand_from = np.inf if path.stand_from_s is None else path.stand_from_s
     if path.kind == "command":
         return Schedule(path.command, stand_from_s=stand_from)
     speed = gait.speed_m_s if path.speed_m_s is None else path.speed_m_s
+    if config.planner == "paper":
+        return OriginalWaypoints(path.waypoints_m, speed=speed, turn=gait.turn_rad_s, radius=ORIGINAL_RADIUS)
     return Waypoints(path.waypoints_m, speed=speed, turn=gait.turn_rad_s, stand_from_s=stand_from)
 
 
-def _planner(config: Config, robot: robots.Robot, system: System, guide: Guide) -> TrotPlanner:
+def _planner(config: Config, robot: robots.Robot, system: System, guide: Guide) -> TrotPlanner | PaperPlanner:
     description = robot.description
     gait, feet = description.gait, description.feet
     assert gait is not None
+    spheres = Feet(
+        names=tuple(foot.name for foot in feet),
+        frames=tuple(system.frame(foot.frame) for foot in feet),
+        radii=np.array([foot.radius_m for foot in feet]),
+        offsets=np.array([foot.offset_m for foot in feet]),
+    )
+    home = robot.home_joints(system.actuated_names)
+    timing = Gait(
+        period_s=gait.period_s,
+        duty=gait.duty,
+        touchdown=tuple(gait.touchdown[foot.name] for foot in feet),
+        step_height_m=gait.step_height_m,
+        touchdown_speed_m_s=gait.touchdown_speed_m_s,
+    )
+    if config.planner == "paper":
+        return PaperPlanner(system, spheres, home, gait=timing, guide=guide, nominal=LINKS_NOMINAL)
     return TrotPlanner(
         system,
-        Feet(
-            names=tuple(foot.name for foot in feet),
-            frames=tuple(system.frame(foot.frame) for foot in feet),
-            radii=np.array([foot.radius_m for foot in feet]),
-            offsets=np.array([foot.offset_m for foot in feet]),
-        ),
-        robot.home_joints(system.actuated_names),
-        gait=Gait(
-            period_s=gait.period_s,
-            duty=gait.duty,
-            touchdown=tuple(gait.touchdown[foot.name] for foot in feet),
-            step_height_m=gait.step_height_m,
-            touchdown_speed_m_s=gait.touchdown_speed_m_s,
-        ),
+        spheres,
+        home,
+        gait=timing,
         guide=guide,
         limits=CommandLimits(
             linear_m_s2=description.command.acceleration_m_s2,

@@ -43,19 +43,19 @@ class Experiment(Protocol):
     Attributes:
         name: Its name.
         summary: One line.
-        config: Type of its configuration: frozen, a default for every field. Options such as ``--mu`` set the fields
-            `controller, plant, robot, terrain, mu, duration_s, rate_hz, seed, preset` where it has them.
+        presets: Configurations to begin with, by name; one is called ``"default"``. Options such as ``--mu`` set the
+            fields `controller, plant, robot, terrain, mu, duration_s, rate_hz, seed` where they exist.
     """
 
     name: str
     summary: str
-    config: type[msgspec.Struct]
+    presets: Mapping[str, msgspec.Struct]
 
     def run(self, config: Any, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
         """Run it.
 
         Args:
-            config: Of the type `config`.
+            config: One of `presets`, some values changed.
             out: An empty folder for the record.
             progress: To be called with the share that is done, 0 to 1.
 
@@ -146,10 +146,14 @@ def run_command(
     chosen = _experiment(experiment)
     given = {name: value for name, value in options.items() if value is not None}
     spelling = {name: "--" + name.partition("_")[0] for name in options}
+    preset = given.pop("preset", "default")
+    if preset not in chosen.presets:
+        raise UnknownName("preset", preset, chosen.presets)
+    start = chosen.presets[preset]
     for name in given:
-        if name not in chosen.config.__struct_fields__:
+        if name not in start.__struct_fields__:
             raise InputError(f"{spelling[name]}: the experiment {experiment} has no such setting; leave it out")
-    config = build(chosen.config, given | dict(parse_setting(text) for text in settings), spelling)
+    config = build(start, given | dict(parse_setting(text) for text in settings), spelling)
     for name in ("duration_s", "rate_hz"):
         if math.isinf(getattr(config, name, 0.0)):
             raise InputError(f"{spelling[name]}: must be finite")
@@ -170,7 +174,7 @@ def run_command(
         return _say(f"stopped; what was recorded until then is in {out}", signalled)
     except Exception as error:
         raise _Fault(out) from error
-    used = {name: getattr(config, name) for name in options if name in chosen.config.__struct_fields__}
+    used = {name: getattr(config, name) for name in options if name in start.__struct_fields__}
     metrics = {"experiment": experiment, **used, **metrics, "out": str(out)}
     if as_json:
         click.echo(json.dumps(jsonable(metrics), allow_nan=False))

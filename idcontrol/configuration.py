@@ -6,6 +6,7 @@ by dotted key (``friction.cap=0.5``); whatever does not fit is named by the key,
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import math
@@ -31,11 +32,11 @@ _WORDS = {
 }
 
 
-def build(config: type[Config], changes: Mapping[str, Any], spelling: Mapping[str, str] | None = None) -> Config:
-    """The default configuration with some values changed.
+def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str] | None = None) -> Config:
+    """A configuration with some values changed.
 
     Args:
-        config: Type of the configuration; every field has a default.
+        start: The configuration to begin with.
         changes: New values by dotted key.
         spelling: How the user spelled a key, where that was not the key itself, e.g. ``{"mu": "--mu"}``.
 
@@ -44,8 +45,9 @@ def build(config: type[Config], changes: Mapping[str, Any], spelling: Mapping[st
         InputError: A value does not fit.
     """
     spelling = {} if spelling is None else spelling
-    known = tuple(keys(config()))
-    values = msgspec.to_builtins(config())
+    config = type(start)
+    known = tuple(keys(start))
+    values = msgspec.to_builtins(start)
     for key, value in changes.items():
         if key not in known:
             raise UnknownName("setting", key, known)
@@ -62,13 +64,17 @@ def build(config: type[Config], changes: Mapping[str, Any], spelling: Mapping[st
         raise InputError(_explain(str(error), config, values, spelling)) from None
 
 
-def keys(config: msgspec.Struct, prefix: str = "") -> Iterator[str]:
-    """All dotted keys of a configuration, those of whole tables too."""
-    for field in msgspec.structs.fields(type(config)):
-        yield prefix + field.name
-        value = getattr(config, field.name)
-        if isinstance(value, msgspec.Struct):
-            yield from keys(value, f"{prefix}{field.name}.")
+def keys(config: Any, prefix: str = "") -> Iterator[str]:
+    """All dotted keys of a configuration, those of whole tables (structs or dataclasses) too."""
+    if isinstance(config, msgspec.Struct):
+        names = list(config.__struct_fields__)
+    else:
+        names = [field.name for field in dataclasses.fields(config)]
+    for name in names:
+        yield prefix + name
+        value = getattr(config, name)
+        if isinstance(value, msgspec.Struct) or dataclasses.is_dataclass(value):
+            yield from keys(value, f"{prefix}{name}.")
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

@@ -48,6 +48,7 @@ class OriginalWaypoints:
     """The original rule: ahead with v cos θ and ω = θ, or on the spot at full rate where |θ| ≥ π/8; no slowing down.
 
     Attributes:
+        points: All waypoints, shape (n, 2) [m].
         target: The waypoint ahead, shape (2,) [m].
         previous: The one behind, or the start, shape (2,) [m].
         reached: How many have been reached.
@@ -60,8 +61,8 @@ class OriginalWaypoints:
         Raises:
             InputError: The points are no list of pairs.
         """
-        self._points = np.array(points, dtype=np.float64)
-        if self._points.ndim != 2 or self._points.shape[1] != 2:
+        self.points: Array = np.array(points, dtype=np.float64)
+        if self.points.ndim != 2 or self.points.shape[1] != 2:
             raise InputError(f"waypoints must be a list of (x, y) in metres; got {points!r}")
         self._speed, self._turn, self._radius = speed, turn, radius
         self.reset(np.zeros(3))
@@ -69,7 +70,7 @@ class OriginalWaypoints:
     def reset(self, position: Array) -> None:
         """Begin with the first waypoint, coming from `position` (world, (3,) [m])."""
         self.previous: Array = np.array(position[:2], dtype=np.float64)
-        self.target: Array = self._points[0]
+        self.target: Array = self.points[0]
         self.reached = 0
         self.turning = False
 
@@ -78,7 +79,7 @@ class OriginalWaypoints:
         x, y = float(position[0]), float(position[1])
         if math.hypot(self.target[0] - x, self.target[1] - y) < self._radius:
             self.reached += 1
-            self.previous, self.target = self.target, self._points[self.reached % len(self._points)]
+            self.previous, self.target = self.target, self.points[self.reached % len(self.points)]
         error = wrap(math.atan2(self.target[1] - y, self.target[0] - x) - yaw)
         self.turning = abs(error) >= math.pi / 8.0
         if self.turning:
@@ -95,6 +96,7 @@ class PaperPlanner:
     Attributes:
         feet: The feet, in the order of all per-foot arrays.
         gait: The gait.
+        height: Height of the base over the ground in the nominal stance [m].
         command: The filtered command (v_x, v_y, ω) of now, shape (3,) [m/s, rad/s].
     """
 
@@ -140,7 +142,7 @@ class PaperPlanner:
         self._goal, self._goal_rate = np.zeros((3, n, 3)), np.zeros((n, 3))
         self._start, self._swinging = np.zeros((n, 3)), np.zeros(n, dtype=np.bool_)
         self._motion, self._residual = np.zeros((3, n, 3)), np.zeros(n)
-        self._height = float(np.mean(feet.radii - self._nominal[:, 2]))
+        self.height = float(np.mean(feet.radii - self._nominal[:, 2]))
         self._tick, self._t, self._begin = 0, math.nan, math.inf
 
     def reset(self, state: State) -> None:
@@ -194,7 +196,7 @@ class PaperPlanner:
             stance=timing.stance,
             since_touchdown=timing.since_touchdown,
             to_liftoff=timing.to_liftoff,
-            base_position=np.array([m.position[0], m.position[1], self._height]),
+            base_position=np.array([m.position[0], m.position[1], self.height]),
             base_yaw=m.yaw,
             feet=m.position + self._goal[0] @ m.rotation.T,
             residual=residual,

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -40,7 +40,7 @@ class Fall:
 
     name = "fall"
     summary = "a number falls"
-    config = Config
+    presets: ClassVar = {"default": Config()}
 
     def run(self, config: Config, out: Path, progress: Any) -> dict[str, Any]:
         if config.controller == "none":

@@ -62,13 +62,13 @@ def test_any_text_is_a_setting_or_one_line(text):
 
 
 def test_nothing_changed_is_the_default():
-    assert build(Config, {}) == Config()
+    assert build(Config(), {}) == Config()
 
 
 def test_dotted_keys_reach_into_tables():
-    config = build(Config, {"friction.cap": 2, "mu": math.inf, "friction.edges": [3]})
+    config = build(Config(), {"friction.cap": 2, "mu": math.inf, "friction.edges": [3]})
     assert config == Config(mu=math.inf, friction=Friction(cap=2.0, edges=(3.0,)))
-    assert build(Config, {"friction": {"cap": 1.5}}).friction == Friction(cap=1.5)
+    assert build(Config(), {"friction": {"cap": 1.5}}).friction == Friction(cap=1.5)
 
 
 def test_every_key_is_known():
@@ -80,12 +80,12 @@ def test_every_key_is_known():
 @pytest.mark.parametrize("key", ["friction.cpa", "frictoin.cap", "mu.x", "seeds", "friction.cap.x", ""])
 def test_an_unknown_key_is_refused_with_the_known_ones(key):
     with pytest.raises(UnknownName, match=r"known: friction, friction.cap"):
-        build(Config, {key: 1})
+        build(Config(), {key: 1})
 
 
 def test_the_nearest_key_is_offered():
     with pytest.raises(UnknownName, match=r"did you mean 'friction.cap'"):
-        build(Config, {"friction.cpa": 1})
+        build(Config(), {"friction.cpa": 1})
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_nearest_key_is_offered():
 )
 def test_a_value_that_does_not_fit_is_refused_in_one_line(changes, line):
     with pytest.raises(InputError) as caught:
-        build(Config, changes, {"mu": "--mu"})
+        build(Config(), changes, {"mu": "--mu"})
     assert str(caught.value) == line
 
 
@@ -119,4 +119,4 @@ def test_a_check_of_the_whole_configuration_speaks_in_its_own_words():
                 raise ValueError("low is above high")
 
     with pytest.raises(InputError, match=r"^low is above high$"):
-        build(Checked, {"low": 2.0})
+        build(Checked(), {"low": 2.0})

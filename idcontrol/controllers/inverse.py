@@ -50,6 +50,8 @@ class Settings:
         approach_speed_m_s: See `landing_s`.
         slide_speed_m_s: See `landing_s`.
         landing: How contacts take over from the velocity that a foot has left.
+        project: Whether the desired velocity is projected onto what the contacts allow, where the scheme does (math.md
+            12.1).
         edge_speed_m_s: v_tol of stage II: friction edges that move faster carry no force (math.md 7.4).
         unload_s: Over which time before lift-off and after touchdown a foot is unloaded; 0 turns it off (planner.md 7).
         unload_weight: How strongly, relative to the torque objective.
@@ -60,6 +62,7 @@ class Settings:
     approach_speed_m_s: float = 0.002
     slide_speed_m_s: float = 0.01
     landing: Landing = field(default_factory=Landing)
+    project: bool = True
     edge_speed_m_s: float = 1e-3
     unload_s: float = 0.025
     unload_weight: float = 30.0
@@ -110,7 +113,7 @@ class InverseDynamics:
         q_joint, v_joint = system.joint_positions(state.q), v[system.n_unactuated :]
         b = v_joint + h * (reference.a + proportional_derivative(self._gains, reference, q_joint, v_joint))
         contacts = self._stance_contacts(v, reference)
-        if self._scheme.projects:
+        if self._scheme.projects and self._settings.project:
             b = project(system.M, contacts.jacobian, contacts.surface_velocity, b)
         tau, impulses, solution, clipped = self._solve(v, b, contacts, self._reluctance(contacts, reference))
         status = solution.status

@@ -60,7 +60,7 @@ class Stepping:
         self._state = State(t=state.t, q=state.q, v=v)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps no longer than the plant's own."""
+        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps not longer than its own."""
         substeps = max(1, int(np.ceil(dt / self._dt - 1e-9)))
         h = dt / substeps
         forces: dict[int, Array] = {}
