@@ -10,6 +10,7 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.solvers.lcp import lcp_residual
+from idcontrol.solvers.linear import solve_in_place
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
@@ -69,37 +70,6 @@ def _pivot(tableau: Array, row: int, column: int) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def _solve(A: Array, n: int) -> bool:
-    """Solve A[:n, :n] x = A[:n, n] with row pivoting; x replaces A[:n, n]. False if A is singular."""
-    largest = 0.0
-    for i in range(n):
-        for j in range(n):
-            largest = max(largest, abs(A[i, j]))
-    for k in range(n):
-        best = k
-        for i in range(k + 1, n):
-            if abs(A[i, k]) > abs(A[best, k]):
-                best = i
-        if not abs(A[best, k]) > 1e-14 * largest:
-            return False
-        if best != k:
-            for j in range(k, n + 1):
-                A[k, j], A[best, j] = A[best, j], A[k, j]
-        inverse = 1.0 / A[k, k]
-        for i in range(k + 1, n):
-            factor = A[i, k] * inverse
-            if factor != 0.0:
-                for j in range(k + 1, n + 1):
-                    A[i, j] -= factor * A[k, j]
-    for k in range(n - 1, -1, -1):
-        x = A[k, n]
-        for j in range(k + 1, n):
-            x -= A[k, j] * A[j, n]
-        A[k, n] = x / A[k, k]
-    return True
-
-
-@njit(cache=True, error_model="numpy")
 def _ratio_test(T: Array, place: Integers, tied: Integers, column: int) -> int:
     """The row whose variable reaches zero first as the one of `column` grows; -1 if none does.
 
@@ -152,7 +122,7 @@ def _solve_basis(
             A[a, b] = scale[i] * Q[i, j] * scale[j]
         A[a, a] += tikhonov
         A[a, size] = -r[i]
-    if not _solve(A, size):
+    if not solve_in_place(A, size):
         return False
     for a in range(size):
         z[members[a]] = max(A[a, size], 0.0)

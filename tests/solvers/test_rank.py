@@ -1,0 +1,93 @@
+"""FIND-INDICES: which tangential rows are kept, and that eliminating them is the Schur complement of the papers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idcontrol.solvers.rank import find_indices
+from tests.solvers.oracles import standing_feet
+
+
+def tangents(S, T):
+    """Rows S_1, T_1, S_2, T_2, ... in the order of 003 Alg. 1."""
+    return np.ascontiguousarray(np.stack((S, T), axis=1).reshape(-1, 6))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 40])
+def test_feet_on_a_plane_have_two_translations_and_one_yaw(n):
+    _, S, T = standing_feet(np.random.default_rng(n), n)
+    rows = tangents(S, T)
+    found = find_indices(rows, np.zeros(2 * n))
+    assert found.kept.size == 3 == np.linalg.matrix_rank(rows)
+    assert set(found.kept[:2]) == {0, 1}
+    assert found.kept[2] in (2, 3)
+
+
+def test_one_foot_has_two_rows_and_no_foot_none():
+    _, S, T = standing_feet(np.random.default_rng(0), 1)
+    assert find_indices(tangents(S, T), np.zeros(2)).kept.tolist() == [0, 1]
+    assert find_indices(np.zeros((0, 6)), np.zeros(0)).kept.size == 0
+    assert find_indices(np.zeros((3, 6)), np.zeros(3)).kept.size == 0
+
+
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 12), rank=st.integers(1, 6))
+@settings(max_examples=80, deadline=None)
+def test_as_many_rows_are_kept_as_the_rank_and_they_are_independent(seed, n, rank):
+    rng = np.random.default_rng(seed)
+    rho = rng.integers(-3, 4, size=(n, rank)).astype(float) @ rng.integers(-3, 4, size=(rank, 6)).astype(float)
+    found = find_indices(rho, np.zeros(n), tolerance=1e-16)
+    assert found.kept.size == np.linalg.matrix_rank(rho)
+    np.testing.assert_allclose(found.basis @ found.basis.T, np.eye(found.kept.size), atol=1e-13)
+    np.testing.assert_allclose(found.upper.T @ found.basis, rho[found.kept], atol=1e-12 * np.abs(rho).max(initial=1.0))
+
+
+def test_a_row_that_differs_by_less_than_the_model_is_true_is_dropped():
+    row = np.array([1.0, 0, 0, 0, 0, 0])
+    near, far = row + 0.005 * np.eye(6)[1], row + 0.02 * np.eye(6)[1]  # 0.5 % and 2 %: ε_rank is 1 % in velocity
+    assert find_indices(np.array([row, near]), np.zeros(2)).kept.tolist() == [0]
+    assert find_indices(np.array([row, far]), np.zeros(2)).kept.tolist() == [0, 1]
+
+
+@given(seed=st.integers(0, 2**32 - 1), held=st.integers(1, 5))
+@settings(max_examples=60, deadline=None)
+def test_elimination_is_the_projection_of_the_general_form(seed, held):
+    """Against Γ_A = I - Aᵀ(AAᵀ)⁻¹A and v° of math.md 3 in whitened units (M = I)."""
+    rng = np.random.default_rng(seed)
+    A, a = rng.normal(size=(held, 6)), rng.normal(size=held)
+    rho, c, y = rng.normal(size=(7, 6)), rng.normal(size=7), rng.normal(size=6)
+    found = find_indices(A, a, tolerance=1e-12)
+    projected, constants = found.eliminate(rho, c)
+    gram = np.linalg.inv(A @ A.T)
+    scale = np.linalg.cond(A)
+    gamma = np.eye(6) - A.T @ gram @ A
+    start = y - A.T @ gram @ (A @ y + a)
+    np.testing.assert_allclose(projected @ projected.T, rho @ gamma @ rho.T, atol=1e-13 * scale**2)
+    np.testing.assert_allclose(found.hold(y), start, atol=1e-13 * scale**2)
+    # on the held conditions the constants carry what was taken out of the rows
+    np.testing.assert_allclose(projected @ start + constants, rho @ start + c, atol=1e-12 * scale**2)
+
+
+def test_multipliers_of_the_kept_rows_give_the_push_that_is_asked_for():
+    rng = np.random.default_rng(3)
+    _, S, T = standing_feet(rng, 4, 0.1)
+    rows = tangents(S, T)
+    found = find_indices(rows, np.zeros(8))
+    push = rows[found.kept].T @ rng.normal(size=found.kept.size)
+    np.testing.assert_allclose(rows[found.kept].T @ found.multipliers(push), push, atol=1e-11 * np.abs(push).max())
+
+
+def test_the_rows_of_the_last_step_are_kept_as_long_as_they_serve():
+    rng = np.random.default_rng(4)
+    _, S, T = standing_feet(rng, 4)
+    rows = tangents(S, T)
+    reverse = np.arange(8)[::-1]
+    first = find_indices(rows, np.zeros(8), reverse)
+    assert set(first.kept) != set(find_indices(rows, np.zeros(8)).kept)
+    again = find_indices(rows + 1e-6 * rng.normal(size=rows.shape), np.zeros(8), last=first.kept)
+    np.testing.assert_array_equal(again.kept, first.kept)
+    # a row of the last step that is no longer among the candidates is forgotten
+    fewer = find_indices(rows, np.zeros(8), np.arange(6), last=first.kept)
+    assert set(fewer.kept) <= set(range(6))
