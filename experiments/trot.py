@@ -126,7 +126,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     preset: Literal["default", "paper"] = "default"
     planner: Literal["trot", "paper"] = "trot"
     plant_rate_hz: Positive | None = None
-    start_spread_rad: NotNegative = 1e-3
+    start_spread_rad: NotNegative = 2e-4
     path: Path2D = Path2D()
     friction: Friction = Friction()
     noise: Noise = Noise()

@@ -79,7 +79,7 @@ class Reference:
         stance: Which feet are planned to stand, shape (n_feet,).
         since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s]; inf where it does not apply.
         to_liftoff: Time to the planned lift-off of each foot, shape (n_feet,) [s]; inf where it does not apply.
-        base_position: Reference of the base, world frame, shape (3,) [m].
+        base_position: Reference of the base, world frame, shape (3,) [m]; like the next two for records, not control.
         base_yaw: Reference heading [rad]; roll and pitch are meant to be zero.
         feet: Planned centres of the foot spheres, world frame, shape (n_feet, 3) [m].
         residual: Largest distance between a planned foot and where the joints can put it [m];
@@ -96,6 +96,22 @@ class Reference:
     base_yaw: float
     feet: Array
     residual: float = 0.0
+
+    @staticmethod
+    def standing(q: Array, feet: int) -> Reference:
+        """Hold the joint positions `q`, shape (a,) [rad], with all of `feet` feet on the ground."""
+        never = np.full(feet, np.inf)
+        return Reference(
+            q=q,
+            v=np.zeros_like(q),
+            a=np.zeros_like(q),
+            stance=np.ones(feet, dtype=np.bool_),
+            since_touchdown=never,
+            to_liftoff=never,
+            base_position=np.full(3, np.nan),
+            base_yaw=np.nan,
+            feet=np.full((feet, 3), np.nan),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from idcontrol.controllers.inverse import InverseDynamics, Settings
 from idcontrol.controllers.pid import Pid
 from idcontrol.controllers.schemes import COULOMB_LCP, COULOMB_QP, COULOMB_QP_RAW, Scheme
 from idcontrol.controllers.sensed import SensedForces
-from idcontrol.errors import DuplicateName, UnknownName
+from idcontrol.errors import DuplicateName, InputError, UnknownName
 from idcontrol.system import System
 from idcontrol.types import Controller
 
@@ -31,15 +31,15 @@ class Setup:
         contacts: Detector of foot contacts on `system`; its friction is what the controller may count on.
         h: Control period [s].
         acceleration_gains: For controllers that know the inertia [1/s², 1/s].
-        torque_gains: For those that do not [N m/rad, N m s/rad].
+        torque_gains: For those that do not [N m/rad, N m s/rad]; they depend on the robot.
         settings: Of inverse-dynamics controllers.
     """
 
     system: System
     contacts: SphereContacts
     h: float
-    acceleration_gains: Gains
-    torque_gains: Gains
+    acceleration_gains: Gains = field(default_factory=lambda: Gains(kp=400.0, kd=40.0))
+    torque_gains: Gains | None = None
     settings: Settings = field(default_factory=Settings)
 
 
@@ -83,7 +83,13 @@ def _sensed(delay: int) -> Factory:
     return lambda s: SensedForces(s.system, s.contacts, s.acceleration_gains, delay)
 
 
-register("pid", "joint-space error feedback alone (baseline)", lambda s: Pid(s.system, s.torque_gains))
+def _pid(setup: Setup) -> Controller:
+    if setup.torque_gains is None:
+        raise InputError("pid needs torque_gains: kp [N m/rad] and kd [N m s/rad] for the robot's joints")
+    return Pid(setup.system, setup.torque_gains)
+
+
+register("pid", "joint-space error feedback alone (baseline)", _pid)
 register("id-sensed-1", "ID(t_i-1): inverse dynamics with the contact forces sensed over the last period", _sensed(1))
 register("id-sensed-2", "ID(t_i-2): the same with the forces of the period before", _sensed(2))
 register("id-coulomb-lcp", "ID(t_i) LCP,μ: Coulomb friction by Lemke's method", inverse_dynamics(COULOMB_LCP))
