@@ -23,9 +23,9 @@ class Landing:
 
     Attributes:
         decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period.
-        gap_s: τ_g: a gap is closed at the speed φ/τ_g ...
-        press_m_s: ... of at most this towards the ground,
-        lift_m_s: and of at most this out of it.
+        closing_s: τ_g: a gap is closed at the speed φ/τ_g ...
+        sink_m_s: ... of at most this towards the ground,
+        rise_m_s: and of at most this out of it.
         dead_band_m_s: Slower velocities count as rest, faster ones by their excess: what is left of a standing foot's
             velocity is the drift J̇v of one period, which must not be fed back. Inside it a gap closes with the time
             ``τ_g / (1 - γ)``, outside it with τ_g.
@@ -34,20 +34,20 @@ class Landing:
     """
 
     decay_s: float = 0.005
-    gap_s: float = 0.01
-    press_m_s: float = 0.05
-    lift_m_s: float = 0.02
+    closing_s: float = 0.01
+    sink_m_s: float = 0.05
+    rise_m_s: float = 0.02
     dead_band_m_s: float = 0.002
     settle_s: float = np.inf
     slip_m_s: float = 0.01
 
     def __post_init__(self) -> None:
-        for name in ("decay_s", "gap_s"):
+        for name in ("decay_s", "closing_s"):
             if not getattr(self, name) > 0.0:
-                raise InputError(f"landing: {name} is {getattr(self, name)}; it must be positive")
-        for name in ("press_m_s", "lift_m_s", "dead_band_m_s", "settle_s", "slip_m_s"):
+                raise InputError(f"landing.{name} is {getattr(self, name)}; it must be positive")
+        for name in ("sink_m_s", "rise_m_s", "dead_band_m_s", "settle_s", "slip_m_s"):
             if not getattr(self, name) >= 0.0:
-                raise InputError(f"landing: {name} is {getattr(self, name)}; it must not be negative")
+                raise InputError(f"landing.{name} is {getattr(self, name)}; it must not be negative")
 
 
 def landing_contacts(
@@ -64,7 +64,7 @@ def landing_contacts(
     With w the velocity of the contact relative to its surface, ``w = J v`` minus the surface's::
 
         v̂_t = γ w_t                                             - h (J̇v)_t + surface
-        v̂_n = γ w_n + (1 - γ) clip(-φ/τ_g, -press, lift)          - h (J̇v)_n + surface        (planner.md 7)
+        v̂_n = γ w_n + (1 - γ) clip(-φ/τ_g, -sink, rise)           - h (J̇v)_n + surface        (planner.md 7)
 
     (w_t and w_n after the dead band; along the tangents it shortens the vector, so that it prefers no direction).
 
@@ -90,9 +90,9 @@ def landing_contacts(
         h,
         (
             max(0.0, 1.0 - h / landing.decay_s),
-            landing.gap_s,
-            landing.press_m_s,
-            landing.lift_m_s,
+            landing.closing_s,
+            landing.sink_m_s,
+            landing.rise_m_s,
             landing.dead_band_m_s,
             landing.settle_s,
             landing.slip_m_s,
@@ -126,7 +126,7 @@ def _reference_velocity(
     drift: Array,
     out: Array,
 ) -> None:
-    decay, gap_s, press, lift, dead, settle_s, slip = landing
+    decay, closing_s, sink, rise, dead, settle_s, slip = landing
     n = gap.shape[0]
     w = np.empty(3)
     for i in range(n):
@@ -138,7 +138,7 @@ def _reference_velocity(
         gamma = decay if since[i] <= settle_s or speed > slip else 0.0
         w[0] -= min(max(w[0], -dead), dead)
         shorten = max(0.0, speed - dead) / speed if speed > 0.0 else 0.0
-        close = min(max(-gap[i] / gap_s, -press), lift)
+        close = min(max(-gap[i] / closing_s, -sink), rise)
         out[i] = surface[i] + gamma * w[0] + (1.0 - gamma) * close - h * drift[i, 0]
         for axis in range(1, 3):
             out[axis * n + i] = surface[axis * n + i] + gamma * shorten * w[axis] - h * drift[i, axis]

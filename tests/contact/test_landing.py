@@ -153,7 +153,7 @@ def test_no_contacts_stay_none() -> None:
     assert len(landing_contacts(Contacts.none(5), np.zeros(5), H, Landing())) == 0
 
 
-@pytest.mark.parametrize(("name", "value"), [("decay_s", 0.0), ("gap_s", np.nan), ("slip_m_s", -1.0)])
+@pytest.mark.parametrize(("name", "value"), [("decay_s", 0.0), ("closing_s", np.nan), ("slip_m_s", -1.0)])
 def test_impossible_parameters_are_refused(name: str, value: float) -> None:
-    with pytest.raises(InputError, match=f"landing: {name} is"):
+    with pytest.raises(InputError, match=rf"landing\.{name} is"):
         Landing(**{name: value})
