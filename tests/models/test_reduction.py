@@ -1,0 +1,181 @@
+"""The elimination of math.md 3, against the general form that inverts the whole matrix."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.models import coulomb, dissipation
+from idcontrol.models.problem import Bilateral
+from idcontrol.models.reduction import hold, recover, reduce
+from idcontrol.types import Status
+from tests import scenes
+
+
+def random_problem(system, seed, *, inverse, gaps=(0.0, 2e-3)):
+    """Some feet of a moving quadruped on ground that is not flat, with a velocity of its own."""
+    rng = np.random.default_rng(seed)
+    v = scenes.moving(system, rng)
+    feet = tuple(np.flatnonzero(rng.random(4) < 0.8))
+    n = len(feet)
+    contacts = scenes.foot_contacts(
+        system,
+        rng.uniform(0.1, 1.0, n),
+        normals=scenes.tilted(rng, n, 0.3),
+        gap=rng.uniform(*gaps, n),
+        feet=feet,
+        angle=rng.uniform(0, np.pi),
+    )
+    contacts = replace(contacts, surface_velocity=0.1 * rng.normal(size=3 * n))
+    if inverse:
+        b = v[6:] + scenes.H * rng.normal(scale=30.0, size=12)
+        return scenes.inverse_problem(system, v, b, contacts), rng
+    return scenes.forward_problem(system, v, scenes.H * rng.normal(size=12), contacts), rng
+
+
+def prescribed_rows(problem):
+    """P and b as dense arrays; no rows in forward mode."""
+    m = problem.M.shape[0]
+    if problem.prescribed is None:
+        return np.zeros((0, m)), np.zeros(0)
+    return np.eye(m)[problem.prescribed.index], problem.prescribed.velocity
+
+
+def general_form(problem, J, f):
+    """v⁺ and hτ from the inverse of X = [[M, -Pᵀ], [P, 0]] on (v⁺, hτ) (math.md 3)."""
+    P, b = prescribed_rows(problem)
+    m, p = problem.M.shape[0], b.size
+    X = np.block([[problem.M, -P.T], [P, np.zeros((p, p))]])
+    x = np.linalg.inv(X) @ np.concatenate((J.T @ f - problem.kappa, b))
+    return x[:m], x[m:]
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_velocity_and_torque_are_those_of_the_general_form(quadruped, seed, inverse):
+    problem, rng = random_problem(quadruped, seed, inverse=inverse)
+    f = 0.01 * rng.normal(size=problem.contacts.jacobian.shape[0])
+    v_plus, impulse = recover(reduce(problem), f)
+    v_general, impulse_general = general_form(problem, problem.contacts.jacobian, f)
+    # X has condition 1e6 or so: ten digits of its inverse are good
+    np.testing.assert_allclose(v_plus, v_general, rtol=0, atol=1e-10 * max(1.0, np.abs(v_general).max()))
+    np.testing.assert_allclose(impulse, impulse_general, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_answer_to_impulses_as_gamma_says(quadruped, seed, inverse):
+    problem, _ = random_problem(quadruped, seed, inverse=inverse, gaps=(-1e-3, 2e-3))
+    reduction, J = reduce(problem), problem.contacts.jacobian
+    P, b = prescribed_rows(problem)
+    M_inverse = np.linalg.inv(problem.M)
+    map_back = M_inverse @ P.T @ np.linalg.inv(P @ M_inverse @ P.T)
+    gamma = M_inverse - map_back @ P @ M_inverse
+    v_free = -gamma @ problem.kappa + map_back @ b
+    scale = np.abs(J @ M_inverse @ J.T).max()
+    np.testing.assert_allclose(reduction.rho @ reduction.rho.T, J @ gamma @ J.T, rtol=0, atol=1e-10 * scale)
+    n = len(problem.contacts)
+    expected = J @ v_free - problem.contacts.surface_velocity
+    # what penetrates is pushed out at 0.1 m/s at most: 1 mm within 1 ms would be 1 m/s
+    expected[:n] += np.maximum(problem.contacts.gap / problem.h, -0.1)
+    np.testing.assert_allclose(reduction.c, expected, rtol=0, atol=1e-10 * max(1.0, np.abs(expected).max()))
+
+
+def test_any_velocities_may_be_prescribed_in_any_order(quadruped):
+    problem, rng = random_problem(quadruped, 3, inverse=True)
+    index = rng.permutation(18)[:7]
+    problem = replace(problem, prescribed=replace(problem.prescribed, index=index, velocity=rng.normal(size=7)))
+    f = 0.01 * rng.normal(size=problem.contacts.jacobian.shape[0])
+    v_plus, impulse = recover(reduce(problem), f)
+    v_general, impulse_general = general_form(problem, problem.contacts.jacobian, f)
+    np.testing.assert_allclose(v_plus, v_general, rtol=0, atol=1e-10 * np.abs(v_general).max())
+    np.testing.assert_allclose(impulse, impulse_general, rtol=0, atol=1e-10)
+
+
+def bilateral_rows(rng, compliance):
+    k = len(compliance)
+    return Bilateral(rows=rng.normal(size=(k, 18)), target=0.1 * rng.normal(size=k), compliance=np.asarray(compliance))
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+@pytest.mark.parametrize("model", [coulomb, dissipation])
+@pytest.mark.parametrize("compliance", [(0.3, 10.0), (0.0, 0.0), (0.0, 0.5, 0.0)])
+def test_bilateral_rows_hold_with_their_compliance(quadruped, model, inverse, compliance):
+    """Without contacts the whole step is linear: momentum, ``Λ v⁺ = target - C g`` and ``P v⁺ = b`` in one matrix."""
+    problem, rng = random_problem(quadruped, 5, inverse=inverse)
+    ties = bilateral_rows(rng, compliance)
+    problem = replace(problem, contacts=Contacts.none(18), bilateral=ties)
+    P, b = prescribed_rows(problem)
+    p, k = b.size, len(compliance)
+    X = np.block(
+        [
+            [problem.M, -P.T, -ties.rows.T],
+            [P, np.zeros((p, p + k))],
+            [ties.rows, np.zeros((k, p)), np.diag(ties.compliance)],
+        ]
+    )
+    expected = np.linalg.solve(X, np.concatenate((-problem.kappa, b, ties.target)))
+    solution = model.solve(problem)
+    assert solution.status is Status.SOLVED
+    # random rows ask for large impulses of light links: X has condition 1e7
+    np.testing.assert_allclose(solution.v_plus, expected[:18], rtol=0, atol=1e-9 * np.abs(expected[:18]).max())
+    if not np.any(ties.compliance == 0.0):
+        np.testing.assert_allclose(solution.multipliers, expected[18 : 18 + p], rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("model", [coulomb, dissipation])
+def test_motors_carry_what_rigid_bilateral_rows_put_on_the_joints(quadruped, model):
+    """Momentum balance of the whole machine, with the ties' impulses found from its unactuated rows."""
+    problem, rng = random_problem(quadruped, 5, inverse=True)
+    ties = bilateral_rows(rng, (0.0, 0.0, 0.0))
+    solution = model.solve(replace(problem, contacts=Contacts.none(18), bilateral=ties))
+    balance = problem.M @ solution.v_plus + problem.kappa
+    g = np.linalg.lstsq(ties.rows[:, :6].T, balance[:6], rcond=None)[0]
+    expected = (balance - ties.rows.T @ g)[6:]
+    np.testing.assert_allclose(solution.multipliers, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("model", [coulomb, dissipation])
+@pytest.mark.parametrize("seed", range(10))
+def test_closed_contacts_with_endless_friction_do_not_slip(quadruped, model, seed):
+    rng = np.random.default_rng(seed)
+    v = scenes.moving(quadruped, rng, speed=0.2)
+    v[2] -= 0.5  # all feet press: what opens may slip
+    normals = scenes.tilted(rng, 4, 0.2)
+    contacts = scenes.foot_contacts(quadruped, np.inf, normals=normals, gap=np.array([0.0, 0.0, 0.0, 5e-3]))
+    solution = model.solve(scenes.forward_problem(quadruped, v, np.zeros(12), contacts))
+    assert solution.status is Status.SOLVED
+    pressing = solution.impulses[:, 0] > 0.0
+    assert pressing.any()
+    slip = np.abs(np.column_stack((contacts.S @ solution.v_plus, contacts.T @ solution.v_plus)))
+    assert slip[pressing].max() < 1e-10
+    assert (contacts.N @ solution.v_plus + contacts.gap / scenes.H).min() > -1e-10
+    # a foot in the air is not held and gets nothing
+    np.testing.assert_array_equal(solution.impulses[3], 0.0)
+
+
+@pytest.mark.parametrize("model", [coulomb, dissipation])
+def test_contacts_with_endless_and_with_finite_friction_stand_side_by_side(quadruped, model):
+    rng = np.random.default_rng(2)
+    v = scenes.moving(quadruped, rng, speed=0.2)
+    v[2] -= 0.5
+    contacts = scenes.foot_contacts(quadruped, np.array([np.inf, 0.05, 0.0, np.inf]))
+    solution = model.solve(scenes.forward_problem(quadruped, v, np.zeros(12), contacts))
+    assert solution.status is Status.SOLVED
+    f_n, f_s, f_t = solution.impulses.T
+    assert np.all(f_n > 0.0)
+    assert np.abs((contacts.S @ solution.v_plus)[[0, 3]]).max() < 1e-10
+    assert abs(f_s[1]) + abs(f_t[1]) == pytest.approx(0.05 * f_n[1], rel=1e-8)
+    assert f_s[2] == f_t[2] == 0.0
+
+
+def test_held_rows_that_depend_on_others_get_no_impulse(quadruped, standing):
+    """Eight tangential rows of four level feet have rank three when the joints are prescribed (math.md 4.3)."""
+    contacts = scenes.foot_contacts(quadruped, np.inf)
+    reduction = reduce(scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts))
+    held = hold(reduction, np.array([4, 8, 5, 9, 6, 10, 7, 11]))
+    assert held.kept.tolist() == [4, 8, 5]
+    f = held.impulses(reduction, np.zeros(12))
+    assert np.flatnonzero(f).size <= 3
+    np.testing.assert_allclose(held.rho[4:] @ held.basis.T, 0.0, atol=1e-12)
