@@ -143,6 +143,7 @@ QUANTITIES = (
     Quantity("Solvers", "solver.repaired", "controller steps repaired"),
     Quantity("Solvers", "solver.fallback", "controller steps on fallback"),
     Quantity("Solvers", "solver.failed", "controller steps failed"),
+    Quantity("Solvers", "plant_solver.repaired", "plant steps repaired"),
     Quantity("Solvers", "plant_solver.regularized", "plant steps regularized"),
     Quantity("Solvers", "plant_solver.unsolved", "plant steps unsolved"),
     Quantity("Solvers", "plant_solver.residual_max", "plant residual, largest"),
@@ -359,11 +360,12 @@ def statuses(status: Array) -> dict[str, int]:
 def plant_solver(status: Array, residual: Array, regularization: Array) -> dict[str, float | int | None]:
     """How the plant's steps ended; all of shape (rows,), NaN where the plant does not say.
 
-    ``steps`` that it reported, how many were ``regularized``, how many ``unsolved`` (fallback or worse), and the
-    largest residual.
+    ``steps`` that it reported, how many were ``repaired`` (``regularized`` among them), how many ``unsolved`` (fallback
+    or worse), and the largest residual.
     """
     return {
         "steps": int(np.count_nonzero(np.isfinite(status))),
+        "repaired": int(np.count_nonzero(status == Status.REPAIRED)),
         "regularized": int(np.count_nonzero(regularization > 0)),
         "unsolved": int(np.count_nonzero(status >= Status.FALLBACK)),
         "residual_max": _largest(residual[np.isfinite(residual)]),

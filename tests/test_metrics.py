@@ -85,7 +85,7 @@ def test_a_machine_that_does_exactly_what_was_planned_has_no_error():
     assert got["touchdown_err_s"] is None  # no foot ever swings
     assert got["steps"] == 2000
     assert got["solver"] == {"solved": 2000, "repaired": 0, "fallback": 0, "failed": 0}
-    assert got["plant_solver"] == {"steps": 2000, "regularized": 0, "unsolved": 0, "residual_max": 1e-14}
+    assert got["plant_solver"] == {"steps": 2000, "repaired": 0, "regularized": 0, "unsolved": 0, "residual_max": 1e-14}
 
 
 def test_tracking_errors_are_means_over_joints_and_time():
@@ -291,7 +291,7 @@ def test_steps_are_counted_by_how_they_ended():
     got = of(arrays)
     assert got["solver"] == {"solved": 1997, "repaired": 1, "fallback": 1, "failed": 1}
     assert got["torque_clipped_steps"] == 4
-    assert got["plant_solver"] == {"steps": 1999, "regularized": 5, "unsolved": 1, "residual_max": 3e-9}
+    assert got["plant_solver"] == {"steps": 1999, "repaired": 0, "regularized": 5, "unsolved": 1, "residual_max": 3e-9}
 
 
 def test_every_number_of_a_run_is_in_the_table_that_people_see():

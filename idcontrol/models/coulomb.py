@@ -150,7 +150,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     rough = np.flatnonzero((mu > 0.0) & ~endless)
     stick = endless & (problem.contacts.gap <= CLOSED_GAP)
     settled = False
-    for _ in range(2 * n + 2):
+    for attempt in range(2 * n + 2):
         sticking = np.flatnonzero(stick)
         held = hold(reduction, np.concatenate((rigid, np.column_stack((n + sticking, 2 * n + sticking)).ravel())))
         f = np.zeros(rows)
@@ -161,7 +161,11 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         tolerance = 1e-9 * max(1.0, float(np.abs(reduction.c).max(initial=0.0)))
         wanted = endless & ((f[:n] > 0.0) | (stick & (opening <= tolerance)))
         settled = bool((wanted == stick).all())
-        if settled:
+        if attempt > n:
+            # Some contact presses while it is free and would pull while it sticks: infinite friction then acts at a
+            # vanishing normal force, which no mode here has. It stays free, and the status says so.
+            wanted &= stick
+        if (wanted == stick).all():
             break
         stick = wanted
     return _solution(reduction, outcome, f, n, settled=settled)
