@@ -22,6 +22,7 @@ from idcontrol.loop.simulated import Sensor, ticks
 from idcontrol.recording import jsonable
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
+from planners.balance import Balance
 from planners.commands import CommandLimits, Guide, Schedule
 from planners.gait import Gait
 from planners.legs import Feet
@@ -92,6 +93,20 @@ class Kick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     velocity_m_s: tuple[float, float, float] = (0.0, 0.25, 0.0)
 
 
+class Righting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Angular acceleration of the base against its roll and pitch (planner.md 6).
+
+    Off by default: the joint feedback of the stance legs holds the base level.
+
+    Attributes:
+        stiffness_1_s2: Per angle [1/s²].
+        damping_1_s: Per angular velocity [1/s].
+    """
+
+    stiffness_1_s2: NotNegative = 0.0
+    damping_1_s: NotNegative = 0.0
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that decides a trot.
 
@@ -112,6 +127,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         friction: What the controller is told.
         noise: On the sensed state.
         kick: A push.
+        balance: An extra righting of the base through the stance legs.
         inverse: Of inverse-dynamics controllers.
     """
 
@@ -131,6 +147,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     friction: Friction = Friction()
     noise: Noise = Noise()
     kick: Kick = Kick()
+    balance: Righting = Righting()
     inverse: controllers.Settings = msgspec.field(default_factory=controllers.Settings)
 
 
@@ -305,6 +322,9 @@ def _planner(config: Config, robot: robots.Robot, system: System, guide: Guide) 
             linear_m_s2=description.command.acceleration_m_s2,
             angular_rad_s2=description.command.turn_acceleration_rad_s2,
         ),
+        balance=Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s)
+        if config.balance != Righting()
+        else None,
         constant_momentum=counted_friction(config) < MOMENTUM_BELOW_MU * config.friction.share,
     )
 
