@@ -15,7 +15,7 @@ import robots
 from experiments.locomotion import Scene, record
 from idcontrol import controllers, plants
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.contact.terrain import Terrain, plane
+from idcontrol.contact.terrain import Terrain, load_height_map, plane
 from idcontrol.controllers import Gains
 from idcontrol.errors import InputError
 from idcontrol.loop.simulated import Sensor, ticks
@@ -114,7 +114,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         controller: Name; see ``idcontrol list controllers``.
         plant: Name; see ``idcontrol list plants``.
         robot: Name or path of a robot file.
-        terrain: Kind of ground.
+        terrain: Kind of ground; see ``idcontrol list terrains``.
+        height_map: CSV or NPZ file of the heights where the terrain is ``heightmap``, its middle under the robot.
+        height_map_spacing_m: Distance of its samples; null is what the file says.
         mu: Friction of the ground; inf means no slip.
         duration_s: Length of the run.
         rate_hz: Of the control loop.
@@ -134,7 +136,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     controller: str = "id-coulomb-qp"
     plant: str = "coulomb-lcp"
     robot: str = "links"
-    terrain: Literal["plane"] = "plane"
+    terrain: Literal["plane", "heightmap"] = "plane"
+    height_map: str | None = None
+    height_map_spacing_m: Positive | None = None
     mu: NotNegative = 0.8
     duration_s: Positive = 30.0
     rate_hz: Positive = 1000.0
@@ -190,7 +194,7 @@ class Trot:
         if robot.description.gait is None or robot.description.base != "free-flyer":
             raise InputError(f"robot {robot.name!r} has no gait or no floating base: it cannot trot")
         rng = np.random.default_rng(config.seed)
-        ground = plane()
+        ground = _ground(config)
         h = 1.0 / config.rate_hz
         steps = round(config.duration_s * config.rate_hz)
         if steps < 1:
@@ -199,9 +203,9 @@ class Trot:
         controller = _controller(config, robot, ground, h)
         plant = _plant(config, robot, ground, h)
         observer = _spheres(robot, robot.system(), ground, config.mu)
-        start = _start(robot, observer.system, config.start_spread_rad, rng)
+        start = _start(robot, observer, config.start_spread_rad, rng)
         guide = _guide(config, robot)
-        planner = _planner(config, robot, observer.system, guide)
+        planner = _planner(config, robot, observer.system, guide, ground)
         planner.reset(start)
         world: plants.Stepping | _Kicked = plant
         if config.kick.at_s is not None:
@@ -236,6 +240,14 @@ class Trot:
 
 
 experiment = Trot()
+
+
+def _ground(config: Config) -> Terrain:
+    if config.terrain == "plane":
+        return plane()
+    if config.height_map is None:
+        raise InputError("terrain=heightmap needs the file of its heights: --set height_map=FILE (CSV or NPZ)")
+    return load_height_map(config.height_map, config.height_map_spacing_m)
 
 
 def _spheres(robot: robots.Robot, system: System, ground: Terrain, mu: float) -> SphereContacts:
@@ -292,7 +304,9 @@ def _guide(config: Config, robot: robots.Robot) -> Schedule | Waypoints | Origin
     return Waypoints(path.waypoints_m, speed=speed, turn=gait.turn_rad_s, stand_from_s=stand_from)
 
 
-def _planner(config: Config, robot: robots.Robot, system: System, guide: Guide) -> TrotPlanner | PaperPlanner:
+def _planner(
+    config: Config, robot: robots.Robot, system: System, guide: Guide, ground: Terrain
+) -> TrotPlanner | PaperPlanner:
     description = robot.description
     gait, feet = description.gait, description.feet
     assert gait is not None
@@ -322,6 +336,7 @@ def _planner(config: Config, robot: robots.Robot, system: System, guide: Guide) 
             linear_m_s2=description.command.acceleration_m_s2,
             angular_rad_s2=description.command.turn_acceleration_rad_s2,
         ),
+        ground=None if config.terrain == "plane" else ground,
         balance=Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s)
         if config.balance != Righting()
         else None,
@@ -329,14 +344,16 @@ def _planner(config: Config, robot: robots.Robot, system: System, guide: Guide) 
     )
 
 
-def _start(robot: robots.Robot, system: System, spread: float, rng: np.random.Generator) -> State:
+def _start(robot: robots.Robot, spheres: SphereContacts, spread: float, rng: np.random.Generator) -> State:
     """The home pose with its joints spread a little, the lowest foot touching the ground."""
+    system = spheres.system
     home = robots.home_state(robot, system)
-    q = home.q.copy()
-    joints = system.joint_positions(q) + spread * rng.standard_normal(system.n_actuated)
-    q = system.configuration(joints, q[:7])
-    radius = np.array([foot.radius_m for foot in robot.description.feet])
-    q[2] -= (robots.foot_centres(robot, system, q)[:, 2] - radius).min()
+    joints = system.joint_positions(home.q) + spread * rng.standard_normal(system.n_actuated)
+    q = system.configuration(joints, home.q[:7])
+    for _ in range(3):  # more than once, because on hills the gap is not measured along the vertical
+        system.update(q, home.v)
+        spheres.detect(0.0)
+        q[2] -= spheres.gap.min()
     return State(t=0.0, q=q, v=home.v)
 
 
