@@ -1,0 +1,175 @@
+"""The solution nearest to a target: against brute force over contact modes, and as a solution in its own right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from idcontrol.errors import InputError
+from idcontrol.solvers.enumerate import NearestProblem, nearest_basis, nearest_solution
+from tests.solvers.modes import nearest_of_all_modes, random_problem
+from tests.solvers.oracles import standing_feet
+
+
+def assert_coulomb(problem, y):
+    """No penetration, pyramid, complementarity, maximal dissipation along the pyramid: 1e-8 is the solvers' promise."""
+    n = problem.mu.size
+    v = problem.V @ y + problem.v0
+    f_n, f_s, f_t = y[:n], y[n : 2 * n], y[2 * n :]
+    speed = np.abs(problem.v0).max()
+    impulse = max(np.abs(y).max(), 1e-6 * speed / np.diag(problem.V).max())  # of a problem without impulses
+    assert f_n.min() >= -1e-7 * impulse
+    assert v[:n].min() >= -1e-7 * speed
+    assert np.all(np.abs(f_s) + np.abs(f_t) <= problem.mu * f_n + 1e-7 * impulse)
+    assert np.abs(f_n * v[:n]).max() <= 1e-7 * impulse * speed
+    # the pyramid's dissipation is μ f_N max(|v_S|, |v_T|)
+    power = f_s * v[n : 2 * n] + f_t * v[2 * n :]
+    most = problem.mu * f_n * np.maximum(np.abs(v[n : 2 * n]), np.abs(v[2 * n :]))
+    np.testing.assert_allclose(power, -most, atol=1e-7 * impulse * speed)
+
+
+@pytest.mark.parametrize("standing", [False, True])
+@pytest.mark.parametrize("mu", [0.0, 0.3, 0.8, 3.0])
+@pytest.mark.parametrize(("n", "cases"), [(1, 10), (2, 4), pytest.param(3, 6, marks=pytest.mark.slow)])
+def test_the_search_finds_what_brute_force_over_all_modes_finds(n, cases, mu, standing):
+    for case in range(cases):
+        rng = np.random.default_rng([n, case, int(10 * mu), standing])
+        problem, start = random_problem(rng, n, np.full(n, mu), 0.2 * (case % 3 == 0), standing=standing)
+        result = nearest_solution(problem, start)
+        best, _ = nearest_of_all_modes(problem)
+        assert result.proved
+        assert result.lower_bound == pytest.approx(result.value, rel=1e-8)
+        # the oracle's equalities hold to 1e-9 m/s of some 0.1 m/s
+        assert result.value == pytest.approx(best, rel=1e-6, abs=1e-10)
+        assert_coulomb(problem, result.y)
+
+
+@pytest.mark.parametrize("standing", [False, True])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_what_is_found_obeys_coulombs_law_with_every_budget(n, standing):
+    rng = np.random.default_rng([n, standing])
+    for _ in range(5):
+        problem, start = random_problem(
+            rng, n, rng.uniform(0.0, 1.2, n) * rng.integers(0, 2, n), 0.1, standing=standing
+        )
+        results = [nearest_solution(problem, start, max_nodes=nodes) for nodes in (1, 2, 30, 20000)]
+        for result in results:
+            assert_coulomb(problem, result.y)
+            assert result.lower_bound <= result.value
+        values, bounds = [r.value for r in results], [r.lower_bound for r in results]
+        # more nodes never do worse, and no bound is above what a longer search found
+        assert values == sorted(values, reverse=True)
+        assert results[-1].proved
+        assert max(bounds) <= values[-1] * (1.0 + 1e-8) + 1e-12
+        assert [r.nodes <= limit for r, limit in zip(results, (1, 2, 30, 20000), strict=True)] == [True] * 4
+
+
+def test_the_two_ends_of_a_bar_share_a_squeeze_as_the_target_wants_it():
+    """Closed form: two sticking contacts on one line, f_T free up to a common push that the motion does not see."""
+    rho = np.array(
+        [[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]
+    )  # N, N, S, S on a body that translates in the plane
+    J = np.vstack((rho, np.zeros((2, 2))))
+    v0 = J @ np.array([0.0, -2.0])  # falls at 2 m/s: f_N1 + f_N2 = 2, f_S1 + f_S2 = 0
+    problem = NearestProblem(
+        V=J @ J.T,
+        v0=v0,
+        mu=np.full(2, 0.5),
+        T=np.eye(6),
+        t0=np.zeros(6),
+        target=np.array([1.5, 0.5, 0.2, -0.2, 0.0, 0.0]),
+        weights=np.ones(6),
+    )
+    result = nearest_solution(problem, np.array([2.0, 0.0, 0.0, 0.0, 0.0, 0.0]))
+    assert result.proved
+    # the ridge of 1e-8 moves it by as much
+    np.testing.assert_allclose(result.y, [1.5, 0.5, 0.2, -0.2, 0.0, 0.0], atol=1e-7)
+    # a push beyond the second foot's friction ends on its pyramid: nearest point of f_S2 = -0.5 f_N2, f_S1 = -f_S2
+    far = NearestProblem(
+        V=problem.V,
+        v0=v0,
+        mu=problem.mu,
+        T=problem.T,
+        t0=problem.t0,
+        target=np.array([1.5, 0.5, 1.0, -1.0, 0.0, 0.0]),
+        weights=problem.weights,
+    )
+    f = nearest_solution(far, result.y).y
+    assert f[3] == pytest.approx(-0.5 * f[1], abs=1e-7)
+    # minimize (1.5 - d)² over f_N1 = 2 - a, f_N2 = a, f_S1 = a/2: derivative 2·(a - 0.5)·2 + (a/2 - 1)·2 = 0
+    assert f[1] == pytest.approx(0.8, abs=1e-6)
+
+
+def test_no_vertex_of_the_papers_enumeration_is_nearer_and_some_are_farther():
+    farther = 0
+    for case in range(10):
+        rng = np.random.default_rng([13, case])
+        problem, start = random_problem(rng, 2, np.full(2, 0.6), standing=True)
+        result = nearest_solution(problem, start)
+        n, V, v0 = 2, problem.V, problem.v0
+        G = np.vstack((np.eye(6)[:2], np.eye(6)[2:4], -np.eye(6)[2:4], np.eye(6)[4:], -np.eye(6)[4:]))
+        E = np.tile(np.eye(n), (4, 1))
+        Q = np.zeros((12, 12))
+        Q[:10, :10] = G @ V @ G.T
+        Q[2:10, 10:], Q[10:, :2], Q[10:, 2:10] = E, 0.6 * np.eye(2), -E.T
+        X = np.hstack((problem.weights[:, None] * (problem.T @ G.T), np.zeros((12, 2))))
+        z, value = nearest_basis(
+            Q, np.r_[G @ v0, 0.0, 0.0], X, problem.weights * problem.t0, problem.weights * problem.target
+        )
+        assert z is not None
+        assert result.value <= value * (1.0 + 1e-6)
+        farther += value > result.value * (1.0 + 1e-3)
+    # two sticking feet: the nearest point is inside a face (math.md 6.2 has 7 of 12)
+    assert farther >= 3
+
+
+def test_the_enumeration_of_bases_without_solution_returns_none():
+    Q, r = np.array([[1.0, -1.0], [-1.0, 1.0]]), np.array([-0.1, -0.1])
+    assert nearest_basis(Q, r, np.eye(2), np.zeros(2), np.zeros(2)) == (None, np.inf)
+
+
+def test_contacts_that_are_all_apart_carry_nothing():
+    N, S, T = standing_feet(np.random.default_rng(1), 3)
+    J = np.r_[N, S, T]
+    v0 = np.r_[np.full(3, 0.5), np.full(6, 0.1)]
+    problem = NearestProblem(
+        V=J @ J.T, v0=v0, mu=np.full(3, 0.5), T=np.eye(9), t0=np.ones(9), target=np.zeros(9), weights=np.ones(9)
+    )
+    result = nearest_solution(problem, np.zeros(9))
+    assert result.proved
+    assert not result.y.any()
+    assert result.value == pytest.approx(4.5)
+
+
+def test_one_program_is_enough_where_the_motion_is_unique():
+    """Duplicate contacts: any split is a solution, the motion is not at stake."""
+    rng = np.random.default_rng(2)
+    N, S, T = standing_feet(rng, 1)
+    J = np.vstack([np.tile(rows, (2, 1)) for rows in (N, S, T)])
+    v0 = J @ np.array([0.01, 0.0, -0.2, 0.0, 0.0, 0.0])
+    problem = NearestProblem(
+        V=J @ J.T, v0=v0, mu=np.full(2, 0.9), T=np.eye(6), t0=np.zeros(6), target=np.zeros(6), weights=np.ones(6)
+    )
+    alone = np.linalg.lstsq(J @ J.T, -v0, rcond=None)[0]
+    lopsided = np.r_[2 * alone[0], 0.0, 2 * alone[2], 0.0, 2 * alone[4], 0.0]
+    first, last = nearest_solution(problem, lopsided, max_nodes=1), nearest_solution(problem, lopsided)
+    np.testing.assert_allclose(first.y, alone, atol=1e-9 * np.abs(alone).max())
+    assert last.proved
+    assert last.value == first.value
+
+
+def test_what_does_not_fit_is_refused():
+    problem, start = random_problem(np.random.default_rng(3), 1, np.array([0.5]))
+    with pytest.raises(InputError, match="have shapes"):
+        nearest_solution(problem, start[:2])
+    infinite = NearestProblem(
+        V=problem.V,
+        v0=problem.v0,
+        mu=np.array([np.inf]),
+        T=problem.T,
+        t0=problem.t0,
+        target=problem.target,
+        weights=problem.weights,
+    )
+    with pytest.raises(InputError, match="no-slip"):
+        nearest_solution(infinite, start)
