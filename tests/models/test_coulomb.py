@@ -1,0 +1,367 @@
+"""The friction LCP: physics, its answer against enumeration of contact modes, degenerate cases (math.md 5, 13.6)."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.models import coulomb
+from idcontrol.models.problem import Prescribed, StepProblem
+from idcontrol.types import Status
+from tests import scenes
+
+WEIGHT_IMPULSE = 4.8 * 9.81 * scenes.H
+"""What one step of standing takes [N s]: impulses below it are measured against it (math.md 13.4)."""
+
+
+def random_forward(system, rng, *, penetration=0.0):
+    """A moving quadruped, driven by random torques, on ground that is not flat; some feet in the air, some smooth."""
+    v = scenes.moving(system, rng, speed=rng.choice([0.0, 0.1, 1.0]))
+    feet = tuple(rng.permutation(4)[: rng.integers(1, 5)])
+    n = len(feet)
+    contacts = scenes.foot_contacts(
+        system,
+        rng.choice([0.0, 0.1, 0.6, 1.0], n) * rng.uniform(0.5, 1.0, n),
+        normals=scenes.tilted(rng, n, rng.choice([0.0, 0.3])),
+        gap=rng.choice([0.0, 1e-4, 5e-3, -penetration], n),
+        feet=feet,
+        angle=rng.uniform(0, np.pi),
+    )
+    return scenes.forward_problem(system, v, scenes.H * rng.normal(scale=2.0, size=12), contacts)
+
+
+def violation(problem, solution):
+    """How far a forward solution is from momentum balance, Signorini's and Coulomb's laws, relative (math.md 13.3)."""
+    contacts, f, v = problem.contacts, solution.impulses.T, solution.v_plus
+    n = len(contacts)
+    momentum = problem.M @ v + problem.kappa - contacts.jacobian.T @ f.ravel()
+    worst = np.abs(momentum).max() / np.abs(problem.kappa).max()
+    if n == 0:
+        return worst
+    v_free = np.linalg.solve(problem.M, -problem.kappa)
+    speed = np.abs(contacts.jacobian @ v_free).max() + np.abs(contacts.gap).max() / problem.h
+    impulse = max(f[0].max(), WEIGHT_IMPULSE)
+    w_n, s, t = (contacts.jacobian @ v).reshape(3, n)
+    w_n = w_n + np.maximum(contacts.gap / problem.h, -0.1)
+    signorini = np.minimum(f[0] / impulse, w_n / speed)
+    # friction: inside the diamond, and as much negative work as the diamond allows
+    room = contacts.mu * f[0] - np.abs(f[1]) - np.abs(f[2])
+    work = f[1] * s + f[2] * t + contacts.mu * f[0] * np.maximum(np.abs(s), np.abs(t))
+    return max(
+        worst,
+        np.abs(signorini).max(),
+        -room.min() / impulse,
+        np.abs(work).max() / (impulse * speed),
+    )
+
+
+def kinetic_energy(problem, v):
+    return 0.5 * v @ problem.M @ v
+
+
+def check_forward(system, seed, count):
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        problem = random_forward(system, rng, penetration=rng.choice([0.0, 1e-3]))
+        solution = coulomb.solve(problem)
+        assert solution.status is Status.SOLVED, solution.note
+        assert solution.residual <= 1e-8
+        assert violation(problem, solution) <= 1e-8
+        if problem.contacts.gap.min(initial=0.0) >= 0.0:
+            before = kinetic_energy(problem, np.linalg.solve(problem.M, -problem.kappa))
+            after = kinetic_energy(problem, solution.v_plus)
+            # impulses meet velocities that they do not increase; rounding of the solve of M is 1e-12
+            assert after <= before * (1.0 + 1e-10)
+
+
+def test_forward_problems_are_solved_exactly_and_contact_adds_no_energy(quadruped):
+    check_forward(quadruped, 0, 300)
+
+
+@pytest.mark.slow
+def test_of_ten_thousand_forward_problems_none_stays_unsolved(quadruped):
+    check_forward(quadruped, 1, 10_000)
+
+
+SIGNS = ((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0))
+
+
+def mode_equations(mode, mu):
+    """Conditions of one contact as rows on (f_N, f_S, f_T) and on its velocities (w_N, s, t): ``A f + B w = 0``."""
+    kind, sign = mode
+    if kind == "apart":
+        return np.eye(3), np.zeros((3, 3))
+    if kind == "stick":
+        return np.zeros((3, 3)), np.eye(3)
+    if kind == "slide":  # all of μ f_N against the faster of the two tangential velocities
+        axis, direction = sign
+        A, B = np.zeros((3, 3)), np.zeros((3, 3))
+        B[0, 0] = 1.0
+        A[1, 0], A[1, axis] = mu, direction
+        A[2, 3 - axis] = 1.0
+        return A, B
+    # both equally fast: friction is shared
+    A, B = np.zeros((3, 3)), np.zeros((3, 3))
+    B[0, 0] = 1.0
+    B[1] = (0.0, sign[0], -sign[1])
+    A[2] = (mu, sign[0], sign[1])
+    return A, B
+
+
+MODES = (
+    [("apart", None), ("stick", None)]
+    + [("slide", (axis, direction)) for axis in (1, 2) for direction in (1.0, -1.0)]
+    + [("corner", sign) for sign in SIGNS]
+)
+
+
+def by_enumeration(problem):
+    """The v⁺ of every solution found by trying all modes of all contacts (math.md 6.2), from dense matrices."""
+    contacts = problem.contacts
+    n, m = len(contacts), problem.M.shape[0]
+    free = np.arange(m)
+    v_free = np.zeros(m)
+    if problem.prescribed is not None:
+        free = np.setdiff1d(free, problem.prescribed.index)
+        v_free[problem.prescribed.index] = problem.prescribed.velocity
+    inner = problem.M[np.ix_(free, free)]
+    v_free[free] = np.linalg.solve(inner, -(problem.kappa + problem.M @ v_free)[free])
+    # contact by contact: (N, S, T) of the first, then of the second
+    J = contacts.jacobian.reshape(3, n, m).transpose(1, 0, 2).reshape(3 * n, m)
+    response = np.linalg.solve(inner, J[:, free].T)
+    G, c = J[:, free] @ response, J @ v_free
+    c[::3] += contacts.gap / problem.h
+    scale = np.abs(c).max()
+    found = []
+    for modes in itertools.product(MODES, repeat=n):
+        A, B = np.zeros((3 * n, 3 * n)), np.zeros((3 * n, 3 * n))
+        for i, mode in enumerate(modes):
+            block = slice(3 * i, 3 * i + 3)
+            A[block, block], B[block, block] = mode_equations(mode, contacts.mu[i])
+        typical = np.trace(G) / (3 * n)
+        A *= typical
+        system = A + B @ G
+        if np.linalg.cond(system) > 1e10:
+            continue
+        f = np.linalg.solve(system, -B @ c)
+        w_n, s, t = (G @ f + c).reshape(n, 3).T
+        f_n, f_s, f_t = f.reshape(n, 3).T
+        impulse = max(f_n.max(), scale / typical)
+        inside = contacts.mu * f_n - np.abs(f_s) - np.abs(f_t) >= -1e-9 * impulse
+        work = f_s * s + f_t * t + contacts.mu * f_n * np.maximum(np.abs(s), np.abs(t))
+        if (
+            f_n.min() >= -1e-9 * impulse
+            and w_n.min() >= -1e-9 * scale
+            and inside.all()
+            and np.abs(work).max() <= 1e-9 * impulse * scale
+        ):
+            v = v_free.copy()
+            v[free] += response @ f
+            found.append(v)
+    return found
+
+
+@pytest.mark.parametrize(("n", "inverse", "count"), [(1, False, 30), (1, True, 30), (2, False, 10)])
+def test_the_velocity_is_one_that_enumeration_of_all_contact_modes_finds(quadruped, n, inverse, count):
+    rng = np.random.default_rng(n)
+    for _ in range(count):
+        v = scenes.moving(quadruped, rng)
+        v[:3] -= [0.0, 0.0, 0.3]
+        contacts = scenes.foot_contacts(
+            quadruped,
+            rng.uniform(0.1, 1.0, n),
+            normals=scenes.tilted(rng, n, 0.3),
+            gap=rng.uniform(0.0, 2e-4, n),
+            feet=tuple(rng.permutation(4)[:n]),
+        )
+        if inverse:
+            problem = scenes.inverse_problem(quadruped, v, v[6:], contacts)
+        else:
+            problem = scenes.forward_problem(quadruped, v, np.zeros(12), contacts)
+        solution = coulomb.solve(problem)
+        candidates = by_enumeration(problem)
+        assert candidates
+        # both solve the same linear equations of their mode: ten digits are left of them
+        nearest = min(np.abs(solution.v_plus - v_plus).max() for v_plus in candidates)
+        assert nearest < 1e-8 * np.abs(solution.v_plus).max()
+
+
+def falling_on_feet(system, rng, mu, **options):
+    """Moving and coming down; friction is low enough that v⁺ is unique in every state tried."""
+    v = scenes.moving(system, rng, speed=0.3)
+    v[2] -= 0.3
+    contacts = scenes.foot_contacts(system, mu, **options)
+    return scenes.forward_problem(system, v, np.zeros(12), contacts)
+
+
+def test_without_friction_only_normals_push(quadruped):
+    """Oracle: the normal problem alone, by trying every set of pressing contacts."""
+    rng = np.random.default_rng(4)
+    for _ in range(20):
+        problem = falling_on_feet(quadruped, rng, 0.0, gap=rng.uniform(0.0, 3e-4, 4))
+        solution = coulomb.solve(problem)
+        np.testing.assert_array_equal(solution.impulses[:, 1:], 0.0)
+        N, gap = problem.contacts.N, problem.contacts.gap
+        M_inverse = np.linalg.inv(problem.M)
+        v_free = -M_inverse @ problem.kappa
+        for pressing in itertools.product((False, True), repeat=4):
+            on = np.flatnonzero(pressing)
+            f = np.zeros(4)
+            rows = N[on]
+            f[on] = np.linalg.solve(rows @ M_inverse @ rows.T, -(rows @ v_free + gap[on] / problem.h))
+            v_plus = v_free + M_inverse @ N.T @ f
+            if f.min() >= 0.0 and (N @ v_plus + gap / problem.h).min() >= -1e-10:
+                break
+        else:
+            pytest.fail("enumeration found no solution")
+        np.testing.assert_allclose(solution.impulses[:, 0], f, rtol=0, atol=1e-9 * f.max())
+        np.testing.assert_allclose(solution.v_plus, v_plus, rtol=0, atol=1e-9 * np.abs(v_plus).max())
+
+
+def test_smooth_and_rough_contacts_stand_side_by_side(quadruped):
+    rng = np.random.default_rng(5)
+    problem = falling_on_feet(quadruped, rng, np.array([0.0, 0.5, 0.0, 0.5]))
+    solution = coulomb.solve(problem)
+    assert solution.status is Status.SOLVED
+    np.testing.assert_array_equal(solution.impulses[[0, 2], 1:], 0.0)
+    assert violation(problem, solution) <= 1e-8
+
+
+def test_a_duplicated_contact_changes_no_velocity(quadruped):
+    rng = np.random.default_rng(6)
+    for _ in range(20):
+        once = falling_on_feet(quadruped, rng, 0.3)
+        twice = replace(once, contacts=once.contacts.take([0, 1, 2, 3, 1, 1]))
+        first, second = coulomb.solve(once), coulomb.solve(twice)
+        assert second.status is Status.SOLVED
+        np.testing.assert_allclose(first.v_plus, second.v_plus, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(first.impulses[1], second.impulses[[1, 4, 5]].sum(axis=0), rtol=0, atol=1e-9)
+
+
+def test_the_order_of_contacts_does_not_matter(quadruped):
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        problem = falling_on_feet(quadruped, rng, rng.uniform(0.05, 0.4, 4))
+        order = rng.permutation(4)
+        first = coulomb.solve(problem)
+        second = coulomb.solve(replace(problem, contacts=problem.contacts.take(order)))
+        np.testing.assert_allclose(first.v_plus, second.v_plus, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(first.impulses[order], second.impulses, rtol=0, atol=1e-9)
+
+
+def test_tangents_turned_by_a_quarter_span_the_same_pyramid(quadruped):
+    rng = np.random.default_rng(8)
+    for _ in range(20):
+        problem = falling_on_feet(quadruped, rng, 0.3)
+        turned = scenes.foot_contacts(quadruped, 0.3, angle=np.pi / 2)
+        np.testing.assert_allclose(turned.S, problem.contacts.T, rtol=0, atol=1e-14)
+        first, second = coulomb.solve(problem), coulomb.solve(replace(problem, contacts=turned))
+        np.testing.assert_allclose(first.v_plus, second.v_plus, rtol=0, atol=1e-9)
+        force = problem.contacts.force_world(first.impulses, scenes.H)
+        np.testing.assert_allclose(force, turned.force_world(second.impulses, scenes.H), rtol=0, atol=1e-6)
+
+
+def test_the_whole_scene_may_be_moved_and_turned(quadruped):
+    """Base velocities are in the base's own axes, so v⁺ does not change when all turn together."""
+    rng = np.random.default_rng(9)
+    for _ in range(10):
+        q = pin.integrate(quadruped.model, scenes.home(quadruped), 0.15 * rng.normal(size=18))
+        v = 0.3 * rng.normal(size=18)
+        yaw, shift = rng.uniform(-np.pi, np.pi), np.append(3.0 * rng.normal(size=2), 0.0)
+        place = pin.SE3(pin.rpy.rpyToMatrix(0.0, 0.0, yaw), shift)
+        moved = q.copy()
+        moved[:7] = pin.SE3ToXYZQUAT(place * pin.XYZQUATToSE3(q[:7]))
+        solutions = []
+        for configuration, angle in ((q, 0.0), (moved, yaw)):
+            quadruped.update(configuration, v)
+            problem = scenes.forward_problem(
+                quadruped, quadruped.ours(v), np.zeros(12), scenes.foot_contacts(quadruped, 0.3, angle=angle)
+            )
+            solutions.append(coulomb.solve(problem))
+        # the Jacobian at the world origin loses a digit when the machine stands some metres away
+        np.testing.assert_allclose(solutions[0].v_plus, solutions[1].v_plus, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(solutions[0].impulses, solutions[1].impulses, rtol=0, atol=1e-9)
+
+
+def test_a_surface_that_moves_takes_a_sticking_foot_along(quadruped, standing):
+    belt = np.concatenate((np.zeros(4), np.full(4, 0.01), np.zeros(4)))
+    contacts = replace(scenes.foot_contacts(quadruped, 1.0), surface_velocity=belt)
+    solution = coulomb.solve(scenes.forward_problem(quadruped, standing, np.zeros(12), contacts))
+    pressing = solution.impulses[:, 0] > 0.0
+    assert pressing.sum() >= 2
+    assert np.all(contacts.S[pressing] @ solution.v_plus > 0.0)
+    relative = contacts.jacobian @ solution.v_plus - contacts.surface_velocity
+    _, s, t = relative.reshape(3, 4)
+    f_n, f_s, f_t = solution.impulses.T
+    # maximal dissipation is measured against the belt: rounding of impulse times speed is allowed
+    assert np.abs(f_s * s + f_t * t + f_n * np.maximum(np.abs(s), np.abs(t))).max() < 1e-9 * WEIGHT_IMPULSE * 0.01
+
+
+def test_feet_that_do_not_reach_the_ground_within_the_step_get_no_impulse(quadruped):
+    rng = np.random.default_rng(10)
+    v = scenes.moving(quadruped, rng, speed=0.1)
+    problem = scenes.forward_problem(
+        quadruped, v, np.zeros(12), scenes.foot_contacts(quadruped, 0.8, gap=np.full(4, 0.05))
+    )
+    solution = coulomb.solve(problem)
+    assert solution.status is Status.SOLVED
+    np.testing.assert_array_equal(solution.impulses, 0.0)
+    np.testing.assert_allclose(problem.M @ solution.v_plus, -problem.kappa, rtol=0, atol=1e-12)
+
+
+def test_penetration_is_undone_no_faster_than_allowed(quadruped, standing):
+    deep = scenes.foot_contacts(quadruped, 0.8, gap=np.full(4, -5e-3))
+    solution = coulomb.solve(scenes.forward_problem(quadruped, standing, np.zeros(12), deep))
+    pressing = solution.impulses[:, 0] > 0.0
+    assert pressing.any()
+    # 5 mm within 1 ms would be 5 m/s
+    np.testing.assert_allclose((deep.N @ solution.v_plus)[pressing], 0.1, rtol=0, atol=1e-10)
+
+
+def test_without_contacts_the_machine_falls_freely(quadruped):
+    v = scenes.moving(quadruped, np.random.default_rng(11))
+    problem = scenes.forward_problem(quadruped, v, np.zeros(12), Contacts.none(18))
+    solution = coulomb.solve(problem)
+    assert solution.status is Status.SOLVED
+    assert solution.impulses.shape == (0, 3)
+    np.testing.assert_allclose(problem.M @ solution.v_plus, -problem.kappa, rtol=0, atol=1e-12)
+
+
+def squeeze(mu, closing=0.1):
+    """A body that moves in three directions, between two fingers that are told to close on it."""
+    M = np.eye(5)  # body x, y, z, left finger x, right finger x
+    left, right = np.array([1.0, 0, 0, -1.0, 0]), np.array([-1.0, 0, 0, 0, 1.0])
+    y, z = np.eye(5)[1], np.eye(5)[2]
+    contacts = Contacts(
+        identity=np.array([0, 1]),
+        point=np.zeros((2, 3)),
+        axes=np.array([np.eye(3), np.diag([-1.0, -1.0, 1.0])]),
+        gap=np.zeros(2),
+        mu=np.full(2, mu),
+        jacobian=np.array([left, right, y, -y, z, z]),
+    )
+    return StepProblem(
+        h=1e-3,
+        M=M,
+        kappa=np.array([0.0, 0.0, 9.81e-3, 0.0, 0.0]),
+        contacts=contacts,
+        prescribed=Prescribed(index=np.array([3, 4]), velocity=np.array([closing, -closing])),
+    )
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+def test_joints_told_to_squeeze_end_with_a_note_and_no_impulse(mu):
+    solution = coulomb.solve(squeeze(mu))
+    assert solution.status is Status.FALLBACK
+    assert solution.note == "squeeze"
+    np.testing.assert_array_equal(solution.impulses, 0.0)
+    assert np.isfinite(solution.v_plus).all()
+
+
+def test_fingers_that_do_not_close_are_no_squeeze():
+    solution = coulomb.solve(squeeze(0.5, closing=0.0))
+    assert solution.status is Status.SOLVED
+    assert solution.v_plus[0] == pytest.approx(0.0, abs=1e-12)
