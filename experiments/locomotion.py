@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -216,5 +217,5 @@ def _row(tick: Tick, scene: Scene) -> dict[str, Any]:
 
 def _tilt(q: Array) -> float:
     """Angle between the base's z axis and the world's [rad]."""
-    x, y = q[3], q[4]
-    return float(np.arccos(np.clip(1.0 - 2.0 * (x * x + y * y), -1.0, 1.0)))
+    x, y = float(q[3]), float(q[4])
+    return math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (x * x + y * y))))

@@ -19,6 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numba import njit
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.landing import Landing, landing_contacts
@@ -28,7 +29,7 @@ from idcontrol.controllers.projection import project
 from idcontrol.controllers.schemes import Scheme, Step
 from idcontrol.models.problem import Bilateral, Prescribed, StepProblem, StepSolution, WarmStart
 from idcontrol.system import System
-from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
+from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
 
 SERVO_COMPLIANCE = 1e-4
 """ε of soft tracking (math.md 12.3): joints follow to 1e-4 of the demand where the demand can be met."""
@@ -66,6 +67,45 @@ class Settings:
     edge_speed_m_s: float = 1e-3
     unload_s: float = 0.025
     unload_weight: float = 30.0
+
+
+@njit(cache=True)
+def _standing(
+    identity: Integers,
+    gap: Array,
+    jacobian: Array,
+    v: Array,
+    stance: Booleans,
+    since_touchdown: Array,
+    landing_s: float,
+    approach: float,
+    slide: float,
+) -> Booleans:  # pragma: no cover - compiled
+    """Which near feet are contacts: planned to stand, and not still landing (see `Settings.landing_s`)."""
+    n = identity.shape[0]
+    out = np.empty(n, dtype=np.bool_)
+    for i in range(n):
+        foot = identity[i]
+        out[i] = stance[foot]
+        if not stance[foot] or not since_touchdown[foot] < landing_s:
+            continue
+        normal, s, t = np.dot(jacobian[i], v), np.dot(jacobian[n + i], v), np.dot(jacobian[2 * n + i], v)
+        falling = gap[i] > 0.0 and normal < -approach
+        out[i] = not falling and s * s + t * t <= slide * slide
+    return out
+
+
+@njit(cache=True)
+def _fading(
+    identity: Integers, to_liftoff: Array, since_touchdown: Array, span: float, weight: float
+) -> Array:  # pragma: no cover - compiled
+    """``weight (1 - t/span)³`` with t to lift-off or since touchdown, shape (n,)."""
+    out = np.empty(identity.shape[0])
+    for i in range(identity.shape[0]):
+        t = min(to_liftoff[identity[i]], since_touchdown[identity[i]])
+        share = min(max(1.0 - t / span, 0.0), 1.0)
+        out[i] = weight * share * share * share
+    return out
 
 
 class InverseDynamics:
@@ -139,23 +179,33 @@ class InverseDynamics:
 
     def _stance_contacts(self, v: Array, reference: Reference) -> Contacts:
         """Feet that are planned to stand and near the ground, with the velocity that they may still have."""
-        near = self._contacts.detect(self._settings.contact_margin_m)
-        foot = near.identity
-        falling = (near.gap > 0.0) & (near.N @ v < -self._settings.approach_speed_m_s)
-        sliding = np.hypot(near.S @ v, near.T @ v) > self._settings.slide_speed_m_s
-        landing = (falling | sliding) & (reference.since_touchdown[foot] < self._settings.landing_s)
-        standing = reference.stance[foot] & ~landing
+        s = self._settings
+        near = self._contacts.detect(s.contact_margin_m)
+        standing = _standing(
+            near.identity,
+            near.gap,
+            near.jacobian,
+            v,
+            reference.stance,
+            reference.since_touchdown,
+            s.landing_s,
+            s.approach_speed_m_s,
+            s.slide_speed_m_s,
+        )
         planned = near if standing.all() else near.take(standing)
-        return landing_contacts(planned, v, self._h, self._settings.landing)
+        return landing_contacts(planned, v, self._h, s.landing)
 
     def _reluctance(self, contacts: Contacts, reference: Reference) -> Array | None:
         """Weight on the forces of feet that are about to lift or have just landed (planner.md 7)."""
-        span = self._settings.unload_s
-        if span <= 0.0:
+        if self._settings.unload_s <= 0.0:
             return None
-        foot = contacts.identity
-        t = np.minimum(reference.to_liftoff[foot], reference.since_touchdown[foot])
-        weight: Array = self._settings.unload_weight * np.clip(1.0 - t / span, 0.0, 1.0) ** 3
+        weight: Array = _fading(
+            contacts.identity,
+            reference.to_liftoff,
+            reference.since_touchdown,
+            self._settings.unload_s,
+            self._settings.unload_weight,
+        )
         return weight
 
     def _solve(
@@ -165,11 +215,14 @@ class InverseDynamics:
         system, h, u = self._system, self._h, self._system.n_unactuated
         limit, known = system.effort_limit, np.full(system.n_actuated, np.nan)
         kappa = h * system.bias - system.M @ v
+        tracked = np.ones(system.n_actuated, dtype=np.bool_)
         clipped = False
         for _ in range(LIMIT_PASSES):
-            tracked = np.isnan(known)
-            driven = kappa.copy()
-            driven[u:][~tracked] -= h * known[~tracked]
+            driven = kappa
+            if clipped:
+                tracked = np.isnan(known)
+                driven = kappa.copy()
+                driven[u:][~tracked] -= h * known[~tracked]
             problem = StepProblem(
                 h=h,
                 M=system.M,
