@@ -1,0 +1,274 @@
+"""Maximal dissipation, stage I: the projection of math.md 7.3 against Clarabel, and the physics of 7.2."""
+
+from dataclasses import replace
+
+import cvxpy
+import numpy as np
+import pytest
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.controllers.projection import project
+from idcontrol.models import dissipation
+from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
+from idcontrol.types import Status
+from tests import scenes
+
+WEIGHT = 4.8 * 9.81
+
+
+def random_problem(system, rng, *, inverse, mu=None):
+    """A moving quadruped on ground that is not flat; some feet in the air, friction of each foot its own."""
+    v = scenes.moving(system, rng)
+    n = int(rng.integers(1, 5))
+    contacts = scenes.foot_contacts(
+        system,
+        rng.choice([0.0, 0.1, 0.6, 1.0], n) * rng.uniform(0.5, 1.0, n) if mu is None else mu,
+        normals=scenes.tilted(rng, n, 0.26),
+        gap=rng.choice([0.0, 2e-4, 5e-3, -5e-5], n),
+        feet=tuple(rng.permutation(4)[:n]),
+        angle=rng.uniform(0, np.pi),
+    )
+    if inverse:
+        return scenes.inverse_problem(system, v, v[6:] + scenes.H * rng.normal(scale=30.0, size=12), contacts)
+    return scenes.forward_problem(system, v, scenes.H * rng.normal(scale=2.0, size=12), contacts)
+
+
+def edge_rows(contacts):
+    """N ± μS, N ± μT, and the gaps and surface velocities that belong to them."""
+    mu = contacts.mu[:, None]
+    push = np.maximum(contacts.gap / scenes.H, -0.1)
+    surface = contacts.surface_velocity.reshape(3, -1)
+    rows = [contacts.N + sign * mu * tangent for tangent in (contacts.S, contacts.T) for sign in (1.0, -1.0)]
+    offset = [push - surface[0] - sign * contacts.mu * surface[axis] for axis in (1, 2) for sign in (1.0, -1.0)]
+    return np.vstack(rows), np.concatenate(offset)
+
+
+def by_clarabel(problem):
+    """v⁺ as math.md 7.3 writes it, over x = Lᵀ v_b with M_bb = L Lᵀ, so that unknowns and rows are of one size."""
+    b, fixed = np.zeros(0), np.zeros(0, dtype=int)
+    if problem.prescribed is not None:
+        b, fixed = problem.prescribed.velocity, problem.prescribed.index
+    free = np.setdiff1d(np.arange(problem.M.shape[0]), fixed)
+    L = np.linalg.cholesky(problem.M[np.ix_(free, free)])
+    x_free = np.linalg.solve(L, -problem.kappa[free] - problem.M[np.ix_(free, fixed)] @ b)
+    rows, offset = edge_rows(problem.contacts)
+    offset = offset + rows[:, fixed] @ b
+    rows = np.linalg.solve(L, rows[:, free].T).T
+    length = np.linalg.norm(rows, axis=1)
+    x = cvxpy.Variable(free.size)
+    program = cvxpy.Problem(
+        cvxpy.Minimize(0.5 * cvxpy.sum_squares(x - x_free)),
+        [(rows / length[:, None]) @ x + offset / length >= 0.0],
+    )
+    program.solve(solver=cvxpy.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    assert program.status == cvxpy.OPTIMAL
+    v = np.zeros(problem.M.shape[0])
+    v[fixed], v[free] = b, np.linalg.solve(L.T, x.value)
+    return v
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+def test_the_velocity_is_the_projection_that_clarabel_finds(quadruped, inverse):
+    rng = np.random.default_rng(int(inverse))
+    for _ in range(25):
+        problem = random_problem(quadruped, rng, inverse=inverse)
+        solution = dissipation.solve(problem)
+        assert solution.status is Status.SOLVED
+        # Clarabel is asked for 1e-11 in the objective: half as many digits are sure in the velocity
+        np.testing.assert_allclose(
+            solution.v_plus, by_clarabel(problem), rtol=0, atol=1e-6 * np.abs(solution.v_plus).max()
+        )
+
+
+def check_optimality(problem, solution):
+    """The conditions of the projection, from the impulses alone; they prove the answer without another solver."""
+    contacts, f = problem.contacts, solution.impulses.T
+    index = np.zeros(0, dtype=int) if problem.prescribed is None else problem.prescribed.index
+    balance = problem.M @ solution.v_plus + problem.kappa - contacts.jacobian.T @ f.ravel()
+    balance[index] -= solution.multipliers
+    assert np.abs(balance).max() < 1e-9 * np.abs(problem.kappa).max()
+    rows, offset = edge_rows(contacts)
+    speed = np.abs(contacts.jacobian @ np.linalg.solve(problem.M, -problem.kappa)).max()
+    edge_speed = rows @ solution.v_plus + offset
+    assert edge_speed.min() > -1e-9 * speed
+    assert (np.abs(f[1]) + np.abs(f[2]) - contacts.mu * f[0]).max() < 1e-9 * max(f[0].max(), scenes.H * WEIGHT)
+    # no power but through edges at rest
+    relative = contacts.jacobian @ solution.v_plus - contacts.surface_velocity
+    relative[: len(contacts)] += np.maximum(contacts.gap / problem.h, -0.1)
+    assert abs(f.ravel() @ relative) < 1e-9 * max(f[0].max(), scenes.H * WEIGHT) * speed
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+def test_impulses_satisfy_the_optimality_conditions_and_contact_adds_no_energy(quadruped, inverse):
+    rng = np.random.default_rng(10 + inverse)
+    for _ in range(200):
+        problem = random_problem(quadruped, rng, inverse=inverse)
+        solution = dissipation.solve(problem)
+        assert solution.status is Status.SOLVED
+        assert solution.residual <= 1e-8
+        check_optimality(problem, solution)
+        if not inverse and problem.contacts.gap.min() >= 0.0:
+            v_free = np.linalg.solve(problem.M, -problem.kappa)
+            before, after = (v @ problem.M @ v for v in (v_free, solution.v_plus))
+            assert after <= before * (1.0 + 1e-10)
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+def test_a_warm_start_changes_the_way_not_the_answer(quadruped, inverse):
+    rng = np.random.default_rng(20)
+    for _ in range(50):
+        problem = random_problem(quadruped, rng, inverse=inverse)
+        cold = dissipation.solve(problem)
+        own = dissipation.solve(problem, cold.warm)
+        wrong = dissipation.solve(problem, {int(i): int(rng.integers(16)) for i in problem.contacts.identity})
+        for warm in (own, wrong):
+            assert warm.status is Status.SOLVED
+            np.testing.assert_allclose(warm.v_plus, cold.v_plus, rtol=0, atol=1e-9 * np.abs(cold.v_plus).max())
+        assert own.iterations <= cold.iterations
+
+
+def test_what_is_remembered_of_contacts_that_are_gone_does_not_matter(quadruped, standing):
+    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
+    cold = dissipation.solve(problem)
+    warm = dissipation.solve(problem, {99: 15, 7: 3})
+    np.testing.assert_array_equal(warm.v_plus, cold.v_plus)
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+def test_the_velocity_depends_on_neither_order_nor_duplicates_nor_a_quarter_turn(quadruped, inverse):
+    """v⁺ is unique, whatever the impulses (math.md 16, test 3)."""
+    rng = np.random.default_rng(30)
+    for _ in range(20):
+        problem = random_problem(quadruped, rng, inverse=inverse)
+        contacts = problem.contacts
+        n = len(contacts)
+        rows = contacts.jacobian.reshape(3, n, -1)
+        quarter = replace(contacts, jacobian=np.concatenate((rows[0], rows[2], -rows[1])))
+        expected = dissipation.solve(problem).v_plus
+        for other in (contacts.take(rng.permutation(n)), contacts.take([*range(n), 0, 0]), quarter):
+            found = dissipation.solve(replace(problem, contacts=other))
+            assert found.status is Status.SOLVED
+            np.testing.assert_allclose(found.v_plus, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+
+
+def test_a_loaded_contact_lifts_as_it_slides_and_only_then(quadruped):
+    """The price of convexity (math.md 7.3): N v⁺ + φ/h = μ max(|v_S|, |v_T|), to rounding."""
+    rng = np.random.default_rng(40)
+    sliding = 0
+    for _ in range(50):
+        problem = random_problem(quadruped, rng, inverse=True, mu=0.3)
+        solution = dissipation.solve(problem)
+        w = problem.contacts.jacobian @ solution.v_plus
+        normal, s, t = w.reshape(3, -1)
+        normal = normal + np.maximum(problem.contacts.gap / scenes.H, -0.1)
+        slip = np.maximum(np.abs(s), np.abs(t))
+        loaded = solution.impulses[:, 0] > 1e-6
+        np.testing.assert_allclose(normal[loaded], 0.3 * slip[loaded], rtol=0, atol=1e-10)
+        sliding += int((slip[loaded] > 1e-3).sum())
+    assert sliding > 10  # or the law was not put to the test
+
+
+def walking_over_fixed_feet(system, speed=0.2):
+    """The base moves at `speed` [m/s] while all feet stand: velocity in our order, and b that keeps it so."""
+    system.update(scenes.home(system), np.zeros(18))
+    J = scenes.foot_contacts(system, 0.6).jacobian
+    base = np.array([speed, 0.0, 0.0, 0.0, 0.0, 0.0])
+    v = np.concatenate((base, np.linalg.solve(J[:, 6:], -J[:, :6] @ base)))
+    q = scenes.home(system)
+    system.update(q, system.theirs(v))
+    contacts = scenes.foot_contacts(system, 0.6)
+    b = project(system.M, contacts.jacobian, np.zeros(12), v[6:])
+    return v, b, contacts
+
+
+def test_a_base_that_moves_over_standing_feet_weighs_what_it_weighs(quadruped):
+    """The printed objective of the paper brakes it with 130 N of friction here (math.md 7.2)."""
+    v, b, contacts = walking_over_fixed_feet(quadruped)
+    solution = dissipation.solve(scenes.inverse_problem(quadruped, v, b, contacts))
+    force = contacts.force_world(solution.impulses, scenes.H)
+    assert force[:, 2].sum() == pytest.approx(WEIGHT, rel=0.01)
+    assert np.abs(force[:, :2].sum(axis=0)).max() < 0.01 * WEIGHT
+
+
+def test_fast_motion_over_fixed_feet_is_kept_exactly(quadruped):
+    v, b, contacts = walking_over_fixed_feet(quadruped)
+    solution = dissipation.solve(scenes.inverse_problem(quadruped, v, b, contacts))
+    np.testing.assert_allclose(contacts.jacobian @ solution.v_plus, 0.0, atol=1e-10)
+
+
+def test_feet_above_the_ground_get_no_impulse_before_they_reach_it(quadruped):
+    """The printed form stops a falling body in the air (math.md 7.2)."""
+    v = np.zeros(18)
+    v[2] = -0.5
+    quadruped.update(scenes.home(quadruped), v)
+    contacts = scenes.foot_contacts(quadruped, 0.8, gap=np.full(4, 1e-3))
+    solution = dissipation.solve(scenes.forward_problem(quadruped, v, np.zeros(12), contacts))
+    np.testing.assert_array_equal(solution.impulses, 0.0)
+
+
+def test_rigid_rows_join_the_projection(quadruped):
+    """Oracle: the null space of the rows, inside which the projection is solved again."""
+    rng = np.random.default_rng(50)
+    for _ in range(10):
+        problem = random_problem(quadruped, rng, inverse=False, mu=0.4)
+        ties = Bilateral(rows=rng.normal(size=(2, 18)), target=0.1 * rng.normal(size=2), compliance=np.zeros(2))
+        solution = dissipation.solve(replace(problem, bilateral=ties))
+        assert solution.status is Status.SOLVED
+        v_tied = np.linalg.pinv(ties.rows) @ ties.target
+        _, _, vt = np.linalg.svd(ties.rows)
+        Z = vt[2:].T
+        inner = StepProblem(
+            h=problem.h,
+            M=Z.T @ problem.M @ Z,
+            kappa=Z.T @ (problem.kappa + problem.M @ v_tied),
+            contacts=replace(
+                problem.contacts,
+                jacobian=np.ascontiguousarray(problem.contacts.jacobian @ Z),
+                surface_velocity=-problem.contacts.jacobian @ v_tied,
+            ),
+        )
+        expected = v_tied + Z @ dissipation.solve(inner).v_plus
+        np.testing.assert_allclose(solution.v_plus, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
+
+
+def test_a_thousand_contacts_on_one_body_are_one_small_problem():
+    """The dual has as many unknowns as there are free velocities, not contacts."""
+    rng = np.random.default_rng(60)
+    n = 1000
+    p = np.column_stack((rng.uniform(-0.3, 0.3, (n, 2)), np.full(n, -0.2)))
+    axis = [np.array([0, 0, 1.0]), np.array([1.0, 0, 0]), np.array([0, 1.0, 0])]
+    jacobian = np.vstack([np.column_stack((np.tile(e, (n, 1)), np.cross(p, e))) for e in axis])
+    contacts = Contacts(
+        identity=np.arange(n),
+        point=p,
+        axes=np.tile(np.array(axis), (n, 1, 1)),
+        gap=np.zeros(n),
+        mu=np.full(n, 0.5),
+        jacobian=jacobian,
+    )
+    M = np.diag([2.0, 2.0, 2.0, 0.02, 0.03, 0.04])
+    problem = StepProblem(h=1e-3, M=M, kappa=-M @ np.array([0.01, 0.0, -0.3, 0.1, -0.2, 0.0]), contacts=contacts)
+    solution = dissipation.solve(problem)
+    assert solution.status is Status.SOLVED
+    assert np.count_nonzero(solution.impulses[:, 0]) <= 6
+    check_optimality(problem, solution)
+
+
+def test_joints_told_to_squeeze_end_with_a_note_and_no_impulse():
+    """A body between two fingers that are told to close on it has no velocity that both allow (math.md 5.1)."""
+    left, right = np.array([1.0, 0, 0, -1.0, 0]), np.array([-1.0, 0, 0, 0, 1.0])
+    y, z = np.eye(5)[1], np.eye(5)[2]
+    contacts = Contacts(
+        identity=np.array([0, 1]),
+        point=np.zeros((2, 3)),
+        axes=np.array([np.eye(3), np.diag([-1.0, -1.0, 1.0])]),
+        gap=np.zeros(2),
+        mu=np.full(2, 0.5),
+        jacobian=np.array([left, right, y, -y, z, z]),
+    )
+    closing = Prescribed(index=np.array([3, 4]), velocity=np.array([0.1, -0.1]))
+    problem = StepProblem(h=1e-3, M=np.eye(5), kappa=np.zeros(5), contacts=contacts, prescribed=closing)
+    solution = dissipation.solve(problem)
+    assert solution.status is Status.FALLBACK
+    assert solution.note == "squeeze"
+    np.testing.assert_array_equal(solution.impulses, 0.0)
