@@ -141,7 +141,7 @@ class TrotPlanner:
         self._move_feet(dt, timing)
         through_measured = plan.phase != STANDING
         self._move_legs(through_measured)
-        return self._describe(timing)
+        return self._describe(dt, timing)
 
     def _time(self, t: float, drive: Drive) -> Timing:
         """The cycle of the feet at `t`; stops the gait when all feet stand and nothing moves, and starts it again."""
@@ -271,15 +271,19 @@ class TrotPlanner:
             np.ascontiguousarray(self._ground.normal(x, y), dtype=np.float64),
         )
 
-    def _describe(self, timing: Timing) -> Reference:
-        """The plan of this instant as plain data of its own."""
+    def _describe(self, dt: float, timing: Timing) -> Reference:
+        """The plan of this instant as plain data of its own.
+
+        Joint velocities are means over the period `dt` that ends now: a machine whose accelerations are held for a
+        period each cannot have others. Feedback on the velocities of the instant would drive it ahead of its plan.
+        """
         legs, plan, base = self._leg_plan, self.plan, self.base
         joints = self._still.copy()
         residual = collect(legs.motion, legs.residual, self._legs.actuated, joints)
         q, v, a = joints
         return Reference(
             q=q,
-            v=v,
+            v=v - 0.5 * dt * a,
             a=a,
             stance=timing.stance,
             since_touchdown=timing.since_touchdown,

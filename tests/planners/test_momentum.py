@@ -3,7 +3,7 @@ import pinocchio as pin
 import pytest
 
 from planners.commands import Schedule
-from tests.planners.walker import Smooth, follow, machine
+from tests.planners.walker import TICK, Smooth, follow, machine
 
 # Points for feet: rolling feet have a velocity that the acceleration of the plan leaves out.
 ROBOTS = ("links", "solo12", "anymal")
@@ -12,7 +12,8 @@ TURNING = [(0.0, 0.2, 0.0, 0.0), (0.6, 0.1, 0.05, 0.5)]
 
 def planned_momentum(m, planner, plan, data):
     """Momentum of the planned motion about its centre of mass, world axes: linear, angular."""
-    state = m.state(0.0, planner.base.pose, planner.base.twist, plan.q, plan.v)
+    # Joint velocities of a plan are means over the last tick; the momentum is that of the instant.
+    state = m.state(0.0, planner.base.pose, planner.base.twist, plan.q, plan.v + 0.5 * TICK * plan.a)
     pin.computeCentroidalMomentum(m.system.model, data, state.q, state.v)
     return data.hg.vector.copy()
 

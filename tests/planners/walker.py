@@ -79,7 +79,11 @@ def machine(name: str, *, points: bool = False) -> Machine:
 
 
 def follow(m: Machine, planner: TrotPlanner, steps: int, h: float = TICK) -> Iterator[tuple[State, Reference]]:
-    """States of a machine that does exactly what it is told, and the plan at each: extrapolated over one tick."""
+    """States of a machine that does exactly what it is told, and the plan at each.
+
+    The accelerations of a tick are held until the next, and its velocities are means over the period before, as those
+    of a machine that is stepped with ``v⁺ = v + h a``, ``q⁺ = q + h v⁺`` are.
+    """
     state = m.standing(planner.height)
     planner.reset(state)
     for k in range(steps):
@@ -89,7 +93,7 @@ def follow(m: Machine, planner: TrotPlanner, steps: int, h: float = TICK) -> Ite
         state = m.state(
             (k + 1) * h,
             base.pose + h * base.twist + 0.5 * h * h * base.rate,
-            base.twist + h * base.rate,
-            plan.q + h * plan.v + 0.5 * h * h * plan.a,
+            base.twist + 0.5 * h * base.rate,
+            plan.q + h * (plan.v + h * plan.a),
             plan.v + h * plan.a,
         )
