@@ -13,7 +13,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.inverse import InverseDynamics, Settings
 from idcontrol.controllers.pid import Pid
-from idcontrol.controllers.schemes import COULOMB_LCP, COULOMB_QP, COULOMB_QP_RAW, Scheme
+from idcontrol.controllers.schemes import COULOMB_LCP, COULOMB_QP, COULOMB_QP_RAW, COULOMB_SMOOTH, Scheme
 from idcontrol.controllers.sensed import SensedForces
 from idcontrol.errors import DuplicateName, InputError, UnknownName
 from idcontrol.system import System
@@ -93,6 +93,11 @@ register("pid", "joint-space error feedback alone (baseline)", _pid)
 register("id-sensed-1", "ID(t_i-1): inverse dynamics with the contact forces sensed over the last period", _sensed(1))
 register("id-sensed-2", "ID(t_i-2): the same with the forces of the period before", _sensed(2))
 register("id-coulomb-lcp", "ID(t_i) LCP,μ: Coulomb friction by Lemke's method", inverse_dynamics(COULOMB_LCP))
+register(
+    "id-coulomb-smooth",
+    "ID(t_i) LCP,μ with the solution whose torque is nearest to the last one",
+    inverse_dynamics(COULOMB_SMOOTH),
+)
 register("id-coulomb-qp", "ID(t_i) QP,μ: maximal dissipation in two stages", inverse_dynamics(COULOMB_QP))
 register(
     "id-coulomb-qp-raw",

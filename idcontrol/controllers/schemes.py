@@ -13,9 +13,10 @@ from typing import TypeAlias
 import numpy as np
 
 from idcontrol.models import coulomb, dissipation
-from idcontrol.models.distribution import smallest_torque
+from idcontrol.models.distribution import smallest_torque, torque_map
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import recover, reduce
+from idcontrol.solvers.enumerate import NearestProblem, nearest_solution
 from idcontrol.types import Array, Status
 
 
@@ -89,6 +90,38 @@ def friction_lcp(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]
     return solution, solution.multipliers
 
 
+SEARCH_NODES = 1
+"""Quadratic programs that `nearest_torque` may solve in a step. The first is the nearest point with the contact modes of
+Lemke's solution; more would look for another motion, which exists for high friction only (math.md 6.3)."""
+
+
+def nearest_torque(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
+    """Of the solutions of the friction LCP the one whose torque is nearest to the last (003 Alg. 3; math.md 6)."""
+    solution = coulomb.solve(problem)
+    if len(problem.contacts) == 0 or solution.status is not Status.SOLVED:
+        return solution, solution.multipliers
+    reduction = reduce(problem)
+    y = solution.impulses.T.ravel()
+    torque = torque_map(reduction)
+    rho = reduction.rho
+    nearest = nearest_solution(
+        NearestProblem(
+            V=rho @ rho.T,
+            v0=reduction.c,
+            mu=problem.contacts.mu,
+            T=torque,
+            t0=solution.multipliers - torque @ y,
+            target=step.last,
+            weights=np.ones_like(step.last),
+        ),
+        y,
+        max_nodes=SEARCH_NODES,
+    )
+    _, motor_impulse = recover(reduction, nearest.y)
+    return replace(solution, impulses=np.ascontiguousarray(nearest.y.reshape(3, -1).T)), motor_impulse
+
+
 COULOMB_QP = Scheme(solve=two_stages, model=dissipation.solve)
 COULOMB_QP_RAW = Scheme(solve=stage_one, model=dissipation.solve, projects=False)
 COULOMB_LCP = Scheme(solve=friction_lcp, model=coulomb.solve)
+COULOMB_SMOOTH = Scheme(solve=nearest_torque, model=coulomb.solve)
