@@ -48,7 +48,7 @@ def _solve_active(basis: Array, upper: Array, active: Integers, count: int, b: A
 
 @njit(cache=True, error_model="numpy")
 def smallest_norm_kernel(
-    rows: Array,
+    columns: Array,
     b: Array,
     equalities: int,
     tolerance: Array,
@@ -57,14 +57,14 @@ def smallest_norm_kernel(
     active: Integers,
     work: Array,
 ) -> tuple[int, int, int]:
-    """The y of smallest norm with rows·y = b for the first `equalities` rows and rows·y ≥ b for the others.
+    """The y of smallest norm with row·y = b for the first `equalities` rows and row·y ≥ b for the others.
 
     Each step takes the most violated row in and moves along the part of it that is orthogonal to the active ones; a row
     whose multiplier reaches zero on the way leaves. |y| grows with each row taken in, hence no active set returns.
     Equalities that depend on earlier ones are skipped if they hold.
 
     Args:
-        rows: Rows of length one (or zero), shape (p, k).
+        columns: The rows, of length one (or zero), transposed so that all of them are tested at once, shape (k, p).
         b: Right sides, shape (p,).
         equalities: How many of the rows, the first ones, are equalities.
         tolerance: Violation of each row that counts as none, shape (p,), beside 1e-15 |y|; raised here for rows that
@@ -78,13 +78,11 @@ def smallest_norm_kernel(
     Returns:
         Status number (SOLVED: each row holds to its tolerance), rows taken in, number of active rows.
     """
-    p, k = rows.shape
+    k, p = columns.shape
     basis, upper = work[:k], work[k : 2 * k]
-    u, coefficients, rest = work[2 * k], work[2 * k + 1], work[2 * k + 2]
+    u, coefficients, rest, loss = work[2 * k], work[2 * k + 1], work[2 * k + 2], work[2 * k + 3]
     for d in range(k):
         y[d] = 0.0
-    for i in range(p):
-        multipliers[i] = 0.0
 
     count = 0
     largest = 0.0
@@ -92,8 +90,9 @@ def smallest_norm_kernel(
         largest = max(largest, abs(b[i]))
         missing = b[i]
         for d in range(k):
-            missing -= rows[i, d] * y[d]
-        square = split(basis, count, rows[i], coefficients, rest)
+            missing -= columns[d, i] * y[d]
+            rest[d] = columns[d, i]
+        square = split(basis, count, rest, coefficients, rest)
         if count == k or not square > _DEPENDENT_EQUALITY:
             norm = 0.0
             for d in range(k):
@@ -102,6 +101,8 @@ def smallest_norm_kernel(
                 continue
             solve_upper(upper, count, coefficients)
             sign = 1.0 if missing > 0.0 else -1.0
+            for j in range(p):
+                multipliers[j] = 0.0
             multipliers[i] = sign
             for a in range(count):
                 multipliers[active[a]] = -sign * coefficients[a]
@@ -113,6 +114,7 @@ def smallest_norm_kernel(
     fixed = count
     _solve_active(basis, upper, active, count, b, y, u)
 
+    below = multipliers  # how much each row misses, until there are multipliers to return
     limit = 20 * (p + k) + 50
     fresh = True  # y and u were computed from the active rows, not summed up on the way
     iteration = 0
@@ -121,13 +123,15 @@ def smallest_norm_kernel(
         for d in range(k):
             norm += y[d] * y[d]
         rounding = _ROUNDING * np.sqrt(norm)
+        for i in range(p):
+            below[i] = b[i]
+        for d in range(k):
+            for i in range(p):
+                below[i] -= columns[d, i] * y[d]
         enter, violation = -1, 0.0
         for i in range(equalities, p):
-            below = b[i]
-            for d in range(k):
-                below -= rows[i, d] * y[d]
-            if below > violation and below > tolerance[i] + rounding:
-                violation = below
+            if below[i] > violation and below[i] > tolerance[i] + rounding:
+                violation = below[i]
                 enter = i
         if enter < 0 and not fresh:
             _solve_active(basis, upper, active, count, b, y, u)
@@ -136,13 +140,17 @@ def smallest_norm_kernel(
         if enter < 0:
             if not np.isfinite(norm):
                 return INACCURATE, iteration, count
+            for i in range(p):
+                multipliers[i] = 0.0
             for a in range(count):
                 multipliers[active[a]] = u[a] if a < fixed else max(u[a], 0.0)
             return SOLVED, iteration, count
 
         gained = 0.0  # multiplier of the entering row
         while True:
-            square = split(basis, count, rows[enter], coefficients, rest)
+            for d in range(k):
+                rest[d] = columns[d, enter]
+            square = split(basis, count, rest, coefficients, rest)
             dependent = count == k or not square > _DEPENDENT
             if dependent and gained == 0.0 and violation <= _SAME * np.sqrt(norm):
                 tolerance[enter] = violation
@@ -150,8 +158,7 @@ def smallest_norm_kernel(
             root = np.sqrt(square)
             # what the other multipliers lose per unit of the new one: row = Σ coefficient · active rows + rest
             for a in range(count):
-                work[2 * k + 3, a] = coefficients[a]
-            loss = work[2 * k + 3]
+                loss[a] = coefficients[a]
             solve_upper(upper, count, loss)
             biggest = 1.0
             for a in range(count):
@@ -164,6 +171,8 @@ def smallest_norm_kernel(
                         step = ratio
                         leave = a
             if dependent and leave < 0:
+                for i in range(p):
+                    multipliers[i] = 0.0
                 multipliers[enter] = 1.0
                 for a in range(count):
                     multipliers[active[a]] = -loss[a] if a < fixed else max(-loss[a], 0.0)
@@ -218,7 +227,7 @@ def project_kernel(
             r·c < 0.
         y: Result ρᵀz, shape (k,).
         w: Result ρy + r, shape (n,).
-        rows: Scratch, shape (n, k).
+        rows: Scratch, n k numbers in any shape.
         sides: Scratch, shape (3, n).
         work: Scratch from `active_set_work`.
 
@@ -226,6 +235,7 @@ def project_kernel(
         Status number, iterations, number of active rows, relative residual (math.md 13.3); inf where no answer.
     """
     n, k = rho.shape
+    columns = rows.reshape(k, n)
     b, tolerance, lengths = sides[0], sides[1], sides[2]
     r_max, total = 0.0, 0.0
     for i in range(n):
@@ -244,10 +254,10 @@ def project_kernel(
             square += rho[i, d] * rho[i, d]
         lengths[i] = np.sqrt(square) if square > 0.0 else 1.0
         for d in range(k):
-            rows[i, d] = rho[i, d] / lengths[i]
+            columns[d, i] = rho[i, d] / lengths[i]
         b[i] = -r[i] / lengths[i]
         tolerance[i] = _FEASIBLE * r_max / lengths[i]
-    status, iterations, count = smallest_norm_kernel(rows, b, 0, tolerance, y, z, active, work)
+    status, iterations, count = smallest_norm_kernel(columns, b, 0, tolerance, y, z, active, work)
     for i in range(n):
         z[i] /= lengths[i]
     if status != SOLVED:
@@ -473,7 +483,7 @@ def qp_kernel(
         multipliers: Result, shape (m + p,), of E, then of A: Hx + g = Eᵀv + Aᵀu. Where the status is INFEASIBLE the
             certificate c: c ≥ 0 on A, Eᵀc_E + Aᵀc_A = 0, e·c_E + b·c_A > 0.
         active: Result, shape (k,): the active rows, numbered as the multipliers.
-        rows: Scratch, shape (m + p, k).
+        rows: Scratch, (m + p) k numbers in any shape.
         sides: Scratch, shape (3, m + p).
         work: Scratch from `qp_work`.
 
@@ -483,6 +493,7 @@ def qp_kernel(
     """
     k, m, p = g.size, e.size, b.size
     U, origin, y = work[:k], work[k], work[k + 1]
+    columns = rows.reshape(k, m + p)
     white_sides, tolerance, lengths = sides[0], sides[1], sides[2]
     for d in range(k):
         x[d] = 0.0
@@ -501,30 +512,39 @@ def qp_kernel(
     length = np.sqrt(g_square) / steepest
     _whiten(U, origin)
     for i in range(m + p):
-        side = e[i] if i < m else b[i - m]
         row = E[i] if i < m else A[i - m]
-        raw = 0.0
+        side = e[i] if i < m else b[i - m]
+        square = 0.0
         for d in range(k):
-            rows[i, d] = row[d]
-            raw += row[d] * row[d]
-        _whiten(U, rows[i])
-        square, shift = 0.0, 0.0
-        for d in range(k):
-            square += rows[i, d] * rows[i, d]
-            shift += rows[i, d] * origin[d]
+            columns[d, i] = row[d]
+            square += row[d] * row[d]
         lengths[i] = np.sqrt(square) if square > 0.0 else 1.0
-        white_sides[i] = (side + shift) / lengths[i]
+        length = max(length, (abs(side) if i < m else side) / lengths[i])
+        tolerance[i] = _FEASIBLE * lengths[i]
+        white_sides[i] = side
+    # U⁻ᵀ on all rows at once
+    for d in range(k):
+        for i in range(m + p):
+            columns[d, i] /= U[d, d]
+        for c in range(d + 1, k):
+            for i in range(m + p):
+                columns[c, i] -= U[d, c] * columns[d, i]
+    for i in range(m + p):
+        square = 0.0
         for d in range(k):
-            rows[i, d] /= lengths[i]
-        raw = np.sqrt(raw) if raw > 0.0 else 1.0
-        length = max(length, (abs(side) if i < m else side) / raw)
-        tolerance[i] = _FEASIBLE * raw / lengths[i]
+            square += columns[d, i] * columns[d, i]
+            white_sides[i] += columns[d, i] * origin[d]
+        lengths[i] = np.sqrt(square) if square > 0.0 else 1.0
+        white_sides[i] /= lengths[i]
+        tolerance[i] /= lengths[i]
+        for d in range(k):
+            columns[d, i] /= lengths[i]
     if not np.isfinite(length):
         return INACCURATE, 0, 0, np.inf
     for i in range(m + p):
         tolerance[i] *= length
     status, iterations, count = smallest_norm_kernel(
-        rows, white_sides, m, tolerance, y, multipliers, active, work[k + 2 :]
+        columns, white_sides, m, tolerance, y, multipliers, active, work[k + 2 :]
     )
     for i in range(m + p):
         multipliers[i] /= lengths[i]

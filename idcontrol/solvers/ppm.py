@@ -41,8 +41,16 @@ def _first_to_vanish(z: Array, alpha: Array, count: int) -> int:
 
 
 @njit(cache=True, error_model="numpy")
+def _hash(i: int) -> int:
+    """A number that looks like none of its neighbours' (SplitMix64 without its last round)."""
+    x = (np.int64(i) + 1) * np.int64(-7046029254386353131)
+    x = (x ^ (x >> 30)) * np.int64(-4658895280553007687)
+    return int(x ^ (x >> 27))
+
+
+@njit(cache=True, error_model="numpy")
 def ppm_kernel(
-    rho: Array, r: Array, active: Integers, count: int, z: Array, y: Array, w: Array, work: Array
+    rho: Array, r: Array, max_passes: int, active: Integers, count: int, z: Array, y: Array, w: Array, work: Array
 ) -> tuple[int, int, int, float]:
     """Modified Principal Pivoting I with exchange of dependent rows (math.md 4.4).
 
@@ -51,6 +59,7 @@ def ppm_kernel(
     Args:
         rho: Rows ρ, shape (n, k); the matrix of the LCP is ρρᵀ.
         r: Constants, shape (n,).
+        max_passes: Passes allowed; a cycle is noticed before.
         active: In: active set to start from, its first `count` entries; out: the final one. Shape (k,).
         count: Size of the active set to start from, 0 for none.
         z: Result, shape (n,): the solution, or the certificate c when the status is INFEASIBLE: c ≥ 0, ρᵀc = 0 and
@@ -92,9 +101,19 @@ def ppm_kernel(
             append(basis, upper, active, count, i, coefficients, rest, np.sqrt(apart))
             count += 1
 
+    # What a pass does depends on nothing but the active set: one that returns means that it will return for ever. It is
+    # looked for as Brent does, against the set after 1, 2, 4, 8, ... passes, by a sum of hashes.
+    remembered, remember_at = np.int64(0), 1
     passes = 0
-    while passes < 20 * n + 50:
+    while passes < max_passes:
         passes += 1
+        signature = np.int64(count)
+        for a in range(count):
+            signature += _hash(active[a])
+        if passes == remember_at:
+            remembered, remember_at = signature, 2 * remember_at
+        elif signature == remembered:
+            return ITERATIONS, passes, count, np.inf
         # z_B = -(ρ_B ρ_Bᵀ)⁻¹ r_B, y = ρ_Bᵀ z_B through the factor ρ_Bᵀ = basisᵀ upper
         for a in range(count):
             t[a] = -r[active[a]]
@@ -184,5 +203,5 @@ def solve_ppm(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpResul
     n, k = rho.shape
     active, count = warm_start(warm, n, k)
     z, y, w = np.empty(n), np.empty(k), np.empty(n)
-    status, passes, count, residual = ppm_kernel(rho, r, active, count, z, y, w, ppm_work(k))
+    status, passes, count, residual = ppm_kernel(rho, r, 20 * n + 50, active, count, z, y, w, ppm_work(k))
     return row_lcp_result(status, z, y, w, active[:count], residual, passes, "ppm")

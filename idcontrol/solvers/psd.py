@@ -44,14 +44,15 @@ def psd_lcp_kernel(
         z: Result, shape (n,): the solution, or the certificate when the status is INFEASIBLE.
         y: Result ρᵀz, shape (k,).
         w: Result ρy + r, shape (n,).
-        rows: Scratch, shape (n, k).
+        rows: Scratch, n k numbers in any shape.
         sides: Scratch, shape (3, n).
         work: Scratch from `psd_work`.
 
     Returns:
         Status number, iterations, size of the final active set, relative residual, place in `METHODS` of who answered.
     """
-    status, iterations, count, residual = ppm_kernel(rho, r, active, count, z, y, w, work)
+    # where it answers it does so in some ten passes; more of them cost more than the finite method
+    status, iterations, count, residual = ppm_kernel(rho, r, 10 + 2 * rho.shape[1], active, count, z, y, w, work)
     if status in (SOLVED, INFEASIBLE):
         return status, iterations, count, residual, 0
     status, iterations, count, residual = project_kernel(rho, r, active, z, y, w, rows, sides, work)
