@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from idcontrol.errors import InputError
 from idcontrol.solvers.lemke import proves_infeasible, solve_lemke, solve_regularized
 from idcontrol.solvers.status import SolverStatus
+from tests.solvers import reference
 from tests.solvers.oracles import all_lcp_bases, body_velocity, coulomb_lcp, standing_feet
 
 
@@ -65,6 +66,21 @@ def test_every_coulomb_problem_of_feet_under_a_body_is_solved(n, mu, tilt):
         assert_complementary(Q, r, result)
         # math.md 5.2 saw at most 1e-12 (3e-11 at μ = 100)
         assert result.residual <= 1e-11
+
+
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 9), integers=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_the_kernel_takes_the_pivots_of_the_textbook_tableau(seed, n, integers):
+    rng = np.random.default_rng(seed)
+    rho = rng.integers(-2, 3, size=(n, max(1, n - 2))).astype(float) if integers else rng.normal(size=(n, n))
+    Q, r = rho @ rho.T, rng.integers(-2, 2, size=n).astype(float) if integers else rng.normal(size=n)
+    z, pivots = reference.lemke(Q, r)
+    result = solve_lemke(Q, r, np.ones(n))
+    assert result.iterations == pivots
+    assert (result.status is SolverStatus.RAY) == (z is None)
+    if z is not None and not integers:
+        # the tableau of the reference is never refreshed: digits are lost with the condition of the block
+        np.testing.assert_allclose(result.z, z, atol=1e-6 * (1.0 + np.abs(z).max()))
 
 
 def test_the_solution_of_a_one_contact_coulomb_problem_is_among_the_enumerated_ones():

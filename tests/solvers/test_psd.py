@@ -13,6 +13,7 @@ from idcontrol.solvers.active_set import project
 from idcontrol.solvers.ppm import solve_ppm
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import SolverStatus
+from tests.solvers import reference
 from tests.solvers.oracles import all_lcp_bases, body_velocity, edge_rows, standing_feet
 
 SOLVERS = {"ppm": solve_ppm, "active set": project, "all": solve_psd_lcp}
@@ -83,6 +84,24 @@ def test_principal_pivoting_is_right_whenever_it_claims_to_be(seed, n, k):
         assert all_lcp_bases(rho @ rho.T, r) == []
     else:
         assert result.status in (SolverStatus.ITERATIONS, SolverStatus.INACCURATE)
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.1])
+@pytest.mark.parametrize("n", [1, 4, 16, 40])
+def test_principal_pivoting_takes_the_passes_of_the_paper(n, tilt):
+    """On contact normals, where no row ties with another: the same passes as Alg. 2 with its systems solved afresh."""
+    rng = np.random.default_rng([n, int(10 * tilt)])
+    for _ in range(20):
+        rho = standing_feet(rng, n, tilt)[0]
+        r = rho @ body_velocity(rng)
+        z, y, passes = reference.ppm(rho, r, 20 * n + 50)
+        result = solve_ppm(rho, r)
+        assert (result.status is SolverStatus.SOLVED) == (z is not None)
+        if z is not None:
+            assert result.iterations == passes
+            # the normal equations of the reference lose twice the digits of the factor
+            np.testing.assert_allclose(result.y, y, atol=1e-8 * np.abs(y).max(initial=1e-9))
+            np.testing.assert_allclose(result.z, z, atol=1e-6 * np.abs(z).max(initial=1e-9))
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.1, 0.6, 1.0, 10.0, 1e4])
@@ -216,6 +235,19 @@ def test_a_wrong_warm_start_does_no_harm(seed, warm):
     warm_result = solve_psd_lcp(rho, r, np.array(warm, dtype=np.int64))
     assert warm_result.status is SolverStatus.SOLVED
     np.testing.assert_allclose(warm_result.y, project(rho, r).y, atol=1e-10 * np.abs(r).max())
+
+
+def test_a_cycle_is_noticed_long_before_the_passes_run_out():
+    rng = np.random.default_rng(12)
+    cycles = 0
+    for _ in range(200):
+        rho = edge_rows(*standing_feet(rng, 4, 0.1), np.full(4, 10.0))
+        result = solve_ppm(rho, rho @ body_velocity(rng))
+        if result.status is not SolverStatus.SOLVED:
+            cycles += 1
+            assert result.status is SolverStatus.ITERATIONS
+            assert result.iterations < 150 < 20 * 16 + 50
+    assert cycles > 0
 
 
 def test_a_result_says_which_method_answered():
