@@ -1,0 +1,446 @@
+"""Inverse dynamics with predicted forces: what it must do whatever the numerics inside (math.md 7.4, 12, 13.6, 16)."""
+
+from dataclasses import replace
+
+import cvxpy
+import numpy as np
+import pinocchio as pin
+import pytest
+import scipy.optimize
+
+from idcontrol import controllers
+from idcontrol.contact.landing import Landing, landing_contacts
+from idcontrol.controllers import Settings, Setup
+from idcontrol.controllers.projection import project
+from idcontrol.models import dissipation
+from idcontrol.types import State, Status
+from tests import scenes
+from tests.controllers import walker
+
+INVERSE = ("id-coulomb-qp", "id-coulomb-qp-raw", "id-coulomb-lcp", "id-coulomb-smooth")
+
+
+def foot_heights(system, state):
+    """Gaps of the four feet above level ground [m]."""
+    system.update(state.q, state.v)
+    return system.frame_position[[system.frame(foot) for foot in scenes.FEET], 2] - scenes.RADIUS
+
+
+def moving_state(system, rng, speed=0.3):
+    """Near home, moving; at least one foot on the ground or in it, others above it by some millimetres."""
+    home = scenes.home(system)
+    home[2] -= 0.001
+    while True:
+        q = pin.integrate(system.model, home, 0.002 * rng.normal(size=18))
+        state = State(t=0.0, q=q, v=speed * rng.normal(size=18))
+        if foot_heights(system, state).min() < 0.0:
+            return state
+
+
+def contacts_of(system, state):
+    """What the controller must count on: feet below 1 mm, their rows against the landing velocity (planner.md 7)."""
+    heights = foot_heights(system, state)
+    feet = tuple(np.flatnonzero(heights < 1e-3))
+    near = scenes.foot_contacts(system, 0.7, gap=heights[list(feet)], feet=feet)
+    return landing_contacts(near, system.ours(state.v), scenes.H, Landing())
+
+
+def in_cones(predicted, mu):
+    """Whether every predicted force presses and lies in the friction pyramid, on level ground."""
+    x, y, z = predicted.force.T
+    return bool((z >= -1e-9).all() and (np.abs(x) + np.abs(y) <= mu * z + 1e-9 * walker.WEIGHT).all())
+
+
+@pytest.mark.parametrize("name", INVERSE)
+def test_standing_the_predicted_forces_carry_the_weight(quadruped, name):
+    command = walker.controller(name)(walker.at_home(quadruped), walker.stand())
+    assert command.status is Status.SOLVED
+    force = command.predicted.force
+    assert force[:, 2].sum() == pytest.approx(walker.WEIGHT, rel=1e-9)
+    assert np.abs(force[:, :2].sum(axis=0)).max() < 1e-9 * walker.WEIGHT
+    assert in_cones(command.predicted, 0.7)
+
+
+def test_on_a_symmetric_machine_feet_carry_equal_shares(quadruped):
+    force = walker.controller()(walker.at_home(quadruped), walker.stand()).predicted.force
+    # the ridge of stage II decides what torque leaves open, to 1e-8 of the weight
+    np.testing.assert_allclose(force[:, 2], walker.WEIGHT / 4, rtol=0, atol=1e-6 * walker.WEIGHT)
+    np.testing.assert_allclose(np.abs(force[:, 1]), abs(force[0, 1]), rtol=0, atol=1e-6 * walker.WEIGHT)
+
+
+@pytest.mark.parametrize("name", [*INVERSE, "id-sensed-1"])
+def test_in_the_air_joints_accelerate_as_feedback_asks(quadruped, name):
+    """Without contacts this is computed torque: q̈ = a_des + kp (q_des - q) + kd (v_des - v), exactly."""
+    rng = np.random.default_rng(1)
+    q = scenes.home(quadruped)
+    q[2] += 0.5
+    state = State(t=0.0, q=q, v=0.3 * rng.normal(size=18))
+    reference = walker.stand(
+        q=scenes.HOME + 0.05 * rng.normal(size=12), v=rng.normal(size=12), a=10.0 * rng.normal(size=12)
+    )
+    command = walker.controller(name)(state, reference)
+    assert command.status is Status.SOLVED
+    wanted = reference.a + 400.0 * (reference.q - scenes.HOME)
+    wanted += 40.0 * (reference.v - quadruped.joint_velocities(state.v))
+    torque = np.zeros(18)
+    torque[quadruped.order[6:]] = command.tau
+    got = pin.aba(quadruped.model, quadruped.data, state.q, state.v, torque)[quadruped.order[6:]]
+    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-7 * np.abs(wanted).max())
+
+
+def stage_two_by_clarabel(problem, v_tol, weights):
+    """Smallest torque with the edge rule of math.md 7.4, over edge impulses η ≥ 0; torque from the momentum balance.
+
+    Returns:
+        Motor impulses hτ and the impulses y in block order.
+    """
+    contacts, u = problem.contacts, 6
+    n = len(contacts)
+    first = dissipation.solve(problem)
+    y1 = first.impulses.T.ravel()
+    J_b, J_q = contacts.jacobian[:, :u], contacts.jacobian[:, u:]
+    L_tau = problem.M[u:, :u] @ np.linalg.solve(problem.M[:u, :u], J_b.T) - J_q.T
+    normal, s, t = (contacts.jacobian @ first.v_plus - contacts.surface_velocity).reshape(3, n)
+    normal = normal + contacts.gap / problem.h
+    generators = []
+    for i in range(n):
+        for axis, speed in ((1, s[i]), (2, t[i])):
+            for sign in (1.0, -1.0):
+                if normal[i] + sign * contacts.mu[i] * speed <= v_tol:
+                    edge = np.zeros(3 * n)
+                    edge[i], edge[axis * n + i] = 1.0, sign * contacts.mu[i]
+                    generators.append(edge)
+    if not generators:
+        return first.multipliers - L_tau @ y1, np.zeros(3 * n)
+    B = np.array(generators).T
+    # forces, not impulses, and rows of one size: tolerances of the solver are absolute
+    eta = cvxpy.Variable(B.shape[1], nonneg=True)
+    typical = np.sqrt((L_tau**2).sum() / (3 * n))
+    constant = first.multipliers - L_tau @ y1
+    ridge = np.sqrt(1e-8 + np.tile(weights, 3))
+    tau = (L_tau @ B / typical) @ eta + constant / (typical * problem.h)
+    basis, size, _ = np.linalg.svd(J_b.T @ B, full_matrices=False)
+    basis = basis[:, size > 1e-8 * size[0]]
+    program = cvxpy.Problem(
+        cvxpy.Minimize(cvxpy.sum_squares(tau) + cvxpy.sum_squares(ridge[:, None] * B @ eta)),
+        [(basis.T @ J_b.T @ B) @ eta == basis.T @ J_b.T @ y1 / problem.h],
+    )
+    program.solve(solver=cvxpy.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+    assert program.status in (cvxpy.OPTIMAL, cvxpy.OPTIMAL_INACCURATE)
+    y = problem.h * B @ eta.value
+    return first.multipliers + L_tau @ (y - y1), y
+
+
+@pytest.mark.parametrize("unloading", [False, True])
+def test_torque_and_forces_are_those_of_the_smallest_torque_that_clarabel_finds(quadruped, unloading):
+    """The whole step written out: desired velocity, landing rows, projection, stage I, and stage II by Clarabel."""
+    rng = np.random.default_rng(int(unloading))
+    control = walker.controller(gains=walker.NO_FEEDBACK, landing=Landing())
+    for _ in range(10):
+        state = moving_state(quadruped, rng, speed=rng.choice([0.01, 0.3]))
+        to_liftoff = rng.uniform(0.0, 0.05, 4) if unloading else np.full(4, np.inf)
+        reference = walker.stand(a=10.0 * rng.normal(size=12), to_liftoff=to_liftoff)
+        command = control(state, reference)
+        contacts = contacts_of(quadruped, state)
+        feet = contacts.identity
+        assert command.predicted.identity.tolist() == feet.tolist()
+        v = quadruped.ours(state.v)
+        b = v[6:] + scenes.H * reference.a
+        b = project(quadruped.M, contacts.jacobian, contacts.surface_velocity, b)
+        problem = scenes.inverse_problem(quadruped, v, b, contacts)
+        weights = 30.0 * np.clip(1.0 - to_liftoff[feet] / 0.025, 0.0, 1.0) ** 3
+        torque_impulse, y = stage_two_by_clarabel(problem, 1e-3, weights)
+        assert command.status is Status.SOLVED
+        tau, force = torque_impulse / scenes.H, contacts.force_world(y.reshape(3, -1).T, scenes.H)
+        # Clarabel is asked for 1e-12 of a sum of squares; it comes within 1e-10 of the corner where the answer lies
+        np.testing.assert_allclose(command.tau, tau, rtol=0, atol=1e-8 * max(1.0, np.abs(tau).max()))
+        np.testing.assert_allclose(command.predicted.force, force, rtol=0, atol=1e-8 * max(walker.WEIGHT, force.max()))
+
+
+def test_torque_is_smooth_though_the_demand_is_noisy(quadruped):
+    """Base swaying over fixed feet, white noise of 1 rad/s² on the desired acceleration (math.md 7.4, 16 test 6).
+
+    Stage I alone jumps by up to 5 N m in nearly every one of these steps.
+    """
+    rng = np.random.default_rng(0)
+    control = walker.controller(gains=walker.NO_FEEDBACK)
+    torques, weights = [], []
+    for state, a in walker.swaying(quadruped, 200):
+        reference = walker.stand(
+            q=quadruped.joint_positions(state.q),
+            v=quadruped.joint_velocities(state.v),
+            a=a + rng.normal(size=12),
+        )
+        command = control(state, reference)
+        assert command.status is Status.SOLVED
+        torques.append(command.tau)
+        weights.append(command.predicted.force[:, 2].sum())
+    # what is left is the noise itself, which enters the torque through the inertia: 0.1 N m
+    assert np.abs(np.diff(torques, axis=0)).max() < 0.2
+    # the base accelerates up and down by 0.5 m/s²
+    np.testing.assert_allclose(weights, walker.WEIGHT, rtol=0.08)
+
+
+@pytest.mark.parametrize("name", INVERSE)
+@pytest.mark.parametrize("limit", [0.4, 0.05])
+def test_torque_limits_and_friction_cones_hold_whatever_is_asked(quadruped, name, limit):
+    rng = np.random.default_rng(2)
+    control = walker.controller(name, limit=limit)
+    met = 0
+    for _ in range(30):
+        state = moving_state(quadruped, rng)
+        command = control(state, walker.stand(a=300.0 * rng.normal(size=12)))
+        assert np.abs(command.tau).max() <= limit
+        assert in_cones(command.predicted, 0.7)
+        if command.clipped:
+            met += 1
+            assert command.status in (Status.REPAIRED, Status.FALLBACK)
+            assert "tracking" in command.dropped
+    assert met > 20
+
+
+def test_weak_motors_that_can_stand_elsewhere_take_the_load_of_the_one_that_cannot(quadruped):
+    """A limit just below what standing asks of the strongest joint: the step is solved again, not only clipped."""
+    state, reference = walker.at_home(quadruped), walker.stand()
+    needed = np.abs(walker.controller()(state, reference).tau).max()
+    command = walker.controller(limit=0.98 * needed)(state, reference)
+    assert command.status is Status.REPAIRED
+    assert command.clipped
+    assert np.abs(command.tau).max() <= 0.98 * needed
+    # prediction and torque belong together: the predicted forces, fed with the torque, are those of the model
+    quadruped.update(state.q, state.v)
+    v = np.zeros(18)
+    contacts = scenes.foot_contacts(quadruped, 0.7)
+    forward = dissipation.solve(scenes.forward_problem(quadruped, v, scenes.H * command.tau, contacts))
+    total = contacts.force_world(forward.impulses, scenes.H).sum(axis=0)
+    np.testing.assert_allclose(command.predicted.force.sum(axis=0), total, rtol=0, atol=1e-2 * walker.WEIGHT)
+
+
+@pytest.mark.parametrize("name", INVERSE)
+def test_a_state_that_is_not_finite_gives_zero_torque_and_is_forgotten(quadruped, name):
+    control, fresh = walker.controller(name), walker.controller(name)
+    good, reference = walker.at_home(quadruped), walker.stand()
+    for bad in (replace(good, q=np.full(19, np.nan)), replace(good, v=np.full(18, np.inf))):
+        command = control(bad, reference)
+        assert command.status is Status.FAILED
+        np.testing.assert_array_equal(command.tau, 0.0)
+    np.testing.assert_array_equal(control(good, reference).tau, fresh(good, reference).tau)
+
+
+@pytest.mark.parametrize("name", INVERSE)
+@pytest.mark.parametrize("part", ["q", "v", "a"])
+def test_a_reference_that_is_not_finite_gives_a_finite_torque_and_says_so(quadruped, name, part):
+    control = walker.controller(name)
+    state = walker.at_home(quadruped)
+    control(state, walker.stand())
+    command = control(state, walker.stand(**{part: np.full(12, np.nan)}))
+    assert np.isfinite(command.tau).all()
+    assert command.status in (Status.FALLBACK, Status.FAILED)
+    assert command.dropped
+
+
+@pytest.mark.parametrize("name", INVERSE)
+def test_impossible_demands_never_raise(quadruped, name):
+    rng = np.random.default_rng(3)
+    control = walker.controller(name, limit=20.0)
+    for demand in (1e2, 1e4, 1e6, 1e9):
+        for _ in range(5):
+            command = control(moving_state(quadruped, rng), walker.stand(a=demand * rng.normal(size=12)))
+            assert np.isfinite(command.tau).all()
+            assert np.abs(command.tau).max() <= 20.0
+            assert in_cones(command.predicted, 0.7)
+
+
+class Walls:
+    """Detector of a machine that braces its left feet against one wall and its right feet against the other."""
+
+    def __init__(self, system):
+        self.system = system
+
+    def detect(self, margin):
+        side = np.array([-1.0, 1.0, -1.0, 1.0])  # LF, RF, LH, RH: normals point to the machine
+        normals = np.column_stack((np.zeros(4), side, np.zeros(4)))
+        return scenes.foot_contacts(self.system, 0.7, normals=normals)
+
+
+def spread(name, outward, **settings):
+    """A command of a machine between walls whose feet are to move outward by `outward` [m/s] within the period."""
+    system = scenes.links()
+    setup = Setup(
+        system=system,
+        contacts=Walls(system),
+        h=scenes.H,
+        acceleration_gains=walker.NO_FEEDBACK,
+        settings=Settings(**settings),
+    )
+    state = walker.at_home(system)
+    system.update(state.q, state.v)
+    J = scenes.foot_contacts(system, 0.7).jacobian  # blocks along z, x, y
+    feet = np.zeros(12)
+    feet[8:] = outward * np.array([1.0, -1.0, 1.0, -1.0])
+    b = np.linalg.solve(J[:, 6:], feet)
+    return controllers.make(name, setup)(state, walker.stand(a=b / scenes.H))
+
+
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-lcp"])
+def test_joints_told_to_squeeze_give_way_as_servos_would(name):
+    """No velocity satisfies the demand and both walls; projected, the demand is none any more (math.md 5.1, 12.3)."""
+    command = spread(name, 1e-3, project=False)
+    assert command.status is Status.REPAIRED
+    assert "tracking" in command.dropped
+    assert np.isfinite(command.tau).all()
+    pressing = command.predicted.force[:, 1] * np.array([-1.0, 1.0, -1.0, 1.0])
+    assert np.all(pressing > 0.0)
+    # the harder the demand the harder the walls are pressed, in proportion where friction plays no part
+    twice = spread(name, 2e-3, project=False)
+    assert np.abs(twice.tau).max() > 1.5 * np.abs(command.tau).max()
+    projected = spread(name, 1e-3)
+    assert projected.status is Status.SOLVED
+    assert np.abs(projected.tau).max() < 0.1 * np.abs(command.tau).max()
+
+
+def test_a_foot_that_is_not_planned_to_stand_carries_nothing(quadruped):
+    stance = np.array([True, True, False, True])
+    command = walker.controller()(walker.at_home(quadruped), walker.stand(stance=stance))
+    assert command.predicted.identity.tolist() == [0, 1, 3]
+    assert command.status is Status.SOLVED
+
+
+def raise_foot(system, state, foot):
+    """The velocity, in our order, of a leg that lifts its foot at 1 m/s while the base rests."""
+    system.update(state.q, np.zeros(18))
+    J = scenes.foot_contacts(system, 0.7).jacobian
+    up = np.zeros(12)
+    up[foot] = 1.0
+    return np.concatenate((np.zeros(6), np.linalg.solve(J[:, 6:], up)))
+
+
+def lifted(system, foot, gap):
+    """At home with one foot `gap` above the ground [m]: its leg alone has moved."""
+    state = walker.at_home(system)
+    direction = raise_foot(system, state, foot)
+
+    def excess(length):
+        return foot_heights(system, replace(state, q=system.integrate(state.q, direction, length)))[foot] - gap
+
+    length = scipy.optimize.brentq(excess, 0.0, 3.0 * gap, xtol=1e-15)
+    return replace(state, q=system.integrate(state.q, direction, length))
+
+
+def test_a_foot_planned_to_stand_but_5_mm_up_is_no_contact(quadruped):
+    state = lifted(quadruped, 1, 5e-3)
+    reference = walker.stand(q=quadruped.joint_positions(state.q))
+    command = walker.controller()(state, reference)
+    assert command.status is Status.SOLVED
+    assert command.predicted.identity.tolist() == [0, 2, 3]
+
+
+def test_a_landing_foot_counts_only_once_it_has_met_the_ground(quadruped):
+    """Its impact is left to happen: asked to stop within one period it would take the whole machine with it."""
+    state = lifted(quadruped, 1, 2e-4)
+    state = replace(state, v=quadruped.theirs(-0.1 * raise_foot(quadruped, state, 1)))
+    just_now, long_ago = np.full(4, np.inf), np.full(4, np.inf)
+    just_now[1] = 1e-3
+    landing = walker.controller()(state, walker.stand(since_touchdown=just_now))
+    standing = walker.controller()(state, walker.stand(since_touchdown=long_ago))
+    assert landing.predicted.identity.tolist() == [0, 2, 3]
+    assert standing.predicted.identity.tolist() == [0, 1, 2, 3]
+
+
+def test_a_foot_is_unloaded_before_it_lifts(quadruped):
+    state = walker.at_home(quadruped)
+    share = []
+    for t in (0.1, 0.025, 0.012, 0.001):
+        to_liftoff = np.array([t, np.inf, np.inf, t])
+        command = walker.controller()(state, walker.stand(to_liftoff=to_liftoff))
+        assert command.predicted.force[:, 2].sum() == pytest.approx(walker.WEIGHT, rel=1e-9)
+        share.append(command.predicted.force[[0, 3], 2].sum() / walker.WEIGHT)
+    assert share[0] == pytest.approx(0.5, abs=1e-6)
+    assert share[1] == pytest.approx(share[0], abs=1e-9)
+    assert share[0] > share[2] > share[3]
+    assert share[3] < 0.1
+
+
+def test_two_spheres_at_one_place_share_one_foots_force_evenly(quadruped):
+    rng = np.random.default_rng(5)
+    frames = (*scenes.FEET, "RH_FOOT")
+    for _ in range(5):
+        state = walker.at_home(quadruped)
+        reference = walker.stand(a=3.0 * rng.normal(size=12))
+        once = walker.controller()(state, reference)
+        doubled = walker.stand(feet=5, a=reference.a)
+        twice = walker.controller(frames=frames)(state, doubled)
+        # the ridge of stage II weighs two halves less than one whole: 1e-8 of the torque
+        np.testing.assert_allclose(twice.tau, once.tau, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(twice.predicted.force[3], twice.predicted.force[4], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(twice.predicted.force[3:].sum(axis=0), once.predicted.force[3], rtol=0, atol=1e-4)
+
+
+def test_the_order_of_feet_changes_no_torque(quadruped):
+    rng = np.random.default_rng(6)
+    for _ in range(5):
+        order = rng.permutation(4)
+        state = moving_state(quadruped, rng, speed=0.1)
+        a = 3.0 * rng.normal(size=12)
+        first = walker.controller()(state, walker.stand(a=a))
+        permuted = walker.controller(frames=tuple(scenes.FEET[i] for i in order))
+        second = permuted(state, walker.stand(a=a))
+        np.testing.assert_allclose(second.tau, first.tau, rtol=0, atol=1e-8 * max(1.0, np.abs(first.tau).max()))
+
+
+def episode(control, system, seed=7, steps=40):
+    """Torques over a short noisy episode in which feet come and go."""
+    rng = np.random.default_rng(seed)
+    torques = []
+    for _ in range(steps):
+        stance = rng.random(4) < 0.8
+        command = control(moving_state(system, rng, speed=0.1), walker.stand(a=rng.normal(size=12), stance=stance))
+        torques.append(command.tau)
+    return np.array(torques)
+
+
+@pytest.mark.parametrize("name", INVERSE)
+def test_two_controllers_agree_to_the_last_bit(quadruped, name):
+    first = episode(walker.controller(name), quadruped)
+    second = episode(walker.controller(name), quadruped)
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("name", INVERSE)
+def test_reset_forgets_everything(quadruped, name):
+    control = walker.controller(name)
+    first = episode(control, quadruped)
+    episode(control, quadruped, seed=8)
+    control.reset()
+    np.testing.assert_array_equal(episode(control, quadruped), first)
+
+
+def test_commands_are_not_overwritten_by_the_next_step(quadruped):
+    """A recorder keeps them."""
+    rng = np.random.default_rng(9)
+    control = walker.controller()
+    command = control(walker.at_home(quadruped), walker.stand())
+    kept = [array.copy() for array in (command.tau, command.predicted.force, command.predicted.normal)]
+    identity = command.predicted.identity.copy()
+    for _ in range(3):
+        control(moving_state(quadruped, rng), walker.stand(stance=np.array([True, False, True, True])))
+    for array, old in zip((command.tau, command.predicted.force, command.predicted.normal), kept, strict=True):
+        np.testing.assert_array_equal(array, old)
+    np.testing.assert_array_equal(command.predicted.identity, identity)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_machine_moves_as_predicted_when_fed_with_the_torque(quadruped, seed):
+    """Right inverse with stage II, to ten times the speed at which edges count as at rest (math.md 16, test 1)."""
+    rng = np.random.default_rng(seed)
+    state = moving_state(quadruped, rng)
+    reference = walker.stand(a=10.0 * rng.normal(size=12))
+    edge_speed = 1e-6
+    command = walker.controller(gains=walker.NO_FEEDBACK, edge_speed_m_s=edge_speed)(state, reference)
+    assert command.status is Status.SOLVED
+    contacts = contacts_of(quadruped, state)
+    v = quadruped.ours(state.v)
+    b = project(quadruped.M, contacts.jacobian, contacts.surface_velocity, v[6:] + scenes.H * reference.a)
+    forward = dissipation.solve(scenes.forward_problem(quadruped, v, scenes.H * command.tau, contacts))
+    # joints answer to foot speeds through legs of 15 cm and light links: another factor ten
+    np.testing.assert_allclose(forward.v_plus[6:], b, rtol=0, atol=100 * edge_speed)

@@ -1,0 +1,55 @@
+"""Joint-space feedback alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idcontrol.types import State, Status
+from tests import scenes
+from tests.controllers import walker
+
+
+def errors(system, rng):
+    """A state and a reference some way from it."""
+    q = system.configuration(scenes.HOME + 0.1 * rng.normal(size=12), scenes.home(system)[:7])
+    state = State(t=0.0, q=q, v=rng.normal(size=18))
+    return state, walker.stand(q=scenes.HOME + 0.1 * rng.normal(size=12), v=rng.normal(size=12))
+
+
+def test_torque_is_proportional_to_the_errors_of_position_and_velocity(quadruped):
+    state, reference = errors(quadruped, np.random.default_rng(0))
+    command = walker.controller("pid")(state, reference)
+    gains = walker.TORQUE_GAINS
+    expected = gains.kp * (reference.q - state.q[7:]) + gains.kd * (reference.v - state.v[6:])
+    np.testing.assert_allclose(command.tau, expected, rtol=0, atol=1e-12)
+    assert command.status is Status.SOLVED
+    assert not command.clipped
+    assert command.predicted is None
+
+
+def test_torque_is_clipped_joint_by_joint_and_that_is_said(quadruped):
+    state, reference = errors(quadruped, np.random.default_rng(1))
+    free = walker.controller("pid")(state, reference).tau
+    limit = float(np.median(np.abs(free)))
+    command = walker.controller("pid", limit=limit)(state, reference)
+    assert command.clipped
+    np.testing.assert_array_equal(command.tau, np.clip(free, -limit, limit))
+
+
+@pytest.mark.parametrize("part", ["q", "v"])
+def test_what_is_not_finite_gives_zero_torque(quadruped, part):
+    state, reference = errors(quadruped, np.random.default_rng(2))
+    control = walker.controller("pid")
+    for command in (
+        control(replace(state, **{part: np.full_like(getattr(state, part), np.nan)}), reference),
+        control(state, replace(reference, **{part: np.full(12, np.inf)})),
+    ):
+        assert command.status is Status.FAILED
+        np.testing.assert_array_equal(command.tau, 0.0)
+
+
+def test_accelerations_that_it_does_not_use_may_be_missing(quadruped):
+    state, reference = errors(quadruped, np.random.default_rng(3))
+    command = walker.controller("pid")(state, replace(reference, a=np.full(12, np.nan)))
+    assert command.status is Status.SOLVED

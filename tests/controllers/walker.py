@@ -1,0 +1,97 @@
+"""The paper's quadruped with a controller on it, and references that ask it to stand."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from idcontrol import controllers
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.controllers import Gains, Settings, Setup
+from idcontrol.system import System
+from idcontrol.types import Controller, Reference, State
+from tests import scenes
+
+WEIGHT = 4.8 * 9.81
+NO_FEEDBACK = Gains(kp=0.0, kd=0.0)
+TORQUE_GAINS = Gains(kp=np.linspace(20.0, 40.0, 12), kd=np.linspace(0.1, 0.5, 12))
+
+
+def controller(
+    name: str = "id-coulomb-qp",
+    *,
+    mu: float | np.ndarray = 0.7,
+    limit: float | None = None,
+    gains: Gains | None = None,
+    frames: tuple[str, ...] = scenes.FEET,
+    **settings: Any,
+) -> Controller:
+    """A controller with terms of its own, on level ground."""
+    effort = None if limit is None else np.full(12, limit)
+    system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=effort)
+    setup = Setup(
+        system=system,
+        contacts=SphereContacts(system, frames, scenes.RADIUS, plane(), mu),
+        h=scenes.H,
+        acceleration_gains=Gains(kp=400.0, kd=40.0) if gains is None else gains,
+        torque_gains=TORQUE_GAINS,
+        settings=Settings(**settings),
+    )
+    return controllers.make(name, setup)
+
+
+def stand(feet: int = 4, **changes: Any) -> Reference:
+    """Hold the home pose on all feet, which have stood and will stand for ever."""
+    reference = Reference(
+        q=scenes.HOME.copy(),
+        v=np.zeros(12),
+        a=np.zeros(12),
+        stance=np.ones(feet, dtype=bool),
+        since_touchdown=np.full(feet, np.inf),
+        to_liftoff=np.full(feet, np.inf),
+        base_position=np.array([0.0, 0.0, scenes.HEIGHT]),
+        base_yaw=0.0,
+        feet=np.zeros((feet, 3)),
+    )
+    return replace(reference, **changes)
+
+
+def at_home(system: System) -> State:
+    """At rest on four feet, whose gaps are 0 to rounding: the controller would close a nanometre, too."""
+    q = scenes.home(system)
+    system.update(q, np.zeros(18))
+    q[2] -= system.frame_position[system.frame(scenes.FEET[0]), 2] - scenes.RADIUS
+    return State(t=0.0, q=q, v=np.zeros(18))
+
+
+def swaying(system: System, steps: int) -> list[tuple[State, np.ndarray]]:
+    """A base that sways smoothly at up to 0.1 m/s while its feet stay: states, and the joint accelerations of each."""
+    q = scenes.home(system)
+    system.update(q, np.zeros(18))
+    frames = [system.frame(foot) for foot in scenes.FEET]
+    footholds = system.frame_position[frames].copy()
+
+    def joint_velocity(base: np.ndarray) -> np.ndarray:
+        J = scenes.foot_contacts(system, 0.7).jacobian
+        return np.linalg.solve(J[:, 6:], -J[:, :6] @ base)
+
+    path = []
+    for k in range(steps + 1):
+        t = k * scenes.H
+        system.update(q, np.zeros(18))
+        # feet drift by h² a step; a Newton step on the joints brings them back (columns of `out` are x, y, z blocks)
+        J = scenes.foot_contacts(system, 0.7).jacobian
+        error = (footholds - system.frame_position[frames])[:, [2, 0, 1]].T.ravel()
+        fix = np.zeros(18)
+        fix[6:] = np.linalg.solve(J[:, 6:], error)
+        q = system.integrate(q, fix, 1.0)
+        system.update(q, np.zeros(18))
+        base = 0.1 * np.array([np.sin(9 * t), np.sin(13 * t), 0.3 * np.sin(17 * t), 0, 0, np.sin(11 * t)])
+        v = np.concatenate((base, joint_velocity(base)))
+        path.append((State(t=t, q=q, v=system.theirs(v)), v[6:]))
+        q = system.integrate(q, v, scenes.H)
+    return [(state, (after - now) / scenes.H) for (state, now), (_, after) in itertools.pairwise(path)]
