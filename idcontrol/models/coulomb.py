@@ -16,14 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from idcontrol.models.problem import StepProblem, StepSolution, WarmStart
+from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
 from idcontrol.solvers.lemke import TIKHONOV, lemke_kernel
 from idcontrol.solvers.status import RAY, SOLVED, SolverStatus
 from idcontrol.types import Array, Integers, Status
-
-CLOSED_GAP = 1e-5
-"""A contact with infinite friction is first taken to stick if its gap is below this [m]."""
 
 
 @njit(cache=True)

@@ -14,14 +14,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from idcontrol.models.problem import StepProblem, StepSolution, WarmStart
+from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
 from idcontrol.solvers.psd import psd_lcp_kernel
 from idcontrol.solvers.status import INFEASIBLE, SOLVED, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
-
-CLOSED_GAP = 1e-5
-"""A contact with infinite friction is held against slip if its gap is below this [m]."""
 
 
 @njit(cache=True, error_model="numpy")

@@ -15,6 +15,9 @@ from idcontrol.types import Array, Integers, Status
 PUSH_OUT_SPEED = 0.1
 """Largest speed at which penetration is undone [m/s]: 5 mm at 1 ms would ask for 5 m/s (math.md 13.6)."""
 
+CLOSED_GAP = 1e-5
+"""A contact whose gap is at most this is closed: it may be held against slip, or dragged [m]."""
+
 WarmStart: TypeAlias = dict[int, int]
 """What a model remembers from the last step: for each contact identity, a bit set of its active rows."""
 

@@ -1,0 +1,260 @@
+r"""Contact without slip as a linear complementarity problem (math.md 4; 003 section 4, 000 section VI).
+
+    0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0,    S v⁺ = 0,    T v⁺ = 0
+
+S and T hold the contacts that are closed; one that comes out open loses its tangential rows, one that then presses gets
+them back, a bounded number of times, and the step is solved again. FIND-INDICES keeps independent tangential rows, a
+Gram-Schmidt takes them out of the whitened problem, and what remains is LCP(N v° + φ/h, ρρᵀ) with as many columns as
+velocities are unknown: principal pivoting, then the dual active set, then Lemke's method. Friction coefficients are not
+used.
+
+v⁺ is the prediction of this model; its impulses are not. Tangential rows that depend on those kept get no impulse, and
+where the ground is not flat the kept ones carry the machine with forces of kilonewtons (math.md 4.3): distribute them
+with `idcontrol.models.distribution.smallest_torque` before use.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numba import njit
+
+from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
+from idcontrol.models.reduction import Reduction, recover, reduce
+from idcontrol.solvers.active_set import project_kernel
+from idcontrol.solvers.factor import solve_upper
+from idcontrol.solvers.lcp import gram_residual
+from idcontrol.solvers.lemke import lemke_kernel
+from idcontrol.solvers.psd import psd_lcp_kernel
+from idcontrol.solvers.rank import RANK_TOLERANCE, eliminate_kernel, find_indices_kernel
+from idcontrol.solvers.status import INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
+from idcontrol.types import Array, Booleans, Integers, Status
+
+SLIP_SPEED: Final = 1e-6
+"""A closed contact that still slips faster than this is reported, and a normal velocity that no impulse can change may
+fall short of zero by this much (math.md 4.3) [m/s]."""
+
+_ZERO_ROW: Final = 1e-16
+"""A normal row is held by the tangential ones if |ρ⊥|² is below this times |ρ|²: 1e-8 in length (math.md 13.4)."""
+
+_OPEN: Final = 1e-6
+"""A contact is open if it parts faster than this, relative to the fastest free contact velocity (math.md 13.3)."""
+
+_LEMKE_ROWS: Final = 400
+"""Contacts up to which Lemke's method, which forms the matrix, is worth its cubic cost."""
+
+
+@njit(cache=True, error_model="numpy")
+def _normal_lcp(
+    rho: Array, r: Array, dual: bool, active: Integers, count: int, z: Array, y: Array, w: Array
+) -> tuple[int, int, int, float]:  # pragma: no cover - compiled
+    """LCP(r, ρρᵀ) by the method asked for, or by Lemke's where that has no answer; as `psd_lcp_kernel`."""
+    n, k = rho.shape
+    rows, sides, work = np.empty((n, k)), np.empty((3, n)), np.empty((2 * k + 4, k))
+    if dual:
+        status, iterations, count, residual = project_kernel(rho, r, active, z, y, w, rows, sides, work)
+    else:
+        status, iterations, count, residual, _ = psd_lcp_kernel(rho, r, active, count, z, y, w, rows, sides, work)
+    if status in (SOLVED, INFEASIBLE) or n > _LEMKE_ROWS:
+        return status, iterations, count, residual
+    Q = np.empty((n, n))
+    largest = 0.0
+    for i in range(n):
+        for j in range(n):
+            Q[i, j] = np.dot(rho[i], rho[j])
+        largest = max(largest, Q[i, i])
+    scale = np.full(n, 1.0 / np.sqrt(largest) if largest > 0.0 else 1.0)
+    other, more, _ = lemke_kernel(
+        Q, r, scale, 0.0, 50 * n + 100, z, w, np.empty((2 * n + 3, n + 2)), np.empty(5 * n + 2, dtype=np.int64)
+    )
+    if other == SOLVED:
+        residual = gram_residual(rho, r, z, y, w)
+        status = SOLVED if residual <= TOLERANCE else status
+    count = 0
+    for i in range(n):
+        if status == SOLVED and z[i] > 0.0 and count < k:
+            active[count] = i
+            count += 1
+    return status, iterations + more, count, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _candidates(n: int, rigid: int, stick: Booleans, bits: Integers) -> Integers:  # pragma: no cover - compiled
+    """Rows to be held, most important first: rigid ones, tangents kept at the last step, other tangents."""
+    order = np.empty(rigid + 2 * n, dtype=np.int64)
+    count = 0
+    for j in range(rigid):
+        order[count] = 3 * n + j
+        count += 1
+    for last in (True, False):
+        for i in range(n):
+            if stick[i]:
+                for axis in range(1, 3):
+                    if ((bits[i] >> axis) & 1 == 1) == last:
+                        order[count] = axis * n + i
+                        count += 1
+    return order[:count]
+
+
+@njit(cache=True, error_model="numpy")
+def _no_slip(
+    rho: Array, c: Array, closed: Booleans, bits: Integers, dual: bool, f: Array
+) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
+    """Solve the module's problem over whitened rows.
+
+    Args:
+        rho: Rows N, S, T of n contacts, then rigid rows, shape (3 n + e, k).
+        c: Their constants, shape (3 n + e,).
+        closed: Contacts whose tangential rows hold, shape (n,).
+        bits: In and out, for each contact: bit 0 its normal is active, bits 1 and 2 its S and T rows are kept; (n,).
+        dual: Whether the dual active set is to answer at once.
+        f: Result, impulses of all rows, shape (3 n + e,).
+
+    Returns:
+        Status number, iterations, residual, largest velocity of a row that should hold (of contacts that are closed and
+        stay so, and rigid ones).
+    """
+    n, k = closed.shape[0], rho.shape[1]
+    stick = closed.copy()
+    fastest = 0.0
+    for i in range(n):
+        if closed[i]:
+            fastest = max(fastest, abs(c[i]), abs(c[n + i]), abs(c[2 * n + i]))
+    opening = _OPEN * fastest
+    basis, upper, constants = np.empty((k, k)), np.empty((k, k)), np.empty(k)
+    kept, active = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
+    coefficients, rest = np.empty(k), np.empty(k)
+    z, y, w = np.empty(n), np.empty(k), np.empty(n)
+    count = 0
+    for i in range(n):
+        if bits[i] & 1 and count < k:
+            active[count] = i
+            count += 1
+    iterations, passes = 0, 0
+    while True:
+        rank = find_indices_kernel(
+            rho,
+            c,
+            _candidates(n, c.shape[0] - 3 * n, stick, bits),
+            RANK_TOLERANCE,
+            basis,
+            upper,
+            constants,
+            kept,
+            coefficients,
+            rest,
+        )
+        reduced, r = rho[:n].copy(), c[:n].copy()
+        eliminate_kernel(reduced, r, basis, constants, rank)
+        for i in range(n):
+            if np.dot(reduced[i], reduced[i]) <= _ZERO_ROW * np.dot(rho[i], rho[i]):
+                reduced[i] = 0.0
+                if -SLIP_SPEED <= r[i] < 0.0:
+                    r[i] = 0.0
+        status, more, count, residual = _normal_lcp(reduced, r, dual, active, count, z, y, w)
+        iterations += more
+        if status not in (SOLVED, INFEASIBLE):
+            break
+        passes += 1
+        changed = False
+        for i in range(n):
+            presses = status == SOLVED and z[i] > 0.0
+            # without a solution, a contact surely parts if the held rows alone take it apart
+            parts = w[i] > opening if status == SOLVED else r[i] > opening and not reduced[i].any()
+            if stick[i] and parts and not presses:
+                stick[i] = False
+                changed = True
+            elif closed[i] and not stick[i] and presses and passes <= n + 2:
+                stick[i] = True
+                changed = True
+        if not changed:
+            break
+
+    f[:] = 0.0
+    for i in range(n):
+        bits[i] = 0
+    if status != SOLVED:
+        return status, iterations, residual, 0.0
+    for a in range(count):
+        bits[active[a]] |= 1
+    # x, the whitened change of velocity, is what the normals give plus what the kept rows ask for:
+    # Σ ρ_kept g = x - Σ ρ_N f_N lies in their span
+    x, push = y.copy(), np.zeros(k)
+    for j in range(rank):
+        for d in range(k):
+            x[d] -= constants[j] * basis[j, d]
+    for i in range(n):
+        f[i] = z[i]
+    g = np.zeros(k)
+    for d in range(k):
+        push[d] = x[d]
+        for i in range(n):
+            if z[i] != 0.0:
+                push[d] -= rho[i, d] * z[i]
+    for j in range(rank):
+        g[j] = np.dot(basis[j], push)
+    solve_upper(upper, rank, g)
+    for j in range(rank):
+        f[kept[j]] = g[j]
+        if kept[j] < 3 * n:
+            bits[kept[j] % n] |= 1 << (kept[j] // n)
+    slip = 0.0
+    for i in range(n):
+        if closed[i] and c[i] + np.dot(rho[i], x) <= opening:
+            for axis in range(1, 3):
+                slip = max(slip, abs(c[axis * n + i] + np.dot(rho[axis * n + i], x)))
+    for row in range(3 * n, c.shape[0]):
+        slip = max(slip, abs(c[row] + np.dot(rho[row], x)))
+    return status, iterations, residual, slip
+
+
+def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
+    """Solve one step without slip.
+
+    Status: REPAIRED where closed contacts slip all the same, or a rigid bilateral row is violated, by more than
+    1e-6 m/s: the prescribed velocities do not agree with the footholds (math.md 4.3), or sticking would pull a contact
+    off the ground on which it presses when it may slip; it slips then, without friction. FALLBACK with the note
+    ``"squeeze"`` and zero impulses where no impulses can keep contacts apart.
+
+    Args:
+        problem: The step; forward or inverse. A contact is closed if its gap is at most `CLOSED_GAP`.
+        warm: The last solution's `warm`: which normals were active and which tangential rows were kept, by contact
+            identity.
+
+    Returns:
+        The solution; its residual is that of the complementarity problem.
+    """
+    return solve_reduced(problem, reduce(problem), warm)
+
+
+def solve_reduced(
+    problem: StepProblem, reduction: Reduction, warm: WarmStart | None, *, dual: bool = False
+) -> StepSolution:
+    """`solve`, for a problem that is whitened already; `dual` asks the dual active set instead of pivoting."""
+    contacts = problem.contacts
+    n = contacts.mu.shape[0]
+    bits = np.zeros(n, dtype=np.int64)
+    identity = contacts.identity.tolist()
+    if warm:
+        for i, key in enumerate(identity):
+            bits[i] = warm.get(key, 0)
+    f = np.zeros(reduction.rho.shape[0])
+    number, iterations, residual, slip = _no_slip(reduction.rho, reduction.c, contacts.gap <= CLOSED_GAP, bits, dual, f)
+    v_plus, impulse = recover(reduction, f)
+    status, note = Status.SOLVED, ""
+    if number != SOLVED:
+        status = Status.FALLBACK
+        note = "squeeze" if number == INFEASIBLE else SolverStatus(number).name.lower()
+    elif slip > SLIP_SPEED:
+        status, note = Status.REPAIRED, f"rows that should hold move at up to {slip:.1e} m/s"
+    return StepSolution(
+        v_plus=v_plus,
+        impulses=np.ascontiguousarray(f[: 3 * n].reshape(3, n).T),
+        multipliers=impulse,
+        status=status,
+        residual=residual,
+        iterations=iterations,
+        note=note,
+        warm=dict(zip(identity, bits.tolist(), strict=True)),
+    )

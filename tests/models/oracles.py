@@ -1,0 +1,115 @@
+"""The general form of math.md 3, by dense inverses, and the no-slip model over it by brute force."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+
+def tied(problem):
+    """Rows A, right side d and compliance C of everything bilateral: prescribed velocities, then bilateral rows."""
+    m = problem.M.shape[0]
+    A, d, C = np.zeros((0, m)), np.zeros(0), np.zeros(0)
+    if problem.prescribed is not None:
+        A = np.eye(m)[problem.prescribed.index]
+        d = problem.prescribed.velocity
+        C = np.zeros(d.size)
+    if problem.bilateral is not None:
+        A = np.vstack((A, problem.bilateral.rows))
+        d = np.concatenate((d, problem.bilateral.target))
+        C = np.concatenate((C, problem.bilateral.compliance))
+    return A, d, C
+
+
+def response(problem, A, d, C):
+    """Γ_A and v° of math.md 3, with compliance: A v = d - C g."""
+    m, k = problem.M.shape[0], d.size
+    size = np.sqrt(np.diag(problem.M))  # balanced: translations and rotations of small links differ by 1e6
+    X = np.block([[problem.M / np.outer(size, size), -(A / size).T], [A / size, np.diag(C)]])
+    inverse = np.linalg.inv(X)
+    gamma = inverse[:m, :m] / np.outer(size, size)
+    free = np.linalg.solve(X, np.concatenate((-problem.kappa / size, d)))
+    assert free.size == m + k
+    return gamma, free[:m] / size
+
+
+def unbalanced(problem, solution):
+    """What M v⁺ + κ = Jᵀf + Pᵀ(hτ) + Λᵀg misses: momentum, for the best impulses g of the rigid rows."""
+    J, f = problem.contacts.jacobian, solution.impulses.T.ravel()
+    rest = problem.M @ solution.v_plus + problem.kappa - J.T @ f
+    if problem.prescribed is not None:
+        rest[problem.prescribed.index] -= solution.multipliers
+    if problem.bilateral is None:
+        return rest
+    ties, soft = problem.bilateral, problem.bilateral.compliance > 0.0
+    g = (ties.target[soft] - ties.rows[soft] @ solution.v_plus) / ties.compliance[soft]
+    rest -= ties.rows[soft].T @ g
+    rigid = ties.rows[~soft].T
+    return rest - rigid @ np.linalg.lstsq(rigid, rest, rcond=None)[0]
+
+
+def psd_lcp(Q, r):
+    """The first solution of LCP(r, Q) among all active sets; None if there is none."""
+    n = r.size
+    scale = np.abs(r).max(initial=1e-300)
+    for size in range(n + 1):
+        for active in itertools.combinations(range(n), size):
+            B = list(active)
+            z = np.zeros(n)
+            z[B] = np.linalg.lstsq(Q[np.ix_(B, B)], -r[B], rcond=1e-12)[0]
+            w = Q @ z + r
+            if (
+                z.min(initial=0.0) >= 0.0
+                and w.min(initial=0.0) >= -1e-9 * scale
+                and np.abs(w[B]).max(initial=0.0) < (1e-9 * scale)
+            ):
+                return z
+    return None
+
+
+def constants(problem):
+    """What J v⁺ is measured with: φ/h on normals (clipped), minus the surface's velocity; block order."""
+    contacts = problem.contacts
+    offset = -contacts.surface_velocity
+    offset[: len(contacts)] += np.maximum(contacts.gap / problem.h, -0.1)
+    return offset
+
+
+def no_slip(problem):
+    """v⁺ and the kept tangential rows of math.md 4 in general form; None where the normals have no solution."""
+    contacts, J, offset = problem.contacts, problem.contacts.jacobian, constants(problem)
+    n = len(contacts)
+    base = tied(problem)
+    gamma_base, v_base = response(problem, *base)
+    free = J @ v_base + offset
+    closed = contacts.gap <= 1e-5
+    opening = 1e-6 * np.abs(free.reshape(3, n)[:, closed]).max(initial=0.0)
+    stick = closed.copy()
+    for trial in range(4 * n + 4):
+        A, d, C = base
+        gamma, v_free = gamma_base, v_base
+        kept = []
+        for i in np.flatnonzero(stick):
+            for row in (n + i, 2 * n + i):
+                if J[row] @ gamma @ J[row] > 1e-4 * (J[row] @ gamma_base @ J[row]):
+                    A, d, C = np.vstack((A, J[row])), np.append(d, -offset[row]), np.append(C, 0.0)
+                    gamma, v_free = response(problem, A, d, C)
+                    kept.append(row)
+        Q, r = J[:n] @ gamma @ J[:n].T, J[:n] @ v_free + offset[:n]
+        held = np.diag(Q) < 1e-10 * np.diag(J[:n] @ gamma_base @ J[:n].T)
+        Q[held] = Q[:, held] = 0.0
+        r[held & (np.abs(r) <= 1e-6)] = 0.0
+        z = psd_lcp(Q, r)
+        if z is None:
+            parting = stick & held & (r > opening)
+            if not parting.any():
+                return None
+            stick = stick & ~parting
+            continue
+        w = Q @ z + r
+        wanted = (stick & ~((w > opening) & (z == 0.0))) | (closed & (z > 0.0) & (trial < n + 2) & ~stick)
+        if (wanted == stick).all():
+            break
+        stick = wanted
+    return v_free + gamma @ J[:n].T @ z, kept

@@ -1,0 +1,428 @@
+"""The no-slip model: its laws, the general form of math.md 3 as oracle, and its degenerate cases."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.controllers.projection import project
+from idcontrol.models import no_slip
+from idcontrol.models.distribution import smallest_torque
+from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
+from idcontrol.models.reduction import recover, reduce
+from idcontrol.types import Status
+from tests import scenes
+from tests.models import oracles
+
+
+def allowed(system, v, contacts, b):
+    """b, projected onto the velocities for which closed contacts rest (math.md 12.1)."""
+    closed = contacts.take(contacts.gap <= 1e-5)
+    return project(system.M, closed.jacobian, closed.surface_velocity, b)
+
+
+def moving_problem(system, rng, *, tilt=0.26, inverse=True, feet=(0, 1, 2, 3)):
+    """A moving state on ground that is not flat, violent demands; each foot is in the air with probability 1/4."""
+    v = scenes.moving(system, rng)
+    n = len(feet)
+    gap = np.where(rng.random(n) < 0.25, rng.uniform(1e-4, 5e-3, n), 0.0)
+    contacts = scenes.foot_contacts(
+        system, 0.5, normals=scenes.tilted(rng, n, tilt), gap=gap, feet=feet, angle=rng.uniform(0, np.pi)
+    )
+    if not inverse:
+        return scenes.forward_problem(system, v, scenes.H * rng.normal(scale=5.0, size=12), contacts)
+    b = allowed(system, v, contacts, v[6:] + scenes.H * rng.normal(scale=30.0, size=12))
+    return scenes.inverse_problem(system, v, b, contacts)
+
+
+def distributed(problem, solution):
+    """Contact impulses (n, 3) and motor impulses after the distribution of math.md 4.3."""
+    reduction, n = reduce(problem), len(problem.contacts)
+    y, better = smallest_torque(
+        reduction,
+        solution.impulses.T.ravel(),
+        solution.multipliers,
+        problem.contacts.mu,
+        held=problem.contacts.gap <= 1e-5,
+    )
+    assert better
+    rigid = np.zeros(reduction.rho.shape[0] - 3 * n)
+    return y.reshape(3, n).T, recover(reduction, np.concatenate((y, rigid)))[1]
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+@pytest.mark.parametrize("tilt", [0.0, 0.02, 0.26])
+def test_velocity_is_that_of_the_general_form_and_the_torque_balances_it(quadruped, tilt, inverse):
+    rng = np.random.default_rng(0)
+    solved = 0
+    for _ in range(25):
+        problem = moving_problem(quadruped, rng, tilt=tilt, inverse=inverse)
+        solution = no_slip.solve(problem)
+        expected = oracles.no_slip(problem)
+        if expected is None:
+            continue
+        solved += 1
+        v_plus, kept = expected
+        # 1e-9 is the error of the general form, which inverts matrices of condition 1e6 and more (math.md 4.2)
+        np.testing.assert_allclose(solution.v_plus, v_plus, rtol=0, atol=1e-9 * max(1.0, np.abs(v_plus).max()))
+        impulse = max(1.0, np.abs(solution.impulses).max())
+        np.testing.assert_allclose(oracles.unbalanced(problem, solution), 0.0, atol=1e-11 * impulse)
+        n = len(problem.contacts)
+        bits = {n * axis + i for i in range(n) for axis in (1, 2) if solution.warm[i] >> axis & 1}
+        assert bits == set(kept)
+    # beyond rank 5 the brute force can take its own rounding for a contradiction
+    assert solved >= 23
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+@pytest.mark.parametrize("compliance", [(0.0, 0.0), (0.3, 2.0), (0.0, 0.5, 0.0)])
+def test_bilateral_rows_enter_as_in_the_general_form(quadruped, compliance, inverse):
+    """Rigid ones join the basis first, soft ones the inertia (math.md 3, 11.4)."""
+    rng = np.random.default_rng(1)
+    k = len(compliance)
+    for _ in range(10):
+        problem = moving_problem(quadruped, rng, tilt=0.0, inverse=inverse, feet=(0, 3))
+        ties = Bilateral(
+            rows=0.3 * rng.normal(size=(k, 18)), target=0.1 * rng.normal(size=k), compliance=np.array(compliance)
+        )
+        problem = replace(problem, bilateral=ties)
+        solution = no_slip.solve(problem)
+        expected = oracles.no_slip(problem)
+        if expected is None:
+            assert solution.status is Status.FALLBACK
+            continue
+        v_plus, _ = expected
+        np.testing.assert_allclose(solution.v_plus, v_plus, rtol=0, atol=1e-8 * max(1.0, np.abs(v_plus).max()))
+        impulse = max(1.0, np.abs(solution.impulses).max())
+        np.testing.assert_allclose(oracles.unbalanced(problem, solution), 0.0, atol=1e-10 * impulse)
+
+
+def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped):
+    """The impulses and v⁺ need not be unique, so they are put into the forward problem instead (math.md 16, test 1)."""
+    rng = np.random.default_rng(2)
+    solved = 0
+    for _ in range(300):
+        problem = moving_problem(quadruped, rng)
+        v, contacts = np.linalg.solve(problem.M, scenes.H * quadruped.bias - problem.kappa), problem.contacts
+        inverse = no_slip.solve(problem)
+        solved += inverse.status is Status.SOLVED
+        reduction = reduce(scenes.forward_problem(quadruped, v, inverse.multipliers, contacts))
+        f = inverse.impulses.T.ravel()
+        # the impact of a foot that hits the ground at 0.5 m/s, through normals that differ, may be large
+        size = max(1.0, np.abs(f).max())
+        v_plus, _ = recover(reduction, f)
+        np.testing.assert_allclose(v_plus, inverse.v_plus, rtol=0, atol=1e-10 * size)
+        normal, s, t = (reduction.c + reduction.rho @ (reduction.rho.T @ f)).reshape(3, 4)
+        f_n, f_s, f_t = inverse.impulses.T
+        closed = contacts.gap <= 1e-5
+        assert min(normal.min(), f_n.min()) > -1e-9 * size
+        assert np.abs(f_n * normal).max() < 1e-9 * size
+        stays = closed & (normal < 1e-6)
+        slip = np.abs(np.concatenate((s[stays], t[stays]))).max(initial=0.0)
+        assert (slip < 1e-6) == (inverse.status is Status.SOLVED)
+        assert not f_s[~stays].any()
+        assert not f_t[~stays].any()
+    # the others jam: sticking, a foot would be pulled off the ground; let go, it presses
+    assert solved > 0.95 * 300
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+def test_pivoting_and_the_dual_active_set_agree(quadruped, inverse):
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        problem = moving_problem(quadruped, rng, inverse=inverse)
+        one = no_slip.solve(problem)
+        other = no_slip.solve_reduced(problem, reduce(problem), None, dual=True)
+        assert one.status is other.status
+        np.testing.assert_allclose(one.v_plus, other.v_plus, rtol=0, atol=1e-10 * max(1.0, np.abs(one.v_plus).max()))
+
+
+def test_standing_forces_carry_exactly_the_weight_and_are_symmetric_after_distribution(quadruped, standing):
+    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
+    solution = no_slip.solve(problem)
+    weight = quadruped.mass * 9.81
+    assert solution.status is Status.SOLVED
+    assert solution.impulses[:, 0].sum() / scenes.H == pytest.approx(weight, rel=1e-9)
+    impulses, _ = distributed(problem, solution)
+    force = impulses / scenes.H
+    assert force[:, 0].sum() == pytest.approx(weight, rel=1e-9)
+    # left and right feet mirror each other; the machine's file is symmetric to its digits
+    np.testing.assert_allclose(force[[0, 2], 0], force[[1, 3], 0], rtol=1e-4)
+
+
+def test_a_base_that_walks_over_fixed_feet_needs_no_friction(quadruped, standing):
+    """Constant velocity: weight and nothing else (math.md 16, test 2)."""
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    J = contacts.jacobian
+    v = np.zeros(18)
+    v[0] = 0.2
+    v[6:] = np.linalg.lstsq(J[:, 6:], -J[:, :6] @ v[:6], rcond=None)[0]
+    quadruped.update(scenes.home(quadruped), quadruped.theirs(v))
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    assert np.abs(contacts.jacobian @ v).max() < 1e-12
+    problem = scenes.inverse_problem(quadruped, v, v[6:], contacts)
+    solution = no_slip.solve(problem)
+    impulses, _ = distributed(problem, solution)
+    force = contacts.force_world(impulses, scenes.H).sum(axis=0)
+    weight = quadruped.mass * 9.81
+    assert solution.status is Status.SOLVED
+    assert force[2] == pytest.approx(weight, rel=0.01)
+    assert np.abs(force[:2]).max() < 0.01 * weight
+
+
+@pytest.mark.parametrize("degrees", [1.0, 5.0])
+def test_on_tilted_ground_only_distributed_forces_carry_the_weight(quadruped, standing, degrees):
+    """Tangential rows of rank 6 hold the machine alone, until the forces are distributed (math.md 4.3)."""
+    rng = np.random.default_rng(4)
+    weight = quadruped.mass * 9.81
+    raw, spread, torque = [], [], []
+    for _ in range(20):
+        normals = scenes.tilted(rng, 4, np.radians(degrees))
+        problem = scenes.inverse_problem(
+            quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6, normals=normals)
+        )
+        solution = no_slip.solve(problem)
+        assert solution.status is Status.SOLVED
+        impulses, motor = distributed(problem, solution)
+        raw.append(solution.impulses[:, 0].sum() / scenes.H)
+        spread.append(impulses[:, 0].sum() / scenes.H)
+        torque.append(np.abs(motor).max() / scenes.H)
+    np.testing.assert_allclose(spread, weight, rtol=0.10)
+    assert min(raw) < 0.9 * weight
+    # torques are those of standing on level ground, not of bracing: 0.72 N m in math.md's table for half the weight
+    assert max(torque) < 3.0
+
+
+def symmetric_variants(contacts):
+    """The same contacts: permuted, one listed twice, tangents turned by 90°."""
+    yield contacts.take([2, 0, 3, 1])
+    twice = contacts.take([0, 1, 1, 2, 3])
+    twice.identity[2] = 99
+    yield twice
+    n = len(contacts)
+    N, S, T = contacts.N, contacts.S, contacts.T
+    axes = contacts.axes[:, [0, 2, 1]].copy()
+    axes[:, 2] *= -1.0
+    assert n == 4
+    yield replace(contacts, axes=axes, jacobian=np.vstack((N, T, -S)))
+
+
+def test_names_order_and_copies_of_contacts_change_neither_velocity_nor_distributed_torque(quadruped):
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        v = scenes.moving(quadruped, rng)
+        contacts = scenes.foot_contacts(quadruped, 0.6)
+        b = allowed(quadruped, v, contacts, v[6:] + scenes.H * rng.normal(scale=30.0, size=12))
+        problem = scenes.inverse_problem(quadruped, v, b, contacts)
+        solution = no_slip.solve(problem)
+        _, torque = distributed(problem, solution)
+        for variant in symmetric_variants(contacts):
+            other = replace(problem, contacts=variant)
+            again = no_slip.solve(other)
+            assert again.status is Status.SOLVED
+            size = max(1.0, np.abs(torque).max())
+            np.testing.assert_allclose(again.v_plus, solution.v_plus, rtol=0, atol=1e-9)
+            # the ridge of stage II, 1e-8 of the objective, weighs two half impulses less than a whole one
+            np.testing.assert_allclose(distributed(other, again)[1], torque, rtol=0, atol=1e-6 * size)
+
+
+def test_warm_start_keeps_the_rows_of_the_same_contacts_wherever_they_are_listed(quadruped, standing):
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts)
+    first = no_slip.solve(problem)
+    turned = replace(problem, contacts=contacts.take([3, 2, 1, 0]))
+    cold, warm = no_slip.solve(turned), no_slip.solve(turned, first.warm)
+    assert warm.warm == first.warm != cold.warm
+    assert warm.iterations < cold.iterations
+    # 1e-12: the same arithmetic up to the order of sums
+    np.testing.assert_allclose(warm.impulses[::-1], first.impulses, rtol=0, atol=1e-12)
+
+
+def test_a_foot_that_lifts_is_not_pulled_sideways(quadruped, standing):
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    # the first leg folds, so that its foot leaves the ground, and slides while it does
+    b = np.zeros(12)
+    lifting = np.linalg.lstsq(contacts.jacobian[[0, 4, 8], 6:], np.array([0.1, 0.2, -0.1]), rcond=None)[0]
+    b += lifting
+    solution = no_slip.solve(scenes.inverse_problem(quadruped, standing, b, contacts))
+    normal, s, _ = (contacts.jacobian @ solution.v_plus).reshape(3, 4)
+    assert solution.status is Status.SOLVED
+    assert normal[0] > 0.05
+    assert abs(s[0]) > 0.05
+    assert not solution.impulses[0].any()
+    assert np.abs(s[1:]).max() < 1e-9
+
+
+def test_a_foot_in_the_air_moves_as_it_likes_and_gets_no_impulse(quadruped):
+    rng = np.random.default_rng(6)
+    v = scenes.moving(quadruped, rng)
+    contacts = scenes.foot_contacts(quadruped, 0.6, gap=np.array([5e-3, 0.0, 0.0, 0.0]))
+    b = allowed(quadruped, v, contacts, v[6:])
+    solution = no_slip.solve(scenes.inverse_problem(quadruped, v, b, contacts))
+    alone = no_slip.solve(scenes.inverse_problem(quadruped, v, b, contacts.take([1, 2, 3])))
+    assert not solution.impulses[0].any()
+    np.testing.assert_allclose(solution.v_plus, alone.v_plus, rtol=0, atol=1e-12)
+
+
+def test_footholds_that_the_joints_contradict_are_reported(quadruped, standing):
+    rng = np.random.default_rng(7)
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    b = 5e-3 * rng.normal(size=12)
+    solution = no_slip.solve(scenes.inverse_problem(quadruped, standing, b, contacts))
+    normal, s, t = (contacts.jacobian @ solution.v_plus).reshape(3, 4)
+    pressed = solution.impulses[:, 0] > 0.0
+    assert pressed.sum() >= 2
+    assert max(np.abs(s[pressed]).max(), np.abs(t[pressed]).max()) > 1e-6
+    assert normal.min() > -1e-9
+    assert solution.status is Status.REPAIRED
+    assert "move at up to" in solution.note
+
+
+# --- degenerate cases (math.md 13.6) ---
+
+
+def test_without_contacts_the_torque_is_that_of_a_free_base(quadruped):
+    rng = np.random.default_rng(8)
+    v = scenes.moving(quadruped, rng)
+    problem = scenes.inverse_problem(quadruped, v, v[6:], Contacts.none(18))
+    solution = no_slip.solve(problem)
+    balance = problem.M @ solution.v_plus + problem.kappa
+    assert solution.status is Status.SOLVED
+    assert solution.impulses.shape == (0, 3)
+    np.testing.assert_allclose(balance[:6], 0.0, atol=1e-13)
+    np.testing.assert_allclose(solution.multipliers, balance[6:], rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.7, np.inf])
+def test_friction_coefficients_are_not_used(quadruped, mu):
+    rng = np.random.default_rng(9)
+    problem = moving_problem(quadruped, rng)
+    other = replace(problem, contacts=replace(problem.contacts, mu=np.full(4, mu)))
+    np.testing.assert_array_equal(no_slip.solve(other).v_plus, no_slip.solve(problem).v_plus)
+
+
+def test_two_hundred_copies_of_a_contact_move_the_machine_as_one_does(quadruped):
+    rng = np.random.default_rng(10)
+    problem = moving_problem(quadruped, rng, tilt=0.1)
+    many = problem.contacts.take(np.repeat(np.arange(4), 50))
+    many.identity[:] = np.arange(200)
+    one, all_of_them = no_slip.solve(problem), no_slip.solve(replace(problem, contacts=many))
+    assert all_of_them.status is Status.SOLVED
+    np.testing.assert_allclose(all_of_them.v_plus, one.v_plus, rtol=0, atol=1e-9 * max(1.0, np.abs(one.v_plus).max()))
+
+
+def test_two_feet_leave_the_machine_free_to_roll_about_their_line(quadruped, standing):
+    """J_b has rank 5: the squeeze along the line is free, the fall about it is not prevented."""
+    contacts = scenes.foot_contacts(quadruped, 0.6, feet=(0, 3))
+    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts)
+    solution = no_slip.solve(problem)
+    assert solution.status is Status.SOLVED
+    assert np.abs(contacts.jacobian @ solution.v_plus).max() < 1e-12
+    assert np.linalg.matrix_rank(contacts.jacobian[:, :6], tol=1e-9) == 5
+
+
+def test_penetration_is_undone_at_a_bounded_speed(quadruped, standing):
+    contacts = scenes.foot_contacts(quadruped, 0.6, gap=np.full(4, -5e-3))
+    solution = no_slip.solve(scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts))
+    assert solution.status is Status.SOLVED
+    np.testing.assert_allclose(contacts.N @ solution.v_plus, 0.1, rtol=0, atol=1e-9)
+
+
+def test_a_straight_knee_does_no_harm(quadruped):
+    straight = scenes.HOME.copy()
+    straight[[2, 5, 8, 11]] = 0.0
+    q = quadruped.configuration(straight, np.array([0, 0, 0.3, 0, 0, 0, 1.0]))
+    quadruped.update(q, np.zeros(18))
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    solution = no_slip.solve(scenes.inverse_problem(quadruped, np.zeros(18), np.zeros(12), contacts))
+    assert solution.status is Status.SOLVED
+    assert solution.impulses[:, 0].sum() / scenes.H == pytest.approx(quadruped.mass * 9.81, rel=1e-9)
+
+
+def gripper(closing):
+    """A box of 1 kg on a line between two prescribed fingers that close at `closing` [m/s]; order: box, fingers."""
+    jacobian = np.zeros((6, 3))
+    jacobian[0] = [1.0, -1.0, 0.0]
+    jacobian[1] = [-1.0, 0.0, 1.0]
+    contacts = Contacts(
+        identity=np.arange(2),
+        point=np.zeros((2, 3)),
+        axes=np.tile(np.eye(3), (2, 1, 1)),
+        gap=np.zeros(2),
+        mu=np.full(2, 0.5),
+        jacobian=jacobian,
+    )
+    return StepProblem(
+        h=1e-3,
+        M=np.eye(3),
+        kappa=np.zeros(3),
+        contacts=contacts,
+        prescribed=Prescribed(index=np.array([1, 2]), velocity=np.array([closing, -closing])),
+    )
+
+
+def test_a_squeeze_ends_with_a_status_and_no_impulse():
+    solution = no_slip.solve(gripper(0.1))
+    assert solution.status is Status.FALLBACK
+    assert solution.note == "squeeze"
+    assert not solution.impulses.any()
+    assert no_slip.solve(gripper(-0.1)).status is Status.SOLVED
+
+
+def test_a_contact_that_nothing_can_move_is_only_checked():
+    """A row without b part: two prescribed bodies (math.md 3)."""
+    problem = gripper(-0.1)
+    towards = problem.contacts.jacobian.copy()
+    towards[0] = [0.0, 1.0, 0.0]
+    for speed, status in ((0.2, Status.SOLVED), (-0.2, Status.FALLBACK)):
+        contacts = replace(problem.contacts, jacobian=speed * towards)
+        moving = Prescribed(index=np.array([1, 2]), velocity=np.array([1.0, 0.0]))
+        solution = no_slip.solve(replace(problem, contacts=contacts, prescribed=moving))
+        assert solution.status is status
+        assert solution.impulses[0, 0] == 0.0
+
+
+def test_a_loop_that_the_prescribed_joints_break_is_reported(quadruped, standing):
+    """A rigid row without b part and with another target than the joints have cannot hold."""
+    row = np.zeros((1, 18))
+    row[0, 7] = 1.0
+    ties = Bilateral(rows=row, target=np.array([0.5]), compliance=np.zeros(1))
+    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
+    assert no_slip.solve(replace(problem, bilateral=ties)).status is Status.REPAIRED
+
+
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 12), k=st.integers(1, 8), inverse=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_solutions_are_complementary_whatever_the_machine(seed, n, k, inverse):
+    """Rows and inertias at random, repeated and dependent ones included."""
+    rng = np.random.default_rng(seed)
+    m = k + 2 if inverse else k
+    root = rng.normal(size=(m, m))
+    J = rng.integers(-2, 3, size=(3 * n, m)).astype(float)
+    contacts = Contacts(
+        identity=np.arange(n),
+        point=np.zeros((n, 3)),
+        axes=np.tile(np.eye(3), (n, 1, 1)),
+        gap=np.where(rng.random(n) < 0.5, 0.0, 1e-3),
+        mu=np.ones(n),
+        jacobian=J,
+    )
+    problem = StepProblem(
+        h=1e-2,
+        M=root @ root.T + np.eye(m),
+        kappa=rng.normal(size=m),
+        contacts=contacts,
+        prescribed=Prescribed(index=np.arange(k, m), velocity=0.1 * rng.normal(size=2)) if inverse else None,
+    )
+    solution = no_slip.solve(problem)
+    if solution.status is Status.FALLBACK:
+        assert inverse  # forward a velocity that all rows allow exists: zero
+        return
+    w = J[:n] @ solution.v_plus + contacts.gap / problem.h
+    f = solution.impulses[:, 0]
+    # condition numbers of such matrices stay below 1e6
+    assert min(f.min(), w.min()) > -1e-6 * max(1.0, f.max())
+    assert np.abs(f * w).max() < 1e-6 * max(1.0, f.max()) ** 2
