@@ -80,8 +80,13 @@ def no_slip(problem):
     """v⁺ and the kept tangential rows of math.md 4 in general form; None where the normals have no solution."""
     contacts, J, offset = problem.contacts, problem.contacts.jacobian, constants(problem)
     n = len(contacts)
-    base = tied(problem)
+    A, d, C = tied(problem)
+    rigid = np.zeros(d.size, dtype=bool)
+    if problem.bilateral is not None:
+        rigid[d.size - problem.bilateral.target.size :] = problem.bilateral.compliance == 0.0
+    base = (A[~rigid], d[~rigid], C[~rigid])
     gamma_base, v_base = response(problem, *base)
+    loops = list(zip(A[rigid], d[rigid], [None] * int(rigid.sum()), strict=True))
     free = J @ v_base + offset
     closed = contacts.gap <= 1e-5
     opening = 1e-6 * np.abs(free.reshape(3, n)[:, closed]).max(initial=0.0)
@@ -90,12 +95,12 @@ def no_slip(problem):
         A, d, C = base
         gamma, v_free = gamma_base, v_base
         kept = []
-        for i in np.flatnonzero(stick):
-            for row in (n + i, 2 * n + i):
-                if J[row] @ gamma @ J[row] > 1e-4 * (J[row] @ gamma_base @ J[row]):
-                    A, d, C = np.vstack((A, J[row])), np.append(d, -offset[row]), np.append(C, 0.0)
-                    gamma, v_free = response(problem, A, d, C)
-                    kept.append(row)
+        tangents = [(J[row], -offset[row], row) for i in np.flatnonzero(stick) for row in (n + i, 2 * n + i)]
+        for row, target, name in loops + tangents:
+            if row @ gamma @ row > 1e-4 * (row @ gamma_base @ row):
+                A, d, C = np.vstack((A, row)), np.append(d, target), np.append(C, 0.0)
+                gamma, v_free = response(problem, A, d, C)
+                kept.append(name)
         Q, r = J[:n] @ gamma @ J[:n].T, J[:n] @ v_free + offset[:n]
         held = np.diag(Q) < 1e-10 * np.diag(J[:n] @ gamma_base @ J[:n].T)
         Q[held] = Q[:, held] = 0.0
@@ -112,4 +117,4 @@ def no_slip(problem):
         if (wanted == stick).all():
             break
         stick = wanted
-    return v_free + gamma @ J[:n].T @ z, kept
+    return v_free + gamma @ J[:n].T @ z, [name for name in kept if name is not None]
