@@ -69,29 +69,21 @@ def at_home(system: System) -> State:
 
 
 def swaying(system: System, steps: int) -> list[tuple[State, np.ndarray]]:
-    """A base that sways smoothly at up to 0.1 m/s while its feet stay: states, and the joint accelerations of each."""
-    q = scenes.home(system)
-    system.update(q, np.zeros(18))
+    """A base that sways smoothly at up to 0.1 m/s while its feet roll in place: states, and joint accelerations."""
+    q = at_home(system).q
     frames = [system.frame(foot) for foot in scenes.FEET]
-    footholds = system.frame_position[frames].copy()
-
-    def joint_velocity(base: np.ndarray) -> np.ndarray:
-        J = scenes.foot_contacts(system, 0.7).jacobian
-        return np.linalg.solve(J[:, 6:], -J[:, :6] @ base)
-
     path = []
     for k in range(steps + 1):
         t = k * scenes.H
         system.update(q, np.zeros(18))
-        # feet drift by h² a step; a Newton step on the joints brings them back (columns of `out` are x, y, z blocks)
+        # heights drift by h² in a step: a Newton step on the joints brings them back
         J = scenes.foot_contacts(system, 0.7).jacobian
-        error = (footholds - system.frame_position[frames])[:, [2, 0, 1]].T.ravel()
-        fix = np.zeros(18)
-        fix[6:] = np.linalg.solve(J[:, 6:], error)
-        q = system.integrate(q, fix, 1.0)
+        error = np.concatenate((scenes.RADIUS - system.frame_position[frames, 2], np.zeros(8)))
+        q = system.integrate(q, np.concatenate((np.zeros(6), np.linalg.solve(J[:, 6:], error))), 1.0)
         system.update(q, np.zeros(18))
+        J = scenes.foot_contacts(system, 0.7).jacobian
         base = 0.1 * np.array([np.sin(9 * t), np.sin(13 * t), 0.3 * np.sin(17 * t), 0, 0, np.sin(11 * t)])
-        v = np.concatenate((base, joint_velocity(base)))
+        v = np.concatenate((base, np.linalg.solve(J[:, 6:], -J[:, :6] @ base)))
         path.append((State(t=t, q=q, v=system.theirs(v)), v[6:]))
         q = system.integrate(q, v, scenes.H)
     return [(state, (after - now) / scenes.H) for (state, now), (_, after) in itertools.pairwise(path)]

@@ -1,0 +1,151 @@
+"""The loop on a simulated clock: who is called when, with what, and at which time."""
+
+import itertools
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from idcontrol.loop.simulated import ticks
+from idcontrol.types import Command, ContactForces, Reference, State
+
+H = 1e-3
+
+
+def state(t, x):
+    return State(t=t, q=np.array([x]), v=np.array([0.0]))
+
+
+@dataclass
+class Diary:
+    """A plant, a planner and a controller that write down what they are asked, in order."""
+
+    calls: list = field(default_factory=list)
+    position: float = 0.0
+    clock: float = 0.0
+
+    def reset(self, start):
+        self.calls.append(("reset", start.q[0]))
+        self.position, self.clock = start.q[0], start.t
+        return start
+
+    def step(self, tau, dt):
+        self.calls.append(("step", float(tau[0]), dt))
+        self.position += float(tau[0]) * dt
+        self.clock += dt
+        return state(self.clock, self.position)
+
+    def contact_forces(self):
+        return ContactForces(
+            identity=np.array([0]), force=np.array([[0.0, 0.0, self.position]]), normal=np.array([[0.0, 0.0, 1.0]])
+        )
+
+    def plan(self, seen):
+        self.calls.append(("plan", seen.t, seen.q[0]))
+        nothing = np.zeros(1)
+        return Reference(
+            q=seen.q + 1.0,
+            v=nothing,
+            a=nothing,
+            stance=np.zeros(0, dtype=bool),
+            since_touchdown=np.zeros(0),
+            to_liftoff=np.zeros(0),
+            base_position=np.zeros(3),
+            base_yaw=0.0,
+            feet=np.zeros((0, 3)),
+        )
+
+    def control(self, seen, reference):
+        self.calls.append(("control", seen.t, seen.q[0], reference.q[0]))
+        return Command(tau=reference.q - seen.q)
+
+
+def run(diary, steps, **options):
+    return ticks(diary, diary.plan, diary.control, state(0.0, 5.0), h=H, steps=steps, **options)
+
+
+def test_every_period_plans_then_controls_then_steps():
+    diary = Diary()
+    list(run(diary, 2))
+    assert diary.calls == [
+        ("reset", 5.0),
+        ("plan", 0.0, 5.0),
+        ("control", 0.0, 5.0, 6.0),
+        ("step", 1.0, H),
+        ("plan", H, 5.0 + H),
+        ("control", H, 5.0 + H, 6.0 + H),
+        ("step", 1.0, H),
+    ]
+
+
+def test_each_tick_begins_where_the_last_one_ended():
+    all_ticks = list(run(Diary(), 10))
+    assert len(all_ticks) == 10
+    for before, after in itertools.pairwise(all_ticks):
+        assert after.state is before.after
+    assert all(tick.controller_s >= 0.0 for tick in all_ticks)
+
+
+def test_time_is_a_multiple_of_the_period_after_any_number_of_steps():
+    n = 3000
+    assert sum([H] * n) != n * H  # what a clock that adds up would show
+    last = None
+    for tick in run(Diary(), n):
+        last = tick
+    assert last.after.t == n * H
+    assert last.state.t == (n - 1) * H
+
+
+def test_time_counts_from_the_start_that_was_given():
+    diary = Diary()
+    first = next(iter(ticks(diary, diary.plan, diary.control, state(2.5, 0.0), h=H, steps=1)))
+    assert first.state.t == 2.5
+    assert first.after.t == 2.5 + H
+
+
+def test_planner_and_controller_see_only_what_is_sensed():
+    diary = Diary()
+
+    def blurred(true):
+        return replace(true, q=true.q + 100.0)
+
+    tick = next(iter(run(diary, 1, sense=blurred)))
+    assert ("plan", 0.0, 105.0) in diary.calls
+    assert ("control", 0.0, 105.0, 106.0) in diary.calls
+    assert tick.state.q[0] == 5.0
+    assert tick.sensed.q[0] == 105.0
+    assert tick.after.q[0] == pytest.approx(5.0 + H)
+
+
+def test_the_state_carries_the_forces_of_the_period_before():
+    """Controllers with force sensors feel what was, not what will be."""
+    first, second = run(Diary(), 2)
+    assert first.state.forces is None
+    assert first.after.forces is first.forces
+    np.testing.assert_array_equal(second.state.forces.force, first.forces.force)
+    assert second.forces.force[0, 2] != first.forces.force[0, 2]
+
+
+def test_nothing_runs_before_it_is_asked_for_and_nothing_after_it_is_stopped():
+    diary = Diary()
+    loop = run(diary, 1000)
+    assert diary.calls == []
+    for count, _ in enumerate(loop, 1):
+        if count == 3:
+            break
+    loop.close()
+    assert sum(call[0] == "step" for call in diary.calls) == 3
+
+
+def test_no_steps_are_no_ticks():
+    assert list(run(Diary(), 0)) == []
+
+
+def test_what_a_part_raises_reaches_the_caller():
+    diary = Diary()
+
+    def broken(seen, reference):
+        raise RuntimeError("sensor unplugged")
+
+    with pytest.raises(RuntimeError, match="unplugged"):
+        next(iter(ticks(diary, diary.plan, broken, state(0.0, 0.0), h=H, steps=5)))

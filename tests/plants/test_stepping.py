@@ -1,0 +1,257 @@
+"""Time stepping with rigid contact: momentum, weight, impact, sliding, rolling, substeps, pushes (math.md 2, 5, 16)."""
+
+from dataclasses import replace
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from idcontrol import plants
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.errors import DuplicateName, UnknownName
+from idcontrol.models import coulomb, dissipation
+from idcontrol.plants.stepping import Stepping
+from idcontrol.types import State, Status
+from tests import scenes
+from tests.plants import bodies
+
+G = 9.81
+
+
+def quadruped_plant(dt=1e-3, mu=0.8):
+    system = scenes.links()
+    return Stepping(system, SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), mu), coulomb.solve, dt), system
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_momentum_changes_by_torque_gravity_and_the_forces_read_back(quadruped, seed):
+    """M (v⁺ - v) = h (Pᵀτ - c) + Jᵀ (h F), with F as `contact_forces` tells it."""
+    rng = np.random.default_rng(seed)
+    plant, _ = quadruped_plant()
+    q = pin.integrate(quadruped.model, scenes.home(quadruped), 0.01 * rng.normal(size=18))
+    before = plant.reset(State(t=0.0, q=q, v=0.3 * rng.normal(size=18)))
+    tau = rng.normal(size=12)
+    after = plant.step(tau, 1e-3)
+    forces = plant.contact_forces()
+    quadruped.update(before.q, before.v)
+    v, v_plus = quadruped.ours(before.v), quadruped.ours(after.v)
+    applied = -quadruped.bias
+    applied[6:] += tau
+    all_feet = scenes.foot_contacts(quadruped, 0.8)
+    for identity, force in zip(forces.identity, forces.force, strict=True):
+        along_axes = all_feet.axes[identity] @ force
+        applied += all_feet.jacobian[identity::4].T @ along_axes
+    error = quadruped.M @ (v_plus - v) - 1e-3 * applied
+    assert np.abs(error).max() < 1e-12 * max(1.0, np.abs(applied).max())
+    np.testing.assert_array_equal(after.q, pin.integrate(quadruped.model, before.q, 1e-3 * after.v))
+    assert after.t == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("model", [coulomb.solve, dissipation.solve])
+def test_a_resting_box_is_carried_by_its_weight_and_stays(model):
+    plant = bodies.box(0.5, model=model)
+    start = plant.reset(bodies.box_at_rest())
+    for _ in range(200):
+        state = plant.step(np.zeros(0), 1e-3)
+        force = plant.contact_forces().force
+        assert force[:, 2].sum() == pytest.approx(bodies.MASS * G, rel=1e-9)
+    assert np.abs(state.q - start.q).max() < 1e-12
+    assert plant.solved == 200
+    assert plant.repaired == plant.fallback == 0
+    assert plant.residual_max <= 1e-8
+
+
+def test_a_dropped_ball_lands_when_it_must_and_does_not_bounce():
+    plant = bodies.ball(0.5)
+    state = plant.reset(bodies.ball_at(0.05))
+    landed, lowest, speeds = None, np.inf, []
+    for _ in range(300):
+        state = plant.step(np.zeros(0), 1e-3)
+        lowest = min(lowest, state.q[2] - bodies.RADIUS)
+        if landed is None and plant.contact_forces().identity.size:
+            landed = state.t
+        elif landed is not None:
+            speeds.append(abs(state.v[2]))
+    # velocities first, then positions: the fall is early by half a step, the contact by one more
+    assert landed == pytest.approx(np.sqrt(2 * 0.05 / G), abs=2e-3)
+    # within the first step it comes to rest at the ground: φ/h is its speed there, 1 m/s at most; then none
+    assert max(speeds[1:]) < 1e-12
+    assert lowest > -1e-12
+    assert state.q[2] == pytest.approx(bodies.RADIUS, abs=1e-12)
+
+
+def test_free_flight_keeps_momentum_and_falls_with_gravity():
+    plant = bodies.ball(0.5)
+    plant.reset(bodies.ball_at(10.0, np.array([1.0, 2.0, 3.0, 0.0, 0.0, 0.0])))
+    for _ in range(100):
+        state = plant.step(np.zeros(0), 1e-3)
+    np.testing.assert_allclose(state.v, [1.0, 2.0, 3.0 - 0.1 * G, 0, 0, 0], rtol=0, atol=1e-12)
+    assert plant.contact_forces().identity.size == 0
+
+
+@pytest.mark.parametrize("model", [coulomb.solve, dissipation.solve])
+@pytest.mark.parametrize("mu", [0.0, 0.125, 0.25])
+def test_a_box_slides_down_a_slope_as_far_as_the_formula_says(model, mu):
+    slope = np.deg2rad(15.0)
+    plant = bodies.box(mu, slope=slope, model=model)
+    start = plant.reset(bodies.box_at_rest(slope))
+    n = 300
+    for _ in range(n):
+        state = plant.step(np.zeros(0), 1e-3)
+    a = G * (np.sin(slope) - mu * np.cos(slope))
+    # Σ h (k h a), k = 1..n: ½ a t² (1 + 1/n), exactly
+    expected = 0.5 * a * (n * 1e-3) ** 2 * (1 + 1 / n)
+    along = np.array([np.cos(slope), 0.0, -np.sin(slope)]) @ (state.q[:3] - start.q[:3])
+    # in the convex model a sliding contact lifts to h μ |v|, and that takes a part h of the fall: 1e-3 of it
+    tolerance = 1e-9 if model is coulomb.solve else 1e-3
+    assert along == pytest.approx(expected, rel=tolerance)
+    assert abs(state.q[1]) < 1e-9
+
+
+@pytest.mark.parametrize("model", [coulomb.solve, dissipation.solve])
+def test_friction_holds_a_box_up_to_the_tangent_of_the_slope(model):
+    """math.md 16, test 10: between tan α ± 1e-4."""
+    slope = np.deg2rad(15.0)
+    speeds = []
+    for mu in (np.tan(slope) - 1e-4, np.tan(slope) + 1e-4):
+        plant = bodies.box(mu, slope=slope, model=model)
+        plant.reset(bodies.box_at_rest(slope))
+        for _ in range(100):
+            state = plant.step(np.zeros(0), 1e-3)
+        speeds.append(np.linalg.norm(state.v[:3]))
+    # a missing 1e-4 of friction accelerates by 1e-4 g cos α for 0.1 s
+    assert speeds[0] == pytest.approx(1e-4 * G * np.cos(slope) * 0.1, rel=1e-2)
+    assert speeds[1] < 1e-12
+
+
+def test_with_endless_friction_a_box_holds_on_a_slope_that_it_does_not_topple_from():
+    slope = np.deg2rad(45.0)
+    plant = bodies.box(np.inf, slope=slope)
+    start = plant.reset(bodies.box_at_rest(slope))
+    for _ in range(100):
+        state = plant.step(np.zeros(0), 1e-3)
+    assert np.abs(state.q - start.q).max() < 1e-9
+    total = plant.contact_forces().force.sum(axis=0)
+    np.testing.assert_allclose(total, [0.0, 0.0, bodies.MASS * G], rtol=0, atol=1e-6)
+
+
+def test_a_ball_that_slides_ends_up_rolling_at_five_sevenths_of_its_speed():
+    """Friction stops the slip, and momentum about the contact point is kept.
+
+    It rolls along a tangent, where the pyramid has all of its friction.
+    """
+    plant = bodies.ball(0.3)
+    plant.reset(bodies.ball_at(0.0, np.array([1.0, 0, 0, 0, 0, 0])))
+    for _ in range(400):
+        state = plant.step(np.zeros(0), 1e-3)
+    rotation = pin.Quaternion(state.q[6], *state.q[3:6]).matrix()
+    velocity, spin = rotation @ state.v[:3], rotation @ state.v[3:]
+    # first order in h: the axes in which a body's velocity is given turn by h ω = 0.7 % in each step
+    np.testing.assert_allclose(velocity, [5 / 7, 0.0, 0.0], rtol=0, atol=0.007)
+    assert velocity[0] == pytest.approx(bodies.RADIUS * spin[1], rel=1e-4)
+
+
+def test_friction_takes_sliding_energy_at_its_rate():
+    plant = bodies.box(0.3)
+    plant.reset(replace(bodies.box_at_rest(), v=np.array([1.0, 0, 0, 0, 0, 0])))
+    for _ in range(200):
+        state = plant.step(np.zeros(0), 1e-3)
+        force = plant.contact_forces().force.sum(axis=0)
+        np.testing.assert_allclose(force, [-0.3 * bodies.MASS * G, 0.0, bodies.MASS * G], rtol=0, atol=1e-6)
+    assert state.v[0] == pytest.approx(1.0 - 0.2 * 0.3 * G, abs=1e-9)
+
+
+def test_a_period_is_cut_into_equal_substeps_no_longer_than_the_plants_own():
+    fine, coarse = bodies.ball(0.5, dt=1e-4), bodies.ball(0.5, dt=1e-3)
+    for plant in (fine, coarse):
+        plant.reset(bodies.ball_at(0.01))
+    fine_state = fine.step(np.zeros(0), 1e-3)
+    coarse_state = coarse.step(np.zeros(0), 1e-3)
+    assert fine.solved == 10
+    assert coarse.solved == 1
+    assert fine_state.t == pytest.approx(coarse_state.t)
+    # semi-implicit fall: h² g Σ k
+    assert fine_state.q[2] == pytest.approx(0.01 + bodies.RADIUS - G * 1e-8 * 55, abs=1e-14)
+    assert coarse_state.q[2] == pytest.approx(0.01 + bodies.RADIUS - G * 1e-6, abs=1e-14)
+    uneven = bodies.ball(0.5, dt=3e-4)
+    uneven.reset(bodies.ball_at(0.01))
+    assert uneven.step(np.zeros(0), 1e-3).t == pytest.approx(1e-3)
+    assert uneven.solved == 4
+
+
+def test_forces_are_averages_over_the_period():
+    """The impulse of an impact inside the period: what stops the ball, less what its weight has added since."""
+    plant = bodies.ball(0.5, dt=1e-4)
+    before = plant.reset(bodies.ball_at(1.5e-4, np.array([0, 0, -0.5, 0, 0, 0])))
+    after = plant.step(np.zeros(0), 1e-3)
+    force = plant.contact_forces().force
+    assert force.shape == (1, 3)
+    momentum = bodies.MASS * (after.v[2] - before.v[2])
+    assert force[0, 2] * 1e-3 == pytest.approx(momentum + bodies.MASS * G * 1e-3, rel=1e-9)
+    assert abs(after.v[2]) < 1e-9
+
+
+def test_a_push_adds_momentum_of_the_whole_machine_along_the_worlds_axes(quadruped):
+    plant, _ = quadruped_plant()
+    q = scenes.home(quadruped)
+    q[2] = 1.0
+    q[3:7] = pin.Quaternion(pin.rpy.rpyToMatrix(0.3, -0.2, 1.5)).coeffs()
+    rng = np.random.default_rng(0)
+    start = plant.reset(State(t=0.0, q=q, v=rng.normal(size=18)))
+    plant.push(np.array([0.1, -0.2, 0.3]))
+    after = plant.step(np.zeros(12), 1e-3)
+    data = quadruped.model.createData()
+    change = [pin.computeCentroidalMomentum(quadruped.model, data, s.q, s.v).linear.copy() for s in (start, after)]
+    gravity = np.array([0.0, 0.0, -quadruped.mass * G * 1e-3])
+    np.testing.assert_allclose(
+        change[1] - change[0], quadruped.mass * np.array([0.1, -0.2, 0.3]) + gravity, rtol=0, atol=2e-3
+    )
+    # the joints are not pushed
+    quiet, _ = quadruped_plant()
+    quiet.reset(State(t=0.0, q=q, v=np.zeros(18)))
+    quiet.push(np.array([0.1, -0.2, 0.3]))
+    np.testing.assert_allclose(quiet.step(np.zeros(12), 1e-9).v[6:], 0.0, atol=1e-6)
+
+
+def test_reset_starts_afresh_to_the_last_bit():
+    def run(plant):
+        plant.reset(bodies.ball_at(0.001, np.array([0.5, 0, -1.0, 0, 3.0, 0])))
+        return np.array([plant.step(np.zeros(0), 1e-3).q for _ in range(50)])
+
+    plant = bodies.ball(0.4)
+    first = run(plant)
+    again = run(plant)
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(first, run(bodies.ball(0.4)))
+    assert plant.solved == 50
+
+
+def test_a_fast_ball_does_not_pass_through_the_ground_unseen():
+    """20 m/s is 20 mm within a step: contacts are listed as far away as the machine can move."""
+    plant = bodies.ball(0.5)
+    plant.reset(bodies.ball_at(0.1, np.array([0, 0, -20.0, 0, 0, 0])))
+    for _ in range(20):
+        state = plant.step(np.zeros(0), 1e-3)
+        assert state.q[2] - bodies.RADIUS > -1e-9
+    assert abs(state.v[2]) < 1e-9
+
+
+def test_the_last_solution_can_be_read():
+    plant = bodies.ball(0.5)
+    plant.reset(bodies.ball_at(0.0))
+    plant.step(np.zeros(0), 1e-3)
+    assert plant.last is not None
+    assert plant.last.status is Status.SOLVED
+
+
+def test_plants_have_names():
+    assert "coulomb-lcp" in plants.available()
+    system = bodies.body(np.eye(3))
+    setup = plants.Setup(system=system, contacts=SphereContacts(system, ("body",), 0.1, plane(), 0.5), dt=1e-3)
+    made = plants.make("coulomb-lcp", setup)
+    assert made.reset(bodies.ball_at(0.0)).t == 0.0
+    with pytest.raises(UnknownName, match="coulomb-lcp"):
+        plants.make("coulomb", setup)
+    with pytest.raises(DuplicateName):
+        plants.register("coulomb-lcp", "another", lambda s: made)
