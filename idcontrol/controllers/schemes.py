@@ -91,8 +91,11 @@ def friction_lcp(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]
 
 
 SEARCH_NODES = 1
-"""Quadratic programs that `nearest_torque` may solve in a step. The first is the nearest point with the contact modes of
-Lemke's solution; more would look for another motion, which exists for high friction only (math.md 6.3)."""
+"""Quadratic programs that `nearest_torque` may solve in a step.
+
+The first is the nearest point with the contact modes of Lemke's solution; more would look for another motion, which
+exists for high friction only (math.md 6.3).
+"""
 
 
 def nearest_torque(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
