@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import cvxpy
 import numpy as np
 import pinocchio as pin
 import pytest
@@ -16,6 +15,7 @@ from idcontrol.models import dissipation
 from idcontrol.types import State, Status
 from tests import scenes
 from tests.controllers import walker
+from tests.models.stage_two import by_clarabel
 
 INVERSE = ("id-coulomb-qp", "id-coulomb-qp-raw", "id-coulomb-lcp", "id-coulomb-smooth")
 
@@ -88,49 +88,6 @@ def test_in_the_air_joints_accelerate_as_feedback_asks(quadruped, name):
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-7 * np.abs(wanted).max())
 
 
-def stage_two_by_clarabel(problem, v_tol, weights):
-    """Smallest torque with the edge rule of math.md 7.4, over edge impulses η ≥ 0; torque from the momentum balance.
-
-    Returns:
-        Motor impulses hτ and the impulses y in block order.
-    """
-    contacts, u = problem.contacts, 6
-    n = len(contacts)
-    first = dissipation.solve(problem)
-    y1 = first.impulses.T.ravel()
-    J_b, J_q = contacts.jacobian[:, :u], contacts.jacobian[:, u:]
-    L_tau = problem.M[u:, :u] @ np.linalg.solve(problem.M[:u, :u], J_b.T) - J_q.T
-    normal, s, t = (contacts.jacobian @ first.v_plus - contacts.surface_velocity).reshape(3, n)
-    normal = normal + contacts.gap / problem.h
-    generators = []
-    for i in range(n):
-        for axis, speed in ((1, s[i]), (2, t[i])):
-            for sign in (1.0, -1.0):
-                if normal[i] + sign * contacts.mu[i] * speed <= v_tol:
-                    edge = np.zeros(3 * n)
-                    edge[i], edge[axis * n + i] = 1.0, sign * contacts.mu[i]
-                    generators.append(edge)
-    if not generators:
-        return first.multipliers - L_tau @ y1, np.zeros(3 * n)
-    B = np.array(generators).T
-    # forces, not impulses, and rows of one size: tolerances of the solver are absolute
-    eta = cvxpy.Variable(B.shape[1], nonneg=True)
-    typical = np.sqrt((L_tau**2).sum() / (3 * n))
-    constant = first.multipliers - L_tau @ y1
-    ridge = np.sqrt(1e-8 + np.tile(weights, 3))
-    tau = (L_tau @ B / typical) @ eta + constant / (typical * problem.h)
-    basis, size, _ = np.linalg.svd(J_b.T @ B, full_matrices=False)
-    basis = basis[:, size > 1e-8 * size[0]]
-    program = cvxpy.Problem(
-        cvxpy.Minimize(cvxpy.sum_squares(tau) + cvxpy.sum_squares(ridge[:, None] * B @ eta)),
-        [(basis.T @ J_b.T @ B) @ eta == basis.T @ J_b.T @ y1 / problem.h],
-    )
-    program.solve(solver=cvxpy.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
-    assert program.status in (cvxpy.OPTIMAL, cvxpy.OPTIMAL_INACCURATE)
-    y = problem.h * B @ eta.value
-    return first.multipliers + L_tau @ (y - y1), y
-
-
 @pytest.mark.parametrize("unloading", [False, True])
 def test_torque_and_forces_are_those_of_the_smallest_torque_that_clarabel_finds(quadruped, unloading):
     """The whole step written out: desired velocity, landing rows, projection, stage I, and stage II by Clarabel."""
@@ -149,7 +106,7 @@ def test_torque_and_forces_are_those_of_the_smallest_torque_that_clarabel_finds(
         b = project(quadruped.M, contacts.jacobian, contacts.surface_velocity, b)
         problem = scenes.inverse_problem(quadruped, v, b, contacts)
         weights = 30.0 * np.clip(1.0 - to_liftoff[feet] / 0.025, 0.0, 1.0) ** 3
-        torque_impulse, y = stage_two_by_clarabel(problem, 1e-3, weights)
+        torque_impulse, y = by_clarabel(problem, dissipation.solve(problem), 1e-3, weights)
         assert command.status is Status.SOLVED
         tau, force = torque_impulse / scenes.H, contacts.force_world(y.reshape(3, -1).T, scenes.H)
         # Clarabel is asked for 1e-12 of a sum of squares; it comes within 1e-10 of the corner where the answer lies

@@ -1,0 +1,216 @@
+"""Stage II: the same motion with the smallest torque, and no force where the edge rule forbids it (math.md 7.4)."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.controllers.projection import project
+from idcontrol.models import dissipation
+from idcontrol.models.distribution import smallest_torque
+from idcontrol.models.reduction import recover, reduce
+from idcontrol.types import Status
+from tests import scenes
+from tests.models.stage_two import by_clarabel
+
+WEIGHT_IMPULSE = 4.8 * 9.81 * scenes.H
+
+
+def redistribute(problem, first, **options):
+    """Stage II after `first`: impulses (n, 3), v⁺ and motor impulses."""
+    reduction = reduce(problem)
+    options = {"held": dissipation.held_contacts(problem), **options}
+    y, better = smallest_torque(reduction, first.impulses.T.ravel(), first.multipliers, problem.contacts.mu, **options)
+    assert better
+    v_plus, motor_impulse = recover(reduction, y)
+    return y.reshape(3, -1).T, v_plus, motor_impulse
+
+
+def random_problem(system, rng, *, projected, speed=0.3, mu=None, lifted=True):
+    """A moving quadruped on ground that is not flat, one foot 5 mm up or none; demands projected or not."""
+    v = scenes.moving(system, rng, speed)
+    gap = np.zeros(4)
+    gap[rng.integers(4)] = 5e-3 if lifted else 0.0
+    mu = rng.uniform(0.1, 1.0, 4) if mu is None else mu
+    contacts = scenes.foot_contacts(
+        system, mu, normals=scenes.tilted(rng, 4, 0.26), gap=gap, angle=rng.uniform(0, np.pi)
+    )
+    b = v[6:] + scenes.H * rng.normal(scale=10.0, size=12)
+    if projected:
+        closed = contacts.take(gap == 0.0)
+        b = project(system.M, closed.jacobian, np.zeros(3 * len(closed)), b)
+    return scenes.inverse_problem(system, v, b, contacts)
+
+
+def standing_problem(system, rng, **contacts):
+    """At rest on four feet, asked for accelerations of a few rad/s² that the feet allow."""
+    system.update(scenes.home(system), np.zeros(18))
+    feet = scenes.foot_contacts(system, **{"mu": 0.7, **contacts})
+    rows = feet.jacobian
+    b = project(system.M, rows, np.zeros(rows.shape[0]), scenes.H * rng.normal(scale=3.0, size=12))
+    return scenes.inverse_problem(system, np.zeros(18), b, feet)
+
+
+@pytest.mark.parametrize("projected", [True, False])
+def test_impulses_and_torque_are_those_that_clarabel_finds(quadruped, projected):
+    rng = np.random.default_rng(int(projected))
+    moved = 0
+    for _ in range(25):
+        problem = random_problem(
+            quadruped, rng, projected=projected, speed=rng.choice([0.0, 0.01]), lifted=rng.random() < 0.3
+        )
+        first = dissipation.solve(problem)
+        weights, reference = rng.uniform(0.0, 1.0, 4), 0.1 * scenes.H * rng.normal(size=12)
+        f, _, motor_impulse = redistribute(problem, first, v_tol=1e-3, reluctance=weights, reference=reference)
+        expected, y = by_clarabel(problem, first, 1e-3, weights, reference)
+        largest = np.abs(expected).max()
+        # Clarabel comes within 1e-10 of the corner where the answer lies
+        np.testing.assert_allclose(motor_impulse, expected, rtol=0, atol=1e-8 * largest)
+        np.testing.assert_allclose(f, y.reshape(3, -1).T, rtol=0, atol=1e-7 * max(np.abs(y).max(), WEIGHT_IMPULSE))
+        moved += np.abs(motor_impulse - first.multipliers).max() > 1e-3 * largest
+    assert moved > 5  # there was something to redistribute
+
+
+def test_the_motion_stays_and_the_torque_does_not_grow(quadruped):
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        problem = random_problem(quadruped, rng, projected=bool(rng.integers(2)))
+        first = dissipation.solve(problem)
+        f, v_plus, motor_impulse = redistribute(problem, first)
+        np.testing.assert_allclose(v_plus, first.v_plus, rtol=0, atol=1e-9 * np.abs(first.v_plus).max())
+        assert np.linalg.norm(motor_impulse) <= np.linalg.norm(first.multipliers) * (1.0 + 1e-6)
+        room = problem.contacts.mu * f[:, 0] - np.abs(f[:, 1]) - np.abs(f[:, 2])
+        assert room.min() > -1e-9 * max(f[:, 0].max(), WEIGHT_IMPULSE)
+
+
+def test_a_listed_foot_that_is_5_mm_up_gets_nothing_and_the_machine_moves_as_predicted(quadruped):
+    """Without the edge rule it would get a quarter of the weight, and v⁺ be missed by 1 rad/s (math.md 7.4, 16.11)."""
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        problem = random_problem(quadruped, rng, projected=True)
+        first = dissipation.solve(problem)
+        f, v_plus, motor_impulse = redistribute(problem, first, v_tol=1e-9)
+        np.testing.assert_array_equal(f[problem.contacts.gap > 0.0], 0.0)
+        kappa = problem.kappa.copy()
+        kappa[6:] -= motor_impulse
+        forward = dissipation.solve(replace(problem, kappa=kappa, prescribed=None))
+        # edges slower than v_tol count as at rest: ten times that at the feet, and light links are faster
+        np.testing.assert_allclose(forward.v_plus, v_plus, rtol=0, atol=1e-7)
+
+
+def test_a_sliding_foot_keeps_only_the_edges_that_oppose_its_motion(quadruped):
+    rng = np.random.default_rng(4)
+    sliding = 0
+    for _ in range(40):
+        problem = random_problem(quadruped, rng, projected=False, mu=0.3)
+        first = dissipation.solve(problem)
+        f, v_plus, _ = redistribute(problem, first, v_tol=1e-6)
+        contacts = problem.contacts
+        normal, s, t = (contacts.jacobian @ v_plus).reshape(3, 4)
+        normal = normal + contacts.gap / problem.h
+        for i in range(4):
+            if f[i, 0] < 1e-9 or max(abs(s[i]), abs(t[i])) < 1e-2:
+                continue
+            sliding += 1
+            # all of μ f_N, against the faster of the two tangential velocities
+            assert abs(f[i, 1]) + abs(f[i, 2]) == pytest.approx(0.3 * f[i, 0], rel=1e-7)
+            assert f[i, 1] * s[i] + f[i, 2] * t[i] == pytest.approx(
+                -0.3 * f[i, 0] * max(abs(s[i]), abs(t[i])), rel=1e-3
+            )
+    assert sliding > 10
+
+
+def test_the_answer_does_not_depend_on_the_impulses_it_starts_from(quadruped):
+    """Of the many optima of stage I any may come in; stage II has one answer."""
+    rng = np.random.default_rng(5)
+    for _ in range(10):
+        problem = standing_problem(quadruped, rng)
+        first = dissipation.solve(problem)
+        f, _, motor_impulse = redistribute(problem, first)
+        assert np.abs(first.multipliers - motor_impulse).max() > 1e-2 * np.abs(motor_impulse).max()
+        for share in (0.0, 0.5):
+            between = share * first.impulses + (1.0 - share) * f
+            torque = share * first.multipliers + (1.0 - share) * motor_impulse
+            g, _, again = redistribute(problem, replace(first, impulses=between, multipliers=torque))
+            np.testing.assert_allclose(motor_impulse, again, rtol=0, atol=1e-9 * np.abs(motor_impulse).max())
+            # the ridge, 1e-8, is all that fixes some directions: half the digits
+            np.testing.assert_allclose(f, g, rtol=0, atol=1e-7 * np.abs(f).max())
+
+
+def test_duplicate_contacts_share_evenly(quadruped):
+    rng = np.random.default_rng(6)
+    problem = standing_problem(quadruped, rng)
+    doubled = replace(problem, contacts=problem.contacts.take([0, 1, 2, 3, 2, 2]))
+    f, _, once = redistribute(problem, dissipation.solve(problem))
+    g, _, twice = redistribute(doubled, dissipation.solve(doubled))
+    np.testing.assert_allclose(g[2], g[4], rtol=0, atol=1e-6 * np.abs(f).max())
+    np.testing.assert_allclose(g[2], g[5], rtol=0, atol=1e-6 * np.abs(f).max())
+    # thirds weigh less in the ridge than a whole: 1e-8 of the torque
+    np.testing.assert_allclose(twice, once, rtol=0, atol=1e-6 * np.abs(once).max())
+    np.testing.assert_allclose(g[[2, 4, 5]].sum(axis=0), f[2], rtol=0, atol=1e-5 * np.abs(f).max())
+
+
+def test_smooth_feet_get_no_friction(quadruped):
+    problem = standing_problem(quadruped, np.random.default_rng(7), mu=np.array([0.0, 0.7, 0.0, 0.7]))
+    f, _, _ = redistribute(problem, dissipation.solve(problem))
+    np.testing.assert_array_equal(f[[0, 2], 1:], 0.0)
+
+
+def test_friction_of_held_feet_has_no_bound_but_they_only_press(quadruped):
+    problem = standing_problem(quadruped, np.random.default_rng(8), mu=np.inf)
+    first = dissipation.solve(problem)
+    f, v_plus, free = redistribute(problem, first)
+    assert f[:, 0].min() >= 0.0
+    np.testing.assert_allclose(v_plus, first.v_plus, rtol=0, atol=1e-9)
+    bounded = standing_problem(quadruped, np.random.default_rng(8), mu=0.3)
+    _, v_bounded, within = redistribute(bounded, dissipation.solve(bounded))
+    np.testing.assert_allclose(v_bounded, v_plus, rtol=0, atol=1e-9)  # nothing slips here
+    # a smaller set of forces cannot have a smaller best torque
+    assert np.linalg.norm(free) <= np.linalg.norm(within) * (1.0 + 1e-6)
+
+
+def test_a_heavy_reluctance_empties_a_foot(quadruped):
+    problem = standing_problem(quadruped, np.random.default_rng(9))
+    first = dissipation.solve(problem)
+    shares = []
+    for weight in (0.0, 1.0, 30.0):
+        f, v_plus, _ = redistribute(problem, first, reluctance=np.array([weight, 0.0, 0.0, 0.0]))
+        np.testing.assert_allclose(v_plus, first.v_plus, rtol=0, atol=1e-9)
+        shares.append(f[0, 0] / f[:, 0].sum())
+    assert shares[0] > shares[1] > shares[2]
+    # a quarter, 1/30 of it and a little more
+    assert shares[2] < 0.04
+
+
+def test_the_nearest_torque_to_one_that_is_possible_is_that_one(quadruped):
+    problem = standing_problem(quadruped, np.random.default_rng(10))
+    first = dissipation.solve(problem)
+    _, _, found = redistribute(problem, first, reference=first.multipliers)
+    # but for the ridge
+    np.testing.assert_allclose(found, first.multipliers, rtol=0, atol=1e-5 * np.abs(first.multipliers).max())
+
+
+def test_on_straight_legs_the_answer_is_finite_and_the_same_from_everywhere(quadruped):
+    """Straight legs carry without torque: what torque leaves open the ridge decides (math.md 13.6)."""
+    joints = np.zeros(12)
+    quadruped.update(quadruped.configuration(joints, np.array([0, 0, 0.3, 0, 0, 0, 1.0])), np.zeros(18))
+    problem = scenes.inverse_problem(quadruped, np.zeros(18), np.zeros(12), scenes.foot_contacts(quadruped, 0.7))
+    order = np.array([2, 0, 3, 1])
+    other = replace(problem, contacts=problem.contacts.take(order))
+    f, _, motor_impulse = redistribute(problem, dissipation.solve(problem))
+    g, _, again = redistribute(other, dissipation.solve(other))
+    assert np.isfinite(f).all()
+    np.testing.assert_allclose(f[order], g, rtol=0, atol=1e-6 * np.abs(f).max())
+    np.testing.assert_allclose(motor_impulse, again, rtol=0, atol=1e-9 * scenes.H)
+    assert f[:, 0].sum() == pytest.approx(quadruped.mass * 9.81 * scenes.H, rel=1e-9)
+
+
+def test_without_contacts_there_is_nothing_to_distribute(quadruped):
+    v = scenes.moving(quadruped, np.random.default_rng(11))
+    problem = scenes.inverse_problem(quadruped, v, v[6:], Contacts.none(18))
+    first = dissipation.solve(problem)
+    assert first.status is Status.SOLVED
+    f, _, motor_impulse = redistribute(problem, first)
+    assert f.shape == (0, 3)
+    np.testing.assert_allclose(motor_impulse, first.multipliers, rtol=0, atol=1e-12)
