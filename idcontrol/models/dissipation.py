@@ -7,18 +7,29 @@ The consistent objective is a projection of the free velocity onto the cone of v
 Its multipliers are the edge impulses η ≥ 0, at most as many as there are unknown velocities: f_N = Σ η_e,
 f_S = μ (η_+S - η_-S). v⁺ is unique. The price of convexity: a loaded contact that slides lifts at μ max(|v_S|, |v_T|).
 Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are closed (math.md 4.1).
+
+Beside it stand the same with a unique distribution of impulses (`one_stage`), without slip (`no_slip_qp`), and as 003
+prints it (`solve_printed`).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numba import njit
 
+from idcontrol.models import no_slip
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import Reduction, hold, recover, reduce
+from idcontrol.models.reduction import Reduction, hold, recover, reduce, solve_lower
+from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.psd import psd_lcp_kernel
-from idcontrol.solvers.status import INFEASIBLE, SOLVED, SolverStatus
+from idcontrol.solvers.rank import RANK_TOLERANCE
+from idcontrol.solvers.status import INFEASIBLE, RAY, SOLVED, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
+
+YIELD = 0.1
+"""See `one_stage`: regular problems have 1e-4 and less, a squeeze has about 1."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -100,24 +111,136 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 def solve_reduced(problem: StepProblem, reduction: Reduction, warm: WarmStart | None) -> StepSolution:
     """`solve`, for a problem that is whitened already."""
+    f, active, number, iterations, residual = _stage_one(problem, reduction, warm, RANK_TOLERANCE)
+    return _solution(problem, reduction, f, number, iterations, residual, active=active)
+
+
+def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = 1e-6) -> StepSolution:
+    r"""Stage I with ``½ δ |y|²`` added, y = (f_N, f_S, f_T): a unique distribution at once (math.md 7.5; 003 "QP-1").
+
+    δ I is added to the matrix ρρᵀ of the rows, so that ``[ρ, √δ I]`` takes the place of ρ: contacts give way at the
+    speed δ y, about 1e-2 ε m/s. With δ even a squeeze has a solution, of forces as 1/δ; where contacts give way at more
+    than `YIELD` of the speed that they should undo, it is called what it is.
+
+    Args:
+        problem: The step; joints must be told what contact allows (math.md 12.1), or it chatters like stage I alone.
+        warm: As for `solve`.
+        epsilon: δ relative to the mean diagonal entry of ρρᵀ.
+
+    Returns:
+        The solution; its residual is that of the problem with δ, `regularization` is epsilon.
+    """
+    reduction = reduce(problem)
+    n3, rows = 3 * problem.contacts.mu.shape[0], reduction.rho.shape[0]
+    contact_rows = reduction.rho[:n3]
+    ridge = np.zeros((rows, n3))
+    delta = epsilon * float(np.vdot(contact_rows, contact_rows)) / max(n3, 1)
+    ridge[:n3] = np.sqrt(delta) * np.eye(n3)
+    ridged = replace(reduction, rho=np.hstack((reduction.rho, ridge)))
+    # held rows that only δ tells apart share the load: they are not dependent
+    f, active, number, iterations, residual = _stage_one(problem, ridged, warm, 1e-6 * epsilon)
+    y, u = f[:n3].reshape(3, -1), reduction.c[:n3].reshape(3, -1)
+    undone = np.abs(u[:, y.any(axis=0)]).max(initial=0.0)
+    if delta * np.abs(y).max(initial=0.0) > YIELD * undone:
+        f, number = np.zeros_like(f), INFEASIBLE
+    return _solution(problem, reduction, f, number, iterations, residual, active=active, regularization=epsilon)
+
+
+def no_slip_qp(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
+    """Maximal dissipation without slip (math.md 7.6; 003 "QP, inf"): the projection under S v⁺ = T v⁺ = 0.
+
+    The conditions of its optimum are the LCP of `idcontrol.models.no_slip`, and v⁺ is the same; here the projection
+    itself is solved, by the dual active set. What is said there about closed contacts, status and forces holds.
+    """
+    return no_slip.solve_reduced(problem, reduce(problem), warm, dual=True)
+
+
+def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
+    r"""Stage I with the objective that 003 (69), (97) prints, to reproduce its figures (math.md 7.1).
+
+    With whitened impulses x = ρᵀy and p = -L⁻¹κ_b,
+
+        min ½ |x + p|²   s.t.   y in the friction pyramids,   ρ_N x + N v° + φ/h ≥ 0
+
+    Forward this is the kinetic energy of all listed contacts: what is about to land is stopped in the air. Inverse it
+    is the momentum of the base, as if the joints stood still: feet at rest under a base that walks are predicted to
+    brake it (math.md 7.2). It is **not** the inverse of a contact model; `solve` is.
+
+    Args:
+        problem: The step.
+        warm: Not used: Lemke's method starts cold.
+    """
+    reduction = reduce(problem)
+    contacts = problem.contacts
+    n = contacts.mu.shape[0]
+    rough = np.flatnonzero((contacts.mu > 0.0) & ~np.isinf(contacts.mu))
+    smooth = np.setdiff1d(np.arange(n), rough)
+    # edges N ± μS, N ± μT, and N alone where there is no friction or no slip: axis, contacts, signed μ
+    edges = [(axis, rough, sign * contacts.mu[rough]) for axis in (1, 2) for sign in (1.0, -1.0)]
+    edges.append((1, smooth, np.zeros(smooth.size)))
+    p = -reduction.kappa[reduction.free]
+    solve_lower(reduction.L, p)
+    held = hold(reduction, _held_rows(problem, reduction))
+    normal, c_N = held.rho[:n], held.c[:n]
+    G = np.vstack([normal[owner] + side[:, None] * held.rho[axis * n + owner] for axis, owner, side in edges])
+    # the optimality conditions, in edge impulses η with x = Gᵀη and multipliers ν of the normal rows
+    Q = np.block([[G @ G.T, -G @ normal.T], [normal @ G.T, np.zeros((n, n))]])
+    result = solve_regularized(Q, np.concatenate((G @ p, c_N)))
+    f = np.zeros(reduction.rho.shape[0])
+    first = 0
+    for axis, owner, side in edges:
+        impulse = result.z[first : first + owner.size]
+        np.add.at(f, owner, impulse)
+        np.add.at(f, axis * n + owner, side * impulse)
+        first += owner.size
+    f = held.impulses(reduction, f)
+    solution = _solution(problem, reduction, f, int(result.status), result.iterations, result.residual)
+    if solution.status is Status.SOLVED and result.regularization > 0.0:
+        solution = replace(solution, status=Status.REPAIRED, note="regularized", regularization=result.regularization)
+    return solution
+
+
+def _held_rows(problem: StepProblem, reduction: Reduction) -> Integers:
+    """Rigid bilateral rows, then the tangents of contacts that may not slip."""
+    n = problem.contacts.mu.shape[0]
+    sticking = np.flatnonzero(held_contacts(problem))
+    tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
+    return np.concatenate((np.arange(3 * n, reduction.rho.shape[0]), tangents))
+
+
+def _stage_one(
+    problem: StepProblem, reduction: Reduction, warm: WarmStart | None, rank_tolerance: float
+) -> tuple[Array, Integers, int, int, float]:
+    """Impulses of all rows, active edges of each contact, status number, iterations and residual."""
     contacts = problem.contacts
     n, rows = contacts.mu.shape[0], reduction.rho.shape[0]
     rho, c, held = reduction.rho, reduction.c, None
     if rows > 3 * n or np.isinf(contacts.mu).any():
-        sticking = np.flatnonzero(held_contacts(problem))
-        tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
-        held = hold(reduction, np.concatenate((np.arange(3 * n, rows), tangents)))
+        held = hold(reduction, _held_rows(problem, reduction), rank_tolerance)
         rho, c = held.rho[: 3 * n], held.c[: 3 * n]
     bits, active = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    identity = contacts.identity.tolist()
     if warm:
-        for i, key in enumerate(identity):
+        for i, key in enumerate(contacts.identity.tolist()):
             bits[i] = warm.get(key, 0)
     f = np.zeros(rows)
     number, iterations, residual = _edge_lcp(rho, c, contacts.mu, bits, f[: 3 * n], active)
-    solved = number == SOLVED
     if held is not None:
         f = held.impulses(reduction, f)
+    return f, active, number, iterations, residual
+
+
+def _solution(
+    problem: StepProblem,
+    reduction: Reduction,
+    f: Array,
+    number: int,
+    iterations: int,
+    residual: float,
+    *,
+    active: Integers | None = None,
+    regularization: float = 0.0,
+) -> StepSolution:
+    n, solved = problem.contacts.mu.shape[0], number == SOLVED
     v_plus, impulse = recover(reduction, f)
     return StepSolution(
         v_plus=v_plus,
@@ -126,6 +249,7 @@ def solve_reduced(problem: StepProblem, reduction: Reduction, warm: WarmStart | 
         status=Status.SOLVED if solved else Status.FALLBACK,
         residual=residual,
         iterations=iterations,
-        note="" if solved else "squeeze" if number == INFEASIBLE else SolverStatus(number).name.lower(),
-        warm=dict(zip(identity, active.tolist(), strict=True)),
+        regularization=regularization,
+        note="" if solved else "squeeze" if number in (INFEASIBLE, RAY) else SolverStatus(number).name.lower(),
+        warm={} if active is None else dict(zip(problem.contacts.identity.tolist(), active.tolist(), strict=True)),
     )

@@ -46,6 +46,15 @@ _LEMKE_ROWS: Final = 400
 
 
 @njit(cache=True, error_model="numpy")
+def _dot(a: Array, b: Array) -> float:  # pragma: no cover - compiled
+    """Of short rows, for which BLAS takes longer to call than to run."""
+    total = 0.0
+    for d in range(a.shape[0]):
+        total += a[d] * b[d]
+    return total
+
+
+@njit(cache=True, error_model="numpy")
 def _normal_lcp(
     rho: Array, r: Array, dual: bool, active: Integers, count: int, z: Array, y: Array, w: Array
 ) -> tuple[int, int, int, float]:  # pragma: no cover - compiled
@@ -62,7 +71,7 @@ def _normal_lcp(
     largest = 0.0
     for i in range(n):
         for j in range(n):
-            Q[i, j] = np.dot(rho[i], rho[j])
+            Q[i, j] = _dot(rho[i], rho[j])
         largest = max(largest, Q[i, i])
     scale = np.full(n, 1.0 / np.sqrt(largest) if largest > 0.0 else 1.0)
     other, more, _ = lemke_kernel(
@@ -148,7 +157,7 @@ def _no_slip(
         reduced, r = rho[:n].copy(), c[:n].copy()
         eliminate_kernel(reduced, r, basis, constants, rank)
         for i in range(n):
-            if np.dot(reduced[i], reduced[i]) <= _ZERO_ROW * np.dot(rho[i], rho[i]):
+            if _dot(reduced[i], reduced[i]) <= _ZERO_ROW * _dot(rho[i], rho[i]):
                 reduced[i] = 0.0
                 if -SLIP_SPEED <= r[i] < 0.0:
                     r[i] = 0.0
@@ -193,7 +202,7 @@ def _no_slip(
             if z[i] != 0.0:
                 push[d] -= rho[i, d] * z[i]
     for j in range(rank):
-        g[j] = np.dot(basis[j], push)
+        g[j] = _dot(basis[j], push)
     solve_upper(upper, rank, g)
     for j in range(rank):
         f[kept[j]] = g[j]
@@ -201,11 +210,11 @@ def _no_slip(
             bits[kept[j] % n] |= 1 << (kept[j] // n)
     slip = 0.0
     for i in range(n):
-        if closed[i] and c[i] + np.dot(rho[i], x) <= opening:
+        if closed[i] and c[i] + _dot(rho[i], x) <= opening:
             for axis in range(1, 3):
-                slip = max(slip, abs(c[axis * n + i] + np.dot(rho[axis * n + i], x)))
+                slip = max(slip, abs(c[axis * n + i] + _dot(rho[axis * n + i], x)))
     for row in range(3 * n, c.shape[0]):
-        slip = max(slip, abs(c[row] + np.dot(rho[row], x)))
+        slip = max(slip, abs(c[row] + _dot(rho[row], x)))
     return status, iterations, residual, slip
 
 

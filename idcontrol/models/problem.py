@@ -83,7 +83,8 @@ class StepSolution:
             FALLBACK if no contact impulse could be found (they are zero then).
         residual: Relative complementarity residual (math.md 13.3).
         iterations: Pivots or passes of the solver.
-        regularization: What was added to the diagonal; 0 unless the exact problem failed.
+        regularization: What was added to the diagonal, relative to it; 0 unless the exact problem failed or the model
+            is a regularized one.
         note: What the status means here, e.g. ``"squeeze"``; empty when solved.
         warm: To be handed to the next step.
     """

@@ -24,11 +24,11 @@ def allowed(system, v, contacts, b):
     return project(system.M, closed.jacobian, closed.surface_velocity, b)
 
 
-def moving_problem(system, rng, *, tilt=0.26, inverse=True, feet=(0, 1, 2, 3)):
-    """A moving state on ground that is not flat, violent demands; each foot is in the air with probability 1/4."""
+def moving_problem(system, rng, *, tilt=0.26, inverse=True, feet=(0, 1, 2, 3), airborne=0.25):
+    """A moving state on ground that is not flat, violent demands; each foot is in the air with the given probability."""
     v = scenes.moving(system, rng)
     n = len(feet)
-    gap = np.where(rng.random(n) < 0.25, rng.uniform(1e-4, 5e-3, n), 0.0)
+    gap = np.where(rng.random(n) < airborne, rng.uniform(1e-4, 5e-3, n), 0.0)
     contacts = scenes.foot_contacts(
         system, 0.5, normals=scenes.tilted(rng, n, tilt), gap=gap, feet=feet, angle=rng.uniform(0, np.pi)
     )

@@ -1,0 +1,274 @@
+"""Maximal dissipation in one stage, without slip, and as printed: against Clarabel, and what each is known for."""
+
+from dataclasses import replace
+
+import cvxpy
+import numpy as np
+import pytest
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.models import dissipation, no_slip
+from idcontrol.models.problem import Bilateral
+from idcontrol.types import Status
+from tests import scenes
+from tests.models import oracles
+from tests.models.test_no_slip import allowed, gripper, moving_problem
+
+
+def with_friction(problem, mu):
+    return replace(problem, contacts=replace(problem.contacts, mu=np.broadcast_to(mu, len(problem.contacts)).copy()))
+
+
+def dense(problem):
+    """J Γ Jᵀ and J v° + φ/h of the general form; whatever is tied is in Γ."""
+    gamma, v_free = oracles.response(problem, *oracles.tied(problem))
+    J = problem.contacts.jacobian
+    return J @ gamma @ J.T, J @ v_free + oracles.constants(problem)
+
+
+def in_pyramids(y, mu):
+    """Constraints on y = (f_N, f_S, f_T)."""
+    n = mu.size
+    bounded = [cvxpy.abs(y[n + i]) + cvxpy.abs(y[2 * n + i]) <= mu[i] * y[i] for i in range(n)]
+    return [y[:n] >= 0.0, *bounded]
+
+
+# --- one stage ---
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+@pytest.mark.parametrize("mu", [0.0, 0.6, np.inf])
+def test_one_stage_is_the_minimum_of_the_ridge_problem(quadruped, mu, inverse):
+    """Of ½ yᵀHy + gᵀy over the pyramids K: y in K, its gradient in the dual cone, and y orthogonal to it."""
+    rng = np.random.default_rng(20)
+    epsilon = 1e-4
+    for _ in range(25):
+        problem = with_friction(moving_problem(quadruped, rng, inverse=inverse, airborne=0.0), mu)
+        solution = dissipation.one_stage(problem, epsilon=epsilon)
+        assert solution.status is Status.SOLVED
+        assert solution.regularization == epsilon
+        H, g = dense(problem)
+        y = solution.impulses.T.ravel()
+        gradient = (H + epsilon * np.trace(H) / 12 * np.eye(12)) @ y + g
+        normal, s, t = gradient.reshape(3, 4)
+        f_n, f_s, f_t = solution.impulses.T
+        # velocities of 1 m/s; the general form is good to 1e-9
+        size = max(1.0, f_n.max())
+        if np.isinf(mu):
+            assert np.abs(np.concatenate((s, t))).max() < 1e-8
+            assert normal.min() > -1e-8
+            assert np.abs(f_n * normal).max() < 1e-8 * size
+        else:
+            assert (normal - mu * np.maximum(np.abs(s), np.abs(t))).min() > -1e-8
+            assert (mu * f_n - np.abs(f_s) - np.abs(f_t)).min() > -1e-12 * size
+            assert np.abs(f_n * normal + f_s * s + f_t * t).max() < 1e-8 * size
+        assert np.abs(oracles.unbalanced(problem, solution)).max() < 1e-11 * size
+
+
+def test_one_stage_moves_the_machine_as_two_stages_do(quadruped):
+    """What δ costs: about 1e-2 ε m/s at contacts when joints are told what contact allows (math.md 7.5)."""
+    rng = np.random.default_rng(21)
+    for _ in range(50):
+        v = 0.1 * scenes.moving(quadruped, rng)
+        contacts = scenes.foot_contacts(quadruped, 0.6)
+        b = allowed(quadruped, v, contacts, v[6:] + scenes.H * rng.normal(scale=3.0, size=12))
+        problem = scenes.inverse_problem(quadruped, v, b, contacts)
+        one, two = dissipation.one_stage(problem), dissipation.solve(problem)
+        assert one.status is two.status is Status.SOLVED
+        # feet at 0.1 m/s are stopped within 1 ms: impulses are 1e2 times those of standing
+        np.testing.assert_allclose(contacts.jacobian @ one.v_plus, contacts.jacobian @ two.v_plus, rtol=0, atol=1e-5)
+
+
+def test_one_stage_fed_to_the_forward_model_moves_as_predicted(quadruped):
+    rng = np.random.default_rng(22)
+    for _ in range(50):
+        problem = with_friction(moving_problem(quadruped, rng), rng.uniform(0.1, 1.0, 4))
+        v = np.linalg.solve(problem.M, scenes.H * quadruped.bias - problem.kappa)
+        inverse = dissipation.one_stage(problem, epsilon=1e-9)
+        forward = dissipation.solve(scenes.forward_problem(quadruped, v, inverse.multipliers, problem.contacts))
+        # the forward model has no ridge: its answer is off by the speed δ y at which contacts give way, through a
+        # Jacobian that may be near singular
+        np.testing.assert_allclose(forward.v_plus, inverse.v_plus, rtol=0, atol=1e-5)
+
+
+def test_one_stage_shares_loads_evenly(quadruped, standing):
+    """Between mirrored feet, and between any number of copies, with friction and without slip."""
+    for mu in (0.6, np.inf):
+        contacts = scenes.foot_contacts(quadruped, mu)
+        problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts)
+        solution = dissipation.one_stage(problem)
+        assert solution.impulses[:, 0].sum() / scenes.H == pytest.approx(quadruped.mass * 9.81, rel=1e-5)
+        np.testing.assert_allclose(solution.impulses[[0, 2], 0], solution.impulses[[1, 3], 0], rtol=1e-4)
+        copies = contacts.take(np.repeat(np.arange(4), 3))
+        copies.identity[:] = np.arange(12)
+        shared = dissipation.one_stage(replace(problem, contacts=copies)).impulses.reshape(4, 3, 3)
+        np.testing.assert_allclose(shared, shared[:, :1].repeat(3, axis=1), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(shared.sum(axis=1), solution.impulses, rtol=0, atol=1e-6)
+
+
+def test_one_stage_calls_a_squeeze_a_squeeze():
+    squeezed = dissipation.one_stage(gripper(0.1))
+    assert squeezed.status is Status.FALLBACK
+    assert squeezed.note == "squeeze"
+    assert not squeezed.impulses.any()
+    assert dissipation.one_stage(gripper(-0.1)).status is Status.SOLVED
+
+
+@pytest.mark.parametrize("model", [dissipation.one_stage, dissipation.no_slip_qp, dissipation.solve_printed])
+def test_without_contacts_nothing_pushes(quadruped, model):
+    rng = np.random.default_rng(23)
+    v = scenes.moving(quadruped, rng)
+    solution = model(scenes.inverse_problem(quadruped, v, v[6:], Contacts.none(18)))
+    assert solution.status is Status.SOLVED
+    assert solution.impulses.shape == (0, 3)
+    assert np.abs((quadruped.M @ solution.v_plus - quadruped.M @ v + scenes.H * quadruped.bias)[:6]).max() < 1e-12
+
+
+@pytest.mark.parametrize("model", [dissipation.one_stage, dissipation.no_slip_qp])
+def test_a_foot_in_the_air_gets_nothing(quadruped, standing, model):
+    contacts = scenes.foot_contacts(quadruped, 0.6, gap=np.array([5e-3, 0.0, 0.0, 0.0]))
+    solution = model(scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts))
+    assert solution.status is Status.SOLVED
+    assert not solution.impulses[0].any()
+
+
+# --- without slip ---
+
+
+def test_the_no_slip_projection_is_that_of_clarabel(quadruped):
+    rng = np.random.default_rng(24)
+    compared = 0
+    for _ in range(20):
+        problem = moving_problem(quadruped, rng, tilt=0.0)
+        solution = dissipation.no_slip_qp(problem)
+        closed = problem.contacts.gap <= 1e-5
+        rows = problem.contacts.jacobian @ solution.v_plus + oracles.constants(problem)
+        if solution.status is not Status.SOLVED or (rows[:4][closed] > 1e-6).any():
+            continue  # with feet that open, which rows hold is part of the question
+        compared += 1
+        M_bb = problem.M[:6, :6]
+        L = np.linalg.cholesky(M_bb)
+        b = problem.prescribed.velocity
+        J = problem.contacts.jacobian
+        offset = J[:, 6:] @ b + oracles.constants(problem)
+        white = np.linalg.solve(L, J[:, :6].T).T
+        x_free = np.linalg.solve(L, -problem.kappa[:6] - problem.M[:6, 6:] @ b)
+        tangents = np.concatenate((4 + np.flatnonzero(closed), 8 + np.flatnonzero(closed)))
+        # dependent rows trouble an interior point method: as few combinations of them as their rank; that the others
+        # hold too, as b was projected, is what the status says
+        U, s, _ = np.linalg.svd(white[tangents])
+        U = U[:, : np.count_nonzero(s > 1e-6 * s.max(initial=1.0))]
+        x = cvxpy.Variable(6)
+        program = cvxpy.Problem(
+            cvxpy.Minimize(0.5 * cvxpy.sum_squares(x - x_free)),
+            [white[:4] @ x + offset[:4] >= 0.0, U.T @ (white[tangents] @ x + offset[tangents]) == 0.0],
+        )
+        program.solve(solver=cvxpy.CLARABEL)
+        v_b = np.linalg.solve(L.T, x.value)
+        np.testing.assert_allclose(solution.v_plus[:6], v_b, rtol=0, atol=1e-5)
+    assert compared >= 5
+
+
+def test_the_no_slip_projection_solves_the_no_slip_lcp(quadruped):
+    rng = np.random.default_rng(25)
+    for inverse in (True, False):
+        for _ in range(20):
+            problem = moving_problem(quadruped, rng, inverse=inverse)
+            one, other = dissipation.no_slip_qp(problem), no_slip.solve(problem)
+            assert one.status is other.status
+            scale = max(1.0, np.abs(other.v_plus).max())
+            np.testing.assert_allclose(one.v_plus, other.v_plus, rtol=0, atol=1e-10 * scale)
+
+
+# --- as printed ---
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+def test_the_printed_problem_is_solved(quadruped, inverse):
+    """Against the QP of math.md 7.1 with g = -R_bᵀ M_bb⁻¹ κ_b."""
+    rng = np.random.default_rng(26)
+    for _ in range(10):
+        problem = with_friction(moving_problem(quadruped, rng, inverse=inverse), rng.choice([0.0, 0.3, 1.0], 4))
+        solution = dissipation.solve_printed(problem)
+        H, side = dense(problem)
+        k = 6 if inverse else 18
+        momentum = np.concatenate((-np.linalg.solve(problem.M[:k, :k], problem.kappa[:k]), np.zeros(18 - k)))
+        g = problem.contacts.jacobian @ momentum
+        assert solution.status is Status.SOLVED
+        size = np.abs(g).max() / np.abs(H).max()  # impulses in this unit are about 1
+        values, vectors = np.linalg.eigh(H / np.abs(H).max())
+        half = (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        x = cvxpy.Variable(12)
+        program = cvxpy.Problem(
+            cvxpy.Minimize(0.5 * cvxpy.sum_squares(half @ x) + (g / np.abs(g).max()) @ x),
+            [*in_pyramids(x, problem.contacts.mu), H[:4] @ (size * x) + side[:4] >= 0.0],
+        )
+        smallest = program.solve(solver=cvxpy.CLARABEL)
+        y = solution.impulses.T.ravel()
+        # many y have the smallest value, so values are compared; Clarabel stops at 1e-8
+        value = (0.5 * y @ H @ y + g @ y) / (size * np.abs(g).max())
+        assert value == pytest.approx(smallest, rel=1e-6, abs=1e-7)
+        assert (H[:4] @ y + side[:4]).min() > -1e-9
+        f_n, f_s, f_t = solution.impulses.T
+        assert (np.abs(f_s) + np.abs(f_t) - problem.contacts.mu * f_n).max() < 1e-12
+
+
+def test_the_printed_objective_carries_the_weight_at_rest_and_brakes_a_base_that_walks(quadruped, standing):
+    """math.md 7.2: the same machine, standing and walking over its feet at 0.2 m/s."""
+    weight = quadruped.mass * 9.81
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    still = dissipation.solve_printed(scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts))
+    assert contacts.force_world(still.impulses, scenes.H)[:, 2].sum() == pytest.approx(weight, rel=1e-9)
+    v = np.zeros(18)
+    v[0] = 0.2
+    v[6:] = np.linalg.lstsq(contacts.jacobian[:, 6:], -contacts.jacobian[:, :6] @ v[:6], rcond=None)[0]
+    quadruped.update(scenes.home(quadruped), quadruped.theirs(v))
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    problem = scenes.inverse_problem(quadruped, v, v[6:], contacts)
+    printed = contacts.force_world(dissipation.solve_printed(problem).impulses, scenes.H).sum(axis=0)
+    consistent = contacts.force_world(dissipation.solve(problem).impulses, scenes.H).sum(axis=0)
+    assert printed[2] > 2.0 * weight
+    assert printed[0] < -1.0 * weight
+    assert consistent[2] == pytest.approx(weight, rel=0.01)
+    assert np.abs(consistent[:2]).max() < 0.01 * weight
+
+
+def falling_point():
+    """A point of 1 kg, 1 mm above the floor, at -0.5 m/s; forward, h = 1 ms."""
+    problem = replace(gripper(0.0), M=np.eye(3), kappa=np.array([0.0, 0.0, 0.5]), prescribed=None)
+    contacts = Contacts(
+        identity=np.zeros(1, dtype=np.int64),
+        point=np.zeros((1, 3)),
+        axes=np.eye(3)[None],
+        gap=np.array([1e-3]),
+        mu=np.array([0.5]),
+        jacobian=np.eye(3)[[2, 0, 1]],
+    )
+    return replace(problem, contacts=contacts)
+
+
+def test_the_printed_forward_model_stops_in_the_air_what_is_about_to_land():
+    """And the consistent one does not: φ/h belongs into the objective (math.md 7.2)."""
+    problem = falling_point()
+    np.testing.assert_allclose(dissipation.solve_printed(problem).v_plus, 0.0, atol=1e-12)
+    np.testing.assert_allclose(dissipation.solve(problem).v_plus, [0.0, 0.0, -0.5], atol=1e-12)
+
+
+def test_the_printed_model_reports_a_squeeze():
+    solution = dissipation.solve_printed(gripper(0.1))
+    assert solution.status is Status.FALLBACK
+    assert solution.note == "squeeze"
+
+
+@pytest.mark.parametrize("model", [dissipation.one_stage, dissipation.solve_printed])
+def test_rigid_and_soft_rows_hold_in_the_variants(quadruped, standing, model):
+    rng = np.random.default_rng(27)
+    ties = Bilateral(
+        rows=0.3 * rng.normal(size=(2, 18)), target=0.01 * rng.normal(size=2), compliance=np.array([0.0, 0.2])
+    )
+    contacts = scenes.foot_contacts(quadruped, 0.6, feet=(0, 1))
+    problem = replace(scenes.forward_problem(quadruped, standing, np.zeros(12), contacts), bilateral=ties)
+    solution = model(problem)
+    assert solution.status is Status.SOLVED
+    assert ties.rows[0] @ solution.v_plus == pytest.approx(ties.target[0], abs=1e-9)
+    assert np.abs(oracles.unbalanced(problem, solution)).max() < 1e-11
