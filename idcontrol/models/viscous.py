@@ -1,0 +1,84 @@
+r"""Viscous friction: drag along the tangents in proportion to slip (math.md 8; 000 section IV).
+
+    M (v⁺ - v) = h f + Nᵀf_N - h Sᵀ D (S v⁺ - s) - h Tᵀ D (T v⁺ - t),     0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0
+
+with D = diag μ_v and (s, t) the velocity of the surface. No friction is unknown: implicit drag is a damper in the
+inertia, ``M̃ = M + h (SᵀDS + TᵀDT)``, explicit drag (at the velocity v of the beginning of the step) a known force, and
+what is left is a frictionless problem.
+
+μ_v is `Contacts.damping` [N s/m], finite; friction coefficients are not used. A contact that is open when the step
+begins, with a gap above `CLOSED_GAP`, has no drag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from idcontrol.models import dissipation
+from idcontrol.models.problem import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart
+from idcontrol.types import Array, Integers
+
+
+def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
+    """One step with implicit drag, stable for any h: ``f_S = -h μ_v (S v⁺ - s)``, T alike.
+
+    A drag row is a soft bilateral row, ``S v⁺ = s - f_S / (h μ_v)``; inverse, the motor impulses are those of M̃.
+
+    Args:
+        problem: The step, forward or inverse.
+        warm: The last solution's `warm`: which contacts pressed, by contact identity.
+
+    Returns:
+        The solution; FALLBACK with the note ``"squeeze"`` where no impulses can keep contacts apart, drag alone acts
+        then.
+    """
+    axis, dragged, rate = _drag(problem)
+    rows = axis * len(problem.contacts) + dragged
+    target = problem.contacts.surface_velocity[rows]
+    drag = Bilateral(rows=problem.contacts.jacobian[rows], target=target, compliance=1.0 / rate)
+    ties = drag if problem.bilateral is None else _joined(problem.bilateral, drag)
+    solution = dissipation.solve(replace(_frictionless(problem), bilateral=ties), warm)
+    return _with_drag(solution, axis, dragged, rate * (target - drag.rows @ solution.v_plus))
+
+
+def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None) -> StepSolution:
+    """One step with explicit drag, as 000 has it: ``f_S = -h μ_v (S v - s)``; stable for ``h μ_v S M⁻¹Sᵀ < 2`` only.
+
+    Args:
+        problem: The step, forward or inverse.
+        v: Velocity at the beginning of the step, shape (m,).
+        warm: As for `solve`.
+    """
+    axis, dragged, rate = _drag(problem)
+    rows = axis * len(problem.contacts) + dragged
+    jacobian = problem.contacts.jacobian[rows]
+    impulse = rate * (problem.contacts.surface_velocity[rows] - jacobian @ v)
+    driven = replace(_frictionless(problem), kappa=problem.kappa - jacobian.T @ impulse)
+    return _with_drag(dissipation.solve(driven, warm), axis, dragged, impulse)
+
+
+def _drag(problem: StepProblem) -> tuple[Integers, Integers, Array]:
+    """Tangent axis (1 or 2), contact and h μ_v of every row with drag."""
+    contacts = problem.contacts
+    closed = np.flatnonzero((contacts.gap <= CLOSED_GAP) & (contacts.damping > 0.0))
+    return np.repeat([1, 2], closed.size), np.tile(closed, 2), problem.h * np.tile(contacts.damping[closed], 2)
+
+
+def _frictionless(problem: StepProblem) -> StepProblem:
+    return replace(problem, contacts=replace(problem.contacts, mu=np.zeros(len(problem.contacts))))
+
+
+def _joined(one: Bilateral, other: Bilateral) -> Bilateral:
+    return Bilateral(
+        rows=np.vstack((one.rows, other.rows)),
+        target=np.concatenate((one.target, other.target)),
+        compliance=np.concatenate((one.compliance, other.compliance)),
+    )
+
+
+def _with_drag(solution: StepSolution, axis: Integers, dragged: Integers, impulse: Array) -> StepSolution:
+    impulses = solution.impulses.copy()
+    impulses[dragged, axis] = impulse
+    return replace(solution, impulses=impulses)

@@ -1,0 +1,182 @@
+"""Viscous friction: the implicit and the explicit form, each a right inverse of itself."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.models import dissipation, viscous
+from idcontrol.models.problem import Bilateral, StepProblem
+from idcontrol.types import Status
+from tests import scenes
+from tests.models import oracles
+from tests.models.test_no_slip import gripper, moving_problem
+
+FORMS = ["implicit", "explicit"]
+
+
+def velocity(system, problem):
+    """The velocity v at the beginning of a problem that `moving_problem` made in inverse mode."""
+    return np.linalg.solve(problem.M, scenes.H * system.bias - problem.kappa)
+
+
+def solve(form, problem, v):
+    return viscous.solve(problem) if form == "implicit" else viscous.solve_explicit(problem, v)
+
+
+def dragged(problem, damping, rng=None):
+    """The problem with drag at its contacts, and ground that moves where a generator is given."""
+    n = len(problem.contacts)
+    surface = np.zeros(3 * n) if rng is None else 0.1 * rng.normal(size=3 * n)
+    contacts = replace(
+        problem.contacts, damping=np.broadcast_to(damping, n).astype(float).copy(), surface_velocity=surface
+    )
+    return replace(problem, contacts=contacts)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_inverse_fed_to_the_forward_model_moves_as_it_predicted(quadruped, form):
+    """math.md 8: 1e-13 with μ_v = 50 N s/m; tilted ground that moves, feet in the air, violent demands."""
+    rng = np.random.default_rng(30)
+    for _ in range(200):
+        problem = dragged(moving_problem(quadruped, rng), rng.uniform(0.0, 50.0, 4), rng)
+        v = velocity(quadruped, problem)
+        inverse = solve(form, problem, v)
+        assert inverse.status is Status.SOLVED
+        forward = solve(form, scenes.forward_problem(quadruped, v, inverse.multipliers, problem.contacts), v)
+        assert forward.status is Status.SOLVED
+        # v⁺ is unique: six digits above rounding, as for the other models
+        np.testing.assert_allclose(forward.v_plus, inverse.v_plus, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(forward.impulses[:, 1:], inverse.impulses[:, 1:], rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+@pytest.mark.parametrize("form", FORMS)
+def test_momentum_balances_with_the_drag_that_is_reported(quadruped, form, inverse):
+    """And the drag is -h μ_v times slip, at the end or at the beginning of the step; none where the contact is open."""
+    rng = np.random.default_rng(31)
+    for _ in range(50):
+        problem = dragged(moving_problem(quadruped, rng, inverse=inverse), rng.uniform(0.0, 50.0, 4), rng)
+        v = np.linalg.solve(problem.M, scenes.H * quadruped.bias - problem.kappa)
+        solution = solve(form, problem, v)
+        contacts = problem.contacts
+        assert np.abs(oracles.unbalanced(problem, solution)).max() < 1e-11
+        at = solution.v_plus if form == "implicit" else v
+        slip = (contacts.jacobian @ at - contacts.surface_velocity).reshape(3, 4)[1:]
+        expected = -scenes.H * np.where(contacts.gap <= 1e-5, contacts.damping, 0.0) * slip
+        np.testing.assert_allclose(solution.impulses[:, 1:].T, expected, rtol=0, atol=1e-12)
+        normal = contacts.N @ solution.v_plus + oracles.constants(problem)[:4]
+        f_n = solution.impulses[:, 0]
+        assert min(f_n.min(), normal.min()) > -1e-9
+        assert np.abs(f_n * normal).max() < 1e-10
+
+
+def test_both_forms_agree_as_the_step_shrinks(quadruped):
+    """Acceleration from one state; the difference of the two drags is of first order in h."""
+    rng = np.random.default_rng(32)
+    v = scenes.moving(quadruped, rng)
+    contacts = scenes.foot_contacts(quadruped, 0.0)
+    # contacts that neither press nor part leave drag alone to compare
+    contacts = replace(contacts, damping=np.full(4, 5.0), gap=np.full(4, 1e-5))
+    apart = []
+    for h in (1e-6, 5e-7):
+        lift = np.zeros(18)
+        lift[2] = 100.0
+        problem = StepProblem(
+            h=h, M=quadruped.M, kappa=h * quadruped.bias - quadruped.M @ (v + lift), contacts=contacts
+        )
+        one, other = viscous.solve(problem), viscous.solve_explicit(problem, v + lift)
+        assert not one.impulses[:, 0].any()
+        apart.append(np.abs(one.v_plus - other.v_plus).max() / h)
+    assert apart[1] == pytest.approx(0.5 * apart[0], rel=0.01)
+
+
+def sliding_block(h, damping, v):
+    """A block of 2 kg that slides at v on level ground, one contact, order x, y, z."""
+    contacts = Contacts(
+        identity=np.zeros(1, dtype=np.int64),
+        point=np.zeros((1, 3)),
+        axes=np.array([[[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]]),
+        gap=np.zeros(1),
+        mu=np.array([0.9]),
+        jacobian=np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]),
+        damping=np.array([damping]),
+    )
+    return StepProblem(h=h, M=2.0 * np.eye(3), kappa=-2.0 * v + h * 2.0 * np.array([0.0, 0.0, 9.81]), contacts=contacts)
+
+
+def test_a_sliding_block_slows_down_exponentially():
+    """As exp(-μ_v t / m); implicit Euler is off by (μ_v / m)² t h / 2."""
+    h, v = 1e-4, np.array([1.0, -0.5, 0.0])
+    for _ in range(5000):
+        solution = viscous.solve(sliding_block(h, 4.0, v))
+        v = solution.v_plus
+        assert solution.impulses[0, 0] == pytest.approx(2.0 * 9.81 * h, rel=1e-12)
+    np.testing.assert_allclose(v, np.exp(-1.0) * np.array([1.0, -0.5, 0.0]), atol=1e-12, rtol=1.1 * 2.0 * 0.5 * h)
+
+
+def test_only_the_implicit_form_is_stable_for_every_step():
+    """000's explicit drag is stable for h μ_v S M⁻¹Sᵀ < 2 only (math.md 8)."""
+    v = np.array([1.0, 0.0, 0.0])
+    for ratio, explicit_grows in ((1.9, False), (2.1, True)):
+        problem = sliding_block(0.01, ratio * 2.0 / 0.01, v)
+        assert (abs(viscous.solve_explicit(problem, v).v_plus[0]) > 1.0) == explicit_grows
+        assert 0.0 < viscous.solve(problem).v_plus[0] < 1.0
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_without_drag_it_is_the_frictionless_model_whatever_mu_is(quadruped, form):
+    rng = np.random.default_rng(33)
+    problem = moving_problem(quadruped, rng)
+    smooth = replace(problem, contacts=replace(problem.contacts, mu=np.zeros(4)))
+    solution, expected = solve(form, problem, velocity(quadruped, problem)), dissipation.solve(smooth)
+    np.testing.assert_allclose(solution.v_plus, expected.v_plus, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(solution.impulses, expected.impulses, rtol=0, atol=1e-13)
+
+
+def test_bilateral_rows_stand_beside_the_drag(quadruped):
+    rng = np.random.default_rng(34)
+    problem = dragged(moving_problem(quadruped, rng, inverse=False), 20.0)
+    ties = Bilateral(
+        rows=0.3 * rng.normal(size=(2, 18)), target=0.1 * rng.normal(size=2), compliance=np.array([0.0, 0.5])
+    )
+    problem = replace(problem, bilateral=ties)
+    solution = viscous.solve(problem)
+    assert ties.rows[0] @ solution.v_plus == pytest.approx(ties.target[0], abs=1e-10)
+    assert np.abs(oracles.unbalanced(problem, solution)).max() < 1e-10
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_copies_of_a_contact_share_its_drag(quadruped, form):
+    """Two hundred contacts, each with a fiftieth of the drag, are the four."""
+    rng = np.random.default_rng(35)
+    problem = dragged(moving_problem(quadruped, rng), 25.0)
+    v = velocity(quadruped, problem)
+    many = problem.contacts.take(np.repeat(np.arange(4), 50))
+    many.identity[:] = np.arange(200)
+    many.damping[:] /= 50.0
+    one, copies = solve(form, problem, v), solve(form, replace(problem, contacts=many), v)
+    assert copies.status is Status.SOLVED
+    np.testing.assert_allclose(copies.v_plus, one.v_plus, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_contact_and_squeeze_are_answers(quadruped, form):
+    rng = np.random.default_rng(36)
+    v = scenes.moving(quadruped, rng)
+    alone = solve(form, scenes.inverse_problem(quadruped, v, v[6:], Contacts.none(18)), v)
+    assert alone.status is Status.SOLVED
+    assert alone.impulses.shape == (0, 3)
+    squeezed = solve(form, dragged(gripper(0.1), 10.0), np.zeros(3))
+    assert squeezed.status is Status.FALLBACK
+    assert squeezed.note == "squeeze"
+
+
+def test_energy_never_grows_at_contacts_that_do_not_penetrate(quadruped):
+    rng = np.random.default_rng(37)
+    for _ in range(100):
+        problem = dragged(moving_problem(quadruped, rng, inverse=False), rng.uniform(0.0, 100.0, 4))
+        v_free = np.linalg.solve(problem.M, -problem.kappa)
+        v_plus = viscous.solve(problem).v_plus
+        assert v_plus @ problem.M @ v_plus <= v_free @ problem.M @ v_free * (1.0 + 1e-12)
