@@ -161,8 +161,8 @@ ORIGINAL_RADIUS = 0.025
 START_PASSES = 5
 """Newton's passes that put the feet on the ground at the start; three reach rounding."""
 
-MOMENTUM_BELOW_MU = 0.3
-"""Below this friction the base yields to the reaction of the swinging legs (planner.md 3.3)."""
+SLIPPERY_MU = 0.3
+"""Below this friction the goals of planner.md 10 are those for low friction."""
 
 
 PRESETS = {
@@ -343,7 +343,8 @@ def _planner(
         balance=Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s)
         if config.balance != Righting()
         else None,
-        constant_momentum=counted_friction(config) < MOMENTUM_BELOW_MU * config.friction.share,
+        # At every friction: told to keep its speed, the base would have to push the legs' reaction into the ground.
+        constant_momentum=True,
     )
 
 
@@ -408,7 +409,7 @@ def _goals(config: Config, robot: robots.Robot) -> dict[str, Any]:
     """Goals of planner.md 10 for the paper's robot on its path, shown beside the figures; nothing for other runs."""
     if robot.name != "links" or config.path != Path2D() or config.controller not in ("id-coulomb-qp", "pid"):
         return {}
-    low = config.mu < MOMENTUM_BELOW_MU
+    low = config.mu < SLIPPERY_MU
     if config.controller == "pid":
         return {"goals": {"q_err_rad": 0.010}}
     return {

@@ -23,6 +23,12 @@ LATE_GAP = 1e-3
 LATE_DEPTH = 0.01
 """How far below the expected ground a late foot searches [m]."""
 
+TOUCH_GAP = 2e-4
+"""A foot that descends no longer and is nearer to the ground than this has landed [m]."""
+
+BRAKING = 3e-3
+"""Time constant in which a foot that slides as it lands is brought to rest [s]."""
+
 STANDING, SWINGING, LATE = 0, 1, 2
 
 
@@ -48,6 +54,7 @@ class FootPlan:
         velocity: Their velocities, shape (n, 3) [m/s].
         acceleration: Their accelerations, shape (n, 3) [m/s²].
         course: Position, velocity and acceleration of each swing without its arch, shape (n, 3, 3).
+        slide: What is left of the velocity with which each standing foot slid when it landed, shape (n, 3) [m/s].
         landing: Where the centre of each foot will land or has landed, shape (n, 3) [m].
         level: Height of the ground under the last foothold of each foot, shape (n,) [m].
     """
@@ -57,6 +64,7 @@ class FootPlan:
     velocity: Array
     acceleration: Array
     course: Array
+    slide: Array
     landing: Array
     level: Array
 
@@ -69,9 +77,68 @@ class FootPlan:
             velocity=np.zeros((n, 3)),
             acceleration=np.zeros((n, 3)),
             course=np.zeros((n, 3, 3)),
+            slide=np.zeros((n, 3)),
             landing=np.zeros((n, 3)),
             level=np.zeros(n),
         )
+
+
+@njit(cache=True)
+def notice_touchdowns(
+    t: float,
+    stance_s: float,
+    swing_s: float,
+    touchdown_speed: float,
+    measured: Array,
+    measured_velocity: Array,
+    phase: Integers,
+    landing: Array,
+    stance: Booleans,
+    since_touchdown: Array,
+    to_liftoff: Array,
+    since_liftoff: Array,
+    to_touchdown: Array,
+    touched: Array,
+) -> None:  # pragma: no cover - compiled
+    """Let feet stand that have met the ground before their time, and remember when each foot touched down.
+
+    In the last part of its swing a foot stands from the moment in which it is at the ground and has stopped to descend.
+    Left to swing on, it would be dragged and pushed against the ground until its planned touchdown. Touchdowns are
+    remembered also when the gait that planned them has ended.
+
+    Args:
+        t: Now [s].
+        stance_s: Time of one stance [s].
+        swing_s: Time of one swing [s].
+        touchdown_speed: v_td [m/s].
+        measured: Measured foot centres, shape (n, 3) [m].
+        measured_velocity: Their velocities, shape (n, 3) [m/s].
+        phase: See `FootPlan`.
+        landing: See `FootPlan`; heights as of the last call of `move_feet`.
+        stance: In: planned stance; out: with the feet that have landed early, shape (n,).
+        since_touchdown: In and out: see `gait.Timing`, as the next three; out, inf only in swing and before the first
+            touchdown.
+        to_liftoff: In and out.
+        since_liftoff: In and out.
+        to_touchdown: In and out.
+        touched: In and out: times of the touchdowns, -inf before the first, shape (n,) [s].
+    """
+    early_s = (1.0 - FREEZE) * swing_s
+    for i in range(stance.shape[0]):
+        planned = t - since_touchdown[i]
+        if planned > touched[i] + early_s:
+            touched[i] = planned
+        if not stance[i] and to_touchdown[i] <= early_s:
+            touches = measured[i, 2] - landing[i, 2] < TOUCH_GAP and measured_velocity[i, 2] > -0.5 * touchdown_speed
+            if phase[i] == SWINGING and touches:
+                touched[i] = t
+            elif phase[i] != STANDING:
+                continue
+            stance[i] = True
+            to_liftoff[i] = to_touchdown[i] + stance_s
+            since_liftoff[i] = 0.0
+            to_touchdown[i] += stance_s + swing_s
+        since_touchdown[i] = t - touched[i] if stance[i] else np.inf
 
 
 @njit(cache=True)
@@ -190,6 +257,7 @@ def move_feet(
     step_height: float,
     touchdown_speed: float,
     measured: Array,
+    measured_velocity: Array,
     shank_rate: Array,
     radius: Array,
     ground: Array,
@@ -199,13 +267,15 @@ def move_feet(
     velocity: Array,
     acceleration: Array,
     course: Array,
+    slide: Array,
     landing: Array,
     level: Array,
 ) -> None:  # pragma: no cover - compiled
     """Advance the planned feet by `dt` (planner.md 4.2, 4.4).
 
     A standing foot keeps the place where it touched down (its anchor), moved by the rolling of its sphere, at the
-    height that the ground has. A swinging foot follows one quintic per axis from where the plan is now to where the
+    height that the ground has; if it slid as it landed, its own leg brings it to rest within milliseconds, before the
+    machine has to. A swinging foot follows one quintic per axis from where the plan is now to where the
     foot shall land, planned anew at every call and therefore twice continuously differentiable, plus the arch. A foot
     whose landing is due but that is not at the ground goes on down, at touchdown speed, to at most 1 cm below.
 
@@ -218,6 +288,7 @@ def move_feet(
         step_height: H [m].
         touchdown_speed: v_td [m/s].
         measured: Measured foot centres, shape (n, 3) [m].
+        measured_velocity: Their velocities, shape (n, 3) [m/s].
         shank_rate: Measured angular velocity of the links that carry the feet, shape (n, 3) [rad/s].
         radius: Radii of the foot spheres, shape (n,) [m].
         ground: Height of the ground at the points that `choose_footholds` asked for, shape (n,) [m].
@@ -227,6 +298,7 @@ def move_feet(
         velocity: Out.
         acceleration: Out.
         course: In and out.
+        slide: In and out.
         landing: In: x and y; out: z of the landing points.
         level: Out.
     """
@@ -249,9 +321,16 @@ def move_feet(
             acceleration[i, 2] += ddz
             continue
 
-        acceleration[i] = 0.0
-        if phase[i] != STANDING:
-            gap = (measured[i, 2] - ground[i]) * normal[i, 2] - radius[i]
+        # Rolling without slipping: the centre moves with ω × r n.
+        r = radius[i]
+        velocity[i, 0] = r * (shank_rate[i, 1] * normal[i, 2] - shank_rate[i, 2] * normal[i, 1])
+        velocity[i, 1] = r * (shank_rate[i, 2] * normal[i, 0] - shank_rate[i, 0] * normal[i, 2])
+        velocity[i, 2] = r * (shank_rate[i, 0] * normal[i, 1] - shank_rate[i, 1] * normal[i, 0])
+        if phase[i] == STANDING:
+            slide[i] *= math.exp(-dt / BRAKING)
+        else:
+            acceleration[i] = 0.0
+            gap = (measured[i, 2] - ground[i]) * normal[i, 2] - r
             if gap > LATE_GAP:
                 phase[i] = LATE
                 depth = touchdown_speed * since_touchdown[i]
@@ -263,11 +342,10 @@ def move_feet(
             phase[i] = STANDING
             position[i, 0], position[i, 1] = measured[i, 0], measured[i, 1]
             level[i] = ground[i]
-        # Rolling without slipping: the centre moves with ω × r n.
-        r = radius[i]
-        velocity[i, 0] = r * (shank_rate[i, 1] * normal[i, 2] - shank_rate[i, 2] * normal[i, 1])
-        velocity[i, 1] = r * (shank_rate[i, 2] * normal[i, 0] - shank_rate[i, 0] * normal[i, 2])
-        velocity[i, 2] = r * (shank_rate[i, 0] * normal[i, 1] - shank_rate[i, 1] * normal[i, 0])
+            slide[i] = measured_velocity[i] - velocity[i]
+            slide[i] -= normal[i] * np.dot(normal[i], slide[i])
+        velocity[i] += slide[i]
+        acceleration[i] = -slide[i] / BRAKING
         position[i, 0] += dt * velocity[i, 0]
         position[i, 1] += dt * velocity[i, 1]
         position[i, 2] = ground[i] + r / normal[i, 2] + dt * velocity[i, 2]

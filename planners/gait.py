@@ -126,21 +126,3 @@ def _timing(
             times[3, i] = (1.0 - phase) * period
             continue
         times[3, i] = times[1, i] + swing
-
-
-@njit(cache=True)
-def remember_touchdowns(
-    t: float, stance: Booleans, since_touchdown: Array, touched: Array
-) -> None:  # pragma: no cover - compiled
-    """Keep the time of the last planned touchdown of each foot, also when the gait that planned it has ended.
-
-    Args:
-        t: Now [s].
-        stance: Planned stance, shape (n,).
-        since_touchdown: In: from `Gait.timing`; out: inf only in swing and before the first touchdown, shape (n,) [s].
-        touched: In and out: times of the touchdowns, -inf before the first, shape (n,) [s].
-    """
-    for i in range(stance.shape[0]):
-        if math.isfinite(since_touchdown[i]):
-            touched[i] = t - since_touchdown[i]
-        since_touchdown[i] = t - touched[i] if stance[i] else np.inf

@@ -31,6 +31,7 @@ class Measured:
         omega_B: Angular velocity of the base, its own axes, shape (3,) [rad/s].
         angles: Leg joints, shape (n, 3) [rad].
         feet: Centres of the foot spheres, shape (n, 3) [m].
+        feet_velocity: Their velocities, world axes, shape (n, 3) [m/s].
         shank_rate: Angular velocities of the links that carry the feet, world axes, shape (n, 3) [rad/s].
         yaw: Heading [rad].
     """
@@ -41,6 +42,7 @@ class Measured:
     omega_B: Array
     angles: Array
     feet: Array
+    feet_velocity: Array
     shank_rate: Array
     yaw: float = 0.0
 
@@ -54,6 +56,7 @@ class Measured:
             omega_B=np.zeros(3),
             angles=np.zeros((n, 3)),
             feet=np.zeros((n, 3)),
+            feet_velocity=np.zeros((n, 3)),
             shank_rate=np.zeros((n, 3)),
         )
 
@@ -77,6 +80,7 @@ class Measured:
             self.omega_B,
             self.angles,
             self.feet,
+            self.feet_velocity,
             self.shank_rate,
         )
         if math.isnan(yaw):
@@ -120,6 +124,14 @@ class LegPlan:
 
 
 @njit(cache=True)
+def _turn(omega: Array, arm: Array, out: Array) -> None:  # pragma: no cover - compiled
+    """Add ``ω × arm``."""
+    out[0] += omega[1] * arm[2] - omega[2] * arm[1]
+    out[1] += omega[2] * arm[0] - omega[0] * arm[2]
+    out[2] += omega[0] * arm[1] - omega[1] * arm[0]
+
+
+@njit(cache=True)
 def _measure(
     q: Array,
     v: Array,
@@ -134,6 +146,7 @@ def _measure(
     omega_B: Array,
     angles: Array,
     feet: Array,
+    feet_velocity: Array,
     shank_rate: Array,
 ) -> float:  # pragma: no cover - compiled
     """Read base and feet from a state in Pinocchio's layout.
@@ -156,17 +169,20 @@ def _measure(
         position[k] = q[k]
         omega_B[k] = v[3 + k]
         velocity[k] = R[k, 0] * v[0] + R[k, 1] * v[1] + R[k, 2] * v[2]
-    origin, axis, foot, rate = np.empty((3, 3)), np.empty((3, 3)), np.empty(3), np.empty(3)
+    origin, axis, foot, rate, dp = np.empty((3, 3)), np.empty((3, 3)), np.empty(3), np.empty(3), np.empty(3)
     for i in range(q_index.shape[0]):
-        rate[:] = omega_B
         for k in range(3):
             angles[i, k] = q[q_index[i, k]]
         place_leg(origin0[i], axis0[i], foot0[i], angles[i], origin, axis, foot)
+        rate[:], dp[:] = omega_B, 0.0
+        _turn(omega_B, foot, dp)
         for k in range(3):
-            for j in range(3):
-                rate[j] += axis[k, j] * v[v_index[i, k]]
+            qd = v[v_index[i, k]]
+            rate += axis[k] * qd
+            _turn(axis[k] * qd, foot - origin[k], dp)
         for k in range(3):
             feet[i, k] = position[k] + R[k, 0] * foot[0] + R[k, 1] * foot[1] + R[k, 2] * foot[2]
+            feet_velocity[i, k] = velocity[k] + R[k, 0] * dp[0] + R[k, 1] * dp[1] + R[k, 2] * dp[2]
             shank_rate[i, k] = R[k, 0] * rate[0] + R[k, 1] * rate[1] + R[k, 2] * rate[2]
     return math.atan2(R[1, 0], R[0, 0])
 

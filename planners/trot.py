@@ -13,8 +13,8 @@ from idcontrol.types import Array, Booleans, Reference, State
 from planners.balance import Balance, righting_acceleration
 from planners.base import BaseReference, advance_base, command_base
 from planners.commands import CommandLimits, Drive, Guide, limit_command
-from planners.feet import CAPTURE_GAIN, STANDING, FootPlan, Ground, choose_footholds, move_feet
-from planners.gait import Gait, Timing, remember_touchdowns
+from planners.feet import CAPTURE_GAIN, STANDING, FootPlan, Ground, choose_footholds, move_feet, notice_touchdowns
+from planners.gait import Gait, Timing
 from planners.joints import LegPlan, Measured, collect, move_joints, reach_feet
 from planners.legs import Feet, Legs
 from planners.momentum import MomentumBase
@@ -120,6 +120,7 @@ class TrotPlanner:
         self._touched[:] = -math.inf
         self.command[:] = 0.0
         plan.phase[:] = STANDING
+        plan.slide[:] = 0.0
         plan.position[:], plan.landing[:] = measured.feet, measured.feet
         self._where[:] = measured.feet[:, :2].T
         plan.level[:], _ = self._look_at_ground()
@@ -151,7 +152,23 @@ class TrotPlanner:
         if not self.standing and not drive.walk and timing.stance.all() and not self.command.any():
             self.standing, self._begin = True, math.inf
             timing = self.gait.timing(-math.inf)
-        remember_touchdowns(t, timing.stance, timing.since_touchdown, self._touched)
+        m, plan = self._measured, self.plan
+        notice_touchdowns(
+            t,
+            self.gait.stance_s,
+            self.gait.swing_s,
+            self.gait.touchdown_speed_m_s,
+            m.feet,
+            m.feet_velocity,
+            plan.phase,
+            plan.landing,
+            timing.stance,
+            timing.since_touchdown,
+            timing.to_liftoff,
+            timing.since_liftoff,
+            timing.to_touchdown,
+            self._touched,
+        )
         return timing
 
     def _move_base(self, dt: float, drive: Drive) -> None:
@@ -205,6 +222,7 @@ class TrotPlanner:
             gait.step_height_m,
             gait.touchdown_speed_m_s,
             m.feet,
+            m.feet_velocity,
             m.shank_rate,
             self._radius,
             ground,
@@ -214,6 +232,7 @@ class TrotPlanner:
             plan.velocity,
             plan.acceleration,
             plan.course,
+            plan.slide,
             plan.landing,
             plan.level,
         )

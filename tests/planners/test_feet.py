@@ -16,6 +16,7 @@ from planners.feet import (
     arch,
     choose_footholds,
     move_feet,
+    notice_touchdowns,
 )
 
 NUMBERS = st.floats(-1.0, 1.0)
@@ -153,7 +154,7 @@ class OneFoot:
         self.ground, self.normal, self.radius = np.array([ground]), normal, np.array([radius])
         self.spin = np.zeros((1, 3))
 
-    def tick(self, measured, *, stance, since=0.0, left=0.0, dt=1e-3):
+    def tick(self, measured, *, stance, since=0.0, left=0.0, dt=1e-3, velocity=(0.0, 0.0, 0.0)):
         plan = self.plan
         move_feet(
             dt,
@@ -164,6 +165,7 @@ class OneFoot:
             0.015,
             0.1,
             np.array([measured]),
+            np.array([velocity]),
             self.spin,
             self.radius,
             self.ground,
@@ -173,6 +175,7 @@ class OneFoot:
             plan.velocity,
             plan.acceleration,
             plan.course,
+            plan.slide,
             plan.landing,
             plan.level,
         )
@@ -278,3 +281,44 @@ def test_a_late_foot_goes_on_down_at_touchdown_speed_to_one_centimetre_and_stand
     plan = foot.tick(np.array([0.2, 0.001, 0.0105]), stance=True, since=0.151)
     assert plan.phase[0] == STANDING
     assert plan.position[0] == pytest.approx([0.2, 0.001, 0.01])
+
+
+def noticed(*, height, velocity, left, phase=SWINGING):
+    """Whether a swinging foot with `left` [s] to its planned touchdown is let stand; its clock, too."""
+    stance, since, touched = np.array([False]), np.array([np.inf]), np.array([-np.inf])
+    to_liftoff, since_liftoff, to_touchdown = np.array([np.inf]), np.array([SWING - left]), np.array([left])
+    notice_touchdowns(
+        2.0, STANCE, SWING, 0.1, np.array([[0.0, 0.0, height]]), np.array([[0.0, 0.0, velocity]]), np.array([phase]),
+        np.array([[0.0, 0.0, 0.01]]), stance, since, to_liftoff, since_liftoff, to_touchdown, touched,
+    )  # fmt: skip
+    return bool(stance[0]), float(since[0]), float(to_liftoff[0])
+
+
+def test_a_foot_that_meets_the_ground_early_stands_at_once():
+    stands, since, to_liftoff = noticed(height=0.0101, velocity=0.0, left=0.1 * SWING)
+    assert stands
+    assert since == 0.0
+    # it keeps its planned lift-off: the early part is added to the stance
+    assert to_liftoff == pytest.approx(0.1 * SWING + STANCE)
+
+
+@pytest.mark.parametrize(
+    "swinging",
+    [
+        {"height": 0.0101, "velocity": -0.09, "left": 0.1 * SWING},  # still descending
+        {"height": 0.0110, "velocity": 0.0, "left": 0.1 * SWING},  # above the ground
+        {"height": 0.0101, "velocity": 0.0, "left": 0.5 * SWING},  # has only just left it
+    ],
+)
+def test_a_foot_still_on_its_way_swings_on(swinging):
+    assert not noticed(**swinging)[0]
+
+
+def test_a_foot_that_slides_as_it_lands_comes_to_rest_within_milliseconds():
+    foot = OneFoot()
+    at = np.array([0.1, 0.2, 0.01])
+    foot.tick(at, stance=False, since=SWING - 1e-3, left=1e-3)
+    slid = [foot.tick(at, stance=True, since=k * 1e-3, velocity=(0.2, 0.0, -0.1)).velocity[0].copy() for k in range(30)]
+    assert slid[0] == pytest.approx([0.2, 0.0, 0.0])
+    # exponential decay with BRAKING = 3 ms: e^-5 after 15 ms
+    assert np.abs(slid[15]).max() < 0.2 * math.exp(-4.9)
