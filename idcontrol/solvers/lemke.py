@@ -18,6 +18,8 @@ from idcontrol.types import Array, Integers
 _PIVOT: Final = 1e-9
 # Rows whose variable would be this close to zero after a step are tied: rounding parts exact ties by some 1e-15.
 _TIE: Final = 1e-12
+_COVERS: Final = 3
+"""Covering vectors that are tried, the others only after a failure."""
 
 TIKHONOV: Final = (1e-12, 1e-10, 1e-8)
 """Regularizations that `solve_regularized` tries, relative to the mean diagonal entry (math.md 13.5)."""
@@ -143,6 +145,78 @@ def _scaled_residual(Q: Array, r: Array, scale: Array, z: Array, w: Array) -> fl
 
 
 @njit(cache=True, error_model="numpy")
+def _follow(
+    Q: Array, r: Array, scale: Array, tikhonov: float, turn: int, max_pivots: int, T: Array, order: Integers
+) -> tuple[int, int, int]:
+    """Pivot from w = Q'z + d z0 + r until the covering variable z0 leaves (SOLVED), a ray, or the limit.
+
+    Args:
+        Q: Matrix as given, shape (n, n).
+        r: Scaled constant, not ≥ 0, shape (n,).
+        scale: Factors of Q', shape (n,).
+        tikhonov: Added to the diagonal of Q'.
+        turn: Which covering vector d: 0 for ones; 1, 2, ... for entries spread over [1, 2) by an irrational stride.
+        max_pivots: Pivots allowed.
+        T: Dictionary x_B = T x_N + p, the constants p in its last column, shape (n, n + 2).
+        order: Variables of rows and columns of T and their places, as in `lemke_kernel`.
+
+    Returns:
+        Status number, pivots made, column of the variable that would enter next (the ray's).
+    """
+    n = r.size
+    basic, nonbasic, place, tied = order[:n], order[n : 2 * n + 1], order[2 * n + 1 : 4 * n + 2], order[4 * n + 2 :]
+    for i in range(n):
+        for j in range(n):
+            T[i, j] = scale[i] * Q[i, j] * scale[j]
+        T[i, i] += tikhonov
+        T[i, n] = 1.0 + (0.6180339887498949 * turn * (i + 1)) % 1.0
+        T[i, n + 1] = r[i]
+        basic[i], nonbasic[i] = i, n + i
+        place[i], place[n + i] = -1 - i, i
+    cover = 2 * n
+    nonbasic[n], place[cover] = cover, n
+
+    # the covering variable enters; of equal smallest ratios the last row is the lexicographically smallest
+    row, column = 0, n
+    for i in range(n):
+        if r[i] * T[row, n] <= r[row] * T[i, n]:
+            row = i
+    pivots = 0
+    while pivots < max_pivots:
+        _pivot(T, row, column)
+        pivots += 1
+        leaving, entering = basic[row], nonbasic[column]
+        basic[row], nonbasic[column] = entering, leaving
+        place[entering], place[leaving] = -1 - row, column
+        if leaving == cover:
+            return SOLVED, pivots, column
+        column = place[leaving + n if leaving < n else leaving - n]
+        row = _ratio_test(T, place, tied, column)
+        if row < 0:
+            return RAY, pivots, column
+    return ITERATIONS, pivots, column
+
+
+@njit(cache=True, error_model="numpy")
+def _is_ray(Q: Array, r: Array, scale: Array, u: Array) -> bool:
+    """Whether the scaled u ≥ 0, largest entry 1, has Q'u ≥ 0, uᵀQ'u = 0 and r·u < 0, as every ray of a copositive Q.
+
+    Where it has not, rounding has lost the path.
+    """
+    n = r.size
+    power, push = 0.0, 0.0
+    for i in range(n):
+        v = 0.0
+        for j in range(n):
+            v += scale[i] * Q[i, j] * scale[j] * u[j]
+        if v < -TOLERANCE:
+            return False
+        power += u[i] * v
+        push += r[i] * u[i]
+    return bool(abs(power) <= TOLERANCE and push < -TOLERANCE)
+
+
+@njit(cache=True, error_model="numpy")
 def lemke_kernel(
     Q: Array,
     r: Array,
@@ -154,10 +228,11 @@ def lemke_kernel(
     work: Array,
     order: Integers,
 ) -> tuple[int, int, float]:
-    """Lemke's method with covering vector 1 and the lexicographic ratio test (math.md 5.2).
+    """Lemke's method with the lexicographic ratio test (math.md 5.2).
 
     The basis that pivoting ends with is solved afresh; only the residual of the problem as given decides whether the
-    answer is called solved.
+    answer is called solved. The covering vector is 1; where rounding lost the path (in 1 of 1000 contact problems, with
+    many dependent rows), two others are tried.
 
     Args:
         Q: Matrix, shape (n, n).
@@ -166,7 +241,7 @@ def lemke_kernel(
             about 1 (math.md 13.2).
         tikhonov: Added to the diagonal of the scaled matrix while pivoting; it stays in the answer only where the
             final basis is singular without it.
-        max_pivots: Pivots allowed.
+        max_pivots: Pivots allowed for each covering vector.
         z: Result, shape (n,): the solution; the z part of the ray, largest entry 1, when the status is RAY.
         w: Result, shape (n,): Qz + r.
         work: Scratch from `lemke_work`.
@@ -176,11 +251,11 @@ def lemke_kernel(
         Status number, pivots made, relative residual (math.md 13.3) in scaled units; inf where there is no answer.
     """
     n = r.size
+    # Variable i is w_i, n + i is z_i, 2n covers. `order` holds the variable of each row of T, that of each column, then
+    # the place of each variable: its column, or -1 - row.
     T, A = work[:n], work[n : 2 * n]
     z_scaled, w_scaled, r_scaled = work[2 * n, :n], work[2 * n + 1, :n], work[2 * n + 2, :n]
-    # Variable i is w_i, n + i is z_i, 2n covers. `basic` holds the variable of each row of T, `nonbasic` that of each
-    # column; `place` the column of each variable, or -1 - row.
-    basic, nonbasic, place, tied = order[:n], order[n : 2 * n + 1], order[2 * n + 1 : 4 * n + 2], order[4 * n + 2 :]
+    place, members = order[2 * n + 1 : 4 * n + 2], order[4 * n + 2 :]
 
     r_max, lowest, total = 0.0, 0.0, 0.0
     for i in range(n):
@@ -194,67 +269,51 @@ def lemke_kernel(
         return INACCURATE, 0, np.inf
     if lowest == 0.0:
         return SOLVED, 0, 0.0
-
-    # x_B = T x_N + p, first with x_B = w, the constants p = r / max|r| in the last column
     for i in range(n):
         r_scaled[i] /= r_max
-        for j in range(n):
-            T[i, j] = scale[i] * Q[i, j] * scale[j]
-        T[i, i] += tikhonov
-        T[i, n] = 1.0
-        T[i, n + 1] = r_scaled[i]
-        basic[i], nonbasic[i] = i, n + i
-        place[i], place[n + i] = -1 - i, i
-    cover = 2 * n
-    nonbasic[n], place[cover] = cover, n
 
-    # the covering variable enters; of equal smallest r the last row is the lexicographically smallest
-    row, column = 0, n
-    for i in range(n):
-        if r_scaled[i] <= r_scaled[row]:
-            row = i
-    status, pivots = ITERATIONS, 0
-    while pivots < max_pivots:
-        _pivot(T, row, column)
-        pivots += 1
-        leaving, entering = basic[row], nonbasic[column]
-        basic[row], nonbasic[column] = entering, leaving
-        place[entering], place[leaving] = -1 - row, column
-        if leaving == cover:
-            status = SOLVED
-            break
-        column = place[leaving + n if leaving < n else leaving - n]
-        row = _ratio_test(T, place, tied, column)
-        if row < 0:
-            status = RAY
-            break
+    status, pivots, residual = ITERATIONS, 0, np.inf
+    for turn in range(_COVERS):
+        status, more, column = _follow(Q, r_scaled, scale, tikhonov, turn, max_pivots, T, order)
+        pivots += more
+        if status == RAY:
+            longest = 0.0
+            for i in range(n):
+                at = place[n + i]
+                z_scaled[i] = max(T[-1 - at, column], 0.0) if at < 0 else (1.0 if at == column else 0.0)
+                longest = max(longest, z_scaled[i])
+            for i in range(n):
+                z_scaled[i] /= longest if longest > 0.0 else 1.0
+            if _is_ray(Q, r_scaled, scale, z_scaled):
+                break
+        elif status == SOLVED:
+            residual = np.inf
+            if _solve_basis(Q, r_scaled, scale, 0.0, place, members, A, z_scaled):
+                residual = _scaled_residual(Q, r_scaled, scale, z_scaled, w_scaled)
+            if not residual <= TOLERANCE:
+                # a basis that is singular to rounding: with the regularization, or as pivoting left it, it may still do
+                if not (tikhonov > 0.0 and _solve_basis(Q, r_scaled, scale, tikhonov, place, members, A, z_scaled)):
+                    for i in range(n):
+                        at = place[n + i]
+                        z_scaled[i] = max(T[-1 - at, n + 1], 0.0) if at < 0 else 0.0
+                residual = _scaled_residual(Q, r_scaled, scale, z_scaled, w_scaled)
+            if residual <= TOLERANCE:
+                break
+            status = INACCURATE
 
     if status == RAY:
         longest = 0.0
         for i in range(n):
-            at = place[n + i]
-            z[i] = scale[i] * (max(T[-1 - at, column], 0.0) if at < 0 else (1.0 if at == column else 0.0))
+            z[i] = scale[i] * z_scaled[i]
             longest = max(longest, z[i])
         for i in range(n):
             z[i] /= longest if longest > 0.0 else 1.0
-        return RAY, pivots, np.inf
-    if status == ITERATIONS:
-        return ITERATIONS, pivots, np.inf
-
-    residual = np.inf
-    if _solve_basis(Q, r_scaled, scale, 0.0, place, tied, A, z_scaled):
-        residual = _scaled_residual(Q, r_scaled, scale, z_scaled, w_scaled)
-    if not residual <= TOLERANCE:
-        # a basis that is singular to rounding: with the regularization, or as pivoting left it, it may still do
-        if not (tikhonov > 0.0 and _solve_basis(Q, r_scaled, scale, tikhonov, place, tied, A, z_scaled)):
-            for i in range(n):
-                at = place[n + i]
-                z_scaled[i] = max(T[-1 - at, n + 1], 0.0) if at < 0 else 0.0
-        residual = _scaled_residual(Q, r_scaled, scale, z_scaled, w_scaled)
-    for i in range(n):
-        z[i] = r_max * scale[i] * z_scaled[i]
-        w[i] = r_max * w_scaled[i] / scale[i]
-    return (SOLVED if residual <= TOLERANCE else INACCURATE), pivots, residual
+    elif status != ITERATIONS:
+        for i in range(n):
+            z[i] = r_max * scale[i] * z_scaled[i]
+            w[i] = r_max * w_scaled[i] / scale[i]
+        return status, pivots, residual
+    return status, pivots, np.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
