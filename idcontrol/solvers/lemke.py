@@ -276,6 +276,8 @@ def lemke_kernel(
     for turn in range(_COVERS):
         status, more, column = _follow(Q, r_scaled, scale, tikhonov, turn, max_pivots, T, order)
         pivots += more
+        if status == ITERATIONS:
+            break
         if status == RAY:
             longest = 0.0
             for i in range(n):
