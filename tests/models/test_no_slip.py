@@ -25,7 +25,7 @@ def allowed(system, v, contacts, b):
 
 
 def moving_problem(system, rng, *, tilt=0.26, inverse=True, feet=(0, 1, 2, 3), airborne=0.25):
-    """A moving state on ground that is not flat, violent demands; each foot is in the air with the given probability."""
+    """A moving state on ground that is not flat, violent demands; each foot is airborne with that probability."""
     v = scenes.moving(system, rng)
     n = len(feet)
     gap = np.where(rng.random(n) < airborne, rng.uniform(1e-4, 5e-3, n), 0.0)
@@ -279,6 +279,33 @@ def test_footholds_that_the_joints_contradict_are_reported(quadruped, standing):
     assert normal.min() > -1e-9
     assert solution.status is Status.REPAIRED
     assert "move at up to" in solution.note
+
+
+def test_energy_never_grows_at_contacts_that_do_not_penetrate(quadruped):
+    """Forward, v⁺ is a projection of the free velocity onto a set that holds 0 (math.md 16, test 9)."""
+    rng = np.random.default_rng(11)
+    for _ in range(100):
+        problem = moving_problem(quadruped, rng, inverse=False)
+        v_free = np.linalg.solve(problem.M, -problem.kappa)
+        v_plus = no_slip.solve(problem).v_plus
+        assert v_plus @ problem.M @ v_plus <= v_free @ problem.M @ v_free * (1.0 + 1e-12)
+
+
+def test_noise_on_projected_demands_does_not_make_the_torque_jump(quadruped, standing):
+    """math.md 6.4: 1 rad/s² of white noise; warm starts, distribution, 200 steps."""
+    rng = np.random.default_rng(12)
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    warm, last, jumps = {}, None, 0
+    for _ in range(200):
+        b = allowed(quadruped, standing, contacts, scenes.H * rng.normal(size=12))
+        problem = scenes.inverse_problem(quadruped, standing, b, contacts)
+        solution = no_slip.solve(problem, warm)
+        assert solution.status is Status.SOLVED
+        warm = solution.warm
+        torque = distributed(problem, solution)[1] / scenes.H
+        jumps += last is not None and np.abs(torque - last).max() > 0.2
+        last = torque
+    assert jumps <= 1
 
 
 # --- degenerate cases (math.md 13.6) ---

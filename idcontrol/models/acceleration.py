@@ -1,0 +1,222 @@
+r"""Contact forces at acceleration level, rolling and sliding contacts told apart (math.md 9; 001).
+
+    M v̇ = f + Nᵀc_n + Sᵀc_t + Tᵀc_o,     0 ≤ c_n ⊥ a_n = N v̇ + Ṅ v ≥ 0
+
+At a sliding contact friction is fixed by Coulomb's law, ``(c_t, c_o) = -μ c_n (v_t, v_o)/|v_t|``. At a rolling one it
+prevents sliding within the square ``|c_t|, |c_o| ≤ μ c_n``: with s = c + μ c_n and a = a⁺ - a⁻,
+
+    z = (c_n, s_t, s_o, a_t⁻, a_o⁻) ≥ 0,    w = (a_n, a_t⁺, a_o⁺, 2 μ c_n - s_t, 2 μ c_n - s_o) ≥ 0,    z ⊥ w
+
+Solutions exist for small friction at sliding contacts only (Painlevé): a ray is an outcome of the physics here, and is
+reported. That is why this model is for studies; the models over a whole step always have a solution when contacts do
+not squeeze.
+
+With accelerations for velocities and forces for impulses this is `idcontrol.models.reduction` with a step of 1 s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.errors import InputError
+from idcontrol.models.problem import CLOSED_GAP, Bilateral, Prescribed, StepProblem
+from idcontrol.models.reduction import Held, Reduction, hold, recover, reduce
+from idcontrol.solvers.lemke import solve_regularized
+from idcontrol.solvers.status import SolverStatus
+from idcontrol.types import Array, Integers, Status
+
+ROLLING_SPEED: Final = 1e-4
+"""A contact whose surfaces pass each other more slowly than this rolls [m/s]."""
+
+PARTING_SPEED: Final = 1e-6
+"""A contact that parts faster than this has no force, whatever its acceleration [m/s]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccelerationProblem:
+    """One instant: find v̇ and forces with ``M v̇ = f + Jᵀc + Pᵀτ + Λᵀg``.
+
+    Attributes:
+        M: Joint-space inertia, shape (m, m).
+        force: Known forces f, bias and (forward) motor torques included: ``Pᵀτ - nle``, shape (m,) [N, N m].
+        v: Velocity, shape (m,).
+        contacts: Contact rows; those that are open, or about to part, get no force. μ is finite.
+        drift: J̇ v, the contact accelerations at v̇ = 0, block order, shape (3 n,) [m/s²].
+        prescribed: None (forward), or the *accelerations* that the motors must realize (inverse).
+        bilateral: Rows with ``rows v̇ = target - compliance * force``; None where there are none.
+
+    Raises:
+        InputError: A friction coefficient is not finite (no slip is the model `idcontrol.models.no_slip`), or the
+            shapes do not fit.
+    """
+
+    M: Array
+    force: Array
+    v: Array
+    contacts: Contacts
+    drift: Array
+    prescribed: Prescribed | None = None
+    bilateral: Bilateral | None = None
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.contacts.mu).all():
+            raise InputError("acceleration model: friction must be finite; use the model no_slip for infinite friction")
+        if self.drift.shape != (3 * len(self.contacts),) or self.v.shape != self.force.shape:
+            raise InputError(
+                f"acceleration model: drift {self.drift.shape}, v {self.v.shape}, force {self.force.shape}: "
+                f"give ({3 * len(self.contacts)},) and twice ({self.M.shape[0]},)"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PyramidLcp:
+    """001's LCP over the contacts that can have a force: w = Qz + r, 0 ≤ z ⊥ w ≥ 0.
+
+    Attributes:
+        Q: Over (c_n, s_t, s_o, a_t⁻, a_o⁻), shape (n + 4 p, n + 4 p) with n touching and p rolling contacts.
+        r: Shape (n + 4 p,).
+        scale: Balancing factors (math.md 13.2), shape (n + 4 p,).
+        touching: Positions of the n contacts that can have a force.
+        rolling: Positions, within `touching`, of the p that roll with friction.
+        friction: c_t and c_o at c_n = 1, s = 0, of the touching contacts, shape (2, n): -μ v_t/|v_t| where a contact
+            slides, -μ where it rolls.
+    """
+
+    Q: Array
+    r: Array
+    scale: Array
+    touching: Integers
+    rolling: Integers
+    friction: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccelerationSolution:
+    """What was found.
+
+    Attributes:
+        acceleration: v̇, shape (m,).
+        forces: Contact forces (normal, first tangent, second tangent), shape (n, 3) [N].
+        torque: Motor torques τ of the prescribed accelerations, shape (p,) [N m]; empty in forward mode.
+        status: SOLVED only if the residual was checked; REPAIRED if it took a regularization; FALLBACK if no forces
+            were found (they are zero then).
+        residual: Relative complementarity residual (math.md 13.3).
+        iterations: Pivots.
+        regularization: What was added to the diagonal, relative to it.
+        note: ``"ray"`` where Lemke's method ended on one; empty when solved.
+        ray: The direction z of the ray, of the LCP's size; None where there is none.
+    """
+
+    acceleration: Array
+    forces: Array
+    torque: Array
+    status: Status
+    residual: float
+    iterations: int
+    regularization: float = 0.0
+    note: str = ""
+    ray: Array | None = None
+
+
+def whitened(problem: AccelerationProblem) -> tuple[Reduction, Held]:
+    """The problem in whitened form, ``J v̇ + J̇ v = c + ρ ρᵀ f``, and the same without its rigid bilateral rows."""
+    contacts = replace(problem.contacts, gap=np.zeros(len(problem.contacts)), surface_velocity=-problem.drift)
+    reduction = reduce(
+        StepProblem(
+            h=1.0,
+            M=problem.M,
+            kappa=-problem.force,
+            contacts=contacts,
+            prescribed=problem.prescribed,
+            bilateral=problem.bilateral,
+        )
+    )
+    return reduction, hold(reduction, np.arange(3 * len(contacts), reduction.rho.shape[0]))
+
+
+def pyramid_lcp(problem: AccelerationProblem, held: Held) -> PyramidLcp:
+    """Assemble 001's LCP (math.md 9; 001 (35) with a⁻ paired with s⁻) from whitened rows."""
+    contacts = problem.contacts
+    count = len(contacts)
+    v_n, *v_tangential = (contacts.jacobian @ problem.v - contacts.surface_velocity).reshape(3, count)
+    touching = np.flatnonzero((contacts.gap <= CLOSED_GAP) & (v_n <= PARTING_SPEED))
+    mu, slip = contacts.mu[touching], np.array(v_tangential)[:, touching]
+    speed = np.hypot(*slip)
+    slides = speed > ROLLING_SPEED
+    friction = np.where(slides, -mu * slip / np.where(slides, speed, 1.0), -mu)
+    rolling = np.flatnonzero(~slides & (mu > 0.0))
+    n, p = touching.size, rolling.size
+
+    normal, *tangent = (held.rho[axis * count + touching] for axis in range(3))
+    rows = np.vstack((normal, tangent[0][rolling], tangent[1][rolling]))
+    push = normal + friction[0][:, None] * tangent[0] + friction[1][:, None] * tangent[1]
+    columns = np.vstack((push, tangent[0][rolling], tangent[1][rolling]))
+    forces = n + 2 * p
+    Q = np.zeros((forces + 2 * p, forces + 2 * p))
+    Q[:forces, :forces] = rows @ columns.T
+    Q[n:forces, forces:] = np.eye(2 * p)
+    Q[forces:, n:forces] = -np.eye(2 * p)
+    for axis in range(2):
+        Q[forces + axis * p + np.arange(p), rolling] = 2.0 * mu[rolling]
+    r = np.zeros(forces + 2 * p)
+    r[:n] = held.c[touching]
+    for axis in range(2):
+        r[n + axis * p : n + (axis + 1) * p] = held.c[(1 + axis) * count + touching[rolling]]
+    typical = float(np.median(np.einsum("ij,ij->i", rows, rows))) if forces else 0.0
+    d = 1.0 / np.sqrt(typical) if typical > 0.0 else 1.0
+    scale = np.full(r.size, d)
+    scale[forces:] = 1.0 / d
+    return PyramidLcp(Q=Q, r=r, scale=scale, touching=touching, rolling=rolling, friction=friction)
+
+
+def contact_forces(lcp: PyramidLcp, z: Array, count: int) -> Array:
+    """Forces of all `count` contacts, normal and two tangents, shape (count, 3) [N], from a solution z of the LCP."""
+    n, p = lcp.touching.size, lcp.rolling.size
+    forces = np.zeros((count, 3))
+    forces[lcp.touching, 0] = z[:n]
+    for axis in range(2):
+        tangential = lcp.friction[axis] * z[:n]
+        tangential[lcp.rolling] += z[n + axis * p : n + (axis + 1) * p]
+        forces[lcp.touching, 1 + axis] = tangential
+    return forces
+
+
+def solve(problem: AccelerationProblem) -> AccelerationSolution:
+    """Solve one instant by Lemke's method.
+
+    Args:
+        problem: The instant, forward or inverse.
+
+    Returns:
+        The solution; FALLBACK with zero forces where Lemke's method ends on a ray: sliding friction too large for this
+        pose (Painlevé), or prescribed accelerations that squeeze.
+    """
+    reduction, held = whitened(problem)
+    lcp = pyramid_lcp(problem, held)
+    result = solve_regularized(lcp.Q, lcp.r, lcp.scale)
+    solved = result.status is SolverStatus.SOLVED
+    count = len(problem.contacts)
+    forces = contact_forces(lcp, result.z if solved else np.zeros_like(lcp.r), count)
+    f = np.zeros(reduction.rho.shape[0])
+    f[: 3 * count] = forces.T.ravel()
+    acceleration, torque = recover(reduction, held.impulses(reduction, f))
+    status, note = Status.SOLVED, ""
+    if not solved:
+        status, note = Status.FALLBACK, result.status.name.lower()
+    elif result.regularization > 0.0:
+        status, note = Status.REPAIRED, "regularized"
+    return AccelerationSolution(
+        acceleration=acceleration,
+        forces=forces,
+        torque=torque,
+        status=status,
+        residual=result.residual,
+        iterations=result.iterations,
+        regularization=result.regularization,
+        note=note,
+        ray=result.ray,
+    )

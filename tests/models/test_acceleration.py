@@ -1,0 +1,360 @@
+"""Forces at acceleration level: Coulomb's law at rolling and sliding contacts, Painlevé's rod, and the limit h → 0."""
+
+from dataclasses import replace
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.errors import InputError
+from idcontrol.models import acceleration, coulomb, no_slip
+from idcontrol.models.acceleration import AccelerationProblem
+from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
+from idcontrol.solvers.interior_point import pyramid_start, solve_interior_point
+from idcontrol.solvers.lemke import proves_infeasible
+from idcontrol.solvers.status import SolverStatus
+from idcontrol.types import Status
+from tests import scenes
+from tests.models.test_no_slip import gripper
+
+GRAVITY = 9.81
+
+
+def drift(system, q, v, feet):
+    """J̇ v by central differences of the rows along the motion, level ground; leaves `system` at (q, v)."""
+    ahead, behind = (
+        rows(system, pin.integrate(system.model, q, sign * 1e-5 * system.theirs(v)), v, feet) for sign in (1.0, -1.0)
+    )
+    system.update(q, system.theirs(v))
+    return (ahead - behind) @ v / 2e-5
+
+
+def rows(system, q, v, feet):
+    system.update(q, system.theirs(v))
+    return scenes.foot_contacts(system, 0.0, feet=feet).jacobian
+
+
+def random_instant(system, rng, mu, *, feet=(0, 1, 2, 3), rolling=0.5):
+    """A moving machine whose feet on the ground roll with the given probability and slide otherwise; none falls."""
+    q = pin.integrate(system.model, scenes.home(system), 0.15 * rng.normal(size=system.model.nv))
+    v = 0.5 * rng.normal(size=18)
+    n = len(feet)
+    J = rows(system, q, v, feet)
+    still = np.flatnonzero(rng.random(n) < rolling)
+    held = J[np.concatenate((np.arange(n), n + still, 2 * n + still))]
+    v = v - np.linalg.pinv(held, rcond=1e-6) @ (held @ v)
+    offset = drift(system, q, v, feet)
+    contacts = scenes.foot_contacts(system, mu, feet=feet)
+    return q, v, contacts, offset
+
+
+def forward(system, v, contacts, offset, tau):
+    force = -system.bias.copy()
+    force[6:] += tau
+    return AccelerationProblem(M=system.M.copy(), force=force, v=v, contacts=contacts, drift=offset)
+
+
+def inverse(system, v, contacts, offset, joint_acceleration):
+    prescribed = Prescribed(index=np.arange(6, 18), velocity=joint_acceleration)
+    problem = forward(system, v, contacts, offset, np.zeros(12))
+    return replace(problem, prescribed=prescribed)
+
+
+def assert_lawful(problem, forces, a_contact):
+    """Coulomb's law as 001 has it, on contact forces (n, 3) and accelerations (3, n)."""
+    contacts = problem.contacts
+    v_n, v_t, v_o = (contacts.jacobian @ problem.v).reshape(3, -1)
+    # accelerations reach 1e3 m/s², forces 1e3 N: 1e-8 is eleven digits
+    tolerance = 1e-8 * max(1.0, np.abs(forces).max(initial=0.0), np.abs(a_contact).max(initial=0.0))
+    for i, mu in enumerate(contacts.mu):
+        c_n, c_t, c_o = forces[i]
+        a_n, a_t, a_o = a_contact[:, i]
+        if v_n[i] > 1e-6 or contacts.gap[i] > 1e-5:
+            assert not forces[i].any()
+            continue
+        assert min(c_n, a_n) > -tolerance
+        assert min(c_n, abs(a_n)) < tolerance
+        speed = np.hypot(v_t[i], v_o[i])
+        if speed > 1e-4:
+            np.testing.assert_allclose([c_t, c_o], -mu * c_n * np.array([v_t[i], v_o[i]]) / speed, atol=tolerance)
+            continue
+        for c, a in ((c_t, a_t), (c_o, a_o)):
+            assert abs(c) < mu * c_n + tolerance
+            # friction gives way only at its bound, and against the acceleration
+            assert abs(a) < tolerance or abs(c + np.sign(a) * mu * c_n) < tolerance
+
+
+def contact_acceleration(problem, v_dot):
+    return (problem.contacts.jacobian @ v_dot + problem.drift).reshape(3, -1)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.1, 0.3])
+def test_forces_obey_coulombs_law_forward_and_inverse(quadruped, mu):
+    rng = np.random.default_rng(40)
+    solved, slides = 0, []
+    for k in range(60):
+        feet = tuple(rng.permutation(4)[: rng.integers(1, 5)])
+        _, v, contacts, offset = random_instant(quadruped, rng, mu, feet=feet)
+        if k % 2:
+            problem = forward(quadruped, v, contacts, offset, rng.normal(scale=3.0, size=12))
+        else:
+            problem = inverse(quadruped, v, contacts, offset, rng.normal(scale=30.0, size=12))
+        solution = acceleration.solve(problem)
+        if solution.status is Status.FALLBACK:
+            continue
+        solved += 1
+        slides.extend(np.hypot(*(contacts.jacobian @ v).reshape(3, -1)[1:]) > 1e-4)
+        assert solution.status is Status.SOLVED
+        balance = problem.M @ solution.acceleration - problem.force - contacts.jacobian.T @ solution.forces.T.ravel()
+        if problem.prescribed is not None:
+            balance[6:] -= solution.torque
+            np.testing.assert_allclose(solution.acceleration[6:], problem.prescribed.velocity, atol=1e-12)
+        assert np.abs(balance).max() < 1e-9 * max(1.0, np.abs(solution.forces).max())
+        assert_lawful(problem, solution.forces, contact_acceleration(problem, solution.acceleration))
+    # what has no solution is a squeeze of the joints, or friction too large for the pose
+    assert solved >= 55
+    assert 0.2 < np.mean(slides) < 0.8
+
+
+def test_the_inverse_solves_the_forward_problem(quadruped):
+    rng = np.random.default_rng(41)
+    for _ in range(40):
+        _, v, contacts, offset = random_instant(quadruped, rng, 0.2)
+        wanted = inverse(quadruped, v, contacts, offset, rng.normal(scale=10.0, size=12))
+        found = acceleration.solve(wanted)
+        if found.status is Status.FALLBACK:
+            continue
+        problem = forward(quadruped, v, contacts, offset, found.torque)
+        v_dot = np.linalg.solve(problem.M, problem.force + contacts.jacobian.T @ found.forces.T.ravel())
+        scale = max(1.0, np.abs(found.forces).max())
+        np.testing.assert_allclose(v_dot, found.acceleration, rtol=0, atol=1e-7 * scale)
+        again = acceleration.solve(problem)
+        assert again.status is Status.SOLVED
+        # with small friction the forward solution is unique
+        np.testing.assert_allclose(again.acceleration, found.acceleration, rtol=0, atol=1e-6 * scale)
+
+
+def test_drift_is_the_acceleration_of_the_material_point_without_its_centripetal_part(quadruped):
+    """math.md 9: of the sphere's centre, classical, minus R α × n; differences agree to their own error."""
+    rng = np.random.default_rng(42)
+    q, v, contacts, offset = random_instant(quadruped, rng, 0.5)
+    model, data = quadruped.model, quadruped.model.createData()
+    pin.forwardKinematics(model, data, q, quadruped.theirs(v), np.zeros(18))
+    for i, name in enumerate(scenes.FEET):
+        frame = model.getFrameId(name)
+        world = pin.LOCAL_WORLD_ALIGNED
+        a = pin.getFrameClassicalAcceleration(model, data, frame, world).linear
+        alpha = pin.getFrameAcceleration(model, data, frame, world).angular
+        expected = contacts.axes[i] @ (a - scenes.RADIUS * np.cross(alpha, contacts.axes[i, 0]))
+        np.testing.assert_allclose(offset.reshape(3, 4)[:, i], expected, atol=1e-6)
+
+
+def test_standing_forces_carry_exactly_the_weight(quadruped, standing):
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    for problem in (
+        inverse(quadruped, standing, contacts, np.zeros(12), np.zeros(12)),
+        forward(quadruped, standing, contacts, np.zeros(12), np.zeros(12)),
+    ):
+        solution = acceleration.solve(problem)
+        assert solution.status is Status.SOLVED
+        if problem.prescribed is not None:
+            weight = quadruped.mass * GRAVITY
+            assert solution.forces[:, 0].sum() == pytest.approx(weight, rel=1e-9)
+            assert np.abs(solution.forces[:, 1:].sum(axis=0)).max() < 1e-9 * weight
+
+
+def test_lemke_and_the_interior_point_of_001_find_the_same_forces(quadruped):
+    rng = np.random.default_rng(43)
+    compared = 0
+    for _ in range(20):
+        _, v, contacts, offset = random_instant(quadruped, rng, 0.15)
+        problem = forward(quadruped, v, contacts, offset, rng.normal(size=12))
+        _, held = acceleration.whitened(problem)
+        lcp = acceleration.pyramid_lcp(problem, held)
+        start = pyramid_start(lcp.Q, lcp.r, contacts.mu[lcp.touching], lcp.rolling)
+        assert start is not None
+        inside = solve_interior_point(lcp.Q, lcp.r, start)
+        assert inside.status is SolverStatus.SOLVED
+        lemke = acceleration.solve(problem)
+        forces = acceleration.contact_forces(lcp, inside.z, 4)
+        # the interior point stops at a relative residual of 1e-9
+        np.testing.assert_allclose(forces, lemke.forces, rtol=0, atol=1e-5 * max(1.0, np.abs(lemke.forces).max()))
+        compared += 1
+    assert compared == 20
+
+
+@pytest.mark.parametrize("model", [no_slip.solve, coulomb.solve])
+def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
+    """math.md 16, test 4. The velocity is what the step before leaves: rows of q₀ held, used at q₀ ⊕ h v.
+
+    On one foot, where the torque is unique.
+    """
+    rng = np.random.default_rng(44)
+    q0, foot = scenes.home(quadruped), (0,)
+    v = 0.3 * rng.normal(size=18)
+    J = rows(quadruped, q0, v, foot)
+    v = v - np.linalg.pinv(J) @ (J @ v)
+    offset = drift(quadruped, q0, v, foot)
+    a = rng.normal(scale=10.0, size=12)
+    contacts = scenes.foot_contacts(quadruped, 5.0, feet=foot)
+    limit = acceleration.solve(inverse(quadruped, v, contacts, offset, a))
+    assert limit.status is Status.SOLVED
+    assert limit.forces[0, 0] > 1.0
+    assert np.abs(contact_acceleration(inverse(quadruped, v, contacts, offset, a), limit.acceleration)).max() < 1e-9
+    errors = []
+    for h in (4e-4, 2e-4, 1e-4):
+        q = pin.integrate(quadruped.model, q0, h * quadruped.theirs(v))
+        quadruped.update(q, quadruped.theirs(v))
+        problem = StepProblem(
+            h=h,
+            M=quadruped.M.copy(),
+            kappa=h * quadruped.bias - quadruped.M @ v,
+            contacts=scenes.foot_contacts(quadruped, 5.0, feet=foot),
+            prescribed=Prescribed(index=np.arange(6, 18), velocity=v[6:] + h * a),
+        )
+        solution = model(problem)
+        assert solution.status is Status.SOLVED
+        errors.append(np.abs(solution.multipliers / h - limit.torque).max())
+    assert errors[1] == pytest.approx(0.5 * errors[0], rel=0.05)
+    assert errors[2] == pytest.approx(0.5 * errors[1], rel=0.05)
+
+
+def block(mu, *, v=0.0, degrees=15.0, mass=2.0):
+    """A block on an incline, order: along the slope (down), across, away from it."""
+    slope = np.radians(degrees)
+    contacts = Contacts(
+        identity=np.zeros(1, dtype=np.int64),
+        point=np.zeros((1, 3)),
+        axes=np.eye(3)[[2, 0, 1]][None],
+        gap=np.zeros(1),
+        mu=np.array([mu]),
+        jacobian=np.eye(3)[[2, 0, 1]],
+    )
+    return AccelerationProblem(
+        M=mass * np.eye(3),
+        force=mass * GRAVITY * np.array([np.sin(slope), 0.0, -np.cos(slope)]),
+        v=np.array([v, 0.0, 0.0]),
+        contacts=contacts,
+        drift=np.zeros(3),
+    )
+
+
+@pytest.mark.parametrize(("mu", "v"), [(0.1, 0.0), (0.2, 0.5), (0.2679, 0.0), (0.4, 0.5), (0.4, -0.5)])
+def test_a_block_on_an_incline_slides_as_the_textbook_says(mu, v):
+    """At g (sin - μ cos) down the slope; friction opposes the motion where there is one."""
+    direction = np.sign(v) if v else 1.0
+    expected = GRAVITY * (np.sin(np.radians(15.0)) - direction * mu * np.cos(np.radians(15.0)))
+    np.testing.assert_allclose(acceleration.solve(block(mu, v=v)).acceleration, [expected, 0.0, 0.0], atol=1e-12)
+
+
+def test_a_block_sticks_above_the_angle_of_friction():
+    """The tangent of 15° is 0.26795."""
+    solution = acceleration.solve(block(0.268))
+    np.testing.assert_allclose(solution.acceleration, 0.0, atol=1e-12)
+    assert solution.forces[0, 1] == pytest.approx(-2.0 * GRAVITY * np.sin(np.radians(15.0)), rel=1e-12)
+
+
+def rod(mu, theta, v):
+    """Painlevé's rod: 1 m, 1 kg, its lower end slides at v; order: x, z, angle."""
+    x, z = -0.5 * np.cos(theta), -0.5 * np.sin(theta)
+    contacts = Contacts(
+        identity=np.zeros(1, dtype=np.int64),
+        point=np.zeros((1, 3)),
+        axes=np.eye(3)[[2, 0, 1]][None],
+        gap=np.zeros(1),
+        mu=np.array([mu]),
+        jacobian=np.array([[0.0, 1.0, x], [1.0, 0.0, -z], [0.0, 0.0, 0.0]]),
+    )
+    return AccelerationProblem(
+        M=np.diag([1.0, 1.0, 1.0 / 12.0]),
+        force=np.array([0.0, -GRAVITY, 0.0]),
+        v=np.array([v, 0.0, 0.0]),
+        contacts=contacts,
+        drift=np.zeros(3),
+    )
+
+
+def test_painleves_rod_has_no_force_when_friction_is_large_and_the_ray_proves_it():
+    """It digs in where 1 + 3 cos θ (cos θ - μ sin θ) < 0: every normal force makes its end accelerate down."""
+    theta = np.radians(60.0)
+    assert 1.0 + 3.0 * np.cos(theta) * (np.cos(theta) - 2.0 * np.sin(theta)) < 0.0
+    problem = rod(2.0, theta, -1.0)
+    solution = acceleration.solve(problem)
+    assert solution.status is Status.FALLBACK
+    assert solution.note == "ray"
+    assert not solution.forces.any()
+    _, held = acceleration.whitened(problem)
+    lcp = acceleration.pyramid_lcp(problem, held)
+    assert lcp.Q[0, 0] < 0.0 > lcp.r[0]
+    assert proves_infeasible(lcp.Q, lcp.r, solution.ray)
+    # the other way, or with less friction, there is a force
+    for other in (rod(2.0, theta, 1.0), rod(0.5, theta, -1.0)):
+        assert acceleration.solve(other).status is Status.SOLVED
+
+
+def test_contacts_that_part_or_are_open_get_no_force(quadruped, standing):
+    contacts = scenes.foot_contacts(quadruped, 0.5, gap=np.array([0.0, 5e-3, 0.0, 0.0]))
+    v = np.zeros(18)
+    v[6:9] = np.linalg.lstsq(contacts.jacobian[[0, 4, 8], 6:9], np.array([0.1, 0.0, 0.0]), rcond=None)[0]
+    solution = acceleration.solve(inverse(quadruped, v, contacts, np.zeros(12), np.zeros(12)))
+    assert solution.status is Status.SOLVED
+    assert not solution.forces[:2].any()
+    assert solution.forces[2:, 0].max() > 0.0
+
+
+def test_without_contacts_it_is_plain_dynamics(quadruped, standing):
+    problem = forward(quadruped, standing, Contacts.none(18), np.zeros(0), np.ones(12))
+    solution = acceleration.solve(problem)
+    assert solution.status is Status.SOLVED
+    assert solution.forces.shape == (0, 3)
+    np.testing.assert_allclose(solution.acceleration, np.linalg.solve(problem.M, problem.force), atol=1e-8)
+
+
+@pytest.mark.parametrize(("mu", "copies"), [(0.0, 50), (0.4, 8)])
+def test_copies_of_contacts_change_nothing(quadruped, standing, mu, copies):
+    contacts = scenes.foot_contacts(quadruped, mu)
+    problem = forward(quadruped, standing, contacts, np.zeros(12), np.ones(12))
+    many = contacts.take(np.repeat(np.arange(4), copies))
+    many.identity[:] = np.arange(4 * copies)
+    again = replace(problem, contacts=many, drift=np.zeros(12 * copies))
+    one, other = acceleration.solve(problem), acceleration.solve(again)
+    assert other.status is Status.SOLVED
+    scale = max(1.0, np.abs(one.acceleration).max())
+    np.testing.assert_allclose(other.acceleration, one.acceleration, rtol=0, atol=1e-8 * scale)
+
+
+def test_bilateral_rows_hold_at_acceleration_level(quadruped, standing):
+    rng = np.random.default_rng(45)
+    ties = Bilateral(rows=0.3 * rng.normal(size=(2, 18)), target=rng.normal(size=2), compliance=np.array([0.0, 0.3]))
+    problem = forward(quadruped, standing, scenes.foot_contacts(quadruped, 0.3), np.zeros(12), np.ones(12))
+    solution = acceleration.solve(replace(problem, bilateral=ties))
+    assert solution.status is Status.SOLVED
+    assert ties.rows[0] @ solution.acceleration == pytest.approx(ties.target[0], abs=1e-8)
+    rest = problem.M @ solution.acceleration - problem.force
+    rest -= problem.contacts.jacobian.T @ solution.forces.T.ravel()
+    rest -= ties.rows[1] * (ties.target[1] - ties.rows[1] @ solution.acceleration) / ties.compliance[1]
+    along = ties.rows[0] @ rest / (ties.rows[0] @ ties.rows[0])
+    np.testing.assert_allclose(rest, along * ties.rows[0], atol=1e-8)
+
+
+def test_a_squeeze_ends_on_a_ray():
+    step = gripper(0.1)
+    problem = AccelerationProblem(
+        M=step.M,
+        force=np.zeros(3),
+        v=np.zeros(3),
+        contacts=step.contacts,
+        drift=np.zeros(6),
+        prescribed=step.prescribed,
+    )
+    solution = acceleration.solve(problem)
+    assert solution.status is Status.FALLBACK
+    assert solution.note == "ray"
+
+
+def test_infinite_friction_and_shapes_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match="no_slip"):
+        block(np.inf)
+    with pytest.raises(InputError, match="drift"):
+        replace(block(0.1), drift=np.zeros(2))
