@@ -1,0 +1,218 @@
+"""The trot end to end: it walks, predicts, repeats itself, and says what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import msgspec
+import numpy as np
+import pytest
+
+from experiments.trot import PRESETS, Config, Friction, Kick, Noise, Path2D, experiment
+from idcontrol.errors import InputError
+from idcontrol.recording import load
+
+
+def run(folder, **changes):
+    """Metrics and record of one trot."""
+    metrics = experiment.run(Config(**changes), folder, lambda share: None)
+    return metrics, load(folder)
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory):
+    """Two seconds: standing, walking, and the turn in place at the first waypoint."""
+    return run(tmp_path_factory.mktemp("trot") / "walk", duration_s=2.0)
+
+
+@pytest.fixture(scope="module")
+def slippery(tmp_path_factory):
+    """Four seconds on ice: shorter runs prove little (planner.md 11)."""
+    return run(tmp_path_factory.mktemp("trot") / "ice", duration_s=4.0, mu=0.1)
+
+
+def test_the_trot_completes_and_every_step_of_both_sides_is_solved(walk):
+    metrics, _ = walk
+    assert metrics["completed"]
+    assert metrics["fell_at_s"] is None
+    assert metrics["solver"] == {"solved": 2000, "repaired": 0, "fallback": 0, "failed": 0}
+    assert metrics["plant_solver"]["unsolved"] == metrics["plant_solver"]["regularized"] == 0
+    # math.md 13.3
+    assert metrics["plant_solver"]["residual_max"] < 1e-8
+
+
+def test_it_meets_the_goals_of_the_planner_at_high_friction(walk):
+    """planner.md 10; the 30 s runs are in the slow test below."""
+    metrics, _ = walk
+    assert metrics["q_err_rad"] < 0.004
+    assert metrics["qd_err_rad_s"] < 0.06
+    assert metrics["force_err_rel"] < 0.006
+    assert metrics["dtau_mean_nm_s"] < 22
+    assert metrics["dtau_max_nm_s"] < 2000
+    assert metrics["base_height_err_m"] < 1e-3
+    assert metrics["slip_m_s"] < 1e-3
+    assert metrics["touchdown_err_s"] < 2e-3
+
+
+def test_it_meets_the_goals_of_the_planner_on_ice(slippery):
+    metrics, _ = slippery
+    assert metrics["completed"]
+    assert metrics["q_err_rad"] < 0.007
+    assert metrics["qd_err_rad_s"] < 0.10
+    assert metrics["force_err_rel"] < 0.006
+    assert metrics["dtau_max_nm_s"] < 2000
+
+
+def test_feet_are_lifted_as_high_as_planned_and_stand_where_they_should(walk):
+    """A foot that drags would show a gap of zero in mid-swing."""
+    _, record = walk
+    gap, stance = record.arrays["gap"], record.arrays["stance"] > 0.5
+    for foot in range(4):
+        swings = np.split(gap[:, foot], np.flatnonzero(np.diff(stance[:, foot].astype(int))) + 1)
+        heights = [part.max() for part in swings if part.max() > 1e-3]
+        assert len(heights) >= 5
+        # planned 15 mm; the first swings start from another height by some tenths of a millimetre
+        assert min(heights) > 0.013
+        assert max(heights) < 0.017
+        assert np.abs(gap[stance[:, foot], foot]).max() < 1e-3
+
+
+def test_the_predicted_forces_carry_the_weight(walk):
+    _, record = walk
+    standing = record.arrays["t"] < 0.15
+    total = record.arrays["force_pred"][standing, :, 2].sum(axis=1)
+    # after the first ticks the robot stands still: 4.8 kg · 9.81 m/s²
+    assert total[50:] == pytest.approx(47.088, rel=1e-3)
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path):
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        run(tmp_path / name, duration_s=0.4, seed=seed)
+    first, again, other = ((tmp_path / name / "arrays.h5").read_bytes() for name in "abc")
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize(("mu", "push"), [(0.8, 0.25), (0.1, 0.1)])
+def test_a_kick_at_lift_off_is_absorbed(tmp_path, mu, push):
+    kick = Kick(at_s=0.8, velocity_m_s=(0.0, push, 0.0))
+    metrics, record = run(tmp_path / "kick", duration_s=2.5, mu=mu, kick=kick)
+    assert metrics["completed"]
+    # upright again in the last half second
+    assert record.arrays["base_tilt"][-500:].max() < 0.02
+
+
+def test_the_pid_baseline_walks_and_predicts_nothing(tmp_path):
+    metrics, _ = run(tmp_path / "pid", duration_s=2.0, controller="pid")
+    assert metrics["completed"]
+    assert metrics["q_err_rad"] < 0.012
+    assert metrics["force_err_n"] is None
+
+
+def test_it_turns_in_place_and_stops_on_all_feet(tmp_path):
+    path = Path2D(kind="command", command=((0.2, 0.0, 0.0, 1.0),), stand_from_s=1.2)
+    metrics, record = run(tmp_path / "turn", duration_s=2.2, path=path)
+    assert metrics["completed"]
+    arrays = record.arrays
+    # about a second at 1 rad/s, less what the limiter takes for starting and stopping
+    assert 0.6 < arrays["base_ref"][-1, 3] < 1.2
+    assert np.linalg.norm(arrays["q"][-1, :2]) < 0.01
+    assert (arrays["stance"][-300:] > 0.5).all()
+    assert np.abs(arrays["v"][-100:]).max() < 0.02
+
+
+def test_sensor_noise_is_survived(tmp_path):
+    noise = Noise(position_m=5e-4, angle_rad=5e-4)
+    metrics, _ = run(tmp_path / "noise", duration_s=2.0, noise=noise)
+    assert metrics["completed"]
+
+
+def test_too_weak_motors_are_reported_and_never_exceeded(tmp_path):
+    folder = tmp_path / "weak"
+    folder.mkdir()
+    source = experiment_robot_folder()
+    (folder / "links.urdf").write_text((source / "links.urdf").read_text())
+    text = (source / "robot.toml").read_text()
+    assert '"*" = 1e4' in text
+    (folder / "robot.toml").write_text(text.replace('"*" = 1e4', '"*" = 1.2'))
+    metrics, record = run(tmp_path / "run", duration_s=1.0, robot=str(folder / "robot.toml"))
+    assert np.abs(record.arrays["tau"]).max() <= 1.2
+    assert metrics["torque_clipped_steps"] > 0
+    assert metrics["solver"]["repaired"] >= metrics["torque_clipped_steps"]
+
+
+def experiment_robot_folder():
+    """Where the robot file of links is."""
+    import robots
+
+    return robots.load("links").path.parent
+
+
+def test_a_foothold_out_of_reach_is_an_event_and_the_run_goes_on_as_it_can(tmp_path):
+    path = Path2D(kind="command", command=((0.2, 1.5, 0.0, 0.0),))
+    metrics, record = run(tmp_path / "far", duration_s=3.0, path=path)
+    assert metrics["unreachable_steps"] > 0
+    assert any("out of reach" in event["what"] for event in record.events)
+    assert np.isfinite(record.arrays["tau"]).all()
+
+
+def test_friction_is_counted_on_in_part_and_capped():
+    from experiments.trot import counted_friction
+
+    assert counted_friction(Config(mu=0.1)) == pytest.approx(0.08)
+    assert counted_friction(Config(mu=np.inf)) == 0.7
+    assert counted_friction(Config(mu=0.1, friction=Friction(estimate=0.3, share=1.0))) == 0.3
+
+
+def test_the_original_planner_walks_under_the_original_feedback(tmp_path):
+    config = msgspec.structs.replace(PRESETS["paper"], controller="pid", duration_s=2.0)
+    metrics = experiment.run(config, tmp_path / "paper", lambda share: None)
+    assert metrics["completed"]
+    with pytest.raises(InputError, match="planner=paper is the original of the robot links"):
+        experiment.run(msgspec.structs.replace(config, robot="solo12"), tmp_path / "no", lambda share: None)
+
+
+def test_a_run_that_is_killed_keeps_what_it_had(tmp_path):
+    folder = tmp_path / "killed"
+    command = [sys.executable, "-m", "idcontrol", "run", "trot", "--out", str(folder), "--quiet"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    log, deadline = folder / "record.log", time.monotonic() + 120
+    while time.monotonic() < deadline and not (log.exists() and log.stat().st_size > 1_000_000):
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    record = load(folder)
+    assert not record.complete
+    assert len(record.arrays["t"]) >= 500
+    assert np.isfinite(record.arrays["tau"]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("controller", ["id-coulomb-qp", "pid"])
+@pytest.mark.parametrize("mu", [0.1, 0.8, np.inf])
+def test_thirty_seconds_of_the_diamond(tmp_path, controller, mu):
+    metrics, _ = run(tmp_path / "run", controller=controller, mu=mu)
+    assert metrics["completed"]
+    if controller == "id-coulomb-qp":
+        assert metrics["waypoints_reached"] == 7
+        assert metrics["q_err_rad"] < (0.007 if mu == 0.1 else 0.004)
+        assert metrics["qd_err_rad_s"] < (0.10 if mu == 0.1 else 0.06)
+        assert metrics["force_err_rel"] < 0.006
+        assert metrics["dtau_mean_nm_s"] < 22
+        assert metrics["dtau_max_nm_s"] < 2000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("robot", "speed", "turn"), [("solo12", 0.3, 0.6), ("go1", 0.4, 0.6), ("anymal", 0.4, 0.5)])
+def test_makers_robots_walk_straight_and_turn(tmp_path, robot, speed, turn):
+    path = Path2D(kind="command", command=((0.0, speed, 0.0, 0.0), (5.0, speed / 2, 0.0, turn)))
+    metrics, _ = run(tmp_path / "run", robot=robot, duration_s=10.0, path=path)
+    assert metrics["completed"]
+    assert metrics["q_err_rad"] < 0.006
+    assert metrics["force_err_rel"] < 0.01
+    assert metrics["torque_clipped_steps"] == 0
+    assert metrics["touchdown_err_s"] < 2e-3
