@@ -11,7 +11,7 @@ from idcontrol import controllers
 from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.controllers import Settings, Setup
 from idcontrol.controllers.projection import project
-from idcontrol.models import dissipation
+from idcontrol.models import coulomb, dissipation
 from idcontrol.types import State, Status
 from tests import scenes
 from tests.controllers import walker
@@ -139,38 +139,43 @@ def test_torque_is_smooth_though_the_demand_is_noisy(quadruped):
 
 
 @pytest.mark.parametrize("name", INVERSE)
-@pytest.mark.parametrize("limit", [0.4, 0.05])
-def test_torque_limits_and_friction_cones_hold_whatever_is_asked(quadruped, name, limit):
-    rng = np.random.default_rng(2)
+@pytest.mark.parametrize(("limit", "demand", "speed"), [(0.05, 300.0, 0.3), (0.4, 300.0, 0.3), (0.8, 10.0, 0.01)])
+def test_torque_limits_and_friction_cones_hold_whatever_is_asked(quadruped, name, limit, demand, speed):
+    """The third case has states in which giving joints their limit brings others to theirs, again and again."""
+    rng = np.random.default_rng(0)
     control = walker.controller(name, limit=limit)
     met = 0
-    for _ in range(30):
-        state = moving_state(quadruped, rng)
-        command = control(state, walker.stand(a=300.0 * rng.normal(size=12)))
+    for _ in range(40):
+        state = moving_state(quadruped, rng, speed)
+        command = control(state, walker.stand(a=demand * rng.normal(size=12)))
         assert np.abs(command.tau).max() <= limit
         assert in_cones(command.predicted, 0.7)
         if command.clipped:
             met += 1
             assert command.status in (Status.REPAIRED, Status.FALLBACK)
             assert "tracking" in command.dropped
-    assert met > 20
+    assert met > 15
 
 
-def test_weak_motors_that_can_stand_elsewhere_take_the_load_of_the_one_that_cannot(quadruped):
-    """A limit just below what standing asks of the strongest joint: the step is solved again, not only clipped."""
-    state, reference = walker.at_home(quadruped), walker.stand()
-    needed = np.abs(walker.controller()(state, reference).tau).max()
-    command = walker.controller(limit=0.98 * needed)(state, reference)
-    assert command.status is Status.REPAIRED
-    assert command.clipped
-    assert np.abs(command.tau).max() <= 0.98 * needed
-    # prediction and torque belong together: the predicted forces, fed with the torque, are those of the model
-    quadruped.update(state.q, state.v)
-    v = np.zeros(18)
-    contacts = scenes.foot_contacts(quadruped, 0.7)
-    forward = dissipation.solve(scenes.forward_problem(quadruped, v, scenes.H * command.tau, contacts))
-    total = contacts.force_world(forward.impulses, scenes.H).sum(axis=0)
-    np.testing.assert_allclose(command.predicted.force.sum(axis=0), total, rtol=0, atol=1e-2 * walker.WEIGHT)
+@pytest.mark.parametrize(("limit", "demand"), [(0.4, 10.0), (0.8, 10.0), (1.5, 100.0)])
+def test_at_their_limits_motors_still_get_the_forces_that_are_predicted(quadruped, limit, demand):
+    """A joint at its limit is solved again as a known torque, not only clipped (math.md 12.4)."""
+    rng = np.random.default_rng(0)
+    control = walker.controller(limit=limit, gains=walker.NO_FEEDBACK, edge_speed_m_s=1e-6)
+    misses = []
+    for _ in range(60):
+        state = moving_state(quadruped, rng, speed=0.01)
+        command = control(state, walker.stand(a=demand * rng.normal(size=12)))
+        if not command.clipped:
+            continue
+        contacts = contacts_of(quadruped, state)
+        forward = scenes.forward_problem(quadruped, quadruped.ours(state.v), scenes.H * command.tau, contacts)
+        delivered = contacts.force_world(dissipation.solve(forward).impulses, scenes.H).sum(axis=0)
+        misses.append(np.abs(delivered - command.predicted.force.sum(axis=0)).max() / walker.WEIGHT)
+    assert len(misses) > 40
+    # edges within v_tol of rest take 1e-6 m/s; in one of twenty states joints still come to their limits after the
+    # last pass, and are clipped
+    assert np.quantile(misses, 0.9) < 1e-3
 
 
 @pytest.mark.parametrize("name", INVERSE)
@@ -246,8 +251,18 @@ def test_joints_told_to_squeeze_give_way_as_servos_would(name):
     assert command.status is Status.REPAIRED
     assert "tracking" in command.dropped
     assert np.isfinite(command.tau).all()
-    pressing = command.predicted.force[:, 1] * np.array([-1.0, 1.0, -1.0, 1.0])
+    inward = np.array([-1.0, 1.0, -1.0, 1.0])
+    pressing = command.predicted.force[:, 1] * inward
     assert np.all(pressing > 0.0)
+    # the torque is what presses so: fed to the model forward, it gives these forces
+    system = scenes.links()
+    state = walker.at_home(system)
+    system.update(state.q, state.v)
+    walls = Walls(system).detect(0.0)
+    model = dissipation if name == "id-coulomb-qp" else coulomb
+    forward = model.solve(scenes.forward_problem(system, np.zeros(18), scenes.H * command.tau, walls))
+    delivered = walls.force_world(forward.impulses, scenes.H)[:, 1] * inward
+    assert delivered[inward > 0].sum() == pytest.approx(pressing[inward > 0].sum(), rel=1e-6)
     # the harder the demand the harder the walls are pressed, in proportion where friction plays no part
     twice = spread(name, 2e-3, project=False)
     assert np.abs(twice.tau).max() > 1.5 * np.abs(command.tau).max()
