@@ -101,16 +101,17 @@ exists for high friction only (math.md 6.3).
 def nearest_torque(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
     """Of the solutions of the friction LCP the one whose torque is nearest to the last (003 Alg. 3; math.md 6)."""
     solution = coulomb.solve(problem)
-    if len(problem.contacts) == 0 or solution.status is not Status.SOLVED:
+    n = len(problem.contacts)
+    if n == 0 or solution.status is Status.FALLBACK:
         return solution, solution.multipliers
     reduction = reduce(problem)
     y = solution.impulses.T.ravel()
-    torque = torque_map(reduction)
-    rho = reduction.rho
+    torque = torque_map(reduction, n)
+    rho = reduction.rho[: 3 * n]
     nearest = nearest_solution(
         NearestProblem(
             V=rho @ rho.T,
-            v0=reduction.c,
+            v0=reduction.c[: 3 * n],
             mu=problem.contacts.mu,
             T=torque,
             t0=solution.multipliers - torque @ y,

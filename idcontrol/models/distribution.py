@@ -209,11 +209,10 @@ def _smallest_torque(
     return True
 
 
-def torque_map(reduction: Reduction) -> Array:
-    """Lτ of the module: how motor impulses answer to contact impulses [N; S; T], shape (p, 3 n)."""
+def torque_map(reduction: Reduction, n: int) -> Array:
+    """Lτ of the module: how motor impulses answer to the impulses [N; S; T] of n contacts, shape (p, 3 n)."""
     r = reduction
-    contacts = r.rho.shape[0] - r.rho.shape[0] % 3
-    mapped: Array = _torque_map(r.M, r.free, r.fixed, r.L, r.rows, r.rho, contacts)
+    mapped: Array = _torque_map(r.M, r.free, r.fixed, r.L, r.rows, r.rho, 3 * n)
     return mapped
 
 

@@ -101,6 +101,8 @@ class Stepping:
             if impulse > 0.0:
                 forces[identity] = forces.get(identity, 0.0) + force
                 normals[identity] = normal.copy()
+        # A free-flyer's linear velocity is carried over in its own axes, which turn during the step: momentum and
+        # gravity are right to first order in h times the rate of turn.
         self._state = State(
             t=state.t + h, q=system.integrate(state.q, solution.v_plus, h), v=system.theirs(solution.v_plus)
         )
