@@ -12,7 +12,7 @@ from idcontrol.types import Array
 from planners.base import wrap
 from planners.commands import Drive
 
-RADIUS = 0.025
+RADIUS = 0.02
 """A waypoint counts as reached when the base is this near [m]."""
 
 CARROT = 0.12
@@ -20,6 +20,9 @@ CARROT = 0.12
 
 TURN_FROM, TURN_UNTIL = math.pi / 8.0, 0.06
 """Heading errors at which turning on the spot begins and ends [rad]; apart, so that it does not chatter."""
+
+TURN_GAIN = 6.0
+"""Turning rate on the spot per heading error [1/s]."""
 
 CRAWL = 0.04
 """Speed that is kept on the last centimetres [m/s]."""
@@ -89,7 +92,7 @@ class Waypoints:
         error = wrap(math.atan2(aim_y - y, aim_x - x) - yaw)
         self.turning = abs(error) > (TURN_UNTIL if self.turning else TURN_FROM)
         if self.turning:
-            return Drive(omega=min(max(4.0 * error, -self._turn), self._turn))
+            return Drive(omega=min(max(TURN_GAIN * error, -self._turn), self._turn))
         slow = max(CRAWL, math.sqrt(2.0 * BRAKING * distance))
         return Drive(v_x=min(self._speed * math.cos(error), slow), omega=min(max(2.0 * error, -self._turn), self._turn))
 

@@ -5,7 +5,7 @@ import pytest
 
 from idcontrol.errors import InputError
 from planners.commands import limit_command
-from planners.waypoints import RADIUS, Waypoints
+from planners.waypoints import RADIUS, TURN_GAIN, Waypoints
 
 DIAMOND = [(0.25, 0.0), (0.0, 0.25), (-0.25, 0.0), (0.0, -0.25)]
 
@@ -56,7 +56,7 @@ def test_turning_on_the_spot_begins_above_an_eighth_of_a_half_turn_and_ends_belo
     assert [turning for _, _, turning in said] == [False, True, True, True, False, False]
     for yaw, command, turning in said:
         assert (command.v_x == 0.0) == turning
-        assert command.omega == pytest.approx(min(1.0, -(4.0 if turning else 2.0) * yaw))
+        assert command.omega == pytest.approx(min(1.0, -(TURN_GAIN if turning else 2.0) * yaw))
 
 
 def test_it_slows_down_towards_a_waypoint_but_never_below_a_crawl():
