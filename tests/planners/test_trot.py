@@ -75,7 +75,7 @@ def test_every_swing_is_twice_differentiable_and_lands_on_its_foothold_with_the_
             landing = run["landing"][end - 1, i]
             assert p[-1] + h * v[-1] + 0.5 * h**2 * a[-1] == pytest.approx(landing, abs=jerk * h**3 / 6)
             speed = planner.gait.touchdown_speed_m_s
-                assert v[-1, 2] + h * a[-1, 2] == pytest.approx(-speed, abs=jerk * h**2 / 2)
+            assert v[-1, 2] + h * a[-1, 2] == pytest.approx(-speed, abs=jerk * h**2 / 2)
             assert landing[2] == pytest.approx(0.0, abs=1e-12)
             swings += 1
     assert swings >= 4 * 3
