@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from idcontrol import cli
+from idcontrol.cli.entries import EXPERIMENTS, ROBOTS
 from idcontrol.errors import UnknownName
 from idcontrol.recording import Recorder, load
 
@@ -70,6 +71,7 @@ class Entry:
     """Stands in for an installed entry point."""
 
     thing: Any
+    name: str = ""
 
     def load(self) -> Any:
         if isinstance(self.thing, Exception):
@@ -101,13 +103,16 @@ class Library:
 @pytest.fixture(autouse=True)
 def installed(monkeypatch, tmp_path):
     groups = {
-        cli.EXPERIMENTS: {
+        EXPERIMENTS: {
             "fall": Entry(Fall()),
             "torn": Entry(ModuleNotFoundError("No module named 'mujoco'", name="mujoco")),
         },
-        cli.ROBOTS: {"robots": Entry(Library())},
+        ROBOTS: {"robots": Entry(Library())},
     }
-    monkeypatch.setattr(cli, "_entry_points", groups.__getitem__)
+    for group in groups.values():
+        for name, entry in group.items():
+            entry.name = name
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: list(groups[group].values()))
     monkeypatch.chdir(tmp_path)
     return groups
 
@@ -238,7 +243,7 @@ def test_a_fault_is_status_3_with_one_line_and_the_traceback_beside_the_record(c
 
 def test_a_fault_without_a_run_leaves_its_traceback_in_the_temporary_folder(command, installed, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    installed[cli.EXPERIMENTS]["fall"] = Entry(RuntimeError("torn in two"))
+    installed[EXPERIMENTS]["fall"] = Entry(RuntimeError("torn in two"), "fall")
     status, _, err = command("run", "fall")
     assert status == 3
     assert err.count("\n") == 1

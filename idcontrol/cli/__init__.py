@@ -1,0 +1,58 @@
+"""The command ``idcontrol``: one module a command.
+
+Exit status: 0 done; 1 the run finished but its task failed; 2 unusable arguments or input, with one line on stderr; 3 a
+fault inside, with one line that says where the traceback is. ``--json`` prints one JSON object on stdout and nothing
+else; progress goes to stderr, and only to a terminal.
+
+Heavy imports are inside the commands: ``idcontrol --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from idcontrol.cli import check, listing, report, run, warmup
+from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, say
+from idcontrol.cli.faults import RunFault, report_fault
+from idcontrol.errors import IdControlError
+
+__all__ = ["cli", "main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status.
+
+    Args:
+        arguments: Instead of those of the process.
+    """
+    try:
+        status = cli.main(args=arguments, prog_name="idcontrol", standalone_mode=False)
+        return status if isinstance(status, int) else DONE
+    except click.Abort:
+        return say("stopped by Ctrl-C", INTERRUPTED)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "idcontrol"
+        return say(f"{error.format_message()} (see {command} --help)", UNUSABLE)
+    except click.ClickException as error:
+        return say(error.format_message(), UNUSABLE)
+    except IdControlError as error:
+        return say(str(error), UNUSABLE)
+    except RunFault as fault:
+        return report_fault(fault.__cause__ or fault, fault.folder)
+    except Exception as error:
+        return report_fault(error, None)
+
+
+@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="idcontrol", message="%(version)s")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Motor torques for robots in contact: run experiments, look at what they recorded, check robots."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for module in (run, listing, check, report, warmup):
+    cli.add_command(module.command)

@@ -1,0 +1,67 @@
+"""``idcontrol check``: what is wrong with a robot, or that it is fit to run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from idcontrol.cli.console import DONE, UNUSABLE, cell, console, say
+from idcontrol.cli.entries import ROBOTS, entry_points
+from idcontrol.errors import InputError
+
+
+@click.command("check")
+@click.argument("robot")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(robot: str, as_json: bool) -> int:
+    """Say what is wrong with ROBOT, a name or the path of a robot file or URDF, or that it is fit to run."""
+    from idcontrol.recording import jsonable
+
+    libraries = [entry.load() for entry in entry_points(ROBOTS).values()]
+    if not libraries:
+        raise InputError("no robot library is installed; install idcontrol with its robots")
+    report = next((library for library in libraries if robot in library.names()), libraries[0]).check(robot)
+    if as_json:
+        fields = {name: getattr(report, name) for name in ("robot", "problems", "warnings", "summary")}
+        click.echo(json.dumps(jsonable({"fit": not report.problems, **fields}), allow_nan=False))
+    else:
+        _print_report(report)
+    if not report.problems:
+        return DONE
+    others = len(report.problems) - 1
+    more = f" (and {others} more, listed on standard output)" if others else ""
+    return say(f"{report.robot} is not fit to run: {report.problems[0]}{more}", UNUSABLE)
+
+
+def _print_report(report: Any) -> None:
+    """A check for people: single facts line by line, tables as tables, then warnings and problems."""
+    from rich.table import Table
+    from rich.text import Text
+
+    screen = console()
+    if not report.problems:
+        screen.print(Text(f"{report.robot} is fit to run", style="bold green"))
+    facts = Table(box=None, show_header=False)
+    for key, value in report.summary.items():
+        if not _is_table(value):
+            facts.add_row(Text(key, style="cyan"), Text(cell(value)))
+    if facts.row_count:
+        screen.print(facts)
+    for key, value in report.summary.items():
+        if _is_table(value):
+            table = Table(*value[0], title=key, title_justify="left", title_style="bold", box=None)
+            for row in value:
+                table.add_row(*(Text(cell(item)) for item in row.values()))
+            screen.print(table)
+    for line in report.warnings:
+        screen.print(Text(f"warning: {line}", style="yellow"), soft_wrap=True)
+    if len(report.problems) > 1:
+        for line in report.problems:
+            screen.print(Text(f"problem: {line}", style="red"), soft_wrap=True)
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(row, Mapping) for row in value)

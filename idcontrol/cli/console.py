@@ -1,0 +1,58 @@
+"""How the commands speak: tables on stdout, one line or a progress bar on stderr, and exit statuses."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DONE, TASK_FAILED, UNUSABLE, FAULT = 0, 1, 2, 3
+INTERRUPTED = 130
+"""What shells expect of a command that Ctrl-C ended: 128 + SIGINT."""
+
+
+def console() -> Console:
+    """For tables on stdout; wide where nobody looks, so that lines stay whole in files and pipes."""
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+
+
+def say(line: str, status: int) -> int:
+    """Print one line on stderr; returns `status`."""
+    click.echo(f"idcontrol: {one_line(line)}", err=True)
+    return status
+
+
+def one_line(text: object) -> str:
+    """`text` without line breaks; an empty one becomes the name of its type."""
+    return " ".join(str(text).split()) or type(text).__name__
+
+
+def cell(value: Any) -> str:
+    """A value as a table shows it."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
+        return ", ".join(cell(item) for item in value)
+    return str(value)
+
+
+@contextlib.contextmanager
+def progress_bar(title: str, quiet: bool) -> Iterator[Callable[[float], None]]:
+    """A progress bar on stderr if that is a terminal; yields what to call with the share that is done."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda share: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=1.0)
+        yield lambda share: bar.update(task, completed=share)

@@ -1,0 +1,86 @@
+"""What the command line finds by name: experiments and robots of any installed package.
+
+They are entry points (groups ``idcontrol.experiments`` and ``idcontrol.robots``), so that the library imports nothing
+above it and other packages can join.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from idcontrol.errors import InputError, UnknownName
+
+if TYPE_CHECKING:
+    import msgspec
+
+EXPERIMENTS = "idcontrol.experiments"
+ROBOTS = "idcontrol.robots"
+
+
+class Experiment(Protocol):
+    """What an entry point of the group ``idcontrol.experiments`` gives.
+
+    Attributes:
+        name: Its name.
+        summary: One line.
+        presets: Configurations to begin with, by name; one is called ``"default"``. Options such as ``--mu`` set the
+            fields `controller, plant, robot, terrain, mu, duration_s, rate_hz, seed` where they exist.
+    """
+
+    name: str
+    summary: str
+    presets: Mapping[str, msgspec.Struct]
+
+    def run(self, config: Any, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Run it.
+
+        Args:
+            config: One of `presets`, some values changed.
+            out: An empty folder for the record.
+            progress: To be called with the share that is done, 0 to 1.
+
+        Returns:
+            The metrics; ``completed`` says whether the task succeeded.
+        """
+        ...
+
+    def warmup(self, out: Path) -> None:
+        """Compile every kernel that a run may need, by short runs; whatever they record goes below `out`."""
+        ...
+
+
+class RobotLibrary(Protocol):
+    """What an entry point of the group ``idcontrol.robots`` gives."""
+
+    def names(self) -> Sequence[str]:
+        """Names of its robots."""
+        ...
+
+    def check(self, name_or_path: str) -> Any:
+        """A report with `robot`, `problems`, `warnings` (lines) and `summary` (plain data)."""
+        ...
+
+
+def entry_points(group: str) -> Mapping[str, Any]:
+    """What is installed under an entry point group, by name; each has `load()`."""
+    return {entry.name: entry for entry in importlib.metadata.entry_points(group=group)}
+
+
+def load_experiment(name: str) -> Experiment:
+    """The experiment called `name`.
+
+    Raises:
+        UnknownName: There is none.
+        InputError: It needs a package that is not installed.
+    """
+    entries = entry_points(EXPERIMENTS)
+    if name not in entries:
+        raise UnknownName("experiment", name, entries)
+    try:
+        experiment: Experiment = entries[name].load()
+    except ModuleNotFoundError as error:
+        raise InputError(f"the experiment {name} needs the package {error.name}, which is not installed") from error
+    return experiment

@@ -1,0 +1,34 @@
+"""Faults inside: a line on stderr that says where the traceback is."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import traceback
+from pathlib import Path
+
+from idcontrol.cli.console import FAULT, one_line, say
+
+
+class RunFault(Exception):
+    """A fault inside a run; its cause is the error, `folder` is the run's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+
+def report_fault(error: BaseException, folder: Path | None) -> int:
+    """Write the traceback, into the run's folder if there is one, and say where it is."""
+    text = "".join(traceback.format_exception(error))
+    path = None
+    if folder is not None:
+        with contextlib.suppress(OSError):
+            path = folder / "traceback.txt"
+            path.write_text(text, encoding="utf-8")
+    if path is None or not path.exists():
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="idcontrol-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(text)
+        path = Path(file.name)
+    return say(f"a fault inside: {type(error).__name__}: {one_line(error)}; the traceback is in {path}", FAULT)

@@ -1,0 +1,88 @@
+"""``idcontrol list``: what there is, by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from idcontrol.cli.console import console, one_line
+from idcontrol.cli.entries import EXPERIMENTS, ROBOTS, RobotLibrary, entry_points
+from idcontrol.errors import UnknownName
+
+
+@click.command("list")
+@click.argument("kind", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(kind: str | None, as_json: bool) -> None:
+    """List controllers, plants, robots, terrains, experiments, or all of them, with what each is."""
+    kinds = {
+        "controllers": _controllers,
+        "plants": _plants,
+        "robots": _robots,
+        "terrains": _terrains,
+        "experiments": _experiments,
+    }
+    if kind is not None and kind not in kinds:
+        raise UnknownName("list", kind, kinds)
+    found = {name: dict(sorted(give().items())) for name, give in kinds.items() if kind in (None, name)}
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    screen = console()
+    for name, entries in found.items():
+        table = Table(title=name, title_justify="left", title_style="bold", box=None, show_header=False)
+        for entry, line in entries.items():
+            table.add_row(Text(entry, style="cyan", no_wrap=True), Text(line))
+        screen.print(table)
+
+
+def _experiments() -> dict[str, str]:
+    found = {}
+    for name, entry in entry_points(EXPERIMENTS).items():
+        try:
+            found[name] = str(entry.load().summary)
+        except Exception as error:  # one broken package must not hide the experiments of the others
+            found[name] = f"cannot be loaded: {one_line(error)}"
+    return found
+
+
+def _robots() -> dict[str, str]:
+    found = {}
+    for entry in entry_points(ROBOTS).values():
+        library: RobotLibrary = entry.load()
+        for name in library.names():
+            report = library.check(name)
+            found[name] = f"not fit to run: {report.problems[0]}" if report.problems else _in_short(report.summary)
+    return found
+
+
+def _in_short(summary: Mapping[str, Any]) -> str:
+    """The line of a robot in a list: what its check found."""
+    parts = [f"{summary['mass_kg']:.3g} kg"] if "mass_kg" in summary else []
+    parts += [f"{len(summary[name])} {name}" for name in ("joints", "feet") if summary.get(name)]
+    parts += [f"base {summary['height_m']:.3g} m high"] if summary.get("height_m") else []
+    return ", ".join(parts)
+
+
+def _controllers() -> Mapping[str, str]:
+    from idcontrol import controllers
+
+    return controllers.available()
+
+
+def _plants() -> Mapping[str, str]:
+    from idcontrol import plants
+
+    return plants.available()
+
+
+def _terrains() -> Mapping[str, str]:
+    from idcontrol.contact import terrain
+
+    return terrain.available()

@@ -1,0 +1,130 @@
+"""``idcontrol run``: run an experiment, record it, print what came out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, console, progress_bar, say
+from idcontrol.cli.entries import load_experiment
+from idcontrol.cli.faults import RunFault
+from idcontrol.errors import IdControlError, InputError, UnknownName
+
+
+@click.command("run")
+@click.argument("experiment")
+@click.option("--controller", metavar="C", help="Controller; see `idcontrol list controllers`.")
+@click.option("--plant", metavar="P", help="Plant; see `idcontrol list plants`.")
+@click.option("--robot", metavar="R", help="Robot, or the path of a robot file or of a URDF beside one.")
+@click.option("--terrain", metavar="T", help="Ground; see `idcontrol list terrains`.")
+@click.option("--mu", type=float, metavar="X", help="Friction of the ground; inf means that nothing slips.")
+@click.option("--duration", "duration_s", type=float, metavar="S", help="Length of the run [s].")
+@click.option("--rate", "rate_hz", type=float, metavar="HZ", help="Rate of the control loop [Hz].")
+@click.option("--seed", type=int, metavar="N", help="Seed of everything that is random.")
+@click.option("--preset", metavar="NAME", help="default: what is right; paper: the original with its quirks.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting, by dotted key.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the record; must be empty.")
+@click.option("--json", "as_json", is_flag=True, help="Print the metrics as one JSON object.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+def command(
+    experiment: str, settings: tuple[str, ...], out: Path | None, as_json: bool, quiet: bool, **options: Any
+) -> int:
+    """Run EXPERIMENT, record it, and print what came out."""
+    from idcontrol.configuration import build, parse_setting
+    from idcontrol.recording import claim, fresh_folder, jsonable
+
+    chosen = load_experiment(experiment)
+    given = {name: value for name, value in options.items() if value is not None}
+    spelling = {name: "--" + name.partition("_")[0] for name in options}
+    preset = given.pop("preset", "default")
+    if preset not in chosen.presets:
+        raise UnknownName("preset", preset, chosen.presets)
+    start = chosen.presets[preset]
+    for name in given:
+        if name not in start.__struct_fields__:
+            raise InputError(f"{spelling[name]}: the experiment {experiment} has no such setting; leave it out")
+    config = build(start, given | dict(parse_setting(text) for text in settings), spelling)
+    for name in ("duration_s", "rate_hz"):
+        if math.isinf(getattr(config, name, 0.0)):
+            raise InputError(f"{spelling[name]}: must be finite")
+    if out is None:
+        out = fresh_folder("runs", _stem(experiment, config))
+    else:
+        claim(out)
+
+    try:
+        with progress_bar(experiment, quiet) as progress, contextlib.redirect_stdout(sys.stderr):
+            metrics = chosen.run(config, out, progress)
+    except IdControlError:
+        with contextlib.suppress(OSError):
+            out.rmdir()  # a folder that nothing was recorded into only confuses
+        raise
+    except (KeyboardInterrupt, SystemExit) as stop:
+        signalled = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else INTERRUPTED
+        return say(f"stopped; what was recorded until then is in {out}", signalled)
+    except Exception as error:
+        raise RunFault(out) from error
+    used = {name: getattr(config, name) for name in options if name in start.__struct_fields__}
+    metrics = {"experiment": experiment, **used, **metrics, "out": str(out)}
+    if as_json:
+        click.echo(json.dumps(jsonable(metrics), allow_nan=False))
+    else:
+        show_metrics(metrics)
+    return DONE if metrics.get("completed", True) else TASK_FAILED
+
+
+def _stem(experiment: str, config: Any) -> str:
+    """Name of a run's folder: the experiment and what is most often varied."""
+    parts = [experiment]
+    for field in ("controller", "robot"):
+        value = str(getattr(config, field, ""))
+        path = Path(value)
+        parts.append(path.parent.name or path.stem if path.suffix else path.name)
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(part for part in parts if part))
+
+
+def show_metrics(metrics: Mapping[str, Any]) -> None:
+    """A table of a run: the known quantities in their units, then whatever else the experiment gave."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from idcontrol.metrics import QUANTITIES
+
+    shown = [quantity for quantity in QUANTITIES if quantity.of(metrics) is not None]
+    rows = [(quantity.label, quantity.text(quantity.of(metrics)), quantity.unit) for quantity in shown]
+    known = {quantity.key.partition(".")[0] for quantity in QUANTITIES}
+    other = {key: value for key, value in metrics.items() if key not in known and not isinstance(value, dict | list)}
+    settings = (
+        "experiment",
+        "controller",
+        "plant",
+        "robot",
+        "terrain",
+        "mu",
+        "seed",
+        "duration_s",
+        "rate_hz",
+        "preset",
+    )
+    title = ", ".join(f"{key} {metrics[key]}" for key in settings if metrics.get(key) is not None)
+    table = Table(box=None, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(style="dim")
+    for label, value, unit in rows:
+        table.add_row(label, value, unit)
+    for key, value in other.items():
+        if key not in (*settings, "steps", "out") and value is not None:
+            table.add_row(key, f"{value:.4g}" if isinstance(value, float) else str(value), "")
+    screen = console()
+    screen.print(Text(title, style="bold"))
+    screen.print(table)
+    screen.print(Text(f"recorded in {metrics['out']}; plots: idcontrol report {metrics['out']}"), soft_wrap=True)
