@@ -13,7 +13,16 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.inverse import InverseDynamics, Settings
 from idcontrol.controllers.pid import Pid
-from idcontrol.controllers.schemes import COULOMB_LCP, COULOMB_QP, COULOMB_QP_RAW, COULOMB_SMOOTH, Scheme
+from idcontrol.controllers.schemes import (
+    COULOMB_LCP,
+    COULOMB_QP,
+    COULOMB_QP_1,
+    COULOMB_QP_RAW,
+    COULOMB_SMOOTH,
+    NO_SLIP_LCP,
+    NO_SLIP_QP,
+    Scheme,
+)
 from idcontrol.controllers.sensed import SensedForces
 from idcontrol.errors import DuplicateName, InputError, UnknownName
 from idcontrol.system import System
@@ -92,6 +101,9 @@ def _pid(setup: Setup) -> Controller:
 register("pid", "joint-space error feedback alone (baseline)", _pid)
 register("id-sensed-1", "ID(t_i-1): inverse dynamics with the contact forces sensed over the last period", _sensed(1))
 register("id-sensed-2", "ID(t_i-2): the same with the forces of the period before", _sensed(2))
+register(
+    "id-noslip-lcp", "ID(t_i) LCP,∞: no slip, by principal pivoting (Algorithms 1, 2)", inverse_dynamics(NO_SLIP_LCP)
+)
 register("id-coulomb-lcp", "ID(t_i) LCP,μ: Coulomb friction by Lemke's method", inverse_dynamics(COULOMB_LCP))
 register(
     "id-coulomb-smooth",
@@ -99,6 +111,8 @@ register(
     inverse_dynamics(COULOMB_SMOOTH),
 )
 register("id-coulomb-qp", "ID(t_i) QP,μ: maximal dissipation in two stages", inverse_dynamics(COULOMB_QP))
+register("id-noslip-qp", "ID(t_i) QP,∞: maximal dissipation without slip, two stages", inverse_dynamics(NO_SLIP_QP))
+register("id-coulomb-qp-1", "ID(t_i) QP,μ in one stage, regularized", inverse_dynamics(COULOMB_QP_1))
 register(
     "id-coulomb-qp-raw",
     "stage I of id-coulomb-qp alone, without chatter mitigation",

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
-from idcontrol.models import coulomb, dissipation
+from idcontrol.models import coulomb, dissipation, no_slip
 from idcontrol.models.distribution import smallest_torque, torque_map
-from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import recover, reduce
+from idcontrol.models.problem import CLOSED_GAP, ContactModel, StepProblem, StepSolution, WarmStart
+from idcontrol.models.reduction import Reduction, recover, reduce
 from idcontrol.solvers.enumerate import NearestProblem, nearest_solution
-from idcontrol.types import Array, Status
+from idcontrol.types import Array, Booleans, Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,46 @@ def two_stages(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
     solution = dissipation.solve_reduced(problem, reduction, step.warm)
     if solution.status is Status.FALLBACK:
         return solution, solution.multipliers
-    held = dissipation.held_contacts(problem)
+    shared = _shared(problem, step, reduction, solution, dissipation.held_contacts(problem))
+    if shared is None:
+        return replace(solution, status=Status.REPAIRED, note="stage II found no point"), solution.multipliers
+    return shared
+
+
+def one_stage(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
+    """Maximal dissipation with a ridge that shares the impulses at once (math.md 7.5)."""
+    solution = dissipation.one_stage(problem, step.warm)
+    return solution, solution.multipliers
+
+
+def without_slip(problem: StepProblem, step: Step, *, dual: bool) -> tuple[StepSolution, Array]:
+    """No contact slips; the impulses are then shared for the smallest torque (math.md 4, 7.6).
+
+    They are sought within the friction pyramids first: where the motion can be had so, nothing forbids that the ground
+    is believed to hold what it can. Where it cannot, friction has no bound, as the model has it (math.md 4.3).
+
+    Args:
+        problem: The step.
+        step: What else is known.
+        dual: Whether the convex projection is solved (003 "QP, inf") or the LCP of its normals by pivoting (003
+            Algorithms 1 and 2); the motion is the same.
+    """
+    reduction = reduce(problem)
+    solution = no_slip.solve_reduced(problem, reduction, step.warm, dual=dual)
+    if solution.status is Status.FALLBACK:
+        return solution, solution.multipliers
+    closed = problem.contacts.gap <= CLOSED_GAP
+    for held in (dissipation.held_contacts(problem), closed):
+        shared = _shared(problem, step, reduction, solution, held)
+        if shared is not None:
+            return shared
+    return replace(solution, status=Status.REPAIRED, note="no distribution was found"), solution.multipliers
+
+
+def _shared(
+    problem: StepProblem, step: Step, reduction: Reduction, solution: StepSolution, held: Booleans
+) -> tuple[StepSolution, Array] | None:
+    """The same motion with the smallest torque; None where no impulses were found that give it."""
     y, better = smallest_torque(
         reduction,
         solution.impulses.T.ravel(),
@@ -72,7 +112,7 @@ def two_stages(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
         reluctance=step.reluctance,
     )
     if not better:
-        return replace(solution, status=Status.REPAIRED, note="stage II found no point"), solution.multipliers
+        return None
     rigid = np.zeros(reduction.rho.shape[0] - y.size)
     _, motor_impulse = recover(reduction, np.concatenate((y, rigid)))
     return replace(solution, impulses=np.ascontiguousarray(y.reshape(3, -1).T)), motor_impulse
@@ -127,5 +167,8 @@ def nearest_torque(problem: StepProblem, step: Step) -> tuple[StepSolution, Arra
 
 COULOMB_QP = Scheme(solve=two_stages, model=dissipation.solve)
 COULOMB_QP_RAW = Scheme(solve=stage_one, model=dissipation.solve, projects=False)
+COULOMB_QP_1 = Scheme(solve=one_stage, model=dissipation.one_stage)
+NO_SLIP_LCP = Scheme(solve=partial(without_slip, dual=False), model=no_slip.solve)
+NO_SLIP_QP = Scheme(solve=partial(without_slip, dual=True), model=dissipation.no_slip_qp)
 COULOMB_LCP = Scheme(solve=friction_lcp, model=coulomb.solve)
 COULOMB_SMOOTH = Scheme(solve=nearest_torque, model=coulomb.solve)
