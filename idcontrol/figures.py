@@ -10,6 +10,7 @@ import base64
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -34,7 +35,7 @@ _STATUS_COLORS = {
     Status.FALLBACK: "#d55e00",
     Status.FAILED: "#000000",
 }
-_STYLE = {
+STYLE = {
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.titlelocation": "left",
@@ -54,6 +55,7 @@ _STYLE = {
     "ytick.color": "#50555a",
     "svg.hashsalt": "idcontrol",  # equal runs give equal pages
 }
+"""Matplotlib's settings for every figure on a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +140,31 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout) -> list[Picture]:
             _feet,
         ),
     )
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         return [Picture(title, sentence, _svg(draw(scene))) for title, sentence, draw in pictures]
+
+
+def recorded(folder: Path, meta: Mapping[str, Any]) -> list[Picture]:
+    """Figures that a run drew itself: SVG files in its folder, named with title and sentence in ``meta["figures"]``.
+
+    A file that is gone is left out.
+    """
+    pictures = []
+    for entry in meta.get("figures") or ():
+        path = folder / Path(str(entry["file"])).name
+        if path.is_file():
+            pictures.append(Picture(entry["title"], entry["sentence"], _uri(path.read_bytes())))
+    return pictures
 
 
 def _svg(figure: Figure) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return _uri(buffer.getvalue())
+
+
+def _uri(svg: bytes) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
 def _grid(

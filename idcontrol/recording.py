@@ -429,7 +429,7 @@ def _export(folder: Path, *, complete: bool) -> None:
         "timing.h5": list(log.wall_time),
     }
     for filename, names in files.items():
-        if not names:
+        if not names and filename != "arrays.h5":  # which also says that the run came to its end
             continue
         partial = folder / (filename + ".part")
         with h5py.File(partial, "w") as file:

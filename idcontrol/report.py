@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,18 @@ class Row:
     met: bool | None
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One number of a test case: beside the paper's, and whether its check holds (None where there is none)."""
+
+    key: str
+    value: str
+    unit: str
+    paper: str
+    holds: bool | None
+    note: str
+
+
 def report(folder: str | Path) -> Path:
     """Write ``report.html`` into the folder of a run, whole or cut off, and return its path.
 
@@ -67,7 +79,9 @@ def report(folder: str | Path) -> Path:
         state=_state(run, values),
         note=run.note,
         topics=table(values, run.meta.get("goals") or {}),
-        pictures=[] if layout is None else figures.locomotion(run.arrays, layout),
+        findings=findings(values, run.meta.get("findings") or ()),
+        pictures=([] if layout is None else figures.locomotion(run.arrays, layout))
+        + figures.recorded(run.folder, run.meta),
         events=run.events[:EVENTS],
         more_events=max(len(run.events) - EVENTS, 0),
         command=command(run),
@@ -101,6 +115,31 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
             )
         )
     return topics
+
+
+def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[Found]:
+    """The named numbers of a test case beside the paper's (`experiments.findings`)."""
+    tables = {name: values.get(name) or {} for name in ("paper", "checks", "units", "notes")}
+    return [
+        Found(
+            key=key,
+            value=number(values.get(key)),
+            unit=tables["units"].get(key, ""),
+            paper=number(tables["paper"][key]) if key in tables["paper"] else "",
+            holds=tables["checks"].get(key),
+            note=tables["notes"].get(key, ""),
+        )
+        for key in keys
+    ]
+
+
+def number(value: Any) -> str:
+    """A number of a test case as a table shows it."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def command(run: Run) -> str:

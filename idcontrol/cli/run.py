@@ -91,40 +91,51 @@ def _stem(experiment: str, config: Any) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(part for part in parts if part))
 
 
+SETTINGS = (
+    "experiment",
+    "controller",
+    "plant",
+    "robot",
+    "terrain",
+    "mu",
+    "seed",
+    "duration_s",
+    "rate_hz",
+    "preset",
+)
+"""What a run's title says."""
+
+
 def show_metrics(metrics: Mapping[str, Any]) -> None:
-    """A table of a run: the known quantities in their units, then whatever else the experiment gave."""
+    """A table of a run: known quantities in their units, then whatever else, beside the paper's where it shows them."""
     from rich.table import Table
     from rich.text import Text
 
     from idcontrol.metrics import QUANTITIES
+    from idcontrol.report import number
 
-    shown = [quantity for quantity in QUANTITIES if quantity.of(metrics) is not None]
-    rows = [(quantity.label, quantity.text(quantity.of(metrics)), quantity.unit) for quantity in shown]
-    known = {quantity.key.partition(".")[0] for quantity in QUANTITIES}
-    other = {key: value for key, value in metrics.items() if key not in known and not isinstance(value, dict | list)}
-    settings = (
-        "experiment",
-        "controller",
-        "plant",
-        "robot",
-        "terrain",
-        "mu",
-        "seed",
-        "duration_s",
-        "rate_hz",
-        "preset",
-    )
-    title = ", ".join(f"{key} {metrics[key]}" for key in settings if metrics.get(key) is not None)
-    table = Table(box=None, show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(style="dim")
-    for label, value, unit in rows:
-        table.add_row(label, value, unit)
-    for key, value in other.items():
-        if key not in (*settings, "steps", "out") and value is not None:
-            table.add_row(key, f"{value:.4g}" if isinstance(value, float) else str(value), "")
+    paper, checks, units = (metrics.get(name) or {} for name in ("paper", "checks", "units"))
+    table = Table(box=None, show_header=bool(paper), header_style="dim")
+    for heading in ("", "found", "", "paper" if paper else "", ""):
+        table.add_column(heading, justify="right" if heading else "left")
+    known = {"out", "steps", *SETTINGS}
+    for quantity in QUANTITIES:
+        known.add(quantity.key.partition(".")[0])
+        value = quantity.of(metrics)
+        if value is not None:
+            table.add_row(quantity.label, quantity.text(value), Text(quantity.unit, style="dim"))
+    for key, value in metrics.items():
+        if key in known or isinstance(value, dict | list) or (value is None and key not in units):
+            continue
+        held = checks.get(key)
+        mark = Text("") if held is None else Text("✓", style="green") if held else Text("✗", style="red")
+        beside = number(paper[key]) if key in paper else ""
+        table.add_row(key, number(value), Text(units.get(key, ""), style="dim"), beside, mark)
+
     screen = console()
+    title = ", ".join(f"{key} {metrics[key]}" for key in SETTINGS if metrics.get(key) is not None)
     screen.print(Text(title, style="bold"))
     screen.print(table)
+    for key, note in (metrics.get("notes") or {}).items():
+        screen.print(Text(f"{key}: {note}", style="dim"), soft_wrap=True)
     screen.print(Text(f"recorded in {metrics['out']}; plots: idcontrol report {metrics['out']}"), soft_wrap=True)

@@ -1,0 +1,86 @@
+"""Named numbers beside the paper's: recorded, printed, and on the page."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from experiments.findings import Drawing, Finding, save
+from idcontrol.cli.run import show_metrics
+from idcontrol.errors import InputError
+from idcontrol.recording import load
+from idcontrol.report import report
+
+
+class Config(msgspec.Struct, frozen=True):
+    mu: float = 0.125
+
+
+FINDINGS = (
+    Finding("slide_m", 0.6779, "m", paper=0.6773, holds=True, note="closed form"),
+    Finding("creep_m_s", None, "m/s"),
+    Finding("steps", 1000),
+)
+
+
+def _figure():
+    figure = Figure()
+    figure.subplots().plot([0.0, 1.0])
+    return figure
+
+
+def _save(out, findings=FINDINGS, **more):
+    return save(out, experiment="incline", config=Config(), findings=findings, **more)
+
+
+def test_what_was_found_is_in_the_record_with_the_papers_number_and_the_check(tmp_path):
+    _save(
+        tmp_path, arrays={"t": np.arange(3.0)}, units={"t": "s"}, drawings=[Drawing("Slide", "It slides.", _figure())]
+    )
+    run = load(tmp_path)
+    assert run.complete
+    assert run.metrics["slide_m"] == 0.6779
+    assert run.metrics["paper"] == {"slide_m": 0.6773}
+    assert run.metrics["checks"] == {"slide_m": True}
+    assert run.metrics["completed"] is True
+    np.testing.assert_array_equal(run.arrays["t"], [0.0, 1.0, 2.0])
+
+
+def test_one_check_that_fails_fails_the_run(tmp_path):
+    assert not _save(tmp_path, [*FINDINGS, Finding("sticks", False, holds=False)])["completed"]
+
+
+def test_a_record_without_series_is_still_a_run(tmp_path):
+    _save(tmp_path)
+    assert load(tmp_path).complete
+
+
+def test_the_page_shows_each_number_its_note_and_the_figures(tmp_path):
+    _save(tmp_path, drawings=[Drawing("Slide", "It slides <down>.", _figure())])
+    page = report(tmp_path).read_text()
+    for words in ("0.6779", "0.6773", "closed form", "It slides &lt;down&gt;.", "data:image/svg+xml"):
+        assert words in page
+
+
+def test_the_command_prints_both_numbers(tmp_path, capsys):
+    show_metrics({**_save(tmp_path), "out": str(tmp_path)})
+    out = capsys.readouterr().out
+    for words in ("slide_m", "0.6779", "0.6773", "✓", "closed form"):
+        assert words in out
+    json.dumps(_save(tmp_path / "again"))  # plain data
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"findings": [FINDINGS[0], FINDINGS[0]]}, "slide_m"),
+        ({"arrays": {"a": np.zeros(2), "b": np.zeros(3)}}, "different lengths"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused(tmp_path, more, line):
+    with pytest.raises(InputError, match=line):
+        _save(tmp_path, **more)
