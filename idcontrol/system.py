@@ -4,6 +4,11 @@ Conventions (math.md 1, 2). A machine has m velocities: first the u unactuated o
 passive joints), then the a actuated ones ("q"). Pinocchio's order may differ; `System.order` permutes once, here.
 A free-flyer velocity is Pinocchio's: linear, then angular, in the body's own axes. `State.q` and `State.v` stay in
 Pinocchio's layout; everything that this class computes is in ours.
+
+Within a step the axes of a free-flyer's *linear* velocity stand still: they are the body's at the step's beginning
+(math.md 3 solves for v⁺ - v, and a difference needs one set of axes). So `System.bias` is for the classical
+acceleration ``v̇ + ω × v`` where Pinocchio has the spatial one, and `System.advance` turns v⁺ into the axes that the
+body has at the end. In axes that turn with the body, its linear momentum would be off by h ω × v in every step.
 """
 
 from __future__ import annotations
@@ -43,13 +48,26 @@ class FreeBody:
 
 @njit(cache=True)
 def _gather(
-    M_pin: Array, c_pin: Array, J_pin: Array, order: Integers, M: Array, c: Array, J: Array
+    M_pin: Array,
+    c_pin: Array,
+    J_pin: Array,
+    v_pin: Array,
+    order: Integers,
+    flyers: Integers,
+    M: Array,
+    c: Array,
+    J: Array,
 ) -> None:  # pragma: no cover - compiled
-    """Copy Pinocchio's terms into our order; M from the triangle that crba fills."""
+    """Copy Pinocchio's terms into our order: M from the triangle that crba fills, c less ``M_lin (ω × v)``."""
     m = order.shape[0]
     for i in range(m):
         oi = order[i]
         c[i] = c_pin[oi]
+        for k in flyers:
+            for x in range(3):
+                y, z = k + (x + 1) % 3, k + (x + 2) % 3
+                turn = v_pin[y + 3] * v_pin[z] - v_pin[z + 3] * v_pin[y]
+                c[i] -= (M_pin[oi, k + x] if oi <= k + x else M_pin[k + x, oi]) * turn
         for j in range(i + 1):
             oj = order[j]
             value = M_pin[oi, oj] if oi <= oj else M_pin[oj, oi]
@@ -57,6 +75,32 @@ def _gather(
             M[j, i] = value
         for k in range(6):
             J[k, i] = J_pin[k, oi]
+
+
+@njit(cache=True)
+def _rotate(quaternion: Array, v: Array, out: Array) -> None:  # pragma: no cover - compiled
+    """Write R v for the unit quaternion (x, y, z, w) of R."""
+    x, y, z, w = quaternion
+    ax, ay, az = 2.0 * (y * v[2] - z * v[1]), 2.0 * (z * v[0] - x * v[2]), 2.0 * (x * v[1] - y * v[0])
+    out[0] = v[0] + w * ax + y * az - z * ay
+    out[1] = v[1] + w * ay + z * ax - x * az
+    out[2] = v[2] + w * az + x * ay - y * ax
+
+
+@njit(cache=True)
+def _carry(
+    q: Array, q_next: Array, v: Array, h: float, at_q: Integers, at_v: Integers
+) -> None:  # pragma: no cover - compiled
+    """Move free-flyers straight along their linear velocity, ``p + h R v``, and turn it into their new axes, R⁺ᵀR v."""
+    world, back = np.empty(3), np.empty(4)
+    for i in range(at_q.shape[0]):
+        k, j = at_q[i], at_v[i]
+        _rotate(q[k + 3 : k + 7], v[j : j + 3], world)
+        for x in range(3):
+            q_next[k + x] = q[k + x] + h * world[x]
+            back[x] = -q_next[k + 3 + x]
+        back[3] = q_next[k + 6]
+        _rotate(back, world, v[j : j + 3])
 
 
 class System:
@@ -71,7 +115,8 @@ class System:
         actuated_names: Names of the actuated joints, in our order.
         effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf where there is none.
         M: Joint-space inertia, shape (m, m).
-        bias: Coriolis, centrifugal and gravity terms c of ``M v̇ + c = Pᵀτ + Jᵀf``, shape (m,) [N, N m].
+        bias: Coriolis, centrifugal and gravity terms c of ``M v̇ + c = Pᵀτ + Jᵀf``, shape (m,) [N, N m]; v̇ of a
+            free-flyer is classical (see the module).
         jacobian: Spatial Jacobian at the world origin of all joints, linear rows first, shape (6, m).
         support: Which velocities move which joint, shape (n_joints, m).
         frame_joint: Supporting joint of each frame, shape (n_frames,).
@@ -116,6 +161,10 @@ class System:
         self.effort_limit: Array = np.where(limits >= UNLIMITED, np.inf, limits)
         self._joint_q: Integers = np.array([joint.idx_q for joint in joints], dtype=np.int64)
         self._joint_circle: Booleans = np.array([joint.nq == 2 for joint in joints], dtype=np.bool_)
+
+        flyers = [joint for joint in model.joints if joint.shortname() == "JointModelFreeFlyer"]
+        self._flyer_q: Integers = np.array([joint.idx_q for joint in flyers], dtype=np.int64)
+        self._flyer_v: Integers = np.array([joint.idx_v for joint in flyers], dtype=np.int64)
 
         m = self.n_velocities
         self.M: Array = np.zeros((m, m))
@@ -180,7 +229,17 @@ class System:
         pin.nonLinearEffects(self.model, self.data, q, v)
         pin.computeJointJacobians(self.model, self.data, q)
         pin.updateFramePlacements(self.model, self.data)
-        _gather(self._M_pin, self._c_pin, self._J_pin, self.order, self.M, self.bias, self.jacobian)
+        _gather(
+            self._M_pin,
+            self._c_pin,
+            self._J_pin,
+            v,
+            self.order,
+            self._flyer_v,
+            self.M,
+            self.bias,
+            self.jacobian,
+        )
 
     def ours(self, v: Array) -> Array:
         """A velocity in our order, from Pinocchio's."""
@@ -196,6 +255,20 @@ class System:
         """Configuration after moving for `h` seconds with the velocity `v` (ours): ``q ⊕ h v`` on the manifold."""
         moved: Array = pin.integrate(self.model, q, h * self.theirs(v))
         return moved
+
+    def advance(self, q: Array, v_plus: Array, h: float) -> tuple[Array, Array]:
+        """Configuration and velocity after a step that ends with the velocity `v_plus` (ours, see the module).
+
+        Joints move as `integrate` has it, free-flyers in a straight line, ``p⁺ = p + h R v``, ``R⁺ = R exp(h ω)``;
+        their linear velocity is then turned into the new axes, ``R⁺ᵀ R v``.
+
+        Returns:
+            The new configuration, shape (nq,), and velocity, shape (nv,), both in Pinocchio's layout.
+        """
+        v: Array = self.theirs(v_plus)
+        q_next: Array = pin.integrate(self.model, q, h * v)
+        _carry(q, q_next, v, h, self._flyer_q, self._flyer_v)
+        return q_next, v
 
     def joint_positions(self, q: Array) -> Array:
         """Angles (or lengths) of the actuated joints, shape (a,) [rad or m]; continuous joints within (-π, π]."""

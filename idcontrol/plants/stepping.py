@@ -15,7 +15,7 @@ NEAR = 5e-3
 
 
 class Stepping:
-    """A machine on the ground: ``M (v⁺ - v) = h (Pᵀτ - c) + Jᵀf``, then ``q⁺ = q ⊕ h v⁺``.
+    """A machine on the ground: ``M (v⁺ - v) = h (Pᵀτ - c) + Jᵀf``, then `System.advance`.
 
     Attributes:
         last: Solution of the last substep.
@@ -101,8 +101,5 @@ class Stepping:
             if impulse > 0.0:
                 forces[identity] = forces.get(identity, 0.0) + force
                 normals[identity] = normal.copy()
-        # A free-flyer's linear velocity is carried over in its own axes, which turn during the step: momentum and
-        # gravity are right to first order in h times the rate of turn.
-        self._state = State(
-            t=state.t + h, q=system.integrate(state.q, solution.v_plus, h), v=system.theirs(solution.v_plus)
-        )
+        q_next, v_next = system.advance(state.q, solution.v_plus, h)
+        self._state = State(t=state.t + h, q=q_next, v=v_next)
