@@ -1,0 +1,129 @@
+"""The step problem of many bodies: inertia in blocks, and contacts that each touch one or two of them (004 VIII-D).
+
+A *tree* is a set of velocities that inertia couples: a free body, or a robot with all its joints. Trees are coupled by
+contacts alone. Arrays are padded to the d velocities of the largest tree; what lies beyond a tree's own size is ignored
+on the way in and zero on the way out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.types import Array, Integers, Status
+
+WORLD = -1
+"""Stands for a tree where a contact has the immovable world on that side."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseProblem:
+    """One step: find v⁺ and contact impulses f with ``M (v⁺ - v*) = Jᵀf``, for t trees and n contacts.
+
+    Attributes:
+        h: Length of the step [s].
+        size: How many velocities each tree has, shape (t,).
+        M: Inertia of each tree, shape (t, d, d).
+        v: Velocities at the beginning of the step, shape (t, d); where the search starts.
+        v_star: Velocities at the end of it if there were no contact, shape (t, d).
+        tree: Trees of bodies A and B of each contact, shape (n, 2); `WORLD` where there is none. A is pushed along the
+            normal, B against it. Both sides may be of the same tree.
+        rows: Contact rows of A and of B, shape (n, 2, 3, d): the relative velocity of contact i along its normal, first
+            and second tangent is ``rows[i, 0] @ v[tree[i, 0]] + rows[i, 1] @ v[tree[i, 1]]``: those of B carry the
+            minus. Rows of the world are ignored.
+        gap: Signed distance φ at the beginning of the step, shape (n,) [m].
+        mu: Friction coefficients, shape (n,).
+        stiffness: Normal stiffness, shape (n,) [N/m]; inf is rigid.
+        damping: Normal damping, shape (n,) [N s/m].
+        surface_velocity: What the contact's relative velocity is measured against, shape (n, 3) [m/s], same axes.
+
+    Raises:
+        InputError: Shapes do not fit each other, a tree does not exist, or the step has no length.
+    """
+
+    h: float
+    size: Integers
+    M: Array
+    v: Array
+    v_star: Array
+    tree: Integers
+    rows: Array
+    gap: Array
+    mu: Array
+    stiffness: Array
+    damping: Array
+    surface_velocity: Array
+
+    def __post_init__(self) -> None:
+        t, d = self.v.shape if self.v.ndim == 2 else (len(self.size), -1)
+        n = self.gap.shape[0]
+        wanted = {
+            "size": (t,),
+            "M": (t, d, d),
+            "v": (t, d),
+            "v_star": (t, d),
+            "tree": (n, 2),
+            "rows": (n, 2, 3, d),
+            "gap": (n,),
+            "mu": (n,),
+            "stiffness": (n,),
+            "damping": (n,),
+            "surface_velocity": (n, 3),
+        }
+        for name, shape in wanted.items():
+            found = getattr(self, name).shape
+            if found != shape:
+                raise InputError(f"sparse problem: {name} has shape {found}; {t} trees and {n} contacts need {shape}")
+        if not self.h > 0.0:
+            raise InputError(f"sparse problem: the step h must be positive, not {self.h}")
+        if t and not (self.size.min() >= 1 and self.size.max() <= d):
+            raise InputError(f"sparse problem: sizes of trees must be from 1 to {d}")
+        if n and not (self.tree.min() >= WORLD and self.tree.max() < t):
+            raise InputError(f"sparse problem: trees of contacts must be from {WORLD} (the world) to {t - 1}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseSolution:
+    """What a model found.
+
+    Attributes:
+        v_plus: Velocities at the end of the step, shape (t, d).
+        impulses: Normal, first and second tangential impulse of each contact, on body A, shape (n, 3) [N s].
+        contact_velocity: Velocity of A relative to B and to the surface's motion, same axes, shape (n, 3) [m/s].
+        status: SOLVED if the residual was reached; REPAIRED if the search ended before it; FALLBACK if the input is not
+            finite (v⁺ is v* then and there are no impulses).
+        residual: Momentum error, 004 (24), of the worst island.
+        iterations: Newton steps of the island that took most.
+        islands: How many sets of trees contacts hold together.
+    """
+
+    v_plus: Array
+    impulses: Array
+    contact_velocity: Array
+    status: Status
+    residual: float
+    iterations: int
+    islands: int
+
+
+def dense_inertia(problem: SparseProblem) -> Array:
+    """The block-diagonal inertia of all trees, without padding, shape (m, m)."""
+    start = np.concatenate([[0], np.cumsum(problem.size)])
+    M = np.zeros((start[-1], start[-1]))
+    for tree, size in enumerate(problem.size):
+        M[start[tree] : start[tree + 1], start[tree] : start[tree + 1]] = problem.M[tree, :size, :size]
+    return M
+
+
+def dense_rows(problem: SparseProblem) -> Array:
+    """All contact rows in block order [N; S; T], without padding, shape (3 n, m)."""
+    start = np.concatenate([[0], np.cumsum(problem.size)])
+    n = len(problem.gap)
+    J = np.zeros((3, n, start[-1]))
+    for contact, sides in enumerate(problem.tree):
+        for side, tree in enumerate(sides):
+            if tree != WORLD:
+                J[:, contact, start[tree] : start[tree + 1]] += problem.rows[contact, side][:, : problem.size[tree]]
+    return J.reshape(3 * n, -1)
