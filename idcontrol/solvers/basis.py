@@ -15,29 +15,40 @@ def pivoted_basis(rows: Array, extra: Array, smallest: float, basis: Array, carr
 
     Overwrites rows and extra; returns the rank.
     """
-    n = rows.shape[0]
+    n, k = rows.shape
     size = np.empty(n)
     for i in range(n):
-        size[i] = np.dot(rows[i], rows[i])
+        size[i] = 0.0
+        for d in range(k):
+            size[i] += rows[i, d] * rows[i, d]
     rank = 0
-    while rank < min(n, rows.shape[1]):
+    while rank < min(n, k):
         best = 0
         for i in range(n):
             if size[i] > size[best]:
                 best = i
-        norm = np.sqrt(np.dot(rows[best], rows[best]))
+        norm = np.sqrt(size[best])
         if not norm > smallest:
             break
-        basis[rank] = rows[best] / norm
+        for d in range(k):
+            basis[rank, d] = rows[best, d] / norm
         carried[rank] = extra[best] / norm
         rank += 1
-        for i in range(n):
-            if size[i] < 0.0:
-                continue
-            for _ in range(2):  # twice, for orthogonality
-                p = np.dot(basis[rank - 1], rows[i])
-                rows[i] -= p * basis[rank - 1]
-                extra[i] -= p * carried[rank - 1]
-            size[i] = np.dot(rows[i], rows[i])
         size[best] = -1.0
+        for i in range(n):
+            if size[i] <= 0.0:
+                continue
+            before = size[i]
+            while True:  # again where most of the row was taken away, or rounding would not be orthogonal
+                along, square = 0.0, 0.0
+                for d in range(k):
+                    along += basis[rank - 1, d] * rows[i, d]
+                for d in range(k):
+                    rows[i, d] -= along * basis[rank - 1, d]
+                    square += rows[i, d] * rows[i, d]
+                extra[i] -= along * carried[rank - 1]
+                if square > 0.25 * before or before < 0.0:
+                    break
+                before = -1.0
+            size[i] = square
     return rank
