@@ -13,6 +13,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.inverse import InverseDynamics, Settings
 from idcontrol.controllers.pid import Pid
+from idcontrol.controllers.sap import SAP
 from idcontrol.controllers.schemes import (
     COULOMB_LCP,
     COULOMB_QP,
@@ -118,3 +119,4 @@ register(
     "stage I of id-coulomb-qp alone, without chatter mitigation",
     inverse_dynamics(COULOMB_QP_RAW),
 )
+register("id-sap", "inverse dynamics through compliant contact (SAP), convex, one stage", inverse_dynamics(SAP))

@@ -1,0 +1,118 @@
+r"""Contact impulses as a function of contact velocity: the analytic projection of 004 (18) and its derivative.
+
+With ``y = -u/R``, u the velocity of a contact measured against v̂ (004 VII), components (normal, first, second tangent),
+R = diag(R_n, R_t, R_t), μ̂ = μ R_t/R_n, μ̃² = μ² R_t/R_n, y_r = |y_t| and t̂ = y_t/y_r, the impulse γ is the point of the
+friction cone that is nearest to y in the norm of R:
+
+    stick   y_r ≤ μ y_n        γ = y
+    slide   between            γ_n = (y_n + μ̂ y_r)/(1 + μ̃²),  γ_t = μ γ_n t̂
+    open    y_n ≤ -μ̂ y_r       γ = 0
+
+μ = 0 has no tangential impulse. μ = inf has no limit: the cone is the half space γ_n ≥ 0. Every function of this module
+is the gradient of a convex cost, ``½ γᵀRγ``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from idcontrol.types import Array
+
+OPEN, STICK, SLIDE = 0, 1, 2
+
+
+@njit(cache=True, error_model="numpy")
+def project(
+    u_n: float, u_s: float, u_t: float, mu: float, R_n: float, R_t: float, gamma: Array
+) -> int:  # pragma: no cover - compiled
+    """Impulse of one contact.
+
+    Args:
+        u_n: Velocity along the normal, measured against v̂ [m/s].
+        u_s: Along the first tangent.
+        u_t: Along the second tangent.
+        mu: Friction coefficient.
+        R_n: Normal regularization [m/s per N s].
+        R_t: Tangential regularization, likewise.
+        gamma: Overwritten with the impulse, shape (3,) [N s].
+
+    Returns:
+        `OPEN`, `STICK` or `SLIDE`.
+    """
+    y_n, y_s, y_t = -u_n / R_n, -u_s / R_t, -u_t / R_t
+    if mu == 0.0:
+        gamma[0], gamma[1], gamma[2] = max(y_n, 0.0), 0.0, 0.0
+        return SLIDE if y_n > 0.0 else OPEN
+    if mu == np.inf:
+        gamma[0], gamma[1], gamma[2] = max(y_n, 0.0), y_s, y_t
+        return STICK if y_n > 0.0 else OPEN
+    y_r = np.sqrt(y_s * y_s + y_t * y_t)
+    if y_r <= mu * y_n:
+        gamma[0], gamma[1], gamma[2] = y_n, y_s, y_t
+        return STICK
+    mu_hat = mu * R_t / R_n
+    if y_n <= -mu_hat * y_r:
+        gamma[0], gamma[1], gamma[2] = 0.0, 0.0, 0.0
+        return OPEN
+    gamma[0] = (y_n + mu_hat * y_r) / (1.0 + mu * mu_hat)
+    gamma[1] = mu * gamma[0] * y_s / y_r
+    gamma[2] = mu * gamma[0] * y_t / y_r
+    return SLIDE
+
+
+@njit(cache=True, error_model="numpy")
+def derivative(
+    u_n: float, u_s: float, u_t: float, mu: float, R_n: float, R_t: float, G: Array
+) -> bool:  # pragma: no cover - compiled
+    """``G = -∂γ/∂u`` of one contact, symmetric and positive semidefinite (004 E); False if it is zero.
+
+    On a border of two regions it is that of the region with more contact.
+
+    Args:
+        u_n: As for `project`, like the next five.
+        u_s: The same.
+        u_t: The same.
+        mu: The same.
+        R_n: The same.
+        R_t: The same.
+        G: Overwritten, shape (3, 3).
+    """
+    G[:] = 0.0
+    y_n, y_s, y_t = -u_n / R_n, -u_s / R_t, -u_t / R_t
+    if mu == 0.0:
+        if y_n < 0.0:
+            return False
+        G[0, 0] = 1.0 / R_n
+        return True
+    if mu == np.inf:
+        G[0, 0] = 1.0 / R_n if y_n >= 0.0 else 0.0
+        G[1, 1] = G[2, 2] = 1.0 / R_t
+        return True
+    y_r = np.sqrt(y_s * y_s + y_t * y_t)
+    if y_r <= mu * y_n:
+        G[0, 0] = 1.0 / R_n
+        G[1, 1] = G[2, 2] = 1.0 / R_t
+        return True
+    mu_hat = mu * R_t / R_n
+    if y_n < -mu_hat * y_r:
+        return False
+    share = 1.0 / (1.0 + mu * mu_hat)
+    s, t = y_s / y_r, y_t / y_r
+    across = mu * share * (y_n + mu_hat * y_r) / y_r / R_t
+    along = mu * share * mu_hat / R_t
+    cross = mu * share / R_n
+    G[0, 0] = share / R_n
+    G[0, 1] = G[1, 0] = cross * s
+    G[0, 2] = G[2, 0] = cross * t
+    G[1, 1] = along * s * s + across * t * t
+    G[2, 2] = along * t * t + across * s * s
+    G[1, 2] = G[2, 1] = (along - across) * s * t
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def cost(gamma: Array, R_n: float, R_t: float) -> float:  # pragma: no cover - compiled
+    """``½ γᵀRγ`` of one contact [J]."""
+    total: float = 0.5 * (R_n * gamma[0] * gamma[0] + R_t * (gamma[1] * gamma[1] + gamma[2] * gamma[2]))
+    return total

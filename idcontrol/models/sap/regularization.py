@@ -1,0 +1,67 @@
+r"""Regularization from physical parameters alone: stiffness, damping, friction (004 IX).
+
+    R_n = max(β² w/4π², 1/(h k (h + τ_d))),   R_t = σ w,   v̂_n = -φ₀/(h + τ_d),   τ_d = damping/stiffness
+
+w is the mean inverse mass that a contact sees, ``w = ‖J_i M⁻¹ J_iᵀ‖_F / 3``. A contact that is rigid, or too stiff for
+the step to resolve, becomes *near-rigid*: critically damped with the period βh. At rest it sinks by ``β² g h²/4π²``,
+2.5e-7 m at 1 ms; in stick it creeps at ``μ σ g h`` at most.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from idcontrol.models.problem import PUSH_OUT_SPEED
+from idcontrol.types import Array
+
+BETA = 1.0
+"""Period of a near-rigid contact, in steps."""
+
+SIGMA = 1e-3
+"""Tangential regularization relative to w: stick creeps in proportion."""
+
+IMMOVABLE = 1e300
+"""Regularization of a contact that cannot move anything."""
+
+
+@njit(cache=True, error_model="numpy")
+def mean_inverse_mass(rho: Array, n: int) -> Array:  # pragma: no cover - compiled
+    """The w of n contacts, from their rows whitened with the whole inertia, block order, shape (3 n, k) [1/kg]."""
+    w = np.empty(n)
+    k = rho.shape[1]
+    for i in range(n):
+        squares = 0.0
+        for a in range(3):
+            for b in range(3):
+                s = 0.0
+                for j in range(k):
+                    s += rho[a * n + i, j] * rho[b * n + i, j]
+                squares += s * s
+        w[i] = np.sqrt(squares) / 3.0
+    return w
+
+
+@njit(cache=True, error_model="numpy")
+def regularize(
+    h: float,
+    w: float,
+    gap: float,
+    stiffness: float,
+    damping: float,
+    beta: float,
+    sigma: float,
+) -> tuple[float, float, float]:  # pragma: no cover - compiled
+    """R_n, R_t and v̂_n of one contact.
+
+    A near-rigid contact undoes penetration at `PUSH_OUT_SPEED` at most. A contact that cannot move anything (w = 0) is
+    so soft that it has no impulse.
+    """
+    if w == 0.0:
+        return IMMOVABLE, IMMOVABLE, 0.0
+    if stiffness == np.inf:
+        tau_d = beta * h / np.pi
+        return beta * beta * w / (4.0 * np.pi**2), sigma * w, min(-gap / (h + tau_d), PUSH_OUT_SPEED)
+    tau_d = damping / stiffness
+    R_n = max(beta * beta * w / (4.0 * np.pi**2), 1.0 / (h * stiffness * (h + tau_d)))
+    return R_n, sigma * w, -gap / (h + tau_d)
