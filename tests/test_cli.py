@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from idcontrol import cli
-from idcontrol.cli.entries import EXPERIMENTS, ROBOTS
+from idcontrol.cli.entries import EXPERIMENTS, ROBOTS, STUDIES
 from idcontrol.errors import UnknownName
 from idcontrol.recording import Recorder, load
 
@@ -108,6 +108,7 @@ def installed(monkeypatch, tmp_path):
             "torn": Entry(ModuleNotFoundError("No module named 'mujoco'", name="mujoco")),
         },
         ROBOTS: {"robots": Entry(Library())},
+        STUDIES: {},
     }
     for group in groups.values():
         for name, entry in group.items():
@@ -283,7 +284,7 @@ def test_list_json_of_all_is_one_object_of_names_and_lines(command):
     status, out, _ = command("list", "--json")
     got = json.loads(out)
     assert status == 0
-    assert set(got) == {"controllers", "plants", "robots", "terrains", "experiments"}
+    assert set(got) == {"controllers", "plants", "robots", "terrains", "experiments", "studies"}
     assert all(isinstance(line, str) and line for entries in got.values() for line in entries.values())
     assert "pid" in got["controllers"]
 

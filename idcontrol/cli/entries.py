@@ -1,7 +1,7 @@
-"""What the command line finds by name: experiments and robots of any installed package.
+"""What the command line finds by name: experiments, robots and studies of any installed package.
 
-They are entry points (groups ``idcontrol.experiments`` and ``idcontrol.robots``), so that the library imports nothing
-above it and other packages can join.
+They are entry points (groups ``idcontrol.experiments``, ``idcontrol.robots`` and ``idcontrol.studies``), so that the
+library imports nothing above it and other packages can join.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from idcontrol.errors import InputError, UnknownName
 if TYPE_CHECKING:
     import msgspec
 
+    from idcontrol.sweeps.study import Study
+
 EXPERIMENTS = "idcontrol.experiments"
 ROBOTS = "idcontrol.robots"
+STUDIES = "idcontrol.studies"
 
 
 class Experiment(Protocol):
@@ -84,3 +87,24 @@ def load_experiment(name: str) -> Experiment:
     except ModuleNotFoundError as error:
         raise InputError(f"the experiment {name} needs the package {error.name}, which is not installed") from error
     return experiment
+
+
+def load_study(name: str, experiment: str | None = None) -> Study:
+    """The study called `name`.
+
+    Args:
+        name: Of the study.
+        experiment: Which it must be of; None for any.
+
+    Raises:
+        UnknownName: There is none.
+        InputError: It is one of another experiment.
+    """
+    entries = entry_points(STUDIES)
+    if name not in entries:
+        raise UnknownName("study", name, entries)
+    study: Study = entries[name].load()
+    if experiment is not None and study.experiment != experiment:
+        other = study.experiment
+        raise InputError(f"{name} is a study of {other}; call it as: idcontrol compare {other} --study {name}")
+    return study

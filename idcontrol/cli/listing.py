@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
 
 from idcontrol.cli.console import console, one_line
-from idcontrol.cli.entries import EXPERIMENTS, ROBOTS, RobotLibrary, entry_points
+from idcontrol.cli.entries import EXPERIMENTS, ROBOTS, STUDIES, RobotLibrary, entry_points
 from idcontrol.errors import UnknownName
 
 
@@ -17,13 +17,14 @@ from idcontrol.errors import UnknownName
 @click.argument("kind", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(kind: str | None, as_json: bool) -> None:
-    """List controllers, plants, robots, terrains, experiments, or all of them, with what each is."""
-    kinds = {
+    """List controllers, plants, robots, terrains, experiments, studies, or all of them, with what each is."""
+    kinds: dict[str, Callable[[], Mapping[str, str]]] = {
         "controllers": _controllers,
         "plants": _plants,
         "robots": _robots,
         "terrains": _terrains,
-        "experiments": _experiments,
+        "experiments": lambda: _summaries(EXPERIMENTS),
+        "studies": lambda: _summaries(STUDIES),
     }
     if kind is not None and kind not in kinds:
         raise UnknownName("list", kind, kinds)
@@ -42,9 +43,10 @@ def command(kind: str | None, as_json: bool) -> None:
         screen.print(table)
 
 
-def _experiments() -> dict[str, str]:
+def _summaries(group: str) -> dict[str, str]:
+    """The line of each thing in an entry point group."""
     found = {}
-    for name, entry in entry_points(EXPERIMENTS).items():
+    for name, entry in entry_points(group).items():
         try:
             found[name] = str(entry.load().summary)
         except Exception as error:  # one broken package must not hide the experiments of the others

@@ -1,0 +1,252 @@
+"""``idcontrol compare``: many runs of an experiment side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, console, progress_bar, say
+from idcontrol.cli.entries import load_experiment, load_study
+from idcontrol.errors import InputError, UnknownName
+
+if TYPE_CHECKING:
+    from idcontrol.sweeps.record import Outcome
+    from idcontrol.sweeps.study import Table
+
+_SHOWN = (
+    "q_err_rad",
+    "qd_err_rad_s",
+    "dtau_mean_nm_s",
+    "dtau_max_nm_s",
+    "force_err_rel",
+    "com_path_err_m",
+    "slip_m_s",
+    "step_us.p50",
+    "realtime_factor",
+)
+"""Quantities of the table on the terminal; all others are in the files."""
+
+
+@click.command("compare")
+@click.argument("experiment")
+@click.option("--controllers", metavar="A,B|all", help="Controllers; all of them by default.")
+@click.option("--plants", metavar="A,B|all", help="Plants; by default the experiment's own.")
+@click.option("--mu", metavar="X,Y", help="Frictions of the ground; inf means that nothing slips.")
+@click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="As many seeds of each.")
+@click.option("--vary", multiple=True, metavar="KEY=V,W", help="Values of any other setting, by dotted key.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of all runs, by dotted key.")
+@click.option("--preset", metavar="NAME", help="The configuration to begin with.")
+@click.option("--robot", metavar="R", help="Robot of all runs.")
+@click.option("--duration", "duration_s", type=float, metavar="S", help="Length of each run [s].")
+@click.option("--study", metavar="NAME", help="A named comparison with its own tables; see `idcontrol list studies`.")
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Runs at a time; by default one a core.")
+@click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers see DIR, instead of this machine.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder; one of before is continued.")
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as one JSON object.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+def command(
+    experiment: str,
+    study: str | None,
+    jobs: int | None,
+    scheduler: str | None,
+    out: Path | None,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> int:
+    """Run EXPERIMENT for every combination of settings and print one table.
+
+    A comparison that was stopped continues when it is called again with the same --out: runs that are done are kept.
+    A run that fails is a row that says why. Exit status 0: every run did its task; 1: some did not.
+    """
+    from idcontrol.recording import fresh_folder, jsonable
+    from idcontrol.sweeps import execute, record
+    from idcontrol.sweeps.plan import plan
+
+    if jobs is not None and scheduler is not None:
+        raise InputError("--jobs is for this machine, --scheduler for a cluster; leave one of them out")
+    chosen = load_experiment(experiment)
+    named = None if study is None else load_study(study, experiment)
+    runs = _runs(chosen, options) if named is None else _runs_of_study(named.runs, options)
+    spelling = {"controller": "--controllers", "plant": "--plants", "mu": "--mu", "duration_s": "--duration"}
+    rows = plan(chosen, runs, spelling)
+    if out is None:
+        out = fresh_folder("runs", f"compare-{experiment}" + (f"-{study}" if study else ""))
+
+    again = _command_line(experiment, study, options, out)
+    with record.opened(out, rows, experiment=experiment, study=study, command=again) as folder:
+        wanted = list({row.name: row for row in rows if not execute.done(row, folder)}.values())
+        ended = (
+            execute.on_this_machine(wanted, folder, jobs or len(os.sched_getaffinity(0)))
+            if scheduler is None
+            else execute.on_a_cluster(wanted, folder, scheduler)
+        )
+        try:
+            with progress_bar(f"{experiment}: {len(wanted)} runs", quiet) as progress:
+                for count, _ in enumerate(ended, start=1):
+                    progress(count / len(wanted))
+        except KeyboardInterrupt:
+            ended.close()
+            return say(f"stopped; to continue: {shlex.join(again)}", INTERRUPTED)
+        outcomes = [record.outcome(row, folder) for row in rows]
+        record.write_rows(out, outcomes)
+        tables = () if named is None else named.tables(outcomes)
+        _write_tables(out, tables)
+
+    refusals = [o.reason for o in outcomes if o.reason is not None and o.reason.startswith(execute.REFUSED)]
+    if len(refusals) == len(outcomes):
+        raise InputError(refusals[0].removeprefix(execute.REFUSED))
+    if as_json:
+        click.echo(json.dumps(jsonable({"rows": record.flat_rows(outcomes), "out": str(out)}), allow_nan=False))
+    else:
+        _show(outcomes, tables, out)
+    return DONE if all(o.done for o in outcomes) else TASK_FAILED
+
+
+def _runs(experiment: Any, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Changes of each run: what all share, and every combination of what is varied."""
+    from idcontrol import controllers, plants
+    from idcontrol.configuration import parse_setting
+    from idcontrol.sweeps.plan import product
+
+    shared: dict[str, Any] = dict(parse_setting(text) for text in options["settings"])
+    preset = options["preset"] or "default"
+    if preset not in experiment.presets:
+        raise UnknownName("preset", preset, experiment.presets)
+    start = experiment.presets[preset]
+    shared["preset"] = preset
+    for name in ("robot", "duration_s"):
+        if options[name] is not None:
+            shared[name] = options[name]
+
+    axes: dict[str, list[Any]] = {}
+    for text in options["vary"]:
+        key, values = _values(text)
+        axes[key] = values
+    if hasattr(start, "controller") and "controller" not in shared | axes:
+        axes["controller"] = _names("controller", options["controllers"] or "all", controllers.available())
+    if options["plants"] is not None:
+        axes["plant"] = _names("plant", options["plants"], plants.available())
+    if options["mu"] is not None:
+        axes["mu"] = _frictions(options["mu"])
+    if options["seeds"] is not None:
+        first = shared.get("seed", getattr(start, "seed", 0))
+        axes["seed"] = list(range(first, first + options["seeds"]))
+    for key, option in (("controller", "controllers"), ("plant", "plants"), ("mu", "mu"), ("seed", "seeds")):
+        if options[option] is not None and not hasattr(start, key):
+            raise InputError(f"--{option}: the experiment {experiment.name} has no such setting; leave it out")
+    return [shared | run for run in product(axes)]
+
+
+def _runs_of_study(runs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The study's runs: those with the controllers, plants and frictions that were asked for, more seeds of each."""
+    from idcontrol import controllers, plants
+    from idcontrol.configuration import parse_setting
+
+    if options["vary"]:
+        raise InputError("--vary: a study says itself what it varies; leave one of them out")
+    wanted: dict[str, list[Any]] = {}
+    if options["controllers"] not in (None, "all"):
+        wanted["controller"] = _names("controller", options["controllers"], controllers.available())
+    if options["plants"] not in (None, "all"):
+        wanted["plant"] = _names("plant", options["plants"], plants.available())
+    if options["mu"] is not None:
+        wanted["mu"] = _frictions(options["mu"])
+    if options["preset"] is not None:
+        wanted["preset"] = [options["preset"]]
+    shared: dict[str, Any] = dict(parse_setting(text) for text in options["settings"])
+    for name in ("robot", "duration_s"):
+        if options[name] is not None:
+            shared[name] = options[name]
+    kept = [dict(run) | shared for run in runs if all(run.get(key) in wanted[key] for key in wanted)]
+    if not kept:
+        raise InputError("the study has no such runs; ask for other controllers, plants, frictions or presets")
+    return [run | {"seed": seed} for run in kept for seed in range(options["seeds"])] if options["seeds"] else kept
+
+
+def _names(kind: str, text: str, known: Mapping[str, str]) -> list[str]:
+    if text == "all":
+        return list(known)
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise UnknownName(kind, name, known)
+    return names
+
+
+def _frictions(text: str) -> list[float]:
+    try:
+        return [float(value) for value in text.split(",")]
+    except ValueError:
+        raise InputError(f"--mu {text}: write numbers with commas between them, e.g. --mu 0.1,inf") from None
+
+
+def _values(text: str) -> tuple[str, list[Any]]:
+    """Key and values of ``KEY=V,W``."""
+    from idcontrol.configuration import parse_setting
+
+    key, equals, values = text.partition("=")
+    if not equals or not key.strip() or not values.strip():
+        raise InputError(f"--vary {text}: write it as KEY=VALUE,VALUE, e.g. --vary noise.angle_rad=0,1e-3")
+    _, together = parse_setting(f"{key}=[{values}]")
+    if isinstance(together, list):
+        return key.strip(), together
+    return key.strip(), [parse_setting(f"{key}={value}")[1] for value in values.split(",")]
+
+
+def _command_line(experiment: str, study: str | None, options: Mapping[str, Any], out: Path) -> list[str]:
+    """What makes this comparison, and continues it."""
+    words = ["idcontrol", "compare", experiment]
+    spelled = {"study": study, **options, "out": out}
+    names = {"settings": "set", "duration_s": "duration"}
+    for name, value in spelled.items():
+        for item in value if isinstance(value, tuple) else () if value is None else (value,):
+            words += [f"--{names.get(name, name)}", str(item)]
+    return words
+
+
+def _write_tables(out: Path, tables: Sequence[Table]) -> None:
+    """The study's tables as CSV, one file each, and as JSON together."""
+    from idcontrol.recording import write_json
+    from idcontrol.sweeps.record import write_csv
+
+    if not tables:
+        return
+    for table in tables:
+        write_csv(out / f"{table.name}.csv", table.header, table.rows)
+    write_json(
+        out / "tables.json",
+        {t.name: {"title": t.title, "sentence": t.sentence, "header": t.header, "rows": t.rows} for t in tables},
+    )
+
+
+def _show(outcomes: Sequence[Outcome], tables: Sequence[Table], out: Path) -> None:
+    """On the terminal: the study's tables, or one of all rows."""
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    from idcontrol.sweeps.record import varied_keys
+
+    screen = console()
+    for table in tables:
+        grid = Grid(*table.header, title=table.title, title_justify="left", title_style="bold", box=None)
+        for row in table.rows:
+            grid.add_row(*(Text("–" if value is None else cell(value)) for value in row))
+        screen.print(grid)
+        screen.print(Text(table.sentence, style="dim"), soft_wrap=True)
+    if not tables:
+        keys = varied_keys([o.row for o in outcomes])
+        shown = [key for key in _SHOWN if any(o.metric(key) is not None for o in outcomes)]
+        shown = shown or [key for key, value in (outcomes[0].metrics or {}).items() if isinstance(value, float)][:9]
+        grid = Grid(*keys, *shown, "", box=None)
+        for o in outcomes:
+            found = ("–" if o.metric(key) is None else cell(o.metric(key)) for key in shown)
+            grid.add_row(*(Text(cell(o.setting(key))) for key in keys), *found, Text(o.reason or "", style="yellow"))
+        screen.print(grid)
+    screen.print(Text(f"recorded in {out}; page: idcontrol report {out}"), soft_wrap=True)

@@ -1,0 +1,179 @@
+"""Runs the rows of a sweep: each in a process of its own, on this machine's cores or on a Dask cluster.
+
+A run is written into a hidden folder and gets its name when it has come to its end. So a row is done exactly if its
+folder is there, whatever was killed in between, and two attempts at one row cannot mix.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import deque
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from idcontrol.errors import InputError
+from idcontrol.sweeps.plan import Row
+
+POLL_S = 0.05
+"""How often running processes are looked at: short against the second or two that each takes to start."""
+
+REFUSED = "refused: "
+"""How the reason of a row begins whose settings do not go together; other reasons are faults."""
+
+UNUSABLE = 2
+"""Exit status of ``idcontrol run`` for a configuration that cannot be used."""
+
+_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL", "NUMBA")}
+
+
+def done(row: Row, runs: Path) -> bool:
+    """Whether the row has come to its end: its record is complete."""
+    return (runs / row.name / "metrics.json").is_file()
+
+
+def failed_folder(row: Row, runs: Path) -> Path:
+    """Where the rest of a failed run is put, with its ``reason.txt``."""
+    return runs / f"{row.name}.failed"
+
+
+def on_this_machine(rows: Sequence[Row], runs: Path, jobs: int) -> Generator[Row, None, None]:
+    """Run `rows`, at most `jobs` at a time; yields each when it has ended, well or not.
+
+    Whoever stops iterating stops the runs.
+    """
+    waiting, live = deque(rows), list[_Attempt]()
+    try:
+        while waiting or live:
+            while waiting and len(live) < jobs:
+                live.append(_start(waiting.popleft(), runs))
+            time.sleep(POLL_S)
+            for attempt in [a for a in live if a.process.poll() is not None]:
+                live.remove(attempt)
+                _finish(attempt)
+                yield attempt.row
+    finally:
+        for attempt in live:
+            attempt.stop()
+
+
+def on_a_cluster(rows: Sequence[Row], runs: Path, address: str) -> Generator[Row, None, None]:
+    """The same on the workers of a Dask scheduler; a row whose worker dies is run by another one.
+
+    The workers need this installation and must see the folder `runs` under the same path.
+
+    Raises:
+        InputError: Dask is not installed, or no scheduler answers at `address`.
+    """
+    try:
+        import distributed
+    except ModuleNotFoundError as error:
+        raise InputError("--scheduler needs Dask: pip install 'idcontrol[sweep]'") from error
+    try:
+        client = distributed.Client(address, timeout="5s", set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise InputError(f"no Dask scheduler answers at {address}; start one with `dask scheduler`") from error
+    with client:
+        futures = {
+            client.submit(_in_a_worker, row, runs.absolute(), pure=False, key=f"{row.name}-{uuid.uuid4().hex[:8]}"): row
+            for row in rows
+        }
+        try:
+            for future in distributed.as_completed(futures):
+                row = futures[future]
+                if future.status != "finished":
+                    _note_failure(row, runs, f"the cluster gave it up: {future.exception()}")
+                yield row
+        finally:
+            client.cancel([future for future in futures if not future.done()])
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A row that is being run."""
+
+    row: Row
+    runs: Path
+    folder: Path
+    process: subprocess.Popen[bytes]
+    log: IO[bytes]
+
+    def stop(self) -> None:
+        """End the process and forget what it wrote."""
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Let go of the pipe and of the log, and remove the log."""
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        self.log.close()
+        Path(self.log.name).unlink(missing_ok=True)
+
+
+def _start(row: Row, runs: Path) -> _Attempt:
+    folder = runs / f".{row.name}.{uuid.uuid4().hex[:8]}"
+    log = folder.with_name(folder.name + ".log").open("w+b")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "idcontrol.sweeps.child", *row.command(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=log,
+        env=os.environ | _ONE_THREAD,
+    )
+    return _Attempt(row=row, runs=runs, folder=folder, process=process, log=log)
+
+
+def _finish(attempt: _Attempt) -> None:
+    """Give the folder its name: that of the row, or that of a failure."""
+    folder, runs, row = attempt.folder, attempt.runs, attempt.row
+    attempt.log.seek(0)
+    lines = attempt.log.read().decode(errors="replace").strip().splitlines()
+    attempt.close()
+    if (folder / "metrics.json").is_file() and not (folder / "record.log").exists():
+        try:
+            folder.rename(runs / row.name)
+        except OSError:  # another attempt at this row was first
+            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(failed_folder(row, runs), ignore_errors=True)
+        return
+    code = attempt.process.returncode
+    if code < 0:
+        with contextlib.suppress(ValueError):
+            lines.append(f"the process was ended by {signal.Signals(-code).name}")
+    reason = lines[-1].removeprefix("idcontrol: ") if lines else f"the process ended with status {code} and no record"
+    if code == UNUSABLE:
+        reason = REFUSED + reason
+    shutil.rmtree(failed_folder(row, runs), ignore_errors=True)
+    if folder.exists():
+        folder.rename(failed_folder(row, runs))
+    _note_failure(row, runs, reason.replace(str(folder), str(failed_folder(row, runs))))
+
+
+def _note_failure(row: Row, runs: Path, reason: str) -> None:
+    folder = failed_folder(row, runs)
+    folder.mkdir(exist_ok=True)
+    (folder / "reason.txt").write_text(reason + "\n", encoding="utf-8")
+
+
+def _in_a_worker(row: Row, runs: Path) -> None:
+    """What a Dask worker does: it waits for a process of its own, which a crash inside the run cannot outgrow."""
+    if done(row, runs):
+        return
+    attempt = _start(row, runs)
+    attempt.process.wait()
+    _finish(attempt)

@@ -1,0 +1,108 @@
+"""What a sweep consists of."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from idcontrol.configuration import build
+from idcontrol.errors import UnknownName
+from idcontrol.recording import jsonable
+
+_TITLE = ("preset", "controller", "plant", "mu", "seed")
+"""Settings that a folder's name spells out, where an experiment has them."""
+
+
+class Presets(Protocol):
+    """The part of an experiment that a plan needs."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def presets(self) -> Mapping[str, msgspec.Struct]:
+        """Configurations to begin with."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One run of a sweep.
+
+    Attributes:
+        experiment: Name of the experiment.
+        preset: The configuration it begins with.
+        changes: What is changed of it, by dotted key.
+        config: The configuration that results, in words of JSON.
+        name: Of its folder; equal for equal configurations only.
+    """
+
+    experiment: str
+    preset: str
+    changes: Mapping[str, Any]
+    config: Mapping[str, Any]
+    name: str
+
+    def command(self, out: Path) -> list[str]:
+        """Arguments of ``idcontrol`` that run it into the folder `out`."""
+        words = ["run", self.experiment, "--preset", self.preset, "--quiet", "--out", str(out)]
+        for key, value in self.changes.items():
+            words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
+        return words
+
+
+def product(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Every combination of the values of `axes`, the last axis varying fastest."""
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def plan(
+    experiment: Presets, runs: Iterable[Mapping[str, Any]], spelling: Mapping[str, str] | None = None
+) -> list[Row]:
+    """The rows for `runs`, each given by its changes; the key ``preset`` chooses what they begin with.
+
+    Args:
+        experiment: Gives name and presets.
+        runs: Changes by dotted key, one mapping a run.
+        spelling: How the user spelled a key, where that was not the key itself.
+
+    Raises:
+        UnknownName: There is no such preset or setting.
+        InputError: A value does not fit.
+    """
+    rows = []
+    for run in runs:
+        changes = dict(run)
+        preset = str(changes.pop("preset", "default"))
+        if preset not in experiment.presets:
+            raise UnknownName("preset", preset, experiment.presets)
+        config = jsonable(msgspec.to_builtins(build(experiment.presets[preset], changes, spelling)))
+        rows.append(
+            Row(
+                experiment=experiment.name,
+                preset=preset,
+                changes=changes,
+                config=config,
+                name=_name(experiment.name, preset, config),
+            )
+        )
+    return rows
+
+
+def _name(experiment: str, preset: str, config: Mapping[str, Any]) -> str:
+    """What people look for first, then a hash of everything."""
+    said = {"preset": preset} | {key: config[key] for key in _TITLE if key in config}
+    words = [f"{key}{said[key]}" if key in ("mu", "seed") else str(said[key]) for key in _TITLE if key in said]
+    everything = json.dumps([experiment, preset, config], sort_keys=True)
+    digest = hashlib.sha256(everything.encode()).hexdigest()[:10]
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join([*words, digest]))

@@ -1,0 +1,227 @@
+"""What a sweep leaves on disk, and how it is read back."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from idcontrol.errors import InputError
+from idcontrol.recording import jsonable, versions, write_json
+from idcontrol.sweeps.execute import done, failed_folder
+from idcontrol.sweeps.plan import Row
+
+FORMAT = "idcontrol-comparison"
+SCHEMA = 1
+"""Version of the layout: a reader refuses folders with a larger one."""
+
+SETTINGS = ("preset", "controller", "plant", "robot", "terrain", "mu", "seed", "duration_s", "rate_hz")
+"""Settings that every row repeats, where the experiment has them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came out of a row.
+
+    Attributes:
+        row: What was run.
+        metrics: Of a run that came to its end, whether it did its task or not; None otherwise.
+        reason: Why the task was not done; None if it was.
+        folder: Of the run.
+    """
+
+    row: Row
+    metrics: Mapping[str, Any] | None
+    reason: str | None
+    folder: Path
+
+    @property
+    def done(self) -> bool:
+        """Whether the run came to its end and did its task."""
+        return self.reason is None
+
+    def metric(self, key: str) -> Any:
+        """A metric by dotted key; None where there is none."""
+        return _at(self.metrics or {}, key)
+
+    def setting(self, key: str) -> Any:
+        """A setting by dotted key, or ``preset``; None where there is none."""
+        return self.row.preset if key == "preset" else _at(self.row.config, key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A sweep as its folder tells it.
+
+    Attributes:
+        folder: Where it is.
+        experiment: What was run.
+        study: Name of the study; None if it was none.
+        outcomes: Of all rows, in their order.
+        command: The command that makes it, and continues it.
+        versions: Of Python and the packages that made it.
+    """
+
+    folder: Path
+    experiment: str
+    study: str | None
+    outcomes: tuple[Outcome, ...]
+    command: tuple[str, ...]
+    versions: Mapping[str, str]
+
+
+@contextlib.contextmanager
+def opened(
+    folder: Path, rows: Sequence[Row], *, experiment: str, study: str | None, command: Sequence[str]
+) -> Iterator[Path]:
+    """Hold `folder` for a sweep: yields its folder of runs, cleared of what killed attempts left.
+
+    Raises:
+        InputError: The folder cannot be used, holds something else, or another sweep is at work in it.
+    """
+    runs = folder / "runs"
+    try:
+        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+        if "comparison.json" not in names and names - {".lock", "runs"}:
+            raise InputError(f"{folder} holds something else than a comparison; choose a fresh folder")
+        runs.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("w")
+    except OSError as error:
+        raise InputError(f"cannot use {folder} for a comparison: {error.strerror}; choose another folder") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise InputError(f"another comparison is at work in {folder}; wait for it or choose another") from error
+        for path in runs.glob(".*"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        write_json(
+            folder / "comparison.json",
+            {
+                "format": FORMAT,
+                "schema": SCHEMA,
+                "experiment": experiment,
+                "study": study,
+                "command": list(command),
+                "versions": versions(),
+                "rows": [msgspec.to_builtins(row) for row in rows],
+            },
+        )
+        yield runs
+
+
+def load(folder: str | Path) -> Comparison:
+    """Read a comparison, finished or not.
+
+    Raises:
+        InputError: The folder holds none, or one that cannot be read.
+    """
+    folder = Path(folder)
+    path = folder / "comparison.json"
+    try:
+        said = json.loads(path.read_text(encoding="utf-8"))
+        if said["format"] != FORMAT or said["schema"] > SCHEMA:
+            raise InputError(f"{path} was written by another program or a newer idcontrol; upgrade idcontrol")
+        rows = [msgspec.convert(row, Row) for row in said["rows"]]
+        return Comparison(
+            folder=folder,
+            experiment=said["experiment"],
+            study=said["study"],
+            outcomes=tuple(outcome(row, folder / "runs") for row in rows),
+            command=tuple(said["command"]),
+            versions=said["versions"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is missing or damaged ({error}); give the folder of a comparison") from error
+
+
+def outcome(row: Row, runs: Path) -> Outcome:
+    """What came out of `row`, as far as its folders tell."""
+    if done(row, runs):
+        folder = runs / row.name
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        return Outcome(row=row, metrics=metrics, reason=_why_not(metrics), folder=folder)
+    folder = failed_folder(row, runs)
+    note = folder / "reason.txt"
+    reason = note.read_text(encoding="utf-8").strip() if note.is_file() else "not run yet"
+    return Outcome(row=row, metrics=None, reason=reason, folder=folder)
+
+
+def _why_not(metrics: Mapping[str, Any]) -> str | None:
+    if metrics.get("completed", True):
+        return None
+    if metrics.get("fell_at_s") is not None:
+        return f"fell at {metrics['fell_at_s']:.2f} s"
+    missed = [key for key, holds in (metrics.get("checks") or {}).items() if not holds]
+    return f"missed: {', '.join(missed)}" if missed else "did not complete its task"
+
+
+def flat_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Settings and metrics of every row, as ``compare --json`` prints them."""
+    more = [key for key in dict.fromkeys(key for o in outcomes for key in o.row.changes) if key not in SETTINGS]
+    return [
+        {
+            "experiment": o.row.experiment,
+            "preset": o.row.preset,
+            **{key: o.row.config[key] for key in SETTINGS if key in o.row.config},
+            **{key: o.setting(key) for key in more},
+            "completed": False,
+            **(o.metrics or {}),
+            "reason": o.reason,
+            "out": str(o.folder),
+        }
+        for o in outcomes
+    ]
+
+
+def varied_keys(rows: Sequence[Row]) -> list[str]:
+    """The settings that tell `rows` apart; the controller or the preset where nothing does."""
+    keys = ["preset", *dict.fromkeys(key for row in rows for key in row.changes)]
+    values = {
+        key: {json.dumps(row.preset if key == "preset" else _at(row.config, key)) for row in rows} for key in keys
+    }
+    varied = [key for key in keys if len(values[key]) > 1]
+    return varied or keys[-1:]
+
+
+def write_rows(folder: Path, outcomes: Sequence[Outcome]) -> None:
+    """Write ``rows.json`` and ``table.csv``."""
+    rows = flat_rows(outcomes)
+    write_json(folder / "rows.json", {"rows": rows})
+    flat = [dict(_flat(jsonable(row))) for row in rows]
+    header = list(dict.fromkeys(key for row in flat for key in row))
+    write_csv(folder / "table.csv", header, [[row.get(key) for key in header] for row in flat])
+
+
+def write_csv(path: Path, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Write a table; nothing where a value is None."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
+
+
+def _at(values: Mapping[str, Any], key: str) -> Any:
+    value: Any = values
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Single values by dotted key; lists, which no cell holds, are left out."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif not isinstance(value, list):
+            yield prefix + key, value

@@ -1,0 +1,56 @@
+"""Named sweeps that say what they show.
+
+A package adds one as an entry point of the group ``idcontrol.studies``: a `Study`, under its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from idcontrol.figures import Picture
+    from idcontrol.sweeps.record import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table with the sentence that says what it shows.
+
+    Attributes:
+        name: Of its CSV file.
+        title: Its heading.
+        sentence: What it shows, computed from its numbers.
+        header: Names of the columns, units in them.
+        rows: Values: text, numbers, truth values, None where there is nothing.
+    """
+
+    name: str
+    title: str
+    sentence: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+def _nothing(outcomes: Sequence[Outcome]) -> tuple[Picture, ...]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """A named sweep.
+
+    Attributes:
+        experiment: What it runs.
+        summary: One line.
+        runs: Changes of each run by dotted key, ``preset`` among them.
+        tables: From what came out to the tables that answer the study's question.
+        pictures: The same for figures.
+    """
+
+    experiment: str
+    summary: str
+    runs: Sequence[Mapping[str, Any]]
+    tables: Callable[[Sequence[Outcome]], Sequence[Table]]
+    pictures: Callable[[Sequence[Outcome]], Sequence[Picture]] = _nothing

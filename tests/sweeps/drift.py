@@ -1,0 +1,69 @@
+"""An experiment of another package, fast and wilful: what it does wrong is chosen by its settings."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from idcontrol.errors import InputError
+from idcontrol.recording import Recorder
+from idcontrol.sweeps.study import Study, Table
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    controller: str = "pid"
+    plant: str = "coulomb-lcp"
+    mu: float = 0.8
+    seed: int = 0
+    preset: Literal["default", "paper"] = "default"
+    gain: float = 1.0
+    trouble: Literal["", "fall", "raise", "abort", "refuse", "wait"] = ""
+    count_in: str = ""
+
+
+class Drift:
+    name = "drift"
+    summary = "a number drifts"
+    presets = {"default": Config(), "paper": Config(preset="paper", gain=2.0)}  # noqa: RUF012
+
+    def run(self, config: Config, out: Path, progress: Any) -> dict[str, Any]:
+        if config.trouble == "refuse":
+            raise InputError("this gain does not fit")
+        if config.count_in:
+            (Path(config.count_in) / f"{time.time_ns()}-{config.seed}").touch()
+        with Recorder(out, {"x": ()}, {}, {"experiment": "drift"}, config=msgspec.to_builtins(config)) as recorder:
+            recorder.append(x=config.gain * config.seed)
+            if config.trouble == "raise":
+                raise ZeroDivisionError("gain is zero")
+            if config.trouble == "abort":
+                os.kill(os.getpid(), signal.SIGABRT)
+            while config.trouble == "wait" and not (Path(config.count_in) / "go").exists():
+                time.sleep(0.02)
+            fell = 0.25 if config.trouble == "fall" else None
+            metrics = {
+                "completed": fell is None,
+                "fell_at_s": fell,
+                "x": config.gain * config.seed,
+                "step_us": {"p50": 3},
+            }
+            recorder.close(metrics)
+        return metrics
+
+    def warmup(self, out: Path) -> None:
+        pass
+
+
+def _table(outcomes: Any) -> tuple[Table, ...]:
+    rows = tuple((o.setting("seed"), o.metric("x")) for o in outcomes)
+    return (Table(name="positions", title="Positions", sentence="They grow.", header=("seed", "x"), rows=rows),)
+
+
+experiment = Drift()
+study = Study(
+    experiment="drift", summary="positions", runs=({"seed": 1}, {"seed": 2, "preset": "paper"}), tables=_table
+)

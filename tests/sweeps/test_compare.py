@@ -1,0 +1,197 @@
+"""``idcontrol compare`` from end to end, on an experiment that takes no time: each run is a process of its own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from idcontrol import cli
+from idcontrol.recording import load
+
+
+@pytest.fixture
+def compare(drift, capsys):
+    """Runs the command; returns exit status, stdout, stderr."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        status = cli.main(["compare", "drift", "--controllers", "pid", *arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def rows_of(out: str) -> list[dict]:
+    return json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))["rows"]
+
+
+def wait_for(condition, seconds=30.0):
+    """Until `condition()` is true; how long that takes is up to the machine."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
+
+
+def background(*arguments: str) -> subprocess.Popen:
+    words = [sys.executable, "-m", "idcontrol", "compare", "drift", "--controllers", "pid", *arguments]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def test_every_combination_is_a_row_in_the_json_in_the_table_and_on_disk(compare):
+    status, out, err = compare("--mu", "0.1,inf", "--seeds", "2", "--out", "c", "--json", "--jobs", "2")
+    assert (status, err) == (0, "")
+    rows = rows_of(out)
+    assert [(row["mu"], row["seed"]) for row in rows] == [(0.1, 0), (0.1, 1), ("inf", 0), ("inf", 1)]
+    assert all(row["experiment"] == "drift" and row["reason"] is None and row["completed"] for row in rows)
+    assert [row["x"] for row in rows] == [0.0, 1.0, 0.0, 1.0]
+    for row in rows:
+        assert load(row["out"]).complete
+    with open("c/table.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [(line["mu"], line["seed"], line["x"], line["step_us.p50"]) for line in table] == [
+        ("0.1", "0", "0.0", "3"), ("0.1", "1", "1.0", "3"), ("inf", "0", "0.0", "3"), ("inf", "1", "1.0", "3"),
+    ]  # fmt: skip
+    assert json.loads(Path("c/rows.json").read_text())["rows"] == rows
+
+
+def test_a_failed_run_is_a_row_that_says_why(compare):
+    status, out, _ = compare("--vary", "trouble=,fall,raise,abort,refuse", "--seeds", "1", "--out", "c", "--json")
+    assert status == 1
+    reasons = {row["trouble"]: row["reason"] for row in rows_of(out)}
+    assert reasons[""] is None
+    assert reasons["fall"] == "fell at 0.25 s"
+    assert reasons["raise"].startswith("a fault inside: ZeroDivisionError: gain is zero; the traceback is in c/runs/")
+    assert Path(reasons["raise"].rpartition(" ")[2]).read_text().startswith("Traceback")
+    assert reasons["abort"] == "the process was ended by SIGABRT"
+    assert reasons["refuse"] == "refused: this gain does not fit"
+    assert [row["completed"] for row in rows_of(out)] == [True, False, False, False, False]
+
+
+def test_what_is_done_is_not_run_again_and_what_failed_is(compare, drift):
+    counts = drift / "counts"
+    counts.mkdir()
+    fixed = ("--set", f"count_in={counts}", "--out", "c")
+    assert compare(*fixed, "--seeds", "2", "--jobs", "1")[0] == 0
+    assert compare(*fixed, "--seeds", "3")[0] == 0
+    assert sorted(path.name.partition("-")[2] for path in counts.iterdir()) == ["0", "1", "2"]
+    for _ in range(2):
+        assert compare(*fixed, "--set", "trouble=raise")[0] == 1
+    assert len(list(counts.iterdir())) == 5
+
+
+def test_a_sweep_that_is_killed_leaves_no_process_and_continues(compare, drift):
+    counts = drift / "counts"
+    counts.mkdir()
+    fixed = ("--set", f"count_in={counts}", "--seeds", "3", "--out", "c", "--jobs", "2", "--vary", "trouble=,wait")
+    sweep = background(*fixed)
+    # the three without trouble are done, the waiting ones hang: two of them, as there are two jobs
+    wait_for(lambda: len(list(Path("c/runs").glob("default-*"))) == 3 and len(list(counts.iterdir())) == 5)
+    done = {path: path.stat().st_mtime_ns for path in Path("c/runs").glob("default-*/metrics.json")}
+    sweep.kill()
+    sweep.communicate()
+    wait_for(lambda: _processes_naming(str(counts)) == 0)
+    (counts / "go").touch()
+    status, out, _ = compare(*fixed, "--json")
+    assert status == 0
+    assert len(rows_of(out)) == 6
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    assert not list(Path("c/runs").glob(".*"))
+    assert len(list(counts.iterdir())) == 5 + 3 + 1  # three waited twice or once, and the word to go
+
+
+def _processes_naming(text: str) -> int:
+    own = os.getpid()
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.name != str(own)]
+    return sum(text.encode() in line and b"sweeps.child" in line for line in lines)
+
+
+def test_ctrl_c_says_how_to_continue_and_stops_the_runs(compare, drift):
+    counts = drift / "counts"
+    counts.mkdir()
+    sweep = background("--set", f"count_in={counts}", "--set", "trouble=wait", "--out", "c")
+    wait_for(lambda: list(counts.iterdir()))
+    sweep.send_signal(signal.SIGINT)
+    out, err = sweep.communicate(timeout=30)
+    assert sweep.returncode == 130
+    assert out == b""
+    assert err.decode().startswith("idcontrol: stopped; to continue: idcontrol compare drift --controllers pid ")
+    assert _processes_naming(str(counts)) == 0
+
+
+def test_two_sweeps_cannot_share_a_folder(compare, drift):
+    counts = drift / "counts"
+    counts.mkdir()
+    first = background("--set", f"count_in={counts}", "--set", "trouble=wait", "--out", "c")
+    wait_for(lambda: list(counts.iterdir()))
+    status, out, err = compare("--out", "c")
+    assert (status, out) == (2, "")
+    assert "another comparison is at work in c" in err
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=30)
+
+
+def test_rows_with_equal_settings_are_run_once(compare, drift):
+    counts = drift / "counts"
+    counts.mkdir()
+    status, out, _ = compare("--set", f"count_in={counts}", "--vary", "gain=1,1.0", "--out", "c", "--json")
+    assert status == 0
+    assert len(rows_of(out)) == 2
+    assert len(list(counts.iterdir())) == 1
+
+
+def test_a_study_writes_its_tables(compare):
+    status, out, _ = compare("--controllers", "all", "--study", "positions", "--out", "c")
+    assert status == 0
+    assert "Positions" in out
+    assert "They grow." in out
+    assert Path("c/positions.csv").read_text().splitlines() == ["seed,x", "1,1.0", "2,4.0"]
+    assert json.loads(Path("c/tables.json").read_text())["positions"]["rows"] == [[1, 1.0], [2, 4.0]]
+    status, out, _ = compare(
+        "--controllers", "all", "--study", "positions", "--preset", "paper", "--set", "gain=7", "--out", "d", "--json"
+    )
+    assert [row["x"] for row in rows_of(out)] == [14.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--controllers", "pdi"], "no controller 'pdi'; did you mean 'pid'?"),
+        (["--plants", "mud"], "no plant 'mud'"),
+        (["--mu", "0.1;0.2"], "--mu 0.1;0.2: write numbers with commas between them"),
+        (["--seeds", "0"], "--seeds"),
+        (["--vary", "gain"], "--vary gain: write it as KEY=VALUE,VALUE"),
+        (["--vary", "gian=1,2"], "no setting 'gian'; did you mean 'gain'?"),
+        (["--set", "gain=much"], 'gain: expected a number, got text; it is "much"'),
+        (["--preset", "papers"], "no preset 'papers'; did you mean 'paper'?"),
+        (["--robot", "links"], "no setting 'robot'"),
+        (["--study", "velocities"], "no study 'velocities'; known: positions"),
+        (["--study", "positions", "--vary", "gain=1"], "--vary: a study says itself what it varies"),
+        (["--study", "positions", "--mu", "0.3"], "the study has no such runs"),
+        (["--jobs", "2", "--scheduler", "tcp://127.0.0.1:1"], "--jobs is for this machine"),
+        (["--out", "full"], "full holds something else than a comparison"),
+        (["--set", "trouble=refuse", "--out", "c"], "this gain does not fit"),
+    ],
+)
+def test_what_cannot_be_used_is_status_2_with_exactly_one_line(compare, arguments, line):
+    Path("full").mkdir()
+    Path("full/notes.txt").write_text("mine")
+    status, out, err = compare(*arguments)
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert line in err
+    assert [path.name for path in Path("full").iterdir()] == ["notes.txt"]
+
+
+def test_list_shows_studies(drift, capsys):
+    assert cli.main(["list", "studies", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["studies"]["positions"] == "positions"
