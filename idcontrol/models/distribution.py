@@ -54,59 +54,63 @@ def _torque_map(M: Array, free: Integers, fixed: Integers, L: Array, rows: Array
 
 @njit(cache=True)
 def _generators(
-    u: Array, mu: Array, held: Booleans, v_tol: float
-) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    u: Array, mu: Array, held: Booleans, v_tol: float, row: Integers, other: Integers, weight: Array, A: Array
+) -> tuple[int, int]:  # pragma: no cover - compiled
     """Generators B with y = B ξ (3 n x d), and inequality rows A ξ ≥ 0, after the edge rule.
 
+    Column j of B has 1 at `row[j]` and `weight[j]` at `other[j]`: a single component (weight 0) or a friction edge.
     `u` are contact velocities (3 n,), φ/h included; `held` contacts do not slip: their friction has no bound.
+
+    Returns:
+        d, and the number of rows of A.
     """
     n = mu.shape[0]
-    B = np.zeros((3 * n, 3 * n))
-    A = np.zeros((4 * n, 3 * n))
-    d = 0
-    rows = 0
+    d, rows = 0, 0
     for i in range(n):
-        if held[i]:
-            if u[i] > v_tol:
-                continue
+        sticks = held[i] and u[i] <= v_tol
+        allowed = 0
+        if not held[i] and mu[i] > 0.0:
+            for axis in range(1, 3):
+                for sign in (1.0, -1.0):
+                    if u[i] + sign * mu[i] * u[axis * n + i] <= v_tol:
+                        allowed += 1
+        if sticks or allowed == 4:
             for axis in range(3):
-                B[axis * n + i, d + axis] = 1.0
-            A[rows, d] = 1.0
-            rows += 1
+                row[d + axis] = axis * n + i
+                other[d + axis] = axis * n + i
+                weight[d + axis] = 0.0
+            if sticks:
+                A[rows] = 0.0
+                A[rows, d] = 1.0
+                rows += 1
+            else:
+                for s in (1.0, -1.0):
+                    for t in (1.0, -1.0):
+                        A[rows] = 0.0
+                        A[rows, d] = mu[i]
+                        A[rows, d + 1] = s
+                        A[rows, d + 2] = t
+                        rows += 1
             d += 3
+        elif held[i]:
             continue
-        if mu[i] == 0.0:
+        elif mu[i] == 0.0:
             if u[i] <= v_tol:
-                B[i, d] = 1.0
+                row[d], other[d], weight[d] = i, i, 0.0
+                A[rows] = 0.0
                 A[rows, d] = 1.0
                 rows += 1
                 d += 1
-            continue
-        allowed = 0
-        for axis in range(1, 3):
-            for sign in (1.0, -1.0):
-                if u[i] + sign * mu[i] * u[axis * n + i] <= v_tol:
-                    allowed += 1
-        if allowed == 4:
-            for axis in range(3):
-                B[axis * n + i, d + axis] = 1.0
-            for s in (1.0, -1.0):
-                for t in (1.0, -1.0):
-                    A[rows, d] = mu[i]
-                    A[rows, d + 1] = s
-                    A[rows, d + 2] = t
-                    rows += 1
-            d += 3
-            continue
-        for axis in range(1, 3):
-            for sign in (1.0, -1.0):
-                if u[i] + sign * mu[i] * u[axis * n + i] <= v_tol:
-                    B[i, d] = 1.0
-                    B[axis * n + i, d] = sign * mu[i]
-                    A[rows, d] = 1.0
-                    rows += 1
-                    d += 1
-    return B[:, :d].copy(), A[:rows, :d].copy()
+        else:
+            for axis in range(1, 3):
+                for sign in (1.0, -1.0):
+                    if u[i] + sign * mu[i] * u[axis * n + i] <= v_tol:
+                        row[d], other[d], weight[d] = i, axis * n + i, sign * mu[i]
+                        A[rows] = 0.0
+                        A[rows, d] = 1.0
+                        rows += 1
+                        d += 1
+    return d, rows
 
 
 @njit(cache=True, error_model="numpy")
@@ -138,53 +142,51 @@ def _smallest_torque(
         u[r] = c[r]
         for i in range(k):
             u[r] += rho[r, i] * x[i]
-    B, A = _generators(u, mu, held, v_tol)
-    d = B.shape[1]
+    row, other, weight = np.empty(n3, dtype=np.int64), np.empty(n3, dtype=np.int64), np.empty(n3)
+    space = np.empty((4 * n, n3))
+    d, limits = _generators(u, mu, held, v_tol, row, other, weight, space)
     if d == 0:
         out[:] = 0.0
         return not np.any(y != 0.0)
+    A = np.ascontiguousarray(space[:limits, :d])
     torque = _torque_map(M, free, fixed, L, rows, rho, n3)
     typical = 0.0
     for a in range(p):
         for r in range(n3):
             typical += torque[a, r] * torque[a, r]
     typical /= n3
-    rest = np.empty(p)
-    TB = np.zeros((p, d))
+    TB, rest = np.empty((p, d)), np.empty(p)
     for a in range(p):
         rest[a] = constant[a]
         for r in range(n3):
             rest[a] -= torque[a, r] * y[r]
-            if torque[a, r] != 0.0:
-                for j in range(d):
-                    TB[a, j] += torque[a, r] * B[r, j]
+        for j in range(d):
+            TB[a, j] = torque[a, row[j]] + weight[j] * torque[a, other[j]]
     H, g = np.zeros((d, d)), np.zeros(d)
+    for a in range(p):
+        for i in range(d):
+            share = TB[a, i] / typical
+            g[i] += share * rest[a]
+            for j in range(d):
+                H[i, j] += share * TB[a, j]
     for i in range(d):
-        for a in range(p):
-            g[i] += TB[a, i] * rest[a] / typical
-        for j in range(i + 1):
-            s = 0.0
-            for a in range(p):
-                s += TB[a, i] * TB[a, j]
-            s /= typical
-            for r in range(n3):
-                if B[r, i] != 0.0 and B[r, j] != 0.0:
-                    s += (RIDGE + reluctance[r % n]) * B[r, i] * B[r, j]
-            H[i, j] = s
-            H[j, i] = s
+        for j in range(d):
+            if row[i] == row[j]:
+                H[i, j] += RIDGE + reluctance[row[i] % n]
+            if weight[i] * weight[j] != 0.0 and other[i] == other[j]:
+                H[i, j] += (RIDGE + reluctance[row[i] % n]) * weight[i] * weight[j]
     # J_bᵀ y is kept: dependent rows first removed, or rounding would decide whether they agree
-    span, motion = np.zeros((k, d)), x.copy()
+    span, motion = np.empty((k, d)), x.copy()
     longest = 0.0
     for i in range(k):
-        for r in range(n3):
-            if rho[r, i] != 0.0:
-                for j in range(d):
-                    span[i, j] += rho[r, i] * B[r, j]
-        longest = max(longest, np.dot(span[i], span[i]))
+        square = 0.0
+        for j in range(d):
+            span[i, j] = rho[row[j], i] + weight[j] * rho[other[j], i]
+            square += span[i, j] * span[i, j]
+        longest = max(longest, square)
     most = min(k, d)
     E, e = np.empty((most, d)), np.empty(most)
     rank = pivoted_basis(span, motion, RANK_TOLERANCE * np.sqrt(longest), E, e)
-    limits = A.shape[0]
     xi, multipliers, active = np.empty(d), np.empty(rank + limits), np.empty(d, dtype=np.int64)
     status, _, _, _ = qp_kernel(
         H,
@@ -202,10 +204,10 @@ def _smallest_torque(
     )
     if status != SOLVED:
         return False
-    for r in range(n3):
-        out[r] = 0.0
-        for j in range(d):
-            out[r] += B[r, j] * xi[j]
+    out[:] = 0.0
+    for j in range(d):
+        out[row[j]] += xi[j]
+        out[other[j]] += weight[j] * xi[j]
     return True
 
 
