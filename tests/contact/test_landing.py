@@ -15,7 +15,7 @@ from idcontrol.types import Array
 from .machines import random_axes
 
 H = 1e-3
-BELT = Landing(dead_band_m_s=0.0)
+BELT = Landing(closing_s=0.01, dead_band_m_s=0.0)
 
 
 def feet(n: int = 4, m: int = 9, seed: int = 0, *, surface: bool = False) -> tuple[Contacts, Array]:
