@@ -120,7 +120,7 @@ def ground_contacts(
     slot_start: Integers,
     parameters: Array,
     coefficients: Array,
-    margin: float,
+    margin: Array,
     slot: Integers,
     shape: Integers,
     gap: Array,
@@ -138,7 +138,7 @@ def ground_contacts(
         slot_start: First number of each shape's ground contacts, shape (g + 1,).
         parameters: Of the `Terrain`.
         coefficients: Of the `Terrain`.
-        margin: Largest gap [m].
+        margin: Largest gap of each shape, shape (g,) [m].
         slot: Overwritten with the numbers of the contacts, stable from step to step; this and the following with
             room for ``slot_start[-1]`` contacts.
         shape: Overwritten with their shapes.
@@ -157,7 +157,7 @@ def ground_contacts(
             middle[k] = 0.5 * (placed.low[g, k] + placed.high[g, k])
             size += 0.25 * (placed.high[g, k] - placed.low[g, k]) ** 2
         distance, _, _ = sphere_gap(parameters, coefficients, middle[0], middle[1], middle[2], 0.0)
-        if distance - np.sqrt(size) > margin:
+        if distance - np.sqrt(size) > margin[g]:
             continue
         round_side = shapes.cylinder[g, 0] > 0.0
         if round_side:
@@ -165,7 +165,7 @@ def ground_contacts(
         for i in range(slot_start[g + 1] - slot_start[g]):
             x, y, z = rim[i] if round_side else placed.corner[shapes.corner_start[g] + i]
             d, up, touch = sphere_gap(parameters, coefficients, x, y, z, shapes.rounding[g])
-            if d >= margin:  # false for a NaN, which must stay visible
+            if d >= margin[g]:  # false for a NaN, which must stay visible
                 continue
             slot[n], shape[n], gap[n] = slot_start[g] + i, g, d
             normal[n, 0], normal[n, 1], normal[n, 2] = up
@@ -217,7 +217,7 @@ def pair_contacts(
     direction: Array,
     witness: Array,
     distance: Array,
-    margin: float,
+    margin: Array,
     which: Integers,
     gap: Array,
     normal: Array,
@@ -233,7 +233,7 @@ def pair_contacts(
         direction: Unit normals from B to A of these, shape (c, 3).
         witness: Middle between their nearest points, shape (c, 3) [m].
         distance: Their signed distances, shape (c,) [m].
-        margin: Largest gap [m].
+        margin: Largest gap of each, shape (c,) [m].
         which: Overwritten with the index into `pair` of each contact; this and the following with room for
             ``c * MAX_POINTS`` contacts.
         gap: Overwritten with their gaps [m].
@@ -264,11 +264,15 @@ def pair_contacts(
         if max(square_a, square_b) > SQUARE:
             # B, unless A is clearly the flatter: a choice that rounding cannot turn over
             if square_b >= square_a - 1e-6:
-                count = _face_manifold(shapes, placed, face_b, b, a, 1.0, margin, border, feature, spare, depth, flat)
+                count = _face_manifold(
+                    shapes, placed, face_b, b, a, 1.0, margin[i], border, feature, spare, depth, flat
+                )
             else:
-                count = _face_manifold(shapes, placed, face_a, a, b, -1.0, margin, border, feature, spare, depth, flat)
+                count = _face_manifold(
+                    shapes, placed, face_a, a, b, -1.0, margin[i], border, feature, spare, depth, flat
+                )
         elif _has_side(shapes, a) and _has_side(shapes, b):
-            count = _side_lines(shapes, placed, a, b, up, margin, feature, border, spare, depth)
+            count = _side_lines(shapes, placed, a, b, up, margin[i], feature, border, spare, depth)
         lowest = np.inf
         for j in range(count):
             lowest = min(lowest, depth[j])
@@ -548,7 +552,7 @@ def match(
     Args:
         pair: Pair of each contact, ascending, shape (n,).
         point: Contact points in the frame of shape A, shape (n, 3) [m].
-        near: How far a contact of a pair may have moved since, shape (number of pairs,) [m].
+        near: How far each may have moved since, the same for all of a pair, shape (n,) [m].
         old_pair: The same of the step before.
         old_slot: Slots of the step before.
         old_point: The same of the step before.
@@ -568,7 +572,7 @@ def match(
             old_end += 1
         taken = 0  # bit set of slots
         while True:  # nearest first
-            best, best_old, least = -1, -1, near[pair[start]] ** 2
+            best, best_old, least = -1, -1, near[start] ** 2
             for i in range(start, end):
                 for j in range(old_start, old_end):
                     if slot[i] < 0 and not (taken >> old_slot[j]) & 1:

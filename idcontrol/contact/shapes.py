@@ -6,7 +6,7 @@ A shape is the hull of its corners, rounded by a radius: a sphere is one corner,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import coal
@@ -22,6 +22,9 @@ RIM_POINTS = 8
 COPLANAR = 1e-6
 """Triangles of a hull belong to one face if their normals and offsets (per size) differ by less than this."""
 
+SPHERE, BOX, OTHER = 0, 1, 2
+"""Kinds of shape; between spheres and boxes there are closed forms (`idcontrol.contact.distance`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -33,6 +36,7 @@ class Shape:
         normals: Outward unit normals of the faces, shape (len(faces), 3).
         rounding: Radius of a sphere that is swept over the hull of the corners [m].
         cylinder: Radius and half length of a cylinder along z [m]; (0, 0) for all other shapes.
+        kind: `SPHERE`, `BOX` or `OTHER`.
     """
 
     corners: Array
@@ -40,6 +44,7 @@ class Shape:
     normals: Array
     rounding: float
     cylinder: tuple[float, float] = (0.0, 0.0)
+    kind: int = OTHER
 
     @property
     def half_extents(self) -> tuple[Array, Array]:
@@ -64,6 +69,7 @@ class ShapeArrays(NamedTuple):
         cylinder: Radius and half length, shape (g, 2) [m]; 0 where it is none.
         middle: Middle of the box around each shape, shape (g, 3) [m].
         half: Half sizes of it, shape (g, 3) [m].
+        kind: `SPHERE`, `BOX` or `OTHER`, shape (g,).
     """
 
     corner: Array
@@ -76,6 +82,7 @@ class ShapeArrays(NamedTuple):
     cylinder: Array
     middle: Array
     half: Array
+    kind: Integers
 
 
 def from_coal(geometry: Any, name: str) -> tuple[Shape, Any]:
@@ -85,12 +92,12 @@ def from_coal(geometry: Any, name: str) -> tuple[Shape, Any]:
         InputError: The kind of geometry is not supported, has no volume or is not finite; `name` is in the text.
     """
     if isinstance(geometry, coal.Sphere):
-        shape = Shape(np.zeros((1, 3)), (), np.zeros((0, 3)), geometry.radius)
+        shape = Shape(np.zeros((1, 3)), (), np.zeros((0, 3)), geometry.radius, kind=SPHERE)
     elif isinstance(geometry, coal.Capsule):
         ends = np.array([[0.0, 0.0, -geometry.halfLength], [0.0, 0.0, geometry.halfLength]])
         shape = Shape(ends, (), np.zeros((0, 3)), geometry.radius)
     elif isinstance(geometry, coal.Box):
-        shape = _hull(_box_corners(np.asarray(geometry.halfSide)), name)
+        shape = replace(_hull(_box_corners(np.asarray(geometry.halfSide)), name), kind=BOX)
     elif isinstance(geometry, coal.Cylinder):
         shape = _cylinder(geometry.radius, geometry.halfLength)
     elif isinstance(geometry, coal.Convex):
@@ -125,6 +132,7 @@ def flatten(shapes: list[Shape]) -> ShapeArrays:
         cylinder=np.array([shape.cylinder for shape in shapes], dtype=np.float64).reshape(-1, 2),
         middle=_stack([middle for middle, _ in boxes]),
         half=_stack([half for _, half in boxes]),
+        kind=np.array([shape.kind for shape in shapes], dtype=np.int64),
     )
 
 

@@ -1,0 +1,326 @@
+"""Free rigid bodies, many of them: inertia in blocks, momentum kept, no multibody library.
+
+A body's velocity is that of its centre of mass, then its angular velocity, both in world axes. So the equation of a
+step is in momenta: linear and angular momentum about the centre of mass change by impulses alone, and there is no
+gyroscopic term. `advance` turns the body by ``exp(h ω)`` and finds the angular velocity that has the same angular
+momentum in the new pose: without contact both momenta are kept to rounding, at any step; energy to first order in h,
+and never beyond what the momentum allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from idcontrol.errors import InputError
+from idcontrol.types import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surface:
+    """What a surface is made of.
+
+    Of two surfaces the smaller friction counts. Their stiffness and damping are those of two springs, and of two
+    dampers, in series; a rigid one leaves both to the other.
+
+    Attributes:
+        mu: Friction coefficient; inf means no slip.
+        stiffness: Normal stiffness of a contact [N/m]; inf is rigid.
+        damping: Normal damping of a contact [N s/m].
+
+    Raises:
+        InputError: Something is negative or no number, or a rigid surface has damping.
+    """
+
+    mu: float = 0.5
+    stiffness: float = np.inf
+    damping: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.mu >= 0.0:
+            raise InputError(f"friction of a surface must not be negative, not {self.mu}")
+        if not self.stiffness > 0.0:
+            raise InputError(f"stiffness of a surface must be positive (inf is rigid), not {self.stiffness}")
+        if not 0.0 <= self.damping < np.inf:
+            raise InputError(f"damping of a surface must be finite and not negative, not {self.damping}")
+        if self.damping > 0.0 and np.isinf(self.stiffness):
+            raise InputError("a rigid surface has no damping of its own; give it a stiffness, or damping 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """A rigid body whose frame lies at its centre of mass.
+
+    Attributes:
+        name: For messages.
+        shape: coal geometry in the body's frame: sphere, box, capsule, cylinder, convex hull.
+        mass: Mass [kg].
+        inertia: About the centre of mass, body axes, shape (3, 3) [kg m²].
+        surface: What it is made of.
+    """
+
+    name: str
+    shape: Any
+    mass: float
+    inertia: Array
+    surface: Surface = field(default_factory=Surface)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacle:
+    """A shape that does not move.
+
+    Attributes:
+        name: For messages.
+        shape: coal geometry.
+        position: Its origin, world frame, shape (3,) [m].
+        orientation: Quaternion (x, y, z, w).
+        surface: What it is made of.
+    """
+
+    name: str
+    shape: Any
+    position: Array
+    orientation: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)
+    surface: Surface = field(default_factory=Surface)
+
+
+def solid(name: str, shape: Any, density: float, surface: Surface | None = None) -> Body:
+    """A body of uniform density [kg/m³].
+
+    Raises:
+        InputError: The density is not positive, or the shape's centre of mass is not at its origin.
+    """
+    if not 0.0 < density < np.inf:
+        raise InputError(f"body {name!r}: density must be positive and finite, not {density}")
+    centre = np.asarray(shape.computeCOM())
+    if not np.abs(centre).max() <= 1e-9 * max(1.0, float(shape.aabb_radius)):
+        raise InputError(f"body {name!r}: its centre of mass is at {centre.round(6).tolist()}; move it to the origin")
+    return Body(
+        name=name,
+        shape=shape,
+        mass=density * shape.computeVolume(),
+        inertia=density * np.array(shape.computeMomentofInertia()),
+        surface=surface if surface is not None else Surface(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyState:
+    """Where n bodies are.
+
+    Attributes:
+        t: Time [s].
+        position: Centres of mass, world frame, shape (n, 3) [m].
+        orientation: Quaternions (x, y, z, w), shape (n, 4).
+        velocity: Linear of the centre of mass [m/s], then angular [rad/s], world axes, shape (n, 6).
+    """
+
+    t: float
+    position: Array
+    orientation: Array
+    velocity: Array
+
+    @staticmethod
+    def at_rest(position: Array, orientation: Array | None = None) -> BodyState:
+        """At `position`, shape (n, 3) [m], not moving; `orientation` (n, 4) is that of the world unless given."""
+        n = len(position)
+        upright = np.tile([0.0, 0.0, 0.0, 1.0], (n, 1))
+        return BodyState(
+            t=0.0,
+            position=np.array(position, dtype=np.float64),
+            orientation=upright if orientation is None else np.array(orientation, dtype=np.float64),
+            velocity=np.zeros((n, 6)),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inertias:
+    """Masses and inertias of n bodies.
+
+    Attributes:
+        mass: Shape (n,) [kg].
+        inertia: About the centres of mass, body axes, shape (n, 3, 3) [kg m²].
+        inverse: Of these, shape (n, 3, 3).
+    """
+
+    mass: Array
+    inertia: Array
+    inverse: Array
+
+    @staticmethod
+    def of(bodies: Sequence[Body]) -> Inertias:
+        """Those of `bodies`.
+
+        Raises:
+            InputError: A mass is not positive, or an inertia is not symmetric and positive definite.
+        """
+        for body in bodies:
+            if not 0.0 < body.mass < np.inf:
+                raise InputError(f"body {body.name!r}: mass must be positive and finite, not {body.mass}")
+            own = np.asarray(body.inertia, dtype=np.float64)
+            if (
+                own.shape != (3, 3)
+                or not np.isfinite(own).all()
+                or np.abs(own - own.T).max() > 1e-9 * np.abs(own).max()
+            ):
+                raise InputError(f"body {body.name!r}: inertia must be a symmetric 3 x 3 matrix of numbers")
+            if not np.linalg.eigvalsh(own)[0] > 0.0:
+                raise InputError(f"body {body.name!r}: inertia must be positive definite; give its moments [kg m²]")
+        inertia = np.array([body.inertia for body in bodies], dtype=np.float64).reshape(-1, 3, 3)
+        inverse = np.asarray(np.linalg.inv(inertia), dtype=np.float64)
+        return Inertias(
+            mass=np.array([body.mass for body in bodies], dtype=np.float64),
+            inertia=inertia,
+            inverse=inverse,
+        )
+
+
+@njit(cache=True, error_model="numpy")
+def rotations(orientation: Array, out: Array) -> None:
+    """Write the axes (columns) of n quaternions (x, y, z, w), which need not be of unit length; out (n, 3, 3)."""
+    for i in range(orientation.shape[0]):
+        x, y, z, w = orientation[i, 0], orientation[i, 1], orientation[i, 2], orientation[i, 3]
+        s = 2.0 / (x * x + y * y + z * z + w * w)
+        out[i, 0, 0], out[i, 0, 1], out[i, 0, 2] = 1.0 - s * (y * y + z * z), s * (x * y - z * w), s * (x * z + y * w)
+        out[i, 1, 0], out[i, 1, 1], out[i, 1, 2] = s * (x * y + z * w), 1.0 - s * (x * x + z * z), s * (y * z - x * w)
+        out[i, 2, 0], out[i, 2, 1], out[i, 2, 2] = s * (x * z - y * w), s * (y * z + x * w), 1.0 - s * (x * x + y * y)
+
+
+@njit(cache=True, error_model="numpy")
+def _turned(A: Array, R: Array, out: Array) -> None:
+    """Write ``R A Rᵀ``, all (3, 3)."""
+    for i in range(3):
+        for j in range(i + 1):
+            s = 0.0
+            for k in range(3):
+                s += R[i, k] * (A[k, 0] * R[j, 0] + A[k, 1] * R[j, 1] + A[k, 2] * R[j, 2])
+            out[i, j] = s
+            out[j, i] = s
+
+
+@njit(cache=True, error_model="numpy")
+def inertia_blocks(mass: Array, inertia: Array, rotation: Array, out: Array) -> None:
+    """Write the inertia of each body in world axes, ``diag(m I₃, R I Rᵀ)``; out (n, 6, 6)."""
+    for i in range(mass.shape[0]):
+        out[i] = 0.0
+        for k in range(3):
+            out[i, k, k] = mass[i]
+        _turned(inertia[i], rotation[i], out[i, 3:, 3:])
+
+
+@njit(cache=True, error_model="numpy")
+def free_velocities(
+    mass: Array, inverse: Array, rotation: Array, velocity: Array, wrench: Array, gravity: Array, h: float, out: Array
+) -> None:
+    """Write the velocities at the end of a step without contact, shape (n, 6).
+
+    Args:
+        mass: Shape (n,) [kg].
+        inverse: Inverse inertias, body axes, shape (n, 3, 3).
+        rotation: Axes of the bodies, shape (n, 3, 3).
+        velocity: At the beginning, shape (n, 6).
+        wrench: Force and torque about the centre of mass, world axes, shape (n, 6) [N, N m].
+        gravity: Shape (3,) [m/s²].
+        h: Length of the step [s].
+        out: Overwritten.
+    """
+    world = np.empty((3, 3))
+    for i in range(mass.shape[0]):
+        _turned(inverse[i], rotation[i], world)
+        for k in range(3):
+            out[i, k] = velocity[i, k] + h * (gravity[k] + wrench[i, k] / mass[i])
+            out[i, 3 + k] = velocity[i, 3 + k] + h * (
+                world[k, 0] * wrench[i, 3] + world[k, 1] * wrench[i, 4] + world[k, 2] * wrench[i, 5]
+            )
+
+
+@njit(cache=True, error_model="numpy")
+def advance(
+    position: Array,
+    orientation: Array,
+    rotation: Array,
+    inertia: Array,
+    inverse: Array,
+    v_plus: Array,
+    h: float,
+    position_next: Array,
+    orientation_next: Array,
+    velocity_next: Array,
+) -> None:
+    """Move for `h` with the velocities `v_plus`, keeping both momenta.
+
+    Args:
+        position: Shape (n, 3) [m].
+        orientation: Shape (n, 4).
+        rotation: Axes of these, shape (n, 3, 3).
+        inertia: Body axes, shape (n, 3, 3).
+        inverse: Of it.
+        v_plus: Shape (n, 6).
+        h: Length of the step [s].
+        position_next: Overwritten with ``x + h v``.
+        orientation_next: Overwritten with ``exp(h ω) q``, of unit length.
+        velocity_next: Overwritten: the linear velocity, and the angular one that has in the new pose the angular
+            momentum that ``v_plus`` has in the old.
+    """
+    L, body = np.empty(3), np.empty(3)
+    turned = np.empty((1, 3, 3))
+    for i in range(position.shape[0]):
+        wx, wy, wz = v_plus[i, 3], v_plus[i, 4], v_plus[i, 5]
+        angle = h * np.sqrt(wx * wx + wy * wy + wz * wz)
+        # sin(angle / 2) / angle, by its series where the quotient would lose digits
+        s = h * (np.sin(0.5 * angle) / angle if angle > 1e-4 else 0.5 - angle * angle / 48.0)
+        ax, ay, az, aw = s * wx, s * wy, s * wz, np.cos(0.5 * angle)
+        x, y, z, w = orientation[i, 0], orientation[i, 1], orientation[i, 2], orientation[i, 3]
+        nx = aw * x + ax * w + ay * z - az * y
+        ny = aw * y + ay * w + az * x - ax * z
+        nz = aw * z + az * w + ax * y - ay * x
+        nw = aw * w - ax * x - ay * y - az * z
+        size = np.sqrt(nx * nx + ny * ny + nz * nz + nw * nw)
+        orientation_next[i, 0], orientation_next[i, 1] = nx / size, ny / size
+        orientation_next[i, 2], orientation_next[i, 3] = nz / size, nw / size
+        rotations(orientation_next[i : i + 1], turned)
+        R, S = rotation[i], turned[0]
+        for k in range(3):
+            body[k] = R[0, k] * wx + R[1, k] * wy + R[2, k] * wz
+        for k in range(3):
+            L[k] = 0.0
+            for j in range(3):
+                L[k] += R[k, j] * (inertia[i, j, 0] * body[0] + inertia[i, j, 1] * body[1] + inertia[i, j, 2] * body[2])
+        for k in range(3):
+            body[k] = S[0, k] * L[0] + S[1, k] * L[1] + S[2, k] * L[2]
+        for k in range(3):
+            position_next[i, k] = position[i, k] + h * v_plus[i, k]
+            velocity_next[i, k] = v_plus[i, k]
+            velocity_next[i, 3 + k] = 0.0
+            for j in range(3):
+                velocity_next[i, 3 + k] += S[k, j] * (
+                    inverse[i, j, 0] * body[0] + inverse[i, j, 1] * body[1] + inverse[i, j, 2] * body[2]
+                )
+
+
+def momentum(inertias: Inertias, state: BodyState) -> tuple[Array, Array]:
+    """Linear [N s] and angular [N m s] momentum of all bodies together, about the world's origin, shapes (3,)."""
+    M = world_inertia(inertias, state)
+    each = np.einsum("nij,nj->ni", M, state.velocity)
+    angular: Array = (each[:, 3:] + np.cross(state.position, each[:, :3])).sum(axis=0)
+    return each[:, :3].sum(axis=0), angular
+
+
+def kinetic_energy(inertias: Inertias, state: BodyState) -> float:
+    """Of all bodies together [J]."""
+    M = world_inertia(inertias, state)
+    return float(0.5 * np.einsum("ni,nij,nj->", state.velocity, M, state.velocity))
+
+
+def world_inertia(inertias: Inertias, state: BodyState) -> Array:
+    """The inertia of each body in world axes, shape (n, 6, 6)."""
+    n = len(inertias.mass)
+    rotation, M = np.empty((n, 3, 3)), np.empty((n, 6, 6))
+    rotations(state.orientation, rotation)
+    inertia_blocks(inertias.mass, inertias.inertia, rotation, M)
+    return M

@@ -1,0 +1,186 @@
+"""Contacts of free bodies with each other, with obstacles and with the ground, in blocks: for many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from idcontrol.bodies import Body, Obstacle, Surface, rotations
+from idcontrol.contact.contacts import Contacts, axes_of
+from idcontrol.contact.detection import Detection, least_friction
+from idcontrol.contact.distance import near_pairs
+from idcontrol.contact.terrain import Terrain
+from idcontrol.errors import InputError
+from idcontrol.types import Array, Integers
+
+WORLD = -1
+"""Stands for body B where that is the ground or an obstacle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyContacts:
+    """The n contact points of one step; the rows are in blocks of the two bodies that touch.
+
+    Attributes:
+        identity: The same number from step to step, shape (n,).
+        body: Bodies A (pushed along the normal) and B, shape (n, 2); `WORLD` where B does not move.
+        point: World frame, shape (n, 3) [m].
+        axes: Rows are normal (to body A), first and second tangent, world frame, right-handed, shape (n, 3, 3).
+        gap: Signed distance, shape (n,) [m].
+        mu: Friction coefficients, shape (n,).
+        stiffness: Shape (n,) [N/m]; inf is rigid.
+        damping: Shape (n,) [N s/m].
+        rows: Normal, first and second tangential row of body A, and of body B (which carry the minus; zero for the
+            world), for velocities of `idcontrol.bodies`, shape (n, 2, 3, 6).
+    """
+
+    identity: Integers
+    body: Integers
+    point: Array
+    axes: Array
+    gap: Array
+    mu: Array
+    stiffness: Array
+    damping: Array
+    rows: Array
+
+    def __len__(self) -> int:
+        return len(self.identity)
+
+    def dense(self, bodies: int) -> Contacts:
+        """The same with dense rows, for all velocities of `bodies` bodies."""
+        n = len(self)
+        rows = np.zeros((3, n, bodies, 6))
+        each = np.arange(n)
+        for side in range(2):
+            there = self.body[:, side] != WORLD
+            rows[:, each[there], self.body[there, side]] += self.rows[there, side].swapaxes(0, 1)
+        return Contacts(
+            identity=self.identity,
+            point=self.point,
+            axes=self.axes,
+            gap=self.gap,
+            mu=self.mu,
+            jacobian=rows.reshape(3 * n, 6 * bodies),
+            stiffness=self.stiffness,
+            damping=self.damping,
+        )
+
+
+class BodyDetector:
+    """Finds the contacts of free bodies."""
+
+    def __init__(
+        self,
+        bodies: Sequence[Body],
+        obstacles: Sequence[Obstacle] = (),
+        *,
+        terrain: Terrain | None = None,
+        ground: Surface | None = None,
+    ) -> None:
+        """Prepare the shapes.
+
+        Args:
+            bodies: The bodies; all can touch all.
+            obstacles: Shapes that do not move.
+            terrain: Ground; None means there is none.
+            ground: What it is made of; None is a rigid surface with the friction of whatever touches it.
+
+        Raises:
+            InputError: A kind of shape is not supported, has no volume or is not finite, or an obstacle's place is not.
+        """
+        for obstacle in obstacles:
+            place = np.concatenate([np.asarray(obstacle.position, float), np.asarray(obstacle.orientation, float)])
+            if place.shape != (7,) or not np.isfinite(place).all() or not np.abs(place[3:]).max() > 0.0:
+                raise InputError(f"obstacle {obstacle.name!r}: position and quaternion must be seven finite numbers")
+        things: list[Body | Obstacle] = [*bodies, *obstacles]
+        self._n = len(bodies)
+        self._detection = Detection([thing.shape for thing in things], [thing.name for thing in things], terrain)
+        ground = Surface(mu=np.inf) if ground is None else ground
+        surfaces = [thing.surface for thing in things]
+        self._mu: Array = np.array([surface.mu for surface in surfaces])
+        self._ground_mu = ground.mu
+        # GROUND is the last; compliances of springs (and dampers) in series add up
+        self._softness: Array = np.array([1.0 / surface.stiffness for surface in (*surfaces, ground)])
+        self._damping: Array = np.array([surface.damping for surface in (*surfaces, ground)])
+        count = len(things)
+        self._group: Integers = np.full(count, WORLD, dtype=np.int64)
+        self._group[: self._n] = np.arange(self._n)
+        self._moving: Integers = np.arange(self._n)
+        self._radius: Array = np.linalg.norm(self._detection.shapes.half, axis=1)[: self._n]
+        self._position, self._rotation = np.zeros((count, 3)), np.zeros((count, 3, 3))
+        if obstacles:
+            self._position[self._n :] = [obstacle.position for obstacle in obstacles]
+            rotations(np.array([obstacle.orientation for obstacle in obstacles], float), self._rotation[self._n :])
+
+    @property
+    def radius(self) -> Array:
+        """Of a sphere around each body, shape (n,) [m]."""
+        return self._radius
+
+    def reset(self) -> None:
+        """Forget which contacts there were."""
+        self._detection.reset()
+
+    def detect(self, position: Array, rotation: Array, reach: Array) -> BodyContacts:
+        """The contacts whose gap is below the reach of both bodies together.
+
+        Args:
+            position: Centres of mass, world frame, shape (n, 3) [m].
+            rotation: Axes of the bodies (columns), shape (n, 3, 3).
+            reach: Of each body, shape (n,) [m].
+        """
+        detection, n = self._detection, self._n
+        self._position[:n], self._rotation[:n] = position, rotation
+        detection.put(self._position, self._rotation)
+        every = np.zeros(len(self._group))
+        every[:n] = reach
+        pair = near_pairs(detection.placed.low, detection.placed.high, every, self._group)
+        found = detection.find(pair, every[pair].sum(axis=1), self._moving, every)
+        body = np.append(self._group, WORLD)[found.shape]
+        axes, rows = axes_of(found.normal, 0.0), np.empty((len(found.gap), 2, 3, 6))
+        _write_rows(body, self._position, found.point, axes, rows)
+        stiffness, damping = _in_series(self._softness, self._damping, found.shape)
+        return BodyContacts(
+            identity=found.identity,
+            body=body,
+            point=found.point,
+            axes=axes,
+            gap=found.gap,
+            mu=least_friction(self._mu, self._ground_mu, found.shape),
+            stiffness=stiffness,
+            damping=damping,
+            rows=rows,
+        )
+
+
+def _in_series(softness: Array, damping: Array, shape: Integers) -> tuple[Array, Array]:
+    """Stiffness and damping of each contact from the compliance and damping of its two surfaces."""
+    soft, damp = softness[shape], damping[shape]
+    with np.errstate(divide="ignore"):
+        stiffness = 1.0 / soft.sum(axis=1)
+        # a rigid surface does not give way: all the motion is in the other's damper
+        yields = np.where(soft > 0.0, 1.0 / damp, 0.0).sum(axis=1)
+        both: Array = np.where(soft.any(axis=1), 1.0 / yields, 0.0)
+    return stiffness, both
+
+
+@njit(cache=True, error_model="numpy")
+def _write_rows(body: Integers, position: Array, point: Array, axes: Array, rows: Array) -> None:
+    """Rows of the velocity of A minus that of B at the contact point: ``axis · (v + ω × r)``, r from the body to it."""
+    for i in range(body.shape[0]):
+        for side in range(2):
+            b, sign = body[i, side], 1.0 - 2.0 * side
+            if b < 0:
+                rows[i, side] = 0.0
+                continue
+            rx, ry, rz = point[i, 0] - position[b, 0], point[i, 1] - position[b, 1], point[i, 2] - position[b, 2]
+            for k in range(3):
+                ax, ay, az = sign * axes[i, k, 0], sign * axes[i, k, 1], sign * axes[i, k, 2]
+                rows[i, side, k, 0], rows[i, side, k, 1], rows[i, side, k, 2] = ax, ay, az
+                rows[i, side, k, 3] = ry * az - rz * ay
+                rows[i, side, k, 4] = rz * ax - rx * az
+                rows[i, side, k, 5] = rx * ay - ry * ax

@@ -1,0 +1,334 @@
+"""Distances between spheres and boxes in closed form, for kernels; and which shapes of a scene are near each other.
+
+Signed as everywhere: positive apart, negative by how far one shape must move to be free of the other. Two boxes that
+overlap are separated along the best of fifteen axes (the separating axis theorem); two that do not are as far apart as
+the nearest of corner and face, or edge and edge.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from idcontrol.contact.manifold import Placed
+from idcontrol.contact.shapes import BOX, SPHERE, ShapeArrays
+from idcontrol.types import Array, Booleans, Integers
+
+PARALLEL_EDGES = 1e-6
+"""Edges whose directions differ by less than this [rad] have no axis of their own: a face's is as good."""
+
+FLAT = 1e-7
+"""Where a face of a box separates two boxes to within this [m], its exact normal is the direction."""
+
+_inner = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+@njit(cache=True, error_model="numpy")
+def near_pairs(low: Array, high: Array, reach: Array, group: Integers) -> Integers:
+    """Pairs of shapes whose bounding boxes, each widened by its reach, meet: sorted and swept along x.
+
+    Args:
+        low: Least coordinates of each shape, shape (g, 3) [m].
+        high: Largest coordinates, shape (g, 3) [m].
+        reach: How much each is widened on all sides, shape (g,) [m].
+        group: What carries each shape, shape (g,); shapes with the same carrier cannot meet. -1 is the world.
+
+    Returns:
+        Shapes (A, B) in ascending order, shape (p, 2); A moves, and is the first of both where both do. A shape with a
+        NaN meets nothing.
+    """
+    count = low.shape[0]
+    order = np.argsort(low[:, 0] - reach)
+    room, n = 4 * count + 16, 0
+    code = np.empty(room, np.int64)
+    for i in range(count):
+        a = order[i]
+        end = high[a, 0] + reach[a]
+        for j in range(i + 1, count):
+            b = order[j]
+            if not low[b, 0] - reach[b] <= end:
+                break
+            if group[a] == group[b]:
+                continue
+            margin = reach[a] + reach[b]
+            if (
+                low[a, 1] - high[b, 1] <= margin
+                and low[b, 1] - high[a, 1] <= margin
+                and low[a, 2] - high[b, 2] <= margin
+                and low[b, 2] - high[a, 2] <= margin
+            ):
+                first, second = min(a, b), max(a, b)
+                if group[first] < 0:
+                    first, second = second, first
+                if n == room:
+                    grown = np.empty(2 * room, np.int64)
+                    grown[:n] = code
+                    code, room = grown, 2 * room
+                code[n] = first * count + second
+                n += 1
+    found = np.sort(code[:n])
+    pairs = np.empty((n, 2), np.int64)
+    for i in range(n):
+        pairs[i, 0], pairs[i, 1] = found[i] // count, found[i] % count
+    return pairs
+
+
+@njit(cache=True, error_model="numpy")
+def measure(
+    shapes: ShapeArrays,
+    placed: Placed,
+    pair: Integers,
+    direction: Array,
+    witness: Array,
+    distance: Array,
+    measured: Booleans,
+) -> None:
+    """Distances of the pairs of spheres and boxes; pairs with another shape are left out.
+
+    Args:
+        shapes: All shapes.
+        placed: Where they are.
+        pair: Shapes (A, B), shape (p, 2).
+        direction: Overwritten with unit normals from B to A, shape (p, 3).
+        witness: Overwritten with the middle between nearest points, shape (p, 3) [m].
+        distance: Overwritten with signed distances, shape (p,) [m].
+        measured: Overwritten: which pairs were measured, shape (p,).
+    """
+    work = np.empty((4, 3))  # axis, edge axis, points on A and B
+    for i in range(pair.shape[0]):
+        a, b = pair[i]
+        kind_a, kind_b = shapes.kind[a], shapes.kind[b]
+        measured[i] = True
+        if kind_a == SPHERE and kind_b == SPHERE:
+            distance[i] = _sphere_sphere(shapes, placed, a, b, direction[i], witness[i])
+        elif kind_a == SPHERE and kind_b == BOX:
+            distance[i] = _sphere_box(shapes, placed, a, b, direction[i], witness[i])
+        elif kind_a == BOX and kind_b == SPHERE:
+            distance[i] = _sphere_box(shapes, placed, b, a, direction[i], witness[i])
+            for k in range(3):
+                direction[i, k] = -direction[i, k]
+        elif kind_a == BOX and kind_b == BOX:
+            distance[i] = _box_box(shapes, placed, a, b, direction[i], witness[i], work)
+        else:
+            measured[i] = False
+
+
+@_inner
+def _dot(a: Array, b: Array) -> float:
+    return float(a[0] * b[0] + a[1] * b[1] + a[2] * b[2])
+
+
+@_inner
+def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, witness: Array) -> float:
+    """Between the centres; straight up where they coincide."""
+    length = 0.0
+    for k in range(3):
+        direction[k] = placed.position[a, k] - placed.position[b, k]
+        length += direction[k] * direction[k]
+    length = np.sqrt(length)
+    if length > 0.0:
+        for k in range(3):
+            direction[k] /= length
+    elif length == 0.0:
+        direction[0], direction[1], direction[2] = 0.0, 0.0, 1.0
+    distance = length - shapes.rounding[a] - shapes.rounding[b]
+    for k in range(3):
+        witness[k] = placed.position[b, k] + (shapes.rounding[b] + 0.5 * distance) * direction[k]
+    return float(distance)
+
+
+@_inner
+def _sphere_box(shapes: ShapeArrays, placed: Placed, ball: int, box: int, direction: Array, witness: Array) -> float:
+    """From the nearest point of the box; through the nearest face where the centre is inside. Normal to the ball."""
+    rotation, half = placed.rotation[box], shapes.half[box]
+    local, apart = np.empty(3), 0.0
+    face, least = 0, np.inf
+    for k in range(3):
+        local[k] = 0.0
+        for j in range(3):
+            local[k] += rotation[j, k] * (placed.position[ball, j] - placed.position[box, j])
+        inside = half[k] - abs(local[k])
+        if not inside >= least:  # a NaN must stay visible
+            face, least = k, inside
+    if least >= 0.0:
+        for k in range(3):
+            direction[k] = rotation[k, face] if local[face] >= 0.0 else -rotation[k, face]
+        apart = -least
+    else:
+        for k in range(3):
+            local[k] -= min(max(local[k], -half[k]), half[k])
+            apart += local[k] * local[k]
+        apart = np.sqrt(apart)
+        for k in range(3):
+            direction[k] = (rotation[k, 0] * local[0] + rotation[k, 1] * local[1] + rotation[k, 2] * local[2]) / apart
+    distance = apart - shapes.rounding[ball]
+    for k in range(3):
+        witness[k] = placed.position[ball, k] - (shapes.rounding[ball] + 0.5 * distance) * direction[k]
+    return float(distance)
+
+
+@_inner
+def _reach(rotation: Array, half: Array, axis: Array) -> float:
+    """How far a box reaches from its middle along a unit vector."""
+    most = 0.0
+    for k in range(3):
+        most += half[k] * abs(rotation[0, k] * axis[0] + rotation[1, k] * axis[1] + rotation[2, k] * axis[2])
+    return most
+
+
+@_inner
+def _corner(position: Array, rotation: Array, half: Array, axis: Array, sign: float, out: Array) -> None:
+    """The corner of a box that lies farthest along ``sign * axis``."""
+    for j in range(3):
+        out[j] = position[j]
+    for k in range(3):
+        along = sign * (rotation[0, k] * axis[0] + rotation[1, k] * axis[1] + rotation[2, k] * axis[2])
+        step = half[k] if along >= 0.0 else -half[k]
+        for j in range(3):
+            out[j] += step * rotation[j, k]
+
+
+@_inner
+def _box_box(
+    shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, witness: Array, work: Array
+) -> float:
+    """Overlap along the best axis, or the distance of the nearest points; normal from B to A."""
+    Ra, Rb, ha, hb = placed.rotation[a], placed.rotation[b], shapes.half[a], shapes.half[b]
+    pa, pb = placed.position[a], placed.position[b]
+    axis, edge = work[0], work[1]
+    best, owner = -np.inf, 0
+    for i in range(6):  # faces of A, then of B
+        toward = 0.0
+        for k in range(3):
+            axis[k] = Ra[k, i] if i < 3 else Rb[k, i - 3]
+            toward += axis[k] * (pa[k] - pb[k])
+        width = abs(toward) - _reach(Ra, ha, axis) - _reach(Rb, hb, axis)
+        if not width <= best:  # a NaN must stay visible
+            best, owner = width, i
+            for k in range(3):
+                direction[k] = axis[k] if toward >= 0.0 else -axis[k]
+    flat = best
+    best_i, best_j = -1, -1
+    for i in range(3):
+        for j in range(3):
+            for k in range(3):
+                edge[k] = Ra[(k + 1) % 3, i] * Rb[(k + 2) % 3, j] - Ra[(k + 2) % 3, i] * Rb[(k + 1) % 3, j]
+            length = np.sqrt(_dot(edge, edge))
+            if length < PARALLEL_EDGES:
+                continue
+            toward = 0.0
+            for k in range(3):
+                edge[k] /= length
+                toward += edge[k] * (pa[k] - pb[k])
+            width = abs(toward) - _reach(Ra, ha, edge) - _reach(Rb, hb, edge)
+            if width > best + FLAT:
+                best, best_i, best_j = width, i, j
+                for k in range(3):
+                    axis[k] = edge[k] if toward >= 0.0 else -edge[k]
+    if best <= 0.0 or np.isnan(flat):
+        if best_i >= 0:
+            for k in range(3):
+                direction[k] = axis[k]
+            _corner(pa, Ra, ha, direction, -1.0, work[2])
+            _corner(pb, Rb, hb, direction, 1.0, work[3])
+            _nearest_on_lines(work[2], Ra[:, best_i], work[3], Rb[:, best_j], witness)
+            return float(best)
+        _corner(pb, Rb, hb, direction, 1.0, work[3])
+        _corner(pa, Ra, ha, direction, -1.0, work[2])
+        for k in range(3):  # the deepest corner of the box that does not own the face
+            half_way = 0.5 * flat * direction[k]
+            witness[k] = work[3, k] + half_way if owner < 3 else work[2, k] - half_way
+        return float(flat)
+    distance = _nearest_points(pa, Ra, ha, pb, Rb, hb, work[2], work[3])
+    for k in range(3):
+        witness[k] = 0.5 * (work[2, k] + work[3, k])
+    if distance - flat <= FLAT:
+        return float(flat)
+    if distance > 10.0 * FLAT or best_i < 0:
+        for k in range(3):
+            axis[k] = work[2, k] - work[3, k]
+    # else the difference of the nearest points is mostly rounding: the best axis serves
+    length = np.sqrt(_dot(axis, axis))
+    for k in range(3):
+        direction[k] = axis[k] / length
+    return float(distance)
+
+
+@_inner
+def _nearest_on_lines(p: Array, u: Array, q: Array, w: Array, middle: Array) -> None:
+    """Middle between the nearest points of two lines that are not parallel, through p along u and q along w."""
+    across, r_u, r_w = _dot(u, w), 0.0, 0.0
+    for k in range(3):
+        r_u += (q[k] - p[k]) * u[k]
+        r_w += (q[k] - p[k]) * w[k]
+    scale = 1.0 / (1.0 - across * across)
+    s, t = scale * (r_u - across * r_w), scale * (across * r_u - r_w)
+    for k in range(3):
+        middle[k] = 0.5 * (p[k] + s * u[k] + q[k] + t * w[k])
+
+
+@_inner
+def _nearest_points(
+    pa: Array, Ra: Array, ha: Array, pb: Array, Rb: Array, hb: Array, on_a: Array, on_b: Array
+) -> float:
+    """Nearest points of two boxes that do not overlap; returns their distance."""
+    least = np.inf
+    corner, local = np.empty(3), np.empty(3)
+    for side in range(2):  # corners of A over faces of B, and the other way round
+        p, R, h = (pa, Ra, ha) if side == 0 else (pb, Rb, hb)
+        o, Q, g = (pb, Rb, hb) if side == 0 else (pa, Ra, ha)
+        for bits in range(8):
+            for k in range(3):
+                corner[k] = p[k]
+                for j in range(3):
+                    corner[k] += (h[j] if (bits >> j) & 1 else -h[j]) * R[k, j]
+            far = 0.0
+            for k in range(3):
+                s = 0.0
+                for j in range(3):
+                    s += Q[j, k] * (corner[j] - o[j])
+                local[k] = min(max(s, -g[k]), g[k])
+                far += (s - local[k]) ** 2
+            if far < least:
+                least = far
+                for k in range(3):
+                    near = o[k] + Q[k, 0] * local[0] + Q[k, 1] * local[1] + Q[k, 2] * local[2]
+                    if side == 0:
+                        on_a[k], on_b[k] = corner[k], near
+                    else:
+                        on_a[k], on_b[k] = near, corner[k]
+    start = np.empty(3)
+    for i in range(3):
+        for j in range(3):
+            cross = Ra[0, i] * Rb[0, j] + Ra[1, i] * Rb[1, j] + Ra[2, i] * Rb[2, j]
+            if 1.0 - cross * cross < PARALLEL_EDGES * PARALLEL_EDGES:
+                continue  # of parallel edges an end is among the nearest: a corner over a face or an edge
+            for bits_a in range(4):
+                for k in range(3):
+                    start[k] = pa[k] - pb[k]
+                    start[k] += (ha[(i + 1) % 3] if bits_a & 1 else -ha[(i + 1) % 3]) * Ra[k, (i + 1) % 3]
+                    start[k] += (ha[(i + 2) % 3] if bits_a & 2 else -ha[(i + 2) % 3]) * Ra[k, (i + 2) % 3]
+                for bits_b in range(4):
+                    far, r_u, r_w = 0.0, 0.0, 0.0
+                    for k in range(3):
+                        local[k] = start[k]
+                        local[k] -= (hb[(j + 1) % 3] if bits_b & 1 else -hb[(j + 1) % 3]) * Rb[k, (j + 1) % 3]
+                        local[k] -= (hb[(j + 2) % 3] if bits_b & 2 else -hb[(j + 2) % 3]) * Rb[k, (j + 2) % 3]
+                        r_u += local[k] * Ra[k, i]
+                        r_w += local[k] * Rb[k, j]
+                    scale = 1.0 / (1.0 - cross * cross)
+                    s, t = scale * (cross * r_w - r_u), scale * (r_w - cross * r_u)
+                    if not (abs(s) < ha[i] and abs(t) < hb[j]):
+                        continue  # the nearest is an end: seen above
+                    for k in range(3):
+                        far += (local[k] + s * Ra[k, i] - t * Rb[k, j]) ** 2
+                    if far < least:
+                        least = far
+                        for k in range(3):
+                            corner[k] = local[k]
+                        for k in range(3):
+                            on_b[k] = pb[k] + t * Rb[k, j]
+                            on_b[k] += (hb[(j + 1) % 3] if bits_b & 1 else -hb[(j + 1) % 3]) * Rb[k, (j + 1) % 3]
+                            on_b[k] += (hb[(j + 2) % 3] if bits_b & 2 else -hb[(j + 2) % 3]) * Rb[k, (j + 2) % 3]
+                            on_a[k] = on_b[k] + corner[k] + s * Ra[k, i] - t * Rb[k, j]
+    return float(np.sqrt(least))

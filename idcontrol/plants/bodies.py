@@ -1,0 +1,223 @@
+"""Time stepping of many free bodies with any contact model: ``M (v⁺ - v*) = Jᵀf``, then ``q⁺ = q ⊕ h v⁺``.
+
+Inertia and contact rows stay in blocks (`idcontrol.models.sparse`), so that the cost of a step follows the number of
+contacts. Models that want dense matrices serve through `dense`, for few bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from idcontrol.bodies import (
+    Body,
+    BodyState,
+    Inertias,
+    Obstacle,
+    Surface,
+    advance,
+    free_velocities,
+    inertia_blocks,
+    rotations,
+)
+from idcontrol.contact.body_contacts import BodyContacts, BodyDetector
+from idcontrol.contact.terrain import Terrain
+from idcontrol.errors import InputError
+from idcontrol.models.problem import ContactModel, StepProblem, WarmStart
+from idcontrol.models.sparse import SparseProblem, SparseSolution, dense_inertia
+from idcontrol.types import Array, Integers, Status
+
+NEAR = 1e-3
+"""Bodies list contacts below this gap [m], and further by how far they can move within the step."""
+
+BodyModel: TypeAlias = Callable[[SparseProblem, BodyContacts], SparseSolution]
+"""A contact model for many bodies; the contacts are those of the problem, with their geometry and identities."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyForces:
+    """Contact forces of one step.
+
+    Attributes:
+        identity: Which contact, shape (n,).
+        body: Bodies A and B, shape (n, 2); -1 where B does not move.
+        point: World frame, shape (n, 3) [m].
+        normal: Unit normal to body A, shape (n, 3).
+        force: On body A, world axes, shape (n, 3) [N].
+    """
+
+    identity: Integers
+    body: Integers
+    point: Array
+    normal: Array
+    force: Array
+
+
+class FreeBodies:
+    """Rigid bodies among obstacles, under gravity.
+
+    Attributes:
+        inertias: Masses and inertias.
+        contacts: Contacts of the last step.
+        problem: Problem of the last step.
+        last: Its solution.
+    """
+
+    def __init__(
+        self,
+        bodies: Sequence[Body],
+        model: BodyModel,
+        *,
+        obstacles: Sequence[Obstacle] = (),
+        terrain: Terrain | None = None,
+        ground: Surface | None = None,
+        gravity: tuple[float, float, float] = (0.0, 0.0, -9.81),
+    ) -> None:
+        """Bind a contact model to bodies.
+
+        Args:
+            bodies: The bodies.
+            model: Contact model; `dense` makes one of a model of dense problems.
+            obstacles: Shapes that do not move.
+            terrain: Ground; None means there is none.
+            ground: What it is made of; None is a rigid surface with the friction of whatever touches it.
+            gravity: World frame [m/s²].
+
+        Raises:
+            InputError: A body or an obstacle cannot be used, or gravity is not finite.
+        """
+        self.inertias = Inertias.of(bodies)
+        self._detector = BodyDetector(bodies, obstacles, terrain=terrain, ground=ground)
+        self._model = model
+        self._gravity: Array = np.array(gravity, dtype=np.float64)
+        if not np.isfinite(self._gravity).all():
+            raise InputError(f"gravity must be finite, not {gravity}")
+        n = len(bodies)
+        self._size: Integers = np.full(n, 6, dtype=np.int64)
+        self._still: Array = np.zeros((n, 6))
+        self.reset(BodyState.at_rest(np.zeros((n, 3))))
+
+    def reset(self, state: BodyState) -> BodyState:
+        """Start from `state`.
+
+        Raises:
+            InputError: It has the wrong number of bodies, or something in it is not finite.
+        """
+        n = len(self.inertias.mass)
+        if state.position.shape != (n, 3) or state.orientation.shape != (n, 4) or state.velocity.shape != (n, 6):
+            raise InputError(
+                f"a state of {n} bodies needs positions ({n}, 3), quaternions ({n}, 4), velocities ({n}, 6)"
+            )
+        for what in ("position", "orientation", "velocity"):
+            bad = np.flatnonzero(~np.isfinite(getattr(state, what)).all(axis=1))
+            if bad.size:
+                raise InputError(f"the {what} of body {bad[0]} is not finite; mend the state before the run")
+        if n and not (np.linalg.norm(state.orientation, axis=1) > 0.0).all():
+            raise InputError("a quaternion is zero; (0, 0, 0, 1) is no rotation")
+        self.state = state
+        self._detector.reset()
+        self.contacts: BodyContacts | None = None
+        self.problem: SparseProblem | None = None
+        self.last: SparseSolution | None = None
+        return state
+
+    def step(self, h: float, wrench: Array | None = None) -> BodyState:
+        """Move on by `h` [s].
+
+        Args:
+            h: Length of the step.
+            wrench: Force and torque on each body about its centre of mass, world axes, shape (n, 6) [N, N m].
+
+        Raises:
+            InputError: The step is not positive, or a force is not finite.
+        """
+        if not 0.0 < h < np.inf:
+            raise InputError(f"a step must be positive and finite, not {h} s")
+        applied = self._still if wrench is None else np.ascontiguousarray(wrench, dtype=np.float64)
+        if applied.shape != self._still.shape or not np.isfinite(applied).all():
+            raise InputError(f"forces on bodies must be finite, shape {self._still.shape}")
+        state, inertias = self.state, self.inertias
+        n = len(inertias.mass)
+        rotation, M, v_star = np.empty((n, 3, 3)), np.empty((n, 6, 6)), np.empty((n, 6))
+        rotations(state.orientation, rotation)
+        inertia_blocks(inertias.mass, inertias.inertia, rotation, M)
+        free_velocities(inertias.mass, inertias.inverse, rotation, state.velocity, applied, self._gravity, h, v_star)
+        # A body that a faster one hits within the step may be listed a step late; its own motion is seen.
+        speed = np.linalg.norm(v_star[:, :3], axis=1) + self._detector.radius * np.linalg.norm(v_star[:, 3:], axis=1)
+        self.contacts = contacts = self._detector.detect(state.position, rotation, 0.5 * NEAR + h * speed)
+        self.problem = problem = SparseProblem(
+            h=h,
+            size=self._size,
+            M=M,
+            v=state.velocity,
+            v_star=v_star,
+            tree=contacts.body,
+            rows=contacts.rows,
+            gap=contacts.gap,
+            mu=contacts.mu,
+            stiffness=contacts.stiffness,
+            damping=contacts.damping,
+            surface_velocity=np.zeros((len(contacts), 3)),
+        )
+        self.last = solution = self._model(problem, contacts)
+        position, orientation, velocity = np.empty((n, 3)), np.empty((n, 4)), np.empty((n, 6))
+        advance(
+            state.position,
+            state.orientation,
+            rotation,
+            inertias.inertia,
+            inertias.inverse,
+            solution.v_plus,
+            h,
+            position,
+            orientation,
+            velocity,
+        )
+        self.state = BodyState(t=state.t + h, position=position, orientation=orientation, velocity=velocity)
+        return self.state
+
+    def contact_forces(self) -> BodyForces:
+        """Forces of the last step."""
+        if self.contacts is None or self.problem is None or self.last is None:
+            nothing = np.zeros((0, 3))
+            none: Integers = np.zeros(0, dtype=np.int64)
+            return BodyForces(identity=none, body=none.reshape(0, 2), point=nothing, normal=nothing, force=nothing)
+        c = self.contacts
+        force: Array = (self.last.impulses[:, None, :] @ c.axes)[:, 0] / self.problem.h
+        return BodyForces(identity=c.identity, body=c.body, point=c.point, normal=c.axes[:, 0], force=force)
+
+
+def dense(model: ContactModel) -> BodyModel:
+    """A model of dense problems, for bodies: warm-started from its own last solution.
+
+    Its cost grows at least with the cube of the number of bodies.
+    """
+    warm: WarmStart = {}
+
+    def solve(problem: SparseProblem, contacts: BodyContacts) -> SparseSolution:
+        nonlocal warm
+        t, d = problem.v.shape
+        M = dense_inertia(problem)
+        listed = contacts.dense(t)
+        found = model(StepProblem(h=problem.h, M=M, kappa=-M @ problem.v_star.ravel(), contacts=listed), warm)
+        warm = found.warm
+        velocity = (listed.jacobian @ found.v_plus).reshape(3, -1).T
+        return SparseSolution(
+            v_plus=found.v_plus.reshape(t, d),
+            impulses=found.impulses,
+            contact_velocity=np.ascontiguousarray(velocity),
+            status=found.status,
+            residual=found.residual,
+            iterations=found.iterations,
+            islands=1,
+        )
+
+    return solve
+
+
+def solved(plant: FreeBodies) -> bool:
+    """Whether the last step was solved to its residual."""
+    return plant.last is not None and plant.last.status is Status.SOLVED

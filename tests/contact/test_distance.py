@@ -1,0 +1,155 @@
+"""Closed-form distances of spheres and boxes, and against coal; the sweep against all pairs."""
+
+from __future__ import annotations
+
+import coal
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from idcontrol.contact.distance import measure, near_pairs
+from idcontrol.contact.manifold import Placed, place
+from idcontrol.contact.shapes import ShapeArrays, flatten, from_coal
+from idcontrol.types import Array
+
+KINDS = {
+    "ball": lambda: coal.Sphere(0.08),
+    "crate": lambda: coal.Box(0.2, 0.16, 0.1),
+    "slab": lambda: coal.Box(1, 1, 0.05),
+}
+
+
+def placed_shapes(geometries: list[object], position: Array, rotation: Array) -> tuple[ShapeArrays, Placed]:
+    shapes = flatten([from_coal(geometry, "thing")[0] for geometry in geometries])
+    n = len(geometries)
+    placed = Placed(
+        position=np.empty((n, 3)),
+        rotation=np.empty((n, 3, 3)),
+        corner=np.empty_like(shapes.corner),
+        face_normal=np.empty_like(shapes.face_normal),
+        low=np.empty((n, 3)),
+        high=np.empty((n, 3)),
+    )
+    place(shapes, position, rotation, placed)
+    return shapes, placed
+
+
+def measured(geometries: list[object], position: Array, rotation: Array) -> tuple[float, Array, Array]:
+    shapes, placed = placed_shapes(geometries, position, rotation)
+    direction, witness, distance, known = np.empty((1, 3)), np.empty((1, 3)), np.empty(1), np.empty(1, dtype=np.bool_)
+    measure(shapes, placed, np.array([[0, 1]]), direction, witness, distance, known)
+    assert known[0]
+    return float(distance[0]), direction[0], witness[0]
+
+
+def by_coal(geometries: list[object], position: Array, rotation: Array) -> float:
+    places = [coal.Transform3s(R, p) for R, p in zip(rotation, position, strict=True)]
+    result = coal.DistanceResult()
+    coal.distance(geometries[0], places[0], geometries[1], places[1], coal.DistanceRequest(), result)
+    return float(result.min_distance)
+
+
+@pytest.mark.parametrize("kinds", [("ball", "ball"), ("ball", "crate"), ("crate", "slab"), ("crate", "crate")])
+def test_distances_apart_and_overlapping_are_coals(kinds: tuple[str, str]) -> None:
+    rng = np.random.default_rng(0)
+    geometries = [KINDS[kind]() for kind in kinds]
+    signs = set()
+    for _ in range(300):
+        position = np.array([np.zeros(3), rng.uniform(-0.25, 0.25, 3)])
+        rotation = Rotation.random(2, rng=rng).as_matrix()
+        distance, direction, _ = measured(geometries, position, rotation)
+        expected = by_coal(geometries, position, rotation)
+        # coal's own tolerance is 1e-6; overlapping, its polytope may stop at a local best that is deeper
+        if expected > 0.0:
+            assert distance == pytest.approx(expected, abs=3e-6)
+        else:
+            assert expected - 3e-6 <= distance <= 1e-9
+        assert np.linalg.norm(direction) == pytest.approx(1.0, abs=1e-12)
+        signs.add(distance > 0.0)
+    assert signs == {True, False}
+
+
+@pytest.mark.parametrize("kinds", [("ball", "ball"), ("ball", "crate"), ("crate", "slab"), ("crate", "crate")])
+def test_moved_along_the_normal_by_the_distance_the_shapes_just_touch(kinds: tuple[str, str]) -> None:
+    """What a signed distance and its direction mean; the surfaces then meet at the witness.
+
+    Where two boxes touch with a face there is a manifold of such points: the witness is not used.
+    """
+    rng = np.random.default_rng(1)
+    geometries = [KINDS[kind]() for kind in kinds]
+    for trial in range(300):
+        # nearly aligned poses, at rest on each other, are the common ones
+        turns = Rotation.random(2, rng=rng) if trial % 2 else Rotation.from_rotvec(1e-9 * rng.normal(size=(2, 3)))
+        position = np.array([np.zeros(3), rng.uniform(-0.2, 0.2, 3)])
+        distance, direction, _ = measured(geometries, position, turns.as_matrix())
+        position[0] -= distance * direction
+        touching, direction, witness = measured(geometries, position, turns.as_matrix())
+        assert abs(touching) < 1e-6  # FLAT, where a face's normal stands for a slightly tilted one
+        if "ball" not in kinds and max(np.abs(turn.inv().apply(direction)).max() for turn in turns) > 1.0 - 1e-6:
+            continue
+        for g, kind in enumerate(kinds):
+            local = turns[g].inv().apply(witness - position[g])
+            if kind == "ball":
+                outside = np.linalg.norm(local) - 0.08
+            else:
+                over = np.abs(local) - 0.5 * np.array([1, 1, 0.05] if kind == "slab" else [0.2, 0.16, 0.1])
+                outside = np.linalg.norm(np.maximum(over, 0.0)) + min(over.max(), 0.0)
+            assert abs(outside) < 2e-6
+
+
+def test_boxes_edge_to_edge_and_corner_to_corner_have_their_closed_form() -> None:
+    cube = [coal.Box(2, 2, 2), coal.Box(2, 2, 2)]
+    upright = np.stack([np.eye(3)] * 2)
+    distance, direction, witness = measured(cube, np.array([[0.0, 0, 0], [3.0, 3.0, 3.0]]), upright)
+    assert distance == pytest.approx(np.sqrt(3.0), abs=1e-14)
+    assert direction == pytest.approx(-np.ones(3) / np.sqrt(3.0), abs=1e-14)
+    assert witness == pytest.approx(np.full(3, 1.5), abs=1e-14)
+    # an edge along z of one, an edge along y of the other, turned by 45 degrees so that they face each other along x
+    turns = Rotation.from_euler("xyz", [[0, 0, 45], [0, 45, 0]], degrees=True).as_matrix()
+    apart = 2.0 * np.sqrt(2.0)
+    for gap in (0.1, 1e-3, 1e-9, -1e-9, -1e-3):
+        distance, direction, witness = measured(cube, np.array([[0.0, 0, 0], [apart + gap, 0.2, 0.1]]), turns)
+        assert distance == pytest.approx(gap, abs=1e-12)
+        assert direction == pytest.approx([-1.0, 0.0, 0.0], abs=1e-9)
+        assert witness == pytest.approx([np.sqrt(2.0) + 0.5 * gap, 0.0, 0.1], abs=1e-9)
+
+
+def test_a_ball_inside_a_box_leaves_through_the_nearest_face() -> None:
+    things = [coal.Sphere(0.1), coal.Box(2, 2, 2)]
+    distance, direction, _ = measured(things, np.array([[0.3, -0.8, 0.1], [0.0, 0, 0]]), np.stack([np.eye(3)] * 2))
+    assert distance == pytest.approx(-0.3, abs=1e-15)
+    assert np.array_equal(direction, [0.0, -1.0, 0.0])
+
+
+def test_centres_that_coincide_still_have_a_direction() -> None:
+    for kinds in (("ball", "ball"), ("ball", "crate"), ("crate", "crate")):
+        distance, direction, _ = measured(
+            [KINDS[kind]() for kind in kinds], np.zeros((2, 3)), np.stack([np.eye(3)] * 2)
+        )
+        assert distance <= -0.1
+        assert np.linalg.norm(direction) == 1.0
+
+
+def test_a_nan_stays_visible() -> None:
+    for kinds in (("ball", "ball"), ("ball", "crate"), ("crate", "crate")):
+        position = np.array([[np.nan, 0.0, 0.0], [0.0, 0.0, 0.0]])
+        distance, _, _ = measured([KINDS[kind]() for kind in kinds], position, np.stack([np.eye(3)] * 2))
+        assert np.isnan(distance)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 60])
+def test_the_sweep_finds_the_pairs_that_all_comparisons_find(count: int) -> None:
+    rng = np.random.default_rng(count)
+    for _ in range(20):
+        low = rng.uniform(0.0, 1.0, (count, 3))
+        high = low + rng.uniform(0.0, 0.3, (count, 3))
+        reach = rng.uniform(0.0, 0.1, count)
+        group = rng.integers(-1, max(1, count // 2), count)
+        expected = []
+        for a in range(count):
+            for b in range(a + 1, count):
+                margin = reach[a] + reach[b]
+                meets = (low[a] - high[b] <= margin).all() and (low[b] - high[a] <= margin).all()
+                if meets and group[a] != group[b]:
+                    expected.append((b, a) if group[a] < 0 else (a, b))
+        assert near_pairs(low, high, reach, group).tolist() == sorted(map(list, expected))
