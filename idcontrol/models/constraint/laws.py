@@ -1,0 +1,198 @@
+"""How stiff a constraint is: springs, spheres (Hertz), elastic foundations, joint limits, bilateral springs (002)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.errors import InputError
+from idcontrol.models.constraint.solver import solve
+from idcontrol.models.problem import Bilateral, ContactModel, StepProblem, StepSolution, WarmStart
+from idcontrol.types import Array, Integers
+
+ContactLaw: TypeAlias = Callable[[Contacts], Contacts]
+"""Gives contacts their stiffness and damping; it may replace the gap where it linearizes a force law."""
+
+SHALLOWEST = 1e-7
+"""Depth at which Hertz' law is linearized for contacts that are less deep [m].
+
+At the surface its stiffness vanishes: taken there, a body falls into the ground for a step and is thrown back by the
+next. This is about a third of the depth at which a kilogram on steel rests.
+"""
+
+
+def _refuse_negative(**values: npt.ArrayLike) -> None:
+    for name, value in values.items():
+        if not (np.asarray(value) >= 0.0).all():
+            raise InputError(f"{name} of a constraint is {value!s}; it must not be negative")
+
+
+def springs(stiffness: float, damping: float = 0.0) -> ContactLaw:
+    """The same linear spring and damper at every contact.
+
+    Args:
+        stiffness: K [N/m]; inf is rigid.
+        damping: B [N s/m].
+
+    Raises:
+        InputError: One of them is negative or not a number.
+    """
+    _refuse_negative(stiffness=stiffness, damping=damping)
+
+    def law(contacts: Contacts) -> Contacts:
+        n = len(contacts)
+        return replace(contacts, stiffness=np.full(n, stiffness), damping=np.full(n, damping))
+
+    return law
+
+
+NEARLY_RIGID = springs(stiffness=1e10, damping=1.0)
+"""Steel under a small foot (002 section 6.4): a robot sinks by nanometres, and how it stands is still unique."""
+
+
+def elastic_foundation(modulus: float, depth: float, area: npt.ArrayLike, damping: float = 0.0) -> ContactLaw:
+    """A bed of springs (Winkler), one under each contact: ``K = E A / L`` (002 section 5.5).
+
+    Args:
+        modulus: E [Pa].
+        depth: L, thickness of the bed [m].
+        area: A, of the element under each contact, shape (n,) or one for all [m²].
+        damping: B of each element [N s/m].
+
+    Raises:
+        InputError: One of them is negative or not a number, or the depth is zero.
+    """
+    areas = np.asarray(area, dtype=np.float64)
+    _refuse_negative(modulus=modulus, depth=depth, area=areas, damping=damping)
+    if depth == 0.0:
+        raise InputError("an elastic foundation needs a depth above 0 m; make contacts rigid with springs(inf)")
+
+    def law(contacts: Contacts) -> Contacts:
+        n = len(contacts)
+        stiffness = np.broadcast_to(modulus / depth * areas, (n,)).copy()
+        return replace(contacts, stiffness=stiffness, damping=np.full(n, damping))
+
+    return law
+
+
+def hertz(modulus: float, radius: float, damping: float = 0.0) -> ContactLaw:
+    r"""A sphere on an elastic half-space, ``f = k_H d^{3/2}``, ``k_H = 4/3 E* √r``, by its tangent (math.md 11.3).
+
+    At depth d the tangent is a spring of stiffness ``K = 3/2 k_H √d`` whose rest lies d/3 below the surface: the gap
+    becomes ``φ + d/3``, which is -2/3 d at that depth. A body at rest is exactly at Hertz' depth. (002 (121)-(123)
+    leaves out the 4/3 and takes ``d^{3/2}`` for the gap, whose rate is then not the velocity of the normal row.)
+
+    Args:
+        modulus: Effective modulus E* [Pa].
+        radius: r of the spheres [m].
+        damping: B [N s/m].
+
+    Raises:
+        InputError: One of them is negative or not a number, or modulus or radius is zero.
+    """
+    _refuse_negative(modulus=modulus, radius=radius, damping=damping)
+    if modulus == 0.0 or radius == 0.0:
+        raise InputError("Hertz' law needs a modulus and a radius above 0; use springs(stiffness) for points")
+    k_H = 4.0 / 3.0 * modulus * np.sqrt(radius)
+
+    def law(contacts: Contacts) -> Contacts:
+        d = np.maximum(-contacts.gap, SHALLOWEST)
+        return replace(
+            contacts,
+            gap=contacts.gap + d / 3.0,
+            stiffness=1.5 * k_H * np.sqrt(d),
+            damping=np.full(len(contacts), damping),
+        )
+
+    return law
+
+
+def compliant(law: ContactLaw, model: ContactModel = solve) -> ContactModel:
+    """The contact model whose contacts get their stiffness from `law`; bilateral rows are left as they are."""
+
+    def with_law(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
+        return model(replace(problem, contacts=law(problem.contacts)), warm)
+
+    return with_law
+
+
+def spring_rows(
+    rows: Array, deviation: Array, h: float, stiffness: npt.ArrayLike, damping: npt.ArrayLike = 0.0
+) -> Bilateral:
+    """Bilateral constraints φ = 0 as stiff springs, ``λ = -K φ⁺ - B φ̇⁺`` at the end of the step (math.md 11.1).
+
+    Args:
+        rows: G, their Jacobian, shape (k, m).
+        deviation: φ now, shape (k,) [m or rad].
+        h: Length of the step [s].
+        stiffness: K, shape (k,) or one for all [N/m or N m/rad]; inf is rigid.
+        damping: B, likewise [N s/m or N m s/rad].
+
+    Returns:
+        ``G v⁺ = -C h K φ - C Λ`` with ``C = 1/(h²K + hB)``; rigid rows have C = 0 and target -φ/h.
+
+    Raises:
+        InputError: A stiffness or damping is negative, or both of a row are zero.
+    """
+    k = deviation.shape[0]
+    K, B = (np.broadcast_to(np.asarray(x, dtype=np.float64), (k,)) for x in (stiffness, damping))
+    _refuse_negative(stiffness=K, damping=B)
+    if not (K + B > 0.0).all():
+        raise InputError("a bilateral spring needs stiffness or damping above 0; leave the row out instead")
+    rigid = np.isinf(K)
+    finite = np.where(rigid, 1.0, K)
+    compliance = np.where(rigid, 0.0, 1.0 / (h * (h * finite + B)))
+    target = -deviation * np.where(rigid, 1.0 / h, finite / (h * finite + B))
+    return Bilateral(rows=rows, target=target, compliance=compliance)
+
+
+def joint_limits(
+    velocity: Integers,
+    position: Array,
+    lower: Array,
+    upper: Array,
+    m: int,
+    *,
+    stiffness: float = np.inf,
+    damping: float = 0.0,
+) -> Contacts:
+    """Ranges of joints as contacts without friction: ``q - lower ≥ 0`` and ``upper - q ≥ 0`` (math.md 12.5).
+
+    They may stand beside other contacts (`idcontrol.contact.contacts.concatenate`). Their impulses are torques times
+    seconds; as points in the world they have no place.
+
+    Args:
+        velocity: Which velocity each joint is, shape (k,).
+        position: Of the joints, shape (k,) [rad or m].
+        lower: Shape (k,); -inf where there is no limit.
+        upper: Shape (k,); inf where there is no limit.
+        m: Number of velocities.
+        stiffness: K [N m/rad or N/m].
+        damping: B [N m s/rad or N s/m].
+
+    Returns:
+        One contact for each finite limit, all lower ones first. Identity -1 - 2 j for the lower limit of velocity j,
+        -2 - 2 j for its upper one: never that of a foot.
+    """
+    gap = np.concatenate((position - lower, upper - position))
+    sign = np.repeat([1.0, -1.0], velocity.size)
+    identity = np.concatenate((-1 - 2 * velocity, -2 - 2 * velocity))
+    finite = np.isfinite(gap)
+    n = int(finite.sum())
+    jacobian = np.zeros((3 * n, m))
+    jacobian[np.arange(n), np.tile(velocity, 2)[finite]] = sign[finite]
+    return Contacts(
+        identity=identity[finite].astype(np.int64),
+        point=np.zeros((n, 3)),
+        axes=np.zeros((n, 3, 3)),
+        gap=gap[finite],
+        mu=np.zeros(n),
+        jacobian=jacobian,
+        stiffness=np.full(n, stiffness),
+        damping=np.full(n, damping),
+    )

@@ -1,0 +1,253 @@
+r"""Constraints as stiff springs and dampers, integrated implicitly: stable for every step (math.md 11; 002).
+
+At the end of the step a constraint φ with Jacobian G pushes with ``λ = -K φ⁺ - B φ̇⁺``. In impulses Λ = hλ,
+
+    G v⁺ + C Λ + C h K φ = 0,     C = 1/(h²K + hB)                     bilateral (11.1)
+    0 ≤ Λ ⊥ G v⁺ + C Λ + C h K φ ≥ 0                                   unilateral (11.2)
+
+K = inf is C = 0 and φ/h. Contact with friction (11.3) is the unilateral row along the normal and, along the tangents, a
+damper B_r with a bounded force: the friction LCP with C_n on the diagonal of NΓNᵀ and C_t = 1/(h B_r) on those of the
+tangents,
+
+    ⎡ NΓNᵀ + C_n   NΓFᵀ                    0 ⎤ ⎡f_N⎤   ⎡ N v° + C_n h K φ ⎤
+    ⎢ FΓNᵀ         FΓFᵀ + C_t [I -I; -I I] E ⎥ ⎢f_F⎥ + ⎢ F v°             ⎥ ≥ 0,   ⊥ z ≥ 0
+    ⎣ diag μ       -Eᵀ                     0 ⎦ ⎣ λ ⎦   ⎣ 0                ⎦
+
+with the friction pyramid of `idcontrol.models.coulomb`. Its matrix is strictly copositive in the impulses where all
+stiffness is finite: a solution then exists, joints that squeeze included.
+
+Differences from 002: it needs neither (G M⁻¹Gᵀ)⁻¹, which redundant constraints do not have, nor Ġ; forces of coupled
+constraints obey the law (the printed programs, `idcontrol.models.constraint.printed`, do so for one constraint only);
+and the damper of a contact that is open when the step begins is not engaged in that step, so that no force acts at a
+distance: such a contact presses only if its gap closes within the step, whatever closes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.errors import InputError
+from idcontrol.models.constraint.unilateral import solve_springs
+from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem, StepSolution, WarmStart
+from idcontrol.models.reduction import Reduction, hold, recover, reduce
+from idcontrol.solvers.lemke import solve_regularized
+from idcontrol.solvers.status import INFEASIBLE, RAY, SolverStatus
+from idcontrol.types import Array, Booleans, Integers, Status
+
+CREEP = 1e-6
+"""Sticking contacts creep at this part of the speed that they would have without friction: ``B_r = 1/(CREEP h w)``."""
+
+RANK_TOLERANCE = 1e-16
+"""Bilateral rows whose squared distance from the others is below this part of their square are the same row.
+
+Compliance keeps rows apart that geometry does not: with h = 0.1 s, K = 1e15 N/m and 1 kg by 1e-13. What is below that
+is rounding, and only one of such rows can carry the load.
+"""
+
+
+def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
+    """Solve one step; stiffness and damping are those of the contacts, compliance that of the bilateral rows.
+
+    With prescribed joints, bilateral rows with C = 0, the motor impulses are their multipliers. With infinite friction
+    a contact does not slide while it presses.
+
+    Args:
+        problem: The step, forward or inverse.
+        warm: Not used: the solvers start cold.
+
+    Returns:
+        The solution; FALLBACK with the note ``"squeeze"`` only where rigid contacts are told to squeeze.
+
+    Raises:
+        InputError: A stiffness or damping is negative.
+    """
+    contacts = problem.contacts
+    compliance, rest = contact_law(contacts, problem.h)
+    if np.isinf(compliance).any():
+        return _without(problem, np.isfinite(compliance))
+    creep = tangential_compliance(problem)
+    ties = problem.bilateral
+    soft = np.zeros(0) if ties is None else ties.compliance
+    bare = replace(
+        problem,
+        contacts=replace(contacts, gap=np.zeros(len(contacts))),
+        bilateral=None if ties is None else replace(ties, compliance=np.zeros(soft.size)),
+    )
+    reduction = reduce(bare)
+    reduction.c[: len(contacts)] += rest
+    outcome = _impulses(reduction, contacts.mu, np.concatenate((compliance, creep, creep, soft)))
+    return _solution(reduction, outcome, len(contacts))
+
+
+def contact_law(contacts: Contacts, h: float) -> tuple[Array, Array]:
+    """C_n = 1/(h²K + hB) and C_n h K φ of each contact, shapes (n,) [m/s per N s], [m/s]; inf where nothing can push.
+
+    A contact that is open (φ > 0) has B = 0. Penetration of rigid contacts is undone at `PUSH_OUT_SPEED` at most.
+    """
+    K, gap = contacts.stiffness, contacts.gap
+    if not ((contacts.damping >= 0.0).all() and (K >= 0.0).all()):
+        raise InputError("contacts: stiffness and damping must not be negative; inf stiffness is rigid")
+    B = np.where(gap > 0.0, 0.0, contacts.damping)
+    rigid, nothing = np.isinf(K), (K == 0.0) & (B == 0.0)
+    usual = ~(rigid | nothing)
+    compliance = np.where(nothing, np.inf, 0.0)
+    compliance[usual] = 1.0 / (h * (h * K[usual] + B[usual]))
+    rest = np.maximum(gap / h, -PUSH_OUT_SPEED)
+    rest[usual] = gap[usual] * K[usual] / (h * K[usual] + B[usual])
+    return compliance, rest
+
+
+def tangential_compliance(problem: StepProblem) -> Array:
+    """C_t = CREEP w of each contact, w its inverse mass along the tangents, shape (n,) [m/s per N s].
+
+    w is the mean of ``Σ_j J_j² / M_jj`` over both tangents: that of each velocity by itself, so that a step has the
+    same one whether its joints are prescribed or not, and light and heavy bodies creep alike.
+    """
+    n = len(problem.contacts)
+    tangents = problem.contacts.jacobian[n:]
+    w: Array = (tangents * tangents) @ (0.5 / np.diag(problem.M))
+    return CREEP * (w[:n] + w[n:])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    """Impulses of all rows, and how they were found."""
+
+    f: Array
+    status: SolverStatus
+    iterations: int
+    residual: float
+    regularization: float = 0.0
+    settled: bool = True
+
+
+def _impulses(reduction: Reduction, mu: Array, compliance: Array) -> _Outcome:
+    """Impulses of the rows [N; S; T; bilateral] with their compliances."""
+    n, rows = mu.size, compliance.size
+    endless = np.isinf(mu)
+    rough = np.flatnonzero((mu > 0.0) & ~endless & (compliance[n : 2 * n] > 0.0))
+    if rows == 3 * n and not endless.any():
+        return _contact_impulses(reduction.rho, reduction.c, compliance, mu, rough)
+    # What holds with equality has its compliance as a column of its own, √C: the Gram matrix of the rows is ρρᵀ + C
+    ridge = np.zeros((rows, rows))
+    ridge[np.arange(n, rows), np.arange(n, rows)] = np.sqrt(compliance[n:])
+    ridge[n + rough] = ridge[2 * n + rough] = 0.0
+    ridged = replace(reduction, rho=np.hstack((reduction.rho, ridge)))
+    stick = endless.copy()
+    for attempt in range(2 * n + 2):
+        sticking = np.flatnonzero(stick)
+        tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
+        held = hold(ridged, np.concatenate((np.arange(3 * n, rows), tangents)), RANK_TOLERANCE)
+        outcome = _contact_impulses(held.rho[: 3 * n], held.c[: 3 * n], compliance, mu, rough)
+        f = held.impulses(ridged, np.concatenate((outcome.f, np.zeros(rows - 3 * n))))
+        opening = reduction.c[:n] + compliance[:n] * f[:n] + reduction.rho[:n] @ (reduction.rho.T @ f)
+        # what presses sticks, what opens does not; a contact that does neither keeps its role
+        tolerance = 1e-9 * max(1.0, float(np.abs(reduction.c).max(initial=0.0)))
+        wanted = endless & ((f[:n] > 0.0) | (stick & (opening <= tolerance)))
+        outcome = replace(outcome, f=f, settled=bool((wanted == stick).all()))
+        if attempt > n:
+            wanted &= stick  # as in `coulomb`: what presses while free and pulls while it sticks stays free
+        if (wanted == stick).all():
+            break
+        stick = wanted
+    return outcome
+
+
+def _contact_impulses(rho: Array, c: Array, compliance: Array, mu: Array, rough: Integers) -> _Outcome:
+    """Impulses (3 n,) of contacts whose friction, where they have any, is finite."""
+    n = mu.size
+    f = np.zeros(3 * n)
+    if rough.size == 0:
+        status, f[:n], iterations, residual = solve_springs(
+            np.ascontiguousarray(rho[:n]), np.ascontiguousarray(c[:n]), compliance[:n]
+        )
+        return _Outcome(f=f, status=status, iterations=iterations, residual=residual)
+    Q, r, scale = _friction_lcp(rho, c, compliance, mu, rough)
+    result = solve_regularized(Q, r, scale)
+    if result.status is SolverStatus.SOLVED:
+        f[:n] = result.z[:n]
+        sides = result.z[n : n + 4 * rough.size].reshape(4, -1)
+        f[n + rough] = sides[0] - sides[1]
+        f[2 * n + rough] = sides[2] - sides[3]
+    return _Outcome(
+        f=f,
+        status=result.status,
+        iterations=result.iterations,
+        residual=result.residual,
+        regularization=result.regularization,
+    )
+
+
+@njit(cache=True)
+def _friction_lcp(
+    rho: Array, c: Array, compliance: Array, mu: Array, rough: Integers
+) -> tuple[Array, Array, Array]:  # pragma: no cover - compiled
+    """Matrix, constant and balancing scale (math.md 13.2) of the LCP of n normals and the friction of `rough`."""
+    n, t, k = mu.size, rough.size, rho.shape[1]
+    impulses = n + 4 * t
+    row = np.empty(impulses, dtype=np.int64)  # which row of [N; S; T], and with which sign
+    sign = np.ones(impulses)
+    for i in range(n):
+        row[i] = i
+    for side in range(4):
+        for j in range(t):
+            row[n + side * t + j] = (1 + side // 2) * n + rough[j]
+            sign[n + side * t + j] = 1.0 - 2.0 * (side % 2)
+    size = impulses + t
+    Q, r = np.zeros((size, size)), np.zeros(size)
+    for i in range(impulses):
+        r[i] = sign[i] * c[row[i]]
+        for j in range(i + 1):
+            entry = compliance[row[i]] if row[i] == row[j] else 0.0
+            for a in range(k):
+                entry += rho[row[i], a] * rho[row[j], a]
+            Q[i, j] = Q[j, i] = sign[i] * sign[j] * entry
+    for j in range(t):
+        slip = impulses + j
+        Q[slip, rough[j]] = mu[rough[j]]
+        for side in range(4):
+            Q[n + side * t + j, slip] = 1.0
+            Q[slip, n + side * t + j] = -1.0
+    diagonal = np.empty(impulses)
+    for i in range(impulses):
+        diagonal[i] = Q[i, i]
+    typical = np.median(diagonal)
+    d = 1.0 / np.sqrt(typical) if typical > 0.0 else 1.0
+    scale = np.full(size, d)
+    scale[impulses:] = 1.0 / d
+    return Q, r, scale
+
+
+def _without(problem: StepProblem, pushing: Booleans) -> StepSolution:
+    """The solution with the contacts that can push alone; the others get no impulse."""
+    solution = solve(replace(problem, contacts=problem.contacts.take(pushing)))
+    impulses = np.zeros((pushing.size, 3))
+    impulses[pushing] = solution.impulses
+    return replace(solution, impulses=impulses)
+
+
+def _solution(reduction: Reduction, outcome: _Outcome, n: int) -> StepSolution:
+    f, status, note = outcome.f, Status.SOLVED, ""
+    if outcome.status is not SolverStatus.SOLVED:
+        f = np.zeros_like(f)
+        status = Status.FALLBACK
+        note = "squeeze" if outcome.status in (RAY, INFEASIBLE) else outcome.status.name.lower()
+    elif outcome.regularization > 0.0:
+        status, note = Status.REPAIRED, "regularized"
+    elif not outcome.settled:
+        status, note = Status.REPAIRED, "which contacts stick did not settle"
+    v_plus, motor_impulse = recover(reduction, f)
+    return StepSolution(
+        v_plus=v_plus,
+        impulses=np.ascontiguousarray(f[: 3 * n].reshape(3, n).T),
+        multipliers=motor_impulse,
+        status=status,
+        residual=outcome.residual,
+        iterations=outcome.iterations,
+        regularization=outcome.regularization,
+        note=note,
+    )

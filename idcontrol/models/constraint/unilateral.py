@@ -1,0 +1,179 @@
+r"""Unilateral springs without friction: the symmetric LCP of math.md 11.2 with compliance on its diagonal.
+
+    0 ≤ Λ ⊥ (ρρᵀ + C) Λ + c ≥ 0,     C = diag C_i > 0
+
+It is the law ``Λ_i = max(0, -(c_i + ρ_i y)) / C_i`` at the velocity change ``y = ρᵀΛ``, and y minimizes
+
+    ½ |y|² + Σ max(0, -(c_i + ρ_i y))² / 2 C_i
+
+a convex function of as many variables as there are unknown velocities, quadratic between kinks. Newton's method with an
+exact line search ends after finitely many steps; each costs n k² + k³ for n constraints and k velocities, where an LCP
+method on the n forces costs n³.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from idcontrol.models.reduction import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.solvers.lcp import gram_residual, lcp_residual
+from idcontrol.solvers.psd import solve_psd_lcp
+from idcontrol.solvers.status import INACCURATE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus
+from idcontrol.types import Array, Booleans
+
+_ITERATIONS = 100
+_REFINEMENTS = 3
+_STILL = 1e-30
+"""A Newton step whose square is below this part of that of y is rounding."""
+_SHARP = 1e-14
+"""A residual below this is rounding: no refinement is tried."""
+
+
+@njit(cache=True, error_model="numpy")
+def _factor(rho: Array, C: Array, active: Booleans, L: Array) -> bool:
+    """Cholesky factor of ``I + Σ_active ρ_iᵀρ_i / C_i``."""
+    n, k = rho.shape
+    H = np.eye(k)
+    for i in range(n):
+        if active[i]:
+            for a in range(k):
+                weighted = rho[i, a] / C[i]
+                for b in range(a + 1):
+                    H[a, b] += weighted * rho[i, b]
+    return bool(cholesky(H, L))
+
+
+@njit(cache=True, error_model="numpy")
+def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float) -> float:
+    """Minimizer on [0, 1] of ½|y + α d|² + Σ max(0, -(s + α ds))² / 2C, whose derivative is piecewise linear."""
+    n = s.size
+    kinks = np.empty(n)
+    count = 0
+    for i in range(n):
+        if ds[i] != 0.0:
+            at = -s[i] / ds[i]
+            if 0.0 < at < 1.0:
+                kinks[count] = at
+                count += 1
+    kinks = np.sort(kinks[:count])
+    low, high = -1, count  # the derivative is not positive at kink `low` (0 before the first), positive at `high`
+    while high - low > 1:
+        middle = (low + high) // 2
+        alpha = kinks[middle]
+        slope = yd + alpha * dd
+        for i in range(n):
+            at = s[i] + alpha * ds[i]
+            if at < 0.0:
+                slope += at * ds[i] / C[i]
+        if slope > 0.0:
+            high = middle
+        else:
+            low = middle
+    start = kinks[low] if low >= 0 else 0.0
+    end = kinks[high] if high < count else 1.0
+    middle_of_piece = 0.5 * (start + end)
+    slope, curvature = yd, dd
+    for i in range(n):
+        if s[i] + middle_of_piece * ds[i] < 0.0:
+            slope += s[i] * ds[i] / C[i]
+            curvature += ds[i] * ds[i] / C[i]
+    return float(min(max(-slope / curvature, start), end))
+
+
+@njit(cache=True, error_model="numpy")
+def spring_kernel(
+    rho: Array, c: Array, C: Array, z: Array, w: Array
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """Newton's method of the module.
+
+    Args:
+        rho: Whitened rows, shape (n, k).
+        c: Constants, shape (n,) [m/s].
+        C: Compliances, positive, shape (n,) [m/s per N s].
+        z: Result Λ, shape (n,).
+        w: Result (ρρᵀ + C) Λ + c, shape (n,).
+
+    Returns:
+        Status number, iterations, relative residual (math.md 13.3).
+    """
+    n, k = rho.shape
+    L = np.zeros((k, k))
+    active = np.empty(n, dtype=np.bool_)
+    y, d, s, ds = np.zeros(k), np.empty(k), c.copy(), np.empty(n)
+    for i in range(n):
+        active[i] = s[i] < 0.0
+    iterations = 0
+    settled = False
+    while not settled:
+        if iterations == _ITERATIONS or not _factor(rho, C, active, L):
+            return ITERATIONS if iterations == _ITERATIONS else INACCURATE, iterations, np.inf
+        iterations += 1
+        d[:] = -y
+        for i in range(n):
+            if active[i]:
+                d -= rho[i] * (s[i] / C[i])
+        solve_lower(L, d)
+        solve_lower_transposed(L, d)
+        for i in range(n):
+            ds[i] = np.dot(rho[i], d)
+        dd = np.dot(d, d)
+        # a constraint exactly at its kink is not let change sides for ever
+        settled = dd <= _STILL * np.dot(y, y)
+        if settled:
+            break
+        y += _line_search(s, ds, C, np.dot(y, d), dd) * d
+        settled = True
+        for i in range(n):
+            s[i] = c[i] + np.dot(rho[i], y)
+            now = s[i] < 0.0
+            if now != active[i]:
+                settled = False
+            active[i] = now
+    for i in range(n):
+        z[i] = -s[i] / C[i] if active[i] else 0.0
+    # where C is tiny, s is the small difference of large numbers: refine Λ on the rows that press
+    residual = _residual(rho, c, C, z, w, y)
+    for _ in range(_REFINEMENTS):
+        if residual <= _SHARP:
+            break
+        d[:] = 0.0
+        for i in range(n):
+            if active[i]:
+                d += rho[i] * (w[i] / C[i])
+        solve_lower(L, d)
+        solve_lower_transposed(L, d)
+        for i in range(n):
+            if active[i]:
+                z[i] = max(0.0, z[i] - (w[i] - np.dot(rho[i], d)) / C[i])
+        residual = _residual(rho, c, C, z, w, y)
+    return SOLVED if residual <= TOLERANCE else INACCURATE, iterations, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _residual(rho: Array, c: Array, C: Array, z: Array, w: Array, y: Array) -> float:
+    gram_residual(rho, c, z, y, w)
+    for i in range(z.size):
+        w[i] += C[i] * z[i]
+    return float(lcp_residual(z, w, c))
+
+
+def solve_springs(rho: Array, c: Array, C: Array) -> tuple[SolverStatus, Array, int, float]:
+    """Solve ``0 ≤ Λ ⊥ (ρρᵀ + C)Λ + c ≥ 0``: by Newton's method, or on extended rows where some C is (nearly) 0.
+
+    Args:
+        rho: Whitened rows, shape (n, k).
+        c: Constants, shape (n,) [m/s].
+        C: Compliances, not negative, shape (n,) [m/s per N s].
+
+    Returns:
+        Status, Λ (n,) [N s], iterations, relative residual. INFEASIBLE is possible only where some C is 0.
+    """
+    if (C > 0.0).all():
+        z, w = np.empty(c.size), np.empty(c.size)
+        status, iterations, residual = spring_kernel(rho, c, C, z, w)
+        if status == SOLVED:
+            return SolverStatus.SOLVED, z, iterations, residual
+    # ρρᵀ + C is the Gram matrix of [ρ, √C]
+    result = solve_psd_lcp(np.hstack((rho, np.diag(np.sqrt(C)))), c)
+    return result.status, result.z, result.iterations, result.residual

@@ -1,0 +1,601 @@
+"""The constraint solver: springs integrated implicitly, unilateral ones, contact with friction (math.md 11)."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import nnls
+
+from idcontrol.contact.contacts import Contacts, concatenate
+from idcontrol.errors import InputError
+from idcontrol.models import constraint, coulomb, dissipation
+from idcontrol.models.constraint import solver, unilateral
+from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
+from idcontrol.types import Status
+from tests import scenes
+from tests.models import oracles
+from tests.models.test_no_slip import gripper, moving_problem
+
+G = 9.81
+
+
+def points(n):
+    """What contacts need to know of places and axes, for machines whose rows are written by hand."""
+    return {"identity": np.arange(n), "point": np.zeros((n, 3)), "axes": np.tile(np.eye(3), (n, 1, 1))}
+
+
+def unilateral_rows(G_rows, gap, stiffness, damping):
+    """Contacts without friction along the given rows."""
+    n, m = G_rows.shape
+    jacobian = np.vstack((G_rows, np.zeros((2 * n, m))))
+    return Contacts(**points(n), gap=gap, mu=np.zeros(n), jacobian=jacobian, stiffness=stiffness, damping=damping)
+
+
+def random_machine(rng, m):
+    """A well-conditioned inertia, a velocity and a force."""
+    A = rng.normal(size=(m, m))
+    return A @ A.T + m * np.eye(m), rng.normal(size=m), 10.0 * rng.normal(size=m)
+
+
+# -- bilateral --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stiffness", [1e3, 1e8, 1e12, 1e15])
+@pytest.mark.parametrize("h", [1e-4, 1e-1])
+def test_a_mass_on_a_spring_moves_as_implicit_euler_has_it(stiffness, h):
+    """Against exact fractions; v⁺ = (m v + h (f - K x)) / (m + hB + h²K)."""
+    m, B, x, v, f = 2.0, 3.0, 0.013, -0.7, 5.0
+    M, K, H, b, X, V, F = (Fraction(value) for value in (m, stiffness, h, B, x, v, f))
+    exact = (M * V + H * (F - K * X)) / (M + H * b + H * H * K)
+    ties = constraint.spring_rows(np.eye(1), np.array([x]), h, stiffness, B)
+    problem = StepProblem(
+        h=h, M=np.array([[m]]), kappa=np.array([-m * v - h * f]), contacts=Contacts.none(1), bilateral=ties
+    )
+    solution = constraint.solve(problem)
+    # v⁺ is the sum of terms of the size of v: rounding of those, whatever K is
+    assert solution.v_plus[0] == pytest.approx(float(exact), rel=1e-13, abs=4e-16 * abs(v))
+
+
+def test_coupled_springs_push_by_their_law_at_the_end_of_the_step():
+    """λ = -K φ⁺ - B φ̇⁺ for 1-4 rows and K to 1e8 (math.md 11.1: to 1e-11)."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        m, k, h = 6, int(rng.integers(1, 5)), 10.0 ** rng.uniform(-4, -1)
+        M, v, f = random_machine(rng, m)
+        rows, phi = rng.normal(size=(k, m)), 1e-3 * rng.normal(size=k)
+        K, B = 10.0 ** rng.uniform(0, 8, k), 10.0 ** rng.uniform(-2, 2, k)
+        problem = StepProblem(
+            h=h,
+            M=M,
+            kappa=-M @ v - h * f,
+            contacts=Contacts.none(m),
+            bilateral=constraint.spring_rows(rows, phi, h, K, B),
+        )
+        v_plus = constraint.solve(problem).v_plus
+        # implicit Euler, unknowns v⁺, with the springs' stiffness in the matrix
+        implicit = M + rows.T @ np.diag(h * h * K + h * B) @ rows
+        expected = np.linalg.solve(implicit, M @ v + h * f - h * rows.T @ (K * phi))
+        # the oracle's own condition number is up to 1e6
+        np.testing.assert_allclose(v_plus, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+
+
+def test_the_same_bilateral_constraint_twice_shares_its_load():
+    """002 4.3: indeterminacy is resolved by compliance; (G M⁻¹Gᵀ)⁻¹ does not exist here."""
+    h, x = 0.1, 1e-3
+    problem = StepProblem(h=h, M=np.eye(1), kappa=np.zeros(1), contacts=Contacts.none(1))
+    twice = constraint.spring_rows(np.ones((2, 1)), np.full(2, x), h, 1e15, 1.0)
+    once = constraint.spring_rows(np.ones((1, 1)), np.full(1, x), h, 2e15, 2.0)
+    v_twice = constraint.solve(replace(problem, bilateral=twice)).v_plus
+    v_once = constraint.solve(replace(problem, bilateral=once)).v_plus
+    assert v_twice[0] == pytest.approx(v_once[0], rel=1e-12)
+
+
+def test_rigid_rows_hold_exactly_and_redundant_ones_do_no_harm(quadruped):
+    rng = np.random.default_rng(1)
+    problem = moving_problem(quadruped, rng, inverse=False)
+    rows = rng.normal(size=(2, 18))
+    ties = constraint.spring_rows(np.vstack((rows, rows[0] + rows[1])), np.zeros(3), scenes.H, np.inf)
+    solution = constraint.solve(replace(problem, bilateral=ties))
+    assert solution.status is Status.SOLVED
+    np.testing.assert_allclose(ties.rows @ solution.v_plus, 0.0, atol=1e-10)
+    assert np.abs(oracles.unbalanced(replace(problem, bilateral=ties), solution)).max() < 1e-9
+
+
+def test_springs_folded_into_the_inertia_are_the_same_springs(quadruped):
+    """`reduce` adds rowᵀ row / C to M; here rows keep their own compliance: equal where both are accurate."""
+    rng = np.random.default_rng(2)
+    for inverse in (True, False):
+        problem = moving_problem(quadruped, rng, inverse=inverse)
+        problem = replace(problem, contacts=replace(problem.contacts, mu=np.zeros(4)))
+        ties = Bilateral(
+            rows=0.3 * rng.normal(size=(2, 18)), target=0.1 * rng.normal(size=2), compliance=np.array([0.2, 0.5])
+        )
+        tied = replace(problem, bilateral=ties)
+        np.testing.assert_allclose(constraint.solve(tied).v_plus, dissipation.solve(tied).v_plus, rtol=0, atol=1e-10)
+
+
+# -- unilateral -------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_the_symmetric_lcp_is_the_nonnegative_least_squares_problem(seed):
+    """Minimize ½|AᵀΛ + d|² over Λ ≥ 0 with A = [ρ, √C], A d = c, by Lawson and Hanson."""
+    rng = np.random.default_rng(seed)
+    n, k = int(rng.integers(1, 30)), int(rng.integers(1, 7))
+    rho, c = rng.normal(size=(n, k)), rng.normal(size=n)
+    C = 10.0 ** rng.uniform(-4, 2) * rng.uniform(0.1, 10.0, n)
+    status, z, _, residual = unilateral.solve_springs(rho, c, C)
+    assert status == 0
+    assert residual <= 1e-8
+    A = np.hstack((rho, np.diag(np.sqrt(C))))
+    expected, _ = nnls(A.T, -np.linalg.lstsq(A, c, rcond=None)[0])
+    # Λ is unique; its condition number is that of ρρᵀ + C, up to some 1e6 here
+    np.testing.assert_allclose(z, expected, rtol=0, atol=1e-8 * np.abs(expected).max(initial=1e-300))
+
+
+@pytest.mark.parametrize("compliance", [1e-13, 1e-8, 1.0, 1e4])
+def test_a_thousand_springs_under_one_body_are_solved_to_rounding(compliance):
+    """Constraints that some motion satisfies, as in forward dynamics; repeated rows, rows at their kink."""
+    rng = np.random.default_rng(3)
+    rho = np.repeat(rng.normal(size=(500, 6)), 2, axis=0)
+    c = -rho @ rng.normal(size=6) + np.maximum(0.0, rng.normal(size=1000))
+    status, z, iterations, residual = unilateral.solve_springs(rho, c, np.full(1000, compliance))
+    assert status == 0
+    assert residual <= 1e-8
+    assert iterations <= 50
+    assert z.min() >= 0.0
+
+
+def test_coupled_unilateral_springs_push_by_the_law_max_0():
+    """λ = max(0, -K φ⁺ - B φ̇⁺), for every one of 1-4 coupled constraints (math.md 11.2)."""
+    rng = np.random.default_rng(4)
+    touched = 0
+    for _ in range(300):
+        m, k, h = 6, int(rng.integers(1, 5)), 10.0 ** rng.uniform(-4, -1)
+        M, v, f = random_machine(rng, m)
+        rows, phi = rng.normal(size=(k, m)), -1e-3 * rng.uniform(0, 1, k)
+        K, B = 10.0 ** rng.uniform(0, 8, k), 10.0 ** rng.uniform(-2, 2, k)
+        contacts = unilateral_rows(rows, phi, K, B)
+        solution = constraint.solve(StepProblem(h=h, M=M, kappa=-M @ v - h * f, contacts=contacts))
+        rate = rows @ solution.v_plus
+        force = np.maximum(0.0, -K * (phi + h * rate) - B * rate)
+        impulses = solution.impulses[:, 0]
+        assert impulses.min() >= 0.0
+        touched += int((impulses > 0.0).sum())
+        # -Kφ⁺ loses the digits that K h v⁺ has more than the force: compare the velocities that they stand for
+        compliance = 1.0 / (h * h * K + h * B)
+        scale = np.abs(rows @ v).max() + 1.0
+        np.testing.assert_allclose(compliance * impulses, compliance * h * force, rtol=0, atol=1e-11 * scale)
+    assert touched > 200
+
+
+def particle(height, speed, h, *, K, B, mass=2.0, mu=0.0):
+    """A particle above the ground, order x, y, z, slides in x; one step under gravity."""
+    contacts = Contacts(
+        **points(1) | {"axes": np.array([[[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]])},
+        gap=np.array([height]),
+        mu=np.array([mu]),
+        jacobian=np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]),
+        stiffness=np.array([K]),
+        damping=np.array([B]),
+    )
+    v = np.array([0.0, 0.0, speed])
+    return StepProblem(h=h, M=mass * np.eye(3), kappa=-mass * v + np.array([0, 0, h * mass * G]), contacts=contacts)
+
+
+@pytest.mark.parametrize("K", [0.0, 1e3, 1e10, np.inf])
+@pytest.mark.parametrize("B", [0.0, 1e6])
+def test_nothing_pushes_before_it_touches(K, B):
+    """Neither spring nor damper acts at a distance: force only where the step ends in the ground."""
+    falls_short = constraint.solve(particle(1e-3, -0.5, 1e-3, K=K, B=B))
+    assert falls_short.impulses[0, 0] == 0.0
+    touches = constraint.solve(particle(1e-3, -2.0, 1e-3, K=K, B=B))
+    assert (touches.impulses[0, 0] > 0.0) == (K > 0.0)
+    end = 1e-3 + 1e-3 * touches.v_plus[2]
+    assert end <= 1e-18 or K == 0.0
+
+
+def test_a_contact_that_another_one_pushes_closed_is_caught_in_the_same_step():
+    """Freely the second would open; stopped by the floor, the point runs into the slope."""
+    h, v_free = 1e-2, np.array([-0.5, -1.0])
+    floor, slope = [0.0, 1.0], [1.0, -2.0]
+    contacts = unilateral_rows(np.array([floor, slope]), np.array([0.0, 1e-3]), np.full(2, 1e12), np.full(2, 1e3))
+    problem = StepProblem(h=h, M=np.eye(2), kappa=-v_free, contacts=contacts)
+    assert contacts.N[1] @ v_free > 0.0
+    by_the_floor = constraint.solve(replace(problem, contacts=contacts.take([0])))
+    assert contacts.gap[1] + h * contacts.N[1] @ by_the_floor.v_plus < -1e-3
+    both = constraint.solve(problem)
+    # impulses are about 1 N s: such springs give way by 1/(hK) = 1e-10 m
+    assert (contacts.gap + h * contacts.N @ both.v_plus).min() > -1e-9
+    assert (both.impulses[:, 0] > 0.0).all()
+
+
+def test_a_damper_alone_pushes_only_while_it_is_compressed():
+    pressed = constraint.solve(particle(-1e-3, -1.0, 1e-3, K=0.0, B=2e3))
+    assert pressed.v_plus[2] == pytest.approx((-1.0 - G * 1e-3) / 2.0, rel=1e-12)  # hB = m halves the speed
+    leaving = constraint.solve(particle(-1e-3, 1.0, 1e-3, K=0.0, B=2e3))
+    assert leaving.impulses[0, 0] == 0.0
+
+
+@pytest.mark.parametrize("B", [0.0, 1.0])
+@pytest.mark.parametrize("h", [1e-6, 1e-3, 1.0, 1e3])
+def test_a_stiff_contact_is_stable_at_every_step(h, B):
+    """L-stability: whatever h√(K/m) is, a step leaves less energy than it found, and next to none as that grows."""
+    K, m = 1e12, 2.0
+    v, x = -1.0, 0.0
+    before = 0.5 * m
+    for _ in range(3):
+        problem = particle(x, v, h, K=K, B=B, mass=m)
+        solution = constraint.solve(replace(problem, kappa=-m * np.array([0.0, 0.0, v])))
+        v, x = solution.v_plus[2], x + h * solution.v_plus[2]
+        energy = 0.5 * m * v * v + (0.5 * K * x * x if x < 0.0 else 0.0)
+        assert energy <= before * (1.0 + 1e-12)
+        before = energy
+    if h >= 1e-3:  # h√(K/m) = 700 and more: dead, as an L-stable method must be
+        assert energy < 1e-5
+
+
+def test_a_body_at_rest_sinks_by_its_weight_over_the_stiffness():
+    h, v, x = 1e-2, 0.0, 0.0
+    for _ in range(400):
+        solution = constraint.solve(particle(x, v, h, K=1.0e5, B=100.0))
+        v, x = solution.v_plus[2], x + h * solution.v_plus[2]
+    assert x == pytest.approx(-2.0 * G / 1.0e5, rel=1e-12)
+    assert solution.impulses[0, 0] / h == pytest.approx(2.0 * G, rel=1e-12)
+
+
+def test_hertz_comes_to_rest_at_its_own_depth():
+    """Exactly where 4/3 E* √r d^{3/2} carries it, though each step is its tangent only (math.md 11.3)."""
+    E, r, h = 7.5e6, 0.01, 1e-2
+    model = constraint.compliant(constraint.hertz(E, r, damping=10.0))
+    v, x = 0.0, 0.0
+    for _ in range(400):
+        v = model(particle(x, v, h, K=0.0, B=0.0), None).v_plus[2]
+        x += h * v
+    depth = (2.0 * G / (4.0 / 3.0 * E * np.sqrt(r))) ** (2.0 / 3.0)
+    assert -x == pytest.approx(depth, rel=1e-12)
+
+
+def test_hertz_is_linearized_where_the_contact_is():
+    contacts = particle(-1e-5, 0.0, 1e-3, K=0.0, B=0.0).contacts
+    law = constraint.hertz(1e9, 0.02, damping=3.0)(contacts)
+    k_H = 4.0 / 3.0 * 1e9 * np.sqrt(0.02)
+    # force and stiffness of the law at that depth
+    assert -law.stiffness[0] * law.gap[0] == pytest.approx(k_H * 1e-5**1.5, rel=1e-12)
+    assert law.stiffness[0] == pytest.approx(1.5 * k_H * np.sqrt(1e-5), rel=1e-12)
+    assert law.damping[0] == 3.0
+
+
+def test_an_elastic_foundation_is_as_stiff_as_the_column_under_each_contact():
+    contacts = unilateral_rows(np.zeros((3, 2)), np.zeros(3), np.zeros(3), np.zeros(3))
+    law = constraint.elastic_foundation(1e7, 0.5, [1.0, 0.01, 0.0], damping=2.0)(contacts)
+    np.testing.assert_allclose(law.stiffness, [2e7, 2e5, 0.0])
+    np.testing.assert_allclose(law.damping, 2.0)
+
+
+# -- friction ---------------------------------------------------------------------------------------------------------
+
+
+def laws_missed(problem, solution):
+    """How far a solution is from momentum balance, the springs' law and Coulomb's, relative (math.md 13.3)."""
+    contacts, f, v = problem.contacts, solution.impulses.T, solution.v_plus
+    n = len(contacts)
+    compliance, rest = solver.contact_law(contacts, problem.h)
+    creep = solver.tangential_compliance(problem)
+    slip = (contacts.jacobian @ v - contacts.surface_velocity).reshape(3, n)
+    normal = slip[0] + compliance * f[0] + rest
+    s, t = slip[1:] + creep * f[1:]
+    v_free = np.linalg.solve(problem.M, -problem.kappa)
+    speed = np.abs(contacts.jacobian @ v_free).max() + np.abs(rest).max()
+    impulse = max(f[0].max(), 4.8 * G * scenes.H)
+    mu = contacts.mu
+    with np.errstate(invalid="ignore"):
+        room = np.where(np.isinf(mu), 0.0, mu * f[0] - np.abs(f[1]) - np.abs(f[2]))
+        work = np.where(np.isinf(mu), np.where(f[0] > 0, np.hypot(s, t) * impulse, 0.0), f[1] * s + f[2] * t)
+        work += np.where(np.isinf(mu), 0.0, mu * f[0] * np.maximum(np.abs(s), np.abs(t)))
+    return max(
+        np.abs(oracles.unbalanced(problem, solution)).max() / np.abs(problem.kappa).max(),
+        np.abs(np.minimum(f[0] / impulse, normal / speed)).max(),
+        -room.min() / impulse,
+        np.abs(work).max() / (impulse * speed),
+    )
+
+
+def stiffened(problem, rng):
+    """The problem on ground of random stiffness and damping, each contact its own; some rigid, some moving."""
+    n = len(problem.contacts)
+    K = 10.0 ** rng.uniform(4, 12, n)
+    K[rng.uniform(size=n) < 0.2] = np.inf
+    contacts = replace(
+        problem.contacts,
+        stiffness=K,
+        damping=10.0 ** rng.uniform(-1, 3, n),
+        surface_velocity=0.1 * rng.normal(size=3 * n),
+    )
+    return replace(problem, contacts=contacts)
+
+
+def test_forward_solutions_obey_springs_dampers_and_coulomb(quadruped):
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        problem = stiffened(moving_problem(quadruped, rng, inverse=False), rng)
+        solution = constraint.solve(problem)
+        assert solution.status is Status.SOLVED, solution.note
+        assert solution.residual <= 1e-8
+        assert laws_missed(problem, solution) <= 1e-8
+
+
+def test_the_kernel_assembles_the_lcp_of_the_formula():
+    rng = np.random.default_rng(6)
+    n, rough = 4, np.array([0, 2, 3])
+    rho, c, mu = rng.normal(size=(12, 6)), rng.normal(size=12), rng.uniform(0.1, 1.0, n)
+    compliance = rng.uniform(0.1, 1.0, 12)
+    Q, r, _ = solver._friction_lcp(rho, c, compliance, mu, rough)
+    N, S, T = rho.reshape(3, n, 6)
+    F = np.vstack((S[rough], -S[rough], T[rough], -T[rough]))
+    eye, nil = np.eye(3), np.zeros((3, 3))
+    C_s, C_t = np.diag(compliance[n + rough]), np.diag(compliance[2 * n + rough])
+    soft = np.block([[C_s, -C_s, nil, nil], [-C_s, C_s, nil, nil], [nil, nil, C_t, -C_t], [nil, nil, -C_t, C_t]])
+    E = np.vstack((eye, eye, eye, eye))
+    U = np.zeros((3, n))
+    U[np.arange(3), rough] = mu[rough]
+    expected = np.block(
+        [
+            [N @ N.T + np.diag(compliance[:n]), N @ F.T, np.zeros((n, 3))],
+            [F @ N.T, F @ F.T + soft, E],
+            [U, -E.T, np.zeros((3, 3))],
+        ]
+    )
+    np.testing.assert_allclose(Q, expected, atol=1e-14)
+    c_s, c_t = c[n + rough], c[2 * n + rough]
+    np.testing.assert_allclose(r, np.concatenate((c[:n], c_s, -c_s, c_t, -c_t, np.zeros(3))))
+
+
+@pytest.mark.parametrize("mu", [0.0, np.inf, "mixed"])
+def test_no_friction_and_no_slip_are_its_limits(quadruped, mu):
+    rng = np.random.default_rng(7)
+    for _ in range(60):
+        problem = stiffened(moving_problem(quadruped, rng, inverse=False), rng)
+        values = rng.choice([0.0, 0.5, np.inf], 4) if mu == "mixed" else np.full(4, mu)
+        problem = replace(problem, contacts=replace(problem.contacts, mu=values))
+        solution = constraint.solve(problem)
+        if solution.status is Status.REPAIRED:  # no mode of infinite friction has a solution: see `coulomb`
+            assert mu != 0.0
+            continue
+        assert solution.status is Status.SOLVED
+        assert laws_missed(problem, solution) <= 1e-8
+        if mu == 0.0:
+            assert not solution.impulses[:, 1:].any()
+
+
+def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped):
+    """Right inverse (math.md 16, test 1): same laws, same momentum, under the torques that it returned."""
+    rng = np.random.default_rng(8)
+    for _ in range(200):
+        problem = stiffened(moving_problem(quadruped, rng), rng)
+        inverse = constraint.solve(problem)
+        assert inverse.status is Status.SOLVED
+        np.testing.assert_allclose(inverse.v_plus[6:], problem.prescribed.velocity, atol=1e-12)
+        kappa = problem.kappa.copy()
+        kappa[6:] -= inverse.multipliers
+        forward = replace(problem, kappa=kappa, prescribed=None)
+        assert laws_missed(forward, inverse) <= 1e-8
+
+
+def test_without_friction_the_forward_model_moves_as_the_inverse_predicted(quadruped):
+    """v⁺ is unique there."""
+    rng = np.random.default_rng(9)
+    for _ in range(100):
+        problem = stiffened(moving_problem(quadruped, rng), rng)
+        problem = replace(problem, contacts=replace(problem.contacts, mu=np.zeros(4)))
+        inverse = constraint.solve(problem)
+        kappa = problem.kappa.copy()
+        kappa[6:] -= inverse.multipliers
+        forward = constraint.solve(replace(problem, kappa=kappa, prescribed=None))
+        np.testing.assert_allclose(forward.v_plus, inverse.v_plus, rtol=0, atol=1e-9)
+
+
+def test_rigid_ground_is_the_coulomb_lcp_up_to_creep(quadruped):
+    """K = inf: C = 0 and φ/h; what is left is the tangents' compliance, 1e-6 of the free speed."""
+    rng = np.random.default_rng(10)
+    compared = 0
+    for _ in range(100):
+        problem = moving_problem(quadruped, rng, inverse=False)
+        ours, rigid = constraint.solve(problem), coulomb.solve(problem)
+        assert laws_missed(problem, ours) <= 1e-8
+        if np.abs(ours.v_plus - rigid.v_plus).max() < 1e-4:  # else another of the LCP's motions
+            compared += 1
+    assert compared >= 90
+
+
+def test_a_squeeze_has_an_answer_on_compliant_contacts_and_a_status_on_rigid_ones():
+    rigid = gripper(0.1)
+    assert constraint.solve(rigid).status is Status.FALLBACK
+    assert constraint.solve(rigid).note == "squeeze"
+    soft = constraint.compliant(constraint.springs(1e4, 1.0))(rigid, None)
+    assert soft.status is Status.SOLVED
+    assert (soft.impulses[:, 0] > 0.0).all()
+
+
+def test_energy_never_grows_at_contacts_that_do_not_penetrate(quadruped):
+    rng = np.random.default_rng(11)
+    for _ in range(100):
+        problem = stiffened(moving_problem(quadruped, rng, inverse=False), rng)
+        contacts = replace(problem.contacts, surface_velocity=np.zeros(12), gap=np.abs(problem.contacts.gap))
+        problem = replace(problem, contacts=contacts)
+        v_free = np.linalg.solve(problem.M, -problem.kappa)
+        v_plus = constraint.solve(problem).v_plus
+        assert v_plus @ problem.M @ v_plus <= v_free @ problem.M @ v_free * (1.0 + 1e-10)
+
+
+def test_standing_forces_carry_the_weight_and_are_shared_evenly(quadruped, standing):
+    """Four feet, three of which could carry it: compliance decides, the same for each; nothing else is needed."""
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts)
+    solution = constraint.compliant(constraint.NEARLY_RIGID)(problem, None)
+    force = solution.impulses / scenes.H
+    # the ground gives way by C_n f_N within the step: 1e-4 m/s per N s beside 1/(4.8 kg)
+    assert force[:, 0].sum() == pytest.approx(quadruped.mass * G, rel=1e-3)
+    twice = replace(contacts.take([0, 1, 2, 3, 0]), identity=np.arange(5))
+    five = constraint.compliant(constraint.NEARLY_RIGID)(replace(problem, contacts=twice), None)
+    np.testing.assert_allclose(five.impulses[0], five.impulses[4], rtol=1e-6)
+
+
+def test_turning_the_tangents_by_a_right_angle_changes_nothing(quadruped):
+    rng = np.random.default_rng(12)
+    for _ in range(50):
+        problem = stiffened(moving_problem(quadruped, rng), rng)
+        contacts = replace(problem.contacts, surface_velocity=np.zeros(12))
+        N, S, T = contacts.jacobian.reshape(3, 4, 18)
+        turned = replace(contacts, jacobian=np.vstack((N, T, -S)))
+        one = constraint.solve(replace(problem, contacts=contacts))
+        other = constraint.solve(replace(problem, contacts=turned))
+        np.testing.assert_allclose(one.v_plus, other.v_plus, rtol=0, atol=1e-8)
+
+
+def test_contact_in_a_plane_is_contact_whose_second_tangent_does_not_exist():
+    """2-D: a disc on the ground, order x, z, turn; the same disc in three dimensions rolls alike."""
+    h, mu, r = 1e-3, 0.2, 0.1
+    flat = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, r], [0.0, 0.0, 0.0]])
+    contacts = Contacts(
+        **points(1), gap=np.zeros(1), mu=np.array([mu]), jacobian=flat, stiffness=np.array([1e9]), damping=np.ones(1)
+    )
+    M = np.diag([1.0, 1.0, 0.5 * r * r])
+    v = np.array([1.0, 0.0, 0.0])
+    solution = constraint.solve(StepProblem(h=h, M=M, kappa=-M @ v + np.array([0.0, h * G, 0.0]), contacts=contacts))
+    assert solution.impulses[0] == pytest.approx([h * G, -mu * h * G, 0.0], rel=1e-2)
+    spatial = np.zeros((3, 6))
+    spatial[:, [0, 2, 4]] = flat
+    spatial[2, [1, 3]] = 1.0, -r
+    M6 = np.diag([1.0, 1.0, 1.0, *(0.5 * r * r * np.ones(3))])
+    v6, load = np.zeros(6), np.zeros(6)
+    v6[0], load[2] = 1.0, h * G
+    rolling = constraint.solve(
+        StepProblem(h=h, M=M6, kappa=-M6 @ v6 + load, contacts=replace(contacts, jacobian=spatial))
+    )
+    # sliding does not feel the creep, which alone differs
+    np.testing.assert_allclose(rolling.v_plus[[0, 2, 4]], solution.v_plus, rtol=0, atol=1e-12)
+
+
+# -- the block on the incline -----------------------------------------------------------------------------------------
+
+TILT = np.radians(15.0)
+CORNERS = np.array([[x, y, -0.025] for x in (0.1, -0.1) for y in (0.05, -0.05)])
+
+
+def slide(mu, h, law, seconds=1.0, model=constraint.solve):
+    """002's block (1 kg, 0.2 x 0.1 x 0.05 m) on four corners, down 15°: distance, velocity and the last forces."""
+    M = np.diag([1.0, 1.0, 1.0, *((0.1**2 + 0.05**2, 0.2**2 + 0.05**2, 0.2**2 + 0.1**2) / np.float64(12.0))])
+    weight = G * np.array([np.sin(TILT), 0.0, -np.cos(TILT), 0.0, 0.0, 0.0])
+    jacobian = np.zeros((12, 6))
+    for axis, e in enumerate(np.array([[0, 0, 1.0], [1.0, 0, 0], [0, 1.0, 0]])):
+        jacobian[4 * axis : 4 * axis + 4] = np.hstack((np.tile(e, (4, 1)), np.cross(CORNERS, e)))
+    base = Contacts(**points(4), gap=np.zeros(4), mu=np.full(4, mu), jacobian=jacobian)
+    q, v = np.zeros(6), np.zeros(6)
+    for _ in range(round(seconds / h)):
+        contacts = law(replace(base, gap=base.N @ q))
+        solution = model(StepProblem(h=h, M=M, kappa=-M @ v - h * weight, contacts=contacts))
+        assert solution.status is Status.SOLVED
+        v = solution.v_plus
+        q = q + h * v
+    return q[0], v, solution.impulses / h
+
+
+@pytest.mark.parametrize(
+    ("mu", "h", "distance"),
+    [(0.0, 1e-2, 1.2822), (0.0, 1e-3, 1.2708), (0.125, 1e-2, 0.6840), (0.125, 1e-3, 0.6780), (0.25, 1e-2, 0.0859)],
+)
+def test_the_block_slides_as_far_as_the_closed_form_says(mu, h, distance):
+    """½ g (sin α - μ cos α) t (t + h) for symplectic Euler; math.md 11.3's table to its digits."""
+    x, _, force = slide(mu, h, constraint.NEARLY_RIGID)
+    assert x == pytest.approx(0.5 * G * (np.sin(TILT) - mu * np.cos(TILT)) * (1.0 + h), abs=1e-6)
+    assert x == pytest.approx(distance, abs=5.1e-5)
+    # friction acts below the middle and loads the lower corners more
+    tip = mu * 0.025 / 0.1
+    quarter = 0.25 * G * np.cos(TILT)
+    np.testing.assert_allclose(force[:, 0], quarter * np.array([1 + tip, 1 + tip, 1 - tip, 1 - tip]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("law", [constraint.NEARLY_RIGID, constraint.hertz(1e11, 0.01, 1.0)], ids=["springs", "hertz"])
+@pytest.mark.parametrize("h", [1e-2, 1e-3])
+def test_the_block_sticks_just_above_tan_15_degrees_and_slides_just_below(law, h):
+    """And creeps at CREEP of the speed that gravity gives it in a step."""
+    assert slide(0.2679, h, law, 0.2)[1][0] > 5e-5  # g (sin - μ cos) t = 9e-5 m/s
+    for mu in (0.268, 0.375):
+        creep = slide(mu, h, law, 0.2)[1][0]
+        assert 0.0 < creep < 2.0 * solver.CREEP * h * G * np.sin(TILT)
+
+
+# -- joint limits, and what cannot be used ----------------------------------------------------------------------------
+
+
+def test_joint_limits_are_frictionless_contacts_of_the_joints_in_range():
+    limits = constraint.joint_limits(
+        np.array([1, 3]), np.array([0.2, -1.0]), np.array([0.0, -np.inf]), np.array([1.0, 0.5]), 4
+    )
+    assert limits.identity.tolist() == [-3, -4, -8]
+    np.testing.assert_allclose(limits.gap, [0.2, 0.8, 1.5])
+    np.testing.assert_allclose(limits.N, [[0, 1, 0, 0], [0, -1, 0, 0], [0, 0, 0, -1.0]])
+    assert not limits.mu.any()
+
+
+def test_a_joint_runs_into_its_limit_and_stops_there_beside_the_feet(quadruped):
+    rng = np.random.default_rng(13)
+    problem = moving_problem(quadruped, rng, inverse=False)
+    contacts = replace(problem.contacts, stiffness=np.full(4, 1e8))
+    v_free = constraint.solve(replace(problem, contacts=contacts)).v_plus
+    fastest = 6 + int(np.argmax(np.abs(v_free[6:])))
+    span = 0.5 * scenes.H * abs(v_free[fastest])  # it would be passed half way through the step
+    limits = constraint.joint_limits(
+        np.array([fastest]), np.zeros(1), np.array([-span]), np.array([span]), 18, stiffness=1e12
+    )
+    both = replace(problem, contacts=concatenate((contacts, limits)))
+    solution = constraint.solve(both)
+    assert solution.status is Status.SOLVED
+    assert abs(scenes.H * solution.v_plus[fastest]) == pytest.approx(span, rel=1e-6)
+    assert (solution.impulses[4:, 0] > 0.0).sum() == 1
+
+
+def test_a_step_without_contacts_and_one_in_the_air_are_answers(quadruped):
+    rng = np.random.default_rng(14)
+    problem = moving_problem(quadruped, rng)
+    alone = constraint.solve(replace(problem, contacts=Contacts.none(18)))
+    assert alone.status is Status.SOLVED
+    assert alone.impulses.shape == (0, 3)
+    aloft = constraint.solve(replace(problem, contacts=replace(problem.contacts, gap=np.ones(4))))
+    np.testing.assert_allclose(aloft.v_plus, alone.v_plus, atol=1e-14)
+    nothing = replace(problem.contacts, stiffness=np.zeros(4))
+    np.testing.assert_allclose(constraint.solve(replace(problem, contacts=nothing)).v_plus, alone.v_plus, atol=1e-14)
+
+
+def test_values_that_mean_nothing_are_refused_in_one_line():
+    rows, zero = np.eye(1), np.zeros(1)
+    for make in (
+        lambda: constraint.springs(-1.0),
+        lambda: constraint.springs(np.nan),
+        lambda: constraint.elastic_foundation(1e7, 0.0, 1.0),
+        lambda: constraint.hertz(1e9, 0.0),
+        lambda: constraint.spring_rows(rows, zero, 1e-3, 0.0, 0.0),
+        lambda: constraint.spring_rows(rows, zero, 1e-3, -1.0),
+        lambda: constraint.solve(particle(0.0, 0.0, 1e-3, K=-1.0, B=0.0)),
+    ):
+        with pytest.raises(InputError) as error:
+            make()
+        assert "\n" not in str(error.value)
+
+
+def test_prescribed_joints_take_the_multipliers_of_rigid_bilateral_rows(quadruped):
+    """P among the bilateral rows with C = 0 (math.md 11.4) is the elimination of `Prescribed`."""
+    rng = np.random.default_rng(15)
+    problem = stiffened(moving_problem(quadruped, rng), rng)
+    assert isinstance(problem.prescribed, Prescribed)
+    rows = np.zeros((12, 18))
+    rows[:, 6:] = np.eye(12)
+    ties = Bilateral(rows=rows, target=problem.prescribed.velocity, compliance=np.zeros(12))
+    by_rows = constraint.solve(replace(problem, prescribed=None, bilateral=ties))
+    eliminated = constraint.solve(problem)
+    np.testing.assert_allclose(by_rows.v_plus, eliminated.v_plus, rtol=0, atol=1e-8)
