@@ -15,7 +15,7 @@ import numpy as np
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.loop.simulated import Tick
 from idcontrol.metrics import Layout, fallen, locomotion
-from idcontrol.plants import Stepping
+from idcontrol.plants import SimulatedPlant
 from idcontrol.recording import Recorder
 from idcontrol.system import System
 from idcontrol.types import Array, Event
@@ -82,7 +82,7 @@ class Scene:
 
     Attributes:
         observer: Foot spheres on a system of its own, which looks at the true state.
-        plant: Tells how its last step was solved.
+        plant: Tells how its last step was solved; None where it is out of sight.
         gait: Timing of the steps.
         base_height_m: Nominal height of the base over the ground [m].
         walk: Tells how far the walk between waypoints has come; None where there are none.
@@ -91,7 +91,7 @@ class Scene:
     """
 
     observer: SphereContacts
-    plant: Stepping
+    plant: SimulatedPlant | None
     gait: Gait
     base_height_m: float
     walk: Walk | None
@@ -148,7 +148,7 @@ def record(
     meta = {"layout": msgspec.to_builtins(layout), **meta}
     with Recorder(out, shapes, units, meta, config=config, wall_time=("step_us",)) as recorder:
         for count, tick in enumerate(run, start=1):
-            recorder.append(**_row(tick, scene))
+            recorder.append(**row(tick, scene))
             if tick.reference.residual > UNREACHABLE_M:
                 if unreachable == 0:
                     recorder.event(Event(t=tick.state.t, what="a planned foot is out of reach of its leg"))
@@ -171,7 +171,8 @@ def record(
     return metrics
 
 
-def _row(tick: Tick, scene: Scene) -> dict[str, Any]:
+def row(tick: Tick, scene: Scene) -> dict[str, Any]:
+    """What is recorded of a tick (`channels`)."""
     observer, plant, walk = scene.observer, scene.plant, scene.walk
     system, n = observer.system, len(scene.feet)
     state, reference, command = tick.state, tick.reference, tick.command
@@ -182,7 +183,7 @@ def _row(tick: Tick, scene: Scene) -> dict[str, Any]:
     if command.predicted is not None:
         predicted[:] = 0.0
         predicted[command.predicted.identity] = command.predicted.force
-    row: dict[str, Any] = {
+    found: dict[str, Any] = {
         "t": state.t,
         "q": state.q,
         "v": state.v,
@@ -205,14 +206,14 @@ def _row(tick: Tick, scene: Scene) -> dict[str, Any]:
         "com": system.com(state.q),
         "step_us": 1e6 * tick.controller_s,
     }
-    if plant.last is not None:
-        row["plant_status"] = plant.last.status
-        row["plant_residual"] = plant.last.residual
-        row["plant_regularization"] = plant.last.regularization
+    if plant is not None and plant.last is not None:
+        found["plant_status"] = plant.last.status
+        found["plant_residual"] = plant.last.residual
+        found["plant_regularization"] = plant.last.regularization
     if walk is not None:
-        row["target"], row["segment"] = walk.target, walk.previous
-        row["waypoints"], row["turning"] = walk.reached, walk.turning
-    return row
+        found["target"], found["segment"] = walk.target, walk.previous
+        found["waypoints"], found["turning"] = walk.reached, walk.turning
+    return found
 
 
 def _tilt(q: Array) -> float:

@@ -130,6 +130,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         noise: On the sensed state.
         kick: A push.
         balance: An extra righting of the base through the stance legs.
+        ground: Of plants whose ground is soft or viscous.
         inverse: Of inverse-dynamics controllers.
     """
 
@@ -152,6 +153,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     noise: Noise = Noise()
     kick: Kick = Kick()
     balance: Righting = Righting()
+    ground: plants.Settings = plants.Settings()
     inverse: controllers.Settings = msgspec.field(default_factory=controllers.Settings)
 
 
@@ -168,11 +170,13 @@ SLIPPERY_MU = 0.3
 PRESETS = {
     "default": Config(),
     # the original's quirks (reference/controllers.md, gait.md): its planner, friction as the plant has it but at most
-    # 1.5, desired velocities not projected onto the contacts, nothing unloaded before it lifts
+    # 1.5, desired velocities not projected onto the contacts, nothing unloaded before it lifts, drag where the ground
+    # is soft
     "paper": Config(
         preset="paper",
         planner="paper",
         friction=Friction(share=1.0, cap=1.5),
+        ground=plants.Settings(penalty_friction="viscous"),
         inverse=controllers.Settings(project=False, unload_s=0.0),
     ),
 }
@@ -191,26 +195,22 @@ class Trot:
         Raises:
             InputError: The configuration cannot be used: an unknown name, a robot that does not walk.
         """
-        robot = robots.load(config.robot)
-        if config.planner == "paper" and robot.name != "links":
-            raise InputError(f"planner=paper is the original of the robot links; {robot.name} needs planner=trot")
-        if robot.description.gait is None or robot.description.base != "free-flyer":
-            raise InputError(f"robot {robot.name!r} has no gait or no floating base: it cannot trot")
+        robot = load_walker(config)
         rng = np.random.default_rng(config.seed)
-        ground = _ground(config)
+        ground = make_ground(config)
         h = 1.0 / config.rate_hz
         steps = round(config.duration_s * config.rate_hz)
         if steps < 1:
             raise InputError(f"duration_s={config.duration_s} is shorter than one period of {config.rate_hz} Hz")
 
-        controller = _controller(config, robot, ground, h)
-        plant = _plant(config, robot, ground, h)
-        observer = _spheres(robot, robot.system(), ground, config.mu)
-        start = _start(robot, observer, config.start_spread_rad, rng)
-        guide = _guide(config, robot)
-        planner = _planner(config, robot, observer.system, guide, ground)
+        controller = controllers.make(config.controller, controller_setup(config, robot, ground, h))
+        plant = make_plant(config, robot, ground, h)
+        observer = foot_spheres(robot, robot.system(), ground, config.mu)
+        start = start_state(robot, observer, config.start_spread_rad, rng)
+        guide = make_guide(config, robot)
+        planner = make_planner(config, robot, observer.system, guide, ground)
         planner.reset(start)
-        world: plants.Stepping | _Kicked = plant
+        world: plants.SimulatedPlant | _Kicked = plant
         if config.kick.at_s is not None:
             world = _Kicked(plant, round(config.kick.at_s * config.rate_hz), np.array(config.kick.velocity_m_s))
         run = ticks(world, planner, controller, start, h=h, steps=steps, sense=_sensor(config.noise, robot, rng))
@@ -245,7 +245,23 @@ class Trot:
 experiment = Trot()
 
 
-def _ground(config: Config) -> Terrain:
+def load_walker(config: Config) -> robots.Robot:
+    """The robot of `config`.
+
+    Raises:
+        UnknownName: There is none of that name.
+        InputError: It cannot trot.
+    """
+    robot = robots.load(config.robot)
+    if config.planner == "paper" and robot.name != "links":
+        raise InputError(f"planner=paper is the original of the robot links; {robot.name} needs planner=trot")
+    if robot.description.gait is None or robot.description.base != "free-flyer":
+        raise InputError(f"robot {robot.name!r} has no gait or no floating base: it cannot trot")
+    return robot
+
+
+def make_ground(config: Config) -> Terrain:
+    """The ground of `config`."""
     if config.terrain == "plane":
         return plane()
     if config.height_map is None:
@@ -253,7 +269,8 @@ def _ground(config: Config) -> Terrain:
     return load_height_map(config.height_map, config.height_map_spacing_m)
 
 
-def _spheres(robot: robots.Robot, system: System, ground: Terrain, mu: float) -> SphereContacts:
+def foot_spheres(robot: robots.Robot, system: System, ground: Terrain, mu: float) -> SphereContacts:
+    """The feet of `robot` on `ground`."""
     feet = robot.description.feet
     return SphereContacts(
         system,
@@ -271,31 +288,32 @@ def counted_friction(config: Config) -> float:
     return min(config.friction.share * estimate, config.friction.cap)
 
 
-def _controller(config: Config, robot: robots.Robot, ground: Terrain, h: float) -> Any:
+def controller_setup(config: Config, robot: robots.Robot, ground: Terrain, h: float) -> controllers.Setup:
+    """What the controller of `config` is built from."""
     system = robot.system()
     names, gains = system.actuated_names, robot.description.gains.acceleration
     a = len(names)
     torque_kp, torque_kd = robot.torque_gains(names)
-    setup = controllers.Setup(
+    return controllers.Setup(
         system=system,
-        contacts=_spheres(robot, system, ground, counted_friction(config)),
+        contacts=foot_spheres(robot, system, ground, counted_friction(config)),
         h=h,
         acceleration_gains=Gains(kp=np.full(a, gains.kp_1_s2), kd=np.full(a, gains.kd_1_s)),
         torque_gains=Gains(kp=torque_kp, kd=torque_kd),
         settings=config.inverse,
     )
-    return controllers.make(config.controller, setup)
 
 
-def _plant(config: Config, robot: robots.Robot, ground: Terrain, h: float) -> plants.Stepping:
+def make_plant(config: Config, robot: robots.Robot, ground: Terrain, h: float) -> plants.SimulatedPlant:
+    """The plant of `config`; `h` is the control period [s]."""
     system = robot.system()
     dt = h if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
-    return plants.make(
-        config.plant, plants.Setup(system=system, contacts=_spheres(robot, system, ground, config.mu), dt=dt)
-    )
+    contacts = foot_spheres(robot, system, ground, config.mu)
+    return plants.make(config.plant, plants.Setup(system=system, contacts=contacts, dt=dt, settings=config.ground))
 
 
-def _guide(config: Config, robot: robots.Robot) -> Schedule | Waypoints | OriginalWaypoints:
+def make_guide(config: Config, robot: robots.Robot) -> Schedule | Waypoints | OriginalWaypoints:
+    """Where to walk."""
     path, gait = config.path, robot.description.gait
     assert gait is not None  # `run` has checked it
     stand_from = np.inf if path.stand_from_s is None else path.stand_from_s
@@ -307,9 +325,10 @@ def _guide(config: Config, robot: robots.Robot) -> Schedule | Waypoints | Origin
     return Waypoints(path.waypoints_m, speed=speed, turn=gait.turn_rad_s, stand_from_s=stand_from)
 
 
-def _planner(
+def make_planner(
     config: Config, robot: robots.Robot, system: System, guide: Guide, ground: Terrain
 ) -> TrotPlanner | PaperPlanner:
+    """The planner of `config`, to be reset."""
     description = robot.description
     gait, feet = description.gait, description.feet
     assert gait is not None
@@ -348,7 +367,7 @@ def _planner(
     )
 
 
-def _start(robot: robots.Robot, spheres: SphereContacts, spread: float, rng: np.random.Generator) -> State:
+def start_state(robot: robots.Robot, spheres: SphereContacts, spread: float, rng: np.random.Generator) -> State:
     """The home pose with its joints spread a little, then moved as little as puts every foot on the ground.
 
     A robot that stands has its feet on the ground: dropped by a tenth of a millimetre, it would begin with the largest
@@ -388,7 +407,7 @@ def _sensor(noise: Noise, robot: robots.Robot, rng: np.random.Generator) -> Sens
 class _Kicked:
     """A plant that is pushed in one of its steps."""
 
-    plant: plants.Stepping
+    plant: plants.SimulatedPlant
     countdown: int
     velocity: Array
 

@@ -89,18 +89,20 @@ def _rotate(quaternion: Array, v: Array, out: Array) -> None:  # pragma: no cove
 
 @njit(cache=True)
 def _carry(
-    q: Array, q_next: Array, v: Array, h: float, at_q: Integers, at_v: Integers
+    q: Array, q_next: Array, v: Array, v_next: Array, h: float, at_q: Integers, at_v: Integers
 ) -> None:  # pragma: no cover - compiled
-    """Move free-flyers straight along their linear velocity, ``p + h R v``, and turn it into their new axes, R⁺ᵀR v."""
+    """Move free-flyers straight along their linear velocity, ``p + h R v``; turn v⁺ into their new axes, R⁺ᵀR v⁺."""
     world, back = np.empty(3), np.empty(4)
     for i in range(at_q.shape[0]):
         k, j = at_q[i], at_v[i]
-        _rotate(q[k + 3 : k + 7], v[j : j + 3], world)
+        turn, linear = q[k + 3 : k + 7], slice(j, j + 3)
+        _rotate(turn, v[linear], world)
         for x in range(3):
             q_next[k + x] = q[k + x] + h * world[x]
             back[x] = -q_next[k + 3 + x]
         back[3] = q_next[k + 6]
-        _rotate(back, world, v[j : j + 3])
+        _rotate(turn, v_next[linear], world)
+        _rotate(back, world, v_next[linear])
 
 
 class System:
@@ -114,6 +116,8 @@ class System:
         order: Velocity i of ours is velocity ``order[i]`` of Pinocchio's, shape (m,).
         actuated_names: Names of the actuated joints, in our order.
         effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf where there is none.
+        joint_q: Where each actuated joint is in Pinocchio's q, shape (a,).
+        joint_circle: Whether it is given there by cosine and sine (a continuous joint), shape (a,).
         M: Joint-space inertia, shape (m, m).
         bias: Coriolis, centrifugal and gravity terms c of ``M v̇ + c = Pᵀτ + Jᵀf``, shape (m,) [N, N m]; v̇ of a
             free-flyer is classical (see the module).
@@ -159,8 +163,8 @@ class System:
         if limits.shape != (self.n_actuated,) or not np.all(limits > 0):
             raise InputError(f"torque limits must be {self.n_actuated} positive numbers, one for each actuated joint")
         self.effort_limit: Array = np.where(limits >= UNLIMITED, np.inf, limits)
-        self._joint_q: Integers = np.array([joint.idx_q for joint in joints], dtype=np.int64)
-        self._joint_circle: Booleans = np.array([joint.nq == 2 for joint in joints], dtype=np.bool_)
+        self.joint_q: Integers = np.array([joint.idx_q for joint in joints], dtype=np.int64)
+        self.joint_circle: Booleans = np.array([joint.nq == 2 for joint in joints], dtype=np.bool_)
 
         flyers = [joint for joint in model.joints if joint.shortname() == "JointModelFreeFlyer"]
         self._flyer_q: Integers = np.array([joint.idx_q for joint in flyers], dtype=np.int64)
@@ -256,25 +260,32 @@ class System:
         moved: Array = pin.integrate(self.model, q, h * self.theirs(v))
         return moved
 
-    def advance(self, q: Array, v_plus: Array, h: float) -> tuple[Array, Array]:
+    def advance(self, q: Array, v_plus: Array, h: float, *, mean: Array | None = None) -> tuple[Array, Array]:
         """Configuration and velocity after a step that ends with the velocity `v_plus` (ours, see the module).
 
         Joints move as `integrate` has it, free-flyers in a straight line, ``p⁺ = p + h R v``, ``R⁺ = R exp(h ω)``;
         their linear velocity is then turned into the new axes, ``R⁺ᵀ R v``.
 
+        Args:
+            q: Configuration at the step's beginning, shape (nq,).
+            v_plus: Velocity at its end, shape (m,).
+            h: Length of the step [s].
+            mean: Velocity that the machine moves with meanwhile, shape (m,); None is `v_plus`.
+
         Returns:
             The new configuration, shape (nq,), and velocity, shape (nv,), both in Pinocchio's layout.
         """
-        v: Array = self.theirs(v_plus)
+        v_next: Array = self.theirs(v_plus)
+        v = v_next if mean is None else self.theirs(mean)
         q_next: Array = pin.integrate(self.model, q, h * v)
-        _carry(q, q_next, v, h, self._flyer_q, self._flyer_v)
-        return q_next, v
+        _carry(q, q_next, v, v_next, h, self._flyer_q, self._flyer_v)
+        return q_next, v_next
 
     def joint_positions(self, q: Array) -> Array:
         """Angles (or lengths) of the actuated joints, shape (a,) [rad or m]; continuous joints within (-π, π]."""
-        angles: Array = q[self._joint_q]
-        for i in np.flatnonzero(self._joint_circle):
-            k = self._joint_q[i]
+        angles: Array = q[self.joint_q]
+        for i in np.flatnonzero(self.joint_circle):
+            k = self.joint_q[i]
             angles[i] = np.arctan2(q[k + 1], q[k])
         return angles
 
@@ -292,7 +303,7 @@ class System:
         q: Array = pin.neutral(self.model)
         if base is not None:
             q[:7] = base
-        for k, circle, angle in zip(self._joint_q, self._joint_circle, joints, strict=True):
+        for k, circle, angle in zip(self.joint_q, self.joint_circle, joints, strict=True):
             if circle:
                 q[k : k + 2] = np.cos(angle), np.sin(angle)
             else:

@@ -1,21 +1,58 @@
 """Plants: what stands in for the hardware, by the names of the command line.
 
-`make` builds one from a `Setup`. To add a contact model as a plant, register a `Stepping` over it; an outside engine is
-any object with the calls of `idcontrol.types.Plant`.
+`make` builds one from a `Setup`. To add a contact model as a plant, register `stepping` over it; an outside engine is
+any object with the calls of `SimulatedPlant`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+import numpy as np
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import DuplicateName, UnknownName
-from idcontrol.models import coulomb
+from idcontrol.models import coulomb, dissipation, no_slip, viscous
+from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
+from idcontrol.plants.parts import require_not_negative
+from idcontrol.plants.penalty import Penalty
 from idcontrol.plants.stepping import Stepping
 from idcontrol.system import System
+from idcontrol.types import Array, Plant
 
-__all__ = ["Setup", "Stepping", "available", "make", "register"]
+__all__ = ["Settings", "Setup", "SimulatedPlant", "Stepping", "available", "make", "register", "stepping"]
+
+
+class SimulatedPlant(Plant, Protocol):
+    """What experiments ask of a plant beyond the loop's `Plant`."""
+
+    @property
+    def last(self) -> StepSolution | None:
+        """How the last substep was solved; None where nothing is known of it."""
+        ...
+
+    def push(self, velocity: Array) -> None:
+        """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base and all that hangs on it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What may be set of the ground; each plant reads what concerns it.
+
+    Attributes:
+        drag_n_s_m: Viscous friction of each contact, for `viscous` and for `penalty` with viscous friction.
+        stiffness_n_m: Of the ground of `penalty` under each contact; null is `idcontrol.plants.penalty.SINK_M` at rest.
+        damping_n_s_m: Of the same; null is `idcontrol.plants.penalty.DAMPING_RATIO`.
+        penalty_friction: Coulomb's, or drag in its place, as the original simulator had it.
+    """
+
+    drag_n_s_m: float = 200.0
+    stiffness_n_m: float | None = None
+    damping_n_s_m: float | None = None
+    penalty_friction: Literal["coulomb", "viscous"] = "coulomb"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +63,16 @@ class Setup:
         system: Multibody terms of its own.
         contacts: Detector of contacts on `system`, with the true friction.
         dt: Longest step [s].
+        settings: Of the ground.
     """
 
     system: System
     contacts: SphereContacts
     dt: float
+    settings: Settings = field(default_factory=Settings)
 
 
-Factory = Callable[[Setup], Stepping]
+Factory = Callable[[Setup], SimulatedPlant]
 _FACTORIES: dict[str, tuple[str, Factory]] = {}
 
 
@@ -53,7 +92,7 @@ def available() -> Mapping[str, str]:
     return {name: summary for name, (summary, _) in _FACTORIES.items()}
 
 
-def make(name: str, setup: Setup) -> Stepping:
+def make(name: str, setup: Setup) -> SimulatedPlant:
     """The plant called `name`.
 
     Raises:
@@ -64,8 +103,39 @@ def make(name: str, setup: Setup) -> Stepping:
     return _FACTORIES[name][1](setup)
 
 
+def stepping(model: ContactModel) -> Factory:
+    """A factory for time stepping with `model`."""
+    return lambda s: Stepping(s.system, s.contacts, model, s.dt)
+
+
+def _viscous(setup: Setup) -> SimulatedPlant:
+    drag = require_not_negative("drag", setup.settings.drag_n_s_m)
+
+    def solve(problem: StepProblem, warm: WarmStart | None) -> StepSolution:
+        contacts = problem.contacts
+        return viscous.solve(replace(problem, contacts=replace(contacts, damping=np.full(len(contacts), drag))), warm)
+
+    return stepping(solve)(setup)
+
+
+def _penalty(setup: Setup) -> SimulatedPlant:
+    settings = setup.settings
+    return Penalty(
+        setup.system,
+        setup.contacts,
+        setup.dt,
+        stiffness=settings.stiffness_n_m,
+        damping=settings.damping_n_s_m,
+        drag=settings.drag_n_s_m if settings.penalty_friction == "viscous" else None,
+    )
+
+
 register(
     "coulomb-lcp",
     "rigid contact with Coulomb friction, Stewart-Trinkle time stepping (the papers' simulator model)",
-    lambda s: Stepping(s.system, s.contacts, coulomb.solve, s.dt),
+    stepping(coulomb.solve),
 )
+register("dissipation", "rigid contact, convex: maximal dissipation (Drumwright-Shell)", stepping(dissipation.solve))
+register("noslip", "rigid contact that never slips, whatever the friction", stepping(no_slip.solve))
+register("viscous", "rigid contact with drag in proportion to slip", _viscous)
+register("penalty", "compliant ground: springs and dampers that let a standing robot sink 1 mm", _penalty)

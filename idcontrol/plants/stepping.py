@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pinocchio as pin
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
+from idcontrol.plants.parts import ForceSum, pushed, require_positive, substeps
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State, Status
 
@@ -31,8 +31,12 @@ class Stepping:
             contacts: Detector of contacts on `system`.
             model: Contact model, used forward.
             dt: Longest substep [s].
+
+        Raises:
+            InputError: `dt` is not positive.
         """
-        self._system, self._contacts, self._model, self._dt = system, contacts, model, dt
+        self._system, self._contacts, self._model = system, contacts, model
+        self._dt = require_positive("longest substep", dt)
         self._state = State(t=0.0, q=np.zeros(0), v=np.zeros(0))
         self._forces = ContactForces.none()
         self._warm: WarmStart = {}
@@ -48,38 +52,27 @@ class Stepping:
         return state
 
     def push(self, velocity: Array) -> None:
-        """Give the floating base (the first six velocities) `velocity` more, world frame, shape (3,) [m/s].
-
-        Every link that hangs on it gets the same, so the whole machine receives the impulse mass times `velocity`.
-        """
-        state = self._state
-        v = state.v.copy()
-        x, y, z, w = state.q[3:7]
-        to_world = pin.Quaternion(w, x, y, z).matrix()
-        v[:3] += to_world.T @ velocity
-        self._state = State(t=state.t, q=state.q, v=v)
+        """See `idcontrol.plants.parts.pushed`."""
+        self._state = pushed(self._state, velocity)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps not longer than its own."""
-        substeps = max(1, int(np.ceil(dt / self._dt - 1e-9)))
-        h = dt / substeps
-        forces: dict[int, Array] = {}
-        normals: dict[int, Array] = {}
-        for _ in range(substeps):
-            self._substep(tau, h, forces, normals)
-        keys = sorted(forces)
-        self._forces = ContactForces(
-            identity=np.array(keys, dtype=np.int64),
-            force=np.array([forces[k] / substeps for k in keys]).reshape(-1, 3),
-            normal=np.array([normals[k] for k in keys]).reshape(-1, 3),
-        )
+        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps not longer than its own.
+
+        Raises:
+            InputError: A torque is not finite, or `dt` is not positive.
+        """
+        count = substeps(tau, dt, self._system.actuated_names, self._dt)
+        forces = ForceSum()
+        for _ in range(count):
+            self._substep(tau, dt / count, forces)
+        self._forces = forces.mean(count)
         return self._state
 
     def contact_forces(self) -> ContactForces:
         """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""
         return self._forces
 
-    def _substep(self, tau: Array, h: float, forces: dict[int, Array], normals: dict[int, Array]) -> None:
+    def _substep(self, tau: Array, h: float, forces: ForceSum) -> None:
         system, state = self._system, self._state
         system.update(state.q, state.v)
         v = system.ours(state.v)
@@ -94,12 +87,8 @@ class Stepping:
         self.solved += solution.status is Status.SOLVED
         self.repaired += solution.status is Status.REPAIRED
         self.fallback += solution.status is Status.FALLBACK
+        pressed = solution.impulses[:, 0] > 0.0
         world = contacts.force_world(solution.impulses, h)
-        for identity, normal, force, impulse in zip(
-            contacts.identity.tolist(), contacts.axes[:, 0], world, solution.impulses[:, 0], strict=True
-        ):
-            if impulse > 0.0:
-                forces[identity] = forces.get(identity, 0.0) + force
-                normals[identity] = normal.copy()
+        forces.add(contacts.identity[pressed], world[pressed], contacts.axes[pressed, 0])
         q_next, v_next = system.advance(state.q, solution.v_plus, h)
         self._state = State(t=state.t + h, q=q_next, v=v_next)

@@ -1,0 +1,220 @@
+r"""Compliant ground: a spring and a damper under every foot (003 section 8, the compliant terrains).
+
+A contact of depth d = -φ > 0 that moves with (v_n, v_t) pushes with
+
+    f_n = max(0, k d - b v_n),      f_t = -k ξ - b v_t  within |f_t| ≤ μ f_n
+
+where ξ is how far the contact point has been dragged since it touched: a second spring, whose end slides along with
+the foot when friction gives way (Cundall-Strack). So a foot at rest stays at rest on a slope, where friction that
+depends on velocity alone would creep. With drag in place of Coulomb friction ``f_t = -D v_t``, as the original
+simulator had it.
+
+Feet are light and their ground is stiff: their motion is a matter of 0.1 ms. So a step takes the multibody terms as
+they are at its beginning, like any plant, and within it the velocities of the contact points alone, ``c' = J a + A f``
+with ``A = J M⁻¹Jᵀ``, go through fine steps of symplectic Euler. For one contact of inverse mass w these are stable up
+to ``h² k w + 2 h b w = 4``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.models.problem import StepSolution
+from idcontrol.plants.parts import ForceSum, pushed, require_not_negative, require_positive, substeps
+from idcontrol.system import System
+from idcontrol.types import Array, Booleans, ContactForces, State
+
+SINK_M = 1e-3
+"""How deep a machine sinks that stands on all of its spheres [m] (003 section 8): 1.177e4 N/m a foot of `links`."""
+
+DAMPING_RATIO = 1.0
+"""Damping relative to the critical one of a contact's share of the mass: 238 N s/m a foot of `links`."""
+
+STABLE_SHARE = 0.5
+"""Fine steps are at most this part of the longest stable one; at the whole of it nothing would be damped any more."""
+
+
+class Penalty:
+    """A machine on compliant ground."""
+
+    last: StepSolution | None = None
+    """There is nothing to solve."""
+
+    def __init__(
+        self,
+        system: System,
+        contacts: SphereContacts,
+        dt: float,
+        *,
+        stiffness: float | None = None,
+        damping: float | None = None,
+        drag: float | None = None,
+    ) -> None:
+        """Put a machine on springs.
+
+        Args:
+            system: The plant's own multibody terms.
+            contacts: Detector of contacts on `system`.
+            dt: Longest time for which multibody terms are kept [s].
+            stiffness: k of each contact [N/m]; None is what `SINK_M` needs.
+            damping: b of each contact [N s/m]; None is what `DAMPING_RATIO` says.
+            drag: D [N s/m], instead of Coulomb friction.
+
+        Raises:
+            InputError: A number is negative, or the stiffness or `dt` is zero.
+        """
+        spheres = contacts.radius.size
+        share = system.mass / spheres
+        gravity = float(np.linalg.norm(system.model.gravity.linear))
+        self._system, self._contacts = system, contacts
+        self._dt = require_positive("longest substep", dt)
+        k = require_positive("stiffness", share * gravity / SINK_M if stiffness is None else stiffness)
+        critical = 2.0 * math.sqrt(k * share)
+        b = require_not_negative("damping", DAMPING_RATIO * critical if damping is None else damping)
+        self._ground = (k, b, -1.0 if drag is None else require_not_negative("drag", drag))
+        self._state = State(t=0.0, q=np.zeros(0), v=np.zeros(0))
+        self._forces = ContactForces.none()
+        self._stretch = np.zeros((spheres, 3))
+        self._touching = np.zeros(spheres, dtype=np.bool_)
+
+    def reset(self, state: State) -> State:
+        """Start from `state`, with no foot dragged yet."""
+        self._state, self._forces = state, ContactForces.none()
+        self._stretch[:], self._touching[:] = 0.0, False
+        return state
+
+    def push(self, velocity: Array) -> None:
+        """See `idcontrol.plants.parts.pushed`."""
+        self._state = pushed(self._state, velocity)
+
+    def step(self, tau: Array, dt: float) -> State:
+        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s].
+
+        Raises:
+            InputError: A torque is not finite, or `dt` is not positive.
+        """
+        count = substeps(tau, dt, self._system.actuated_names, self._dt)
+        forces = ForceSum()
+        for _ in range(count):
+            self._substep(tau, dt / count, forces)
+        self._forces = forces.mean(count)
+        return self._state
+
+    def contact_forces(self) -> ContactForces:
+        """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""
+        return self._forces
+
+    def _substep(self, tau: Array, h: float, forces: ForceSum) -> None:
+        system, state = self._system, self._state
+        system.update(state.q, state.v)
+        v = system.ours(state.v)
+        feet = self._contacts.detect(np.inf)
+        n, J = len(feet), feet.jacobian
+        applied = -system.bias
+        applied[system.n_unactuated :] += tau
+        responses = np.linalg.solve(system.M, np.column_stack((applied, J.T)))
+        acceleration, A = responses[:, 0], J @ responses[:, 1:]
+        # within the contacts' tangent planes; what is left of it on ground whose normal has turned is dropped
+        stretch = np.einsum("nax,nx->an", feet.axes, self._stretch)
+        # the largest sum of a row bounds the largest eigenvalue
+        stable = longest_stable(self._ground, float(np.abs(A).sum(axis=1).max()))
+        fine = math.ceil(h / (STABLE_SHARE * stable))
+        force, moved = np.empty(3 * n), np.empty(3 * n)
+        pressed = ground_forces(
+            J @ v, J @ acceleration, A, feet.gap, feet.mu, self._ground, h, fine, stretch, self._touching, force, moved
+        )
+        self._stretch = np.einsum("nax,an->nx", feet.axes, stretch)
+        v_plus = v + h * (acceleration + responses[:, 1:] @ force)
+        mean = v + h * (0.5 * (1.0 + 1.0 / fine) * acceleration + responses[:, 1:] @ moved)
+        world = feet.force_world(force.reshape(3, n).T, 1.0)
+        forces.add(feet.identity[pressed], world[pressed], feet.axes[pressed, 0])
+        q_next, v_next = system.advance(state.q, v_plus, h, mean=mean)
+        self._state = State(t=state.t + h, q=q_next, v=v_next)
+
+
+def longest_stable(ground: tuple[float, float, float], w: float) -> float:
+    """Longest stable step [s] of symplectic Euler on `ground` (k, b, D) for the inverse mass `w` [1/kg]."""
+    k, b, drag = ground
+    b = max(b, drag)
+    return 4.0 / (w * (b + math.sqrt(b * b + 4.0 * k / w)))
+
+
+@njit(cache=True, error_model="numpy")
+def ground_forces(
+    velocity: Array,
+    acceleration: Array,
+    A: Array,
+    gap: Array,
+    mu: Array,
+    ground: tuple[float, float, float],
+    h: float,
+    count: int,
+    stretch: Array,
+    touching: Booleans,
+    force: Array,
+    moved: Array,
+) -> Booleans:  # pragma: no cover - compiled
+    """Move n contact points through `count` fine steps on the springs and dampers of the module's text.
+
+    Args:
+        velocity: Of the contact points along their axes, block order, shape (3 n,) [m/s].
+        acceleration: The same without contact, shape (3 n,) [m/s²].
+        A: Their response to forces, shape (3 n, 3 n) [1/kg].
+        gap: Shape (n,) [m].
+        mu: Friction coefficients, shape (n,); inf means that friction never gives way.
+        ground: k [N/m], b [N s/m], D [N s/m]; a negative D means Coulomb friction.
+        h: Time that all fine steps take together [s].
+        count: How many there are.
+        stretch: ξ along the axes, shape (3, n) [m]; its first row is not used. Is brought up to date.
+        touching: Which points touched the ground last, shape (n,). Is brought up to date.
+        force: Result: mean forces, block order, shape (3 n,) [N].
+        moved: Result: forces weighted with the share of the time that was left when they began, shape (3 n,) [N]: what
+            they moved is ``h² A moved``.
+
+    Returns:
+        Which points the ground pressed at all, shape (n,).
+    """
+    k, b, drag = ground
+    n, step = gap.shape[0], h / count
+    c, phi, f = velocity.copy(), gap.copy(), np.zeros(3 * n)
+    pressed = np.zeros(n, dtype=np.bool_)
+    force[:] = 0.0
+    moved[:] = 0.0
+    for index in range(count):
+        for i in range(n):
+            s, t = n + i, 2 * n + i
+            if not phi[i] < 0.0:
+                f[i] = f[s] = f[t] = 0.0
+                touching[i] = False
+                continue
+            if not touching[i]:
+                touching[i] = True
+                stretch[1, i] = stretch[2, i] = 0.0
+            f[i] = max(0.0, -k * phi[i] - b * c[i])
+            pressed[i] |= f[i] > 0.0
+            if drag >= 0.0:
+                f[s], f[t] = -drag * c[s], -drag * c[t]
+                continue
+            f[s], f[t] = -k * stretch[1, i] - b * c[s], -k * stretch[2, i] - b * c[t]
+            size = np.sqrt(f[s] * f[s] + f[t] * f[t])
+            most = mu[i] * f[i] if f[i] > 0.0 else 0.0
+            if size > most:
+                f[s], f[t] = f[s] * most / size, f[t] * most / size
+                stretch[1, i], stretch[2, i] = -(f[s] + b * c[s]) / k, -(f[t] + b * c[t]) / k
+        left = (count - index) / count
+        for row in range(3 * n):
+            force[row] += f[row] / count
+            moved[row] += f[row] * left / count
+            change = acceleration[row]
+            for other in range(3 * n):
+                change += A[row, other] * f[other]
+            c[row] += step * change
+        for i in range(n):
+            phi[i] += step * c[i]
+            stretch[1, i] += step * c[n + i]
+            stretch[2, i] += step * c[2 * n + i]
+    return pressed
