@@ -15,6 +15,7 @@ from idcontrol.controllers.inverse import InverseDynamics, Settings
 from idcontrol.controllers.pid import Pid
 from idcontrol.controllers.sap import SAP
 from idcontrol.controllers.schemes import (
+    CONSTRAINT,
     COULOMB_LCP,
     COULOMB_QP,
     COULOMB_QP_1,
@@ -120,3 +121,6 @@ register(
     inverse_dynamics(COULOMB_QP_RAW),
 )
 register("id-sap", "inverse dynamics through compliant contact (SAP), convex, one stage", inverse_dynamics(SAP))
+register(
+    "id-constraint", "ID(t_i) with contacts as stiff springs and dampers (002; ours)", inverse_dynamics(CONSTRAINT)
+)

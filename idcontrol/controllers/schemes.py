@@ -1,7 +1,8 @@
 """How a controller turns one step with prescribed joints into motor impulses: a contact model, and what follows it.
 
-A scheme is a function from the problem and a `Step` to the model's solution and the motor impulses hτ. Its impulses are
-those that the controller predicts.
+A scheme is a function from the problem and a `Step` to an `Outcome`; its impulses are those that the controller
+predicts. What a scheme gives up when its model has no use is given up in a fixed order: tracking, then the demand that
+nothing slips; never a friction cone, and never a torque limit (`idcontrol.controllers.inverse`).
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
+from idcontrol.controllers.repair import nearest_motion
 from idcontrol.models import coulomb, dissipation, no_slip
 from idcontrol.models.distribution import smallest_torque, torque_map
 from idcontrol.models.problem import CLOSED_GAP, ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, recover, reduce
 from idcontrol.solvers.enumerate import NearestProblem, nearest_solution
 from idcontrol.types import Array, Booleans, Status
+
+Objective: TypeAlias = Literal["consistent", "printed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +34,36 @@ class Step:
         reluctance: Weight on the impulses of feet that are about to lift or have just landed, shape (n,); None is none.
         edge_speed_m_s: v_tol of stage II (math.md 7.4) [m/s].
         last: Motor impulses hτ of the last step, of the prescribed joints, shape (p,) [N m s].
+        limit: The largest motor impulses, likewise; inf where there is none.
+        repair: Whether a scheme without slip stays within friction pyramids and limits, whatever that costs.
+        objective: Of stage I: consistent with the contact model, or as 003 prints it (math.md 7.2).
     """
 
     warm: WarmStart
     reluctance: Array | None
     edge_speed_m_s: float
     last: Array
+    limit: Array
+    repair: bool = True
+    objective: Objective = "consistent"
 
 
-Solver: TypeAlias = Callable[[StepProblem, Step], tuple[StepSolution, Array]]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a scheme found.
+
+    Attributes:
+        solution: The model's solution; its impulses are those that are predicted.
+        motor_impulse: hτ of the prescribed joints, shape (p,) [N m s].
+        dropped: What was given up, in the words of `Command.dropped`.
+    """
+
+    solution: StepSolution
+    motor_impulse: Array
+    dropped: tuple[str, ...] = ()
+
+
+Solver: TypeAlias = Callable[[StepProblem, Step], Outcome]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,38 +72,97 @@ class Scheme:
 
     Attributes:
         solve: The scheme itself.
-        model: The contact model behind it, used forward where the joints must give way (math.md 12.3).
+        model: The contact model that is used forward where the joints must give way (math.md 12.3).
         projects: Whether the desired velocity is first projected onto what the contacts allow (math.md 12.1).
+        shares: Whether the scheme shares impulses by itself, with an ear for `Step.reluctance`; `ramp` does it for the
+            others.
     """
 
     solve: Solver
     model: ContactModel
     projects: bool = True
+    shares: bool = False
 
 
-def two_stages(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
+def _outcome(solution: StepSolution) -> Outcome:
+    return Outcome(solution=solution, motor_impulse=solution.multipliers)
+
+
+def _shared(
+    problem: StepProblem,
+    step: Step,
+    reduction: Reduction,
+    solution: StepSolution,
+    held: Booleans,
+    reference: Array | None = None,
+) -> Outcome | None:
+    """The same motion with the torque smallest, or nearest to a reference; None where no impulses were found for it."""
+    y, better = smallest_torque(
+        reduction,
+        solution.impulses.T.ravel(),
+        solution.multipliers,
+        problem.contacts.mu,
+        held=held,
+        v_tol=step.edge_speed_m_s,
+        reluctance=step.reluctance,
+        reference=reference,
+    )
+    if not better:
+        return None
+    rigid = np.zeros(reduction.rho.shape[0] - y.size)
+    _, motor_impulse = recover(reduction, np.concatenate((y, rigid)))
+    solution = replace(solution, impulses=np.ascontiguousarray(y.reshape(3, -1).T))
+    return Outcome(solution=solution, motor_impulse=motor_impulse)
+
+
+def ramp(problem: StepProblem, step: Step, outcome: Outcome) -> Outcome:
+    """Unload reluctant feet without changing the motion, and the torque as little as that takes."""
+    solution = outcome.solution
+    if step.reluctance is None or not step.reluctance.any() or solution.status is Status.FALLBACK:
+        return outcome
+    found = replace(solution, multipliers=outcome.motor_impulse)
+    held = dissipation.held_contacts(problem)
+    shared = _shared(problem, step, reduce(problem), found, held, reference=outcome.motor_impulse)
+    return outcome if shared is None else replace(shared, dropped=outcome.dropped)
+
+
+def two_stages(problem: StepProblem, step: Step) -> Outcome:
     """Maximal dissipation, then the smallest torque among its optima (math.md 7.3, 7.4)."""
     reduction = reduce(problem)
-    solution = dissipation.solve_reduced(problem, reduction, step.warm)
+    if step.objective == "printed":
+        solution = dissipation.solve_printed(problem, step.warm)
+    else:
+        solution = dissipation.solve_reduced(problem, reduction, step.warm)
     if solution.status is Status.FALLBACK:
-        return solution, solution.multipliers
+        return _outcome(solution)
     shared = _shared(problem, step, reduction, solution, dissipation.held_contacts(problem))
     if shared is None:
-        return replace(solution, status=Status.REPAIRED, note="stage II found no point"), solution.multipliers
+        return _outcome(replace(solution, status=Status.REPAIRED, note="stage II found no point"))
     return shared
 
 
-def one_stage(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
+def stage_one(problem: StepProblem, step: Step) -> Outcome:
+    """Maximal dissipation alone: which of its optima comes out is the solver's choice (003 Figs. 6, 15)."""
+    solve = dissipation.solve_printed if step.objective == "printed" else dissipation.solve
+    return _outcome(solve(problem, step.warm))
+
+
+def one_stage(problem: StepProblem, step: Step) -> Outcome:
     """Maximal dissipation with a ridge that shares the impulses at once (math.md 7.5)."""
-    solution = dissipation.one_stage(problem, step.warm)
-    return solution, solution.multipliers
+    return _outcome(dissipation.one_stage(problem, step.warm))
 
 
-def without_slip(problem: StepProblem, step: Step, *, dual: bool) -> tuple[StepSolution, Array]:
-    """No contact slips; the impulses are then shared for the smallest torque (math.md 4, 7.6).
+def friction_lcp(problem: StepProblem, step: Step) -> Outcome:
+    """Coulomb friction by Lemke's method (math.md 5)."""
+    return _outcome(coulomb.solve(problem, step.warm))
 
-    They are sought within the friction pyramids first: where the motion can be had so, nothing forbids that the ground
-    is believed to hold what it can. Where it cannot, friction has no bound, as the model has it (math.md 4.3).
+
+def without_slip(problem: StepProblem, step: Step, *, dual: bool) -> Outcome:
+    """Nothing slips; the impulses are then shared for the smallest torque (math.md 4, 7.6), within friction pyramids.
+
+    The model itself knows no pyramid. Where the motion needs more friction than there is, or rows that should hold do
+    not, the joints give way (`nearest_motion`); where that is of no use, contacts may slip (`two_stages`). With
+    `Step.repair` off friction has no bound there, as in the original.
 
     Args:
         problem: The step.
@@ -88,46 +172,31 @@ def without_slip(problem: StepProblem, step: Step, *, dual: bool) -> tuple[StepS
     """
     reduction = reduce(problem)
     solution = no_slip.solve_reduced(problem, reduction, step.warm, dual=dual)
-    if solution.status is Status.FALLBACK:
-        return solution, solution.multipliers
     closed = problem.contacts.gap <= CLOSED_GAP
-    for held in (dissipation.held_contacts(problem), closed):
-        shared = _shared(problem, step, reduction, solution, held)
+    if solution.status is Status.SOLVED or (solution.status is Status.REPAIRED and not step.repair):
+        shared = _shared(problem, step, reduction, solution, dissipation.held_contacts(problem))
+        if shared is None and not step.repair:
+            shared = _shared(problem, step, reduction, solution, closed)
         if shared is not None:
             return shared
-    return replace(solution, status=Status.REPAIRED, note="no distribution was found"), solution.multipliers
+    if not step.repair:
+        return _outcome(solution)
+    held = closed
+    if solution.status is not Status.FALLBACK:
+        n = closed.size
+        contact = reduction.c[:n] + reduction.rows[:n] @ (solution.v_plus - reduction.v_free)
+        held = closed & (contact <= step.edge_speed_m_s)
+    nearest = nearest_motion(problem, reduction, held, step.limit, step.reluctance)
+    if nearest is not None:
+        return Outcome(solution=nearest, motor_impulse=nearest.multipliers, dropped=("tracking",))
+    slipping = two_stages(problem, replace(step, warm={}, objective="consistent"))
+    return replace(slipping, solution=_repaired(slipping.solution, "contacts may slip"), dropped=("no-slip",))
 
 
-def _shared(
-    problem: StepProblem, step: Step, reduction: Reduction, solution: StepSolution, held: Booleans
-) -> tuple[StepSolution, Array] | None:
-    """The same motion with the smallest torque; None where no impulses were found that give it."""
-    y, better = smallest_torque(
-        reduction,
-        solution.impulses.T.ravel(),
-        solution.multipliers,
-        problem.contacts.mu,
-        held=held,
-        v_tol=step.edge_speed_m_s,
-        reluctance=step.reluctance,
-    )
-    if not better:
-        return None
-    rigid = np.zeros(reduction.rho.shape[0] - y.size)
-    _, motor_impulse = recover(reduction, np.concatenate((y, rigid)))
-    return replace(solution, impulses=np.ascontiguousarray(y.reshape(3, -1).T)), motor_impulse
-
-
-def stage_one(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
-    """Maximal dissipation alone: which of its optima comes out is the solver's choice (003 Figs. 6, 15)."""
-    solution = dissipation.solve(problem, step.warm)
-    return solution, solution.multipliers
-
-
-def friction_lcp(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
-    """Coulomb friction by Lemke's method (math.md 5)."""
-    solution = coulomb.solve(problem, step.warm)
-    return solution, solution.multipliers
+def _repaired(solution: StepSolution, note: str) -> StepSolution:
+    if solution.status is Status.FALLBACK:
+        return solution
+    return replace(solution, status=Status.REPAIRED, note=note, warm={})
 
 
 SEARCH_NODES = 1
@@ -138,12 +207,12 @@ exists for high friction only (math.md 6.3).
 """
 
 
-def nearest_torque(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
+def nearest_torque(problem: StepProblem, step: Step) -> Outcome:
     """Of the solutions of the friction LCP the one whose torque is nearest to the last (003 Alg. 3; math.md 6)."""
     solution = coulomb.solve(problem)
     n = len(problem.contacts)
     if n == 0 or solution.status is Status.FALLBACK:
-        return solution, solution.multipliers
+        return _outcome(solution)
     reduction = reduce(problem)
     y = solution.impulses.T.ravel()
     torque = torque_map(reduction, n)
@@ -162,13 +231,14 @@ def nearest_torque(problem: StepProblem, step: Step) -> tuple[StepSolution, Arra
         max_nodes=SEARCH_NODES,
     )
     _, motor_impulse = recover(reduction, nearest.y)
-    return replace(solution, impulses=np.ascontiguousarray(nearest.y.reshape(3, -1).T)), motor_impulse
+    solution = replace(solution, impulses=np.ascontiguousarray(nearest.y.reshape(3, -1).T))
+    return Outcome(solution=solution, motor_impulse=motor_impulse)
 
 
-COULOMB_QP = Scheme(solve=two_stages, model=dissipation.solve)
+COULOMB_QP = Scheme(solve=two_stages, model=dissipation.solve, shares=True)
 COULOMB_QP_RAW = Scheme(solve=stage_one, model=dissipation.solve, projects=False)
 COULOMB_QP_1 = Scheme(solve=one_stage, model=dissipation.one_stage)
-NO_SLIP_LCP = Scheme(solve=partial(without_slip, dual=False), model=no_slip.solve)
-NO_SLIP_QP = Scheme(solve=partial(without_slip, dual=True), model=dissipation.no_slip_qp)
+NO_SLIP_LCP = Scheme(solve=partial(without_slip, dual=False), model=dissipation.solve, shares=True)
+NO_SLIP_QP = Scheme(solve=partial(without_slip, dual=True), model=dissipation.solve, shares=True)
 COULOMB_LCP = Scheme(solve=friction_lcp, model=coulomb.solve)
 COULOMB_SMOOTH = Scheme(solve=nearest_torque, model=coulomb.solve)

@@ -436,12 +436,12 @@ def test_standing_forces_carry_the_weight_and_are_shared_evenly(quadruped, stand
     """Four feet, three of which could carry it: compliance decides, the same for each; nothing else is needed."""
     contacts = scenes.foot_contacts(quadruped, 0.6)
     problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts)
-    solution = constraint.compliant(constraint.NEARLY_RIGID)(problem, None)
+    solution = constraint.solve_nearly_rigid(problem)
     force = solution.impulses / scenes.H
     # the ground gives way by C_n f_N within the step: 1e-4 m/s per N s beside 1/(4.8 kg)
     assert force[:, 0].sum() == pytest.approx(quadruped.mass * G, rel=1e-3)
     twice = replace(contacts.take([0, 1, 2, 3, 0]), identity=np.arange(5))
-    five = constraint.compliant(constraint.NEARLY_RIGID)(replace(problem, contacts=twice), None)
+    five = constraint.solve_nearly_rigid(replace(problem, contacts=twice))
     np.testing.assert_allclose(five.impulses[0], five.impulses[4], rtol=1e-6)
 
 

@@ -11,6 +11,7 @@ from idcontrol.models.constraint.laws import (
     elastic_foundation,
     hertz,
     joint_limits,
+    solve_nearly_rigid,
     spring_rows,
     springs,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "hertz",
     "joint_limits",
     "solve",
+    "solve_nearly_rigid",
     "spring_rows",
     "springs",
 ]

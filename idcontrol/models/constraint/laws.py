@@ -121,6 +121,11 @@ def compliant(law: ContactLaw, model: ContactModel = solve) -> ContactModel:
     return with_law
 
 
+def solve_nearly_rigid(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
+    """One step on `NEARLY_RIGID` ground: what the plant and the controller of this model take it to be."""
+    return solve(replace(problem, contacts=NEARLY_RIGID(problem.contacts)), warm)
+
+
 def spring_rows(
     rows: Array, deviation: Array, h: float, stiffness: npt.ArrayLike, damping: npt.ArrayLike = 0.0
 ) -> Bilateral:
