@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.controllers.constraint import CONSTRAINT
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.inverse import InverseDynamics, Settings
 from idcontrol.controllers.pid import Pid
 from idcontrol.controllers.sap import SAP
 from idcontrol.controllers.schemes import (
-    CONSTRAINT,
     COULOMB_LCP,
     COULOMB_QP,
     COULOMB_QP_1,

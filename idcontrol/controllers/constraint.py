@@ -1,0 +1,17 @@
+"""Inverse dynamics whose contacts are nearly rigid springs: `id-constraint` (002; math.md 11)."""
+
+from __future__ import annotations
+
+from idcontrol.controllers.schemes import Scheme, Step
+from idcontrol.models import constraint
+from idcontrol.models.problem import StepProblem, StepSolution
+from idcontrol.types import Array
+
+
+def stiff_springs(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
+    """Compliance makes the forces unique, so one solve is all there is to do, and joints may squeeze."""
+    solution = constraint.solve_nearly_rigid(problem, step.warm)
+    return solution, solution.multipliers
+
+
+CONSTRAINT = Scheme(solve=stiff_springs, model=constraint.solve_nearly_rigid)
