@@ -84,6 +84,24 @@ class SphereContacts:
         self._near = (np.zeros((k, 3)), np.zeros((k, 3, 3)), np.zeros(k), np.zeros(k), np.zeros((3 * k, m)))
         self._still = (np.zeros(3 * k), np.full(k, np.inf), np.zeros(k))
         self._views: dict[int, Contacts] = {0: Contacts.none(m)}
+        self.detection: tuple[tuple[Array | Integers | Booleans | float, ...], tuple[Array | Integers, ...]] = (
+            (
+                system.frame_position,
+                system.frame_rotation,
+                system.jacobian,
+                system.support,
+                self._frame,
+                self._joint,
+                self._offset,
+                self.radius,
+                self.mu,
+                terrain.parameters,
+                terrain.coefficients,
+                self._orientation,
+            ),
+            (self.centre, self.gap, self.point, self.axes, self._identity, *self._near),
+        )
+        """What `detect_kernel` reads, and what it writes; the margin stands between them."""
 
     def detect(self, margin: float) -> Contacts:
         """The contacts whose gap is below `margin` [m] at the system's last update.
@@ -91,28 +109,8 @@ class SphereContacts:
         Returns:
             Views of arrays that the next call overwrites (`Contacts.take` copies); identity is the index of the sphere.
         """
-        system = self.system
-        n = _detect(
-            system.frame_position,
-            system.frame_rotation,
-            system.jacobian,
-            system.support,
-            self._frame,
-            self._joint,
-            self._offset,
-            self.radius,
-            self.mu,
-            self.terrain.parameters,
-            self.terrain.coefficients,
-            self._orientation,
-            margin,
-            self.centre,
-            self.gap,
-            self.point,
-            self.axes,
-            self._identity,
-            *self._near,
-        )
+        reads, writes = self.detection
+        n = detect_kernel(*reads, margin, *writes)
         contacts = self._views.get(n)
         if contacts is None:
             contacts = self._views[n] = self._first(n)
@@ -151,7 +149,7 @@ def _one_each(what: str, values: npt.ArrayLike, frames: Sequence[str]) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
-def _detect(
+def detect_kernel(
     frame_position: Array,
     frame_rotation: Array,
     jacobian: Array,

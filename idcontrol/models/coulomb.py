@@ -69,7 +69,7 @@ def _assemble(
 
 
 @njit(cache=True, error_model="numpy")
-def _friction_lcp(
+def friction_lcp_kernel(
     rho: Array, c: Array, mu: Array, rough: Integers, tikhonov: float, f: Array
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Assemble and solve the LCP of the module; f (3 n,) gets the contact impulses. Status, pivots, residual."""
@@ -109,11 +109,11 @@ class _Outcome:
 
 def _solve_pyramids(rho: Array, c: Array, mu: Array, rough: Integers, f: Array) -> _Outcome:
     """Exactly; after a failure with 1e-12, 1e-10, 1e-8 of the (balanced) diagonal added, and said so (math.md 13.5)."""
-    status, iterations, residual = _friction_lcp(rho, c, mu, rough, 0.0, f)
+    status, iterations, residual = friction_lcp_kernel(rho, c, mu, rough, 0.0, f)
     if status == SOLVED:
         return _Outcome(status=status, iterations=iterations, residual=residual, regularization=0.0)
     for tikhonov in TIKHONOV:
-        again, more, rest = _friction_lcp(rho, c, mu, rough, tikhonov, f)
+        again, more, rest = friction_lcp_kernel(rho, c, mu, rough, tikhonov, f)
         iterations += more
         if again == SOLVED:
             return _Outcome(status=again, iterations=iterations, residual=rest, regularization=tikhonov)

@@ -62,7 +62,7 @@ def solve_lower_transposed(L: Array, x: Array) -> None:  # pragma: no cover - co
 
 
 @njit(cache=True)
-def _reduce(
+def reduce_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array
 ) -> tuple[Array, Array, Array, Array]:  # pragma: no cover - compiled
     """L, v°, ρ and c = J v° of the module's formulas."""
@@ -101,7 +101,7 @@ def _reduce(
 
 
 @njit(cache=True)
-def _recover(
+def recover_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, L: Array, v_free: Array, J: Array, rho: Array, f: Array
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
     """V⁺ and hτ of the module's formulas."""
@@ -177,14 +177,14 @@ def reduce(problem: StepProblem) -> Reduction:
             kappa = kappa - weighted @ problem.bilateral.target[soft]
         rows = np.vstack((rows, problem.bilateral.rows[~soft]))
         offset = np.concatenate((offset, -problem.bilateral.target[~soft]))
-    L, v_free, rho, c = _reduce(M, kappa, free, fixed, b, rows)
+    L, v_free, rho, c = reduce_kernel(M, kappa, free, fixed, b, rows)
     return Reduction(M=M, kappa=kappa, free=free, fixed=fixed, L=L, v_free=v_free, rows=rows, rho=rho, c=c + offset)
 
 
 def recover(reduction: Reduction, f: Array) -> tuple[Array, Array]:
     """Velocity v⁺ (m,) and motor impulses hτ (p,) for impulses f of all rows, shape (3 n + e,) [N s]."""
     r = reduction
-    v_plus, impulse = _recover(r.M, r.kappa, r.free, r.fixed, r.L, r.v_free, r.rows, r.rho, f)
+    v_plus, impulse = recover_kernel(r.M, r.kappa, r.free, r.fixed, r.L, r.v_free, r.rows, r.rho, f)
     return v_plus, impulse
 
 
