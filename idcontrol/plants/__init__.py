@@ -14,7 +14,7 @@ import numpy as np
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import DuplicateName, UnknownName
-from idcontrol.models import coulomb, dissipation, no_slip, viscous
+from idcontrol.models import constraint, coulomb, dissipation, no_slip, viscous
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.plants.parts import require_not_negative
 from idcontrol.plants.penalty import Penalty
@@ -44,8 +44,9 @@ class Settings:
 
     Attributes:
         drag_n_s_m: Viscous friction of each contact, for `viscous` and for `penalty` with viscous friction.
-        stiffness_n_m: Of the ground of `penalty` under each contact; null is `idcontrol.plants.penalty.SINK_M` at rest.
-        damping_n_s_m: Of the same; null is `idcontrol.plants.penalty.DAMPING_RATIO`.
+        stiffness_n_m: Of the ground of `penalty` and of `constraint` under each contact; null is
+            `idcontrol.plants.penalty.SINK_M` at rest, and nearly rigid (`idcontrol.models.constraint.STIFFNESS`).
+        damping_n_s_m: Of the same; null is `idcontrol.plants.penalty.DAMPING_RATIO`, and next to none.
         penalty_friction: Coulomb's, or drag in its place, as the original simulator had it.
     """
 
@@ -130,6 +131,15 @@ def _penalty(setup: Setup) -> SimulatedPlant:
     )
 
 
+def _constraint(setup: Setup) -> SimulatedPlant:
+    given = setup.settings
+    law = constraint.springs(
+        constraint.STIFFNESS if given.stiffness_n_m is None else given.stiffness_n_m,
+        constraint.DAMPING if given.damping_n_s_m is None else given.damping_n_s_m,
+    )
+    return stepping(constraint.compliant(law))(setup)
+
+
 register(
     "coulomb-lcp",
     "rigid contact with Coulomb friction, Stewart-Trinkle time stepping (the papers' simulator model)",
@@ -139,3 +149,4 @@ register("dissipation", "rigid contact, convex: maximal dissipation (Drumwright-
 register("noslip", "rigid contact that never slips, whatever the friction", stepping(no_slip.solve))
 register("viscous", "rigid contact with drag in proportion to slip", _viscous)
 register("penalty", "compliant ground: springs and dampers that let a standing robot sink 1 mm", _penalty)
+register("constraint", "stiff springs and dampers, integrated implicitly, with Coulomb friction (002)", _constraint)

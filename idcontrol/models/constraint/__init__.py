@@ -5,7 +5,9 @@ and elastic foundations, and the rows of joint limits and of bilateral springs.
 """
 
 from idcontrol.models.constraint.laws import (
+    DAMPING,
     NEARLY_RIGID,
+    STIFFNESS,
     ContactLaw,
     compliant,
     elastic_foundation,
@@ -18,7 +20,9 @@ from idcontrol.models.constraint.laws import (
 from idcontrol.models.constraint.solver import solve
 
 __all__ = [
+    "DAMPING",
     "NEARLY_RIGID",
+    "STIFFNESS",
     "ContactLaw",
     "compliant",
     "elastic_foundation",

@@ -51,8 +51,11 @@ def springs(stiffness: float, damping: float = 0.0) -> ContactLaw:
     return law
 
 
-NEARLY_RIGID = springs(stiffness=1e10, damping=1.0)
-"""Steel under a small foot (002 section 6.4): a robot sinks by nanometres, and how it stands is still unique."""
+STIFFNESS, DAMPING = 1e10, 1.0
+"""Steel under a small foot [N/m] and "a little damping" [N s/m] (002 section 6.4)."""
+
+NEARLY_RIGID = springs(STIFFNESS, DAMPING)
+"""A robot sinks into it by nanometres, and how its feet share the load is still unique."""
 
 
 def elastic_foundation(modulus: float, depth: float, area: npt.ArrayLike, damping: float = 0.0) -> ContactLaw:
