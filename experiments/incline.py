@@ -1,0 +1,316 @@
+"""A box slides down a ramp, or sticks: every forward model beside the closed form (002 section 6.4; math.md 10, 11)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import coal
+import matplotlib
+import msgspec
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.bodies import BodyState, Surface, solid
+from idcontrol.contact.terrain import plane
+from idcontrol.errors import UnknownName
+from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
+from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
+from idcontrol.models.sap.regularization import SIGMA
+from idcontrol.plants.bodies import FreeBodies, dense
+from idcontrol.types import Array
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+GRAVITY = 9.81
+CORNER_FORCE_N = 2.5
+"""Normal force at each foot, as 002 section 6.4 has it."""
+
+DEPTH_M = 1e-8
+"""How deep the feet are in the ramp, as 002 section 6.4 has it."""
+
+MODULUS_PA, FOOT_RADIUS_M = 1e11, 0.01
+"""Of the ramp and the round feet there."""
+
+NEAR_THRESHOLD = 1e-4
+"""How close to the friction that just holds the box the threshold is tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A forward model and what it should do on the ramp.
+
+    Attributes:
+        solve: The contact model.
+        friction: Its law along the tangents: Coulomb's, none that slips, or drag.
+        creep: Speed of a box that sticks at most, in steps of free fall times friction: ``creep μ g h``.
+    """
+
+    solve: ContactModel
+    friction: Literal["coulomb", "no slip", "drag"] = "coulomb"
+    creep: float = 1e-9
+
+
+MODELS: Mapping[str, Model] = {
+    "coulomb-lcp": Model(solve=coulomb.solve),
+    "dissipation": Model(solve=dissipation.solve),
+    "noslip": Model(solve=no_slip.solve, friction="no slip"),
+    "viscous": Model(solve=viscous.solve, friction="drag"),
+    "sap": Model(solve=sap.solve, creep=SIGMA),
+    # creep of 1e-6 of the free speed (math.md 11.3), shared by four corners
+    "constraint": Model(solve=constraint.compliant(constraint.NEARLY_RIGID), creep=1e-5),
+}
+"""By the names of plants."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides the case.
+
+    Attributes:
+        plant: One of the models, or ``all``.
+        frictions: Friction coefficients to try.
+        slope_deg: Inclination of the ramp.
+        drag_n_s_m: Viscous friction at each corner, for ``viscous``.
+        mass_kg: Of the box.
+        size_m: Of the box: along the slope, across it, height.
+        duration_s: Length of a slide.
+        step_s: Of the integration.
+    """
+
+    plant: str = "all"
+    frictions: tuple[NotNegative, ...] = (0.0, 0.125, 0.25, 0.375)
+    slope_deg: Annotated[float, msgspec.Meta(gt=0, lt=60)] = 15.0
+    drag_n_s_m: Positive = 1.0
+    mass_kg: Positive = 1.0
+    size_m: tuple[Positive, Positive, Positive] = (0.2, 0.1, 0.05)
+    duration_s: Positive = 1.0
+    step_s: Positive = 0.01
+
+
+class Incline:
+    """The experiment, as the command line finds it."""
+
+    name = "incline"
+    summary = "a box on a ramp: how far it slides, when it sticks, for every contact model"
+    presets: Mapping[str, Config] = {"default": Config(), "fine": Config(step_s=0.001)}
+
+    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Run it, record it into `out`, and return its metrics.
+
+        Raises:
+            UnknownName: There is no such model.
+        """
+        began = time.perf_counter()
+        if config.plant != "all" and config.plant not in MODELS:
+            raise UnknownName("plant", config.plant, [*MODELS, "all"])
+        chosen = {name: model for name, model in MODELS.items() if config.plant in ("all", name)}
+        findings: list[Finding] = []
+        series: dict[str, Array] = {}
+        for done, (name, model) in enumerate(chosen.items()):
+            frictions = config.frictions if model.friction == "coulomb" else (None,)
+            for mu in frictions:
+                slide = _slide(config, model, np.inf if mu is None else mu)
+                key = _key("slide", name, mu) + "_m"
+                series[key] = slide.distance
+                findings.append(_distance(config, model, mu, key, slide))
+            if model.friction == "coulomb":
+                findings.append(_corner_force(config, name, model))
+                findings.append(_threshold(config, name, model))
+            progress((done + 1) / len(chosen))
+        if "constraint" in chosen:
+            findings.append(_hertz_depth(config))
+            if config.frictions == Config().frictions:
+                findings.append(_ratio(series))
+        times: Array = config.step_s * np.arange(1.0, _steps(config) + 1.0)
+        return save(
+            out,
+            experiment=self.name,
+            config=config,
+            findings=findings,
+            arrays={"t": times, **series},
+            units={"t": "s", **dict.fromkeys(series, "m")},
+            drawings=[_drawing(times, series)],
+            began=began,
+        )
+
+    def warmup(self, out: Path) -> None:
+        """One short slide with each model: every kernel is compiled and cached."""
+        self.run(Config(duration_s=0.02), out, lambda share: None)
+
+
+experiment = Incline()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Slide:
+    """What a box did.
+
+    Attributes:
+        distance: Along the ramp after each step, shape (steps,) [m].
+        speed: Along the ramp at the end [m/s].
+        corner_force: Mean normal force of the four corners at the end [N].
+        depth: How far the corners are in the ramp at the end, in the mean [m].
+    """
+
+    distance: Array
+    speed: float
+    corner_force: float
+    depth: float
+
+
+def _slide(config: Config, model: Model, mu: float) -> _Slide:
+    """Let the box go at rest."""
+    slope = np.deg2rad(config.slope_deg)
+    normal, down = np.array([np.sin(slope), 0.0, np.cos(slope)]), np.array([np.cos(slope), 0.0, -np.sin(slope)])
+    shape = coal.Box(*config.size_m)
+    plant = FreeBodies(
+        [solid("box", shape, config.mass_kg / shape.computeVolume(), Surface(mu=np.inf))],
+        dense(_dragging(config.drag_n_s_m) if model.friction == "drag" else model.solve),
+        terrain=plane(normal),
+        ground=Surface(mu=mu),
+        gravity=(0.0, 0.0, -GRAVITY),
+    )
+    turned = np.array([[0.0, np.sin(0.5 * slope), 0.0, np.cos(0.5 * slope)]])
+    start = plant.reset(BodyState.at_rest(0.5 * config.size_m[2] * normal[None], turned))
+    distance = np.empty(_steps(config))
+    for step in range(len(distance)):
+        state = plant.step(config.step_s)
+        distance[step] = down @ (state.position[0] - start.position[0])
+    forces = plant.contact_forces()
+    return _Slide(
+        distance=distance,
+        speed=float(down @ state.velocity[0, :3]),
+        corner_force=float(np.sum(forces.force * forces.normal) / 4.0),
+        depth=float(0.5 * config.size_m[2] - normal @ state.position[0]),
+    )
+
+
+def _dragging(drag: float) -> ContactModel:
+    """The viscous model with the same drag [N s/m] at every contact; it reads it where others read damping."""
+
+    def solve(problem: StepProblem, warm: WarmStart | None) -> StepSolution:
+        contacts = problem.contacts
+        return viscous.solve(replace(problem, contacts=replace(contacts, damping=np.full(len(contacts), drag))), warm)
+
+    return solve
+
+
+def _steps(config: Config) -> int:
+    return max(1, round(config.duration_s / config.step_s))
+
+
+def _key(what: str, name: str, mu: float | None = None) -> str:
+    """``slide``, ``coulomb-lcp``, 0.125: slide_coulomb_lcp_mu_0125."""
+    friction = "" if mu is None else "_mu_" + f"{mu:g}".replace(".", "")
+    return f"{what}_{name.replace('-', '_')}{friction}"
+
+
+def closed_form(config: Config, model: Model, mu: float | None) -> float:
+    """How far the box is after `duration_s` [m]: ``½ g (sin α - μ cos α) t²``, 0 if it sticks, or under drag."""
+    slope, t = np.deg2rad(config.slope_deg), config.duration_s
+    if model.friction == "drag":
+        decay = config.mass_kg / (4.0 * config.drag_n_s_m)
+        return float(GRAVITY * np.sin(slope) * decay * (t - decay * (1.0 - np.exp(-t / decay))))
+    if mu is None:
+        return 0.0
+    return float(0.5 * GRAVITY * max(0.0, np.sin(slope) - mu * np.cos(slope)) * t**2)
+
+
+def _distance(config: Config, model: Model, mu: float | None, key: str, slide: _Slide) -> Finding:
+    """The distance, which should be right to first order in h; or the creep of a box that sticks."""
+    exact = closed_form(config, model, mu)
+    found = float(slide.distance[-1])
+    if exact > 0.0:
+        # h t a / 2 is the first-order error of stepping; in convex models a sliding contact also lifts by h μ v
+        holds = abs(found - exact) <= 1.5 * config.step_s / config.duration_s * exact
+        note = f"closed form {exact:.4f} m"
+    else:
+        creep = model.creep * (1.0 if mu is None else mu) * GRAVITY * config.step_s
+        holds = abs(slide.speed) <= creep
+        note = f"it sticks: creeps at {abs(slide.speed):.1e} m/s, at most {creep:.1e} m/s may be"
+    return Finding(key, found, "m", holds=bool(holds), note=note)
+
+
+def _corner_force(config: Config, name: str, model: Model) -> Finding:
+    """Mean normal force of the corners while the box sticks."""
+    slope = np.deg2rad(config.slope_deg)
+    exact = config.mass_kg * GRAVITY * np.cos(slope) / 4.0
+    found = _slide(config, model, 2.0 * np.tan(slope)).corner_force
+    return Finding(
+        f"{_key('corner_force', name)}_n",
+        found,
+        "N",
+        paper=CORNER_FORCE_N if config == Config(plant=config.plant) else None,
+        # no model is stiffer in time than a step: what is left after the first ones is below a thousandth
+        holds=bool(abs(found - exact) <= 1e-3 * exact),
+        note=f'm g cos α / 4 is {exact:.4f} N; the paper rounds ("tends to lie around 2.5 N")',
+    )
+
+
+def _threshold(config: Config, name: str, model: Model) -> Finding:
+    """Friction just below tan α must let the box go, just above must hold it."""
+    slope = np.deg2rad(config.slope_deg)
+    below, above = (_slide(config, model, float(np.tan(slope)) + sign * NEAR_THRESHOLD).speed for sign in (-1.0, 1.0))
+    missing = NEAR_THRESHOLD * GRAVITY * np.cos(slope) * config.duration_s
+    creep = model.creep * np.tan(slope) * GRAVITY * config.step_s
+    return Finding(
+        f"{_key('speed_at_threshold', name)}_m_s",
+        below,
+        "m/s",
+        holds=bool(abs(below - missing) <= 0.1 * missing + creep and abs(above) <= creep),
+        note=f"at μ = tan α - {NEAR_THRESHOLD:g}, where {missing:.2e} m/s is due; "
+        f"it is {above:.1e} m/s at tan α + {NEAR_THRESHOLD:g}",
+    )
+
+
+def _hertz_depth(config: Config) -> Finding:
+    """Depth of round feet that rest on an elastic half-space, by the constraint model with Hertz' law."""
+    slope = np.deg2rad(config.slope_deg)
+    law = constraint.hertz(MODULUS_PA, FOOT_RADIUS_M, damping=1.0)
+    found = _slide(config, Model(solve=constraint.compliant(law)), 2.0 * np.tan(slope)).depth
+    load = config.mass_kg * GRAVITY * np.cos(slope) / 4.0
+    exact = (load / (4.0 / 3.0 * MODULUS_PA * np.sqrt(FOOT_RADIUS_M))) ** (2.0 / 3.0)
+    return Finding(
+        "hertz_depth_m",
+        found,
+        "m",
+        paper=DEPTH_M,
+        # the two lower feet carry more, and depth grows as the 2/3 power of the load: the mean differs a little
+        holds=bool(abs(found - exact) <= 0.01 * exact),
+        note=f"Hertz' law f = 4/3 E √r d^(3/2) gives {exact:.2e} m for {load:.2f} N at each foot; the paper's is an "
+        "estimate, forty times less than its own law (121) gives",
+    )
+
+
+def _ratio(series: Mapping[str, Array]) -> Finding:
+    """How much farther the box of the paper's model slides at half the friction."""
+    far, near = (float(series[_key("slide", "constraint", mu) + "_m"][-1]) for mu in (0.125, 0.25))
+    return Finding(
+        "slide_ratio_constraint",
+        far / near,
+        paper=2.0,
+        note="distance at μ = 0.125 over that at 0.25: the paper calls distances inversely proportional to μ, which "
+        "would be 2; the closed form ½ g (sin α - μ cos α) t² gives 7.96",
+    )
+
+
+def _drawing(t: Array, series: Mapping[str, Array]) -> Drawing:
+    """Distance against time, one line for each slide."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.0, 4.0))
+        axes = figure.subplots()
+        for key, distance in series.items():
+            axes.plot(t, distance, label=key.removeprefix("slide_").removesuffix("_m").replace("_", " "))
+        axes.set_xlabel("time [s]")
+        axes.set_ylabel("distance [m]")
+        axes.legend(fontsize="x-small", ncols=2)
+    return Drawing(
+        "How far the box slides",
+        "Models with Coulomb friction lie on each other: the distance is ½ g (sin α - μ cos α) t².",
+        figure,
+    )
