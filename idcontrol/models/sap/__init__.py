@@ -93,7 +93,7 @@ def _inverse_mass(M: Array, J: Array) -> Array:  # pragma: no cover - compiled
     """The w of all contacts (see `regularization`) with the inertia of the whole machine, shape (n,)."""
     L, rho = np.zeros_like(M), J.copy()
     if not cholesky(M, L):
-        rho[:] = np.nan
+        return np.full(J.shape[0] // 3, np.nan)
     for r in range(rho.shape[0]):
         solve_lower(L, rho[r])
     w: Array = mean_inverse_mass(rho, J.shape[0] // 3)

@@ -275,7 +275,8 @@ def minimize(
         du = np.dot(rho, dz)
         zdz, dzdz = np.dot(z, dz), np.dot(dz, dz)
         start = zdz - np.dot(gamma, du)
-        if not start < 0.0:
+        # a step that rounding swallows is none
+        if not start < 0.0 or dzdz < (1e-15 * size) ** 2:
             return STALLED, iteration, residual
         if exact:
             alpha = exact_step(start, u, du, zdz, dzdz, law)

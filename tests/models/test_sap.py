@@ -1,0 +1,556 @@
+"""SAP: projection, derivatives, optimum and physics of math.md 10, against differences, Clarabel and closed forms."""
+
+from dataclasses import replace
+
+import cvxpy
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.errors import InputError
+from idcontrol.models import sap
+from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
+from idcontrol.models.reduction import reduce
+from idcontrol.models.sap import Bounded, Parameters, cone
+from idcontrol.models.sap.newton import Law, hessian, minimize, respond
+from idcontrol.types import Status
+from tests import scenes
+from tests.models.test_right_inverse import random_inverse
+
+G = 9.81
+WEIGHT = 4.8 * G
+
+speeds = st.floats(-1.0, 1.0).map(lambda x: round(x, 6))
+frictions = st.sampled_from([0.0, 0.1, 0.6, 1.0, 3.0, np.inf])
+regularizations = st.floats(-3.0, 1.0).map(lambda x: 10.0**x)
+
+
+def projected(u, mu, R_n, R_t):
+    gamma = np.empty(3)
+    mode = cone.project(*u, mu, R_n, R_t, gamma)
+    return gamma, mode
+
+
+def reference(u, mu, R_n, R_t):
+    """004 (18), as printed, in vectors; half space for μ = inf."""
+    y = -np.asarray(u) / (R_n, R_t, R_t)
+    y_n, y_t = y[0], y[1:]
+    y_r = np.linalg.norm(y_t)
+    if np.isinf(mu):
+        return np.concatenate(([max(y_n, 0.0)], y_t))
+    mu_hat, mu_tilde_2 = mu * R_t / R_n, mu**2 * R_t / R_n
+    if mu == 0.0:
+        return np.array([max(y_n, 0.0), 0.0, 0.0])
+    if y_r <= mu * y_n:
+        return y
+    if y_n <= -mu_hat * y_r:
+        return np.zeros(3)
+    normal = (y_n + mu_hat * y_r) / (1.0 + mu_tilde_2)
+    return np.concatenate(([normal], mu * normal * y_t / y_r))
+
+
+@given(u=st.tuples(speeds, speeds, speeds), mu=frictions, R_n=regularizations, R_t=regularizations)
+def test_the_impulse_is_the_printed_projection_and_lies_in_the_cone(u, mu, R_n, R_t):
+    gamma, _ = projected(u, mu, R_n, R_t)
+    np.testing.assert_allclose(gamma, reference(u, mu, R_n, R_t), rtol=1e-12, atol=1e-12)
+    assert gamma[0] >= 0.0
+    if np.isfinite(mu):
+        assert np.hypot(gamma[1], gamma[2]) <= mu * gamma[0] * (1.0 + 1e-12)
+
+
+@given(u=st.tuples(speeds, speeds, speeds), mu=frictions, R_n=regularizations, R_t=regularizations)
+def test_what_the_projection_leaves_is_at_right_angles_to_it_and_pushes_nothing(u, mu, R_n, R_t):
+    """Moreau: y = γ + rest, γᵀR(rest) = 0, and the rest is in the polar cone; together they prove the projection."""
+    gamma, _ = projected(u, mu, R_n, R_t)
+    R = np.array([R_n, R_t, R_t])
+    rest = -np.asarray(u) - R * gamma
+    size = np.abs(u).max() * max(np.abs(gamma).max(), 1e-300)
+    assert abs(gamma @ rest) <= 1e-12 * size
+    if np.isfinite(mu):
+        # polar of the friction cone: rest_n + μ |rest_t| ≤ 0
+        assert rest[0] + mu * np.hypot(rest[1], rest[2]) <= 1e-12 * (1.0 + mu) * np.abs(u).max()
+
+
+@given(u=st.tuples(speeds, speeds, speeds), mu=frictions, R_n=regularizations, R_t=regularizations)
+def test_the_derivative_is_symmetric_and_never_negative(u, mu, R_n, R_t):
+    D = np.empty((3, 3))
+    touched = cone.derivative(*u, mu, R_n, R_t, D)
+    np.testing.assert_array_equal(D, D.T)
+    assert touched == bool(D.any())
+    assert np.linalg.eigvalsh(D).min() >= -1e-12 * np.abs(D).max()
+
+
+@given(
+    u=st.tuples(speeds, speeds, speeds),
+    d=st.tuples(speeds, speeds, speeds),
+    mu=frictions,
+    R_n=regularizations,
+    R_t=regularizations,
+)
+def test_the_impulse_resists_every_change_of_velocity(u, d, mu, R_n, R_t):
+    """Monotone: (γ(u + d) - γ(u))·d ≤ 0, which makes the problem convex."""
+    before, _ = projected(u, mu, R_n, R_t)
+    after, _ = projected(np.add(u, d), mu, R_n, R_t)
+    size = max(np.abs(before).max(), np.abs(after).max(), 1e-300) * np.abs(d).max()
+    assert (after - before) @ np.asarray(d) <= 1e-12 * size
+
+
+def random_whitened(rng):
+    """Rows, constants and law of a problem with contacts in all three regions, and of scalar rows."""
+    n, e, k = int(rng.integers(1, 5)), int(rng.integers(0, 3)), 7
+    rho = rng.normal(size=(3 * n + e, k))
+    c = rng.normal(size=3 * n + e)
+    limit = rng.uniform(0.1, 1.0, e)
+    law = Law(
+        rng.choice([0.0, 0.3, 1.0], n),
+        rng.uniform(0.1, 1.0, n),
+        rng.uniform(0.1, 1.0, n),
+        rng.uniform(0.1, 1.0, e),
+        -limit,
+        limit,
+    )
+    return rho, c, law
+
+
+def total_cost(z, rho, c, law):
+    return 0.5 * z @ z + respond(c + rho @ z, law, np.empty(len(c)))
+
+
+def gradient(z, rho, c, law):
+    gamma = np.empty(len(c))
+    respond(c + rho @ z, law, gamma)
+    return z - rho.T @ gamma
+
+
+def distance_to_kinks(z, rho, c, law):
+    """How far the velocities are from where the second derivative jumps."""
+    u = c + rho @ z
+    n, far = len(law.mu), np.inf
+    for i in range(n):
+        y_n, y_r = -u[i] / law.R_n[i], np.hypot(u[n + i], u[2 * n + i]) / law.R_t[i]
+        far = min(far, abs(y_r - law.mu[i] * y_n), abs(y_n + law.mu[i] * law.R_t[i] / law.R_n[i] * y_r))
+    g = -u[3 * n :] / law.C
+    return min(far, *np.abs(g - law.lower), *np.abs(g - law.upper)) if g.size else far
+
+
+def test_gradient_and_hessian_are_the_central_differences_of_the_cost():
+    rng = np.random.default_rng(0)
+    worst_gradient = worst_hessian = 0.0
+    checked = 0
+    while checked < 300:
+        rho, c, law = random_whitened(rng)
+        z = rng.normal(size=rho.shape[1])
+        if distance_to_kinks(z, rho, c, law) < 1e-2:
+            continue
+        checked += 1
+        k, step = z.size, 3e-5
+        analytic = gradient(z, rho, c, law)
+        H = np.empty((k, k))
+        hessian(rho, c + rho @ z, law, H)
+        H = np.tril(H) + np.tril(H, -1).T
+        axes = step * np.eye(k)
+        slope = [(total_cost(z + d, rho, c, law) - total_cost(z - d, rho, c, law)) / (2 * step) for d in axes]
+        curvature = [(gradient(z + d, rho, c, law) - gradient(z - d, rho, c, law)) / (2 * step) for d in axes]
+        worst_gradient = max(worst_gradient, np.abs(slope - analytic).max() / np.abs(analytic).max())
+        worst_hessian = max(worst_hessian, np.abs(np.array(curvature) - H).max() / np.abs(H).max())
+    # differences with a step of 3e-5 are good to its square and to rounding over it, 1e-9 and 1e-11
+    assert worst_gradient < 1e-8
+    assert worst_hessian < 1e-8
+
+
+def test_both_line_searches_end_at_the_same_optimum_and_the_exact_one_sooner():
+    rng = np.random.default_rng(1)
+    steps = {True: 0, False: 0}
+    for _ in range(100):
+        rho, c, law = random_whitened(rng)
+        law = law._replace(R_n=1e-2 * law.R_n, R_t=1e-4 * law.R_t)
+        found = {}
+        for exact in (True, False):
+            z, gamma = np.zeros(rho.shape[1]), np.empty(len(c))
+            code, count, residual = minimize(rho, c, law, np.ones_like(z), 1e-10, 200, exact, z, gamma)
+            assert code == 0
+            assert residual < 1e-10
+            steps[exact] += count
+            found[exact] = z
+        # the cost is 1-strongly convex in z: a gradient of 1e-10 leaves an error of that size
+        np.testing.assert_allclose(found[True], found[False], atol=1e-9)
+    assert steps[True] <= steps[False]
+
+
+def test_the_cost_never_rises_and_the_end_is_reached_from_anywhere():
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        rho, c, law = random_whitened(rng)
+        law = law._replace(R_n=1e-3 * law.R_n, R_t=1e-5 * law.R_t)
+        ends = []
+        for start in (np.zeros(rho.shape[1]), 100.0 * rng.normal(size=rho.shape[1])):
+            costs, z = [], start
+            for most in range(100):
+                z = start.copy()
+                code, _, _ = minimize(rho, c, law, np.ones_like(z), 1e-7, most, True, z, np.empty(len(c)))
+                costs.append(total_cost(z, rho, c, law))
+                if code == 0:
+                    break
+            assert code == 0
+            assert (np.diff(costs) <= 1e-12 * np.abs(costs[:-1])).all()
+            ends.append(z)
+        np.testing.assert_allclose(*ends, atol=1e-5)
+
+
+def by_clarabel(problem, parameters):
+    """004 (15) as a second-order cone program in whitened velocities and the slack that it calls σ."""
+    r, contacts = reduce(problem), problem.contacts
+    n, h = len(contacts), problem.h
+    whole = np.linalg.cholesky(problem.M)
+    offset = np.maximum(contacts.gap / h, -0.1)
+    x, cost, constraints = cvxpy.Variable(r.rho.shape[1]), 0.0, []
+    for i in range(n):
+        rows = contacts.jacobian[[i, n + i, 2 * n + i]]
+        half = np.linalg.solve(whole, rows.T)
+        w = np.linalg.norm(half.T @ half) / 3.0
+        tau_d = parameters.beta * h / np.pi
+        v_hat = min(-contacts.gap[i] / (h + tau_d), 0.1)
+        R = np.array([parameters.beta**2 * w / (4 * np.pi**2), parameters.sigma * w, parameters.sigma * w])
+        u = r.rho[[i, n + i, 2 * n + i]] @ x + r.c[[i, n + i, 2 * n + i]] - np.array([offset[i] + v_hat, 0, 0])
+        # (15) with s = R^(1/2) σ, so that all unknowns are of one size
+        s = cvxpy.Variable(3)
+        g = u + cvxpy.multiply(np.sqrt(R), s)
+        cost += cvxpy.sum_squares(s)
+        constraints.append(contacts.mu[i] * cvxpy.norm(g[1:]) <= g[0])
+    program = cvxpy.Problem(cvxpy.Minimize(0.5 * (cvxpy.sum_squares(x) + cost)), constraints)
+    program.solve(solver=cvxpy.CLARABEL, tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
+    assert program.status == cvxpy.OPTIMAL
+    v = r.v_free.copy()
+    v[r.free] += np.linalg.solve(r.L.T, x.value)
+    return v
+
+
+def random_problem(system, rng, *, inverse):
+    v, b, contacts = random_inverse(system, rng)
+    if inverse:
+        return scenes.inverse_problem(system, v, b, contacts)
+    return scenes.forward_problem(system, v, scenes.H * rng.normal(scale=2.0, size=12), contacts)
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+def test_the_velocity_is_the_cone_program_that_clarabel_solves(quadruped, inverse):
+    rng = np.random.default_rng(int(inverse))
+    for _ in range(10):
+        problem = random_problem(quadruped, rng, inverse=inverse)
+        solution = sap.solve(problem)
+        assert solution.status is Status.SOLVED
+        expected = by_clarabel(problem, Parameters())
+        # Clarabel is asked for 1e-11 in the objective: half as many digits are sure in the velocity
+        np.testing.assert_allclose(solution.v_plus, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+
+
+def test_the_inverse_fed_with_its_own_torques_moves_as_it_predicted(quadruped):
+    rng = np.random.default_rng(3)
+    missed = []
+    for _ in range(300):
+        v, b, contacts = random_inverse(quadruped, rng)
+        inverse = sap.solve(scenes.inverse_problem(quadruped, v, b, contacts))
+        forward = sap.solve(scenes.forward_problem(quadruped, v, inverse.multipliers, contacts))
+        assert inverse.status is forward.status is Status.SOLVED
+        missed.append(np.abs(forward.v_plus - inverse.v_plus).max() / np.abs(inverse.v_plus).max())
+    # a speed is known to 1e-16, over σ = 1e-3 that is 1e-13 of an impulse, and the lightest link of a leg has less than
+    # a thousandth of the machine's inertia
+    assert np.median(missed) < 1e-11
+    assert max(missed) < 1e-9
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+def test_momentum_balances_and_impulses_follow_the_contact_law(quadruped, inverse):
+    rng = np.random.default_rng(4 + inverse)
+    for _ in range(100):
+        problem = random_problem(quadruped, rng, inverse=inverse)
+        solution = sap.solve(problem)
+        f = solution.impulses.T.ravel()
+        balance = problem.M @ solution.v_plus + problem.kappa - problem.contacts.jacobian.T @ f
+        if problem.prescribed is not None:
+            balance[problem.prescribed.index] -= solution.multipliers
+        assert np.abs(balance).max() < 1e-12 * np.abs(problem.kappa).max()
+        assert solution.residual < 1e-6  # 004's own tolerance; the default asks for 1e-12
+        normal, s, t = solution.impulses.T
+        assert normal.min() >= 0.0
+        assert (np.hypot(s, t) - problem.contacts.mu * normal).max() < 1e-12
+
+
+def test_a_warm_start_changes_the_way_not_the_answer(quadruped):
+    rng = np.random.default_rng(6)
+    cold_steps = warm_steps = 0
+    for _ in range(50):
+        problem = random_problem(quadruped, rng, inverse=False)
+        cold = sap.solve(problem)
+        warm = sap.solve(problem, cold.warm)
+        odd = sap.solve(problem, {int(i): int(rng.integers(3)) for i in problem.contacts.identity})
+        for other in (warm, odd):
+            np.testing.assert_allclose(other.v_plus, cold.v_plus, rtol=0, atol=1e-9 * np.abs(cold.v_plus).max())
+        cold_steps, warm_steps = cold_steps + cold.iterations, warm_steps + warm.iterations
+    assert warm_steps < cold_steps
+
+
+def test_feet_that_stand_warm_take_one_step(quadruped, standing):
+    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
+    solution = sap.solve(problem, sap.solve(problem).warm)
+    assert solution.iterations <= 1
+
+
+def test_the_answer_depends_on_neither_order_nor_axes_and_duplicates_share_evenly(quadruped):
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        problem = random_problem(quadruped, rng, inverse=True)
+        contacts = problem.contacts
+        n = len(contacts)
+        expected = sap.solve(problem)
+        order = rng.permutation(n)
+        shuffled = sap.solve(replace(problem, contacts=contacts.take(order)))
+        a = rng.uniform(0, 2 * np.pi)
+        N, S, T = contacts.jacobian.reshape(3, n, -1)
+        turned = replace(
+            contacts, jacobian=np.concatenate((N, np.cos(a) * S + np.sin(a) * T, np.cos(a) * T - np.sin(a) * S))
+        )
+        rotated = sap.solve(replace(problem, contacts=turned))
+        size = np.abs(expected.multipliers).max()
+        for other in (shuffled, rotated):
+            np.testing.assert_allclose(other.multipliers, expected.multipliers, rtol=0, atol=1e-9 * size)
+        np.testing.assert_allclose(shuffled.impulses, expected.impulses[order], rtol=0, atol=1e-9 * size)
+        twice = sap.solve(replace(problem, contacts=contacts.take([*range(n), 0])))
+        np.testing.assert_allclose(twice.impulses[0], twice.impulses[n], rtol=0, atol=1e-9 * size)
+
+
+def point_mass(mass, h, mu, slope=0.0, v=None, gap=0.0, stiffness=np.inf, damping=0.0, force=None):
+    """A particle on a plane through the origin that falls along x; axes are those of the plane, normal first."""
+    M = mass * np.eye(3)
+    gravity = mass * G * np.array([-np.cos(slope), np.sin(slope), 0.0])
+    applied = gravity if force is None else gravity + force
+    contacts = Contacts(
+        identity=np.array([0]),
+        point=np.zeros((1, 3)),
+        axes=np.eye(3)[None],
+        gap=np.array([gap]),
+        mu=np.array([mu]),
+        jacobian=np.eye(3),
+        stiffness=np.array([stiffness]),
+        damping=np.array([damping]),
+    )
+    velocity = np.zeros(3) if v is None else v
+    return StepProblem(h=h, M=M, kappa=-h * applied - M @ velocity, contacts=contacts)
+
+
+def slide(mu, h, slope, time=1.0):
+    """Distance along the slope, and speed at the end, of a particle that starts at rest."""
+    x, v, gap, warm = 0.0, np.zeros(3), 0.0, {}
+    for _ in range(round(time / h)):
+        solution = sap.solve(point_mass(1.0, h, mu, slope, v, gap), warm)
+        v, warm = solution.v_plus, solution.warm
+        x, gap = x + h * v[1], gap + h * v[0]
+    return x, v[1], gap
+
+
+@pytest.mark.parametrize(
+    ("mu", "h", "distance"),
+    [
+        (0.0, 1e-2, 1.2822),
+        (0.125, 1e-2, 0.6838),
+        (0.25, 1e-2, 0.0858),
+        (0.0, 1e-3, 1.2708),
+        (0.125, 1e-3, 0.6779),
+        (0.25, 1e-3, 0.0851),
+    ],
+)
+def test_a_particle_slides_down_the_incline_as_the_table_says(mu, h, distance):
+    """math.md 10; ½g(sin - μ cos)t² is 1.2695, 0.6773, 0.0850 m; first order in h."""
+    x, _, _ = slide(mu, h, np.radians(15.0))
+    assert x == pytest.approx(distance, abs=6e-5)  # the table's last digit
+    closed = 0.5 * G * (np.sin(np.radians(15.0)) - mu * np.cos(np.radians(15.0)))
+    assert x == pytest.approx(closed, rel=1.2 * h)
+
+
+@pytest.mark.parametrize("h", [1e-2, 1e-3])
+def test_stick_creeps_no_faster_than_the_bound_and_ends_at_the_slope_of_friction(h):
+    slope = np.radians(15.0)
+    _, creep, _ = slide(0.375, h, slope, 0.3)
+    assert 0.0 < creep <= 0.375 * 1e-3 * G * h  # 004 (23)
+    for mu, sticks in ((0.2679, False), (0.268, True)):  # tan 15° = 0.26795
+        _, speed, _ = slide(mu, h, slope, 1.0)
+        assert (speed <= mu * 1e-3 * G * h) == sticks
+
+
+def test_what_slides_glides_at_the_height_that_convexity_costs():
+    h, mu = 1e-2, 0.125
+    _, speed, gap = slide(mu, h, np.radians(15.0))
+    # φ = μ (h + τ_d) |v_t| less the compression under its weight, of which 1 mm is 40 times
+    assert gap == pytest.approx(mu * (h + h / np.pi) * speed, abs=1e-4)
+
+
+@pytest.mark.parametrize("mass", [0.1, 10.0])
+def test_a_resting_mass_sinks_by_its_weight_over_the_stiffness(mass):
+    h, k, tau_d = 1e-3, 1e4, 0.02
+    v, gap = np.zeros(3), 0.0
+    for _ in range(2000):
+        v = sap.solve(point_mass(mass, h, 0.5, 0.0, v, gap, k, tau_d * k)).v_plus
+        gap += h * v[0]
+    assert gap == pytest.approx(-mass * G / k, rel=1e-6)
+
+
+@pytest.mark.parametrize("mass", [1e-3, 1e3])
+def test_a_rigid_contact_sinks_by_a_quarter_micrometre_whatever_the_mass(mass):
+    h = 1e-3
+    v, gap = np.zeros(3), 0.0
+    for _ in range(100):
+        v = sap.solve(point_mass(mass, h, 0.5, 0.0, v, gap)).v_plus
+        gap += h * v[0]
+    # w is 1/(√3 m) of a particle (math.md 10), and k = 1/(R_n h (h + τ_d))
+    expected = G * h * h * (1.0 + 1.0 / np.pi) / (4.0 * np.pi**2 * np.sqrt(3.0))
+    assert gap == pytest.approx(-expected, rel=1e-6)
+
+
+def test_without_friction_nothing_acts_along_the_tangents():
+    solution = sap.solve(point_mass(1.0, 1e-3, 0.0, 0.0, np.array([-0.1, 0.3, -0.2])))
+    np.testing.assert_array_equal(solution.impulses[0, 1:], 0.0)
+    np.testing.assert_array_equal(solution.v_plus[1:], [0.3, -0.2])
+
+
+def test_infinite_friction_holds_whatever_pulls_while_it_presses_and_lets_go_after():
+    pulled = sap.solve(point_mass(1.0, 1e-3, np.inf, force=np.array([0.0, 1e3, 0.0])))
+    assert abs(pulled.v_plus[1]) < 2e-3 * 1e3 * 1e-3  # σ w times the impulse
+    lifted = sap.solve(point_mass(1.0, 1e-3, np.inf, force=np.array([20.0, 1e3, 0.0])))
+    np.testing.assert_array_equal(lifted.impulses, 0.0)
+    above = sap.solve(point_mass(1.0, 1e-3, np.inf, gap=1e-4, v=np.array([-0.01, 0.5, 0.0])))
+    assert above.v_plus[1] == 0.5
+
+
+def test_a_contact_is_measured_against_the_motion_of_its_surface():
+    problem = point_mass(1.0, 1e-3, 1.0)
+    belt = replace(problem.contacts, surface_velocity=np.array([0.0, 0.2, -0.1]))
+    v = np.zeros(3)
+    for _ in range(200):
+        v = sap.solve(replace(problem, contacts=belt, kappa=np.array([G * 1e-3, 0.0, 0.0]) - v)).v_plus
+    np.testing.assert_allclose(v[1:], [0.2, -0.1], atol=1e-9)
+
+
+def test_penetration_of_a_rigid_contact_is_undone_slowly():
+    deep = sap.solve(point_mass(1.0, 1e-3, 0.5, gap=-5e-3))
+    assert 0.0 < deep.v_plus[0] <= 0.1
+
+
+def test_rigid_bilateral_rows_hold_exactly_and_soft_ones_give_way_as_they_say(quadruped):
+    rng = np.random.default_rng(8)
+    for _ in range(10):
+        problem = random_problem(quadruped, rng, inverse=False)
+        rows = rng.normal(size=(2, 18))
+        target = 0.1 * rng.normal(size=2)
+        rigid = sap.solve(replace(problem, bilateral=Bilateral(rows=rows, target=target, compliance=np.zeros(2))))
+        np.testing.assert_allclose(rows @ rigid.v_plus, target, atol=1e-9)
+        f = rigid.impulses.T.ravel()
+        rest = problem.M @ rigid.v_plus + problem.kappa - problem.contacts.jacobian.T @ f
+        g, error, *_ = np.linalg.lstsq(rows.T, rest)
+        assert np.abs(rows.T @ g - rest).max() < 1e-9 * np.abs(problem.kappa).max()
+        soft = Bilateral(rows=rows, target=target, compliance=np.array([0.3, 0.1]))
+        given_way = sap.solve(replace(problem, bilateral=soft))
+        impulse = (target - rows @ given_way.v_plus) / soft.compliance
+        f = given_way.impulses.T.ravel()
+        rest = problem.M @ given_way.v_plus + problem.kappa - problem.contacts.jacobian.T @ f - rows.T @ impulse
+        assert np.abs(rest).max() < 1e-9 * np.abs(problem.kappa).max()
+        del error
+
+
+def test_bounded_rows_are_bilateral_until_their_limit(quadruped):
+    rng = np.random.default_rng(9)
+    problem = random_problem(quadruped, rng, inverse=False)
+    rows, target, compliance = rng.normal(size=(2, 18)), 0.1 * rng.normal(size=2), np.array([0.3, 0.1])
+    free = Bounded(rows=rows, target=target, compliance=compliance, lower=np.full(2, -np.inf), upper=np.full(2, np.inf))
+    solution, impulse = sap.solve_bounded(problem, free)
+    expected = sap.solve(replace(problem, bilateral=Bilateral(rows=rows, target=target, compliance=compliance)))
+    np.testing.assert_allclose(solution.v_plus, expected.v_plus, atol=1e-9)
+    limit = 0.5 * np.abs(impulse)
+    solution, limited = sap.solve_bounded(problem, replace(free, lower=-limit, upper=limit))
+    assert solution.status is Status.SOLVED
+    np.testing.assert_allclose(
+        limited, np.clip((target - rows @ solution.v_plus) / compliance, -limit, limit), rtol=1e-9
+    )
+    # what one row gives up the other must partly take over, so that not both need be at their limit
+    assert np.isclose(np.abs(limited), limit).any()
+
+
+def test_joints_told_to_squeeze_get_large_torques_and_no_exception():
+    """The rigid models have no solution here (math.md 5.1)."""
+    left, right = np.array([1.0, 0, 0, -1.0, 0]), np.array([-1.0, 0, 0, 0, 1.0])
+    y, z = np.eye(5)[1], np.eye(5)[2]
+    contacts = Contacts(
+        identity=np.array([0, 1]),
+        point=np.zeros((2, 3)),
+        axes=np.array([np.eye(3), np.diag([-1.0, -1.0, 1.0])]),
+        gap=np.zeros(2),
+        mu=np.full(2, 0.5),
+        jacobian=np.array([left, right, y, -y, z, z]),
+    )
+    closing = Prescribed(index=np.array([3, 4]), velocity=np.array([0.1, -0.1]))
+    problem = StepProblem(h=1e-3, M=np.eye(5), kappa=np.zeros(5), contacts=contacts, prescribed=closing)
+    solution = sap.solve(problem)
+    assert solution.status is Status.SOLVED
+    np.testing.assert_allclose(solution.multipliers[0], -solution.multipliers[1], rtol=1e-9)
+    # each contact gives way by 0.1 m/s: that over R_n, beside the fingers' own momentum
+    W = np.sqrt(4.0 + 1.0 + 1.0) / 3.0
+    assert solution.impulses[:, 0] == pytest.approx(0.1 * 4.0 * np.pi**2 / W, rel=1e-9)
+
+
+def test_no_contact_is_free_motion(quadruped, standing):
+    problem = scenes.forward_problem(quadruped, standing, np.zeros(12), Contacts.none(18))
+    solution = sap.solve(problem)
+    np.testing.assert_allclose(solution.v_plus, -np.linalg.solve(problem.M, problem.kappa), atol=1e-12)
+    assert solution.iterations == 0
+    assert solution.status is Status.SOLVED
+
+
+def test_a_contact_that_moves_nothing_has_no_impulse():
+    problem = point_mass(1.0, 1e-3, 0.5)
+    solution = sap.solve(replace(problem, contacts=replace(problem.contacts, jacobian=np.zeros((3, 3)))))
+    np.testing.assert_allclose(solution.impulses, 0.0, atol=1e-200)
+    assert solution.status is Status.SOLVED
+
+
+@pytest.mark.parametrize("where", ["kappa", "M", "gap"])
+def test_what_is_not_finite_is_refused_without_a_search(where):
+    problem = point_mass(1.0, 1e-3, 0.5, v=np.array([-0.1, 0.0, 0.0]))
+    if where == "gap":
+        problem = replace(problem, contacts=replace(problem.contacts, gap=np.array([np.nan])))
+    else:
+        spoilt = getattr(problem, where).copy()
+        spoilt[0] = np.nan
+        problem = replace(problem, **{where: spoilt})
+    solution = sap.solve(problem)
+    assert solution.status is Status.FALLBACK
+    assert solution.note == "not finite"
+    np.testing.assert_array_equal(solution.impulses, 0.0)
+
+
+def test_an_inertia_that_is_not_positive_definite_is_refused():
+    problem = point_mass(1.0, 1e-3, 0.5, v=np.array([-0.1, 0.0, 0.0]))
+    assert sap.solve(replace(problem, M=np.diag([1.0, 0.0, 1.0]))).status is Status.FALLBACK
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({"h": 0.0}, "step"), ({"stiffness": -1.0}, "stiffness"), ({"damping": -1.0}, "damping")],
+)
+def test_parameters_that_cannot_be_are_named(change, said):
+    problem = point_mass(1.0, change.pop("h", 1e-3), 0.5, **{"stiffness": 1e4} | change)
+    with pytest.raises(InputError, match=said):
+        sap.solve(problem)
+
+
+def test_standing_feet_carry_the_weight(quadruped, standing):
+    contacts = scenes.foot_contacts(quadruped, 0.6)
+    solution = sap.solve(scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts))
+    force = contacts.force_world(solution.impulses, scenes.H)
+    # of what would stop its fall within the period, the contacts give way by their share
+    assert force[:, 2].sum() == pytest.approx(WEIGHT, rel=0.6)
+    stiff = sap.solve(
+        scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts), None, Parameters(beta=1e-2, sigma=1e-4)
+    )
+    force = contacts.force_world(stiff.impulses, scenes.H)
+    assert force[:, 2].sum() == pytest.approx(WEIGHT, rel=1e-3)
