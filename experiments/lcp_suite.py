@@ -1,0 +1,426 @@
+"""Table 1 of 001 on generated problems of its sizes: which are solved, and which have no solution.
+
+The paper's 328 data sets are lost. These are bodies in contact (`experiments.piles`): 001's pyramid LCP (math.md 9,
+`idcontrol.models.acceleration`) with rolling contacts and a few that slide, each problem at several μ, the same at all
+contacts. Sliding friction can leave such a problem without a solution (Painlevé): what no method solves is given to
+`idcontrol.solvers.existence.decide`, which finds a solution or proves that there is none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import matplotlib
+import msgspec
+import numpy as np
+from matplotlib.figure import Figure
+from scipy.optimize import linprog
+
+from experiments.findings import STYLE, Drawing, Finding, save
+from experiments.piles import random_pile
+from idcontrol.models import acceleration
+from idcontrol.models.acceleration import AccelerationProblem, PyramidLcp
+from idcontrol.solvers.existence import Existence, decide
+from idcontrol.solvers.interior_point import pyramid_start, solve_interior_point
+from idcontrol.solvers.lcp import lcp_residual
+from idcontrol.solvers.lemke import solve_lemke
+from idcontrol.solvers.status import TOLERANCE, SolverStatus
+from idcontrol.types import Array
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+PAPER_PIVOTS: Final = 100
+"""The paper gave up Lemke's method after so many pivots (001 section 6)."""
+PAPER_STEPS: Final = 300
+"""And the interior point after so many steps."""
+MOST_SLIDING: Final = 10
+MU: Final = (0.1, 1.0)
+"""From least to largest friction of one problem's data sets; the paper does not say which it took."""
+PER_PROBLEM: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PaperRow:
+    """One row of Table 1 of 001; None where it prints a dash.
+
+    Attributes:
+        size: Of the LCP.
+        sets: Data sets.
+        lemke: Share that Lemke's method solved.
+        restarts: How often it was started, mean over the solved.
+        lemke_iterations: Pivots, those of failed starts included.
+        interior: Share that the interior point solved.
+        interior_iterations: Its steps.
+    """
+
+    size: int
+    sets: int
+    lemke: float
+    restarts: float | None
+    lemke_iterations: float | None
+    interior: float
+    interior_iterations: float | None
+
+
+# At size 120 the paper prints only "< 100" and "< 300" iterations.
+TABLE_1: Final = (
+    PaperRow(2, 20, 1.00, 1.0, 2.0, 0.50, 8.4),
+    PaperRow(10, 60, 0.92, 1.3, 8.9, 0.35, 10.4),
+    PaperRow(16, 10, 1.00, 1.4, 20.0, 1.00, 17.2),
+    PaperRow(30, 26, 0.62, 1.7, 44.1, 0.42, 19.6),
+    PaperRow(50, 20, 0.35, 2.0, 107.4, 0.30, 61.1),
+    PaperRow(90, 23, 0.00, None, None, 0.35, 30.4),
+    PaperRow(120, 10, 0.10, 1.0, None, 0.70, None),
+    PaperRow(150, 6, 0.00, None, None, 0.50, 46.3),
+    PaperRow(170, 10, 0.00, None, None, 0.00, None),
+)
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides a suite.
+
+    Attributes:
+        seed: Of the problems.
+        sizes: Of the LCPs, out of the paper's.
+        repeat: How many times the paper's number of data sets.
+        starts: Covering vectors that Lemke's method may try.
+        max_nodes: Linear programs that may be spent on a data set that no method solves.
+    """
+
+    seed: int = 0
+    sizes: tuple[int, ...] = tuple(row.size for row in TABLE_1)
+    repeat: Count = 1
+    starts: Count = 10
+    max_nodes: Count = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What one method made of one data set: residual (inf if it gave up), its iterations, its starts."""
+
+    residual: float
+    iterations: int
+    starts: int = 1
+
+    @property
+    def solved(self) -> bool:
+        return self.residual <= TOLERANCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One data set.
+
+    Attributes:
+        size: Of the LCP.
+        mu: Friction.
+        contacts: Number of contacts.
+        sliding: How many of them slide.
+        lemke: Lemke's method, balanced, lexicographic, restarted with other covering vectors.
+        ppm: Principal pivoting.
+        interior: The interior point of 001's appendix.
+        inside: Whether a point z > 0, Qz + r > 0, where it could start, exists.
+        existence: Whether there is a solution.
+        nodes: Linear programs that it took to know where no method found one; 0 where one did.
+    """
+
+    size: int
+    mu: float
+    contacts: int
+    sliding: int
+    lemke: Attempt
+    ppm: Attempt
+    interior: Attempt
+    inside: bool
+    existence: Existence
+    nodes: int
+
+
+class LcpSuite:
+    """The experiment, as the command line finds it."""
+
+    name = "lcp-suite"
+    summary = "Table 1 of 001: contact problems of sizes 2 to 170 by three methods, and proofs where there is no solution"
+    presets = {"default": Config()}
+
+    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Solve all data sets and compare with the paper's table."""
+        began = time.perf_counter()
+        rows = [row for row in TABLE_1 if row.size in config.sizes]
+        total, trials = sum(row.sets for row in rows) * config.repeat, []
+        for row in rows:
+            rng = np.random.default_rng([config.seed, row.size])
+            for lcp, mu, sliding in data_sets(rng, row.size, row.sets * config.repeat):
+                trials.append(attempt(lcp, mu, sliding, config, rng))
+                progress(len(trials) / total)
+        table = [table_row(row, [t for t in trials if t.size == row.size]) for row in rows]
+        return save(
+            out,
+            experiment=self.name,
+            config=config,
+            findings=findings(rows, table),
+            arrays=series(trials),
+            drawings=[drawing(rows, table)],
+            extra={"rows": table},
+            began=began,
+        )
+
+    def warmup(self, out: Path) -> None:
+        """Solve the smaller sizes: every kernel is compiled and cached."""
+        self.run(Config(sizes=(2, 16)), out, lambda share: None)
+
+
+experiment = LcpSuite()
+
+
+def data_sets(rng: np.random.Generator, size: int, count: int) -> list[tuple[PyramidLcp, float, int]]:
+    """Problems of one size, each at several μ: the LCP, μ, and how many contacts slide.
+
+    A rolling contact takes five variables, a sliding one takes one: of size 2 are two sliding contacts.
+    """
+    sets: list[tuple[PyramidLcp, float, int]] = []
+    while len(sets) < count:
+        most = size // 5
+        rolling = int(rng.integers(max(0, -(-(size - MOST_SLIDING) // 5)), most + 1))
+        sliding = size - 5 * rolling
+        contacts = rolling + sliding
+        bodies = int(rng.integers(1, max(1, min(rolling + 1, contacts // 2)) + 1))
+        pile = random_pile(rng, bodies, contacts, sliding)
+        for mu in np.linspace(*MU, min(PER_PROBLEM, count - len(sets))):
+            problem = AccelerationProblem(
+                M=pile.M,
+                force=pile.force,
+                v=pile.v,
+                contacts=replace(pile.contacts, mu=np.full(contacts, mu)),
+                drift=pile.drift,
+            )
+            _, held = acceleration.whitened(problem)
+            sets.append((acceleration.pyramid_lcp(problem, held), float(mu), sliding))
+    return sets
+
+
+def attempt(lcp: PyramidLcp, mu: float, sliding: int, config: Config, rng: np.random.Generator) -> Trial:
+    """Give one data set to each method; where all fail, decide whether there is a solution."""
+    lemke = by_lemke(lcp, config.starts, rng)
+    ppm = by_principal_pivoting(lcp)
+    start = inner_point(lcp, mu)
+    interior = Attempt(residual=np.inf, iterations=0)
+    if start is not None:
+        result = solve_interior_point(lcp.Q, lcp.r, start, max_iterations=PAPER_STEPS)
+        interior = Attempt(residual=residual(lcp, result.z), iterations=result.iterations)
+    existence, nodes = Existence.SOLUTION, 0
+    if not (lemke.solved or ppm.solved or interior.solved):
+        decision = decide(lcp.Q, lcp.r, lcp.scale, max_nodes=config.max_nodes)
+        existence, nodes = decision.existence, decision.nodes
+    return Trial(
+        size=lcp.r.size,
+        mu=mu,
+        contacts=lcp.touching.size,
+        sliding=sliding,
+        lemke=lemke,
+        ppm=ppm,
+        interior=interior,
+        inside=start is not None,
+        existence=existence,
+        nodes=nodes,
+    )
+
+
+def residual(lcp: PyramidLcp, z: Array) -> float:
+    """Relative complementarity residual (math.md 13.3) of z in balanced variables, where forces and accelerations are
+    comparable; a negative entry counts as well."""
+    if not np.isfinite(z).all():
+        return float(np.inf)
+    w = lcp.scale * (lcp.Q @ z + lcp.r)
+    return float(lcp_residual(z / lcp.scale, w, lcp.scale * lcp.r))
+
+
+def by_lemke(lcp: PyramidLcp, starts: int, rng: np.random.Generator) -> Attempt:
+    """Lemke's method; after a ray again with other covering vectors, which is what other scales are to it."""
+    pivots, scale = 0, lcp.scale
+    for start in range(1, starts + 1):
+        result = solve_lemke(lcp.Q, lcp.r, scale)
+        pivots += result.iterations
+        if result.status is SolverStatus.SOLVED:
+            return Attempt(residual=residual(lcp, result.z), iterations=pivots, starts=start)
+        scale = lcp.scale * np.exp(rng.uniform(-2.0, 2.0, lcp.r.size))
+    return Attempt(residual=float(np.inf), iterations=pivots, starts=starts)
+
+
+def by_principal_pivoting(lcp: PyramidLcp) -> Attempt:
+    """Principal Pivoting I as 003 Alg. 2 has it, on a matrix that is neither symmetric nor sure to be P.
+
+    A method for P-matrices: it may meet a singular block or come back to where it was, and gives up then.
+    """
+    n = lcp.r.size
+    Q, r = lcp.scale[:, None] * lcp.Q * lcp.scale, lcp.scale * lcp.r
+    active = np.zeros(n, dtype=np.bool_)
+    seen: set[bytes] = set()
+    passes = 0
+    while active.tobytes() not in seen:
+        seen.add(active.tobytes())
+        passes += 1
+        z = np.zeros(n)
+        try:
+            z[active] = np.linalg.solve(Q[np.ix_(active, active)], -r[active])
+        except np.linalg.LinAlgError:
+            break
+        w = Q @ z + r
+        w[active] = 0.0
+        enters, leaves = int(np.argmin(w)), int(np.argmin(z))
+        falls = w[enters] < -1e-9 * np.abs(r).max()
+        pulls = z[leaves] < -1e-9 * np.abs(z).max()
+        if not falls and not pulls:
+            return Attempt(residual=residual(lcp, lcp.scale * np.maximum(z, 0.0)), iterations=passes)
+        if falls:
+            active[enters] = True
+        if pulls:
+            active[leaves] = False
+    return Attempt(residual=float(np.inf), iterations=passes)
+
+
+def inner_point(lcp: PyramidLcp, mu: float) -> Array | None:
+    """A point with z > 0 and Qz + r > 0 for the interior point to start from; None if there is none.
+
+    001's own start asks for normal forces that part all contacts at once. Where bodies are held from all sides they do
+    not exist, and a linear program looks for any point: max t with z ≥ t, Qz + r ≥ t in balanced variables.
+    """
+    start = pyramid_start(lcp.Q, lcp.r, np.full(lcp.touching.size, mu), lcp.rolling)
+    if start is not None and start.min() > 0.0 and (lcp.Q @ start + lcp.r).min() > 0.0:
+        return start
+    n = lcp.r.size
+    Q, r = lcp.scale[:, None] * lcp.Q * lcp.scale, lcp.scale * lcp.r
+    unit = float(np.abs(r).max())
+    program = linprog(
+        np.r_[np.zeros(n), -1.0],
+        A_ub=np.block([[-Q, np.ones((n, 1))], [-np.eye(n), np.ones((n, 1))]]),
+        b_ub=np.r_[r / unit, np.zeros(n)],
+        bounds=[(0.0, None)] * n + [(None, 1.0)],
+        method="highs-ds",
+    )
+    if program.status != 0 or program.x[n] < 1e-7:
+        return None
+    z: Array = unit * lcp.scale * program.x[:n]
+    return z
+
+
+def table_row(paper: PaperRow, trials: Sequence[Trial]) -> dict[str, Any]:
+    """One row as `idcontrol run lcp-suite --json` prints it: shares of all data sets, means over the solved ones."""
+    solvable = [t for t in trials if t.existence is Existence.SOLUTION]
+    without = [t for t in trials if t.existence is Existence.NONE]
+    return {
+        "size": paper.size,
+        "sets": len(trials),
+        "solvable": len(solvable),
+        "without_solution": len(without),
+        "proved_by_certificate": sum(t.nodes == 1 for t in without),
+        "proved_by_enumeration": sum(t.nodes > 1 for t in without),
+        "undecided": sum(t.existence is Existence.UNDECIDED for t in trials),
+        "lemke": {
+            **shares([t.lemke for t in trials], len(solvable)),
+            "starts": mean([t.lemke.starts for t in trials if t.lemke.solved]),
+            "solved_within_100_pivots": share(
+                [t.lemke.solved and t.lemke.iterations <= PAPER_PIVOTS for t in trials], len(trials)
+            ),
+        },
+        "ppm": shares([t.ppm for t in trials], len(solvable)),
+        "interior_point": {
+            **shares([t.interior for t in trials], len(solvable)),
+            "no_point_inside": sum(not t.inside for t in trials),
+        },
+        "paper": {
+            "sets": paper.sets,
+            "lemke": {"solved": paper.lemke, "iterations": paper.lemke_iterations, "starts": paper.restarts},
+            "interior_point": {"solved": paper.interior, "iterations": paper.interior_iterations},
+        },
+    }
+
+
+def shares(attempts: Sequence[Attempt], solvable: int) -> dict[str, float | None]:
+    """Share solved of all, share solved of those that have a solution, mean iterations of the solved."""
+    solved = [a for a in attempts if a.solved]
+    return {
+        "solved": share([a.solved for a in attempts], len(attempts)),
+        "solved_of_solvable": share([True] * len(solved), solvable),
+        "iterations": mean([a.iterations for a in solved]),
+    }
+
+
+def share(yes: Sequence[bool], of: int) -> float | None:
+    return sum(yes) / of if of else None
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def findings(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> list[Finding]:
+    """Shares solved beside the paper's, by size; then what is known of the rest."""
+    out: list[Finding] = []
+    for paper, row in zip(rows, table, strict=True):
+        lemke = row["lemke"]
+        out.append(
+            Finding(
+                f"lemke_solved_{paper.size}",
+                lemke["solved"],
+                paper=paper.lemke,
+                holds=lemke["solved_of_solvable"] in (1.0, None),
+                note=f"of {row['sets']} data sets {row['solvable']} have a solution, {row['without_solution']} have "
+                f"none ({row['proved_by_certificate']} by certificate, {row['proved_by_enumeration']} by enumeration), "
+                f"{row['undecided']} are undecided; holds if all that have one are solved",
+            )
+        )
+        out.append(Finding(f"interior_point_solved_{paper.size}", row["interior_point"]["solved"], paper=paper.interior))
+        out.append(Finding(f"ppm_solved_{paper.size}", row["ppm"]["solved"], note="a method for P-matrices"))
+    for key in ("solvable", "without_solution", "proved_by_certificate", "proved_by_enumeration", "undecided"):
+        out.append(Finding(key, sum(row[key] for row in table)))
+    return out
+
+
+def series(trials: Sequence[Trial]) -> dict[str, Array]:
+    """Every data set, for the record."""
+    columns: dict[str, list[float]] = {}
+    for t in trials:
+        values: dict[str, float] = {
+            "size": t.size,
+            "mu": t.mu,
+            "contacts": t.contacts,
+            "sliding": t.sliding,
+            "existence": t.existence,
+            "nodes": t.nodes,
+        }
+        for name, one in (("lemke", t.lemke), ("ppm", t.ppm), ("interior", t.interior)):
+            values |= {f"{name}_residual": one.residual, f"{name}_iterations": one.iterations}
+        for name, value in values.items():
+            columns.setdefault(name, []).append(value)
+    return {name: np.array(column, dtype=np.float64) for name, column in columns.items()}
+
+
+def drawing(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> Drawing:
+    """Share solved against size."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.0, 3.6))
+        axes = figure.add_subplot()
+        at = np.arange(len(rows))
+        lines = (
+            ("has a solution", [row["solvable"] / row["sets"] for row in table], "_", "C7"),
+            ("Lemke", [row["lemke"]["solved"] for row in table], "o", "C0"),
+            ("Lemke, paper", [row.lemke for row in rows], "x", "C0"),
+            ("interior point", [row["interior_point"]["solved"] for row in table], "s", "C1"),
+            ("interior point, paper", [row.interior for row in rows], "+", "C1"),
+        )
+        for label, values, marker, colour in lines:
+            axes.plot(at, values, marker, color=colour, label=label, markersize=14 if marker == "_" else 6)
+        axes.set(xticks=at, xticklabels=[str(row.size) for row in rows], xlabel="size of the LCP", ylabel="share solved")
+        axes.set_ylim(-0.05, 1.05)
+        axes.legend()
+    sets, solvable = (sum(row[key] for row in table) for key in ("sets", "solvable"))
+    return Drawing(
+        "Share solved against size",
+        f"Of {sets} data sets {solvable} have a solution; crosses are the shares of Table 1 of 001.",
+        figure,
+    )

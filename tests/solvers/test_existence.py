@@ -1,0 +1,70 @@
+"""Proofs that a complementarity problem has no solution, against the enumeration of all bases."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idcontrol.solvers.existence import Existence, decide
+from idcontrol.solvers.lcp import lcp_residual
+from tests.solvers.oracles import all_lcp_bases
+
+
+@given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 6), kind=st.sampled_from(["any", "semidefinite", "P"]))
+@settings(max_examples=150, deadline=None)
+def test_a_solution_exists_where_some_basis_is_one(seed, n, kind):
+    rng = np.random.default_rng(seed)
+    rho = rng.normal(size=(n, max(1, n // 2)))
+    Q = {"any": rng.normal(size=(n, n)), "semidefinite": rho @ rho.T, "P": rho @ rho.T + 0.1 * np.eye(n)}[kind]
+    r = rng.normal(size=n)
+    decision = decide(Q, r, np.ones(n))
+    # A nondegenerate problem with a solution has one with a nonsingular basis.
+    assert decision.existence is (Existence.SOLUTION if all_lcp_bases(Q, r) else Existence.NONE)
+    if kind == "P":
+        assert decision.existence is Existence.SOLUTION
+    if decision.z is not None:
+        assert lcp_residual(decision.z, Q @ decision.z + r, r) <= 1e-8
+
+
+def test_one_linear_program_shows_a_squeeze():
+    """Two fingers are told to close on a body that is not there to give way (math.md 5.1)."""
+    decision = decide(np.array([[1.0, -1.0], [-1.0, 1.0]]), np.array([-0.1, -0.1]), np.ones(2))
+    assert decision.existence is Existence.NONE
+    assert decision.nodes == 1
+
+
+def test_a_problem_that_is_feasible_but_has_no_solution_takes_more_than_one_linear_program():
+    """w₁ ≥ 0 needs z₂ > 0, but w₂ = w₁ + 2 then is not zero."""
+    Q, r = np.array([[-1.0, 1.0], [-1.0, 1.0]]), np.array([-1.0, 1.0])
+    assert all_lcp_bases(Q, r) == []
+    decision = decide(Q, r, np.ones(2))
+    assert decision.existence is Existence.NONE
+    assert decision.nodes > 1
+    assert decision.excluded > 1e6
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1e6])
+def test_units_do_not_change_the_answer(factor):
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        Q, r = rng.normal(size=(5, 5)), rng.normal(size=5)
+        plain = decide(Q, r, np.ones(5))
+        other = decide(factor * Q, 3.0 * r, np.full(5, factor**-0.5))
+        assert plain.existence is other.existence
+        if plain.z is not None and other.z is not None:
+            np.testing.assert_allclose(other.z, 3.0 / factor * plain.z, rtol=1e-6, atol=1e-9 / factor)
+
+
+def test_a_search_that_meets_its_limit_says_so():
+    Q, r = np.array([[-1.0, 1.0], [-1.0, 1.0]]), np.array([-1.0, 1.0])
+    full = decide(Q, r, np.ones(2))
+    assert decide(Q, r, np.ones(2), max_nodes=0).existence is Existence.UNDECIDED
+    assert decide(Q, r, np.ones(2), max_nodes=full.nodes).existence is Existence.NONE
+
+
+def test_nothing_to_push_is_a_solution():
+    decision = decide(np.eye(2), np.array([0.0, 1.0]), np.ones(2))
+    assert decision.existence is Existence.SOLUTION
+    np.testing.assert_array_equal(decision.z, 0.0)
