@@ -14,7 +14,7 @@ import numpy as np
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import DuplicateName, UnknownName
-from idcontrol.models import constraint, coulomb, dissipation, no_slip, viscous
+from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.plants.parts import require_not_negative
 from idcontrol.plants.penalty import Penalty
@@ -146,6 +146,7 @@ register(
     stepping(coulomb.solve),
 )
 register("dissipation", "rigid contact, convex: maximal dissipation (Drumwright-Shell)", stepping(dissipation.solve))
+register("sap", "compliant contact with a circular friction cone, convex (SAP)", stepping(sap.solve))
 register("noslip", "rigid contact that never slips, whatever the friction", stepping(no_slip.solve))
 register("viscous", "rigid contact with drag in proportion to slip", _viscous)
 register("penalty", "compliant ground: springs and dampers that let a standing robot sink 1 mm", _penalty)

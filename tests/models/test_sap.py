@@ -5,7 +5,7 @@ from dataclasses import replace
 import cvxpy
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.contact.contacts import Contacts
@@ -51,6 +51,7 @@ def reference(u, mu, R_n, R_t):
     return np.concatenate(([normal], mu * normal * y_t / y_r))
 
 
+@settings(deadline=None)
 @given(u=st.tuples(speeds, speeds, speeds), mu=frictions, R_n=regularizations, R_t=regularizations)
 def test_the_impulse_is_the_printed_projection_and_lies_in_the_cone(u, mu, R_n, R_t):
     gamma, _ = projected(u, mu, R_n, R_t)
@@ -60,6 +61,7 @@ def test_the_impulse_is_the_printed_projection_and_lies_in_the_cone(u, mu, R_n, 
         assert np.hypot(gamma[1], gamma[2]) <= mu * gamma[0] * (1.0 + 1e-12)
 
 
+@settings(deadline=None)
 @given(u=st.tuples(speeds, speeds, speeds), mu=frictions, R_n=regularizations, R_t=regularizations)
 def test_what_the_projection_leaves_is_at_right_angles_to_it_and_pushes_nothing(u, mu, R_n, R_t):
     """Moreau: y = γ + rest, γᵀR(rest) = 0, and the rest is in the polar cone; together they prove the projection."""
@@ -73,6 +75,7 @@ def test_what_the_projection_leaves_is_at_right_angles_to_it_and_pushes_nothing(
         assert rest[0] + mu * np.hypot(rest[1], rest[2]) <= 1e-12 * (1.0 + mu) * np.abs(u).max()
 
 
+@settings(deadline=None)
 @given(u=st.tuples(speeds, speeds, speeds), mu=frictions, R_n=regularizations, R_t=regularizations)
 def test_the_derivative_is_symmetric_and_never_negative(u, mu, R_n, R_t):
     D = np.empty((3, 3))
@@ -82,6 +85,7 @@ def test_the_derivative_is_symmetric_and_never_negative(u, mu, R_n, R_t):
     assert np.linalg.eigvalsh(D).min() >= -1e-12 * np.abs(D).max()
 
 
+@settings(deadline=None)
 @given(
     u=st.tuples(speeds, speeds, speeds),
     d=st.tuples(speeds, speeds, speeds),
