@@ -177,7 +177,7 @@ PRESETS = {
         planner="paper",
         friction=Friction(share=1.0, cap=1.5),
         ground=plants.Settings(penalty_friction="viscous"),
-        inverse=controllers.Settings(project=False, unload_s=0.0),
+        inverse=controllers.Settings(project=False, ramp_s=0.0, repair=False, objective="printed"),
     ),
 }
 

@@ -34,6 +34,9 @@ NO_SLIP: Final = 1
 NO_SLIP_DUAL: Final = 2
 COULOMB: Final = 3
 
+RAMP_WEIGHT: Final = 30.0
+"""Reluctance of a foot at lift-off and touchdown (planner.md 7), in units of the torque objective."""
+
 
 class Plain(NamedTuple):
     """Which compiled step belongs to a scheme.
@@ -141,7 +144,7 @@ def _step(
         and normals (n, 3), world frame.
     """
     model, shares, projects = choice
-    margin, landing_s, approach, slide, edge_speed, unload_s, unload_weight = numbers
+    margin, landing_s, approach, slide, edge_speed, ramp_s, ramp_weight = numbers
     m, a = M.shape[0], joint_q.shape[0]
     u = m - a
     v = np.empty(m)
@@ -162,9 +165,9 @@ def _step(
         axes[i] = all_axes[which[i]]
         for axis in range(3):
             J[axis * n + i] = all_J[axis * found + which[i]]
-        if unload_s > 0.0:
-            share = min(max(1.0 - min(to_liftoff[foot], since_touchdown[foot]) / unload_s, 0.0), 1.0)
-            reluctance[i] = unload_weight * share * share * share
+        if ramp_s > 0.0:
+            share = min(max(1.0 - min(to_liftoff[foot], since_touchdown[foot]) / ramp_s, 0.0), 1.0)
+            reluctance[i] = ramp_weight * share * share * share
     surface, still = np.empty(3 * n), np.zeros((n, 3))
     _reference_velocity(J, v, gap, still.ravel(), h, landing, reluctance, still, surface)
     if projects and n > 0:
@@ -176,6 +179,7 @@ def _step(
     c -= surface
     f = np.zeros(3 * n)
     plain, residual = _impulses(model, rho, c, mu, bits, f)
+    plain = plain and (shares or not reluctance.any())
     _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
     if plain and shares and n > 0:
         y, held = np.empty(3 * n), np.isinf(mu)
@@ -242,8 +246,8 @@ class CompiledStep:
             settings.approach_speed_m_s,
             settings.slide_speed_m_s,
             settings.edge_speed_m_s,
-            settings.unload_s,
-            settings.unload_weight,
+            settings.ramp_s,
+            RAMP_WEIGHT,
         )
         self._warm: Integers = np.zeros(contacts.mu.shape[0], dtype=np.int64)
         rough = plain.model in (NO_SLIP, NO_SLIP_DUAL) or bool(np.isfinite(contacts.mu).all())

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from idcontrol.controllers.schemes import Scheme, Step
+from idcontrol.controllers.schemes import Outcome, Scheme, Step
 from idcontrol.models import constraint
-from idcontrol.models.problem import StepProblem, StepSolution
-from idcontrol.types import Array
+from idcontrol.models.problem import StepProblem
 
 
-def stiff_springs(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
+def stiff_springs(problem: StepProblem, step: Step) -> Outcome:
     """Compliance makes the forces unique, so one solve is all there is to do, and joints may squeeze."""
     solution = constraint.solve_nearly_rigid(problem, step.warm)
-    return solution, solution.multipliers
+    return Outcome(solution=solution, motor_impulse=solution.multipliers)
 
 
 CONSTRAINT = Scheme(solve=stiff_springs, model=constraint.solve_nearly_rigid)

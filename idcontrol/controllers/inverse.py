@@ -8,10 +8,12 @@ One control step (math.md 7, 12; planner.md 6, 7):
 3. b projected onto the velocities that these contacts allow
 4. the contact model with the joints prescribed: the multipliers of the prescribed velocities are the motor impulses
 5. among the contact impulses that give this motion, those with the smallest torque
-6. torque limits: a joint beyond its limit gets its limit as a known torque, and 4-5 are solved again
+6. torque limits: a joint beyond its limit gets its limit as a known torque, and 4-5 are solved again, until none is
 
-What is given up when a step cannot be solved, in this order: tracking (the motors become stiff velocity servos, which
-always has a solution), then prediction (the last torque is repeated). Torque limits and friction cones never are.
+What is given up when a step cannot be solved, in this order: tracking (joints at their limits are let go, the joints
+give way to what contacts allow, or all motors become stiff velocity servos, which always has a solution), then, in
+schemes without slip, that nothing slips, then prediction (the last torque is repeated). Torque limits and friction
+cones never are. `Command.dropped` says which.
 """
 
 from __future__ import annotations
@@ -24,18 +26,20 @@ from numba import njit
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.controllers.compiled import RAMP_WEIGHT, CompiledStep
 from idcontrol.controllers.feedback import Gains, proportional_derivative
 from idcontrol.controllers.projection import project
-from idcontrol.controllers.schemes import Scheme, Step
-from idcontrol.models.problem import Bilateral, Prescribed, StepProblem, StepSolution, WarmStart
+from idcontrol.controllers.schemes import Objective, Outcome, Scheme, Step, ramp
+from idcontrol.errors import InputError
+from idcontrol.models.problem import Bilateral, Prescribed, StepProblem, WarmStart
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
 
 SERVO_COMPLIANCE = 1e-4
 """ε of soft tracking (math.md 12.3): joints follow to 1e-4 of the demand where the demand can be met."""
 
-LIMIT_PASSES = 4
-"""How often joints beyond their torque limit are given their limit, and the step is solved again (math.md 12.4)."""
+ROUNDING = 1e-9
+"""A torque that exceeds its limit by less than this part of it meets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +58,15 @@ class Settings:
         project: Whether the desired velocity is projected onto what the contacts allow, where the scheme does (math.md
             12.1).
         edge_speed_m_s: v_tol of stage II: friction edges that move faster carry no force (math.md 7.4).
-        unload_s: Over which time before lift-off and after touchdown a foot is unloaded; 0 turns it off (planner.md 7).
-        unload_weight: How strongly, relative to the torque objective.
+        ramp_s: Over which time contact forces are ramped in after touchdown and out before lift-off; 0 turns it off
+            (planner.md 7). The foot's impulse gets a weight that rises with the cube of the time into the ramp; the
+            motion stays what it is, so a foot that cannot be spared keeps its force. Schemes with a second stage weigh
+            it against the torque there; after the others impulses are shared anew while a foot ramps, with the torque
+            nearest to the scheme's own.
+        repair: Whether schemes without slip stay within friction cones and torque limits: joints give way then, or
+            contacts slip (math.md 12.2). Off, they believe in unbounded friction, as the original did.
+        objective: Of stage I of maximal dissipation: consistent with the contact model, or as 003 prints it
+            (math.md 7.2).
     """
 
     contact_margin_m: float = 1e-3
@@ -65,8 +76,13 @@ class Settings:
     landing: Landing = field(default_factory=Landing)
     project: bool = True
     edge_speed_m_s: float = 1e-3
-    unload_s: float = 0.025
-    unload_weight: float = 30.0
+    ramp_s: float = 0.025
+    repair: bool = True
+    objective: Objective = "consistent"
+
+    def __post_init__(self) -> None:
+        if not self.ramp_s >= 0.0:
+            raise InputError(f"inverse.ramp_s is {self.ramp_s}; it must not be negative")
 
 
 @njit(cache=True)
@@ -135,9 +151,17 @@ class InverseDynamics:
         self._settings = settings or Settings()
         self._warm: WarmStart = {}
         self._last_tau = np.zeros(system.n_actuated)
+        self._compiled: CompiledStep | None = None
+        as_compiled = self._settings.objective == "consistent"
+        if scheme.plain is not None and as_compiled and isinstance(contacts, SphereContacts):
+            projects = scheme.projects and self._settings.project
+            compiled = CompiledStep(scheme.plain, projects, system, contacts, gains, h, self._settings)
+            self._compiled = compiled if compiled.fits else None
 
     def reset(self) -> None:
         """Forget the last step."""
+        if self._compiled is not None:
+            self._compiled.reset()
         self._warm = {}
         self._last_tau = np.zeros(self._system.n_actuated)
 
@@ -149,15 +173,20 @@ class InverseDynamics:
                 tau=np.zeros(system.n_actuated), status=Status.FAILED, dropped=("state or reference is not finite",)
             )
         system.update(state.q, state.v)
+        if self._compiled is not None:
+            command = self._compiled(state, reference)
+            if command is not None:
+                self._last_tau, self._warm = command.tau, {}
+                return command
         v = system.ours(state.v)
         q_joint, v_joint = system.joint_positions(state.q), v[system.n_unactuated :]
         b = v_joint + h * (reference.a + proportional_derivative(self._gains, reference, q_joint, v_joint))
         contacts = self._stance_contacts(v, reference)
         if self._scheme.projects and self._settings.project:
             b = project(system.M, contacts.jacobian, contacts.surface_velocity, b)
-        tau, impulses, solution, clipped = self._solve(v, b, contacts, self._reluctance(contacts, reference))
-        status = solution.status
-        dropped: tuple[str, ...] = ("tracking",) if clipped or status is not Status.SOLVED else ()
+        tau, outcome, clipped = self._solve(v, b, contacts, self._reluctance(contacts, reference))
+        solution, status, dropped = outcome.solution, outcome.solution.status, outcome.dropped
+        impulses = solution.impulses
         if not np.isfinite(tau).all() or status is Status.FALLBACK:
             tau, status, dropped = self._last_tau, Status.FALLBACK, ("tracking", "prediction")
             impulses = np.zeros_like(impulses)
@@ -197,30 +226,26 @@ class InverseDynamics:
 
     def _reluctance(self, contacts: Contacts, reference: Reference) -> Array | None:
         """Weight on the forces of feet that are about to lift or have just landed (planner.md 7)."""
-        if self._settings.unload_s <= 0.0:
+        if self._settings.ramp_s == 0.0:
             return None
         weight: Array = _fading(
             contacts.identity,
             reference.to_liftoff,
             reference.since_touchdown,
-            self._settings.unload_s,
-            self._settings.unload_weight,
+            self._settings.ramp_s,
+            RAMP_WEIGHT,
         )
         return weight
 
-    def _solve(
-        self, v: Array, b: Array, contacts: Contacts, reluctance: Array | None
-    ) -> tuple[Array, Array, StepSolution, bool]:
-        """The scheme within torque limits: torques, impulses (n, 3), the model's solution, whether a limit was met."""
+    def _solve(self, v: Array, b: Array, contacts: Contacts, reluctance: Array | None) -> tuple[Array, Outcome, bool]:
+        """The scheme within torque limits: torques, what was found, whether a limit was met."""
         system, h, u = self._system, self._h, self._system.n_unactuated
         limit, known = system.effort_limit, np.full(system.n_actuated, np.nan)
         kappa = h * system.bias - system.M @ v
         tracked = np.ones(system.n_actuated, dtype=np.bool_)
-        clipped = False
-        for _ in range(LIMIT_PASSES):
+        while True:
             driven = kappa
-            if clipped:
-                tracked = np.isnan(known)
+            if not tracked.all():
                 driven = kappa.copy()
                 driven[u:][~tracked] -= h * known[~tracked]
             problem = StepProblem(
@@ -235,20 +260,30 @@ class InverseDynamics:
                 reluctance=reluctance,
                 edge_speed_m_s=self._settings.edge_speed_m_s,
                 last=h * self._last_tau[tracked],
+                limit=h * limit[tracked],
+                repair=self._settings.repair,
+                objective=self._settings.objective,
             )
-            solution, motor_impulse = self._scheme.solve(problem, step)
-            if solution.status is Status.FALLBACK:
-                solution, motor_impulse = self._servo(problem)
+            outcome = self._scheme.solve(problem, step)
+            if outcome.solution.status is Status.FALLBACK:
+                outcome = self._servo(problem, outcome.dropped)
+            if not self._scheme.shares:
+                outcome = ramp(problem, step, outcome)
             tau = known.copy()
-            tau[tracked] = motor_impulse / h
-            beyond = np.abs(tau) > limit
+            tau[tracked] = outcome.motor_impulse / h
+            # a joint that has its limit stays there, so this ends when the last one has
+            beyond = np.abs(tau) > limit * (1.0 + ROUNDING)
             if not beyond.any():
                 break
-            clipped = True
             known[beyond] = np.copysign(limit[beyond], tau[beyond])
-        return np.clip(tau, -limit, limit), solution.impulses, solution, clipped
+            tracked = np.isnan(known)
+        tau = np.clip(tau, -limit, limit)
+        clipped = bool((np.abs(tau) == limit).any())
+        if not tracked.all() and "tracking" not in outcome.dropped:
+            outcome = replace(outcome, dropped=("tracking", *outcome.dropped))
+        return tau, outcome, clipped
 
-    def _servo(self, problem: StepProblem) -> tuple[StepSolution, Array]:
+    def _servo(self, problem: StepProblem, dropped: tuple[str, ...]) -> Outcome:
         """Soft tracking (math.md 12.3): ``hτ = Σ⁻¹ (b - P v⁺)``, Σ = ε diag(M_qq)⁻¹; always solvable."""
         assert problem.prescribed is not None
         index = problem.prescribed.index
@@ -260,4 +295,4 @@ class InverseDynamics:
         motor_impulse = (problem.prescribed.velocity - solution.v_plus[index]) / compliance
         if solution.status is Status.SOLVED:
             solution = replace(solution, status=Status.REPAIRED, note="squeeze")
-        return solution, motor_impulse
+        return Outcome(solution=solution, motor_impulse=motor_impulse, dropped=("tracking", *dropped))

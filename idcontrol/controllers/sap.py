@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from idcontrol.controllers.schemes import Scheme, Step
+from idcontrol.controllers.schemes import Outcome, Scheme, Step
 from idcontrol.models import sap
-from idcontrol.models.problem import StepProblem, StepSolution
-from idcontrol.types import Array
+from idcontrol.models.problem import StepProblem
 
 STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
 """Ground that hardly gives way to the whole machine.
@@ -18,10 +17,10 @@ error (5e-2 rad off in the trot of `links`, 2e-3 with these).
 """
 
 
-def compliant(problem: StepProblem, step: Step) -> tuple[StepSolution, Array]:
+def compliant(problem: StepProblem, step: Step) -> Outcome:
     """One strongly convex problem: always solvable, unique, continuous in what is asked; no second stage is needed."""
     solution = sap.solve(problem, step.warm, STIFF)
-    return solution, solution.multipliers
+    return Outcome(solution=solution, motor_impulse=solution.multipliers)
 
 
 SAP = Scheme(solve=compliant, model=partial(sap.solve, parameters=STIFF))

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from idcontrol.controllers.compiled import COULOMB, DISSIPATION, NO_SLIP, NO_SLIP_DUAL, Plain
 from idcontrol.controllers.repair import nearest_motion
 from idcontrol.models import coulomb, dissipation, no_slip
 from idcontrol.models.distribution import smallest_torque, torque_map
@@ -76,12 +77,14 @@ class Scheme:
         projects: Whether the desired velocity is first projected onto what the contacts allow (math.md 12.1).
         shares: Whether the scheme shares impulses by itself, with an ear for `Step.reluctance`; `ramp` does it for the
             others.
+        plain: Its compiled step; None where there is none.
     """
 
     solve: Solver
     model: ContactModel
     projects: bool = True
     shares: bool = False
+    plain: Plain | None = None
 
 
 def _outcome(solution: StepSolution) -> Outcome:
@@ -177,7 +180,8 @@ def without_slip(problem: StepProblem, step: Step, *, dual: bool) -> Outcome:
         shared = _shared(problem, step, reduction, solution, dissipation.held_contacts(problem))
         if shared is None and not step.repair:
             shared = _shared(problem, step, reduction, solution, closed)
-        if shared is not None:
+        # without a joint that is prescribed there is nothing to share by, and the pyramids were not looked at
+        if shared is not None and (reduction.fixed.size > 0 or not step.repair):
             return shared
     if not step.repair:
         return _outcome(solution)
@@ -186,9 +190,10 @@ def without_slip(problem: StepProblem, step: Step, *, dual: bool) -> Outcome:
         n = closed.size
         contact = reduction.c[:n] + reduction.rows[:n] @ (solution.v_plus - reduction.v_free)
         held = closed & (contact <= step.edge_speed_m_s)
-    nearest = nearest_motion(problem, reduction, held, step.limit, step.reluctance)
-    if nearest is not None:
-        return Outcome(solution=nearest, motor_impulse=nearest.multipliers, dropped=("tracking",))
+    if reduction.fixed.size > 0:
+        nearest = nearest_motion(problem, reduction, held, step.limit, step.reluctance)
+        if nearest is not None:
+            return Outcome(solution=nearest, motor_impulse=nearest.multipliers, dropped=("tracking",))
     slipping = two_stages(problem, replace(step, warm={}, objective="consistent"))
     return replace(slipping, solution=_repaired(slipping.solution, "contacts may slip"), dropped=("no-slip",))
 
@@ -235,10 +240,22 @@ def nearest_torque(problem: StepProblem, step: Step) -> Outcome:
     return Outcome(solution=solution, motor_impulse=motor_impulse)
 
 
-COULOMB_QP = Scheme(solve=two_stages, model=dissipation.solve, shares=True)
-COULOMB_QP_RAW = Scheme(solve=stage_one, model=dissipation.solve, projects=False)
+COULOMB_QP = Scheme(solve=two_stages, model=dissipation.solve, shares=True, plain=Plain(model=DISSIPATION, shares=True))
+COULOMB_QP_RAW = Scheme(
+    solve=stage_one, model=dissipation.solve, projects=False, plain=Plain(model=DISSIPATION, shares=False)
+)
 COULOMB_QP_1 = Scheme(solve=one_stage, model=dissipation.one_stage)
-NO_SLIP_LCP = Scheme(solve=partial(without_slip, dual=False), model=dissipation.solve, shares=True)
-NO_SLIP_QP = Scheme(solve=partial(without_slip, dual=True), model=dissipation.solve, shares=True)
-COULOMB_LCP = Scheme(solve=friction_lcp, model=coulomb.solve)
+NO_SLIP_LCP = Scheme(
+    solve=partial(without_slip, dual=False),
+    model=dissipation.solve,
+    shares=True,
+    plain=Plain(model=NO_SLIP, shares=True),
+)
+NO_SLIP_QP = Scheme(
+    solve=partial(without_slip, dual=True),
+    model=dissipation.solve,
+    shares=True,
+    plain=Plain(model=NO_SLIP_DUAL, shares=True),
+)
+COULOMB_LCP = Scheme(solve=friction_lcp, model=coulomb.solve, plain=Plain(model=COULOMB, shares=False))
 COULOMB_SMOOTH = Scheme(solve=nearest_torque, model=coulomb.solve)

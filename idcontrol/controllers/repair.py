@@ -1,0 +1,112 @@
+r"""The nearest motion without slip that friction and motors allow (003 (46)-(51); math.md 12.2).
+
+    minimize   ½ |P v⁺ - b|²_W + small ½|hτ|² + small ½|f|²                       W = M_qq
+    s.t.       M v⁺ + κ = Jᵀf + Pᵀ(hτ)
+               N v⁺ + φ/h = 0, S v⁺ = 0, T v⁺ = 0,  f in the friction pyramid      contacts that are held
+               N v⁺ + φ/h ≥ 0,  f = 0                                             the others
+               |hτ| ≤ h τ_max
+
+003 prints the norm in (46) without the square, and neither pyramids nor limits; a contact that presses while it opens
+would meet (47), too, so the held ones stay closed here. The joints give way: where no motion at all meets the rows
+there is no answer, and the contacts have to slip.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from idcontrol.models.problem import StepProblem, StepSolution
+from idcontrol.models.reduction import Reduction
+from idcontrol.solvers.active_set import solve_qp
+from idcontrol.solvers.status import SolverStatus
+from idcontrol.types import Array, Booleans, Status
+
+MOTOR_WEIGHT = 1e-6
+"""Weight of the motor impulses, relative to what they are worth in tracking: small enough that tracking decides."""
+
+CONTACT_WEIGHT = 1e-9
+"""Weight of the contact impulses, likewise: makes duplicate contacts share evenly."""
+
+
+def nearest_motion(
+    problem: StepProblem, reduction: Reduction, held: Booleans, limit: Array, reluctance: Array | None
+) -> StepSolution | None:
+    """The program of the module.
+
+    Args:
+        problem: The step, with prescribed velocities b.
+        reduction: The same, whitened: tells rows and their constants, rigid bilateral ones included.
+        held: Contacts that neither slip nor open, shape (n,).
+        limit: Largest motor impulses h τ_max, shape (p,) [N m s]; inf where there is none.
+        reluctance: Extra weight of each contact's impulse, as for `idcontrol.models.distribution.smallest_torque`.
+
+    Returns:
+        The solution, its status REPAIRED, its multipliers the motor impulses; None if there is none.
+    """
+    assert problem.prescribed is not None
+    r, mu = reduction, problem.contacts.mu
+    n, index, b = mu.size, problem.prescribed.index, problem.prescribed.velocity
+    stand, apart = np.flatnonzero(held), np.flatnonzero(~held)
+    s, p = stand.size, index.size
+    tangents = np.concatenate((n + stand, 2 * n + stand))
+    rigid = np.arange(3 * n, r.rows.shape[0])
+    pushing = np.concatenate((stand, tangents, rigid))  # rows that hold, and that have impulses
+    offset = r.c - r.rows @ r.v_free
+
+    # v⁺ = v_0 + A x in the impulses x = (f, hτ)
+    forces = np.zeros((pushing.size + p, r.M.shape[0]))
+    forces[: pushing.size] = r.rows[pushing]
+    forces[pushing.size + np.arange(p), index] = 1.0
+    answer = np.linalg.solve(r.M, np.column_stack((forces.T, -r.kappa)))
+    A, v_0 = answer[:, :-1], answer[:, -1]
+
+    W = r.M[np.ix_(index, index)]
+    H = A[index].T @ W @ A[index]
+    scale = np.concatenate(
+        (
+            np.full(pushing.size, CONTACT_WEIGHT * H.diagonal()[: pushing.size].mean()),
+            np.full(p, MOTOR_WEIGHT * H.diagonal()[pushing.size :].mean()),
+        )
+    )
+    if reluctance is not None:
+        scale[: 3 * s] *= 1.0 + np.tile(reluctance[stand], 3)
+    pyramid = np.zeros((5 * s, pushing.size + p))
+    for j, i in enumerate(stand):
+        pyramid[5 * j, j] = 1.0
+        if np.isfinite(mu[i]):
+            for k, (sign, other) in enumerate(((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)), start=1):
+                pyramid[5 * j + k, [j, s + j, 2 * s + j]] = mu[i], sign, other
+    bounded = np.flatnonzero(np.isfinite(limit))
+    motor = np.zeros((bounded.size, pushing.size + p))
+    motor[np.arange(bounded.size), pushing.size + bounded] = 1.0
+    result = solve_qp(
+        H + np.diag(scale),
+        A[index].T @ W @ (v_0[index] - b),
+        np.vstack((pyramid, motor, -motor, r.rows[apart] @ A)),
+        np.concatenate((np.zeros(5 * s), np.tile(-limit[bounded], 2), -offset[apart] - r.rows[apart] @ v_0)),
+        r.rows[pushing] @ A,
+        -offset[pushing] - r.rows[pushing] @ v_0,
+    )
+    if result.status is not SolverStatus.SOLVED:
+        return None
+    impulses = np.zeros((n, 3))
+    impulses[stand] = _within_pyramids(result.x[: 3 * s].reshape(3, s).T, mu[stand])
+    return StepSolution(
+        v_plus=v_0 + A @ result.x,
+        impulses=impulses,
+        multipliers=np.clip(result.x[pushing.size :], -limit, limit),
+        status=Status.REPAIRED,
+        residual=result.residual,
+        iterations=result.iterations,
+        note="the joints gave way so that no contact slips",
+    )
+
+
+def _within_pyramids(f: Array, mu: Array) -> Array:
+    """Impulses (s, 3) without what rounding has put outside their pyramids."""
+    pressing = np.maximum(f[:, 0], 0.0)
+    friction = np.abs(f[:, 1:]).sum(axis=1)
+    share = np.ones_like(friction)
+    beyond = friction > mu * pressing
+    share[beyond] = mu[beyond] * pressing[beyond] / friction[beyond]
+    return np.column_stack((pressing, share[:, None] * f[:, 1:]))
