@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,13 +13,23 @@ import numpy as np
 import pinocchio as pin
 
 import robots
+from experiments.disturbances import (
+    Delayed,
+    Disturbance,
+    DrawnFriction,
+    LeaningSpheres,
+    WrongSchedule,
+    delay_periods,
+    leaning,
+    loaded,
+)
 from experiments.locomotion import Scene, record
 from idcontrol import controllers, plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, load_height_map, plane
 from idcontrol.controllers import Gains
 from idcontrol.errors import InputError
-from idcontrol.loop.simulated import Sensor, ticks
+from idcontrol.loop.simulated import Planner, Sensor, ticks
 from idcontrol.recording import jsonable
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
@@ -115,9 +126,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         plant: Name; see ``idcontrol list plants``.
         robot: Name or path of a robot file.
         terrain: Kind of ground; see ``idcontrol list terrains``.
-        height_map: CSV or NPZ file of the heights where the terrain is ``heightmap``, its middle under the robot.
+        height_map: Heights where the terrain is ``heightmap``, their middle under the robot: a CSV or NPZ file, or the
+            name of one of `TERRAINS`.
         height_map_spacing_m: Distance of its samples; null is what the file says.
         mu: Friction of the ground; inf means no slip.
+        mu_range: Draws the friction from here each time that a foot touches down, instead of `mu`; null does not.
         duration_s: Length of the run.
         rate_hz: Of the control loop.
         seed: Of everything that is random: start, noise.
@@ -130,6 +143,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         noise: On the sensed state.
         kick: A push.
         balance: An extra righting of the base through the stance legs.
+        disturbance: What the controller is not told of plant and schedule.
         ground: Of plants whose ground is soft or viscous.
         inverse: Of inverse-dynamics controllers.
     """
@@ -141,6 +155,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     height_map: str | None = None
     height_map_spacing_m: Positive | None = None
     mu: NotNegative = 0.8
+    mu_range: tuple[NotNegative, NotNegative] | None = None
     duration_s: Positive = 30.0
     rate_hz: Positive = 1000.0
     seed: int = 0
@@ -153,15 +168,25 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     noise: Noise = Noise()
     kick: Kick = Kick()
     balance: Righting = Righting()
+    disturbance: Disturbance = Disturbance()
     ground: plants.Settings = plants.Settings()
     inverse: controllers.Settings = msgspec.field(default_factory=controllers.Settings)
 
+
+TERRAINS = Path(__file__).parent / "terrains"
+"""Where height maps are found by name; see the table there."""
 
 ORIGINAL_RADIUS = 0.025
 """Radius in which the original counts a waypoint of the diamond as reached (reference/experiments.md) [m]."""
 
 START_PASSES = 5
 """Newton's passes that put the feet on the ground at the start; three reach rounding."""
+
+GROUND_STREAM = 1
+"""Sets the random numbers of the ground apart from those of start and sensors, which have the seed alone."""
+
+OUTSIDE = ("mujoco", "pybullet")
+"""Plants that find their contacts themselves."""
 
 SLIPPERY_MU = 0.3
 """Below this friction the goals of planner.md 10 are those for low friction."""
@@ -182,12 +207,19 @@ PRESETS = {
 }
 
 
-class Trot:
-    """The experiment, as the command line finds it."""
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """An experiment in which a quadruped walks, as the command line finds it.
 
-    name = "trot"
-    summary = "a quadruped trots between waypoints, or on command"
-    presets = PRESETS
+    Attributes:
+        name: Its name.
+        summary: One line.
+        presets: Configurations to begin with.
+    """
+
+    name: str
+    summary: str
+    presets: Mapping[str, Config]
 
     def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
         """Run it, record it into `out`, and return its metrics.
@@ -213,7 +245,11 @@ class Trot:
         world: plants.SimulatedPlant | _Kicked = plant
         if config.kick.at_s is not None:
             world = _Kicked(plant, round(config.kick.at_s * config.rate_hz), np.array(config.kick.velocity_m_s))
-        run = ticks(world, planner, controller, start, h=h, steps=steps, sense=_sensor(config.noise, robot, rng))
+        shift = config.disturbance.touchdown_late_s
+        told: Planner = planner
+        if shift != 0.0:
+            told = WrongSchedule(planner, shift, planner.gait.swing_s, planner.gait.stance_s)
+        run = ticks(world, told, controller, start, h=h, steps=steps, sense=_sensor(config.noise, robot, rng))
         scene = Scene(
             observer=observer,
             plant=plant,
@@ -242,7 +278,7 @@ class Trot:
                 self.run(config, out / f"{name}-{mu}", lambda share: None)
 
 
-experiment = Trot()
+experiment = Walk("trot", "a quadruped trots between waypoints, or on command", PRESETS)
 
 
 def load_walker(config: Config) -> robots.Robot:
@@ -264,15 +300,24 @@ def make_ground(config: Config) -> Terrain:
     """The ground of `config`."""
     if config.terrain == "plane":
         return plane()
+    shipped = sorted(path.stem for path in TERRAINS.glob("*.npz"))
     if config.height_map is None:
-        raise InputError("terrain=heightmap needs the file of its heights: --set height_map=FILE (CSV or NPZ)")
+        raise InputError(
+            "terrain=heightmap needs its heights: --set height_map=FILE (CSV or NPZ), "
+            f"or the name of one that comes with idcontrol: {', '.join(shipped)}"
+        )
+    if config.height_map in shipped:
+        return load_height_map(TERRAINS / f"{config.height_map}.npz", config.height_map_spacing_m)
     return load_height_map(config.height_map, config.height_map_spacing_m)
 
 
-def foot_spheres(robot: robots.Robot, system: System, ground: Terrain, mu: float) -> SphereContacts:
-    """The feet of `robot` on `ground`."""
+def foot_spheres(
+    robot: robots.Robot, system: System, ground: Terrain, mu: float, lean: Array | None = None
+) -> SphereContacts:
+    """The feet of `robot` on `ground`, their contact normals leaning as `LeaningSpheres` says."""
     feet = robot.description.feet
-    return SphereContacts(
+    make = SphereContacts if lean is None else partial(LeaningSpheres, lean)
+    return make(
         system,
         [foot.frame for foot in feet],
         [foot.radius_m for foot in feet],
@@ -305,11 +350,25 @@ def controller_setup(config: Config, robot: robots.Robot, ground: Terrain, h: fl
 
 
 def make_plant(config: Config, robot: robots.Robot, ground: Terrain, h: float) -> plants.SimulatedPlant:
-    """The plant of `config`; `h` is the control period [s]."""
-    system = robot.system()
+    """The plant of `config`, disturbed as it says; `h` is the control period [s].
+
+    Raises:
+        UnknownName: There is no such plant.
+        InputError: The plant cannot be disturbed so.
+    """
+    disturbance, rng = config.disturbance, np.random.default_rng([config.seed, GROUND_STREAM])
+    system = robot.system() if disturbance.payload_share == 0.0 else loaded(robot.system(), disturbance.payload_share)
     dt = h if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
-    contacts = foot_spheres(robot, system, ground, config.mu)
-    return plants.make(config.plant, plants.Setup(system=system, contacts=contacts, dt=dt, settings=config.ground))
+    angle, feet = disturbance.normal_error_rad, len(robot.description.feet)
+    contacts = foot_spheres(robot, system, ground, config.mu, leaning(angle, feet, rng) if angle > 0.0 else None)
+    plant = plants.make(config.plant, plants.Setup(system=system, contacts=contacts, dt=dt, settings=config.ground))
+    if (config.mu_range is not None or angle > 0.0) and config.plant in OUTSIDE:
+        raise InputError(f"mu_range and disturbance.normal_error_rad are for plants of ours, {config.plant} is none")
+    if config.mu_range is not None:
+        plant = DrawnFriction(plant, contacts, config.mu_range, rng)
+    if disturbance.delay_s > 0.0:
+        plant = Delayed(plant, delay_periods(disturbance.delay_s, h))
+    return plant
 
 
 def make_guide(config: Config, robot: robots.Robot) -> Schedule | Waypoints | OriginalWaypoints:

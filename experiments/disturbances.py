@@ -1,0 +1,223 @@
+"""What a controller does not know: a plant, a schedule or a machine that differs from what it was told.
+
+Each disturbance wraps the plant or the planner, or changes the plant's machine; no controller has a switch for any.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.errors import InputError
+from idcontrol.models.problem import StepSolution
+from idcontrol.plants import SimulatedPlant
+from idcontrol.system import System
+from idcontrol.types import Array, Booleans, ContactForces, Reference, State
+
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How plant and schedule differ from what the controller was told.
+
+    Attributes:
+        delay_s: Torques reach the joints that much later; a whole number of control periods.
+        normal_error_rad: True contact normals lean by this angle, in a direction of its own at each foot, while the
+            controller has those of the smooth ground.
+        touchdown_late_s: Feet meet the ground that much later than the controller is told; negative: earlier.
+        payload_share: Mass on the base that nobody told the controller of, as a share of the machine's.
+    """
+
+    delay_s: NotNegative = 0.0
+    normal_error_rad: Annotated[float, msgspec.Meta(ge=0, lt=math.pi / 2)] = 0.0
+    touchdown_late_s: float = 0.0
+    payload_share: NotNegative = 0.0
+
+
+@dataclass(slots=True)
+class Delayed:
+    """A plant whose motors do what was asked of them some control periods ago; nothing before the first command."""
+
+    plant: SimulatedPlant
+    periods: int
+    _waiting: deque[Array] = field(default_factory=deque)
+
+    @property
+    def last(self) -> StepSolution | None:
+        """How the last substep was solved; None where nothing is known of it."""
+        return self.plant.last
+
+    def reset(self, state: State) -> State:
+        """Start from `state` with no command waiting."""
+        self._waiting.clear()
+        return self.plant.reset(state)
+
+    def push(self, velocity: Array) -> None:
+        """See `SimulatedPlant`."""
+        self.plant.push(velocity)
+
+    def step(self, tau: Array, dt: float) -> State:
+        """Hold the torques that are due for `dt` [s]."""
+        self._waiting.append(tau.copy())
+        # a motor that was told nothing yet holds what it is told first: the machine is not dropped at the start
+        due = self._waiting.popleft() if len(self._waiting) > self.periods else self._waiting[0]
+        return self.plant.step(due, dt)
+
+    def contact_forces(self) -> ContactForces:
+        """See `SimulatedPlant`."""
+        return self.plant.contact_forces()
+
+
+def delay_periods(delay_s: float, h: float) -> int:
+    """How many control periods of `h` [s] a delay is.
+
+    Raises:
+        InputError: It is no whole number of them.
+    """
+    periods = round(delay_s / h)
+    if abs(periods * h - delay_s) > 1e-9:
+        raise InputError(f"disturbance.delay_s is {delay_s}; it must be a whole number of control periods of {h} s")
+    return periods
+
+
+@dataclass(slots=True)
+class DrawnFriction:
+    """A plant whose friction is drawn afresh for a foot each time that it touches down.
+
+    Attributes:
+        plant: The plant.
+        contacts: Its own contacts, whose `mu` is written.
+        between: Bounds of the uniform distribution.
+        rng: Where the draws come from.
+    """
+
+    plant: SimulatedPlant
+    contacts: SphereContacts
+    between: tuple[float, float]
+    rng: np.random.Generator
+    _touching: Booleans = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._touching = np.zeros(self.contacts.mu.size, dtype=np.bool_)
+
+    @property
+    def last(self) -> StepSolution | None:
+        """How the last substep was solved; None where nothing is known of it."""
+        return self.plant.last
+
+    def reset(self, state: State) -> State:
+        """Start from `state`, every foot on a friction of its own."""
+        self._touching[:] = False
+        self.contacts.mu[:] = self.rng.uniform(*self.between, self.contacts.mu.size)
+        return self.plant.reset(state)
+
+    def push(self, velocity: Array) -> None:
+        """See `SimulatedPlant`."""
+        self.plant.push(velocity)
+
+    def step(self, tau: Array, dt: float) -> State:
+        """Step the plant; feet that have left the ground get the friction of where they land."""
+        after = self.plant.step(tau, dt)
+        touching = np.zeros_like(self._touching)
+        touching[self.plant.contact_forces().identity] = True
+        # drawn when the foot leaves the ground: whatever it meets next is there when it meets it
+        left = self._touching & ~touching
+        self.contacts.mu[left] = self.rng.uniform(*self.between, int(left.sum()))
+        self._touching = touching
+        return after
+
+    def contact_forces(self) -> ContactForces:
+        """See `SimulatedPlant`."""
+        return self.plant.contact_forces()
+
+
+class LeaningSpheres(SphereContacts):
+    """Foot spheres whose contact normals lean away from those of the smooth ground; gaps are the same.
+
+    Attributes:
+        lean: Rotation from the smooth ground's axes to the true ones at each sphere, world frame, shape (k, 3, 3).
+    """
+
+    def __init__(self, lean: Array, *arguments: Any, **more: Any) -> None:
+        """`lean` beside what `SphereContacts` takes."""
+        super().__init__(*arguments, **more)
+        self.lean = lean
+
+    def detect(self, margin: float) -> Contacts:
+        """The contacts of the smooth ground, their axes and rows turned."""
+        contacts = super().detect(margin)
+        n, m = len(contacts), contacts.jacobian.shape[1]
+        axes = contacts.axes @ self.lean[contacts.identity].transpose(0, 2, 1)
+        turn = axes @ contacts.axes.transpose(0, 2, 1)
+        rows = contacts.jacobian.reshape(3, n, m)
+        return replace(contacts, axes=axes, jacobian=np.einsum("nij,jnm->inm", turn, rows).reshape(3 * n, m))
+
+
+def leaning(angle: float, feet: int, rng: np.random.Generator) -> Array:
+    """Rotations by `angle` [rad], each about a horizontal axis of its own, shape (feet, 3, 3)."""
+    heading = rng.uniform(0.0, 2.0 * np.pi, feet)
+    axes = np.column_stack([np.cos(heading), np.sin(heading), np.zeros(feet)])
+    return np.array([pin.exp3(angle * axis) for axis in axes])
+
+
+@dataclass(slots=True)
+class WrongSchedule:
+    """A planner whose touchdowns are told wrongly to the controller; the motion that it asks for is right.
+
+    Attributes:
+        planner: The planner.
+        late_s: How much later than told a foot meets the ground; negative: earlier [s].
+        swing_s: Duration of a planned swing [s].
+        stance_s: Duration of a planned stance [s].
+    """
+
+    planner: Callable[[State], Reference]
+    late_s: float
+    swing_s: float
+    stance_s: float
+    _lifted: Array = field(default_factory=lambda: np.zeros(0))
+    _stood: Booleans = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+
+    def __call__(self, state: State) -> Reference:
+        """The plan, its touchdowns moved."""
+        reference = self.planner(state)
+        if self._lifted.size == 0:
+            self._lifted, self._stood = np.full(reference.stance.size, np.inf), reference.stance.copy()
+        self._lifted[self._stood & ~reference.stance] = state.t
+        self._stood = reference.stance.copy()
+        stance, since, until = reference.stance.copy(), reference.since_touchdown.copy(), reference.to_liftoff.copy()
+        since[stance] += self.late_s
+        if self.late_s < 0.0:
+            unknown = stance & (since < 0.0)
+            stance[unknown], since[unknown], until[unknown] = False, np.inf, np.inf
+        else:
+            to_touchdown = self._lifted + self.swing_s - state.t
+            expected = ~stance & (to_touchdown < self.late_s)
+            since[expected] = self.late_s - to_touchdown[expected]
+            until[expected] = to_touchdown[expected] + self.stance_s
+            stance |= expected
+        return replace(reference, stance=stance, since_touchdown=since, to_liftoff=until)
+
+
+def loaded(system: System, share: float) -> System:
+    """The same machine with a point mass at the base's centre of mass, `share` of the machine's mass.
+
+    Raises:
+        InputError: The machine has no floating base.
+    """
+    model = system.model.copy()
+    if model.njoints < 2 or model.joints[1].nq != 7:
+        raise InputError("disturbance.payload_share needs a floating base to put the mass on")
+    base = model.inertias[1]
+    base += pin.Inertia(share * system.mass, base.lever, np.zeros((3, 3)))
+    model.inertias[1] = base
+    return System(model, actuated=list(system.actuated_names), effort_limit=system.effort_limit)
