@@ -28,7 +28,7 @@ from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
 from idcontrol.models.problem import ContactModel, StepProblem, WarmStart
 from idcontrol.models.sparse import SparseProblem, SparseSolution, dense_inertia
-from idcontrol.types import Array, Integers, Status
+from idcontrol.types import Array, Integers
 
 NEAR = 1e-3
 """Bodies list contacts below this gap [m], and further by how far they can move within the step."""
@@ -216,8 +216,3 @@ def dense(model: ContactModel) -> BodyModel:
         )
 
     return solve
-
-
-def solved(plant: FreeBodies) -> bool:
-    """Whether the last step was solved to its residual."""
-    return plant.last is not None and plant.last.status is Status.SOLVED

@@ -1,0 +1,157 @@
+"""Contacts of free bodies in blocks, against the detector of articulated machines and by finite differences."""
+
+from __future__ import annotations
+
+import coal
+import numpy as np
+import pinocchio as pin
+import pytest
+from scipy.spatial.transform import Rotation
+
+from idcontrol.bodies import Body, Obstacle, Surface, solid
+from idcontrol.contact.body_contacts import WORLD, BodyContacts, BodyDetector
+from idcontrol.contact.collision import CollisionContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.errors import InputError
+from idcontrol.types import Array
+
+from .machines import box_stack
+
+SHAPES = (
+    coal.Sphere(0.08),
+    coal.Box(0.2, 0.16, 0.1),
+    coal.Box(0.1, 0.1, 0.1),
+    coal.Capsule(0.05, 0.2),
+    coal.Cylinder(0.1, 0.12),
+)
+
+
+def bodies(surface: Surface | None = None) -> list[Body]:
+    return [solid(f"body{i}", shape, 1000.0, surface) for i, shape in enumerate(SHAPES)]
+
+
+def found_by(detector: BodyDetector, position: Array, turn: Rotation, reach: float) -> BodyContacts:
+    return detector.detect(position, turn.as_matrix(), np.full(len(position), reach))
+
+
+def test_contacts_and_relative_velocities_are_those_of_the_detector_of_machines() -> None:
+    """The same shapes as free-flyers of Pinocchio, whose velocities are in their own axes."""
+    rng = np.random.default_rng(0)
+    ground = plane((0.1, 0.0, 1.0), -0.3)
+    wall = Obstacle(name="wall", shape=coal.Box(0.1, 2.0, 2.0), position=np.array([0.4, 0.0, 0.0]))
+    mine = BodyDetector(bodies(), [wall], terrain=ground, ground=Surface(mu=0.3))
+    system = box_stack(len(SHAPES))
+    geometry = pin.GeometryModel()
+    for i, shape in enumerate(SHAPES):
+        geometry.addGeometryObject(pin.GeometryObject(f"body{i}", i + 1, pin.SE3.Identity(), shape))
+    place = pin.SE3(np.eye(3), np.array(wall.position))
+    geometry.addGeometryObject(pin.GeometryObject("wall", 0, place, wall.shape))
+    geometry.addAllCollisionPairs()
+    theirs = CollisionContacts(system, geometry, 0.5, terrain=ground, terrain_mu=0.3)
+    seen = 0
+    for _ in range(60):
+        position = rng.uniform(-0.3, 0.3, (len(SHAPES), 3))
+        turn = Rotation.random(len(SHAPES), rng=rng)
+        mine.reset()
+        a = found_by(mine, position, turn, 0.01)
+        q = np.hstack([position, turn.as_quat()]).ravel()
+        v = rng.normal(size=(len(SHAPES), 6))
+        local = np.hstack([turn.inv().apply(v[:, :3]), turn.inv().apply(v[:, 3:])]).ravel()
+        system.update(q, local)
+        for margin, world in ((0.01, True), (0.02, False)):  # what does not move has no reach
+            theirs.reset()
+            b = theirs.detect(margin)
+            ours, other = (a.body[:, 1] == WORLD) == world, (theirs.joints[:, 1] == 0) == world
+            assert a.identity[ours].tolist() == b.identity[other].tolist()
+            for name in ("point", "axes", "gap", "mu"):
+                assert np.abs(getattr(a, name)[ours] - getattr(b, name)[other]).max(initial=0.0) < 1e-12
+            rates = (a.dense(len(SHAPES)).jacobian @ v.ravel()).reshape(3, -1)[:, ours]
+            assert np.abs(rates - (b.jacobian @ local).reshape(3, -1)[:, other]).max(initial=0.0) < 1e-12
+        seen += len(a)
+    assert seen > 100
+
+
+def test_normal_rows_are_the_rates_of_the_gaps() -> None:
+    """Of corners on the ground and of nearest points; corners that clipping makes are no material points."""
+    rng = np.random.default_rng(1)
+    detector = BodyDetector(bodies()[:3], terrain=plane())
+    step, seen = 1e-6, 0
+    for _ in range(400):
+        position, turn = rng.uniform(-0.12, 0.12, (3, 3)), Rotation.random(3, rng=rng)
+        position[:, 2] += 0.15
+        v = rng.normal(size=(3, 6))
+        now = found_by(detector, position, turn, 0.005)
+        rate = np.einsum("nsd,nsd->n", now.rows[:, :, 0], v[now.body] * (now.body != WORLD)[..., None])
+        gaps = []
+        for sign in (1.0, -1.0):
+            moved = Rotation.from_rotvec(sign * step * v[:, 3:]) * turn
+            other = found_by(detector, position + sign * step * v[:, :3], moved, 0.006)
+            gaps.append(dict(zip(other.identity.tolist(), other.gap.tolist(), strict=True)))
+        for identity, body, gap, expected in zip(now.identity.tolist(), now.body, now.gap, rate, strict=True):
+            alone = (now.body == body).all(axis=1).sum() == 1
+            if (
+                identity not in gaps[0]
+                or identity not in gaps[1]
+                or not (body[1] == WORLD or (alone and abs(gap) < 0.03))
+            ):
+                continue
+            # rounding 1e-16 / 1e-6, and the curvature of corners near corners, step / distance of it
+            assert (gaps[0][identity] - gaps[1][identity]) / (2 * step) == pytest.approx(expected, abs=1e-3)
+            seen += body[1] != WORLD
+    assert seen > 50
+
+
+def test_springs_and_dampers_of_two_surfaces_are_in_series() -> None:
+    soft = Surface(mu=0.4, stiffness=1e4, damping=10.0)
+    hard = Surface(mu=0.7, stiffness=3e4, damping=30.0)
+    rigid = Surface(mu=0.2)
+    ball = coal.Sphere(0.1)
+
+    def pair(one: Surface, other: Surface) -> BodyContacts:
+        detector = BodyDetector([solid("a", ball, 1000.0, one), solid("b", ball, 1000.0, other)])
+        return found_by(detector, np.array([[0.0, 0, 0], [0.2, 0, 0]]), Rotation.identity(2), 1e-3)
+
+    both = pair(soft, hard)
+    assert both.stiffness == pytest.approx([7.5e3])
+    assert both.damping == pytest.approx([7.5])
+    assert both.mu == pytest.approx([0.4])
+    one = pair(soft, rigid)
+    assert (one.stiffness[0], one.damping[0], one.mu[0]) == (1e4, 10.0, 0.2)
+    none = pair(rigid, rigid)
+    assert (none.stiffness[0], none.damping[0]) == (np.inf, 0.0)
+    undamped = pair(soft, Surface(stiffness=1e4))
+    assert undamped.damping[0] == 0.0
+
+
+def test_the_ground_has_the_friction_of_what_touches_it_unless_told() -> None:
+    body = solid("ball", coal.Sphere(0.1), 1000.0, Surface(mu=0.6))
+    for ground, expected in ((None, 0.6), (Surface(mu=0.1), 0.1), (Surface(mu=0.9), 0.6)):
+        detector = BodyDetector([body], terrain=plane(), ground=ground)
+        contacts = found_by(detector, np.array([[0.0, 0.0, 0.1]]), Rotation.identity(1), 1e-3)
+        assert contacts.mu.tolist() == [expected]
+        assert contacts.body.tolist() == [[0, WORLD]]
+
+
+def test_far_bodies_and_obstacles_among_themselves_have_no_contact() -> None:
+    walls = [Obstacle(name="wall", shape=coal.Box(1, 1, 1), position=np.zeros(3)) for _ in range(2)]
+    detector = BodyDetector([solid("ball", coal.Sphere(0.1), 1000.0)], walls, terrain=plane())
+    contacts = found_by(detector, np.array([[5.0, 0.0, 5.0]]), Rotation.identity(1), 0.1)
+    assert len(contacts) == 0
+    assert contacts.dense(1).jacobian.shape == (0, 6)
+
+
+def test_each_body_brings_its_own_reach() -> None:
+    detector = BodyDetector([solid(f"ball{i}", coal.Sphere(0.1), 1000.0) for i in range(2)], terrain=plane())
+    position, turn = np.array([[0.0, 0.0, 0.15], [0.25, 0.0, 0.15]]), np.stack([np.eye(3)] * 2)
+    assert len(detector.detect(position, turn, np.array([0.04, 0.0]))) == 0
+    assert len(detector.detect(position, turn, np.array([0.06, 0.0]))) == 2
+    assert len(detector.detect(position, turn, np.array([0.03, 0.03]))) == 1
+
+
+def test_an_obstacle_without_a_place_is_refused() -> None:
+    for position in (np.full(3, np.nan), np.zeros(2)):
+        with pytest.raises(InputError, match="'wall': position and quaternion"):
+            BodyDetector([], [Obstacle(name="wall", shape=coal.Box(1, 1, 1), position=position)])
+    nowhere = Obstacle(name="wall", shape=coal.Box(1, 1, 1), position=np.zeros(3), orientation=(0.0, 0.0, 0.0, 0.0))
+    with pytest.raises(InputError, match="'wall': position and quaternion"):
+        BodyDetector([], [nowhere])
