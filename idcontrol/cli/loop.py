@@ -1,0 +1,97 @@
+"""``idcontrol loop``: run a controller on the wall clock against a machine in another process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from idcontrol.cli.console import DONE, TASK_FAILED, say
+from idcontrol.cli.entries import entry_points
+from idcontrol.cli.faults import RunFault
+from idcontrol.cli.run import show_metrics
+from idcontrol.errors import IdControlError, InputError, UnknownName
+
+LOOPS = "idcontrol.loops"
+
+
+@click.command("loop")
+@click.option("--robot", metavar="R", help="Robot, or the path of a robot file or of a URDF beside one.")
+@click.option("--controller", metavar="C", help="Controller, or your own as package.module:Class.")
+@click.option("--plant", metavar="P", help="Plant that stands in for the hardware.")
+@click.option("--mu", type=float, metavar="X", help="Friction of the ground; inf means that nothing slips.")
+@click.option("--rate", "rate_hz", type=float, metavar="HZ", help="Rate of the control loop [Hz].")
+@click.option("--duration", "duration_s", type=float, metavar="S", help="How long to run [s].")
+@click.option("--experiment", default="trot", metavar="E", help="What to do.")
+@click.option("--transport", metavar="T", help="To the machine: shared (memory), udp or inprocess.")
+@click.option("--pacing", metavar="P", help="real; in process: simulated (not faster than real) or fast.")
+@click.option("--bind", metavar="HOST:PORT", help="Where to listen for UDP; a port of loopback by default.")
+@click.option("--peer", metavar="HOST:PORT", help="The machine, over UDP, instead of a plant of our own.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting; the loop's as loop.KEY."
+)
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the record; must be empty.")
+@click.option("--json", "as_json", is_flag=True, help="Print the metrics as one JSON object.")
+def command(
+    experiment: str,
+    transport: str | None,
+    pacing: str | None,
+    bind: str | None,
+    peer: str | None,
+    settings: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Run a controller at a fixed rate on the wall clock, record it, and print what came out."""
+    from idcontrol.loop.realtime import one_blas_thread
+
+    one_blas_thread()
+    from idcontrol.configuration import build, parse_setting
+    from idcontrol.loop.launch import Settings, run
+    from idcontrol.recording import claim, fresh_folder, jsonable
+
+    entries = entry_points(LOOPS)
+    if experiment not in entries:
+        raise UnknownName("loop", experiment, entries)
+    offer = entries[experiment].load()
+    parsed = dict(parse_setting(text) for text in settings)
+    own = {key.removeprefix("loop."): parsed.pop(key) for key in list(parsed) if key.startswith("loop.")}
+    own |= {
+        key: value
+        for key, value in {"transport": transport, "pacing": pacing, "bind": bind, "peer": peer}.items()
+        if value is not None
+    }
+    if peer is not None and transport is None:
+        own["transport"] = "udp"
+    how = build(Settings(), own, {key: f"--{key}" for key in ("transport", "pacing", "bind", "peer")})
+    given = {name: value for name, value in options.items() if value is not None}
+    spelling = {name: "--" + name.partition("_")[0] for name in options}
+    for name in given:
+        if name not in offer.presets["default"].__struct_fields__:
+            raise InputError(f"{spelling[name]}: the loop {experiment} has no such setting; leave it out")
+    config = build(offer.presets["default"], given | parsed, spelling)
+    if out is None:
+        out = fresh_folder("runs", f"loop-{experiment}")
+    else:
+        claim(out)
+    try:
+        metrics = run(entries[experiment].value, config, how, out)
+    except IdControlError:
+        if not any(out.iterdir()):
+            out.rmdir()
+        raise
+    except Exception as error:
+        raise RunFault(out) from error
+    used = {name: getattr(config, name) for name in ("controller", "plant", "robot", "terrain", "mu", "seed", *options)
+            if hasattr(config, name)}  # fmt: skip
+    metrics = {"experiment": experiment, **used, **metrics, "out": str(out)}
+    if as_json:
+        click.echo(json.dumps(jsonable(metrics), allow_nan=False))
+    else:
+        show_metrics(metrics)
+    if metrics["signal"] is not None:
+        return say(f"stopped by a signal, damped; the record is complete: {out}", 128 + metrics["signal"])
+    return DONE if metrics["completed"] else TASK_FAILED

@@ -1,0 +1,154 @@
+"""Time: what the clock says, and the beats of a fixed-rate loop on it.
+
+Deadlines are absolute: beat k is due at ``epoch + k·period``, so lateness never adds up. A beat that could not be kept
+is counted and skipped; two beats are never closer than half a period.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+NS = 1_000_000_000
+"""Nanoseconds in a second."""
+
+SPIN_NS = 100_000
+"""The last part of a wait is spun away, because a sleep may end this late [ns] (Linux's timer slack is 50 µs)."""
+
+JUMP_NS = 1 * NS
+"""A clock that goes back, or ahead by more than this between two beats, has jumped: the process was suspended."""
+
+
+class Clock(Protocol):
+    """A source of time. Which one a loop is given decides its pacing; nothing else in the loop can tell."""
+
+    def now(self) -> int:
+        """Time [ns]."""
+        ...
+
+    def sleep_until(self, deadline: int) -> None:
+        """Return at `deadline` [ns], or at once if it has passed."""
+        ...
+
+
+class WallClock:
+    """The machine's monotonic clock: sleeps, then spins."""
+
+    def now(self) -> int:
+        """Time [ns]."""
+        return time.monotonic_ns()
+
+    def sleep_until(self, deadline: int) -> None:
+        """Return at `deadline` [ns]."""
+        left = deadline - time.monotonic_ns() - SPIN_NS
+        if left > 0:
+            time.sleep(left * 1e-9)
+        while time.monotonic_ns() < deadline:
+            pass
+
+
+class VirtualClock:
+    """Simulated time: it moves only when somebody waits, or says that something took time.
+
+    What happens at a rate of its own (a plant, a delayed datagram) is entered with `every` or `at` and happens in the
+    order of time while the loop waits. The same calls give the same times: runs are reproducible.
+    """
+
+    def __init__(self, *, pace: float | None = None) -> None:
+        """Begin at time zero.
+
+        Args:
+            pace: Simulated seconds per second of the wall clock; None is as fast as possible.
+        """
+        self._now = 0
+        self._entered = 0
+        self._due: list[tuple[int, int, int, Callable[[], None]]] = []
+        self._pace, self._began = pace, time.monotonic_ns()
+
+    def now(self) -> int:
+        """Time [ns]."""
+        return self._now
+
+    def every(self, period: int, call: Callable[[], None]) -> None:
+        """Call again and again, for the first time one `period` [ns] from now."""
+        self._enter(self._now + period, period, call)
+
+    def at(self, when: int, call: Callable[[], None]) -> None:
+        """Call once at `when` [ns]."""
+        self._enter(when, 0, call)
+
+    def spend(self, duration: int) -> None:
+        """Say that something took `duration` [ns]."""
+        self.sleep_until(self._now + duration)
+
+    def jump(self, by: int) -> None:
+        """Move the hands by `by` [ns], backwards too, without anything happening in between."""
+        self._now += by
+
+    def sleep_until(self, deadline: int) -> None:
+        """Let time pass until `deadline` [ns], and everything that is due until then happen."""
+        while self._due and (first := min(self._due))[0] <= deadline:
+            self._due.remove(first)
+            when, _, period, call = first
+            self._now = max(self._now, when)
+            if period:
+                self._enter(when + period, period, call)
+            call()
+        self._now = max(self._now, deadline)
+        if self._pace is not None:
+            left = self._now / self._pace - (time.monotonic_ns() - self._began)
+            if left > 0:
+                time.sleep(left / NS)
+
+    def _enter(self, when: int, period: int, call: Callable[[], None]) -> None:
+        self._entered += 1  # what was entered first goes first among equals, and calls are never compared
+        self._due.append((when, self._entered, period, call))
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One period of the loop.
+
+    Attributes:
+        index: Its number; skipped ones count.
+        due: When it should have begun [ns].
+        woke: When it began [ns].
+        missed: How many were skipped just before it.
+        jumped: Whether the clock jumped; the beats have begun anew from here.
+    """
+
+    index: int
+    due: int
+    woke: int
+    missed: int = 0
+    jumped: bool = False
+
+
+class Pacer:
+    """The beats of a loop."""
+
+    def __init__(self, clock: Clock, period: int) -> None:
+        """Prepare beats of `period` [ns]; the first one is due one period after the first call of `wait`."""
+        self._clock, self._period = clock, period
+        self._epoch: int | None = None
+        self._index, self._woke = 0, 0
+
+    def wait(self) -> Beat:
+        """Wait for the next beat that can be kept."""
+        now = self._clock.now()
+        if self._epoch is None:
+            self._epoch = self._woke = now
+        jumped = now < self._woke or now - self._woke > JUMP_NS
+        index = self._index + 1
+        if jumped:
+            self._epoch = now - self._index * self._period
+        else:
+            late = now - (self._epoch + index * self._period)
+            if late > self._period // 2:
+                index += (late + self._period // 2) // self._period
+        due = self._epoch + index * self._period
+        self._clock.sleep_until(due)
+        missed, self._index, self._woke = index - self._index - 1, index, self._clock.now()
+        return Beat(index=index, due=due, woke=self._woke, missed=missed, jumped=jumped)

@@ -1,0 +1,232 @@
+"""Run a loop: start its machine and its recorder, prepare, beat, and end everything in order.
+
+Over shared memory and UDP the machine is a process of its own on the wall clock. In process, both sides share a clock
+that only they move, which makes the run reproducible; how fast that goes is the pacing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import subprocess
+import threading
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from idcontrol.errors import InputError
+from idcontrol.loop import machine, real, realtime, record
+from idcontrol.loop.clock import NS, Beat, VirtualClock, WallClock
+from idcontrol.loop.jobs import PlantJob, RecordJob, encode, start
+from idcontrol.loop.memory import anonymous
+from idcontrol.loop.real import ControlLoop, Parts, Stop
+from idcontrol.loop.ring import Ring, ring_bytes, width
+from idcontrol.loop.safety import Policy
+from idcontrol.loop.session import Session, make_controller, resolve, wire_format
+from idcontrol.loop.transport import Link, inprocess
+from idcontrol.loop.transport.shared import BYTES, SharedLink
+from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
+
+RING_S = 10.0
+"""Telemetry that the rings hold while the recorder is held up [s]."""
+CONNECT_S = 60.0
+"""How long the machine may take to speak: a first start compiles its kernels."""
+ENDING_S = 10.0
+"""How long it may take to end."""
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a loop runs, whatever it runs.
+
+    Attributes:
+        transport: What carries datagrams to the machine.
+        pacing: ``real`` is the wall clock. Only in process: ``fast`` is simulated time as fast as it goes,
+            ``simulated`` the same slowed down to the wall clock.
+        bind: Where to listen for UDP, HOST:PORT; null is a free port of loopback.
+        peer: The machine, HOST:PORT over UDP; null starts a plant as a process of its own.
+        plant_rate_hz: Rate of the plant; null is that of the loop.
+        plant_silence_s: After which silence the plant brakes; null is 20 of its periods.
+        policy: What the loop tolerates.
+    """
+
+    transport: Literal["shared", "udp", "inprocess"] = "shared"
+    pacing: Literal["real", "simulated", "fast"] = "real"
+    bind: str | None = None
+    peer: str | None = None
+    plant_rate_hz: Positive | None = None
+    plant_silence_s: Positive | None = None
+    policy: Policy = Policy()
+
+
+def run(target: str, config: msgspec.Struct, settings: Settings, out: Path) -> dict[str, Any]:
+    """Run a loop and record it.
+
+    Args:
+        target: Where the loop's experiment is, ``package.module:name``.
+        config: Its configuration; has `controller`, `rate_hz` and `duration_s`.
+        settings: How to run it.
+        out: Folder of the record, empty.
+
+    Returns:
+        The metrics of the run and of the loop; ``ended`` says why it ended.
+
+    Raises:
+        InputError: Something cannot be used; nothing has moved.
+    """
+    session = resolve(target, config)
+    if (settings.pacing == "real") != (settings.transport != "inprocess"):
+        raise InputError(
+            f"transport={settings.transport} with pacing={settings.pacing}: simulated time needs transport=inprocess, "
+            "and the wall clock a machine of its own (shared or udp)"
+        )
+    work = _Work(target, config, settings, session, out)
+    return work.in_process() if settings.transport == "inprocess" else work.on_the_wall_clock()
+
+
+class _Work:
+    """One run: what its parts have in common."""
+
+    def __init__(self, target: str, config: Any, settings: Settings, session: Session, out: Path) -> None:
+        self.target, self.settings, self.session, self.out = target, settings, session, out
+        self.config: dict[str, Any] = msgspec.to_builtins(config)
+        self.period = round(NS / config.rate_hz)
+        self.plant_period = round(NS / (settings.plant_rate_hz or config.rate_hz))
+        self.duration = round(config.duration_s * NS)
+        self.wire = wire_format(session)
+        controller = make_controller(config.controller, session.setup())
+        self.parts = Parts(
+            planner=session.planner(),
+            controller=controller,
+            system=session.system,
+            wire=self.wire,
+            limits=session.limits,
+            notes=session.notes,
+        )
+        watchdog = machine.watchdog(self.plant_period / NS)
+        self.machine_policy = msgspec.structs.replace(watchdog, late_s=settings.plant_silence_s or watchdog.late_s)
+
+    def in_process(self) -> dict[str, Any]:
+        """Both sides on one virtual clock."""
+        clock = VirtualClock(pace=1.0 if self.settings.pacing == "simulated" else None)
+        config = self.config | {"loop": msgspec.to_builtins(self.settings)}
+        scribe = record.Scribe(self.session, self.out, config, self.period / NS, machine_too=True)
+        here, there = inprocess.pair()
+        dt = self.plant_period / NS
+        body = machine.Machine(
+            there, self.session.plant(dt), self.session.start, self.session.system, self.wire, self.session.limits,
+            period_s=dt, session=1, policy=self.machine_policy,
+        )  # fmt: skip
+
+        def beat() -> None:
+            if not body.finished:
+                now = clock.now()
+                body.tick(Beat(index=now // self.plant_period, due=now, woke=now))
+                scribe.machine_rows(body.row.values[None])
+
+        clock.every(self.plant_period, beat)
+        loop = ControlLoop(
+            here, self.parts, clock, self.settings.policy,
+            period=self.period, duration=self.duration, session=2, interrupt=_in_main_thread(),
+        )  # fmt: skip
+        with Stop() as stop:
+            loop.connect(CONNECT_S)
+            real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), lambda: bool(stop.asked))
+        metrics = scribe.close(_outcome(loop, stop.asked, realtime.Granted()))
+        assert metrics is not None
+        return metrics
+
+    def on_the_wall_clock(self) -> dict[str, Any]:
+        """The machine elsewhere."""
+        rows = round(RING_S * NS / self.period)
+        row_width = width(real.channels(self.wire, self.session.notes))
+        ring_fd, memory = anonymous(ring_bytes(row_width, rows))
+        ring = Ring(memory, row_width)
+        own_plant = self.settings.peer is None
+        machine_fd = None
+        if own_plant:
+            plant_width = width(machine.channels(self.wire))
+            machine_fd, _ = anonymous(ring_bytes(plant_width, round(RING_S * NS / self.plant_period)))
+        job = RecordJob(
+            target=self.target, config=self.config, settings=msgspec.to_builtins(self.settings), out=str(self.out),
+            period=self.period, ring=ring_fd, machine_ring=machine_fd,
+        )  # fmt: skip
+        children = [start("idcontrol.loop.record", job, [ring_fd] if machine_fd is None else [ring_fd, machine_fd])]
+        try:
+            return self._beat(children, ring, machine_fd)
+        finally:
+            for child in children:
+                child.kill()  # those that ended by themselves are not there to be hurt
+                child.communicate()
+
+    def _beat(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
+        (recorder,) = children
+        link, plant = self._connect(machine_fd)
+        if plant is not None:
+            children.append(plant)
+        clock = WallClock()
+        loop = ControlLoop(
+            link, self.parts, clock, self.settings.policy,
+            period=self.period, duration=self.duration, session=secrets.randbits(32), interrupt=_in_main_thread(),
+        )  # fmt: skip
+        assert recorder.stdout is not None
+        with Stop() as stop:
+            if not loop.connect(CONNECT_S, lambda: not stop.asked and (plant is None or plant.poll() is None)):
+                raise InputError(
+                    "the plant's process ended before it spoke"
+                    if plant is not None
+                    else f"nobody speaks at {self.settings.peer}; is the machine switched on, and its address right?"
+                )
+            if recorder.stdout.readline().strip() != record.READY.encode():
+                raise InputError(f"the recorder could not open {self.out}")
+            granted = realtime.prepare()
+            try:
+                real.run(loop, clock, self.period, ring.push, lambda: bool(stop.asked))
+            finally:
+                realtime.release()
+                link.close()
+            if plant is not None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    plant.wait(ENDING_S)
+            out, _ = recorder.communicate(encode(_outcome(loop, stop.asked, granted)))
+        metrics: dict[str, Any] = json.loads(out.splitlines()[-1])
+        return metrics
+
+    def _connect(self, machine_fd: int | None) -> tuple[Link, subprocess.Popen[bytes] | None]:
+        """The loop's end of the link, and the process at its other end if it is ours."""
+        settings = self.settings
+        job = PlantJob(
+            target=self.target, config=self.config, period=self.plant_period, session=secrets.randbits(32),
+            silence_s=self.machine_policy.late_s, ring=-1 if machine_fd is None else machine_fd,
+        )  # fmt: skip
+        if settings.transport == "udp":
+            bind = (LOOPBACK, 0) if settings.bind is None else address(settings.bind)
+            if settings.peer is not None:
+                return UdpLink(bind, address(settings.peer)), None
+            link = UdpLink(bind)
+            job = msgspec.structs.replace(job, host=link.local[0], port=link.local[1])
+            assert machine_fd is not None
+            return link, start("idcontrol.loop.plant_process", job, [machine_fd])
+        assert machine_fd is not None
+        shared_fd, memory = anonymous(BYTES)
+        job = msgspec.structs.replace(job, shared=shared_fd)
+        return SharedLink(memory, side=0), start("idcontrol.loop.plant_process", job, [machine_fd, shared_fd])
+
+
+def _outcome(loop: ControlLoop, asked: int, granted: realtime.Granted) -> record.Outcome:
+    counts = loop.counts
+    return record.Outcome(
+        ended="signal" if asked else "duration" if counts.complete else "fault",
+        overruns=counts.overruns,
+        missed=counts.missed,
+        realtime=msgspec.to_builtins(granted),
+        signal=asked or None,
+        error=counts.error,
+    )
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

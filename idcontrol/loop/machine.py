@@ -1,0 +1,196 @@
+"""The machine's side of the conversation: a plant that behaves as the electronics of a robot do.
+
+It is held still (a robot on its stand, its brakes closed) until the loop is running, applies the newest torques until
+newer ones come, brakes its joints as soon as commands stop, and tells its state in every tick. Its world stands still
+while its process does: what the computer steals from it is not charged to the controller.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from idcontrol.loop.brake import brake
+from idcontrol.loop.clock import NS, Beat
+from idcontrol.loop.ring import Row
+from idcontrol.loop.safety import Fault, Limits, Mode, Policy, Rule, Safety, advance
+from idcontrol.loop.transport import Endpoint, Link
+from idcontrol.loop.wire import Format, Inbox, Kind, Outbox
+from idcontrol.system import System
+from idcontrol.types import Array, Plant, State
+
+GRAVITY = np.array([0.0, 0.0, -9.81])
+FAREWELL = 20
+"""Ticks in which a stopped side still tells that it has stopped."""
+
+
+def watchdog(period_s: float) -> Policy:
+    """What a machine tolerates: the silence of 20 of its periods, then it brakes."""
+    return Policy(silent=Rule(tolerate=0), late_s=20 * period_s)
+
+
+def channels(session_format: Format) -> dict[str, tuple[int, ...]]:
+    """What is recorded of each tick of the machine: its true state, and what it did."""
+    a = len(session_format.torque_limit)
+    return {
+        "t": (),
+        "mode": (),
+        "faults": (),
+        "q": (session_format.nq,),
+        "v": (session_format.nv,),
+        "tau": (a,),
+        "force": (session_format.n_feet, 3),
+        "silence_us": (),
+        "dropped": (5,),
+        "step_us": (),
+        "late_us": (),
+        "missed": (),
+    }
+
+
+UNITS = {"t": "s", "tau": "N m", "force": "N", "silence_us": "us", "step_us": "us", "late_us": "us"}
+WALL_TIME = ("silence_us", "step_us", "late_us", "missed")
+
+
+@dataclass(slots=True)
+class _Motion:
+    """What the plant did in its last step."""
+
+    state: State
+    tau: Array
+    accelerometer: Array
+
+
+class Machine:
+    """A plant behind a link.
+
+    Attributes:
+        safety: Its state machine.
+        row: What happened in the last tick (`channels`).
+        finished: Whether it has stopped, and told so.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        plant: Plant,
+        start: State,
+        system: System,
+        wire: Format,
+        limits: Limits,
+        *,
+        period_s: float,
+        session: int,
+        policy: Policy | None = None,
+    ) -> None:
+        """Hold `plant` at `start`.
+
+        Args:
+            link: To the loop.
+            plant: What moves.
+            start: Where it is held.
+            system: Tells where joints are in a state, and what inertia the brake meets.
+            wire: Of its datagrams.
+            limits: Of its joints; torques beyond are clipped here too.
+            period_s: Between two ticks [s].
+            session: Number of this conversation.
+            policy: What is tolerated; `watchdog` by default.
+        """
+        self._plant, self._system, self._wire, self._limits = plant, system, wire, limits
+        self._dt, self._policy = period_s, policy or watchdog(period_s)
+        low, high = wire.command_range()
+        self.endpoint = Endpoint(
+            link,
+            Inbox(Kind.COMMAND, wire.robot, low, high),
+            Outbox(Kind.STATE, wire.robot, wire.state_values, session),
+        )
+        a = len(limits.torque)
+        state = plant.reset(start)
+        self._motion = _Motion(State(t=0.0, q=state.q, v=state.v), np.zeros(a), -_own_axes(state, GRAVITY, wire))
+        self.safety = Safety()
+        self.row = Row(channels(wire))
+        self.finished = False
+        self._farewell = 0
+        self._values = np.zeros(wire.state_values)
+
+    def tick(self, beat: Beat, *, stop: bool = False) -> None:
+        """Listen, move, tell.
+
+        Args:
+            beat: The period that begins.
+            stop: Whether to stop, whatever the loop says.
+        """
+        now = beat.woke
+        self.endpoint.poll(now)
+        heard = self.endpoint.newest
+        asked = Mode.IDLE if heard is None else Mode(heard.mode)
+        silence = self.endpoint.silence(now)
+        faults = Fault.SILENT if silence > self._policy.late_s * NS else Fault.NONE
+        speed = np.abs(self._system.joint_velocities(self._motion.state.v)).max(initial=0.0)
+        self.safety = advance(
+            self.safety,
+            self._policy,
+            now,
+            faults,
+            heard=heard is not None,
+            start=asked is Mode.RUNNING,
+            damp=asked is Mode.DAMPED,
+            stop=stop or asked is Mode.STOPPED,
+            resting=bool(speed < self._policy.rest_speed) and bool(faults),
+        )
+        began = time.perf_counter_ns()
+        self._move(None if heard is None else heard.values)
+        spent = time.perf_counter_ns() - began
+        motion = self._motion
+        self._wire.write_state(self._values, motion.state, motion.tau, motion.accelerometer)
+        self.endpoint.post(self.safety.mode, self._values, now)
+        self._describe(beat, faults, silence, spent)
+        if self.safety.mode is Mode.STOPPED:
+            self._farewell += 1
+            self.finished = self._farewell >= FAREWELL
+
+    def _move(self, command: Array | None) -> None:
+        mode, limits, before = self.safety.mode, self._limits, self._motion.state
+        if mode in (Mode.IDLE, Mode.READY):
+            return
+        if mode is Mode.RUNNING and command is not None:
+            tau = command  # within the limits: the inbox drops whatever is not
+        elif mode is Mode.DAMPED:
+            tau = brake(self._system, limits, before, self._dt)
+        else:
+            tau = np.zeros_like(limits.torque)
+        after = self._plant.step(tau, self._dt)
+        state = State(t=before.t + self._dt, q=after.q, v=after.v, forces=self._plant.contact_forces())
+        self._motion = _Motion(state, tau, _specific_force(before, state, self._dt, self._wire))
+
+    def _describe(self, beat: Beat, faults: Fault, silence: int, spent: int) -> None:
+        of, motion = self.row.of, self._motion
+        of["t"][...], of["mode"][...], of["faults"][...] = motion.state.t, self.safety.mode, faults
+        of["q"][:], of["v"][:], of["tau"][:] = motion.state.q, motion.state.v, motion.tau
+        of["force"][:] = 0.0
+        if motion.state.forces is not None:
+            of["force"][motion.state.forces.identity] = motion.state.forces.force
+        of["silence_us"][...], of["step_us"][...] = 1e-3 * silence, 1e-3 * spent
+        of["late_us"][...], of["missed"][...] = 1e-3 * (beat.woke - beat.due), beat.missed
+        of["dropped"][:] = self.endpoint.inbox.dropped
+
+
+def _specific_force(before: State, after: State, dt: float, wire: Format) -> Array:
+    """What an accelerometer at the base's origin shows, its own axes, shape (3,) [m/s²]; zero for a fixed base."""
+    if not wire.floating:
+        return np.zeros(3)
+    v, omega = after.v[:3], after.v[3:6]
+    return (v - before.v[:3]) / dt + np.cross(omega, v) - _own_axes(after, GRAVITY, wire)
+
+
+def _own_axes(state: State, vector: Array, wire: Format) -> Array:
+    """A vector of the world in the axes of the floating base, shape (3,)."""
+    if not wire.floating:
+        return np.zeros(3)
+    xyz, w = state.q[3:6], state.q[6]
+    # the inverse rotation of a quaternion, without a matrix
+    turned = 2.0 * np.cross(-xyz, vector)
+    own: Array = vector + w * turned + np.cross(-xyz, turned)
+    return own

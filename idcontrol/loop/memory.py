@@ -1,0 +1,25 @@
+"""Memory without a name that processes share: it goes to a child by its file descriptor, and with its last user."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from pathlib import Path
+
+_RAM = Path("/dev/shm")
+
+
+def anonymous(size: int) -> tuple[int, mmap.mmap]:
+    """A file descriptor to hand to children (``pass_fds``), and its `size` bytes of memory, all zero."""
+    with tempfile.TemporaryFile(dir=_RAM if _RAM.is_dir() else None) as file:
+        file.truncate(size)
+        descriptor = os.dup(file.fileno())
+        return descriptor, mmap.mmap(descriptor, size)
+
+
+def attach(descriptor: int) -> mmap.mmap:
+    """The memory behind an inherited file descriptor, which is closed."""
+    memory = mmap.mmap(descriptor, 0)
+    os.close(descriptor)
+    return memory

@@ -1,0 +1,71 @@
+"""A plant as a process of its own: the stand-in for the hardware (``python -m idcontrol.loop.plant_process``).
+
+It reads a job (one line of JSON) from its standard input and then beats at its own rate until it has stopped: because
+it was told to, because commands stopped and it has braked (`idcontrol.loop.machine`), or, while it is still held,
+because whoever started it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import msgspec
+import numpy as np
+
+from idcontrol.loop import machine, realtime
+from idcontrol.loop.clock import NS, Pacer, WallClock
+from idcontrol.loop.jobs import PlantJob, decode
+from idcontrol.loop.machine import Machine
+from idcontrol.loop.memory import attach
+from idcontrol.loop.ring import Ring, width
+from idcontrol.loop.safety import Mode
+from idcontrol.loop.session import resolve, wire_format
+from idcontrol.loop.transport import Link
+from idcontrol.loop.transport.shared import SharedLink
+from idcontrol.loop.transport.udp import UdpLink
+
+WARM_STEPS = 20
+"""Steps before the first tick, so that all is compiled, loaded and in caches."""
+
+
+def main() -> int:
+    """Stand in for the hardware."""
+    parent = os.getppid()
+    job = decode(sys.stdin.readline(), PlantJob)
+    session, dt = resolve(job.target, job.config), job.period / NS
+    wire = wire_format(session)
+    link: Link
+    link = SharedLink(attach(job.shared), side=1) if job.shared is not None else UdpLink(peer=(job.host, job.port))
+    ring = Ring(attach(job.ring), width(machine.channels(wire)))
+    plant = session.plant(dt)
+    plant.reset(session.start)
+    for _ in range(WARM_STEPS):
+        plant.step(np.zeros(len(wire.torque_limit)), dt)
+    body = Machine(
+        link,
+        plant,
+        session.start,
+        session.system,
+        wire,
+        session.limits,
+        period_s=dt,
+        session=job.session,
+        policy=msgspec.structs.replace(machine.watchdog(dt), late_s=job.silence_s),
+    )
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    realtime.prepare(cpu=min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None)
+    pacer = Pacer(WallClock(), job.period)
+    while not body.finished:
+        orphaned = os.getppid() != parent and body.safety.mode in (Mode.IDLE, Mode.READY)
+        body.tick(pacer.wait(), stop=bool(asked) or orphaned)
+        ring.push(body.row.values)
+    link.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

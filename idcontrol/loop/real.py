@@ -1,0 +1,393 @@
+"""The control loop against a machine behind a link, on any clock.
+
+A tick listens, asks planner and controller, lets the state machine judge (`idcontrol.loop.safety`), sends what passes
+the gate, and leaves a row of telemetry. It writes no file, prints nothing, raises nothing, and allocates nothing that
+stays.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+
+import numpy as np
+
+from idcontrol.loop.brake import brake
+from idcontrol.loop.clock import NS, Beat, Clock, Pacer
+from idcontrol.loop.machine import FAREWELL
+from idcontrol.loop.ring import Row
+from idcontrol.loop.safety import Cut, Fault, Limits, Mode, Policy, Safety, admit, advance
+from idcontrol.loop.session import Planner
+from idcontrol.loop.transport import Endpoint, Link
+from idcontrol.loop.wire import Format, Inbox, Kind, Outbox, Sensed
+from idcontrol.system import System
+from idcontrol.types import Array, Command, Controller, Reference, State, Status
+
+Sense = Callable[[Sensed], State]
+"""What planner and controller are shown of what the machine says."""
+Stance = Callable[[State, Reference], Reference]
+"""The reference with the contacts that the controller is to believe in."""
+
+
+class Hung(BaseException):
+    """Planner or controller did not return in time; not an `Exception`, so that neither catches it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a loop joins.
+
+    Attributes:
+        planner: From state to reference.
+        controller: From state and reference to torques.
+        system: Tells where joints are in a state, and what inertia the brake meets.
+        wire: Of the datagrams.
+        limits: Of the joints.
+        sense: What is seen of the machine's state; None is all of it.
+        stance: Where contacts come from; None is the plan.
+        notes: How many numbers the planner notes.
+    """
+
+    planner: Planner
+    controller: Controller
+    system: System
+    wire: Format
+    limits: Limits
+    sense: Sense | None = None
+    stance: Stance | None = None
+    notes: int = 0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What happened, counted while running.
+
+    Attributes:
+        ticks: Control periods.
+        overruns: Of these, how many took longer than their period.
+        missed: Beats that were skipped.
+        complete: Whether it ran for as long as it was meant to.
+        error: Traceback of the first error that planner or controller raised; "" if there was none.
+    """
+
+    ticks: int = 0
+    overruns: int = 0
+    missed: int = 0
+    complete: bool = False
+    error: str = ""
+
+
+def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
+    """What is recorded of each tick."""
+    a, feet = len(wire.torque_limit), wire.n_feet
+    one: tuple[int, ...] = ()
+    return {
+        "tick": one,
+        "mode": one,
+        "faults": one,
+        "cut": one,
+        "t": one,
+        "machine_mode": one,
+        "q": (wire.nq,),
+        "v": (wire.nv,),
+        "tau_applied": (a,),
+        "force_sensed": (feet, 3),
+        "q_des": (a,),
+        "v_des": (a,),
+        "a_des": (a,),
+        "stance": (feet,),
+        "feet_des": (feet, 3),
+        "base_ref": (4,),
+        "unreachable": one,
+        "tau_wanted": (a,),
+        "tau": (a,),
+        "force_pred": (feet, 3),
+        "status": one,
+        "residual": one,
+        "clipped": one,
+        "notes": (notes,),
+        "dropped": (5,),
+        "missed": one,
+        "period_us": one,
+        "late_us": one,
+        "step_us": one,
+        "compute_us": one,
+        "cpu_us": one,
+        "age_us": one,
+    }
+
+
+class ControlLoop:
+    """The loop, tick by tick.
+
+    Attributes:
+        endpoint: Its side of the conversation.
+        safety: Its state machine.
+        counts: What happened.
+        row: Telemetry of the last tick (`channels`).
+        finished: Whether it has stopped, and told so.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        parts: Parts,
+        clock: Clock,
+        policy: Policy,
+        *,
+        period: int,
+        duration: int,
+        session: int,
+        interrupt: bool = False,
+    ) -> None:
+        """Prepare a loop.
+
+        Args:
+            link: To the machine.
+            parts: What it joins.
+            clock: Of its beats.
+            policy: What is tolerated.
+            period: Between two beats [ns].
+            duration: How long to run, from the first torque on [ns].
+            session: Number of this conversation.
+            interrupt: Whether planner and controller may be interrupted by SIGALRM; only within `Stop`.
+        """
+        self._parts, self._clock, self._policy, self._period, self._duration = parts, clock, policy, period, duration
+        wire = parts.wire
+        self.endpoint = Endpoint(
+            link,
+            Inbox(Kind.STATE, wire.robot, *wire.state_range()),
+            Outbox(Kind.COMMAND, wire.robot, len(wire.torque_limit), session),
+        )
+        self.safety, self.counts = Safety(), Counts()
+        self.row = Row(channels(wire, parts.notes))
+        self.finished = False
+        a = len(wire.torque_limit)
+        self._sensed: Sensed | None = None
+        self._seen: State | None = None
+        self._tau, self._wanted = np.zeros(a), np.zeros(a)
+        self._woke, self._farewell = 0, 0
+        self._alarm = interrupt
+
+    def connect(self, timeout_s: float, alive: Callable[[], bool] = lambda: True) -> bool:
+        """Wait for the first state of the machine, warm up planner and controller on it; whether one came.
+
+        Args:
+            timeout_s: How long to wait.
+            alive: Whether there is still somebody to wait for.
+        """
+        deadline = self._clock.now() + round(timeout_s * NS)
+        while not self.endpoint.poll(self._clock.now()):
+            if self._clock.now() > deadline or not alive():
+                return False
+            # speaking first tells the machine where we are
+            self.endpoint.post(Mode.IDLE, self._tau, self._clock.now())
+            self._clock.sleep_until(self._clock.now() + NS // 100)
+        parts = self._parts
+        self._look()
+        assert self._seen is not None
+        for _ in range(WARM_TICKS):
+            parts.planner.reset(self._seen)
+            parts.controller.reset()
+            parts.controller(self._seen, parts.planner(self._seen))
+        admit(parts.limits, self._wanted, self._tau, self._wanted, self._wanted, 0.0, 1.0, self._tau)
+        parts.planner.reset(self._seen)
+        parts.controller.reset()
+        return True
+
+    def tick(self, beat: Beat, *, damp: bool = False) -> None:
+        """One period.
+
+        Args:
+            beat: The period that begins.
+            damp: Whether somebody asked for the end.
+        """
+        cpu, policy, endpoint = time.thread_time_ns(), self._policy, self.endpoint
+        now = beat.woke
+        if endpoint.poll(now):
+            self._look()
+        self.row.clear()
+        before = self.safety.mode
+        age, faults = endpoint.age(now), Fault.NONE
+        if age > policy.late_s * NS:
+            faults |= Fault.SILENT
+        if beat.jumped:
+            faults |= Fault.CLOCK
+        if endpoint.newest is not None and endpoint.newest.mode >= Mode.DAMPED:
+            faults |= Fault.PEER
+        start = before is Mode.READY and not faults and not damp
+        if before is Mode.RUNNING or start:
+            faults |= self._ask()
+        worked = self._clock.now() - beat.woke
+        if before is Mode.RUNNING:
+            self.counts.ticks += 1
+            self.counts.missed += beat.missed
+            self.counts.overruns += worked > self._period
+            if worked > self._period or beat.missed:
+                faults |= Fault.OVERRUN
+            self.counts.complete = now - self.safety.since >= self._duration
+            damp |= self.counts.complete
+        self.safety = advance(
+            self.safety,
+            policy,
+            now,
+            faults,
+            heard=endpoint.newest is not None,
+            start=start,
+            damp=damp,
+            resting=self._resting(now),
+        )
+        cut = self._gate(now, beat)
+        endpoint.post(self.safety.mode, self._tau, self._clock.now())
+        self._describe(beat, faults, cut, age)
+        self.row.of["compute_us"][...] = 1e-3 * (self._clock.now() - beat.woke)
+        self.row.of["cpu_us"][...] = 1e-3 * (time.thread_time_ns() - cpu)
+        if self.safety.mode is Mode.STOPPED:
+            self._farewell += 1
+            self.finished = self._farewell >= FAREWELL
+
+    def _look(self) -> None:
+        """Read the newest state."""
+        newest = self.endpoint.newest
+        assert newest is not None
+        self._sensed = self._parts.wire.read_state(newest.values)
+        self._seen = self._sensed.state if self._parts.sense is None else self._parts.sense(self._sensed)
+
+    def _ask(self) -> Fault:
+        """Ask planner and controller; what they answered is in `row`, and in what is wanted if it can be used."""
+        parts, state = self._parts, self._seen
+        assert state is not None
+        try:
+            if self._alarm:
+                signal.setitimer(signal.ITIMER_REAL, self._policy.hang_s)
+            reference = parts.planner(state)
+            if parts.stance is not None:
+                reference = parts.stance(state, reference)
+            began = time.perf_counter_ns()
+            command = parts.controller(state, reference)
+            self.row.of["step_us"][...] = 1e-3 * (time.perf_counter_ns() - began)
+            if self._alarm:
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+            return self._take(reference, command)
+        except Hung:
+            return Fault.HUNG
+        except Exception as error:
+            if not self.counts.error:
+                self.counts.error = "".join(traceback.format_exception(error))
+            return Fault.RAISED
+        finally:
+            if self._alarm:
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+    def _take(self, reference: Reference, command: Command) -> Fault:
+        of = self.row.of
+        of["q_des"][:], of["v_des"][:], of["a_des"][:] = reference.q, reference.v, reference.a
+        of["stance"][:], of["feet_des"][:], of["unreachable"][...] = (
+            reference.stance,
+            reference.feet,
+            reference.residual,
+        )
+        of["base_ref"][:3], of["base_ref"][3] = reference.base_position, reference.base_yaw
+        if len(of["notes"]):
+            of["notes"][:] = self._parts.planner.notes()
+        of["status"][...], of["residual"][...], of["clipped"][...] = command.status, command.residual, command.clipped
+        if command.predicted is not None:
+            of["force_pred"][:] = 0.0
+            of["force_pred"][command.predicted.identity] = command.predicted.force
+        tau = np.asarray(command.tau)
+        if tau.shape != self._wanted.shape or not np.isfinite(tau).all():
+            return Fault.NOT_FINITE
+        self._wanted[:] = tau
+        return Fault.SOLVER if command.status >= Status.FALLBACK else Fault.NONE
+
+    def _resting(self, now: int) -> bool:
+        """Whether the machine is known to be at rest."""
+        if self._sensed is None or self.endpoint.silence(now) > self._policy.late_s * NS:
+            return False
+        speed = np.abs(self._parts.system.joint_velocities(self._sensed.state.v)).max(initial=0.0)
+        return bool(speed < self._policy.rest_speed)
+
+    def _gate(self, now: int, beat: Beat) -> Cut:
+        """Write what may be sent."""
+        limits, mode, state = self._parts.limits, self.safety.mode, self._seen
+        if mode not in (Mode.RUNNING, Mode.DAMPED) or state is None:
+            self._tau[:] = 0.0
+            return Cut.NONE
+        system = self._parts.system
+        q, v = system.joint_positions(state.q), system.joint_velocities(state.v)
+        share = 1.0
+        if mode is Mode.DAMPED:
+            self._wanted[:] = brake(system, limits, state, self._period / NS)
+        elif self._policy.soft_start_s > 0.0:
+            share = min(1.0, (now - self.safety.since + self._period) / (self._policy.soft_start_s * NS))
+        dt = (1 + beat.missed) * self._period / NS
+        return admit(limits, self._wanted, self._tau, q, v, share, dt, self._tau)
+
+    def _describe(self, beat: Beat, faults: Fault, cut: Cut, age: int) -> None:
+        of = self.row.of
+        of["tick"][...], of["mode"][...], of["faults"][...], of["cut"][...] = beat.index, self.safety.mode, faults, cut
+        if self._sensed is not None and self._seen is not None and self.endpoint.newest is not None:
+            sensed, seen = self._sensed, self._seen
+            of["t"][...], of["machine_mode"][...] = sensed.state.t, self.endpoint.newest.mode
+            of["q"][:], of["v"][:], of["tau_applied"][:] = seen.q, seen.v, sensed.tau
+            of["force_sensed"][:] = 0.0
+            if seen.forces is not None:
+                of["force_sensed"][seen.forces.identity] = seen.forces.force
+        of["tau_wanted"][:], of["tau"][:] = self._wanted, self._tau
+        of["dropped"][:], of["missed"][...] = self.endpoint.inbox.dropped, beat.missed
+        of["period_us"][...] = 1e-3 * (beat.woke - self._woke) if self._woke else np.nan
+        of["late_us"][...], of["age_us"][...] = 1e-3 * (beat.woke - beat.due), 1e-3 * age
+        self._woke = beat.woke
+
+
+WARM_TICKS = 20
+"""How often planner and controller are tried before the first tick, so that all is compiled, loaded and in caches."""
+
+
+class Stop:
+    """Whether somebody asked for the end: SIGINT and SIGTERM do; the second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> Stop:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._on_signal)
+        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, _on_alarm)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.asked = number
+
+
+def _on_alarm(number: int, frame: FrameType | None) -> None:
+    raise Hung
+
+
+def run(loop: ControlLoop, clock: Clock, period: int, push: Callable[[Array], None], asked: Callable[[], bool]) -> None:
+    """Beat until the loop has stopped.
+
+    Args:
+        loop: Connected.
+        clock: Its clock.
+        period: Between two beats [ns].
+        push: Takes the telemetry of each tick.
+        asked: Whether somebody asked for the end.
+    """
+    pacer = Pacer(clock, period)
+    while not loop.finished:
+        loop.tick(pacer.wait(), damp=asked())
+        push(loop.row.values)

@@ -1,0 +1,134 @@
+"""Ask the operating system for undisturbed time, and say what it gave. Everything works without, less evenly."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import os
+import resource
+import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+PRIORITY = 40
+"""Of SCHED_FIFO, 1 to 99: above every ordinary process, below the kernel's own threads for interrupts (50)."""
+
+ONE_THREAD: Mapping[str, str] = MappingProxyType(
+    {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+)
+"""Environment in which BLAS starts no threads; it is read when NumPy is imported for the first time."""
+
+_PR_SET_TIMERSLACK = 29
+_MCL_CURRENT, _MCL_FUTURE = 1, 2
+
+
+class Granted(msgspec.Struct, frozen=True, kw_only=True):
+    """What was granted.
+
+    Attributes:
+        scheduler: ``"SCHED_FIFO"`` or ``"SCHED_OTHER"``.
+        priority: Of SCHED_FIFO; 0 without.
+        cpu: The one that the process is bound to; None if it may wander.
+        memory_locked: Whether all its memory stays in RAM.
+        gc_frozen: Whether the garbage collector passes over all that was made before.
+        threads: Threads of the process; more than one means that BLAS brought its own.
+        refused: What could not be had, and why.
+    """
+
+    scheduler: str = "SCHED_OTHER"
+    priority: int = 0
+    cpu: int | None = None
+    memory_locked: bool = False
+    gc_frozen: bool = False
+    threads: int = 1
+    refused: dict[str, str] = {}
+
+
+def one_blas_thread() -> bool:
+    """Let BLAS start no threads in this process and its children; whether it was early enough (before NumPy)."""
+    os.environ.update(ONE_THREAD)
+    return "numpy" not in sys.modules
+
+
+def prepare(cpu: int | None = None) -> Granted:
+    """Ask for everything; to be called when all is compiled, allocated and warm.
+
+    Args:
+        cpu: Which CPU to stay on; None is the last one that the process may use. It is bound only along with the
+            scheduling priority: without, it would only wait there for others.
+    """
+    refused: dict[str, str] = {}
+    scheduler, bound = "SCHED_OTHER", None
+    if hasattr(os, "sched_setscheduler"):
+        try:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+            scheduler = "SCHED_FIFO"
+        except OSError as error:
+            refused["scheduler"] = f"{error.strerror}; allow it with an rtprio line in /etc/security/limits.conf"
+    else:
+        refused["scheduler"] = "this system has no SCHED_FIFO"
+    if scheduler == "SCHED_FIFO":
+        allowed = os.sched_getaffinity(0)
+        bound = max(allowed) if cpu is None else cpu
+        try:
+            os.sched_setaffinity(0, {bound})
+        except OSError as error:
+            refused["cpu"] = error.strerror or str(error)
+            bound = None
+    else:
+        refused["cpu"] = "not tried: without the priority it would only wait there for others"
+    locked = _lock_memory(refused)
+    _sharp_timers()
+    gc.collect()
+    gc.freeze()
+    return Granted(
+        scheduler=scheduler,
+        priority=PRIORITY if scheduler == "SCHED_FIFO" else 0,
+        cpu=bound,
+        memory_locked=locked,
+        gc_frozen=True,
+        threads=_threads(),
+        refused=refused,
+    )
+
+
+def release() -> None:
+    """Give it all back, for what comes after the loop."""
+    gc.unfreeze()
+    if hasattr(os, "sched_setscheduler"):
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+            os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).munlockall()
+
+
+def _lock_memory(refused: dict[str, str]) -> bool:
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        lock = libc.mlockall
+    except (OSError, AttributeError):
+        refused["memory_lock"] = "this system has no mlockall"
+        return False
+    # With a limit, locking what is yet to come would make later allocations fail instead of lingering in swap.
+    unlimited = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY or os.geteuid() == 0
+    if lock(_MCL_CURRENT | (_MCL_FUTURE if unlimited else 0)) == 0:
+        return True
+    refused["memory_lock"] = f"{os.strerror(ctypes.get_errno())}; allow it with a memlock line in limits.conf"
+    return False
+
+
+def _sharp_timers() -> None:
+    """Let sleeps end within a microsecond where the kernel would round them up by 50."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000, 0, 0, 0)
+
+
+def _threads() -> int:
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return 1

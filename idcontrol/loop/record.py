@@ -1,0 +1,284 @@
+"""From telemetry to the record: what the loop and its machine leave in their rings becomes two folders of a run.
+
+As a process of its own (``python -m idcontrol.loop.record``) it reads a job (one line of JSON) from its standard input,
+drains the rings until that input ends, and, where a second line told how the loop ended, prints the metrics. If the
+loop is killed the input ends as well: the rest of the rings is still written, and the record says that it was cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from idcontrol.loop import machine, real
+from idcontrol.loop.clock import NS
+from idcontrol.loop.jobs import RecordJob, decode
+from idcontrol.loop.memory import attach
+from idcontrol.loop.ring import Ring, views, width
+from idcontrol.loop.safety import NAMES, Fault, Mode
+from idcontrol.loop.session import Session, resolve, wire_format
+from idcontrol.loop.simulated import Tick
+from idcontrol.loop.wire import Drop
+from idcontrol.metrics import percentiles
+from idcontrol.recording import Recorder, jsonable
+from idcontrol.types import Array, Command, ContactForces, Event, Reference, State, Status
+
+EXTRA = {
+    "tick": "",
+    "mode": "",
+    "faults": "",
+    "cut": "",
+    "t_machine": "s",
+    "machine_mode": "",
+    "tau_wanted": "N m",
+    "tau_applied": "N m",
+    "dropped": "",
+    "missed": "",
+    "period_us": "us",
+    "late_us": "us",
+    "compute_us": "us",
+    "cpu_us": "us",
+    "age_us": "us",
+}
+"""Channels of the loop's record beyond those of its session, and their units."""
+WALL_TIME = ("step_us", "missed", "period_us", "late_us", "compute_us", "cpu_us", "age_us")
+EVERY_S = 0.05
+"""How often the rings are drained."""
+STILL_S = 0.5
+"""A ring whose writer was killed counts as ended after so long without a row."""
+
+
+READY = "ready"
+"""What the process prints once it drains."""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a loop ended, for its record.
+
+    Attributes:
+        ended: ``"duration"``, ``"signal"`` or ``"fault"``.
+        overruns: Ticks that took longer than their period.
+        missed: Beats that were skipped.
+        realtime: What the operating system granted.
+        signal: Number of the signal that ended it; null where none did.
+        error: Traceback of what planner or controller raised.
+    """
+
+    ended: str
+    overruns: int
+    missed: int
+    realtime: dict[str, Any]
+    signal: int | None = None
+    error: str = ""
+
+
+class Scribe:
+    """Writes the record of a loop, and beside it (folder ``machine``) that of its machine."""
+
+    def __init__(self, session: Session, out: Path, config: Mapping[str, Any], h: float, *, machine_too: bool) -> None:
+        """Open the record.
+
+        Args:
+            session: What the loop runs.
+            out: Its folder, empty.
+            config: Resolved configuration.
+            h: Control period [s].
+            machine_too: Whether there will be rows of the machine.
+        """
+        self._session, self._h = session, h
+        wire = wire_format(session)
+        self._channels = real.channels(wire, session.notes)
+        shapes, units = session.channels()
+        renamed = self._channels | {"t_machine": ()}
+        shapes |= {name: renamed[name] for name in EXTRA}
+        self._recorder = Recorder(
+            out, shapes, units | {name: unit for name, unit in EXTRA.items() if unit}, session.meta(),
+            config=config, wall_time=WALL_TIME,
+        )  # fmt: skip
+        self._machine_channels = machine.channels(wire)
+        self._machine: Recorder | None = None
+        if machine_too:
+            self._machine = Recorder(
+                out / "machine", self._machine_channels, machine.UNITS, {}, config=config, wall_time=machine.WALL_TIME
+            )
+        self._pending: dict[str, Array] | None = None
+        self._first: float | None = None
+        self._mode, self._faults = Mode.IDLE, Fault.NONE
+        self._machine_mode, self._machine_faults = Mode.IDLE, Fault.NONE
+        self.fault_events = 0
+
+    def loop_rows(self, rows: Array) -> None:
+        """Take rows of the loop's ring, shape (n, width)."""
+        for values in rows:
+            row = views(values, self._channels)
+            mode = Mode(int(row["mode"]))
+            if self._first is None and mode not in (Mode.IDLE, Mode.READY):
+                self._first = float(row["tick"])
+            self._write_pending(row)
+            self._note(row)
+            self._pending = row if self._first is not None else None
+
+    def machine_rows(self, rows: Array) -> None:
+        """Take rows of the machine's ring."""
+        if self._machine is None:
+            return
+        for values in rows:
+            row = views(values, self._machine_channels)
+            mode, faults = Mode(int(row["mode"])), Fault(int(row["faults"]))
+            t = float(row["t"])
+            if mode is not self._machine_mode:
+                self._machine.event(Event(t=t, what=f"the machine is {mode.name.lower()}"))
+            for fault in faults & ~self._machine_faults:
+                self._machine.event(Event(t=t, what=f"fault: {NAMES[fault]}"))
+            self._machine_mode, self._machine_faults = mode, faults
+            self._machine.append(**row)
+
+    def close(self, outcome: Outcome | None) -> dict[str, Any] | None:
+        """End the record; the metrics if it is known how the loop ended."""
+        self._write_pending(None)
+        if self._machine is not None:
+            self._machine.close({} if outcome is not None else None)
+        metrics = None if outcome is None else self._metrics(outcome)
+        self._recorder.close(metrics)
+        return metrics
+
+    def _note(self, row: Mapping[str, Array]) -> None:
+        """Events are what changes from tick to tick."""
+        mode, faults, tick = Mode(int(row["mode"])), Fault(int(row["faults"])), int(row["tick"])
+        t = self._time(row)
+        if mode is not self._mode:
+            what = f"the loop is {mode.name.lower()}"
+            self._recorder.event(Event(t=t, what=what, detail={"tick": tick, "before": self._mode.name.lower()}))
+        if Mode.RUNNING not in (mode, self._mode):
+            faults = Fault.NONE  # before and after, what is wrong harms nobody
+        for fault in faults & ~self._faults:
+            self._recorder.event(Event(t=t, what=f"fault: {NAMES[fault]}", detail={"tick": tick}))
+            self.fault_events += fault is not Fault.OVERRUN
+        self._mode, self._faults = mode, faults
+
+    def _time(self, row: Mapping[str, Array]) -> float:
+        return 0.0 if self._first is None else (float(row["tick"]) - self._first) * self._h
+
+    def _write_pending(self, following: Mapping[str, Array] | None) -> None:
+        """Write a row once the next one tells which forces came of it."""
+        row, self._pending = self._pending, None
+        if row is None:
+            return
+        tick = self._tick(row, row if following is None else following)
+        values = dict(self._session.row(tick, row["notes"]))
+        values |= {name: row["t" if name == "t_machine" else name] for name in EXTRA}
+        if not np.isfinite(row["status"]):
+            # nothing was asked in this tick: neither planner nor controller has a say in its row
+            values |= dict.fromkeys(("status", "residual", "clipped", "force_pred"), np.nan)
+        self._recorder.append(**values)
+
+    def _tick(self, row: Mapping[str, Array], following: Mapping[str, Array]) -> Tick:
+        t = self._time(row)
+        state, forces = State(t=t, q=row["q"], v=row["v"]), _pressing(following["force_sensed"])
+        after = State(t=t + self._h, q=following["q"], v=following["v"])
+        unknown = np.full(len(row["stance"]), np.inf)
+        reference = Reference(
+            q=row["q_des"],
+            v=row["v_des"],
+            a=row["a_des"],
+            stance=row["stance"] > 0.5,
+            since_touchdown=unknown,
+            to_liftoff=unknown,
+            base_position=row["base_ref"][:3],
+            base_yaw=float(row["base_ref"][3]),
+            feet=row["feet_des"],
+            residual=float(row["unreachable"]),
+        )
+        predicts = bool(np.isfinite(row["force_pred"]).all()) and row["force_pred"].size > 0
+        command = Command(
+            tau=row["tau"],
+            predicted=_pressing(row["force_pred"]) if predicts else None,
+            status=Status(int(row["status"])) if np.isfinite(row["status"]) else Status.FAILED,
+            residual=float(row["residual"]),
+            clipped=bool(row["clipped"] > 0.5),
+        )
+        spent = float(row["step_us"]) * 1e-6
+        return Tick(
+            state=state, sensed=state, reference=reference, command=command, forces=forces, after=after,
+            controller_s=spent,
+        )  # fmt: skip
+
+    def _metrics(self, outcome: Outcome) -> dict[str, Any]:
+        recorded = self._recorder.arrays()
+        running = recorded["mode"] == Mode.RUNNING
+        arrays = {name: values[running] for name, values in recorded.items()}
+        metrics = self._session.metrics(arrays)
+        faults = arrays["faults"].astype(np.int64)
+        dropped = recorded["dropped"][-1] if len(recorded["dropped"]) else np.zeros(len(Drop))
+        return metrics | {
+            "completed": outcome.ended == "duration" and metrics.get("fell_at_s") is None and bool(running.any()),
+            "ended": outcome.ended,
+            "signal": outcome.signal,
+            "error": outcome.error,
+            "period_us": percentiles(arrays["period_us"]),
+            "late_us": percentiles(arrays["late_us"]),
+            "compute_us": percentiles(arrays["compute_us"]),
+            "compute_cpu_us": percentiles(arrays["cpu_us"]),
+            "overruns": outcome.overruns,
+            "missed": outcome.missed,
+            "fault_events": self.fault_events,
+            "faults": {NAMES[fault]: int(np.count_nonzero(faults & fault)) for fault in NAMES},
+            "gate_ticks": int(np.count_nonzero(arrays["cut"] > 0)),
+            "dropped": {why.name.lower(): int(count) for why, count in zip(Drop, dropped, strict=True)},
+            "realtime": outcome.realtime,
+        }
+
+
+def _pressing(force: Array) -> ContactForces:
+    touching = np.flatnonzero(force.any(axis=1))
+    # where the normals point is not recorded
+    return ContactForces(identity=touching, force=force[touching], normal=np.full((len(touching), 3), np.nan))
+
+
+def main() -> int:
+    """Drain the rings into a record."""
+    job = decode(sys.stdin.readline(), RecordJob)
+    os.nice(10)
+    session = resolve(job.target, job.config)
+    wire = wire_format(session)
+    config, h = job.config | {"loop": job.settings}, job.period / NS
+    scribe = Scribe(session, Path(job.out), config, h, machine_too=job.machine_ring is not None)
+    drains = [(Ring(attach(job.ring), width(real.channels(wire, session.notes))), scribe.loop_rows)]
+    if job.machine_ring is not None:
+        drains.append((Ring(attach(job.machine_ring), width(machine.channels(wire))), scribe.machine_rows))
+    print(READY, flush=True)
+
+    outcome: Outcome | None = None
+    ended, last = False, time.monotonic()
+    while True:
+        if ended:
+            time.sleep(EVERY_S)
+        elif select.select([sys.stdin], [], [], EVERY_S)[0]:
+            line = sys.stdin.readline()
+            outcome = decode(line, Outcome) if line.strip() else None
+            ended, last = True, time.monotonic()
+        for ring, take in drains:
+            rows = ring.take()
+            if len(rows):
+                last = time.monotonic()
+                take(rows)
+        if ended and (outcome is not None or time.monotonic() - last > STILL_S):
+            break
+    metrics = scribe.close(outcome)
+    if metrics is not None:
+        metrics["rows_lost"] = sum(ring.lost for ring, _ in drains)
+        print(json.dumps(jsonable(metrics), allow_nan=False), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Two processes of one machine: a mailbox of shared memory in each direction that holds the newest datagram.
+
+The memory has no name: it is handed to the other process as an inherited file descriptor (`memory.anonymous`), so that
+nothing is left behind however the two end. A reader that meets a writer half-way sees a counter that is odd or has
+moved, and looks again; what slips through (on machines that reorder stores) fails its checksum.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+
+from idcontrol.loop.wire import LARGEST
+
+BYTES = 2 * (16 + LARGEST + 5)
+"""Memory that a link needs: both directions, each 8-byte aligned."""
+_TRIES = 4
+
+
+class _Mailbox:
+    """Counter (uint64; odd while it is written), length (uint64), bytes."""
+
+    def __init__(self, memory: mmap.mmap, offset: int) -> None:
+        self._head = np.frombuffer(memory, dtype=np.uint64, count=2, offset=offset)
+        self._data = memoryview(memory)[offset + 16 : offset + 16 + LARGEST]
+
+    def put(self, data: memoryview) -> None:
+        counter = int(self._head[0]) & ~1  # even, even if the last writer was killed half-way
+        self._head[0] = counter + 1
+        self._head[1] = len(data)
+        self._data[: len(data)] = data
+        self._head[0] = counter + 2
+
+    def take(self, seen: int) -> tuple[int, bytes | None]:
+        for _ in range(_TRIES):
+            counter = int(self._head[0])
+            if counter == seen:
+                return seen, None
+            if counter % 2 == 0:
+                data = bytes(self._data[: min(int(self._head[1]), LARGEST)])
+                if int(self._head[0]) == counter:
+                    return counter, data
+        return seen, None  # the writer is at it: next time
+
+    def close(self) -> None:
+        del self._head
+        self._data.release()
+
+
+class SharedLink:
+    """One end; the two ends differ in `side`."""
+
+    def __init__(self, memory: mmap.mmap, side: int) -> None:
+        """Use `memory` of `BYTES`; `side` is 0 for the loop, 1 for its machine."""
+        boxes = (_Mailbox(memory, 0), _Mailbox(memory, BYTES // 2))
+        self._out, self._into = boxes[side], boxes[1 - side]
+        self._seen = 0
+
+    def send(self, data: memoryview) -> None:
+        """Put `data` in place of what was there."""
+        self._out.put(data)
+
+    def receive(self) -> bytes | None:
+        """The newest, once."""
+        self._seen, data = self._into.take(self._seen)
+        return data
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._out.close()
+        self._into.close()

@@ -1,0 +1,80 @@
+"""Over a network: UDP, bound to loopback unless told otherwise.
+
+Only datagrams from the peer are looked at; a side that was given no peer's address takes that of the first datagram.
+Whoever is on the network can forge either: use it between machines only on a wire of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+from idcontrol.errors import InputError
+from idcontrol.loop.wire import LARGEST
+
+LOOPBACK = "127.0.0.1"
+
+Address = tuple[str, int]
+
+
+def address(text: str) -> Address:
+    """Host and port of ``HOST:PORT``.
+
+    Raises:
+        InputError: It is written in another way.
+    """
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise InputError(f"{text!r} is no address: write it as HOST:PORT, e.g. {LOOPBACK}:7500")
+    return host, int(port)
+
+
+class UdpLink:
+    """One end.
+
+    Attributes:
+        local: Where it listens: host and port.
+    """
+
+    def __init__(self, bind: Address = (LOOPBACK, 0), peer: Address | None = None) -> None:
+        """Open a socket.
+
+        Args:
+            bind: Where to listen; port 0 is any that is free.
+            peer: The other side; None is whoever speaks first.
+
+        Raises:
+            InputError: The address cannot be used.
+        """
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            self._socket.bind(bind)
+            if peer is not None:
+                self._socket.connect(peer)
+        except OSError as error:
+            self._socket.close()
+            raise InputError(f"UDP {bind[0]}:{bind[1]}: {error.strerror or error}; choose another address") from error
+        self._socket.setblocking(False)
+        self._connected = peer is not None
+        self.local: Address = self._socket.getsockname()
+
+    def send(self, data: memoryview) -> None:
+        """Send, or lose it: a full buffer and an absent peer are what watchdogs are for."""
+        if self._connected:
+            with contextlib.suppress(OSError):
+                self._socket.send(data)
+
+    def receive(self) -> bytes | None:
+        """The next datagram of the peer."""
+        try:
+            data, sender = self._socket.recvfrom(LARGEST)
+        except OSError:  # nothing there, or the peer's machine says that nobody listens
+            return None
+        if not self._connected:
+            self._socket.connect(sender)
+            self._connected = True
+        return data
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()

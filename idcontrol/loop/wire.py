@@ -1,0 +1,269 @@
+"""The datagrams between a loop and its machine, byte by byte, so that a program in any language can be either end.
+
+Little endian. A head of 48 bytes::
+
+    offset  type    what
+         0  char[4] magic "IDC1"
+         4  uint16  kind: 1 a command (to the machine), 2 a state (from it)
+         6  uint16  mode of the sender (`idcontrol.loop.safety.Mode`): 0 idle, 1 ready, 2 running, 3 damped, 4 stopped
+         8  uint32  robot: CRC-32 of its name in UTF-8
+        12  uint32  session: any number that the sender drew when it began
+        16  uint64  sequence: 1, 2, 3, ... within the session
+        24  int64   stamp: when it was sent, on the sender's monotonic clock [ns]
+        32  uint64  echo: sequence of the newest datagram that the sender has accepted from the other side; 0 is none
+        40  uint32  count of values
+        44  uint32  CRC-32 (that of zlib) of bytes 0 to 43 and the values
+
+then `count` float64 values. A command has the joint torques ``tau (a)`` [N m], in the order of
+`System.actuated_names`; they hold in mode 2. In mode 3 the machine brakes its joints by itself, in the others it gives
+no torque. A state has, one after the other::
+
+    t               time of the machine [s]
+    q (nq), v (nv)  configuration and velocity as Pinocchio has them (`idcontrol.types.State`)
+    tau (a)         torques that were applied in the last period [N m]
+    accelerometer (3)           specific force of the base (acceleration without gravity's), its own axes [m/s²]
+    force (n_feet, 3)           force of the ground on each foot, world axes [N]
+    normal (n_feet, 3)          contact normal at each foot; zero where the foot has no contact
+
+A receiver takes datagrams one by one and drops, and counts, what is short or long, damaged, foreign (another kind or
+another robot), old (not newer than the last it took, or of another session than the first) or out of range.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from idcontrol.types import Array, ContactForces, Integers, State
+
+MAGIC = b"IDC1"
+HEAD = struct.Struct("<4sHHIIQqQI")
+"""Everything of the head but its checksum."""
+_SUM = struct.Struct("<I")
+HEAD_BYTES = HEAD.size + _SUM.size
+LARGEST = 65_507
+"""What a UDP datagram can carry [bytes]."""
+
+
+LAST_MODE = 4
+"""The largest number of a mode."""
+
+
+class Kind(enum.IntEnum):
+    """What a datagram carries."""
+
+    COMMAND = 1
+    STATE = 2
+
+
+class Drop(enum.IntEnum):
+    """Why a datagram was dropped."""
+
+    SIZE = 0
+    DAMAGED = 1
+    FOREIGN = 2
+    OLD = 3
+    RANGE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Datagram:
+    """One that was accepted.
+
+    Attributes:
+        mode: Of the sender.
+        sequence: Its number.
+        stamp: When it was sent, on the sender's clock [ns].
+        echo: The newest of ours that the sender had accepted.
+        values: Shape (count,).
+    """
+
+    mode: int
+    sequence: int
+    stamp: int
+    echo: int
+    values: Array
+
+
+def robot_number(name: str) -> int:
+    """What stands for a robot's name in a datagram."""
+    return zlib.crc32(name.encode())
+
+
+class Outbox:
+    """Numbers, stamps and seals datagrams of one kind.
+
+    Attributes:
+        values: To be filled before `seal`, shape (count,).
+        sequence: Number of the last one.
+    """
+
+    def __init__(self, kind: Kind, robot: str, count: int, session: int) -> None:
+        """Prepare datagrams of `count` values; `session` is any number below 2³² that differs from run to run."""
+        self._kind, self._robot, self._session = kind, robot_number(robot), session & 0xFFFFFFFF
+        self._bytes = bytearray(HEAD_BYTES + 8 * count)
+        self._view = memoryview(self._bytes)
+        self.values: Array = np.frombuffer(self._bytes, dtype="<f8", offset=HEAD_BYTES)
+        self.sequence = 0
+
+    def seal(self, mode: int, stamp: int, echo: int) -> memoryview:
+        """The next datagram; its bytes are overwritten by the call after."""
+        self.sequence += 1
+        HEAD.pack_into(
+            self._bytes,
+            0,
+            MAGIC,
+            self._kind,
+            mode,
+            self._robot,
+            self._session,
+            self.sequence,
+            stamp,
+            echo,
+            len(self.values),
+        )
+        total = zlib.crc32(self._view[HEAD_BYTES:], zlib.crc32(self._view[: HEAD.size]))
+        _SUM.pack_into(self._bytes, HEAD.size, total)
+        return self._view
+
+
+class Inbox:
+    """Tells good datagrams from bad ones.
+
+    Attributes:
+        accepted: How many were taken.
+        dropped: How many were dropped for each `Drop`, shape (5,).
+    """
+
+    def __init__(self, kind: Kind, robot: str, low: Array, high: Array) -> None:
+        """Prepare for datagrams of one kind.
+
+        Args:
+            kind: Which.
+            robot: Name of the only robot that is listened to.
+            low: Least value of each, shape (count,).
+            high: Largest.
+        """
+        self._kind, self._robot = kind, robot_number(robot)
+        self._low, self._high = low, high
+        self._session: int | None = None
+        self._last = 0
+        self.accepted = 0
+        self.dropped: Integers = np.zeros(len(Drop), dtype=np.int64)
+
+    def accept(self, data: bytes) -> Datagram | None:
+        """The datagram if it is sound, newer than the last one, and from the right sender; else None, and counted."""
+        judged = self._judge(data)
+        if isinstance(judged, Drop):
+            self.dropped[judged] += 1
+            return None
+        self.accepted += 1
+        return judged
+
+    def _judge(self, data: bytes) -> Datagram | Drop:
+        if len(data) != HEAD_BYTES + 8 * len(self._low):
+            return Drop.SIZE
+        magic, kind, mode, robot, session, sequence, stamp, echo, count = HEAD.unpack_from(data)
+        (total,) = _SUM.unpack_from(data, HEAD.size)
+        view = memoryview(data)
+        if magic != MAGIC or zlib.crc32(view[HEAD_BYTES:], zlib.crc32(view[: HEAD.size])) != total:
+            return Drop.DAMAGED
+        if kind != self._kind or robot != self._robot or count != len(self._low):
+            return Drop.FOREIGN
+        if (self._session is not None and session != self._session) or sequence <= self._last:
+            return Drop.OLD
+        values: Array = np.frombuffer(data, dtype="<f8", offset=HEAD_BYTES).copy()
+        # written so that a NaN, which compares as false, is out of range
+        if mode > LAST_MODE or not ((self._low <= values) & (values <= self._high)).all():
+            return Drop.RANGE
+        self._session, self._last = session, sequence
+        return Datagram(mode=mode, sequence=sequence, stamp=stamp, echo=echo, values=values)
+
+
+@dataclass(frozen=True, slots=True)
+class Sensed:
+    """What a state datagram says.
+
+    Attributes:
+        state: With the contact forces of the last period.
+        tau: Torques that were applied, shape (a,) [N m].
+        accelerometer: Specific force of the base, its own axes, shape (3,) [m/s²].
+    """
+
+    state: State
+    tau: Array
+    accelerometer: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """Sizes and ranges of a machine's datagrams.
+
+    Attributes:
+        robot: Name.
+        nq: Values of a configuration.
+        nv: Values of a velocity.
+        floating: Whether the first seven values of a configuration are a position and a quaternion.
+        torque_limit: Of each actuated joint, shape (a,) [N m]; inf where there is none.
+        n_feet: Feet with force sensors.
+    """
+
+    robot: str
+    nq: int
+    nv: int
+    floating: bool
+    torque_limit: Array
+    n_feet: int
+
+    @property
+    def state_values(self) -> int:
+        """How many values a state has."""
+        return 1 + self.nq + self.nv + len(self.torque_limit) + 3 + 6 * self.n_feet
+
+    def command_range(self) -> tuple[Array, Array]:
+        """Least and largest values of a command."""
+        return -self.torque_limit, self.torque_limit.copy()
+
+    def state_range(self) -> tuple[Array, Array]:
+        """Least and largest values of a state: what no machine of this world exceeds."""
+        high = np.full(self.state_values, 1e6)
+        high[1 : 1 + self.nq] = 1e4
+        if self.floating:
+            high[4:8] = 1.0 + 1e-6
+        high[1 + self.nq : 1 + self.nq + self.nv] = 1e3
+        high[0] = np.finfo(np.float64).max
+        low = -high
+        low[0] = 0.0
+        return low, high
+
+    def write_state(self, out: Array, state: State, tau: Array, accelerometer: Array) -> None:
+        """Fill the values of a state datagram; shape of `out` (state_values,)."""
+        a, nq, nv = len(self.torque_limit), self.nq, self.nv
+        out[0] = state.t
+        out[1 : 1 + nq] = state.q
+        out[1 + nq : 1 + nq + nv] = state.v
+        at = 1 + nq + nv
+        out[at : at + a] = tau
+        out[at + a : at + a + 3] = accelerometer
+        feet = out[at + a + 3 :].reshape(2, self.n_feet, 3)
+        feet[:] = 0.0
+        if state.forces is not None and self.n_feet:
+            feet[0, state.forces.identity] = state.forces.force
+            feet[1, state.forces.identity] = state.forces.normal
+
+    def read_state(self, values: Array) -> Sensed:
+        """What the values of a state datagram say; arrays are views of `values`."""
+        a, nq, nv = len(self.torque_limit), self.nq, self.nv
+        at = 1 + nq + nv
+        feet = values[at + a + 3 :].reshape(2, self.n_feet, 3)
+        touching = np.flatnonzero(feet[1].any(axis=1))
+        forces = ContactForces(identity=touching, force=feet[0, touching], normal=feet[1, touching])
+        return Sensed(
+            state=State(t=float(values[0]), q=values[1 : 1 + nq], v=values[1 + nq : at], forces=forces),
+            tau=values[at : at + a],
+            accelerometer=values[at + a : at + a + 3],
+        )
