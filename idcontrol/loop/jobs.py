@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -83,7 +82,6 @@ def start(module: str, job: msgspec.Struct, descriptors: Sequence[int]) -> subpr
         stdout=subprocess.PIPE,
         pass_fds=descriptors,
         start_new_session=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     assert process.stdin is not None
     process.stdin.write(encode(job))
