@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 from numba import njit
@@ -141,6 +142,14 @@ class Contacts:
         """
         force: Array = (impulses[:, None, :] @ self.axes)[:, 0] / h
         return force
+
+
+class Detector(Protocol):
+    """Whatever finds the contacts of a machine at the last update of its multibody terms."""
+
+    def detect(self, margin: float) -> Contacts:
+        """The contacts whose gap is below `margin` [m]; valid until the next call."""
+        ...
 
 
 def concatenate(parts: Sequence[Contacts]) -> Contacts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.contacts import Detector
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.plants.parts import ForceSum, pushed, require_positive, substeps
 from idcontrol.system import System
@@ -23,7 +23,7 @@ class Stepping:
         residual_max: Largest relative complementarity residual of all substeps.
     """
 
-    def __init__(self, system: System, contacts: SphereContacts, model: ContactModel, dt: float) -> None:
+    def __init__(self, system: System, contacts: Detector, model: ContactModel, dt: float) -> None:
         """Bind a contact model to a machine.
 
         Args:
