@@ -1,0 +1,160 @@
+r"""The programs of 002 as printed, to reproduce its figures; `idcontrol.models.constraint.solve` is what to use.
+
+* `bilateral_force`, (61), (62), (53): loses digits as K grows and needs (G M⁻¹Gᵀ)⁻¹ (math.md 11.1).
+* `unilateral_forces`, the QP (83)-(85): the law max(0, -Kφ⁺ - Bφ̇⁺) for one constraint only (math.md 11.2).
+* `solve`, the programs (99)-(120) with the true friction cone: β is as large as B_r = 10⁶/h times slip and weighs as
+  much as a force, so that it pays to press harder until nothing slides; nothing bounds the normal force from above, and
+  blocks are thrown off ramps (math.md 11.3).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from typing import Any, Literal
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.models.problem import StepProblem, StepSolution, WarmStart
+from idcontrol.models.reduction import recover, reduce
+from idcontrol.solvers.active_set import solve_qp
+from idcontrol.types import Array, Status
+
+TANGENTIAL_DAMPING = 1e6
+"""h B_r of 002 section 6.4 ("10⁶/h meters", read as N s/m)."""
+
+
+def bilateral_force(
+    A: Array, phi: Array, phi_dot: Array, pushed: Array, turning: Array, h: float, stiffness: float, damping: float
+) -> Array:
+    """Force λ₁ of bilateral springs by (61), (62) and (53).
+
+    Args:
+        A: ``G M⁻¹Gᵀ``, invertible, shape (k, k).
+        phi: Deviations φ₀, shape (k,) [m].
+        phi_dot: Their rates ``G v₀``, shape (k,) [m/s].
+        pushed: ``G M⁻¹ f``, shape (k,) [m/s²].
+        turning: ``Ġ v₀``, shape (k,) [m/s²].
+        h: Step [s].
+        stiffness: K of each row [N/m].
+        damping: B of each row [N s/m].
+
+    Returns:
+        λ₁, shape (k,) [N].
+    """
+    Y = np.linalg.inv(np.eye(phi.size) + (h * h * stiffness + h * damping) * A)
+    phi_dot_1 = Y @ (phi_dot - h * stiffness * A @ phi + h * pushed)
+    phi_1 = phi + h * phi_dot_1
+    force: Array = -stiffness * phi_1 - damping * phi_dot_1 - np.linalg.solve(A, turning)
+    return force
+
+
+def unilateral_forces(A: Array, phi: Array, phi_dot_free: Array, h: float, stiffness: Array, damping: Array) -> Array:
+    """Forces λ₁ of unilateral springs by the QP (83)-(85), where G does not turn.
+
+    Args:
+        A: ``G M⁻¹Gᵀ``, shape (k, k).
+        phi: Gaps φ₀, shape (k,) [m].
+        phi_dot_free: Rates at the end of the step without these forces, shape (k,) [m/s].
+        h: Step [s].
+        stiffness: K, shape (k,) [N/m].
+        damping: B, shape (k,) [N s/m].
+
+    Returns:
+        λ₁, shape (k,) [N].
+    """
+    k = phi.size
+    rows = np.eye(k) + (h * h * stiffness + h * damping)[:, None] * A
+    sides = -stiffness * phi - (h * stiffness + damping) * phi_dot_free
+    return solve_qp(np.eye(k), np.zeros(k), np.vstack((rows, np.eye(k))), np.concatenate((sides, np.zeros(k)))).x
+
+
+def solve(
+    problem: StepProblem,
+    warm: WarmStart | None = None,
+    *,
+    backend: Literal["CLARABEL", "ECOS"] = "CLARABEL",
+) -> StepSolution:
+    """One step by the cone program (109)-(120), K_r = K_s = 0.
+
+    Contacts count where φ ≤ 0, as 002 section 6.1 has it. Terms with the turning of G are left out: those of a block
+    that slides are zero.
+
+    Args:
+        problem: The step, without bilateral rows; contacts of finite stiffness and friction.
+        warm: Not used.
+        backend: Which solver of cone programs.
+
+    Returns:
+        The solution; FALLBACK without impulses where the solver gives none, REPAIRED where it says that it may be
+        inaccurate (these programs span some sixteen digits).
+
+    Raises:
+        InputError: cvxpy or the solver is not installed, there are bilateral rows, or a contact is rigid or has
+            infinite friction.
+    """
+    for package in ("cvxpy", backend.lower()):
+        if importlib.util.find_spec(package) is None:
+            raise InputError(f"the printed programs of 002 need {package}: pip install 'idcontrol[cvx]'")
+    contacts, h = problem.contacts, problem.h
+    if problem.bilateral is not None:
+        raise InputError("the printed programs of 002 take no bilateral rows here; use constraint.solve")
+    if np.isinf(contacts.stiffness).any() or np.isinf(contacts.mu).any():
+        raise InputError("the printed programs of 002 need finite stiffness and friction; use constraint.solve")
+    n = len(contacts)
+    closed = np.flatnonzero(contacts.gap <= 0.0)
+    reduction = reduce(problem)
+    f, status, iterations = np.zeros(3 * n), Status.SOLVED, 0
+    if closed.size:
+        rows = np.concatenate((closed, n + closed, 2 * n + closed))
+        rho = reduction.rho[rows]
+        free = contacts.jacobian[rows] @ reduction.v_free - contacts.surface_velocity[rows]
+        K, B = contacts.stiffness[closed], contacts.damping[closed]
+        force, status, iterations = _cone_program(
+            rho @ rho.T, free, contacts.gap[closed], K, B, contacts.mu[closed], h, backend
+        )
+        f[rows] = h * force
+    v_plus, motor_impulse = recover(reduction, f)
+    return StepSolution(
+        v_plus=v_plus,
+        impulses=np.ascontiguousarray(f.reshape(3, n).T),
+        multipliers=motor_impulse,
+        status=status,
+        residual=0.0 if status is Status.SOLVED else np.inf,
+        iterations=iterations,
+        note="" if status is Status.SOLVED else "cone program",
+    )
+
+
+def _cone_program(
+    A: Array, free: Array, phi: Array, K: Array, B: Array, mu: Array, h: float, backend: str
+) -> tuple[Array, Status, int]:
+    """Forces λ = (λ_n, λ_r, λ_s) [N] of (109)-(120), shape (3 k,)."""
+    import cvxpy
+
+    k = phi.size
+    B_r, weight = TANGENTIAL_DAMPING / h, 1.0 / h  # the latter is ζ
+    x = cvxpy.Variable(3 * k)
+    # β / √ζ, a force of the size of the others: β itself is larger by the digits that these programs ask for
+    slack = cvxpy.Variable(2 * k)
+    rate = free + h * A @ x
+    rows: list[Any] = [
+        # (116) divided by hK + B, (118) and (119) by B_r: velocities
+        x[:k] / (h * K + B) + rate[:k] >= -K / (h * K + B) * phi,
+        x[:k] >= 0.0,
+        x[k:] / B_r + rate[k:] == slack * (np.sqrt(weight) / B_r),
+    ]
+    rows += [cvxpy.SOC(mu[i] * x[i], cvxpy.hstack((x[k + i], x[2 * k + i]))) for i in range(k)]
+    cost = cvxpy.norm(cvxpy.hstack((x[:k], x[k:] / np.sqrt(weight), slack)))  # its square is 2/ζ of (109)
+    program = cvxpy.Problem(cvxpy.Minimize(cost), rows)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # "may be inaccurate": the status says so
+            program.solve(solver=backend)
+    except cvxpy.SolverError:
+        return np.zeros(3 * k), Status.FALLBACK, 0
+    iterations = int(program.solver_stats.num_iters or 0)
+    if x.value is None:
+        return np.zeros(3 * k), Status.FALLBACK, iterations
+    return np.asarray(x.value), Status.SOLVED if program.status == "optimal" else Status.REPAIRED, iterations
