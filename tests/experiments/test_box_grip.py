@@ -1,0 +1,46 @@
+"""The grip: boxes are held, with as many contacts and variables as the paper had."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from experiments import box_grip
+from experiments.box_grip import Config, Copies
+from idcontrol.contact.collision import CollisionContacts
+from idcontrol.errors import UnknownName
+
+
+def test_no_slip_holds_the_boxes_and_needs_a_sixth_of_the_variables(tmp_path):
+    metrics = box_grip.experiment.run(Config(steps=30, trials=2), tmp_path, lambda share: None)
+    assert metrics["completed"]
+    assert metrics["variables_noslip"] == 36
+    assert metrics["variables_coulomb_lcp"] == 216
+    # no slip holds tangential velocities to rounding: 30 steps of it
+    assert abs(metrics["drop_noslip_m"]) < 1e-14
+    assert abs(metrics["drop_coulomb_lcp_m"]) < 1e-9
+    assert metrics["speedup_noslip"] > 1.0
+
+
+def test_too_little_friction_lets_the_boxes_fall_and_the_run_says_so(tmp_path):
+    """Two faces carry at most 2 μ F = 10 N, two boxes weigh 19.6 N."""
+    config = Config(plant="coulomb-lcp", mu=0.1, steps=20, trials=1)
+    metrics = box_grip.experiment.run(config, tmp_path, lambda share: None)
+    assert not metrics["completed"]
+    assert metrics["steps_held_coulomb_lcp"] < 20
+
+
+def test_copies_are_the_same_contact_under_numbers_of_their_own():
+    system, geometry = box_grip._machine(Config())
+    detector = CollisionContacts(system, geometry, 0.5)
+    q = np.zeros(16)
+    q[[1, 8]], q[[7, 14]] = (-0.05, 0.05), 1.0
+    system.update(q, np.zeros(14))
+    once, thrice = detector.detect(1e-3), Copies(detector, 3).detect(1e-3)
+    assert (len(once), len(thrice)) == (12, 36)
+    assert len(set(thrice.identity.tolist())) == 36
+    assert np.array_equal(thrice.N, np.tile(once.N, (3, 1)))
+
+
+def test_an_unknown_model_is_refused(tmp_path):
+    with pytest.raises(UnknownName, match="noslip"):
+        box_grip.experiment.run(msgspec.structs.replace(Config(), plant="glue"), tmp_path, lambda share: None)
