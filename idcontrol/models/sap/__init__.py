@@ -25,17 +25,12 @@ from idcontrol.errors import InputError
 from idcontrol.models.problem import CLOSED_GAP, PUSH_OUT_SPEED, Bilateral, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import cholesky, hold, recover, reduce, solve_lower, solve_lower_transposed
 from idcontrol.models.sap.cone import OPEN, STICK, project
-from idcontrol.models.sap.newton import CONVERGED, NOT_FINITE, Law, minimize, respond
+from idcontrol.models.sap.many import solve_sparse
+from idcontrol.models.sap.newton import ACCEPTED, CONVERGED, NOT_FINITE, UNPHYSICAL, Law, minimize, respond
 from idcontrol.models.sap.regularization import BETA, SIGMA, mean_inverse_mass, regularize
 from idcontrol.types import Array, Integers, Status
 
-__all__ = ["Bounded", "Parameters", "solve", "solve_bounded"]
-
-UNPHYSICAL = 3
-"""Beside the outcomes of `minimize`: a stiffness or damping that cannot be."""
-
-ACCEPTED = 1e-6
-"""Momentum error, 004 (24), of a search that rounding ended: up to this it is solved."""
+__all__ = ["Bounded", "Parameters", "solve", "solve_bounded", "solve_sparse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +150,7 @@ def _solve(
     n = gap.shape[0]
     mu, R_n, R_t = friction.copy(), np.empty(n), np.empty(n)
     for i in range(n):
-        if not (stiffness[i] > 0.0 and damping[i] >= 0.0):
+        if not (stiffness[i] > 0.0 and damping[i] >= 0.0 and mu[i] >= 0.0):
             return UNPHYSICAL, 0, np.inf
         R_n[i], R_t[i], v_hat = regularize(h, w[i], gap[i], stiffness[i], damping[i], beta, sigma)
         c[i] -= max(gap[i] / h, -PUSH_OUT_SPEED) + v_hat
@@ -235,7 +230,7 @@ def solve_bounded(
         gamma,
     )
     if code == UNPHYSICAL:
-        raise InputError("contacts: stiffness must be positive and damping must not be negative")
+        raise InputError("contacts: stiffness must be positive, damping and friction must not be negative")
     if code == NOT_FINITE:
         gamma[:] = 0.0
     f = gamma

@@ -19,7 +19,10 @@ from idcontrol.models.reduction import cholesky, solve_lower, solve_lower_transp
 from idcontrol.models.sap.cone import cost, derivative, project
 from idcontrol.types import Array
 
-CONVERGED, STALLED, NOT_FINITE = 0, 1, 2
+CONVERGED, STALLED, NOT_FINITE, UNPHYSICAL = 0, 1, 2, 3
+
+ACCEPTED = 1e-6
+"""Momentum error, 004 (24), of a search that rounding ended: up to this it is solved."""
 
 ABSOLUTE = 1e-16
 """ε_a of 004 (20) [sqrt J]."""

@@ -1,0 +1,523 @@
+r"""SAP of many bodies: block-sparse Newton steps, islands apart (004 VIII-D).
+
+Whitened with the inertia of each tree, ``A = I`` and the Hessian ``I + ρᵀGρ`` has the sparsity of the contacts alone.
+So a tree's velocities are cut into *nodes* of six, which only contacts couple: a free body is one, a robot several.
+Contacts split the nodes into islands; each is solved by itself, to its own tolerance.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from idcontrol.errors import InputError
+from idcontrol.models.problem import CLOSED_GAP
+from idcontrol.models.reduction import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.models.sap.cone import OPEN, derivative, project
+from idcontrol.models.sap.newton import (
+    ABSOLUTE,
+    ACCEPTED,
+    CONVERGED,
+    NOT_FINITE,
+    ROUNDING,
+    STALLED,
+    UNPHYSICAL,
+    Law,
+    exact_step,
+    respond,
+)
+from idcontrol.models.sap.regularization import BETA, SIGMA, regularize
+from idcontrol.models.sparse import SparseProblem, SparseSolution
+from idcontrol.solvers.block_cholesky import BLOCK, Structure, analyze, factorize, slot, solve
+from idcontrol.types import Array, Integers, Status
+
+_NOTHING: Array = np.zeros(0)
+
+
+class Rows(NamedTuple):
+    """Whitened contact rows by node: those of contact i are ``start[i]`` to ``start[i + 1]``, no node twice.
+
+    Attributes:
+        start: Shape (n + 1,).
+        node: Shape (nnz,).
+        rho: Normal, first, second tangent, shape (nnz, 3, 6).
+    """
+
+    start: Integers
+    node: Integers
+    rho: Array
+
+
+@njit(cache=True, error_model="numpy")
+def _whiten(size: Integers, M: Array, L: Array) -> bool:  # pragma: no cover - compiled
+    """Cholesky factor of each tree's inertia, shape (t, d, d); False if one is not positive definite."""
+    for t in range(size.shape[0]):
+        s = size[t]
+        if not cholesky(M[t, :s, :s], L[t, :s, :s]):
+            return False
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def _rows(size: Integers, first: Integers, L: Array, tree: Integers, J: Array) -> Rows:  # pragma: no cover - compiled
+    """Whiten contact rows and cut them into nodes, leaving out nodes that a contact does not move."""
+    n, d = tree.shape[0], J.shape[3]
+    per_side = (d + BLOCK - 1) // BLOCK
+    start = np.zeros(n + 1, dtype=np.int64)
+    node = np.empty(2 * n * per_side, dtype=np.int64)
+    rho = np.zeros((2 * n * per_side, 3, BLOCK))
+    count, row = 0, np.empty((3, d))
+    for i in range(n):
+        for side in range(2):
+            t = tree[i, side]
+            if t < 0 or (side == 1 and t == tree[i, 0]):
+                continue
+            s = size[t]
+            for axis in range(3):
+                for k in range(s):
+                    row[axis, k] = J[i, side, axis, k]
+                    if side == 0 and tree[i, 1] == t:
+                        row[axis, k] += J[i, 1, axis, k]
+                solve_lower(L[t, :s, :s], row[axis, :s])
+            for part in range((s + BLOCK - 1) // BLOCK):
+                low = part * BLOCK
+                high = min(low + BLOCK, s)
+                moves = False
+                for axis in range(3):
+                    for k in range(low, high):
+                        rho[count, axis, k - low] = row[axis, k]
+                        moves = moves or row[axis, k] != 0.0
+                if moves:
+                    node[count] = first[t] + part
+                    count += 1
+        start[i + 1] = count
+    return Rows(start, node[:count].copy(), rho[:count].copy())
+
+
+@njit(cache=True, error_model="numpy")
+def _inverse_mass(rows: Rows, i: int) -> float:  # pragma: no cover - compiled
+    """The w of contact i (see `regularization`)."""
+    squares = 0.0
+    for a in range(3):
+        for b in range(3):
+            s = 0.0
+            for at in range(rows.start[i], rows.start[i + 1]):
+                for k in range(BLOCK):
+                    s += rows.rho[at, a, k] * rows.rho[at, b, k]
+            squares += s * s
+    w: float = np.sqrt(squares) / 3.0
+    return w
+
+
+@njit(cache=True)
+def _islands(nodes: int, rows: Rows) -> tuple[Integers, int]:  # pragma: no cover - compiled
+    """Island of each node, numbered from 0 by smallest node, -1 where no contact acts; and how many there are."""
+    root = np.arange(nodes)
+    touched = np.zeros(nodes, dtype=np.bool_)
+    for i in range(rows.start.shape[0] - 1):
+        for at in range(rows.start[i], rows.start[i + 1]):
+            touched[rows.node[at]] = True
+            a, b = rows.node[rows.start[i]], rows.node[at]
+            while root[a] != a:
+                root[a] = root[root[a]]
+                a = root[a]
+            while root[b] != b:
+                root[b] = root[root[b]]
+                b = root[b]
+            root[max(a, b)] = min(a, b)
+    island, count = np.full(nodes, -1), 0
+    for i in range(nodes):
+        if not touched[i]:
+            continue
+        a = i
+        while root[a] != a:
+            a = root[a]
+        if a == i:
+            island[i] = count
+            count += 1
+        else:
+            island[i] = island[a]
+    return island, count
+
+
+@njit(cache=True)
+def _by_group(group: Integers, count: int) -> tuple[Integers, Integers]:  # pragma: no cover - compiled
+    """Members of each group, in order: those of group g are ``member[start[g]:start[g + 1]]``; group -1 is left out."""
+    start = np.zeros(count + 1, dtype=np.int64)
+    for g in group:
+        if g >= 0:
+            start[g + 1] += 1
+    start = np.cumsum(start)
+    member, fill = np.empty(start[count], dtype=np.int64), start[:count].copy()
+    for i in range(group.shape[0]):
+        if group[i] >= 0:
+            member[fill[group[i]]] = i
+            fill[group[i]] += 1
+    return start, member
+
+
+@njit(cache=True, error_model="numpy")
+def _velocities(rows: Rows, z: Array, c: Array, u: Array) -> None:  # pragma: no cover - compiled
+    """``u = c + ρ z``, block order."""
+    n = rows.start.shape[0] - 1
+    for i in range(n):
+        a, b, d = c[i], c[n + i], c[2 * n + i]
+        for at in range(rows.start[i], rows.start[i + 1]):
+            rho, x = rows.rho[at], z[rows.node[at]]
+            for k in range(BLOCK):
+                a += rho[0, k] * x[k]
+                b += rho[1, k] * x[k]
+                d += rho[2, k] * x[k]
+        u[i], u[n + i], u[2 * n + i] = a, b, d
+
+
+@njit(cache=True, error_model="numpy")
+def _impulse(rows: Rows, gamma: Array, j: Array) -> None:  # pragma: no cover - compiled
+    """``j = ρᵀγ``, by node."""
+    n = rows.start.shape[0] - 1
+    j[:] = 0.0
+    for i in range(n):
+        a, b, d = gamma[i], gamma[n + i], gamma[2 * n + i]
+        if a == 0.0 and b == 0.0 and d == 0.0:
+            continue
+        for at in range(rows.start[i], rows.start[i + 1]):
+            rho, x = rows.rho[at], j[rows.node[at]]
+            for k in range(BLOCK):
+                x[k] += rho[0, k] * a + rho[1, k] * b + rho[2, k] * d
+
+
+@njit(cache=True, error_model="numpy")
+def _hessian(
+    rows: Rows, u: Array, law: Law, structure: Structure, diagonal: Array, upper: Array
+) -> None:  # pragma: no cover - compiled
+    """``I + ρᵀGρ`` in blocks; rows count their nodes as places of the structure."""
+    n = rows.start.shape[0] - 1
+    diagonal[:] = 0.0
+    upper[:] = 0.0
+    for i in range(diagonal.shape[0]):
+        for k in range(BLOCK):
+            diagonal[i, k, k] = 1.0
+    G, W = np.empty((3, 3)), np.empty((3, BLOCK))
+    for i in range(n):
+        if not derivative(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], G):
+            continue
+        for at in range(rows.start[i], rows.start[i + 1]):
+            rho = rows.rho[at]
+            for a in range(3):
+                for k in range(BLOCK):
+                    W[a, k] = G[a, 0] * rho[0, k] + G[a, 1] * rho[1, k] + G[a, 2] * rho[2, k]
+            here = rows.node[at]
+            for other in range(rows.start[i], rows.start[i + 1]):
+                there = rows.node[other]
+                # Gᵀ = G, so that block (other, at) is ρ_otherᵀ W
+                if there > here:
+                    continue
+                block = diagonal[here] if there == here else upper[slot(structure, there, here)]
+                left = rows.rho[other]
+                for r in range(BLOCK):
+                    p, q, s = left[0, r], left[1, r], left[2, r]
+                    for k in range(BLOCK):
+                        block[r, k] += p * W[0, k] + q * W[1, k] + s * W[2, k]
+
+
+@njit(cache=True, error_model="numpy")
+def _minimize(
+    rows: Rows,
+    c: Array,
+    law: Law,
+    structure: Structure,
+    momentum: Array,
+    tolerance: float,
+    most: int,
+    z: Array,
+    gamma: Array,
+    u: Array,
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """Algorithm 1 of 004 for one island, as `newton.minimize`, with sparse steps; nodes by place, z (nodes, 6)."""
+    nodes = z.shape[0]
+    diagonal, upper = np.empty((nodes, BLOCK, BLOCK)), np.empty((structure.column.shape[0], BLOCK, BLOCK))
+    j, dz, du = np.empty_like(z), np.empty_like(z), np.empty_like(u)
+    none = np.zeros_like(c)
+    residual = np.inf
+    for iteration in range(most + 1):
+        _velocities(rows, z, c, u)
+        respond(u, law, gamma)
+        _impulse(rows, gamma, j)
+        p2, j2, error2 = 0.0, 0.0, 0.0
+        for i in range(nodes):
+            for k in range(BLOCK):
+                p2 += (momentum[i, k] + z[i, k]) ** 2
+                j2 += j[i, k] ** 2
+                dz[i, k] = j[i, k] - z[i, k]
+                error2 += dz[i, k] ** 2
+        size, error = np.sqrt(max(p2, j2)), np.sqrt(error2)
+        if not np.isfinite(error):
+            return NOT_FINITE, iteration, np.inf
+        last, residual = residual, error / size if size > 0.0 else 0.0
+        if error < ABSOLUTE + tolerance * size:
+            return CONVERGED, iteration, residual
+        if iteration == most or (residual < ROUNDING and residual > 0.5 * last):
+            return STALLED, iteration, residual
+        _hessian(rows, u, law, structure, diagonal, upper)
+        if not factorize(structure, diagonal, upper):
+            return STALLED, iteration, residual
+        solve(structure, diagonal, upper, dz)
+        _velocities(rows, dz, none, du)
+        zdz, dzdz, start = 0.0, 0.0, 0.0
+        for i in range(nodes):
+            for k in range(BLOCK):
+                zdz += z[i, k] * dz[i, k]
+                dzdz += dz[i, k] ** 2
+        start = zdz - np.dot(gamma, du)
+        if not start < 0.0 or dzdz < (1e-15 * size) ** 2:
+            return STALLED, iteration, residual
+        alpha = exact_step(start, u, du, zdz, dzdz, law)
+        for i in range(nodes):
+            for k in range(BLOCK):
+                z[i, k] += alpha * dz[i, k]
+    return STALLED, most, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _solve_island(
+    rows: Rows,
+    c: Array,
+    law: Law,
+    members: Integers,
+    contacts: Integers,
+    local: Integers,
+    momentum: Array,
+    tolerance: float,
+    most: int,
+    z: Array,
+    gamma: Array,
+    u: Array,
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """Solve the island of nodes `members` and of `contacts`; see `_solve_all` for the arguments."""
+    n, nodes = contacts.shape[0], members.shape[0]
+    for i in range(nodes):
+        local[members[i]] = i
+    start, size = np.zeros(n + 1, dtype=np.int64), 0
+    pairs = 0
+    for i in range(n):
+        many = rows.start[contacts[i] + 1] - rows.start[contacts[i]]
+        size += many
+        pairs += many * (many - 1) // 2
+        start[i + 1] = size
+    node, rho = np.empty(size, dtype=np.int64), np.empty((size, 3, BLOCK))
+    edges, edge = np.empty((pairs, 2), dtype=np.int64), 0
+    for i in range(n):
+        from_ = rows.start[contacts[i]]
+        for at in range(start[i], start[i + 1]):
+            node[at] = local[rows.node[from_ + at - start[i]]]
+            rho[at] = rows.rho[from_ + at - start[i]]
+            for other in range(start[i], at):
+                edges[edge, 0], edges[edge, 1] = node[other], node[at]
+                edge += 1
+    structure = analyze(nodes, edges)
+    for at in range(size):
+        node[at] = structure.place[node[at]]
+    own = Rows(start, node, rho)
+    mine, p = np.empty((nodes, BLOCK)), np.empty((nodes, BLOCK))
+    for i in range(nodes):
+        mine[structure.place[i]] = z[members[i]]
+        p[structure.place[i]] = momentum[members[i]]
+    total = law.mu.shape[0]
+    c_own, u_own, gamma_own = np.empty(3 * n), np.empty(3 * n), np.empty(3 * n)
+    mu, R_n, R_t = np.empty(n), np.empty(n), np.empty(n)
+    for i in range(n):
+        for axis in range(3):
+            c_own[axis * n + i] = c[axis * total + contacts[i]]
+        mu[i], R_n[i], R_t[i] = law.mu[contacts[i]], law.R_n[contacts[i]], law.R_t[contacts[i]]
+    own_law = Law(mu, R_n, R_t, law.C, law.lower, law.upper)
+    iterations, one = 0, np.empty(3)
+    while True:
+        code, count, residual = _minimize(own, c_own, own_law, structure, p, tolerance, most, mine, gamma_own, u_own)
+        iterations += count
+        settled = True
+        for i in range(n):
+            mode = project(u_own[i], u_own[n + i], u_own[2 * n + i], mu[i], R_n[i], R_t[i], one)
+            if mu[i] == np.inf and mode == OPEN:
+                mu[i] = 0.0
+                settled = False
+        if settled or code == NOT_FINITE:
+            break
+    for i in range(nodes):
+        z[members[i]] = mine[structure.place[i]]
+    for i in range(n):
+        for axis in range(3):
+            gamma[axis * total + contacts[i]] = gamma_own[axis * n + i]
+            u[axis * total + contacts[i]] = u_own[axis * n + i]
+    return code, iterations, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _solve_all(
+    h: float,
+    size: Integers,
+    M: Array,
+    v: Array,
+    v_star: Array,
+    tree: Integers,
+    J: Array,
+    gap: Array,
+    friction: Array,
+    stiffness: Array,
+    damping: Array,
+    surface: Array,
+    nothing: Array,
+    parameters: tuple[float, float, float, int],
+    v_plus: Array,
+    impulses: Array,
+    contact_velocity: Array,
+) -> tuple[int, int, float, int]:  # pragma: no cover - compiled
+    """Code, iterations, residual and number of islands; results in the last three. See `SparseProblem`."""
+    beta, sigma, tolerance, most = parameters
+    t, n = size.shape[0], gap.shape[0]
+    v_plus[:] = 0.0
+    for i in range(t):
+        v_plus[i, : size[i]] = v_star[i, : size[i]]
+    impulses[:] = 0.0
+    contact_velocity[:] = 0.0
+    L = np.zeros_like(M)
+    if not (_whiten(size, M, L) and np.isfinite(v_plus).all()):
+        return NOT_FINITE, 0, np.inf, 0
+    first = np.zeros(t + 1, dtype=np.int64)
+    for i in range(t):
+        first[i + 1] = first[i] + (size[i] + BLOCK - 1) // BLOCK
+    rows = _rows(size, first, L, tree, J)
+    # z = Lᵀ(v - v*), momentum Lᵀ v*, by node
+    z, momentum = np.zeros((first[t], BLOCK)), np.zeros((first[t], BLOCK))
+    for i in range(t):
+        for a in range(size[i]):
+            start, p = 0.0, 0.0
+            for b in range(a, size[i]):
+                start += L[i, b, a] * (v[i, b] - v_star[i, b])
+                p += L[i, b, a] * v_star[i, b]
+            z[first[i] + a // BLOCK, a % BLOCK] = start
+            momentum[first[i] + a // BLOCK, a % BLOCK] = p
+    mu, R_n, R_t, c = friction.copy(), np.empty(n), np.empty(n), np.empty(3 * n)
+    v_hat = np.empty(n)
+    for i in range(n):
+        if not (stiffness[i] > 0.0 and damping[i] >= 0.0 and mu[i] >= 0.0):
+            return UNPHYSICAL, 0, np.inf, 0
+        R_n[i], R_t[i], v_hat[i] = regularize(h, _inverse_mass(rows, i), gap[i], stiffness[i], damping[i], beta, sigma)
+        if mu[i] == np.inf and gap[i] > CLOSED_GAP:
+            mu[i] = 0.0
+        for axis in range(3):
+            s = -surface[i, axis]
+            for side in range(2):
+                if tree[i, side] >= 0:
+                    for k in range(size[tree[i, side]]):
+                        s += J[i, side, axis, k] * v_star[tree[i, side], k]
+            c[axis * n + i] = s
+        c[i] -= v_hat[i]
+    law = Law(mu, R_n, R_t, nothing, nothing, nothing)
+    gamma, u, local = np.zeros(3 * n), c.copy(), np.empty(first[t], dtype=np.int64)
+    island, count = _islands(first[t], rows)
+    owner = np.empty(n, dtype=np.int64)
+    for i in range(n):
+        owner[i] = island[rows.node[rows.start[i]]] if rows.start[i + 1] > rows.start[i] else -1
+    node_start, members = _by_group(island, count)
+    contact_start, contacts = _by_group(owner, count)
+    code, iterations, residual = CONVERGED, 0, 0.0
+    for g in range(count):
+        nodes = members[node_start[g] : node_start[g + 1]]
+        ended, steps, rest = _solve_island(
+            rows,
+            c,
+            law,
+            nodes,
+            contacts[contact_start[g] : contact_start[g + 1]],
+            local,
+            momentum,
+            tolerance,
+            most,
+            z,
+            gamma,
+            u,
+        )
+        code, iterations, residual = max(code, ended), max(iterations, steps), max(residual, rest)
+        if ended == NOT_FINITE:
+            return NOT_FINITE, iterations, np.inf, count
+    x = np.empty(v.shape[1])
+    for i in range(t):
+        moved = False
+        for a in range(size[i]):
+            moved = moved or island[first[i] + a // BLOCK] >= 0
+        if not moved:
+            continue
+        s = size[i]
+        for a in range(s):
+            at = first[i] + a // BLOCK
+            x[a] = z[at, a % BLOCK] if island[at] >= 0 else 0.0
+        solve_lower_transposed(L[i, :s, :s], x[:s])
+        for a in range(s):
+            v_plus[i, a] += x[a]
+    for i in range(n):
+        for axis in range(3):
+            impulses[i, axis] = gamma[axis * n + i]
+            contact_velocity[i, axis] = u[axis * n + i]
+        contact_velocity[i, 0] += v_hat[i]
+    return code, iterations, residual, count
+
+
+def solve_sparse(
+    problem: SparseProblem,
+    *,
+    sigma: float = SIGMA,
+    beta: float = BETA,
+    tolerance: float = 1e-6,
+    iterations: int = 200,
+) -> SparseSolution:
+    """One step of many bodies; the search starts from the velocities at its beginning.
+
+    Args:
+        problem: The step.
+        sigma: Tangential regularization relative to the inverse mass (004 IX-B).
+        beta: Period of a near-rigid contact, in steps (004 IX-A).
+        tolerance: ε_r of 004 (20), for every island.
+        iterations: Largest number of Newton steps.
+
+    Returns:
+        Velocities, impulses and how the search ended.
+
+    Raises:
+        InputError: A contact's stiffness, damping or friction is not physical.
+    """
+    shape = problem.v.shape
+    v_plus, impulses = np.empty(shape), np.empty((len(problem.gap), 3))
+    contact_velocity = np.empty_like(impulses)
+    code, count, residual, islands = _solve_all(
+        problem.h,
+        problem.size,
+        problem.M,
+        problem.v,
+        problem.v_star,
+        problem.tree,
+        problem.rows,
+        problem.gap,
+        problem.mu,
+        problem.stiffness,
+        problem.damping,
+        problem.surface_velocity,
+        _NOTHING,
+        (beta, sigma, tolerance, iterations),
+        v_plus,
+        impulses,
+        contact_velocity,
+    )
+    if code == UNPHYSICAL:
+        raise InputError("contacts: stiffness must be positive, damping and friction must not be negative")
+    status = Status.SOLVED if code == CONVERGED or residual <= ACCEPTED else Status.REPAIRED
+    return SparseSolution(
+        v_plus=v_plus,
+        impulses=impulses,
+        contact_velocity=contact_velocity,
+        status=Status.FALLBACK if code == NOT_FINITE else status,
+        residual=residual,
+        iterations=count,
+        islands=islands,
+    )

@@ -1,0 +1,236 @@
+r"""Sparse Cholesky factorization ``A = UᵀU`` in blocks of six (004 VIII-D).
+
+A is symmetric positive definite, its blocks are nodes of a graph: block (i, j) is not zero only along an edge. Nodes
+are eliminated in the order of smallest degree, so that bodies in contact fill in little more than they touch. Structure
+and numbers are apart: `analyze` once for a graph, `factorize` and `solve` for every matrix on it.
+
+Blocks are kept as rows of U, so that every inner loop runs along memory.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from idcontrol.types import Array, Integers
+
+BLOCK = 6
+"""Rows of a block: a rigid body's velocities."""
+
+_ONE = np.uint64(1)
+_WORD = 64
+
+
+class Structure(NamedTuple):
+    """Where the blocks of U are; *places* count nodes in the order of elimination.
+
+    Attributes:
+        place: Place of each node, shape (n,).
+        start: Blocks right of the diagonal in row k are ``start[k]`` to ``start[k + 1]``, shape (n + 1,).
+        column: Their columns as places, ascending in each row, shape (nnz,).
+    """
+
+    place: Integers
+    start: Integers
+    column: Integers
+
+
+@njit(cache=True)
+def _count(word: np.uint64) -> int:  # pragma: no cover - compiled
+    """How many bits are set."""
+    x = word
+    x = x - ((x >> _ONE) & np.uint64(0x5555555555555555))
+    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@njit(cache=True)
+def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compiled
+    """Order of elimination and structure of U, by smallest degree; equals go by number.
+
+    Args:
+        n: How many nodes.
+        edges: Pairs of nodes, shape (e, 2); repetitions and loops do no harm.
+    """
+    words = (n + _WORD - 1) // _WORD
+    near = np.zeros((n, words), dtype=np.uint64)
+    for e in range(edges.shape[0]):
+        i, j = edges[e, 0], edges[e, 1]
+        if i != j:
+            near[i, j // _WORD] |= _ONE << np.uint64(j % _WORD)
+            near[j, i // _WORD] |= _ONE << np.uint64(i % _WORD)
+    degree = np.zeros(n, dtype=np.int64)
+    for i in range(n):
+        for w in range(words):
+            degree[i] += _count(near[i, w])
+    place, start = np.full(n, -1), np.zeros(n + 1, dtype=np.int64)
+    column = np.empty(max(4 * n, 16), dtype=np.int64)
+    for k in range(n):
+        pivot, least = -1, n + 1
+        for i in range(n):
+            if place[i] < 0 and degree[i] < least:
+                pivot, least = i, degree[i]
+        place[pivot] = k
+        if start[k] + least > column.shape[0]:
+            column = np.concatenate((column, np.empty(column.shape[0] + least, dtype=np.int64)))
+        fill = start[k]
+        for w in range(words):
+            rest = near[pivot, w]
+            while rest != np.uint64(0):
+                below = (rest & (~rest + _ONE)) - _ONE
+                column[fill] = w * _WORD + _count(below)
+                fill += 1
+                rest = rest & (rest - _ONE)
+        start[k + 1] = fill
+        for at in range(start[k], fill):
+            j = column[at]
+            total = 0
+            for w in range(words):
+                near[j, w] |= near[pivot, w]
+            near[j, j // _WORD] &= ~(_ONE << np.uint64(j % _WORD))
+            near[j, pivot // _WORD] &= ~(_ONE << np.uint64(pivot % _WORD))
+            for w in range(words):
+                total += _count(near[j, w])
+            degree[j] = total
+    column = column[: start[n]].copy()
+    for at in range(start[n]):
+        column[at] = place[column[at]]
+    for k in range(n):
+        column[start[k] : start[k + 1]].sort()
+    return Structure(place, start, column)
+
+
+@njit(cache=True)
+def slot(structure: Structure, i: int, j: int) -> int:  # pragma: no cover - compiled
+    """Number of block (i, j) of U, i < j, both places; it must exist."""
+    low, high = structure.start[i], structure.start[i + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if structure.column[middle] < j:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(cache=True, error_model="numpy")
+def _factor_diagonal(A: Array) -> bool:  # pragma: no cover - compiled
+    """A ← its upper factor, in place; only the upper triangle is read. False if A is not positive definite."""
+    for r in range(BLOCK):
+        for q in range(r):
+            for c in range(r, BLOCK):
+                A[r, c] -= A[q, r] * A[q, c]
+        if not A[r, r] > 0.0:
+            return False
+        A[r, r] = np.sqrt(A[r, r])
+        for c in range(r + 1, BLOCK):
+            A[r, c] /= A[r, r]
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def _subtract_product(P: Array, Q: Array, A: Array) -> None:  # pragma: no cover - compiled
+    """A ← A - Pᵀ Q, blocks."""
+    for r in range(BLOCK):
+        for q in range(BLOCK):
+            p = P[q, r]
+            for c in range(BLOCK):
+                A[r, c] -= p * Q[q, c]
+
+
+@njit(cache=True, error_model="numpy")
+def _solve_block(U: Array, A: Array) -> None:  # pragma: no cover - compiled
+    """A ← U⁻ᵀ A, blocks."""
+    for r in range(BLOCK):
+        for q in range(r):
+            p = U[q, r]
+            for c in range(BLOCK):
+                A[r, c] -= p * A[q, c]
+        p = 1.0 / U[r, r]
+        for c in range(BLOCK):
+            A[r, c] *= p
+
+
+@njit(cache=True, error_model="numpy")
+def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # pragma: no cover - compiled
+    """A ← U in place.
+
+    Args:
+        structure: From `analyze`.
+        diagonal: Diagonal blocks by place, shape (n, 6, 6); upper triangles are read.
+        upper: Blocks right of them by `slot`, shape (nnz, 6, 6), zero where U fills in.
+
+    Returns:
+        False if A is not positive definite.
+    """
+    start, column = structure.start, structure.column
+    n = start.shape[0] - 1
+    # rows that reach column j next are a linked list from first[j]; reached[k] is the block with which row k does so
+    first, following, reached = np.full(n, -1), np.full(n, -1), start[:n].copy()
+    where = np.full(n, -1)
+    for j in range(n):
+        for at in range(start[j], start[j + 1]):
+            where[column[at]] = at
+        k = first[j]
+        while k >= 0:
+            after, at = following[k], reached[k]
+            P = upper[at]
+            _subtract_product(P, P, diagonal[j])
+            for other in range(at + 1, start[k + 1]):
+                _subtract_product(P, upper[other], upper[where[column[other]]])
+            reached[k] += 1
+            if reached[k] < start[k + 1]:
+                i = column[reached[k]]
+                following[k] = first[i]
+                first[i] = k
+            k = after
+        if not _factor_diagonal(diagonal[j]):
+            return False
+        for at in range(start[j], start[j + 1]):
+            _solve_block(diagonal[j], upper[at])
+        if start[j] < start[j + 1]:
+            i = column[start[j]]
+            following[j] = first[i]
+            first[i] = j
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def solve(structure: Structure, diagonal: Array, upper: Array, x: Array) -> None:  # pragma: no cover - compiled
+    """X ← A⁻¹ x in place, with A factorized.
+
+    Args:
+        structure: From `analyze`.
+        diagonal: From `factorize`.
+        upper: From `factorize`.
+        x: By place, shape (n, 6).
+    """
+    start, column = structure.start, structure.column
+    n = start.shape[0] - 1
+    for j in range(n):
+        U = diagonal[j]
+        for r in range(BLOCK):
+            for q in range(r):
+                x[j, r] -= U[q, r] * x[j, q]
+            x[j, r] /= U[r, r]
+        for at in range(start[j], start[j + 1]):
+            i, U = column[at], upper[at]
+            for q in range(BLOCK):
+                for c in range(BLOCK):
+                    x[i, c] -= U[q, c] * x[j, q]
+    for j in range(n - 1, -1, -1):
+        for at in range(start[j], start[j + 1]):
+            i, U = column[at], upper[at]
+            for r in range(BLOCK):
+                s = 0.0
+                for c in range(BLOCK):
+                    s += U[r, c] * x[i, c]
+                x[j, r] -= s
+        U = diagonal[j]
+        for r in range(BLOCK - 1, -1, -1):
+            for c in range(r + 1, BLOCK):
+                x[j, r] -= U[r, c] * x[j, c]
+            x[j, r] /= U[r, r]
