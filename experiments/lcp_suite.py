@@ -95,7 +95,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sizes: tuple[int, ...] = tuple(row.size for row in TABLE_1)
     repeat: Count = 1
     starts: Count = 10
-    max_nodes: Count = 1000
+    max_nodes: Count = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +108,7 @@ class Attempt:
 
     @property
     def solved(self) -> bool:
+        """Whether the residual is one of a solution."""
         return self.residual <= TOLERANCE
 
 
@@ -140,12 +141,17 @@ class Trial:
     nodes: int
 
 
+PRESETS = {"default": Config()}
+
+
 class LcpSuite:
     """The experiment, as the command line finds it."""
 
     name = "lcp-suite"
-    summary = "Table 1 of 001: contact problems of sizes 2 to 170 by three methods, and proofs where there is no solution"
-    presets = {"default": Config()}
+    summary = (
+        "Table 1 of 001: contact problems of sizes 2 to 170 by three methods, and proofs where there is no solution"
+    )
+    presets = PRESETS
 
     def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
         """Solve all data sets and compare with the paper's table."""
@@ -231,8 +237,10 @@ def attempt(lcp: PyramidLcp, mu: float, sliding: int, config: Config, rng: np.ra
 
 
 def residual(lcp: PyramidLcp, z: Array) -> float:
-    """Relative complementarity residual (math.md 13.3) of z in balanced variables, where forces and accelerations are
-    comparable; a negative entry counts as well."""
+    """Relative complementarity residual (math.md 13.3); a negative entry counts as well.
+
+    In balanced variables, where forces and accelerations are comparable.
+    """
     if not np.isfinite(z).all():
         return float(np.inf)
     w = lcp.scale * (lcp.Q @ z + lcp.r)
@@ -351,10 +359,12 @@ def shares(attempts: Sequence[Attempt], solvable: int) -> dict[str, float | None
 
 
 def share(yes: Sequence[bool], of: int) -> float | None:
+    """The share; None of nothing."""
     return sum(yes) / of if of else None
 
 
 def mean(values: Sequence[float]) -> float | None:
+    """The mean; None of nothing."""
     return float(np.mean(values)) if values else None
 
 
@@ -374,7 +384,9 @@ def findings(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> list[
                 f"{row['undecided']} are undecided; holds if all that have one are solved",
             )
         )
-        out.append(Finding(f"interior_point_solved_{paper.size}", row["interior_point"]["solved"], paper=paper.interior))
+        out.append(
+            Finding(f"interior_point_solved_{paper.size}", row["interior_point"]["solved"], paper=paper.interior)
+        )
         out.append(Finding(f"ppm_solved_{paper.size}", row["ppm"]["solved"], note="a method for P-matrices"))
     for key in ("solvable", "without_solution", "proved_by_certificate", "proved_by_enumeration", "undecided"):
         out.append(Finding(key, sum(row[key] for row in table)))
@@ -415,7 +427,9 @@ def drawing(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> Drawin
         )
         for label, values, marker, colour in lines:
             axes.plot(at, values, marker, color=colour, label=label, markersize=14 if marker == "_" else 6)
-        axes.set(xticks=at, xticklabels=[str(row.size) for row in rows], xlabel="size of the LCP", ylabel="share solved")
+        axes.set(
+            xticks=at, xticklabels=[str(row.size) for row in rows], xlabel="size of the LCP", ylabel="share solved"
+        )
         axes.set_ylim(-0.05, 1.05)
         axes.legend()
     sets, solvable = (sum(row[key] for row in table) for key in ("sets", "solvable"))

@@ -169,8 +169,9 @@ def _inertia(rng: np.random.Generator, mass: float) -> Array:
     """Of a box of 10 to 40 cm in a random pose, about its centre, world axes."""
     squares = rng.uniform(0.1, 0.4, 3) ** 2
     axes = _axes(rng, _direction(rng))
-    about: Array = axes.T @ np.diag(mass / 12.0 * (squares.sum() - squares)) @ axes
-    return about
+    about = axes.T @ np.diag(mass / 12.0 * (squares.sum() - squares)) @ axes
+    symmetric: Array = 0.5 * (about + about.T)
+    return symmetric
 
 
 def _pairs(rng: np.random.Generator, bodies: int, contacts: int, sliding: int) -> Integers:
@@ -190,4 +191,5 @@ def _allowed(held: Array, v: Array) -> Array:
     """The part of v that moves none of the held rows."""
     _, sigma, across = np.linalg.svd(held, full_matrices=False)
     across = across[sigma > 1e-9 * sigma[0]]
-    return v - across.T @ (across @ v)
+    rest: Array = v - across.T @ (across @ v)
+    return rest

@@ -1,32 +1,29 @@
 r"""Whether a linear complementarity problem w = Qz + r, 0 ≤ z ⊥ w ≥ 0 has a solution at all, with the proof.
 
-Lemke's ray proves that there is none only where Q is positive semidefinite (for Q copositive on a sufficient condition).
-Here a tree of linear programs decides: at a node some z_i and some w_i are zero, the rest is relaxed to z, w ≥ 0. A node
-is empty if there is a certificate u (Farkas) with
+Lemke's ray proves that there is none only where Q is positive semidefinite. Here a tree of linear programs decides: at
+a node some z_i and some w_i are zero, the rest is relaxed to z, w ≥ 0. A node is empty if there is a certificate u
+(Farkas) with
 
     (Qᵀu)_j ≤ 0 where z_j is free,   u_i ≥ 0 where w_i is free,   r·u < 0
 
 since then uᵀ(Qz + r) < 0 for all its z, though it should not be negative. A certificate needs only the decisions at
-which it has the wrong sign: a decision that neither child's certificate needs is undone with both its children, as
-solvers of satisfiability problems do, and what certificates need most is decided first.
+which it has the wrong sign. As solvers of satisfiability problems do, the search remembers such conflicts, leaves out
+nodes that contain one, undoes a decision that neither child's conflict needs with both its children, and decides first
+what conflicts need most.
 """
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from scipy.optimize import linprog
 
 from idcontrol.solvers.lcp import lcp_residual
 from idcontrol.solvers.status import TOLERANCE
-from idcontrol.types import Array, Integers
-
-_FREE: Final = 0
-_Z_ZERO: Final = 1
-_W_ZERO: Final = 2
+from idcontrol.types import Array, Booleans
 
 _VIOLATED: Final = 1e-7
 """A node whose constraints miss each other by this much, summed, may be empty; r has largest entry 1."""
@@ -72,74 +69,98 @@ class _Found(Exception):
     """A solution, as its argument."""
 
 
+def _program(cost: Array, **constraints: Any) -> Any:
+    """Solve a linear program, by the simplex method or, where rounding defeats it, by an interior point."""
+    for method in ("highs-ds", "highs-ipm"):
+        program = linprog(cost, method=method, **constraints)
+        if program.status == 0:
+            return program
+    raise _Undecided
+
+
 @dataclass(slots=True)
 class _Search:
+    """Sets of decisions are bit sets: bit i is z_i = 0, bit n + i is w_i = 0."""
+
     Q: Array
     r: Array
     max_nodes: int
     nodes: int = 0
     slack: float = 0.0
+    conflicts: list[int] = field(default_factory=list)
     weight: Array = field(init=False)
 
     def __post_init__(self) -> None:
         self.weight = np.zeros(self.r.size)
 
-    def refute(self, decided: Integers) -> set[int]:
+    def refute(self, decided: int) -> int:
         """Decisions that suffice for the node to be empty; raises `_Found` where it is not."""
+        n, forced = self.r.size, -1
+        for conflict in self.conflicts:
+            missing = conflict & ~decided
+            if missing == 0:
+                return conflict
+            last = missing.bit_length() - 1
+            if missing == 1 << last and not decided >> (last + n) % (2 * n) & 1:
+                forced = last
+        if forced >= 0:
+            # that decision is empty, as a conflict says; only the other one is left
+            return self._branch(decided, forced % n, forced < n)
         if self.nodes == self.max_nodes:
             raise _Undecided
         self.nodes += 1
-        Q, r = self.Q, self.r
-        columns = decided != _Z_ZERO
-        lower = np.where(decided == _W_ZERO, -1.0, 0.0)
+        z_zero, w_zero = self._unpack(decided), self._unpack(decided >> n)
         # The certificate is the solution; its multipliers are the z that violates the node's constraints least.
-        program = linprog(
-            r,
-            A_ub=Q.T[columns],
-            b_ub=np.zeros(int(columns.sum())),
-            bounds=np.column_stack((lower, np.ones(r.size))),
-            method="highs-ds",
+        program = _program(
+            self.r,
+            A_ub=self.Q.T[~z_zero],
+            b_ub=np.zeros(n - int(z_zero.sum())),
+            bounds=np.column_stack((np.where(w_zero, -1.0, 0.0), np.ones(n))),
         )
-        if program.status != 0:
-            raise _Undecided
         if program.fun < -_VIOLATED:
-            return self._conflict(decided, program.x, -program.fun)
-        z = np.zeros(r.size)
-        z[columns] = np.maximum(-program.ineqlin.marginals, 0.0)
-        w = Q @ z + r
-        if lcp_residual(z, w, r) <= TOLERANCE:
+            return self._conflict(z_zero, w_zero, program.x, -program.fun)
+        z = np.zeros(n)
+        z[~z_zero] = np.maximum(-program.ineqlin.marginals, 0.0)
+        w = self.Q @ z + self.r
+        if lcp_residual(z, w, self.r) <= TOLERANCE:
             raise _Found(z)
-        both = np.where(decided == _FREE, np.minimum(z, w), -np.inf)
+        both = np.where(z_zero | w_zero, 0.0, np.minimum(z, w))
         if not both.max() > 0.0:
             # complementary where decided, but not to the tolerance: there is nothing left to decide by
             raise _Undecided
         at = int(np.argmax(np.where(both > 0.0, self.weight + both / both.max(), -np.inf)))
-        needed: set[int] = set()
-        for choice in (_Z_ZERO, _W_ZERO) if z[at] < w[at] else (_W_ZERO, _Z_ZERO):
-            child = decided.copy()
-            child[at] = choice
-            conflict = self.refute(child)
-            if at not in conflict:
+        return self._branch(decided, at, bool(z[at] < w[at]))
+
+    def _branch(self, decided: int, at: int, z_first: bool) -> int:
+        """Refute both decisions about the pair `at`."""
+        z_zero, w_zero = 1 << at, 1 << (at + self.r.size)
+        needed = 0
+        for choice in (z_zero, w_zero) if z_first else (w_zero, z_zero):
+            conflict = self.refute(decided | choice)
+            if conflict & choice == 0:
                 return conflict
             needed |= conflict
-        return needed - {at}
+        needed &= ~(z_zero | w_zero)
+        self.conflicts.append(needed)
+        return needed
 
-    def _conflict(self, decided: Integers, u: Array, violation: float) -> set[int]:
-        push = self.Q.T @ u
-        rounding = 1e-9 * violation
-        needed = np.flatnonzero(
-            ((decided == _W_ZERO) & (u < -rounding)) | ((decided == _Z_ZERO) & (push > rounding))
-        )
-        # what is left of the wrong sign, though the certificate does not count on a decision there
-        mask = np.ones(u.size, dtype=np.bool_)
-        mask[needed] = False
-        left = max(float(push[mask].max(initial=0.0)), -float(u[mask].min(initial=0.0)))
+    def _conflict(self, z_zero: Booleans, w_zero: Booleans, u: Array, violation: float) -> int:
+        """The decisions at which the certificate u has the wrong sign, beyond rounding."""
+        push, rounding = self.Q.T @ u, 1e-9 * violation
+        z_needed, w_needed = z_zero & (push > rounding), w_zero & (u < -rounding)
+        left = max(float(push[~z_needed].max(initial=0.0)), -float(u[~w_needed].min(initial=0.0)))
         self.slack = max(self.slack, left / violation)
         if self.slack > _EXACT:
             raise _Undecided
+        needed = z_needed | w_needed
         self.weight *= _FADING
         self.weight[needed] += 1.0
-        return set(needed.tolist())
+        conflict = sum(1 << int(i) for i in np.flatnonzero(np.concatenate((z_needed, w_needed))))
+        self.conflicts.append(conflict)
+        return conflict
+
+    def _unpack(self, bits: int) -> Booleans:
+        return np.array([bits >> i & 1 == 1 for i in range(self.r.size)])
 
 
 def decide(Q: Array, r: Array, scale: Array, *, max_nodes: int = 1000) -> Decision:
@@ -160,7 +181,7 @@ def decide(Q: Array, r: Array, scale: Array, *, max_nodes: int = 1000) -> Decisi
         return Decision(existence=Existence.SOLUTION, z=np.zeros(r.size), nodes=0)
     search = _Search(Q=balanced, r=constant / largest, max_nodes=max_nodes)
     try:
-        search.refute(np.zeros(r.size, dtype=np.int64))
+        search.refute(0)
     except _Undecided:
         return Decision(existence=Existence.UNDECIDED, z=None, nodes=search.nodes)
     except _Found as found:
