@@ -75,7 +75,10 @@ def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compile
                 pivot, least = i, degree[i]
         place[pivot] = k
         if start[k] + least > column.shape[0]:
-            column = np.concatenate((column, np.empty(column.shape[0] + least, dtype=np.int64)))
+            longer = np.empty(2 * column.shape[0] + least, dtype=np.int64)
+            for at in range(start[k]):
+                longer[at] = column[at]
+            column = longer
         fill = start[k]
         for w in range(words):
             rest = near[pivot, w]
@@ -99,7 +102,12 @@ def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compile
     for at in range(start[n]):
         column[at] = place[column[at]]
     for k in range(n):
-        column[start[k] : start[k + 1]].sort()
+        for at in range(start[k] + 1, start[k + 1]):
+            value, to = column[at], at
+            while to > start[k] and column[to - 1] > value:
+                column[to] = column[to - 1]
+                to -= 1
+            column[to] = value
     return Structure(place, start, column)
 
 

@@ -149,7 +149,8 @@ def _by_group(group: Integers, count: int) -> tuple[Integers, Integers]:  # prag
     for g in group:
         if g >= 0:
             start[g + 1] += 1
-    start = np.cumsum(start)
+    for g in range(count):
+        start[g + 1] += start[g]
     member, fill = np.empty(start[count], dtype=np.int64), start[:count].copy()
     for i in range(group.shape[0]):
         if group[i] >= 0:
@@ -312,7 +313,9 @@ def _solve_island(
         from_ = rows.start[contacts[i]]
         for at in range(start[i], start[i + 1]):
             node[at] = local[rows.node[from_ + at - start[i]]]
-            rho[at] = rows.rho[from_ + at - start[i]]
+            for axis in range(3):
+                for k in range(BLOCK):
+                    rho[at, axis, k] = rows.rho[from_ + at - start[i], axis, k]
             for other in range(start[i], at):
                 edges[edge, 0], edges[edge, 1] = node[other], node[at]
                 edge += 1
@@ -322,8 +325,9 @@ def _solve_island(
     own = Rows(start, node, rho)
     mine, p = np.empty((nodes, BLOCK)), np.empty((nodes, BLOCK))
     for i in range(nodes):
-        mine[structure.place[i]] = z[members[i]]
-        p[structure.place[i]] = momentum[members[i]]
+        for k in range(BLOCK):
+            mine[structure.place[i], k] = z[members[i], k]
+            p[structure.place[i], k] = momentum[members[i], k]
     total = law.mu.shape[0]
     c_own, u_own, gamma_own = np.empty(3 * n), np.empty(3 * n), np.empty(3 * n)
     mu, R_n, R_t = np.empty(n), np.empty(n), np.empty(n)
@@ -345,7 +349,8 @@ def _solve_island(
         if settled or code == NOT_FINITE:
             break
     for i in range(nodes):
-        z[members[i]] = mine[structure.place[i]]
+        for k in range(BLOCK):
+            z[members[i], k] = mine[structure.place[i], k]
     for i in range(n):
         for axis in range(3):
             gamma[axis * total + contacts[i]] = gamma_own[axis * n + i]
@@ -378,11 +383,12 @@ def _solve_all(
     t, n = size.shape[0], gap.shape[0]
     v_plus[:] = 0.0
     for i in range(t):
-        v_plus[i, : size[i]] = v_star[i, : size[i]]
+        for a in range(size[i]):
+            v_plus[i, a] = v_star[i, a]
     impulses[:] = 0.0
     contact_velocity[:] = 0.0
     L = np.zeros_like(M)
-    if not (_whiten(size, M, L) and np.isfinite(v_plus).all()):
+    if not (_whiten(size, M, L) and np.isfinite(np.sum(v_plus))):
         return NOT_FINITE, 0, np.inf, 0
     first = np.zeros(t + 1, dtype=np.int64)
     for i in range(t):
