@@ -16,23 +16,15 @@ from numba import njit
 from idcontrol.contact.landing import _reference_velocity
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
 from idcontrol.controllers.projection import RANK_TOLERANCE, _project
-from idcontrol.models.coulomb import friction_lcp_kernel
-from idcontrol.models.dissipation import _edge_lcp
+from idcontrol.models.compiled import NO_SLIP, NO_SLIP_DUAL, contact_impulses
 from idcontrol.models.distribution import _smallest_torque
-from idcontrol.models.no_slip import SLIP_SPEED, _no_slip
 from idcontrol.models.reduction import recover_kernel, reduce_kernel
-from idcontrol.solvers.status import SOLVED
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
 
 if TYPE_CHECKING:
     from idcontrol.controllers.feedback import Gains
     from idcontrol.controllers.inverse import Settings
-
-DISSIPATION: Final = 0
-NO_SLIP: Final = 1
-NO_SLIP_DUAL: Final = 2
-COULOMB: Final = 3
 
 RAMP_WEIGHT: Final = 30.0
 """Reluctance of a foot at lift-off and touchdown (planner.md 7), in units of the torque objective."""
@@ -42,12 +34,14 @@ class Plain(NamedTuple):
     """Which compiled step belongs to a scheme.
 
     Attributes:
-        model: One of `DISSIPATION`, `NO_SLIP`, `NO_SLIP_DUAL`, `COULOMB`.
+        model: A number of `idcontrol.models.compiled`.
         shares: Whether stage II follows (math.md 7.4).
+        ramps: Whether `Settings.ramp_s` counts; without stage II a step in which a foot ramps is not plain.
     """
 
     model: int
     shares: bool
+    ramps: bool = True
 
 
 @njit(cache=True, error_model="numpy")
@@ -95,23 +89,6 @@ def _standing(
         which[n] = i
         n += 1
     return which[:n]
-
-
-@njit(cache=True, error_model="numpy")
-def _impulses(model: int, rho: Array, c: Array, mu: Array, warm: Integers, f: Array) -> tuple[bool, float]:
-    """Impulses f (3 n,) of closed contacts; whether the model solved it as it stands, and the residual."""
-    n = mu.shape[0]
-    if model == DISSIPATION:
-        active = np.empty(n, dtype=np.int64)
-        status, _, residual = _edge_lcp(rho, c, mu, warm, f, active)
-        warm[:] = active
-        return status == SOLVED, residual
-    if model == COULOMB:
-        status, _, residual = friction_lcp_kernel(rho, c, mu, np.flatnonzero(mu), 0.0, f)
-        return status == SOLVED, residual
-    closed = np.ones(n, dtype=np.bool_)
-    status, _, residual, slip = _no_slip(rho, c, closed, warm, model == NO_SLIP_DUAL, f)
-    return status == SOLVED and slip <= SLIP_SPEED, residual
 
 
 @njit(cache=True, error_model="numpy")
@@ -178,7 +155,8 @@ def _step(
     L, v_free, rho, c = reduce_kernel(M, kappa, free, fixed, b, J)
     c -= surface
     f = np.zeros(3 * n)
-    plain, residual = _impulses(model, rho, c, mu, bits, f)
+    closed = np.ones(n, dtype=np.bool_)  # as `landing_contacts` has it: the gap is part of the reference velocity
+    plain, _, residual = contact_impulses(model, rho, c, mu, closed, bits, f)
     plain = plain and (shares or not reluctance.any())
     _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
     if plain and shares and n > 0:
@@ -246,7 +224,7 @@ class CompiledStep:
             settings.approach_speed_m_s,
             settings.slide_speed_m_s,
             settings.edge_speed_m_s,
-            settings.ramp_s,
+            settings.ramp_s if plain.ramps else 0.0,
             RAMP_WEIGHT,
         )
         self._warm: Integers = np.zeros(contacts.mu.shape[0], dtype=np.int64)

@@ -14,9 +14,10 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from idcontrol.controllers.compiled import COULOMB, DISSIPATION, NO_SLIP, NO_SLIP_DUAL, Plain
+from idcontrol.controllers.compiled import Plain
 from idcontrol.controllers.repair import nearest_motion
 from idcontrol.models import coulomb, dissipation, no_slip
+from idcontrol.models.compiled import COULOMB, DISSIPATION, NO_SLIP, NO_SLIP_DUAL
 from idcontrol.models.distribution import smallest_torque, torque_map
 from idcontrol.models.problem import CLOSED_GAP, ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, recover, reduce
@@ -75,15 +76,15 @@ class Scheme:
         solve: The scheme itself.
         model: The contact model that is used forward where the joints must give way (math.md 12.3).
         projects: Whether the desired velocity is first projected onto what the contacts allow (math.md 12.1).
-        shares: Whether the scheme shares impulses by itself, with an ear for `Step.reluctance`; `ramp` does it for the
-            others.
+        ramp_follows: Whether `ramp` follows: not where the scheme's own second stage minds `Step.reluctance`, nor where
+            stage I is to be seen as it is.
         plain: Its compiled step; None where there is none.
     """
 
     solve: Solver
     model: ContactModel
     projects: bool = True
-    shares: bool = False
+    ramp_follows: bool = True
     plain: Plain | None = None
 
 
@@ -240,21 +241,27 @@ def nearest_torque(problem: StepProblem, step: Step) -> Outcome:
     return Outcome(solution=solution, motor_impulse=motor_impulse)
 
 
-COULOMB_QP = Scheme(solve=two_stages, model=dissipation.solve, shares=True, plain=Plain(model=DISSIPATION, shares=True))
+COULOMB_QP = Scheme(
+    solve=two_stages, model=dissipation.solve, ramp_follows=False, plain=Plain(model=DISSIPATION, shares=True)
+)
 COULOMB_QP_RAW = Scheme(
-    solve=stage_one, model=dissipation.solve, projects=False, plain=Plain(model=DISSIPATION, shares=False)
+    solve=stage_one,
+    model=dissipation.solve,
+    projects=False,
+    ramp_follows=False,
+    plain=Plain(model=DISSIPATION, shares=False, ramps=False),
 )
 COULOMB_QP_1 = Scheme(solve=one_stage, model=dissipation.one_stage)
 NO_SLIP_LCP = Scheme(
     solve=partial(without_slip, dual=False),
     model=dissipation.solve,
-    shares=True,
+    ramp_follows=False,
     plain=Plain(model=NO_SLIP, shares=True),
 )
 NO_SLIP_QP = Scheme(
     solve=partial(without_slip, dual=True),
     model=dissipation.solve,
-    shares=True,
+    ramp_follows=False,
     plain=Plain(model=NO_SLIP_DUAL, shares=True),
 )
 COULOMB_LCP = Scheme(solve=friction_lcp, model=coulomb.solve, plain=Plain(model=COULOMB, shares=False))

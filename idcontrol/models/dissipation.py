@@ -33,7 +33,7 @@ YIELD = 0.1
 
 
 @njit(cache=True, error_model="numpy")
-def _edge_lcp(
+def edge_lcp_kernel(
     rho: Array, c: Array, mu: Array, warm: Integers, f: Array, active: Integers
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Assemble the edge rows, solve their LCP, and turn edge impulses into contact impulses.
@@ -223,7 +223,7 @@ def _stage_one(
         for i, key in enumerate(contacts.identity.tolist()):
             bits[i] = warm.get(key, 0)
     f = np.zeros(rows)
-    number, iterations, residual = _edge_lcp(rho, c, contacts.mu, bits, f[: 3 * n], active)
+    number, iterations, residual = edge_lcp_kernel(rho, c, contacts.mu, bits, f[: 3 * n], active)
     if held is not None:
         f = held.impulses(reduction, f)
     return f, active, number, iterations, residual

@@ -107,7 +107,7 @@ def _candidates(n: int, rigid: int, stick: Booleans, bits: Integers) -> Integers
 
 
 @njit(cache=True, error_model="numpy")
-def _no_slip(
+def no_slip_kernel(
     rho: Array, c: Array, closed: Booleans, bits: Integers, dual: bool, f: Array
 ) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
     """Solve the module's problem over whitened rows.
@@ -249,7 +249,8 @@ def solve_reduced(
         for i, key in enumerate(identity):
             bits[i] = warm.get(key, 0)
     f = np.zeros(reduction.rho.shape[0])
-    number, iterations, residual, slip = _no_slip(reduction.rho, reduction.c, contacts.gap <= CLOSED_GAP, bits, dual, f)
+    closed = contacts.gap <= CLOSED_GAP
+    number, iterations, residual, slip = no_slip_kernel(reduction.rho, reduction.c, closed, bits, dual, f)
     v_plus, impulse = recover(reduction, f)
     status, note = Status.SOLVED, ""
     if number != SOLVED:

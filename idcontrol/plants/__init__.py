@@ -15,6 +15,7 @@ import numpy as np
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import DuplicateName, UnknownName
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
+from idcontrol.models.compiled import COULOMB, DISSIPATION
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.plants.parts import require_not_negative
 from idcontrol.plants.penalty import Penalty
@@ -50,7 +51,7 @@ class Settings:
         penalty_friction: Coulomb's, or drag in its place, as the original simulator had it.
     """
 
-    drag_n_s_m: float = 200.0
+    drag_n_s_m: float = 1000.0
     stiffness_n_m: float | None = None
     damping_n_s_m: float | None = None
     penalty_friction: Literal["coulomb", "viscous"] = "coulomb"
@@ -104,9 +105,9 @@ def make(name: str, setup: Setup) -> SimulatedPlant:
     return _FACTORIES[name][1](setup)
 
 
-def stepping(model: ContactModel) -> Factory:
-    """A factory for time stepping with `model`."""
-    return lambda s: Stepping(s.system, s.contacts, model, s.dt)
+def stepping(model: ContactModel, compiled: int | None = None) -> Factory:
+    """A factory for time stepping with `model`; `compiled`: its number in `idcontrol.models.compiled`, if any."""
+    return lambda s: Stepping(s.system, s.contacts, model, s.dt, compiled)
 
 
 def _viscous(setup: Setup) -> SimulatedPlant:
@@ -140,14 +141,32 @@ def _constraint(setup: Setup) -> SimulatedPlant:
     return stepping(constraint.compliant(law))(setup)
 
 
+def _mujoco(setup: Setup) -> SimulatedPlant:
+    from idcontrol.plants.mujoco import MuJoCo  # an extra, and slow to import
+
+    return MuJoCo(setup.system, setup.contacts, setup.dt)
+
+
+def _pybullet(setup: Setup) -> SimulatedPlant:
+    from idcontrol.plants.pybullet import PyBullet
+
+    return PyBullet(setup.system, setup.contacts, setup.dt)
+
+
 register(
     "coulomb-lcp",
     "rigid contact with Coulomb friction, Stewart-Trinkle time stepping (the papers' simulator model)",
-    stepping(coulomb.solve),
+    stepping(coulomb.solve, COULOMB),
 )
-register("dissipation", "rigid contact, convex: maximal dissipation (Drumwright-Shell)", stepping(dissipation.solve))
+register(
+    "dissipation",
+    "rigid contact, convex: maximal dissipation (Drumwright-Shell)",
+    stepping(dissipation.solve, DISSIPATION),
+)
 register("sap", "compliant contact with a circular friction cone, convex (SAP)", stepping(sap.solve))
 register("noslip", "rigid contact that never slips, whatever the friction", stepping(no_slip.solve))
 register("viscous", "rigid contact with drag in proportion to slip", _viscous)
 register("penalty", "compliant ground: springs and dampers that let a standing robot sink 1 mm", _penalty)
 register("constraint", "stiff springs and dampers, integrated implicitly, with Coulomb friction (002)", _constraint)
+register("mujoco", "MuJoCo, an outside engine with near-rigid contacts (extra: mujoco)", _mujoco)
+register("pybullet", "Bullet, an outside engine with rigid contacts (extra: bullet)", _pybullet)

@@ -10,7 +10,7 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol.errors import InputError
-from idcontrol.types import Array, ContactForces, Integers, State
+from idcontrol.types import Array, Booleans, ContactForces, Integers, State
 
 
 def require_positive(what: str, value: float) -> float:
@@ -69,9 +69,11 @@ class ForceSum:
     force: dict[int, Array] = field(default_factory=dict)
     normal: dict[int, Array] = field(default_factory=dict)
 
-    def add(self, identity: Integers, force: Array, normal: Array) -> None:
-        """Add world forces (n, 3) [N] at contacts with `identity` (n,) and normals (n, 3)."""
-        for i, key in enumerate(identity.tolist()):
+    def add(self, identity: Integers, force: Array, normal: Array, pressed: Booleans | None = None) -> None:
+        """Add world forces (n, 3) [N] at contacts with `identity` (n,) and normals (n, 3); only where `pressed` (n,)."""
+        chosen = range(len(identity)) if pressed is None else np.flatnonzero(pressed)
+        for i in chosen:
+            key = int(identity[i])
             self.force[key] = self.force.get(key, 0.0) + force[i]
             self.normal[key] = normal[i].copy()
 

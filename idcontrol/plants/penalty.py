@@ -131,7 +131,7 @@ class Penalty:
         v_plus = v + h * (acceleration + responses[:, 1:] @ force)
         mean = v + h * (0.5 * (1.0 + 1.0 / fine) * acceleration + responses[:, 1:] @ moved)
         world = feet.force_world(force.reshape(3, n).T, 1.0)
-        forces.add(feet.identity[pressed], world[pressed], feet.axes[pressed, 0])
+        forces.add(feet.identity, world, feet.axes[:, 0], pressed)
         q_next, v_next = system.advance(state.q, v_plus, h, mean=mean)
         self._state = State(t=state.t + h, q=q_next, v=v_next)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from idcontrol.contact.contacts import Detector
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
+from idcontrol.plants.compiled import CompiledSubstep
 from idcontrol.plants.parts import ForceSum, pushed, require_positive, substeps
 from idcontrol.system import System
-from idcontrol.types import Array, ContactForces, State, Status
+from idcontrol.types import Array, ContactForces, Integers, State, Status
 
 NEAR = 5e-3
 """Contacts are listed below this gap [m], or where they could close within two steps: enough that none is missed."""
@@ -23,7 +25,9 @@ class Stepping:
         residual_max: Largest relative complementarity residual of all substeps.
     """
 
-    def __init__(self, system: System, contacts: Detector, model: ContactModel, dt: float) -> None:
+    def __init__(
+        self, system: System, contacts: Detector, model: ContactModel, dt: float, compiled: int | None = None
+    ) -> None:
         """Bind a contact model to a machine.
 
         Args:
@@ -31,12 +35,16 @@ class Stepping:
             contacts: Detector of contacts on `system`.
             model: Contact model, used forward.
             dt: Longest substep [s].
+            compiled: Number of the same model in `idcontrol.models.compiled`; None where it has none.
 
         Raises:
             InputError: `dt` is not positive.
         """
         self._system, self._contacts, self._model = system, contacts, model
         self._dt = require_positive("longest substep", dt)
+        self._plain = None
+        if compiled is not None and type(contacts) is SphereContacts:
+            self._plain = CompiledSubstep(compiled, system, contacts, NEAR)
         self._state = State(t=0.0, q=np.zeros(0), v=np.zeros(0))
         self._forces = ContactForces.none()
         self._warm: WarmStart = {}
@@ -46,6 +54,8 @@ class Stepping:
 
     def reset(self, state: State) -> State:
         """Start from `state`."""
+        if self._plain is not None:
+            self._plain.reset()
         self._state, self._warm, self._forces, self.last = state, {}, ContactForces.none(), None
         self.solved = self.repaired = self.fallback = 0
         self.residual_max = 0.0
@@ -75,20 +85,25 @@ class Stepping:
     def _substep(self, tau: Array, h: float, forces: ForceSum) -> None:
         system, state = self._system, self._state
         system.update(state.q, state.v)
-        v = system.ours(state.v)
+        plain = None if self._plain is None else self._plain(state.v, tau, h)
+        solution, identity, world, normal = self._solve(tau, h) if plain is None else plain
+        self._warm, self.last = solution.warm, solution
+        self.residual_max = max(self.residual_max, solution.residual)
+        self.solved += solution.status is Status.SOLVED
+        self.repaired += solution.status is Status.REPAIRED
+        self.fallback += solution.status is Status.FALLBACK
+        forces.add(identity, world, normal, solution.impulses[:, 0] > 0.0)
+        q_next, v_next = system.advance(state.q, solution.v_plus, h)
+        self._state = State(t=state.t + h, q=q_next, v=v_next)
+
+    def _solve(self, tau: Array, h: float) -> tuple[StepSolution, Integers, Array, Array]:
+        """The model's solution, and identity (n,), world forces (n, 3) and normals (n, 3) of all contacts near."""
+        system = self._system
+        v = system.ours(self._state.v)
         applied = -system.bias
         applied[system.n_unactuated :] += tau
         reach = 2.0 * h * float(np.abs(v).sum())
         contacts = self._contacts.detect(NEAR + min(reach, 0.1))
         problem = StepProblem(h=h, M=system.M, kappa=-h * applied - system.M @ v, contacts=contacts)
         solution = self._model(problem, self._warm)
-        self._warm, self.last = solution.warm, solution
-        self.residual_max = max(self.residual_max, solution.residual)
-        self.solved += solution.status is Status.SOLVED
-        self.repaired += solution.status is Status.REPAIRED
-        self.fallback += solution.status is Status.FALLBACK
-        pressed = solution.impulses[:, 0] > 0.0
-        world = contacts.force_world(solution.impulses, h)
-        forces.add(contacts.identity[pressed], world[pressed], contacts.axes[pressed, 0])
-        q_next, v_next = system.advance(state.q, solution.v_plus, h)
-        self._state = State(t=state.t + h, q=q_next, v=v_next)
+        return solution, contacts.identity, contacts.force_world(solution.impulses, h), contacts.axes[:, 0]
