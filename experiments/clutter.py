@@ -1,0 +1,423 @@
+"""Balls and boxes dropped into a container, or on open ground, under SAP (004 section X-C)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import coal
+import matplotlib
+import msgspec
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.bodies import BodyState, Obstacle, Surface, solid
+from idcontrol.contact.terrain import plane
+from idcontrol.models import sap
+from idcontrol.models.sap.regularization import BETA, SIGMA
+from idcontrol.models.sparse import SparseProblem, SparseSolution
+from idcontrol.plants.bodies import FreeBodies
+from idcontrol.types import Array, Status
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+GRAVITY = 9.81
+RADIUS_M, SIDE_M, DENSITY_KG_M3 = 0.05, 0.1, 1000.0
+"""Of the balls and the boxes."""
+
+CONTAINER_M, WALL_M = 0.8, 0.1
+"""Inner width and height of the container, and how thick its walls are."""
+
+COLUMNS = 4
+SPACING_M = 0.18
+"""Bodies of a column are this far apart: boxes do not touch, however they are turned."""
+
+PAPER_ITERATIONS, PAPER_MOMENTUM_ERROR = 3, 1e-5
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides the case.
+
+    Attributes:
+        bodies: In the run that is shown in full.
+        sizes: Numbers of bodies for the growth of a step's time; empty to leave it out.
+        sigmas: Slip parameters to try with `bodies` bodies; empty to leave it out.
+        duration_s: Length of each run.
+        step_s: Of the integration.
+        seed: Of which body is a ball and how each is turned.
+        mu: Friction of everything.
+        stiffness_n_m: Of every surface; so much is near-rigid.
+        sigma: SAP's slip parameter.
+        beta: SAP's period of a near-rigid contact, in steps.
+        tolerance: Of SAP's momentum error.
+    """
+
+    bodies: Count = 40
+    sizes: tuple[Count, ...] = (8, 16, 40, 80, 160)
+    sigmas: tuple[Positive, ...] = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+    duration_s: Positive = 10.0
+    step_s: Positive = 0.01
+    seed: int = 0
+    mu: Positive = 1.0
+    stiffness_n_m: Positive = 1e12
+    sigma: Positive = SIGMA
+    beta: Positive = BETA
+    tolerance: Positive = 1e-5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What happened, step by step; arrays of shape (steps,).
+
+    Attributes:
+        iterations: Newton steps of the island that took most.
+        contacts: How many were listed.
+        momentum_error: 004 (24), recomputed from velocities and impulses over all bodies.
+        step_us: Time of the whole step, collision detection included [us].
+        slip: Mean tangential speed of the contacts that press [m/s].
+        solved: Whether the solver met its tolerance.
+        state: At the end.
+    """
+
+    iterations: Array
+    contacts: Array
+    momentum_error: Array
+    step_us: Array
+    slip: Array
+    solved: Array
+    state: BodyState
+
+    @property
+    def steady(self) -> slice:
+        """The second half."""
+        return slice(len(self.iterations) // 2, None)
+
+
+def scene(config: Config, bodies: int, *, walls: bool, sigma: float | None = None) -> tuple[FreeBodies, BodyState]:
+    """The plant and its start: columns of balls and boxes above the ground.
+
+    Args:
+        config: Physical constants, seed and settings of the solver.
+        bodies: How many.
+        walls: Whether there is a container.
+        sigma: Slip parameter; None is that of `config`.
+    """
+    rng = np.random.default_rng(config.seed)
+    surface = Surface(mu=config.mu, stiffness=config.stiffness_n_m, damping=config.stiffness_n_m * config.step_s)
+    ball, box = coal.Sphere(RADIUS_M), coal.Box(SIDE_M, SIDE_M, SIDE_M)
+    shapes = [ball if rng.random() < 0.5 else box for _ in range(bodies)]
+    column = np.arange(bodies) % COLUMNS
+    quarter = 0.25 * CONTAINER_M
+    position = np.column_stack(
+        [
+            quarter * (2.0 * (column % 2) - 1.0),
+            quarter * (2.0 * (column // 2) - 1.0),
+            SIDE_M + SPACING_M * (np.arange(bodies) // COLUMNS),
+        ]
+    )
+    orientation = rng.normal(size=(bodies, 4))
+    slip_parameter = config.sigma if sigma is None else sigma
+
+    def solve(problem: SparseProblem, contacts: object) -> SparseSolution:
+        return sap.solve_sparse(problem, sigma=slip_parameter, beta=config.beta, tolerance=config.tolerance)
+
+    plant = FreeBodies(
+        [solid(f"body{i}", shape, DENSITY_KG_M3, surface) for i, shape in enumerate(shapes)],
+        solve,
+        obstacles=_walls(surface) if walls else (),
+        terrain=plane(),
+        ground=surface,
+        gravity=(0.0, 0.0, -GRAVITY),
+    )
+    return plant, BodyState.at_rest(position, orientation / np.linalg.norm(orientation, axis=1)[:, None])
+
+
+def _walls(surface: Surface) -> list[Obstacle]:
+    middle, length = 0.5 * (CONTAINER_M + WALL_M), CONTAINER_M + 2.0 * WALL_M
+    sides = [(1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)]
+    return [
+        Obstacle(
+            name=f"wall{i}",
+            shape=coal.Box(WALL_M if x else length, WALL_M if y else length, CONTAINER_M),
+            position=np.array([middle * x, middle * y, 0.5 * CONTAINER_M]),
+            surface=surface,
+        )
+        for i, (x, y) in enumerate(sides)
+    ]
+
+
+def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = None) -> Run:
+    """Drop the bodies and note what each step took."""
+    plant, start = scene(config, bodies, walls=walls, sigma=sigma)
+    state = plant.reset(start)
+    steps = max(2, round(config.duration_s / config.step_s))
+    iterations, contacts, error, step_us, slip, solved = np.zeros((6, steps))
+    for step in range(steps):
+        began = time.perf_counter()
+        state = plant.step(config.step_s)
+        step_us[step] = 1e6 * (time.perf_counter() - began)
+        problem, solution = plant.problem, plant.last
+        assert problem is not None
+        assert solution is not None
+        iterations[step], contacts[step] = solution.iterations, len(problem.gap)
+        error[step] = momentum_error(problem, solution)
+        slip[step] = _mean_slip(solution)
+        solved[step] = solution.status is Status.SOLVED
+    return Run(
+        iterations=iterations,
+        contacts=contacts,
+        momentum_error=error,
+        step_us=step_us,
+        slip=slip,
+        solved=solved,
+        state=state,
+    )
+
+
+def momentum_error(problem: SparseProblem, solution: SparseSolution) -> float:
+    """004 (24) over all bodies: ``|D(M(v⁺ - v*) - Jᵀf)| / max(|D M v⁺|, |D Jᵀf|)``, D = diag(M)^(-1/2)."""
+    scale = 1.0 / np.sqrt(np.einsum("tii->ti", problem.M))
+    pushed = np.zeros_like(problem.v)
+    per_side = np.einsum("nsrd,nr->nsd", problem.rows, solution.impulses)
+    for side in range(2):
+        moves = problem.tree[:, side] >= 0
+        np.add.at(pushed, problem.tree[moves, side], per_side[moves, side])
+    carried = np.einsum("tij,tj->ti", problem.M, solution.v_plus)
+    left = carried - np.einsum("tij,tj->ti", problem.M, problem.v_star) - pushed
+    size = max(np.linalg.norm(scale * carried), np.linalg.norm(scale * pushed))
+    return float(np.linalg.norm(scale * left) / size) if size > 0.0 else 0.0
+
+
+def _mean_slip(solution: SparseSolution) -> float:
+    """Mean tangential speed of the contacts that press [m/s]; 0 where none does."""
+    pressing = solution.impulses[:, 0] > 0.0
+    if not pressing.any():
+        return 0.0
+    return float(np.linalg.norm(solution.contact_velocity[pressing, 1:], axis=1).mean())
+
+
+class Clutter:
+    """The experiment, as the command line finds it."""
+
+    name = "clutter"
+    summary = "balls and boxes dropped into a container or on open ground under SAP: iterations, time, slip, momentum"
+    presets: Mapping[str, Config] = {"default": Config(), "quick": Config(sizes=(8, 40), sigmas=(), duration_s=2.0)}
+
+    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Run it, record it into `out`, and return its metrics."""
+        began = time.perf_counter()
+        # loads what is compiled, so that no step is timed with it
+        simulate(msgspec.structs.replace(config, duration_s=2.0 * config.step_s), config.bodies, walls=True)
+        jobs = 2 + 2 * len(config.sizes) + 2 * len(config.sigmas)
+        done = 0
+
+        def timed(bodies: int, walls: bool, sigma: float | None = None) -> Run:
+            nonlocal done
+            run = simulate(config, bodies, walls=walls, sigma=sigma)
+            done += 1
+            progress(done / jobs)
+            return run
+
+        main = {walls: timed(config.bodies, walls) for walls in (True, False)}
+        grown = {walls: [timed(size, walls) for size in config.sizes] for walls in (True, False)}
+        slipped = {walls: [timed(config.bodies, walls, sigma) for sigma in config.sigmas] for walls in (True, False)}
+        findings = [finding for walls in (True, False) for finding in _main(config, walls, main[walls])]
+        for walls in (True, False):
+            findings.extend(_growth(config, walls, grown[walls]))
+            findings.extend(_slips(config, walls, slipped[walls]))
+        series, units = _series(config, main)
+        drawings = [_history(config, main)]
+        if config.sizes:
+            drawings.append(_growth_drawing(config.sizes, grown))
+        if config.sigmas:
+            drawings.append(_slip_drawing(config, slipped))
+        return save(
+            out,
+            experiment=self.name,
+            config=config,
+            findings=findings,
+            arrays=series,
+            units=units,
+            wall_time=[name for name in series if name.startswith("step_us")],
+            drawings=drawings,
+            began=began,
+        )
+
+    def warmup(self, out: Path) -> None:
+        """Some steps until all have met: every kernel is compiled and cached."""
+        self.run(Config(bodies=8, sizes=(), sigmas=(), duration_s=0.4), out, lambda share: None)
+
+
+experiment = Clutter()
+
+
+def _where(walls: bool) -> str:
+    return "walls" if walls else "open"
+
+
+def _main(config: Config, walls: bool, run: Run) -> list[Finding]:
+    """The numbers of the run that is shown in full."""
+    where, steady = _where(walls), run.steady
+    bound = config.sigma * config.mu * config.step_s * GRAVITY
+    inside = np.abs(run.state.position[:, :2]).max() < 0.5 * CONTAINER_M or not walls
+    through = bool(run.state.position[:, 2].min() > 0.9 * RADIUS_M)
+    iterations = float(run.iterations[steady].mean())
+    return [
+        Finding(
+            f"iterations_{where}",
+            iterations,
+            paper=PAPER_ITERATIONS if walls else None,
+            # "only about 3": up to half more would still be that
+            holds=iterations <= 1.5 * PAPER_ITERATIONS if walls else None,
+            note=f"Newton steps in the second half, in the mean; in the first at most {run.iterations.max():.0f}",
+        ),
+        Finding(
+            f"step_{where}_us",
+            float(np.median(run.step_us[steady])),
+            "us",
+            note=f"{config.bodies} bodies, second half, median, collision detection included; over the whole run "
+            f"{np.median(run.step_us):.0f}, 99 of 100 within {np.percentile(run.step_us, 99):.0f}",
+        ),
+        Finding(
+            f"momentum_error_{where}",
+            float(run.momentum_error.max()),
+            paper=PAPER_MOMENTUM_ERROR,
+            holds=bool(run.momentum_error.max() <= config.tolerance and run.solved.all()),
+            note="004 (24), largest of all steps, recomputed from velocities and impulses",
+        ),
+        Finding(
+            f"contacts_{where}",
+            float(run.contacts[-1]),
+            note="at the end; the paper has more on open ground, where its boxes lie flat",
+        ),
+        Finding(
+            f"slip_{where}_m_s",
+            float(run.slip[steady].mean()),
+            "m/s",
+            holds=bool(run.slip[-1] <= bound) if walls else None,
+            note=f"mean over the contacts that press; the estimate σ μ h g is {bound:.1e} m/s",
+        ),
+        Finding(
+            f"kept_{where}",
+            bool(inside and through),
+            holds=bool(inside and through),
+            note="no body is in the ground" + (" or outside the container" if walls else ""),
+        ),
+    ]
+
+
+def _growth(config: Config, walls: bool, runs: Sequence[Run]) -> list[Finding]:
+    """Time of a step against the number of bodies."""
+    where = _where(walls)
+    medians = [float(np.median(run.step_us)) for run in runs]
+    findings = [
+        Finding(
+            f"step_{where}_{size}_bodies_us",
+            median,
+            "us",
+            holds=bool(run.solved.all()),
+            note=f"median of the whole run; {run.iterations.mean():.1f} iterations, {run.contacts.mean():.0f} contacts",
+        )
+        for size, median, run in zip(config.sizes, medians, runs, strict=True)
+    ]
+    if len(set(config.sizes)) > 1:
+        exponent = float(np.polyfit(np.log(config.sizes), np.log(medians), 1)[0])
+        findings.append(
+            Finding(f"growth_{where}", exponent, note="exponent of the median time in the number of bodies")
+        )
+    return findings
+
+
+def _slips(config: Config, walls: bool, runs: Sequence[Run]) -> list[Finding]:
+    """Slip at the end against the slip parameter."""
+    findings = []
+    for sigma, run in zip(config.sigmas, runs, strict=True):
+        bound = sigma * config.mu * config.step_s * GRAVITY
+        findings.append(
+            Finding(
+                f"slip_{_where(walls)}_sigma_{sigma:.0e}_m_s".replace("-", "m"),
+                float(run.slip[-1]),
+                "m/s",
+                holds=bool(run.slip[-1] <= bound),
+                note=f"mean at the end; the estimate σ μ h g is {bound:.1e} m/s; {run.iterations.mean():.2f} iterations in the mean",
+            )
+        )
+    return findings
+
+
+def _series(config: Config, main: Mapping[bool, Run]) -> tuple[dict[str, Array], dict[str, str]]:
+    """Histories of the runs that are shown in full."""
+    series: dict[str, Array] = {"t": config.step_s * np.arange(1.0, len(main[True].iterations) + 1.0)}
+    units = {"t": "s"}
+    for walls, run in main.items():
+        where = _where(walls)
+        series |= {
+            f"iterations_{where}": run.iterations,
+            f"contacts_{where}": run.contacts,
+            f"momentum_error_{where}": run.momentum_error,
+            f"slip_{where}_m_s": run.slip,
+            f"step_us_{where}": run.step_us,
+        }
+        units |= {f"slip_{where}_m_s": "m/s", f"step_us_{where}": "us"}
+    return series, units
+
+
+def _history(config: Config, main: Mapping[bool, Run]) -> Drawing:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.0, 5.0))
+        above, below = figure.subplots(2, sharex=True)
+        for walls, run in main.items():
+            t = config.step_s * np.arange(1, len(run.iterations) + 1)
+            above.plot(t, run.iterations, linewidth=0.8, label=_where(walls))
+            below.semilogy(t, run.step_us, linewidth=0.8, label=_where(walls))
+        above.set_ylabel("iterations")
+        below.set_ylabel("time of a step [us]")
+        below.set_xlabel("time [s]")
+        above.legend()
+    return Drawing(
+        f"{config.bodies} bodies: iterations and time of each step (004 Fig. 9)",
+        "The fall and its impacts cost most; at rest the last velocities are nearly the solution.",
+        figure,
+    )
+
+
+def _growth_drawing(sizes: Sequence[int], grown: Mapping[bool, Sequence[Run]]) -> Drawing:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.0, 4.0))
+        axes = figure.subplots()
+        for walls, runs in grown.items():
+            axes.loglog(sizes, [np.median(run.step_us) for run in runs], "o-", label=_where(walls))
+        axes.set_xlabel("bodies")
+        axes.set_ylabel("median time of a step [us]")
+        axes.legend()
+    return Drawing(
+        "Time of a step against the number of bodies (004 section X-C1)",
+        "Without walls the heap falls apart into islands, which are solved apart.",
+        figure,
+    )
+
+
+def _slip_drawing(config: Config, slipped: Mapping[bool, Sequence[Run]]) -> Drawing:
+    sigmas = np.array(config.sigmas)
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.0, 3.5))
+        left, right = figure.subplots(1, 2)
+        for walls, runs in slipped.items():
+            left.loglog(sigmas, [run.slip[-1] for run in runs], "o-", label=_where(walls))
+            right.semilogx(sigmas, [run.iterations.mean() for run in runs], "o-", label=_where(walls))
+        left.loglog(sigmas, sigmas * config.mu * config.step_s * GRAVITY, "--", label="σ μ h g")
+        left.set_ylabel("mean slip at the end [m/s]")
+        right.set_ylabel("iterations, mean")
+        for axes in (left, right):
+            axes.set_xlabel("σ")
+        left.legend()
+    return Drawing(
+        "Slip and iterations against the slip parameter (004 Figs. 14 and 15)",
+        "Contacts that stick creep in proportion to σ, below the estimate; a smaller σ costs iterations.",
+        figure,
+    )
