@@ -19,10 +19,13 @@ from idcontrol.types import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landing:
-    """How a contact takes over from the velocity that a foot lands with; defaults of planner.md 7 but for `closing_s`.
+    """How a contact takes over from the velocity that a foot lands with.
 
     Attributes:
-        decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period.
+        decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period. It must be slow for ground
+            that gives way. To stop n feet that rise at w, the base of a machine of mass m is to follow them, which
+            takes m w/τ_c off their force; ground with a damper of b under each answers with n b w, and the two swing up
+            unless τ_c > m/(n b), 5 ms on the soft ground of 003.
         closing_s: τ_g: a gap is closed at the speed φ/τ_g, slow enough that noise on the measured gap is not chased (a
             trot with 0.5 mm of it: mean |Δτ/Δt| 310 N m/s with 0.01 s, 110 N m/s with 0.1 s) ...
         sink_m_s: ... of at most this towards the ground,
@@ -34,7 +37,7 @@ class Landing:
         slip_m_s: A foot that slips faster is not settled.
     """
 
-    decay_s: float = 0.005
+    decay_s: float = 0.02
     closing_s: float = 0.1
     sink_m_s: float = 0.05
     rise_m_s: float = 0.02
