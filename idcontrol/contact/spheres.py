@@ -116,6 +116,12 @@ class SphereContacts:
             contacts = self._views[n] = self._first(n)
         return contacts
 
+    def mounting(self) -> tuple[Integers, Array]:
+        """The joint that carries each sphere, shape (k,), and its centre in that joint's frame, shape (k, 3) [m]."""
+        places = [self.system.model.frames[int(frame)].placement for frame in self._frame]
+        centres = [place.act(offset) for place, offset in zip(places, self._offset, strict=True)]
+        return self._joint.copy(), np.array(centres).reshape(-1, 3)
+
     def slip(self, v: Array) -> Array:
         """Tangential speed of every sphere's contact point at the last `detect`, shape (k,) [m/s]; `v` in our order."""
         _slip_speed(self.system.jacobian, self.system.support, self._joint, self.point, self.axes, v, self._slip)

@@ -70,7 +70,7 @@ class ForceSum:
     normal: dict[int, Array] = field(default_factory=dict)
 
     def add(self, identity: Integers, force: Array, normal: Array, pressed: Booleans | None = None) -> None:
-        """Add world forces (n, 3) [N] at contacts with `identity` (n,) and normals (n, 3); only where `pressed` (n,)."""
+        """Add world forces (n, 3) [N] at contacts with `identity` (n,), normals (n, 3); only where `pressed` (n,)."""
         chosen = range(len(identity)) if pressed is None else np.flatnonzero(pressed)
         for i in chosen:
             key = int(identity[i])

@@ -1,0 +1,217 @@
+"""MuJoCo as plant: the same machine and ground in an engine that nobody here wrote. Needs the extra ``mujoco``.
+
+MuJoCo's contacts are soft. Here they are nearly as stiff as it allows (`TIME_CONSTANT`, `IMPEDANCE`), with elliptic
+friction cones and little creep below them (`IMPEDANCE_RATIO`).
+
+A free joint's velocity is that of the body frame's origin, linear in *world* axes and angular in the body's, and
+quaternions begin with w. All of that is converted in `MuJoCo._write` and `MuJoCo._read`, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import Terrain
+from idcontrol.errors import InputError
+from idcontrol.models.problem import StepSolution
+from idcontrol.plants.outside import Link, grid, links, quaternion, rotation
+from idcontrol.plants.parts import ForceSum, require_positive, substeps
+from idcontrol.system import System
+from idcontrol.types import Array, ContactForces, State
+
+try:
+    import mujoco
+except ImportError:
+    raise InputError("the plant mujoco needs the package mujoco; pip install 'idcontrol[mujoco]'") from None
+
+TIME_CONSTANT = 2.0
+"""Time in which a contact settles, in substeps: the shortest that MuJoCo takes."""
+
+IMPEDANCE = (0.95, 0.99, 1e-4, 0.5, 2.0)
+"""MuJoCo's ``solimp``: how much of a contact's acceleration its force decides, from 0 to 0.1 mm of depth."""
+
+IMPEDANCE_RATIO = 10.0
+"""Friction is this much harder than the normal direction, so that standing feet hardly creep."""
+
+
+class MuJoCo:
+    """A machine on the ground in MuJoCo."""
+
+    last: StepSolution | None = None
+    """MuJoCo says nothing of how a step was solved."""
+
+    def __init__(self, system: System, contacts: SphereContacts, dt: float) -> None:
+        """Build the machine of `system` with the spheres and the ground of `contacts`.
+
+        Args:
+            system: The machine.
+            contacts: Its spheres, their friction, and the ground.
+            dt: Longest substep [s].
+
+        Raises:
+            InputError: `dt` is not positive, or MuJoCo cannot have such a machine.
+        """
+        self._dt = require_positive("longest substep", dt)
+        self._links = links(system, contacts)
+        self._names = system.actuated_names
+        self._spheres = {
+            sphere.identity: f"sphere {sphere.identity}" for link in self._links for sphere in link.spheres
+        }
+        try:
+            self.model = _specification(self._links, contacts.terrain, system.model.gravity.linear, dt).compile()
+        except ValueError as error:
+            raise InputError(f"MuJoCo cannot have this machine: {str(error).splitlines()[0]}") from None
+        self.data = mujoco.MjData(self.model)
+        for link in self._links:  # what the compiler may have balanced
+            self.model.body(link.name).inertia[:] = link.principal()[0]
+        mujoco.mj_setConst(self.model, self.data)
+        joints = [self.model.joint(link.name) for link in self._links]
+        self._at_q = [int(joint.qposadr[0]) for joint in joints]
+        self._at_v = [int(joint.dofadr[0]) for joint in joints]
+        motors = {link.name: at for link, at in zip(self._links, self._at_v, strict=True)}
+        self._motors = [motors[name] for name in self._names]
+        self._sphere_of = {self.model.geom(name).id: identity for identity, name in self._spheres.items()}
+        self._state = State(t=0.0, q=np.zeros(system.model.nq), v=np.zeros(system.model.nv))
+        self._forces = ContactForces.none()
+
+    def reset(self, state: State) -> State:
+        """Start from `state`."""
+        mujoco.mj_resetData(self.model, self.data)
+        self._write(state)
+        self._state, self._forces = state, ContactForces.none()
+        return state
+
+    def push(self, velocity: Array) -> None:
+        """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base."""
+        self.data.qvel[self._at_v[0] : self._at_v[0] + 3] += velocity
+
+    def step(self, tau: Array, dt: float) -> State:
+        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps not longer than its own.
+
+        Raises:
+            InputError: A torque is not finite, or `dt` is not positive.
+        """
+        count = substeps(tau, dt, self._names, self._dt)
+        self.model.opt.timestep = dt / count
+        self.data.qfrc_applied[self._motors] = tau
+        forces = ForceSum()
+        for _ in range(count):
+            mujoco.mj_step(self.model, self.data)
+            self._collect(forces)
+        self._forces = forces.mean(count)
+        self._state = self._read(self._state.t + dt)
+        return self._state
+
+    def contact_forces(self) -> ContactForces:
+        """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""
+        return self._forces
+
+    def _collect(self, forces: ForceSum) -> None:
+        """Add what MuJoCo's solver found in the last substep."""
+        wrench = np.zeros(6)
+        for index, contact in enumerate(self.data.contact):
+            mujoco.mj_contactForce(self.model, self.data, index, wrench)
+            if not wrench[0] > 0.0:
+                continue
+            # the first axis points from the first geom to the second, and the force is that on the second
+            first, second = (self._sphere_of.get(int(geom)) for geom in contact.geom)
+            axes = np.asarray(contact.frame).reshape(3, 3)
+            force = axes.T @ wrench[:3]
+            for sphere, sign in ((first, -1.0), (second, 1.0)):
+                if sphere is not None:
+                    forces.add(np.array([sphere]), sign * force[None], sign * axes[:1])
+
+    def _write(self, state: State) -> None:
+        qpos, qvel = self.data.qpos, self.data.qvel
+        for link, i, j in zip(self._links, self._at_q, self._at_v, strict=True):
+            q, v = state.q[link.at_q :], state.v[link.at_v :]
+            if link.kind == "free":
+                qpos[i : i + 3], qpos[i + 3], qpos[i + 4 : i + 7] = q[:3], q[6], q[3:6]
+                qvel[j : j + 3], qvel[j + 3 : j + 6] = rotation(q[3:7]) @ v[:3], v[3:6]
+            else:
+                qpos[i], qvel[j] = (np.arctan2(q[1], q[0]) if link.circle else q[0]), v[0]
+
+    def _read(self, t: float) -> State:
+        qpos, qvel = self.data.qpos, self.data.qvel
+        q, v = np.empty_like(self._state.q), np.empty_like(self._state.v)
+        for link, i, j in zip(self._links, self._at_q, self._at_v, strict=True):
+            a, b = link.at_q, link.at_v
+            if link.kind == "free":
+                q[a : a + 3], q[a + 3 : a + 6], q[a + 6] = qpos[i : i + 3], qpos[i + 4 : i + 7], qpos[i + 3]
+                v[b : b + 3] = rotation(q[a + 3 : a + 7]).T @ qvel[j : j + 3]
+                v[b + 3 : b + 6] = qvel[j + 3 : j + 6]
+                continue
+            v[b] = qvel[j]
+            if link.circle:
+                q[a], q[a + 1] = np.cos(qpos[i]), np.sin(qpos[i])
+            else:
+                q[a] = qpos[i]
+        return State(t=t, q=q, v=v)
+
+
+def _specification(machine: list[Link], terrain: Terrain, gravity: Array, dt: float) -> mujoco.MjSpec:
+    spec = mujoco.MjSpec()
+    # Some descriptions have inertias that no body can have (A + B < C): the compiler refuses them, the engine does not.
+    spec.compiler.balanceinertia = True
+    spec.option.timestep = dt
+    spec.option.gravity = gravity
+    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    spec.option.impratio = IMPEDANCE_RATIO
+    spec.option.tolerance = 0.0  # Newton's method runs until it gains nothing more
+    bodies: list[Any] = []
+    for link in machine:
+        parent = spec.worldbody if link.parent < 0 else bodies[link.parent]
+        body = parent.add_body(name=link.name, pos=link.position, quat=_w_first(quaternion(link.rotation)))
+        moments, axes = link.principal()
+        body.mass, body.ipos, body.inertia, body.iquat = link.mass, link.com, moments, _w_first(quaternion(axes))
+        body.explicitinertial = True
+        if link.kind == "free":
+            body.add_freejoint(name=link.name)
+        else:
+            kind = mujoco.mjtJoint.mjJNT_HINGE if link.kind == "hinge" else mujoco.mjtJoint.mjJNT_SLIDE
+            body.add_joint(name=link.name, type=kind, axis=link.axis, armature=link.armature)
+        for sphere in link.spheres:
+            geom = body.add_geom(
+                name=f"sphere {sphere.identity}",
+                type=mujoco.mjtGeom.mjGEOM_SPHERE,
+                pos=sphere.centre,
+                size=[sphere.radius, 0.0, 0.0],
+                friction=[sphere.mu, 0.0, 0.0],
+            )
+            geom.condim = 3 if sphere.mu > 0.0 else 1
+            # spheres touch the ground (bit 1) but not each other
+            geom.contype, geom.conaffinity = 1, 2
+            geom.solref[:2] = TIME_CONSTANT * dt, 1.0
+            geom.solimp[:] = IMPEDANCE
+            geom.priority = 1  # the pair's parameters are the sphere's
+        bodies.append(body)
+    _add_ground(spec, terrain)
+    return spec
+
+
+def _add_ground(spec: mujoco.MjSpec, terrain: Terrain) -> None:
+    if terrain.heights.size == 0:
+        normal, offset = terrain.parameters[:3], terrain.parameters[3]
+        tilt = np.array([-normal[1], normal[0], 0.0, 1.0 + normal[2]])
+        place = {"pos": offset * normal, "quat": _w_first(tilt / np.linalg.norm(tilt))}
+        geom = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0], **place)
+    else:
+        x, y, heights = grid(terrain)
+        low, rise = heights.min(), max(float(np.ptp(heights)), 1e-6)
+        spec.add_hfield(
+            name="ground",
+            size=[0.5 * (x[-1] - x[0]), 0.5 * (y[-1] - y[0]), rise, 0.1],
+            nrow=y.size,
+            ncol=x.size,
+            userdata=(heights.T - low).ravel(),
+        )
+        middle = [0.5 * (x[0] + x[-1]), 0.5 * (y[0] + y[-1]), low]
+        geom = spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname="ground", pos=middle)
+    geom.contype, geom.conaffinity = 2, 1
+
+
+def _w_first(quaternion: Array) -> Array:
+    return quaternion[[3, 0, 1, 2]]

@@ -1,0 +1,171 @@
+"""What engines that nobody here wrote are told: the machine as a tree of links, its spheres, and the ground.
+
+An engine is built from the Pinocchio model itself and not from the URDF: so it is the same machine to the last digit,
+whatever the engine's own reader makes of a file, and it needs no meshes. Joint limits, joint friction and damping are
+left out: the multibody terms of `idcontrol.system` have none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pinocchio as pin
+from scipy.optimize import linear_sum_assignment
+
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import Terrain
+from idcontrol.errors import InputError
+from idcontrol.system import System
+from idcontrol.types import Array
+
+NO_SLIP_MU = 100.0
+"""What engines that need a number are told of infinite friction; the papers' simulator had the same."""
+
+GRID = 4
+"""Samples of smooth ground per sample of its height map: engines draw triangles between them, which at 5 mm are within
+0.02 mm of hills as steep as those of 003."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sphere:
+    """A contact sphere.
+
+    Attributes:
+        identity: Its number as a contact.
+        centre: In the frame of the link, shape (3,) [m].
+        radius: [m].
+        mu: Friction coefficient; at most `NO_SLIP_MU`.
+    """
+
+    identity: int
+    centre: Array
+    radius: float
+    mu: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """A rigid body and the joint that carries it; its frame is the joint's.
+
+    Attributes:
+        name: Of the joint.
+        parent: Number of the parent in the list of links; -1 is the world.
+        position: Of its frame in the parent's where the joint is at zero, shape (3,) [m].
+        rotation: Of its frame in the parent's, likewise, shape (3, 3).
+        kind: What the joint allows: everything, a turn about `axis`, or a slide along it.
+        axis: In its frame, shape (3,); zeros for a free joint.
+        mass: [kg].
+        com: Centre of mass in its frame, shape (3,) [m].
+        inertia: About the centre of mass, axes of its frame, shape (3, 3) [kg m²].
+        armature: Inertia of the rotor, as the joint feels it [kg m² or kg].
+        at_q: First coordinate of the joint in the configuration.
+        at_v: First velocity, in Pinocchio's order.
+        circle: Whether the configuration has the cosine and sine of the angle, not the angle.
+        spheres: Contact spheres that it carries.
+    """
+
+    name: str
+    parent: int
+    position: Array
+    rotation: Array
+    kind: Literal["free", "hinge", "slide"]
+    axis: Array
+    mass: float
+    com: Array
+    inertia: Array
+    armature: float
+    at_q: int
+    at_v: int
+    circle: bool
+    spheres: tuple[Sphere, ...]
+
+    def principal(self) -> tuple[Array, Array]:
+        """Principal moments of inertia, shape (3,), and their right-handed axes as columns, shape (3, 3).
+
+        Of all orders and signs of the axes those that are nearest to the link's own: engines convert rotations to Euler
+        angles and back, which costs digits at right angles.
+        """
+        moments, axes = np.linalg.eigh(self.inertia)
+        _, order = linear_sum_assignment(-np.abs(axes))
+        moments, axes = moments[order], axes[:, order]
+        axes = axes * np.where(np.diag(axes) < 0.0, -1.0, 1.0)
+        if np.linalg.det(axes) < 0.0:
+            axes[:, np.argmin(np.diag(axes))] *= -1.0
+        return moments, axes
+
+
+def links(system: System, contacts: SphereContacts) -> list[Link]:
+    """The machine as a tree of links; parents stand before their children.
+
+    Raises:
+        InputError: A joint is neither free nor a hinge nor a slide, or a link has no mass.
+    """
+    model, neutral = system.model, pin.neutral(system.model)
+    joints, centres = contacts.mounting()
+    found = []
+    for j in range(1, model.njoints):
+        joint, inertia, place = model.joints[j], model.inertias[j], model.jointPlacements[j]
+        name = str(model.names[j])
+        if not inertia.mass > 0.0:
+            raise InputError(f"the link that joint {name!r} moves has no mass; engines outside need one for each link")
+        data = joint.createData()
+        joint.calc(data, neutral)
+        motion = np.array(data.S).reshape(6, -1)
+        kind: Literal["free", "hinge", "slide"]
+        if joint.nv == 1:
+            kind, axis = ("slide", motion[:3, 0]) if motion[:3].any() else ("hinge", motion[3:, 0])
+        elif joint.shortname() == "JointModelFreeFlyer":
+            kind, axis = "free", np.zeros(3)
+        else:
+            raise InputError(f"joint {name!r} is a {joint.shortname()}; engines outside know free, hinge and slide")
+        found.append(
+            Link(
+                name=name,
+                parent=int(model.parents[j]) - 1,
+                position=np.array(place.translation),
+                rotation=np.array(place.rotation),
+                kind=kind,
+                axis=axis,
+                mass=float(inertia.mass),
+                com=np.array(inertia.lever),
+                inertia=np.array(inertia.inertia),
+                armature=float(model.armature[joint.idx_v]),
+                at_q=joint.idx_q,
+                at_v=joint.idx_v,
+                circle=joint.nq == 2,
+                spheres=tuple(
+                    Sphere(
+                        identity=int(i),
+                        centre=centres[i],
+                        radius=float(contacts.radius[i]),
+                        mu=min(float(contacts.mu[i]), NO_SLIP_MU),
+                    )
+                    for i in np.flatnonzero(joints == j)
+                ),
+            )
+        )
+    return found
+
+
+def quaternion(rotation: Array) -> Array:
+    """(x, y, z, w) of a rotation matrix (3, 3)."""
+    coefficients: Array = pin.Quaternion(rotation).coeffs()
+    return coefficients
+
+
+def rotation(quaternion: Array) -> Array:
+    """Rotation matrix of the unit quaternion (x, y, z, w)."""
+    x, y, z, w = quaternion
+    matrix: Array = pin.Quaternion(w, x, y, z).matrix()
+    return matrix
+
+
+def grid(terrain: Terrain) -> tuple[Array, Array, Array]:
+    """Samples of a height map for engines that draw triangles: x (i,), y (j,) and heights (i, j) [m]."""
+    _, _, _, _, x0, y0, dx, dy = terrain.parameters
+    n_x, n_y = terrain.heights.shape
+    x = x0 + dx / GRID * np.arange(GRID * (n_x - 1) + 1)
+    y = y0 + dy / GRID * np.arange(GRID * (n_y - 1) + 1)
+    return x, y, terrain.height(x[:, None], y[None, :])

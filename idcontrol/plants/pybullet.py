@@ -1,0 +1,297 @@
+"""Bullet as plant: the same machine and ground in an engine that nobody here wrote. Needs the extra ``bullet``.
+
+Bullet's reduced-coordinate multibody, double precision, without its default motors and damping. Contacts are solved by
+sequential impulses at velocity level, with circular friction cones, and penetration is undone at `ERP` a step.
+
+Bullet knows a base by its principal frame: its position is that of the centre of mass, its axes are the principal ones,
+its velocities are in world axes. All of that is converted in `PyBullet._write` and `PyBullet._read`, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import Terrain
+from idcontrol.errors import InputError
+from idcontrol.models.problem import StepSolution
+from idcontrol.plants.outside import Link, grid, links, quaternion, rotation
+from idcontrol.plants.parts import ForceSum, require_positive, substeps
+from idcontrol.system import System
+from idcontrol.types import Array, ContactForces, State
+
+try:
+    import pybullet as bullet
+except ImportError:
+    raise InputError("the plant pybullet needs the package pybullet; pip install 'idcontrol[bullet]'") from None
+
+ITERATIONS = 500
+"""Of the contact solver; most steps need fewer, and it stops at `RESIDUAL`."""
+
+RESIDUAL = 1e-12
+"""The contact solver stops when an iteration changes squared velocities by less than this [m²/s²]."""
+
+ERP = 0.2
+"""Share of a penetration that is undone in a step."""
+
+FASTEST = 1e6
+"""Bullet caps the speed of joints [rad/s or m/s]; nothing here comes near this."""
+
+
+class PyBullet:
+    """A machine on the ground in Bullet."""
+
+    last: StepSolution | None = None
+    """Bullet says nothing of how a step was solved."""
+
+    def __init__(self, system: System, contacts: SphereContacts, dt: float) -> None:
+        """Build the machine of `system` with the spheres and the ground of `contacts`.
+
+        Args:
+            system: The machine.
+            contacts: Its spheres, their friction, and the ground.
+            dt: Longest substep [s].
+
+        Raises:
+            InputError: `dt` is not positive, or Bullet cannot have such a machine.
+        """
+        self._dt = require_positive("longest substep", dt)
+        self._links = links(system, contacts)
+        _refuse(self._links)
+        self._names = system.actuated_names
+        self._world = _World()
+        self._world.call(bullet.setGravity, *system.model.gravity.linear)
+        self._world.call(
+            bullet.setPhysicsEngineParameter,
+            numSolverIterations=ITERATIONS,
+            solverResidualThreshold=RESIDUAL,
+            erp=ERP,
+            contactERP=ERP,
+            frictionERP=ERP,
+            enableConeFriction=1,
+            deterministicOverlappingPairs=1,
+        )
+        self._ground = _add_ground(self._world, contacts.terrain)
+        self._body = _add_machine(self._world, self._links)
+        self._floats = self._links[0].kind == "free"
+        # Bullet's number of the joint of each link: -1 is the base
+        self._joint = [i - 1 if self._floats else i for i in range(len(self._links))]
+        joint = {link.name: number for link, number in zip(self._links, self._joint, strict=True)}
+        self._motors = [joint[name] for name in self._names]
+        self._carrier = {number: link.spheres for link, number in zip(self._links, self._joint, strict=True)}
+        self._state = State(t=0.0, q=np.zeros(system.model.nq), v=np.zeros(system.model.nv))
+        self._forces = ContactForces.none()
+
+    def reset(self, state: State) -> State:
+        """Start from `state`."""
+        self._write(state)
+        self._state, self._forces = state, ContactForces.none()
+        return state
+
+    def push(self, velocity: Array) -> None:
+        """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base."""
+        linear, angular = self._world.call(bullet.getBaseVelocity, self._body)
+        self._world.call(bullet.resetBaseVelocity, self._body, np.add(linear, velocity).tolist(), angular)
+
+    def step(self, tau: Array, dt: float) -> State:
+        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps not longer than its own.
+
+        Raises:
+            InputError: A torque is not finite, or `dt` is not positive.
+        """
+        count = substeps(tau, dt, self._names, self._dt)
+        self._world.call(bullet.setTimeStep, dt / count)
+        forces = ForceSum()
+        for _ in range(count):
+            if self._motors:
+                self._world.call(
+                    bullet.setJointMotorControlArray,
+                    self._body,
+                    self._motors,
+                    bullet.TORQUE_CONTROL,
+                    forces=tau.tolist(),
+                )
+            self._world.call(bullet.stepSimulation)
+            self._collect(forces)
+        self._forces = forces.mean(count)
+        self._state = self._read(self._state.t + dt)
+        return self._state
+
+    def contact_forces(self) -> ContactForces:
+        """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""
+        return self._forces
+
+    def _collect(self, forces: ForceSum) -> None:
+        """Add what Bullet's solver found in the last substep."""
+        for contact in self._world.call(bullet.getContactPoints, self._body, self._ground):
+            number, at, normal, pressure = contact[3], np.array(contact[5]), np.array(contact[7]), contact[9]
+            if not pressure > 0.0:
+                continue
+            force = pressure * normal + contact[10] * np.array(contact[11]) + contact[12] * np.array(contact[13])
+            forces.add(np.array([self._sphere(number, at)]), force[None], normal[None])
+
+    def _sphere(self, number: int, at: Array) -> int:
+        """Identity of the sphere of a link whose surface is nearest to the world point `at`."""
+        spheres = self._carrier[number]
+        if len(spheres) == 1:
+            return spheres[0].identity
+        link = self._links[self._joint.index(number)]
+        position, turn = self._frame(number, link)
+        near = [abs(float(np.linalg.norm(position + turn @ s.centre - at)) - s.radius) for s in spheres]
+        return spheres[int(np.argmin(near))].identity
+
+    def _frame(self, number: int, link: Link) -> tuple[Array, Array]:
+        """Origin and axes of a link's frame in the world."""
+        if number >= 0:
+            found = self._world.call(bullet.getLinkState, self._body, number, computeForwardKinematics=1)
+            return np.array(found[4]), rotation(np.array(found[5]))
+        position, turn = self._world.call(bullet.getBasePositionAndOrientation, self._body)
+        axes = rotation(np.array(turn)) @ link.principal()[1].T
+        return np.array(position) - axes @ link.com, axes
+
+    def _write(self, state: State) -> None:
+        for link, number in zip(self._links, self._joint, strict=True):
+            q, v = state.q[link.at_q :], state.v[link.at_v :]
+            if link.kind == "free":
+                axes = rotation(q[3:7])
+                position = q[:3] + axes @ link.com
+                turn = quaternion(axes @ link.principal()[1])
+                self._world.call(bullet.resetBasePositionAndOrientation, self._body, position.tolist(), turn.tolist())
+                linear = axes @ (v[:3] + np.cross(v[3:6], link.com))
+                angular = axes @ v[3:6]
+                self._world.call(bullet.resetBaseVelocity, self._body, linear.tolist(), angular.tolist())
+            else:
+                angle = np.arctan2(q[1], q[0]) if link.circle else q[0]
+                self._world.call(bullet.resetJointState, self._body, number, float(angle), float(v[0]))
+
+    def _read(self, t: float) -> State:
+        q, v = np.empty_like(self._state.q), np.empty_like(self._state.v)
+        for link, number in zip(self._links, self._joint, strict=True):
+            a, b = link.at_q, link.at_v
+            if link.kind == "free":
+                position, axes = self._frame(number, link)
+                linear, angular = (np.array(x) for x in self._world.call(bullet.getBaseVelocity, self._body))
+                q[a : a + 3], q[a + 3 : a + 7] = position, quaternion(axes)
+                v[b + 3 : b + 6] = axes.T @ angular
+                v[b : b + 3] = axes.T @ linear - np.cross(v[b + 3 : b + 6], link.com)
+                continue
+            angle, v[b] = self._world.call(bullet.getJointState, self._body, number)[:2]
+            if link.circle:
+                q[a], q[a + 1] = np.cos(angle), np.sin(angle)
+            else:
+                q[a] = angle
+        return State(t=t, q=q, v=v)
+
+
+class _World:
+    """A physics client of its own, closed when it is forgotten."""
+
+    def __init__(self) -> None:
+        self._client = bullet.connect(bullet.DIRECT)
+
+    def call(self, function: Any, *args: Any, **options: Any) -> Any:
+        return function(*args, physicsClientId=self._client, **options)
+
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # at exit the module may be gone before us
+            bullet.disconnect(self._client)
+
+
+def _refuse(machine: list[Link]) -> None:
+    """Bullet's multibody is one tree, its base free or fixed, and it knows no rotors."""
+    roots = [link for link in machine if link.parent < 0]
+    if any(link.kind == "free" for link in machine) and (len(roots) > 1 or machine[0].kind != "free"):
+        raise InputError(
+            f"Bullet takes one machine, floating or fixed, not {', '.join(link.name for link in roots)}; "
+            "use another plant where there are free bodies, too"
+        )
+    for link in machine:
+        if link.armature != 0.0:
+            raise InputError(f"Bullet has no armature, but joint {link.name!r} has {link.armature}; use another plant")
+
+
+def _add_machine(world: _World, machine: list[Link]) -> int:
+    floats = machine[0].kind == "free"
+    carried = machine[1:] if floats else machine
+    base: dict[str, Any] = {"baseMass": 0.0}
+    if floats:
+        _, axes = machine[0].principal()
+        base = {
+            "baseMass": machine[0].mass,
+            "baseCollisionShapeIndex": _shape(world, machine[0]),
+            "baseInertialFramePosition": machine[0].com.tolist(),
+            "baseInertialFrameOrientation": quaternion(axes).tolist(),
+        }
+    kinds = {"hinge": bullet.JOINT_REVOLUTE, "slide": bullet.JOINT_PRISMATIC}
+    body: int = world.call(
+        bullet.createMultiBody,
+        linkMasses=[link.mass for link in carried],
+        linkCollisionShapeIndices=[_shape(world, link) for link in carried],
+        linkVisualShapeIndices=[-1] * len(carried),
+        linkPositions=[link.position.tolist() for link in carried],
+        linkOrientations=[quaternion(link.rotation).tolist() for link in carried],
+        linkInertialFramePositions=[link.com.tolist() for link in carried],
+        linkInertialFrameOrientations=[quaternion(link.principal()[1]).tolist() for link in carried],
+        linkParentIndices=[link.parent if floats else link.parent + 1 for link in carried],
+        linkJointTypes=[kinds[link.kind] for link in carried],
+        linkJointAxis=[link.axis.tolist() for link in carried],
+        **base,
+    )
+    for number, link in enumerate(machine, start=-1 if floats else 0):
+        world.call(
+            bullet.changeDynamics,
+            body,
+            number,
+            lateralFriction=link.spheres[0].mu if link.spheres else 0.0,
+            restitution=0.0,
+            linearDamping=0.0,
+            angularDamping=0.0,
+            jointDamping=0.0,
+            maxJointVelocity=FASTEST,
+            activationState=bullet.ACTIVATION_STATE_DISABLE_SLEEPING,
+        )
+        # in a call of its own: beside some of the above Bullet sets the inertia of a link to zero
+        world.call(bullet.changeDynamics, body, number, localInertiaDiagonal=link.principal()[0].tolist())
+    joints = list(range(len(carried)))
+    if joints:
+        world.call(bullet.setJointMotorControlArray, body, joints, bullet.VELOCITY_CONTROL, forces=[0.0] * len(joints))
+    return body
+
+
+def _shape(world: _World, link: Link) -> int:
+    if not link.spheres:
+        return -1
+    if len({sphere.mu for sphere in link.spheres}) > 1:
+        raise InputError(f"Bullet has one friction coefficient a link, but the spheres of {link.name!r} differ")
+    shape: int = world.call(
+        bullet.createCollisionShapeArray,
+        shapeTypes=[bullet.GEOM_SPHERE] * len(link.spheres),
+        radii=[sphere.radius for sphere in link.spheres],
+        collisionFramePositions=[sphere.centre.tolist() for sphere in link.spheres],
+    )
+    return shape
+
+
+def _add_ground(world: _World, terrain: Terrain) -> int:
+    if terrain.heights.size == 0:
+        normal, offset = terrain.parameters[:3], terrain.parameters[3]
+        shape = world.call(bullet.createCollisionShape, bullet.GEOM_PLANE, planeNormal=normal.tolist())
+        place = offset * normal
+    else:
+        x, y, heights = grid(terrain)
+        shape = world.call(
+            bullet.createCollisionShape,
+            bullet.GEOM_HEIGHTFIELD,
+            meshScale=[x[1] - x[0], y[1] - y[0], 1.0],
+            heightfieldData=heights.T.ravel().tolist(),
+            numHeightfieldRows=x.size,
+            numHeightfieldColumns=y.size,
+        )
+        place = np.array([0.5 * (x[0] + x[-1]), 0.5 * (y[0] + y[-1]), 0.5 * (heights.min() + heights.max())])
+    ground: int = world.call(bullet.createMultiBody, 0.0, shape, basePosition=place.tolist())
+    # the friction of a pair is the product of both
+    world.call(bullet.changeDynamics, ground, -1, lateralFriction=1.0, restitution=0.0)
+    return ground
