@@ -157,6 +157,11 @@ def recorded(folder: Path, meta: Mapping[str, Any]) -> list[Picture]:
     return pictures
 
 
+def picture(title: str, sentence: str, figure: Figure) -> Picture:
+    """A figure that was drawn under `STYLE`, for a page."""
+    return Picture(title, sentence, _svg(figure))
+
+
 def _svg(figure: Figure) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
@@ -167,7 +172,7 @@ def _uri(svg: bytes) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
 
 
-def _grid(
+def panels(
     heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, aside: float = 0.55, **more: Any
 ) -> tuple[Figure, Any]:
     """Axes in rows and columns with fixed margins, which are drawn in half the time of fitted ones.
@@ -268,7 +273,7 @@ def _glance(scene: _Scene) -> Figure:
     arrays, t, h = scene.arrays, scene.arrays["t"], scene.layout.period_s
     rows = round(scene.layout.gait_period_s / h)
     bins = _Bins(t, rows)
-    figure, grid = _grid([*[1.0] * 6, 0.45], sharex=True)
+    figure, grid = panels([*[1.0] * 6, 0.45], sharex=True)
     axes = grid[:, 0]
     _strip(axes[0], bins, 1e3 * np.abs(scene.q - arrays["q_des"]), "|q − q_des|\nmrad", _COLORS[0])
     _strip(axes[1], bins, np.abs(scene.v - arrays["v_des"]), "|q̇ − q̇_des|\nrad/s", _COLORS[0], log=True)
@@ -313,7 +318,7 @@ def _statuses(axes: Any, t: Array, statuses: Mapping[str, Array]) -> None:
 
 def _path(scene: _Scene) -> Figure:
     arrays, t = scene.arrays, scene.arrays["t"]
-    figure, grid = _grid([3.9], 2, aside=0.75)
+    figure, grid = panels([3.9], 2, aside=0.75)
     above, off = grid[0]
     goals = np.array(scene.layout.waypoints).reshape(-1, 2)
     above.plot(arrays["q"][:, 0], arrays["q"][:, 1], color=_QUIET, linewidth=0.8, label="base")
@@ -352,7 +357,7 @@ def _joints(scene: _Scene) -> Figure:
     t, names = scene.close_up("t"), scene.layout.joints
     columns = _columns(len(names))
     rows = -(-len(names) // columns)
-    figure, grid = _grid([1.15] * rows, columns, gap=0.32, sharex=True)
+    figure, grid = panels([1.15] * rows, columns, gap=0.32, sharex=True)
     for axes in grid.flat[len(names) :]:
         axes.set_visible(False)
     for i, name in enumerate(names):
@@ -373,7 +378,7 @@ def _torques(scene: _Scene) -> Figure:
     rate = np.diff(tau, axis=0) / scene.layout.period_s
     columns = _columns(len(names))
     groups = [range(i, min(i + columns, len(names))) for i in range(0, len(names), columns)]
-    figure, grid = _grid([1.35] * len(groups), 2, gap=0.34, aside=0.85, sharex=True)
+    figure, grid = panels([1.35] * len(groups), 2, gap=0.34, aside=0.85, sharex=True)
     for (left, right), group in zip(grid, groups, strict=True):
         near = 1.3 * np.abs(tau[:, list(group)]).max(initial=0.0)
         for i, color in zip(group, _COLORS, strict=False):
@@ -402,7 +407,7 @@ def _forces(scene: _Scene) -> Figure:
     t, feet = scene.close_up("t"), scene.layout.feet
     force, predicted = scene.close_up("force")[:, :, 2], scene.close_up("force_pred")[:, :, 2]
     stance = scene.close_up("stance") > 0.5
-    figure, axes_grid = _grid([1.15] * (len(feet) + 1), sharex=True)
+    figure, axes_grid = panels([1.15] * (len(feet) + 1), sharex=True)
     grid = axes_grid[:, 0]
     together = np.where(np.isnan(predicted).all(axis=1), np.nan, np.nansum(predicted, axis=1))
     for axes, name, real, expected in zip(
@@ -423,7 +428,7 @@ def _forces(scene: _Scene) -> Figure:
 def _feet(scene: _Scene) -> Figure:
     t, feet, h = scene.close_up("t"), scene.layout.feet, scene.layout.period_s
     touching = np.linalg.norm(scene.close_up("force"), axis=2) > TOUCHING_N
-    figure, axes_grid = _grid([0.3 * len(feet) + 0.3, *[1.0] * len(feet)], gap=0.26, sharex=True)
+    figure, axes_grid = panels([0.3 * len(feet) + 0.3, *[1.0] * len(feet)], gap=0.26, sharex=True)
     grid = axes_grid[:, 0]
     diagram = grid[0]
     for i in range(len(feet)):

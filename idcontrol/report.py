@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -72,9 +71,8 @@ def report(folder: str | Path) -> Path:
     if values is None and layout is not None:
         values = metrics.locomotion(run.arrays, layout, float(run.config.get("duration_s", 0.0)))
     values = values or {}
-    template = importlib.resources.files("idcontrol").joinpath("report.html.j2").read_text(encoding="utf-8")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    page = environment.from_string(template).render(
+    text = render(
+        "report.html.j2",
         title=_title(run),
         state=_state(run, values),
         note=run.note,
@@ -85,13 +83,32 @@ def report(folder: str | Path) -> Path:
         events=run.events[:EVENTS],
         more_events=max(len(run.events) - EVENTS, 0),
         command=command(run),
-        settings=list(_flat(run.config)),
+        settings=list(flat(run.config)),
         versions=run.versions,
     )
-    path = run.folder / "report.html"
+    return write_page(run.folder / "report.html", text)
+
+
+def render(template: str, **values: Any) -> str:
+    """A page from one of this package's templates."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("idcontrol", ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+    return environment.get_template(template).render(**values)
+
+
+def write_page(path: Path, text: str) -> Path:
+    """Write a page, whole or not at all; returns `path`.
+
+    Raises:
+        InputError: It cannot be written.
+    """
     partial = path.with_name(path.name + ".part")
     try:
-        partial.write_text(page, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; make the folder writable") from error
@@ -188,10 +205,10 @@ def _state(run: Run, values: Mapping[str, Any]) -> tuple[str, str]:
     return ("completed", "good") if values.get("completed", True) else ("not completed", "bad")
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Settings by dotted key."""
     for key, value in config.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flat(value, f"{prefix}{key}.")
         else:
             yield prefix + key, json.dumps(jsonable(value), ensure_ascii=False)

@@ -235,6 +235,8 @@ def _show(outcomes: Sequence[Outcome], tables: Sequence[Table], out: Path) -> No
 
     screen = console()
     for table in tables:
+        if not table.printed:
+            continue
         grid = Grid(*table.header, title=table.title, title_justify="left", title_style="bold", box=None)
         for row in table.rows:
             grid.add_row(*(Text("–" if value is None else cell(value)) for value in row))

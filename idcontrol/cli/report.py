@@ -1,4 +1,4 @@
-"""``idcontrol report``: the page of a run."""
+"""``idcontrol report``: the page of a run or a comparison."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ from pathlib import Path
 
 import click
 
+from idcontrol.cli.entries import load_study
+
 
 @click.command("report")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 def command(folder: Path) -> None:
-    """Write an HTML page of plots and tables of the run in DIR and print its path."""
+    """Write an HTML page of plots and tables of the run or the comparison in DIR and print its path."""
+    if (folder / "comparison.json").is_file():
+        from idcontrol.sweeps import page, record
+
+        comparison = record.load(folder)
+        study = None if comparison.study is None else load_study(comparison.study)
+        click.echo(page.report(comparison, study))
+        return
     from idcontrol.report import report
 
     click.echo(report(folder))

@@ -24,6 +24,7 @@ class Table:
         sentence: What it shows, computed from its numbers.
         header: Names of the columns, units in them.
         rows: Values: text, numbers, truth values, None where there is nothing.
+        printed: Whether people read it; otherwise it is the data of a figure, and only written.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Table:
     sentence: str
     header: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
+    printed: bool = True
 
 
 def _nothing(outcomes: Sequence[Outcome]) -> tuple[Picture, ...]:

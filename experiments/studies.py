@@ -1,0 +1,345 @@
+"""Studies that the papers could not do: what model mismatch, wrong knowledge and each correction cost.
+
+Each is a named comparison, ``idcontrol compare trot --study NAME``; the figures are those of any comparison.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from idcontrol.sweeps.plan import product
+from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.study import Study, Table
+
+DURATION_S = 10.0
+"""Long enough for two turns in place, where most falls happen; a study has dozens of runs."""
+
+ROBUST = ("id-coulomb-qp", "id-coulomb-lcp", "id-noslip-lcp", "id-sap", "pid")
+"""The controllers whose robustness is compared: one of each kind of contact model, and none."""
+
+MODELS = (
+    "id-coulomb-lcp",
+    "id-coulomb-qp",
+    "id-noslip-lcp",
+    "id-noslip-qp",
+    "id-sap",
+    "id-constraint",
+    "id-sensed-1",
+    "pid",
+)
+PLANTS = ("coulomb-lcp", "dissipation", "noslip", "viscous", "sap", "constraint", "penalty", "mujoco", "pybullet")
+
+OWN_PLANT: Mapping[str, str] = {
+    "id-coulomb-lcp": "coulomb-lcp",
+    "id-coulomb-qp": "dissipation",
+    "id-noslip-lcp": "noslip",
+    "id-noslip-qp": "noslip",
+    "id-sap": "sap",
+    "id-constraint": "constraint",
+}
+"""The plant that has the controller's own contact model."""
+
+CORRECTIONS: dict[str, dict[str, Any]] = {
+    "everything right": {},
+    "stage I as printed": {"inverse.objective": "printed"},
+    "desired velocities not projected": {"inverse.project": False},
+    "no second stage": {"controller": "id-coulomb-qp-raw"},
+    "feet not unloaded before they lift": {"inverse.ramp_s": 0.0},
+    "friction counted on as it is, at most 1.5": {"friction.share": 1.0, "friction.cap": 1.5},
+    "the original planner": {"planner": "paper"},
+    "everything as in the paper": {"preset": "paper"},
+}
+"""What is taken away, one at a time, and how."""
+
+
+def matrix(outcomes: Sequence[Outcome], key: str) -> tuple[tuple[Any, ...], ...]:
+    """A metric by controller (rows) and plant (columns); why there is none in place of it."""
+    cells = {(o.setting("controller"), o.setting("plant")): o for o in outcomes}
+    controllers = list(dict.fromkeys(controller for controller, _ in cells))
+    plants = list(dict.fromkeys(plant for _, plant in cells))
+    return tuple(
+        (
+            controller,
+            *(
+                None if o is None else o.metric(key) if o.done else o.reason
+                for o in (cells.get((controller, plant)) for plant in plants)
+            ),
+        )
+        for controller in controllers
+    )
+
+
+def _matrix_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+    plants = tuple(dict.fromkeys(o.setting("plant") for o in outcomes))
+    own: list[float] = []
+    other: list[float] = []
+    for o in outcomes:
+        value = o.metric("force_err_rel")
+        if o.done and value is not None:
+            (own if OWN_PLANT.get(o.setting("controller")) == o.setting("plant") else other).append(value)
+    done = sum(o.done for o in outcomes)
+    said = f"{done} of {len(outcomes)} pairs walk to the end."
+    if own and other:
+        said += (
+            f" On the plant with their own contact model the controllers predict the load to {min(own):.2g} to "
+            f"{max(own):.2g}, on others to {min(other):.2g} to {max(other):.2g} (the paper: 0.12 to 0.30)."
+        )
+    return tuple(
+        Table(name=name, title=title, sentence=said, header=("controller", *plants), rows=matrix(outcomes, key))
+        for name, title, key in (
+            ("force", "Relative error of the predicted load", "force_err_rel"),
+            ("tracking", "Joint position error [rad]", "q_err_rad"),
+            ("rate", "Mean torque rate [N m/s]", "dtau_mean_nm_s"),
+        )
+    )
+
+
+def _corrections_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+    rows = []
+    for o in outcomes:
+        name = _what_is_missing(o)
+        keys = ("q_err_rad", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel")
+        rows.append((name, o.setting("mu"), *(o.metric(key) for key in keys), o.reason or "done"))
+    right = {o.setting("mu"): o for o in outcomes if _what_is_missing(o) == "everything right" and o.done}
+    said = []
+    for o in outcomes:
+        best = right.get(o.setting("mu"))
+        if best is None or o is best:
+            continue
+        where = f"{_what_is_missing(o)} (µ {o.setting('mu')})"
+        ratio = o.metric("dtau_mean_nm_s") / best.metric("dtau_mean_nm_s") if o.done else None
+        said.append(f"{where}: {o.reason}" if ratio is None else f"{where}: torque rate times {ratio:.3g}")
+    return (
+        Table(
+            name="corrections",
+            title="What each correction is worth",
+            sentence="Each row takes one thing away from id-coulomb-qp. " + "; ".join(said) + ".",
+            header=("taken away", "µ", "q_err [rad]", "mean |dτ/dt| [N m/s]", "largest", "force error", "outcome"),
+            rows=tuple(rows),
+        ),
+    )
+
+
+def _what_is_missing(outcome: Outcome) -> str:
+    """The correction that a row leaves out, found by its settings."""
+    for name, changes in reversed(CORRECTIONS.items()):
+        if all(outcome.setting(key) == value for key, value in changes.items()):
+            return name
+    return "everything right"
+
+
+def against(key: str, what: str) -> Callable[[Sequence[Outcome]], tuple[Table, ...]]:
+    """Tables of how results depend on the setting `key`: one of joint errors, one of torque rates."""
+
+    def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+        values = sorted({o.setting(key) for o in outcomes})
+        controllers = tuple(dict.fromkeys(o.setting("controller") for o in outcomes))
+        return tuple(
+            Table(
+                name=name,
+                title=title,
+                sentence=_how_far(outcomes, key, what, controllers),
+                header=(what, *controllers),
+                rows=tuple((value, *(_cell(outcomes, key, value, c, metric) for c in controllers)) for value in values),
+            )
+            for name, title, metric in (
+                ("tracking", "Joint position error [rad]", "q_err_rad"),
+                ("rate", "Mean torque rate [N m/s]", "dtau_mean_nm_s"),
+                ("force", "Relative error of the predicted load", "force_err_rel"),
+            )
+        )
+
+    return tables
+
+
+def _cell(outcomes: Sequence[Outcome], key: str, value: Any, controller: str, metric: str) -> float | str | None:
+    """Mean over seeds of what did its task; otherwise the share that failed."""
+    found = [o for o in outcomes if o.setting(key) == value and o.setting("controller") == controller]
+    failed = [o for o in found if not o.done]
+    if failed:
+        return failed[0].reason if len(found) == 1 else f"{len(failed)} of {len(found)} failed"
+    numbers = [o.metric(metric) for o in found if o.metric(metric) is not None]
+    return float(np.mean(numbers)) if numbers else None
+
+
+def _how_far(outcomes: Sequence[Outcome], key: str, what: str, controllers: Sequence[str]) -> str:
+    """Up to which values each controller still does its task."""
+    said = []
+    for controller in controllers:
+        of_it = [o for o in outcomes if o.setting("controller") == controller]
+        failed = sorted({o.setting(key) for o in of_it if not o.done})
+        said.append(
+            f"{controller}: {'at all values' if not failed else 'all but ' + ', '.join(f'{v:g}' for v in failed)}"
+        )
+    return f"Which values of {what} are walked to the end: {'; '.join(said)}."
+
+
+def _robustness(summary: str, key: str, what: str, values: Sequence[float], mu: float = 0.8) -> Study:
+    return Study(
+        experiment="trot",
+        summary=summary,
+        runs=tuple(product({"duration_s": (DURATION_S,), "mu": (mu,), key: values, "controller": ROBUST})),
+        tables=against(key, what),
+    )
+
+
+def _draws(count: int) -> tuple[dict[str, Any], ...]:
+    """As many plausible days in the field, the same at every call."""
+    rng = np.random.default_rng(2015)
+    return tuple(
+        {
+            "seed": seed,
+            "mu": round(float(np.exp(rng.uniform(np.log(0.2), np.log(1.5)))), 4),
+            "disturbance.payload_share": round(float(rng.uniform(0.0, 0.2)), 4),
+            "disturbance.normal_error_rad": round(float(rng.uniform(0.0, 0.1)), 4),
+            "disturbance.delay_s": float(rng.choice([0.0, 0.001, 0.002])),
+            "noise.angle_rad": round(float(rng.uniform(0.0, 5e-4)), 7),
+        }
+        for seed in range(count)
+    )
+
+
+def _monte_carlo_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+    rows = []
+    for controller in dict.fromkeys(o.setting("controller") for o in outcomes):
+        of_it = [o for o in outcomes if o.setting("controller") == controller]
+        done = [o for o in of_it if o.done]
+        row: list[Any] = [controller, len(of_it), len(done) / len(of_it)]
+        for key in ("q_err_rad", "dtau_mean_nm_s"):
+            values = [o.metric(key) for o in done]
+            row += [float(q) for q in np.quantile(values, (0.5, 0.9))] if values else [None, None]
+        rows.append(tuple(row))
+    safest = max(rows, key=lambda row: row[2])
+    return (
+        Table(
+            name="monte-carlo",
+            title="Monte Carlo",
+            sentence=f"Most often to the end: {safest[0]}, in {safest[2]:.0%} of {safest[1]} draws.",
+            header=(
+                "controller",
+                "runs",
+                "to the end",
+                *(f"{what}, {how}" for what in ("q_err [rad]", "mean |dτ/dt| [N m/s]") for how in ("median", "90 %")),
+            ),
+            rows=tuple(rows),
+        ),
+    )
+
+
+def _bumps_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+    rows, said = [], []
+    for preset in dict.fromkeys(o.row.preset for o in outcomes):
+        of_it = [o for o in outcomes if o.row.preset == preset]
+        baseline = _mean_error(of_it, "pid")
+        for controller in dict.fromkeys(o.setting("controller") for o in of_it):
+            error = _mean_error(of_it, controller)
+            below = 1.0 - error / baseline if error is not None and baseline is not None else None
+            failed = [o.reason for o in of_it if o.setting("controller") == controller and not o.done]
+            rows.append((preset, controller, error, below, "; ".join(str(reason) for reason in failed) or "done"))
+            if controller == "id-coulomb-qp" and below is not None:
+                said.append(
+                    f"In the preset {preset} id-coulomb-qp's error is {below:.0%} below pid's (the paper: 19 %)."
+                )
+    return (
+        Table(
+            name="fig16-bumps",
+            title="Fig. 16: tracking on rough ground",
+            sentence=" ".join(said) or "id-coulomb-qp or pid did not walk to the end.",
+            header=("preset", "controller", "q_err [rad]", "below pid", "outcome"),
+            rows=tuple(rows),
+        ),
+    )
+
+
+def _mean_error(outcomes: Sequence[Outcome], controller: str) -> float | None:
+    """Mean joint error over the seeds; None if one failed."""
+    of_it = [o for o in outcomes if o.setting("controller") == controller]
+    return float(np.mean([o.metric("q_err_rad") for o in of_it])) if of_it and all(o.done for o in of_it) else None
+
+
+plants = Study(
+    experiment="trot",
+    summary="every kind of controller on every plant: what a mismatch of contact models costs",
+    runs=tuple(product({"duration_s": (DURATION_S,), "controller": MODELS, "plant": PLANTS})),
+    tables=_matrix_tables,
+)
+
+corrections = Study(
+    experiment="trot",
+    summary="what each correction of the paper is worth: each taken away alone, then all",
+    runs=tuple(
+        {"controller": "id-coulomb-qp", "duration_s": DURATION_S, "mu": mu} | changes
+        for mu in (0.1, 0.8, math.inf)
+        for changes in CORRECTIONS.values()
+    ),
+    tables=_corrections_tables,
+)
+
+TRUE_MU = 0.3
+friction = _robustness(
+    "the controller counts on another friction than the ground has, by a factor of 0.25 to 4",
+    "friction.estimate",
+    f"estimated friction (true: {TRUE_MU:g})",
+    tuple(TRUE_MU * factor for factor in (0.25, 0.5, 0.8, 1.0, 1.25, 1.6, 2.0, 4.0)),
+    TRUE_MU,
+)
+normals = _robustness(
+    "contact normals lean by up to 20 degrees, and nobody told the controller",
+    "disturbance.normal_error_rad",
+    "error of the normals [rad]",
+    tuple(round(math.radians(degrees), 6) for degrees in (0.0, 2.0, 5.0, 10.0, 20.0)),
+)
+touchdown = _robustness(
+    "feet meet the ground up to 50 ms earlier or later than the controller is told",
+    "disturbance.touchdown_late_s",
+    "touchdown late by [s]",
+    (-0.05, -0.03, -0.02, -0.01, 0.0, 0.01, 0.02, 0.03, 0.05),
+)
+delay = _robustness(
+    "torques reach the joints up to 5 ms late",
+    "disturbance.delay_s",
+    "delay [s]",
+    (0.0, 0.001, 0.002, 0.003, 0.004, 0.005),
+)
+payload = _robustness(
+    "up to 50 % more mass on the base than the controller knows",
+    "disturbance.payload_share",
+    "payload, share of the mass",
+    (0.0, 0.1, 0.2, 0.3, 0.5),
+)
+noise = _robustness(
+    "white noise on the angles that planner and controller see",
+    "noise.angle_rad",
+    "noise [rad]",
+    (0.0, 1e-4, 3e-4, 1e-3, 3e-3),
+)
+
+monte_carlo = Study(
+    experiment="trot",
+    summary="forty days in the field: friction, payload, normals, delay and noise drawn at random",
+    runs=tuple(
+        draw | {"controller": controller, "duration_s": DURATION_S}
+        for draw in _draws(40)
+        for controller in ("id-coulomb-qp", "id-sap", "pid")
+    ),
+    tables=_monte_carlo_tables,
+)
+
+bumps = Study(
+    experiment="rough",
+    summary="Fig. 16 of 003: tracking over bumps on another friction with every step",
+    runs=tuple(
+        product(
+            {
+                "preset": ("paper", "default"),
+                "controller": ("id-coulomb-qp", "pid", "id-sensed-1", "id-sensed-2"),
+                "seed": (0, 1, 2),
+            }
+        )
+    ),
+    tables=_bumps_tables,
+)

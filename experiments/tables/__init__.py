@@ -1,0 +1,49 @@
+"""Tables 3 to 6 of 003 and data of its Figs. 6, 14, 15, 17: the paper, preset paper, preset default side by side.
+
+A study of the trot: ``idcontrol compare trot --study tables``. Fig. 16 is the study `bumps` of the experiment `rough`;
+Figs. 18 and 19 belong to the experiments `grasp` and `scaling`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.tables import figures
+from experiments.tables.claims import claims
+from experiments.tables.printed import force_prediction, scores, smoothness, tracking
+from experiments.tables.results import CONTROLLERS, MITIGATION, PRESETS, SMOOTHNESS_ON, TERRAINS, Results
+from experiments.tables.torque_parts import torque_parts
+from idcontrol.sweeps.plan import product
+from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.study import Study, Table
+
+RUNS = tuple(
+    run | TERRAINS[terrain][1]
+    for terrain in TERRAINS
+    for run in product(
+        {"preset": PRESETS, "controller": CONTROLLERS + (MITIGATION if terrain == SMOOTHNESS_ON else ())}
+    )
+)
+
+
+def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+    """What came out, as the paper shows it."""
+    results = Results(outcomes)
+    return (
+        tracking(results),
+        smoothness(results),
+        force_prediction(results),
+        scores(results),
+        torque_parts(results),
+        claims(results),
+        *figures.figures_data(results),
+    )
+
+
+study = Study(
+    experiment="trot",
+    summary="Tables 3 to 6 of 003: seven controllers on four terrains, the paper beside both presets",
+    runs=RUNS,
+    tables=tables,
+    pictures=figures.pictures,
+)

@@ -1,0 +1,127 @@
+"""Data of Figs. 6, 14, 15 and 17 of 003, and the torques of Figs. 6 and 15 drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+
+from experiments.tables.results import CONTROLLERS, MITIGATION, PAPER, PRESETS, SMOOTHNESS_ON, TERRAINS, Results
+from idcontrol.figures import STYLE, Picture, panels, picture
+from idcontrol.recording import Run, load
+from idcontrol.sweeps.figures import digest
+from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.study import Table
+from idcontrol.types import Array
+
+CLOSE_UP_S = (1.0, 1.6)
+"""What Figs. 6 and 15 show of a run: two gait periods."""
+
+FIG_14_S = 5.0
+"""What Fig. 14 shows."""
+
+
+def figures_data(results: Results) -> Iterator[Table]:
+    """Series of Figs. 6, 14, 15 and 17."""
+    close_up: list[tuple[Any, ...]] = []
+    rates: list[tuple[Any, ...]] = []
+    for preset in PRESETS:
+        for controller in ("id-coulomb-qp", *MITIGATION, "id-coulomb-lcp"):
+            for run in results.at(preset, controller, SMOOTHNESS_ON)[:1]:
+                if run.metrics is not None:
+                    t, tau = close_up_torques(load(run.folder))
+                    close_up += [(preset, controller, *row) for row in np.column_stack([t, tau]).tolist()]
+                    fastest = np.abs(np.diff(tau, axis=0)).max(axis=1, initial=0.0) / np.diff(t)
+                    rates += [
+                        (preset, controller, *pair) for pair in zip(t[1:].tolist(), fastest.tolist(), strict=True)
+                    ]
+    yield _series(
+        "fig06", "Fig. 6: torques of a leg with and without chatter mitigation",
+        ("preset", "controller", "t [s]", "τ1 [N m]", "τ2 [N m]", "τ3 [N m]"), close_up,
+    )  # fmt: skip
+    yield _series(
+        "fig15", "Fig. 15: largest torque rate of the leg", ("preset", "controller", "t [s]", "|dτ/dt| [N m/s]"), rates
+    )
+
+    errors: list[tuple[Any, ...]] = []
+    paths: list[tuple[Any, ...]] = []
+    for preset in PRESETS:
+        for terrain, (title, _) in TERRAINS.items():
+            for controller in CONTROLLERS:
+                for run in results.at(preset, controller, terrain)[:1]:
+                    found = digest(run)
+                    if found is None:
+                        continue
+                    early = found.t <= FIG_14_S
+                    series = zip(found.t[early].tolist(), found.q_err[early].tolist(), strict=True)
+                    errors += [(preset, title, controller, *pair) for pair in series]
+                    if terrain.startswith("rigid") and controller in (
+                        "id-coulomb-qp",
+                        "pid",
+                        "id-sensed-1",
+                        "id-sensed-2",
+                    ):
+                        paths += [(preset, title, controller, *point) for point in found.com.tolist()]
+    yield _series(
+        "fig14", "Fig. 14: joint position error against time",
+        ("preset", "terrain", "controller", "t [s]", "|q − q*| [rad]"), errors,
+    )  # fmt: skip
+    yield _series(
+        "fig17", "Fig. 17: path of the centre of mass", ("preset", "terrain", "controller", "x [m]", "y [m]"), paths
+    )
+
+
+def close_up_torques(run: Run) -> tuple[Array, Array]:
+    """Times and torques of the first leg within `CLOSE_UP_S`, or at the end of a run that ended earlier."""
+    t = run.arrays["t"]
+    begin, end = CLOSE_UP_S
+    rows = (t >= begin) & (t < end) if t[-1] > end else t >= t[-1] - (end - begin)
+    return t[rows], run.arrays["tau"][rows, :3]
+
+
+def _series(name: str, title: str, header: tuple[str, ...], rows: Sequence[tuple[Any, ...]]) -> Table:
+    return Table(name=name, title=title, sentence="", header=header, rows=tuple(rows), printed=False)
+
+
+def pictures(outcomes: Sequence[Outcome]) -> tuple[Picture, ...]:
+    """The torques of Figs. 6 and 15; what the general figures of a comparison leave out."""
+    results = Results(outcomes)
+    shown = [
+        (preset, controller, run)
+        for controller in ("id-coulomb-lcp", "id-coulomb-qp-raw", "id-coulomb-smooth", "id-coulomb-qp")
+        for preset in PRESETS
+        for run in results.at(preset, controller, SMOOTHNESS_ON)[:1]
+        if run.metrics is not None
+    ]
+    if not shown:
+        return ()
+    with matplotlib.rc_context(STYLE):
+        figure, axes = panels([1.2] * -(-len(shown) // 2), 2, gap=0.4, aside=0.6)
+        for panel, (preset, controller, run) in zip(axes.flat, shown, strict=False):
+            t, tau = close_up_torques(load(run.folder))
+            panel.step(t, tau, where="post", linewidth=0.9)
+            panel.set_title(f"{controller}, preset {preset}")
+            panel.margins(x=0)
+        for panel in axes.flat[len(shown) :]:
+            panel.set_visible(False)
+        for panel in axes[:, 0]:
+            panel.set_ylabel("τ [N m]")
+        for panel in axes[-1]:
+            panel.set_xlabel("time [s]")
+        return (picture("Torques of a leg (Figs. 6, 15)", _mitigation_says(results), figure),)
+
+
+def _mitigation_says(results: Results) -> str:
+    said = ["Torques of the three joints of one leg on rigid ground that does not slip."]
+    for preset in PRESETS:
+        raw, mitigated = (
+            results.value(preset, c, SMOOTHNESS_ON, "dtau_max_nm_s", fallen=True)
+            for c in ("id-coulomb-qp-raw", "id-coulomb-qp")
+        )
+        if raw and mitigated:
+            change = f"from {raw:.3g} to {mitigated:.3g} N m/s"
+            said.append(f"In the preset {preset} the second stage takes the largest torque rate {change}.")
+    said.append(f"The paper's claim is a factor of {PAPER['claims']['smoothing_dtau_max_factor']:.0e}.")
+    return " ".join(said)

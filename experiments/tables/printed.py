@@ -1,0 +1,225 @@
+"""Tables 3 to 6 of 003: the paper, preset paper, preset default side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from experiments.tables.results import (
+    CONTROLLERS,
+    MITIGATION,
+    PAPER,
+    PREDICTING,
+    PRESETS,
+    SMOOTHNESS_ON,
+    TERRAINS,
+    Results,
+)
+from experiments.tables.torque_parts import torques_of
+from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.study import Table
+
+CHATTER = 5.0
+"""A mean torque rate of as many times pid's is chatter: in Table 4 that separates what Table 6 passes from what it
+fails for chatter (351 and 678 N m/s beside 100)."""
+
+
+def tracking(results: Results) -> Table:
+    """Table 3."""
+    paper = PAPER["tracking"]["values"]
+    rows = []
+    for terrain, (title, _) in TERRAINS.items():
+        for controller in CONTROLLERS:
+            printed = paper[terrain][controller] or ("fell", None)
+            found = [
+                (
+                    results.cell(preset, controller, terrain, "q_err_rad"),
+                    results.value(preset, controller, terrain, "qd_err_rad_s"),
+                )
+                for preset in PRESETS
+            ]
+            rows.append((title, controller, *(part for pair in zip(printed, *found, strict=True) for part in pair)))
+    return Table(
+        name="table3-tracking",
+        title="Table 3: tracking",
+        sentence=_tracking_says(results),
+        header=(
+            "terrain",
+            "controller",
+            *(f"{what}, {whose}" for what in ("|q − q*| [rad]", "|q̇ − q̇*| [rad/s]") for whose in ("paper", *PRESETS)),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _tracking_says(results: Results) -> str:
+    places = [(c, t) for c in CONTROLLERS for t in TERRAINS if results.at("default", c, t)]
+    standing = [place for place in places if results.done("default", *place)]
+    said = [
+        f"In the preset default {len(standing)} of {len(places)} runs of 7 controllers on 4 terrains go to the end."
+    ]
+    ratios = []
+    for controller, terrain in standing:
+        value, printed = (
+            results.value("default", controller, terrain, "q_err_rad"),
+            PAPER["tracking"]["values"][terrain][controller],
+        )
+        if value and printed:
+            ratios.append(printed[0] / value)
+    if ratios:
+        said.append(f"Their position errors are {min(ratios):.3g} to {max(ratios):.3g} times below the paper's.")
+    said += list(_paper_preset_says(results, "tracking", "q_err_rad"))
+    return " ".join(said)
+
+
+def _paper_preset_says(results: Results, table: str, key: str) -> Iterator[str]:
+    """How the preset paper compares with the paper itself: within a factor of two or not, who falls."""
+    paper = PAPER[table]["values"]
+    near, far, fell, both = 0, [], [], 0
+    for terrain, (title, _) in TERRAINS.items():
+        for controller in CONTROLLERS:
+            printed = paper[terrain].get(controller, ())
+            if not results.at("paper", controller, terrain) or printed == ():
+                continue
+            value = results.value("paper", controller, terrain, key)
+            if value is None:
+                fell += [f"{controller} on {title}"] if printed is not None else []
+                both += printed is None
+            elif printed is not None:
+                within = 0.5 <= value / printed[0] <= 2.0
+                near += within
+                far += [] if within else [value / printed[0]]
+    others = f" (the others {min(far):.3g} to {max(far):.3g} times it)" if far else ""
+    yield f"In the preset paper {near} of {near + len(far)} errors are within a factor of two of the paper's{others}."
+    if fell:
+        yield f"{len(fell)} runs fall that did not in the paper; {both} fall as they did there."
+
+
+def smoothness(results: Results) -> Table:
+    """Table 4."""
+    paper = PAPER["smoothness"]["values"]
+    rows = []
+    for controller in (*CONTROLLERS, *MITIGATION):
+        row: list[Any] = [controller]
+        for number, key in enumerate(("dtau_mean_nm_s", "tau_mean_nm")):
+            row.append(paper[controller][number] if controller in paper else None)
+            row += [results.value(preset, controller, SMOOTHNESS_ON, key, fallen=True) for preset in PRESETS]
+        row += [results.value(preset, controller, SMOOTHNESS_ON, "dtau_max_nm_s", fallen=True) for preset in PRESETS]
+        row += ["; ".join(_failures(results, controller))]
+        rows.append(tuple(row))
+    ranked = sorted(
+        (c for c in CONTROLLERS if results.done("default", c, SMOOTHNESS_ON)),
+        key=lambda c: results.value("default", c, SMOOTHNESS_ON, "dtau_mean_nm_s") or 0.0,
+    )
+    order = ", ".join(f"{c} {results.value('default', c, SMOOTHNESS_ON, 'dtau_mean_nm_s'):.3g}" for c in ranked)
+    return Table(
+        name="table4-smoothness",
+        title="Table 4: torque smoothness",
+        sentence=f"On {TERRAINS[SMOOTHNESS_ON][0]} ground (the paper does not say which its own was). Smoothest first "
+        f"among those that stand in the preset default, N m/s: {order or 'none'}. Numbers of runs that fell are of the "
+        "time until then.",
+        header=(
+            "controller",
+            *(
+                f"{what}, {whose}"
+                for what in ("mean |dτ/dt| [N m/s]", "mean |τ| [N m]")
+                for whose in ("paper", *PRESETS)
+            ),
+            *(f"largest |dτ/dt|, {preset}" for preset in PRESETS),
+            "fell",
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _failures(results: Results, controller: str) -> Iterator[str]:
+    for preset in PRESETS:
+        for run in results.at(preset, controller, SMOOTHNESS_ON):
+            if not run.done:
+                yield f"{preset}: {run.reason}"
+
+
+def force_prediction(results: Results) -> Table:
+    """Table 5."""
+    paper = PAPER["force_prediction"]["values"]
+    rows = []
+    for terrain, (title, _) in TERRAINS.items():
+        for controller in PREDICTING:
+            row: list[Any] = [title, controller]
+            for number, key in enumerate(("force_err_n", "force_err_rel")):
+                printed = paper[terrain][controller]
+                row.append(printed[number] if printed else "fell")
+                row += [results.cell(preset, controller, terrain, key) for preset in PRESETS]
+            rows.append(tuple(row))
+    relative = [
+        value
+        for controller in PREDICTING
+        for terrain in TERRAINS
+        if (value := results.value("default", controller, terrain, "force_err_rel")) is not None
+    ]
+    low, high = PAPER["claims"]["force_err_rel_qp"]
+    return Table(
+        name="table5-force-prediction",
+        title="Table 5: predicted contact forces",
+        sentence="Sum of the normal forces against the plant's. In the preset default they are off by "
+        f"{min(relative):.2%} to {max(relative):.2%}; the paper {low:.0%} to {high:.0%} for its QP, less for its LCP."
+        if relative
+        else "No run of the preset default went to its end.",
+        header=(
+            "terrain",
+            "controller",
+            *(f"{what}, {whose}" for what in ("error [N]", "relative error") for whose in ("paper", *PRESETS)),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def scores(results: Results) -> Table:
+    """Table 6, by what was measured instead of by eye."""
+    tasks = {2: "rigid_high", 3: "rigid_low"}
+    rows = []
+    for number, scored in enumerate(PAPER["scores"]["rows"]):
+        for controller, printed in zip(PAPER["scores"]["columns"], scored["result"], strict=True):
+            if number not in tasks:
+                continue
+            rows.append(
+                (
+                    scored["task"],
+                    controller,
+                    printed,
+                    *(_score(results, preset, controller, tasks[number]) for preset in PRESETS),
+                )
+            )
+    return Table(
+        name="table6-scores",
+        title="Table 6: pass or fail",
+        sentence="Passed is a run that goes to its end without chatter (a mean torque rate above "
+        f"{CHATTER:g} times pid's: what separates pass from fail in the paper's own Table 4) and with a median control "
+        "step shorter than the period; beside it the largest part of the load on one foot while all four stand. The "
+        "paper's two-footed gaits are not run here; its grasping rows belong to the experiment grasp.",
+        header=("task", "controller", "paper", *PRESETS),
+        rows=tuple(rows),
+    )
+
+
+def _score(results: Results, preset: str, controller: str, terrain: str) -> str | None:
+    runs = results.at(preset, controller, terrain)
+    if not runs:
+        return None
+    failed = [run.reason for run in runs if not run.done]
+    if failed:
+        return f"fail: {failed[0]}"
+    rate = results.value(preset, controller, terrain, "dtau_mean_nm_s")
+    baseline = results.value(preset, "pid", terrain, "dtau_mean_nm_s")
+    step = results.value(preset, controller, terrain, "step_us.p50")
+    assert rate is not None
+    if baseline is not None and rate > CHATTER * baseline:
+        return f"fail: torque chatter ({rate:.3g} N m/s, pid {baseline:.3g})"
+    if step is not None and step > 1e6 / float(runs[0].setting("rate_hz")):
+        return f"fail: {step:.0f} µs a step"
+    return f"pass ({rate:.3g} N m/s, {step:.0f} µs, {_largest_share(runs[0]):.0%} on one foot)"
+
+
+def _largest_share(outcome: Outcome) -> float:
+    parts = torques_of(outcome.folder)
+    return parts.largest_share if parts else float("nan")

@@ -1,0 +1,73 @@
+"""What the study of the tables runs, the paper's numbers, and where to find what came out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from idcontrol.sweeps.record import Outcome
+
+PAPER: Mapping[str, Any] = json.loads((Path(__file__).parents[1] / "paper" / "tables.json").read_text(encoding="utf-8"))
+
+TERRAINS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "rigid_low": ("rigid, µ 0.1", {"plant": "coulomb-lcp", "mu": 0.1}),
+    "rigid_high": ("rigid, µ ∞", {"plant": "coulomb-lcp", "mu": float("inf")}),
+    "compliant_low": ("compliant, µ 0.1", {"plant": "penalty", "mu": 0.1}),
+    "compliant_high": ("compliant, µ ∞", {"plant": "penalty", "mu": float("inf")}),
+}
+"""The paper's terrains: what people read, and the settings."""
+
+CONTROLLERS = (
+    "id-coulomb-qp",
+    "id-noslip-qp",
+    "id-coulomb-lcp",
+    "id-noslip-lcp",
+    "pid",
+    "id-sensed-1",
+    "id-sensed-2",
+)
+"""The seven of the paper's tables, in their order."""
+
+MITIGATION = ("id-coulomb-qp-raw", "id-coulomb-smooth")
+"""Beside them, where torques are compared: chatter mitigation left out, and the paper's Algorithm 3."""
+
+PREDICTING = ("id-coulomb-qp", "id-noslip-qp", "id-coulomb-lcp", "id-noslip-lcp")
+PRESETS = ("paper", "default")
+SMOOTHNESS_ON = "rigid_high"
+"""The terrain that Table 4 is compared on; the paper does not say its own."""
+
+
+class Results:
+    """Outcomes by preset, controller and terrain; several seeds of one are averaged."""
+
+    def __init__(self, outcomes: Sequence[Outcome]) -> None:
+        self._by_place: dict[tuple[str, str, str], list[Outcome]] = {}
+        for o in outcomes:
+            for terrain, (_, settings) in TERRAINS.items():
+                if o.setting("plant") == settings["plant"] and float(o.setting("mu")) == settings["mu"]:
+                    self._by_place.setdefault((o.row.preset, o.setting("controller"), terrain), []).append(o)
+
+    def at(self, preset: str, controller: str, terrain: str) -> list[Outcome]:
+        """The runs; none if there is none."""
+        return self._by_place.get((preset, controller, terrain), [])
+
+    def done(self, preset: str, controller: str, terrain: str) -> bool:
+        """Whether there are runs, and all did their task."""
+        runs = self.at(preset, controller, terrain)
+        return bool(runs) and all(run.done for run in runs)
+
+    def value(self, preset: str, controller: str, terrain: str, key: str, *, fallen: bool = False) -> float | None:
+        """Mean of a metric over runs that did their task, or that are `fallen` too; None where there is none."""
+        runs = [run for run in self.at(preset, controller, terrain) if run.done or fallen]
+        values = [run.metric(key) for run in runs if run.metric(key) is not None]
+        return float(np.mean(values)) if values else None
+
+    def cell(self, preset: str, controller: str, terrain: str, key: str) -> float | str | None:
+        """The same for a table: in place of a number, why there is none."""
+        runs = self.at(preset, controller, terrain)
+        failed = [run for run in runs if not run.done]
+        return failed[0].reason if failed else self.value(preset, controller, terrain, key)

@@ -1,0 +1,332 @@
+"""Figures of a comparison, each with a sentence that is computed from what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import msgspec
+import numpy as np
+from matplotlib.figure import Figure
+
+from idcontrol.figures import STYLE, Picture, panels, picture
+from idcontrol.metrics import Layout
+from idcontrol.recording import load
+from idcontrol.sweeps.record import Outcome, varied_keys
+from idcontrol.types import Array
+
+PANELS = 8
+"""Conditions that a figure shows at most, one panel each."""
+
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31", "#444444", "#9aa0a6")
+_MARKERS = "os^Dv<>ph*"
+
+CURVES = (
+    ("q_err_rad", "joint error [rad]", False),
+    ("dtau_mean_nm_s", "mean |Δτ/Δt| [N m/s]", True),
+    ("force_err_rel", "force error, relative", True),
+)
+"""Quantities drawn against a setting: key, label, whether on a logarithmic axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What the figures need of a walk's arrays.
+
+    Attributes:
+        t: Middle of each gait period [s].
+        q_err: Mean joint position error in it [rad].
+        com: Centre of mass from above, once a gait period, shape (k, 2) [m].
+        waypoints: Shape (w, 2) [m].
+        feet: Names.
+        foot_err: Mean error of each foot's predicted normal force while it presses, shape (n_feet,) [N]; NaN where
+            nothing was predicted.
+    """
+
+    t: Array
+    q_err: Array
+    com: Array
+    waypoints: Array
+    feet: tuple[str, ...]
+    foot_err: Array
+
+
+def digest(outcome: Outcome) -> Digest | None:
+    """Of a row that came to its end; None if it did not, or if nothing walked in it."""
+    return _digest(outcome.folder) if outcome.metrics is not None else None
+
+
+@lru_cache(maxsize=1024)
+def _digest(folder: Path) -> Digest | None:
+    run = load(folder)
+    if "layout" not in run.meta or len(run.arrays["t"]) < 2:
+        return None
+    layout, arrays = msgspec.convert(run.meta["layout"], Layout), run.arrays
+    rows = len(arrays["t"])
+    first = np.arange(0, rows, max(1, round(layout.gait_period_s / layout.period_s)))
+    error = np.abs(arrays["q"][:, list(layout.joint_q)] - arrays["q_des"]).mean(axis=1)
+    counts = np.diff(np.append(first, rows))
+    force, predicted = arrays["force"][:, :, 2], arrays["force_pred"][:, :, 2]
+    counted = ~np.isnan(predicted) & ((force > 0.0) | (predicted > 0.0))
+    off = np.where(counted, np.abs(np.nan_to_num(predicted) - force), 0.0).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        foot_err = off / counted.sum(axis=0)
+    return Digest(
+        t=arrays["t"][first] + 0.5 * layout.gait_period_s,
+        q_err=np.add.reduceat(error, first) / counts,
+        com=arrays["com"][first, :2],
+        waypoints=np.array(layout.waypoints).reshape(-1, 2),
+        feet=layout.feet,
+        foot_err=foot_err,
+    )
+
+
+def pictures(outcomes: Sequence[Outcome]) -> list[Picture]:
+    """All figures that these rows have something for."""
+    scene = _Scene.of(outcomes)
+    found = []
+    with matplotlib.rc_context(STYLE):
+        for title, draw in (
+            ("Torque rate", _torque_rate),
+            ("Tracking error", _tracking),
+            ("Path of the centre of mass", _paths),
+            ("Predicted contact force, foot by foot", _feet),
+        ):
+            drawn = draw(scene)
+            if drawn is not None:
+                found.append(picture(title, *drawn))
+        for key in scene.numeric:
+            drawn = _curves(scene, key)
+            if drawn is not None:
+                found.append(picture(f"What {key} does", *drawn))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """Rows by line (what has a colour: the controller) and panel (what else was varied, seeds apart)."""
+
+    outcomes: Sequence[Outcome]
+    line_key: str
+    lines: tuple[str, ...]
+    panels: Mapping[str, Sequence[Outcome]]
+    numeric: tuple[str, ...]
+
+    @staticmethod
+    def of(outcomes: Sequence[Outcome]) -> _Scene:
+        varied = [key for key in varied_keys([o.row for o in outcomes]) if key != "seed"]
+        line_key = "controller" if "controller" in varied or not varied else varied[0]
+        panels: dict[str, list[Outcome]] = {}
+        for o in outcomes:
+            panels.setdefault(_condition(o, [key for key in varied if key != line_key]), []).append(o)
+        return _Scene(
+            outcomes=outcomes,
+            line_key=line_key,
+            lines=tuple(dict.fromkeys(str(o.setting(line_key)) for o in outcomes)),
+            panels=panels,
+            numeric=tuple(key for key in varied if _is_numeric(outcomes, key)),
+        )
+
+    def color(self, line: str) -> str:
+        return _COLORS[self.lines.index(line) % len(_COLORS)]
+
+    def line(self, outcome: Outcome) -> str:
+        return str(outcome.setting(self.line_key))
+
+    def name(self, outcome: Outcome) -> str:
+        """What tells a row from the others, for a sentence."""
+        condition = next(name for name, members in self.panels.items() if outcome in members)
+        return f"{self.line(outcome)} ({condition})" if condition else self.line(outcome)
+
+    def best_and_worst(self, key: str) -> tuple[Outcome, Outcome] | None:
+        """Rows that did their task, with the smallest and the largest of a metric."""
+        found = sorted((o for o in self.outcomes if o.done and o.metric(key) is not None), key=lambda o: o.metric(key))
+        return (found[0], found[-1]) if found else None
+
+
+def _condition(outcome: Outcome, keys: Sequence[str]) -> str:
+    return ", ".join(f"{key} {outcome.setting(key)}" for key in keys)
+
+
+def _is_numeric(outcomes: Sequence[Outcome], key: str) -> bool:
+    values = [outcome.setting(key) for outcome in outcomes]
+    numbers = {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
+    return len(numbers) > 2 and len(numbers) == len(set(map(str, values)))
+
+
+def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
+    key = "dtau_mean_nm_s"
+    extremes = scene.best_and_worst(key)
+    if extremes is None:
+        return None
+    figure, axes = panels([0.34 * len(scene.lines) + 0.4])
+    for number, (condition, members) in enumerate(scene.panels.items()):
+        for o in members:
+            if o.metric(key) is None:
+                continue
+            place = scene.lines.index(scene.line(o)) + 0.5 * (number - (len(scene.panels) - 1) / 2) / len(scene.panels)
+            look = {"color": _COLORS[number % len(_COLORS)], "fillstyle": "full" if o.done else "none"}
+            axes[0, 0].plot(o.metric(key), place, _MARKERS[number % len(_MARKERS)], markersize=5, **look)
+            axes[0, 0].plot([o.metric(key), o.metric("dtau_max_nm_s")], [place, place], linewidth=0.8, **look)
+        axes[0, 0].plot([], [], _MARKERS[number % len(_MARKERS)], color=_COLORS[number % len(_COLORS)], label=condition)
+    axes[0, 0].set_yticks(range(len(scene.lines)), scene.lines)
+    axes[0, 0].invert_yaxis()
+    axes[0, 0].set_xscale("log")
+    axes[0, 0].set_xlabel("|Δτ/Δt| [N m/s], mean (marker) to largest (end of the line); hollow: the task failed")
+    _legend_above(figure, axes[0, 0], len(scene.panels))
+    axes[0, 0].get_gridspec().update(left=0.16)  # names of controllers are long
+    low, high = extremes
+    sentence = (
+        f"Of the runs that did their task, {scene.name(low)} has the smallest mean torque rate, {low.metric(key):.3g} "
+        f"N m/s, and {scene.name(high)} the largest, {high.metric(key):.3g} N m/s, "
+        f"{high.metric(key) / low.metric(key):.3g} times as much."
+    )
+    return sentence, figure
+
+
+def _tracking(scene: _Scene) -> tuple[str, Figure] | None:
+    def draw(axes: Any, o: Outcome, found: Digest, color: str) -> None:
+        axes.plot(found.t, 1e3 * found.q_err, color=color, linewidth=1.0)
+        axes.set_yscale("log")
+
+    drawn = _panels(scene, draw, x="time [s]", y="|q − q_des| [mrad]")
+    extremes = scene.best_and_worst("q_err_rad")
+    if drawn is None or extremes is None:
+        return None
+    low, high = extremes
+    fallen = sum(1 for o in scene.outcomes if not o.done)
+    return (
+        f"Mean joint position error, gait period by gait period. It is smallest for {scene.name(low)}, "
+        f"{1e3 * low.metric('q_err_rad'):.3g} mrad over the run, and largest for {scene.name(high)}, "
+        f"{1e3 * high.metric('q_err_rad'):.3g} mrad, among the {len(scene.outcomes) - fallen} of "
+        f"{len(scene.outcomes)} runs that did their task; lines of the others end where the robot fell."
+    ), drawn
+
+
+def _paths(scene: _Scene) -> tuple[str, Figure] | None:
+    def draw(axes: Any, o: Outcome, found: Digest, color: str) -> None:
+        axes.plot(found.com[:, 0], found.com[:, 1], color=color, linewidth=1.0)
+        if len(found.waypoints):
+            axes.plot(*found.waypoints.T, "+", color="#444444", markersize=7)
+        axes.set_aspect("equal", adjustable="datalim")
+
+    drawn = _panels(scene, draw, x="x [m]", y="y [m]")
+    extremes = scene.best_and_worst("com_path_err_m")
+    if drawn is None:
+        return None
+    if extremes is None:
+        return "The centre of mass from above.", drawn
+    low, high = extremes
+    return (
+        "The centre of mass from above; crosses are waypoints. It keeps closest to the lines between them with "
+        f"{scene.name(low)}, {1e3 * low.metric('com_path_err_m'):.3g} mm off on average, and strays farthest with "
+        f"{scene.name(high)}, {1e3 * high.metric('com_path_err_m'):.3g} mm."
+    ), drawn
+
+
+def _feet(scene: _Scene) -> tuple[str, Figure] | None:
+    def draw(axes: Any, o: Outcome, found: Digest, color: str) -> None:
+        if np.isfinite(found.foot_err).any():
+            axes.plot(range(len(found.feet)), found.foot_err, "o-", color=color, markersize=4, linewidth=0.8)
+            axes.set_xticks(range(len(found.feet)), found.feet)
+            axes.set_yscale("log")
+
+    extremes = scene.best_and_worst("force_err_rel")
+    drawn = _panels(scene, draw, x="", y="mean error [N]") if extremes else None
+    if drawn is None or extremes is None:
+        return None
+    low, high = extremes
+    return (
+        "Mean error of the normal force that the controller predicted at each foot. The sum over the feet is predicted "
+        f"best by {scene.name(low)}, to {100 * low.metric('force_err_rel'):.3g} % of the load, and worst by "
+        f"{scene.name(high)}, to {100 * high.metric('force_err_rel'):.3g} %. Single feet are off by more where several "
+        "distributions give the same motion."
+    ), drawn
+
+
+def _panels(scene: _Scene, draw: Callable[[Any, Outcome, Digest, str], None], *, x: str, y: str) -> Figure | None:
+    """One panel a condition, one colour a line; None if no row has arrays for it."""
+    shown = dict(list(scene.panels.items())[:PANELS])
+    if not any(digest(o) is not None for members in shown.values() for o in members):
+        return None
+    columns = 2 if len(shown) > 1 else 1
+    rows = -(-len(shown) // columns)
+    figure, axes = panels([2.3] * rows, columns, gap=0.5)
+    for panel, (condition, members) in zip(axes.flat, shown.items(), strict=False):
+        for o in members:
+            found = digest(o)
+            if found is not None:
+                draw(panel, o, found, scene.color(scene.line(o)))
+        panel.set_title(condition)
+    for panel in axes.flat[len(shown) :]:
+        panel.set_visible(False)
+    for panel in axes[:, 0]:
+        panel.set_ylabel(y)
+    for panel in axes[-1]:
+        panel.set_xlabel(x)
+    for line in scene.lines:
+        axes[0, 0].plot([], [], color=scene.color(line), label=line)
+    _legend_above(figure, axes[0, 0], len(scene.lines))
+    return figure
+
+
+def _curves(scene: _Scene, key: str) -> tuple[str, Figure] | None:
+    """Quantities against a setting with numbers, one line a controller; what failed is hollow."""
+    shown = [curve for curve in CURVES if any(o.metric(curve[0]) is not None for o in scene.outcomes)]
+    if not shown:
+        return None
+    figure, axes = panels([2.6], len(shown), aside=0.8)
+    for panel, (metric, label, log) in zip(axes[0], shown, strict=True):
+        for line in scene.lines:
+            members = [o for o in scene.outcomes if scene.line(o) == line and o.metric(metric) is not None]
+            done = sorted((o for o in members if o.done), key=lambda o: o.setting(key))
+            panel.plot(*_means(done, key, metric), "o-", color=scene.color(line), markersize=4)
+            failed = [o for o in members if not o.done]
+            panel.plot(*_means(failed, key, metric), "x", color=scene.color(line), markersize=5)
+        panel.set_xlabel(key)
+        panel.set_ylabel(label)
+        panel.set_yscale("log" if log else "linear")
+    for line in scene.lines:
+        axes[0, 0].plot([], [], "o-", color=scene.color(line), label=line)
+    _legend_above(figure, axes[0, 0], len(scene.lines))
+    return " ".join(["Means over seeds; crosses: runs that failed their task.", *_trends(scene, key)]), figure
+
+
+def _trends(scene: _Scene, key: str) -> Iterator[str]:
+    for line in scene.lines:
+        members = [o for o in scene.outcomes if scene.line(o) == line]
+        done = sorted((o for o in members if o.done), key=lambda o: abs(o.setting(key)))
+        failed = [o.setting(key) for o in members if not o.done]
+        said = f"{line}: "
+        if len(done) > 1:
+            near, far = done[0], done[-1]
+            ratio = far.metric("q_err_rad") / near.metric("q_err_rad")
+            said += f"joint error times {ratio:.3g} from {near.setting(key):.3g} to {far.setting(key):.3g}"
+        else:
+            said += "no two runs did their task"
+        if failed:
+            said += f", failed at {', '.join(f'{value:.3g}' for value in sorted(set(failed)))}"
+        yield said + "."
+
+
+def _means(outcomes: Sequence[Outcome], key: str, metric: str) -> tuple[list[float], list[float]]:
+    """The setting's values, and the mean of a metric over the rows with each."""
+    by_value: dict[float, list[float]] = {}
+    for o in outcomes:
+        by_value.setdefault(o.setting(key), []).append(o.metric(metric))
+    return list(by_value), [float(np.mean(values)) for values in by_value.values()]
+
+
+def _legend_above(figure: Figure, axes: Any, entries: int) -> None:
+    handles, labels = axes.get_legend_handles_labels()
+    if any(labels):
+        columns = min(entries, 4)
+        height = 0.2 * -(-entries // columns)
+        figure.set_figheight(figure.get_figheight() + height)
+        figure.legend(handles, labels, loc="upper left", ncols=columns, bbox_to_anchor=(0.06, 1.0))
+        share, place = height / figure.get_figheight(), axes.get_gridspec()
+        place.update(top=place.top * (1 - share), bottom=place.bottom * (1 - share))

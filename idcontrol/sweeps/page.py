@@ -1,0 +1,100 @@
+"""The page of a comparison: one HTML file that needs nothing beside it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from idcontrol.figures import Picture, recorded
+from idcontrol.metrics import QUANTITIES
+from idcontrol.recording import load as load_run
+from idcontrol.report import flat, number, render, write_page
+from idcontrol.sweeps import figures
+from idcontrol.sweeps.record import Comparison, Outcome, varied_keys
+from idcontrol.sweeps.study import Study, Table
+
+DRAWN = 12
+"""Runs whose own figures a page shows at most."""
+
+
+def report(comparison: Comparison, study: Study | None) -> Path:
+    """Write ``report.html`` into the comparison's folder and return its path.
+
+    Args:
+        comparison: What was run.
+        study: What it was run for; None if nothing in particular.
+
+    Raises:
+        InputError: A record cannot be read, or the folder cannot be written to.
+    """
+    outcomes = comparison.outcomes
+    done = sum(o.done for o in outcomes)
+    text = render(
+        "comparison.html.j2",
+        note="",
+        title=" · ".join(word for word in (comparison.experiment, comparison.study, "comparison") if word),
+        summary=study.summary if study else None,
+        state=(f"{done} of {len(outcomes)} runs did their task", "good" if done == len(outcomes) else "warn"),
+        tables=[_as_text(table) for table in (study.tables(outcomes) if study else ()) if table.printed],
+        rows=_as_text(all_rows(outcomes)),
+        pictures=[*(study.pictures(outcomes) if study else ()), *figures.pictures(outcomes), *_of_the_runs(outcomes)],
+        command=shlex.join(comparison.command),
+        settings=_shared_settings(outcomes),
+        versions=comparison.versions,
+    )
+    return write_page(comparison.folder / "report.html", text)
+
+
+def all_rows(outcomes: Sequence[Outcome]) -> Table:
+    """Every run: what was varied, what came out, why it failed."""
+    keys = varied_keys([o.row for o in outcomes])
+    shown = [q for q in QUANTITIES if q.topic != "Solvers" and any(q.of(o.metrics or {}) is not None for o in outcomes)]
+    shown = [q for q in shown if q.key not in ("completed", "fell_at_s", "step_us.p99", "step_us.p999", "step_us.max")]
+    failed = [o for o in outcomes if not o.done]
+    return Table(
+        name="rows",
+        title="All runs",
+        sentence=f"{len(outcomes)} runs, of which {len(failed)} did not do their task."
+        if failed
+        else f"All {len(outcomes)} runs did their task.",
+        header=(*keys, "outcome", *(f"{q.label} [{q.unit}]" if q.unit else q.label for q in shown)),
+        rows=tuple(
+            (
+                *(o.setting(key) for key in keys),
+                o.reason or "done",
+                *(None if q.of(o.metrics or {}) is None else q.text(q.of(o.metrics or {})) for q in shown),
+            )
+            for o in outcomes
+        ),
+    )
+
+
+def _as_text(table: Table) -> dict[str, Any]:
+    return {
+        "title": table.title,
+        "sentence": table.sentence,
+        "header": table.header,
+        "rows": [[value if isinstance(value, str) else number(value) for value in row] for row in table.rows],
+    }
+
+
+def _of_the_runs(outcomes: Sequence[Outcome]) -> list[Picture]:
+    """Figures that the runs drew themselves, where there are few runs."""
+    ended = [o for o in outcomes if o.metrics is not None]
+    if len(ended) > DRAWN:
+        return []
+    keys = varied_keys([o.row for o in outcomes])
+    found = []
+    for o in ended:
+        which = ", ".join(f"{key} {o.setting(key)}" for key in keys)
+        for picture in recorded(o.folder, load_run(o.folder).meta):
+            found.append(Picture(f"{picture.title} ({which})", picture.sentence, picture.source))
+    return found
+
+
+def _shared_settings(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+    """Settings that all runs have in common."""
+    first, *others = (dict(flat(o.row.config)) for o in outcomes)
+    return [(key, value) for key, value in first.items() if all(other.get(key) == value for other in others)]
