@@ -1,0 +1,275 @@
+"""An arm of two joints that swings after a reference, and connections that lose, delay, repeat and damage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import numpy as np
+import pinocchio as pin
+
+from idcontrol import controllers
+from idcontrol.loop import machine, real
+from idcontrol.loop.clock import NS, Beat, VirtualClock
+from idcontrol.loop.machine import Machine, watchdog
+from idcontrol.loop.real import ControlLoop, Parts, run
+from idcontrol.loop.ring import views
+from idcontrol.loop.safety import Limits, Mode, Policy
+from idcontrol.loop.session import wire_format
+from idcontrol.loop.transport import inprocess
+from idcontrol.system import System
+from idcontrol.types import Command, ContactForces, Reference, State
+
+PERIOD = NS // 1000
+H = 1e-3
+TORQUE, RATE = np.array([30.0, 8.0]), np.array([3000.0, 1000.0])
+KP, KD = np.array([200.0, 60.0]), np.array([20.0, 5.0])
+
+
+QUICK = Policy(damp_s=0.1)
+"""The default policy, but for a shorter braking."""
+
+
+def arm() -> System:
+    """Two links of half a metre, 1 kg each, that hang down and swing about y."""
+    model = pin.Model()
+    joint = 0
+    for name, place in (("shoulder", np.zeros(3)), ("elbow", np.array([0.0, 0.0, -0.5]))):
+        joint = model.addJoint(joint, pin.JointModelRY(), pin.SE3(np.eye(3), place), name)
+        body = pin.Inertia(1.0, np.array([0.0, 0.0, -0.25]), 0.03 * np.eye(3))
+        model.appendBodyToJoint(joint, body, pin.SE3.Identity())
+    return System(model, effort_limit=TORQUE)
+
+
+def limits() -> Limits:
+    free = np.full(2, np.inf)
+    return Limits(
+        torque=TORQUE, torque_rate=RATE, low=-free, high=free, speed=np.full(2, 50.0), damping=np.array([2.0, 0.5])
+    )
+
+
+class Swing:
+    """A planner: both joints swing at 1 Hz."""
+
+    def __init__(self):
+        self.begin = 0.0
+
+    def reset(self, state):
+        self.begin = state.t
+
+    def __call__(self, state):
+        phase = 2 * np.pi * (state.t - self.begin)
+        held = Reference.standing(0.3 * np.sin(phase) * np.ones(2), 0)
+        return replace(held, v=0.6 * np.pi * np.cos(phase) * np.ones(2))
+
+    def notes(self):
+        return np.zeros(0)
+
+
+class Pd:
+    """A controller; what it does wrong is written into it by `wrong`, which may look at the tick's number."""
+
+    def __init__(self, setup=None, wrong=None):
+        self.wrong, self.calls = wrong, 0
+
+    def reset(self):
+        self.calls = 0
+
+    def __call__(self, state, reference):
+        self.calls += 1
+        tau = KP * (reference.q - state.q) + KD * (reference.v - state.v)
+        command = Command(tau=np.clip(tau, -TORQUE, TORQUE))
+        return command if self.wrong is None else self.wrong(self.calls, command)
+
+
+class Arm:
+    """The plant: explicit in velocity, implicit in position."""
+
+    def __init__(self, dt=H):
+        self.system = arm()
+        self.state = State(t=0.0, q=np.zeros(2), v=np.zeros(2))
+
+    def reset(self, state):
+        self.state = state
+        return state
+
+    def step(self, tau, dt):
+        q, v = self.state.q, self.state.v
+        self.system.update(q, v)
+        v = v + dt * np.linalg.solve(self.system.M, tau - self.system.bias)
+        self.state = State(t=self.state.t + dt, q=q + dt * v, v=v)
+        return self.state
+
+    def contact_forces(self):
+        return ContactForces.none()
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    controller: str = "tests.loop.rig:Pd"
+    robot: str = "arm"
+    rate_hz: float = 1000.0
+    duration_s: float = 0.5
+    seed: int = 0
+    mu: float = float("inf")
+
+
+class ArmSession:
+    """What the loop is given to run."""
+
+    def __init__(self, config: Config | None = None):
+        self.config = config or Config()
+        self.robot, self.system, self.limits, self.feet, self.notes = "arm", arm(), limits(), (), 0
+        self.start = State(t=0.0, q=np.array([0.1, -0.1]), v=np.zeros(2))
+
+    def planner(self):
+        return Swing()
+
+    def setup(self):
+        return controllers.Setup(system=arm(), contacts=None, h=1.0 / self.config.rate_hz)
+
+    def plant(self, dt):
+        return Arm(dt)
+
+    def channels(self):
+        names = ("t", "q", "v", "q_des", "tau", "status", "residual", "clipped", "force_pred", "step_us")
+        one = ((), (2,), (2,), (2,), (2,), (), (), (), (0, 3), ())
+        return dict(zip(names, one, strict=True)), {"t": "s", "tau": "N m"}
+
+    def row(self, tick, notes):
+        return {
+            "t": tick.state.t, "q": tick.state.q, "v": tick.state.v, "q_des": tick.reference.q, "tau": tick.command.tau,
+            "status": tick.command.status, "step_us": 1e6 * tick.controller_s,
+        }  # fmt: skip
+
+    def meta(self):
+        return {"experiment": "arm"}
+
+    def metrics(self, arrays):
+        return {"steps": len(arrays["t"]), "q_err_rad": float(np.abs(arrays["q"] - arrays["q_des"]).mean())}
+
+
+class Offer:
+    name, summary, presets = "arm", "an arm swings", {"default": Config()}
+
+    def session(self, config):
+        return ArmSession(config)
+
+
+offer = Offer()
+
+
+@dataclass
+class Weather:
+    """What befalls the datagrams of one direction.
+
+    Attributes:
+        drop, twice, damage: Probabilities.
+        delay_s: Least and largest delay; each datagram has its own, so that later ones may come first.
+    """
+
+    drop: float = 0.0
+    twice: float = 0.0
+    damage: float = 0.0
+    delay_s: tuple[float, float] = (0.0, 0.0)
+
+
+class Cable:
+    """A link through bad weather."""
+
+    def __init__(self, link, clock, weather, rng):
+        self.link, self.clock, self.weather, self.rng, self.cut = link, clock, weather, rng, False
+
+    def send(self, data):
+        w, rng = self.weather, self.rng
+        if self.cut or rng.random() < w.drop:
+            return
+        data = bytearray(data)
+        if rng.random() < w.damage:
+            data[rng.integers(len(data))] ^= 1 << rng.integers(8)
+        for _ in range(2 if rng.random() < w.twice else 1):
+            late = round(NS * rng.uniform(*w.delay_s))
+            if late:
+                self.clock.at(self.clock.now() + late, lambda d=bytes(data): self.link.send(memoryview(d)))
+            else:
+                self.link.send(memoryview(data))
+
+    def receive(self):
+        return self.link.receive()
+
+    def close(self):
+        self.link.close()
+
+
+@dataclass
+class Rig:
+    """Loop and machine on one virtual clock; every row of both is kept."""
+
+    controller: object = field(default_factory=Pd)
+    states: Weather = field(default_factory=Weather)
+    commands: Weather = field(default_factory=Weather)
+    policy: Policy = QUICK
+    duration_s: float = 0.4
+    seed: int = 0
+    session: object = field(default_factory=ArmSession)
+
+    def __post_init__(self):
+        self.clock = VirtualClock()
+        rng = np.random.default_rng(self.seed)
+        here, there = inprocess.pair()
+        self.to_loop = Cable(there, self.clock, self.states, rng)
+        self.to_machine = Cable(here, self.clock, self.commands, rng)
+        session = self.session
+        wire = wire_format(session)
+        self.machine = Machine(
+            self.to_loop, session.plant(H), session.start, session.system, wire, session.limits,
+            period_s=H, session=7, policy=msgspec.structs.replace(watchdog(H), damp_s=0.1),
+        )  # fmt: skip
+        parts = Parts(
+            planner=session.planner(), controller=self.controller, system=type(session)().system, wire=wire,
+            limits=session.limits, notes=session.notes,
+        )  # fmt: skip
+        self.loop = ControlLoop(
+            self.to_machine, parts, self.clock, self.policy,
+            period=PERIOD, duration=round(self.duration_s * NS), session=9,
+        )  # fmt: skip
+        self.machine_alive, self.machine_channels = True, machine.channels(wire)
+        self.rows, self.machine_rows = [], []
+        self.clock.every(PERIOD, self._machine_tick)
+
+    def _machine_tick(self):
+        if self.machine_alive and not self.machine.finished:
+            now = self.clock.now()
+            self.machine.tick(Beat(index=now // PERIOD, due=now, woke=now))
+            self.machine_rows.append(views(self.machine.row.values.copy(), self.machine_channels))
+
+    def run(self, damp_at: float = np.inf):
+        assert self.loop.connect(1.0)
+
+        loop_channels = real.channels(wire_format(self.session), self.session.notes)
+
+        def keep(values):
+            self.rows.append(views(values.copy(), loop_channels))
+
+        run(self.loop, self.clock, PERIOD, keep, lambda: self.clock.now() > damp_at * NS)
+        self.clock.spend(NS // 10)  # the machine ends its own farewell
+        return self
+
+    def modes(self, rows=None) -> list[Mode]:
+        """The modes that were gone through."""
+        found: list[Mode] = []
+        for row in self.rows if rows is None else rows:
+            mode = Mode(int(row["mode"]))
+            if not found or found[-1] is not mode:
+                found.append(mode)
+        return found
+
+    def ticks(self, mode) -> int:
+        return sum(int(row["mode"]) == mode for row in self.rows)
+
+    def faults(self) -> int:
+        """All faults of the running ticks and of the one that ended them."""
+        seen = 0
+        for before, row in zip([None, *self.rows], self.rows, strict=False):
+            if int(row["mode"]) == Mode.RUNNING or (before is not None and int(before["mode"]) == Mode.RUNNING):
+                seen |= int(row["faults"])
+        return seen

@@ -1,0 +1,104 @@
+"""Beats: absolute deadlines, missed ones counted and skipped, never bunched."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from idcontrol.loop.clock import NS, Pacer, VirtualClock, WallClock
+
+P = NS // 1000
+
+
+def test_beats_are_due_at_multiples_of_the_period_whatever_each_one_costs():
+    clock = VirtualClock()
+    clock.spend(12_345)
+    pacer, rng = Pacer(clock, P), np.random.default_rng(0)
+    for k in range(1, 1000):
+        beat = pacer.wait()
+        assert (beat.index, beat.due, beat.woke, beat.missed) == (k, 12_345 + k * P, 12_345 + k * P, 0)
+        clock.spend(int(rng.integers(0, P)))
+
+
+def test_missed_beats_are_skipped_and_counted():
+    clock = VirtualClock()
+    pacer = Pacer(clock, P)
+    pacer.wait()
+    clock.spend(5 * P + 3)
+    beat = pacer.wait()
+    assert (beat.index, beat.missed) == (6, 4)
+    assert pacer.wait().missed == 0
+
+
+def test_beats_are_never_closer_than_half_a_period_and_every_one_is_kept_or_counted():
+    clock, rng = VirtualClock(), np.random.default_rng(2)
+    pacer = Pacer(clock, P)
+    woke, index, missed = [], [], 0
+    for _ in range(2000):
+        beat = pacer.wait()
+        woke.append(beat.woke)
+        index.append(beat.index)
+        missed += beat.missed
+        clock.spend(int(rng.exponential(P)))
+    assert np.diff(woke).min() >= P // 2
+    assert missed == index[-1] - len(index)
+    assert missed > 500
+
+
+@pytest.mark.parametrize("by", [-NS, -P, 5 * NS])
+def test_a_jump_of_the_clock_is_told_and_the_beats_go_on_from_there(by):
+    clock = VirtualClock()
+    pacer = Pacer(clock, P)
+    for _ in range(10):
+        pacer.wait()
+    clock.jump(by)
+    beat = pacer.wait()
+    assert beat.jumped
+    assert (beat.index, beat.missed) == (11, 0)
+    after = pacer.wait()
+    assert not after.jumped
+    assert after.woke - beat.woke == P
+
+
+def test_things_happen_in_the_order_of_time():
+    clock, seen = VirtualClock(), []
+    clock.every(3, lambda: seen.append(("three", clock.now())))
+    clock.every(2, lambda: seen.append(("two", clock.now())))
+    clock.at(5, lambda: seen.append(("five", clock.now())))
+    clock.sleep_until(6)
+    # of those that are due at once, what was entered first comes first
+    assert seen == [("two", 2), ("three", 3), ("two", 4), ("five", 5), ("three", 6), ("two", 6)]
+
+
+def test_what_happens_may_take_time_itself():
+    clock, seen = VirtualClock(), []
+    clock.every(10, lambda: (seen.append(clock.now()), clock.spend(4)))
+    clock.sleep_until(35)
+    assert seen == [10, 20, 30]
+    assert clock.now() == 35
+
+
+def test_a_paced_simulation_is_no_faster_than_the_wall_clock():
+    wall, clock = WallClock(), VirtualClock(pace=1.0)
+    began = wall.now()
+    clock.sleep_until(NS // 50)
+    assert wall.now() - began >= NS // 50
+
+
+def test_the_wall_clock_does_not_return_early():
+    clock = WallClock()
+    for _ in range(20):
+        deadline = clock.now() + NS // 2000
+        clock.sleep_until(deadline)
+        assert clock.now() >= deadline
+
+
+def test_the_wall_clock_keeps_its_mean_period():
+    """However late single beats are on a busy machine: deadlines are absolute."""
+    pacer = Pacer(WallClock(), P)
+    beats = [pacer.wait() for _ in range(200)]
+    for before, after in itertools.pairwise(beats):
+        assert after.due - before.due == (after.index - before.index) * P
+    assert all(beat.woke >= beat.due for beat in beats)

@@ -1,0 +1,313 @@
+"""The loop and its machine when things go wrong: each fault ends in the state that is written down for it.
+
+Both sides run on a virtual clock; the machine is an arm that swings. In every row of every run: torques within limits,
+changes of torque within the rate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from idcontrol.loop.clock import NS, Beat
+from idcontrol.loop.safety import Fault, Mode, Policy, Rule
+from idcontrol.loop.wire import Drop
+from idcontrol.types import Command, Status
+from tests.loop.rig import PERIOD, RATE, TORQUE, H, Pd, Rig, Weather
+
+WHOLE = [Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
+
+
+def check_torques(rig):
+    """No torque beyond its limit on either side, no change beyond its rate, no torque when none may flow."""
+    last = np.zeros(2)
+    for row in rig.rows:
+        assert (np.abs(row["tau"]) <= TORQUE).all()
+        if int(row["mode"]) in (Mode.RUNNING, Mode.DAMPED):
+            # 1e-9: rounding of the product of rate and period
+            assert (np.abs(row["tau"] - last) <= RATE * H * (1 + row["missed"]) + 1e-9).all()
+        else:
+            assert not row["tau"].any()
+        last = row["tau"]
+    for row in rig.machine_rows:
+        assert (np.abs(row["tau"]) <= TORQUE).all()
+        assert np.isfinite(row["q"]).all()
+
+
+@pytest.fixture
+def runs():
+    """Makes a rig, runs it, checks its torques."""
+
+    def make(damp_at=np.inf, before=None, **options):
+        rig = Rig(**options)
+        if before is not None:
+            before(rig)
+        rig.run(damp_at)
+        check_torques(rig)
+        return rig
+
+    return make
+
+
+def test_without_faults_the_reference_is_tracked_until_the_end(runs):
+    rig = runs()
+    assert rig.modes() == WHOLE
+    assert rig.ticks(Mode.RUNNING) == 400
+    assert rig.loop.counts.complete
+    assert rig.faults() == Fault.NONE
+    error = [np.abs(row["q"] - row["q_des"]).max() for row in rig.rows[250:400]]
+    assert max(error) < 0.05  # gravity, which the PD law knows nothing of, over its stiffness
+
+
+def test_the_machine_follows_the_loop_through_its_modes(runs):
+    rig = runs()
+    assert rig.modes(rig.machine_rows)[-3:] == [Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
+    assert rig.machine.finished
+
+
+def test_whoever_asks_for_the_end_gets_a_damped_one(runs):
+    rig = runs(damp_at=0.2)
+    assert rig.modes() == WHOLE
+    assert not rig.loop.counts.complete
+    at_rest = rig.machine_rows[-1]["v"]
+    assert np.abs(at_rest).max() < 3.0  # braked: a free double pendulum of half a metre exceeds this
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+def test_lost_states_are_held_over(runs, share):
+    rig = runs(states=Weather(drop=share))
+    assert rig.loop.counts.complete
+    assert rig.modes() == WHOLE
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
+def test_lost_commands_are_held_over_by_the_machine(runs, share):
+    rig = runs(commands=Weather(drop=share))
+    assert rig.loop.counts.complete
+
+
+def test_states_that_come_in_any_order_within_20_ms_keep_it_running(runs):
+    rig = runs(states=Weather(delay_s=(0.0, 0.02)))
+    assert rig.loop.counts.complete
+    assert rig.loop.endpoint.inbox.dropped[Drop.OLD] > 50
+
+
+def test_a_steady_delay_of_5_ms_is_within_what_is_tolerated(runs):
+    assert runs(states=Weather(delay_s=(0.005, 0.005))).loop.counts.complete
+
+
+def test_a_steady_delay_of_20_ms_is_told_by_the_echo_and_braked(runs):
+    """No clock is shared, and every datagram comes in time after the last: only the echo knows."""
+
+    def before(rig):
+        rig.clock.at(NS // 5, lambda: setattr(rig.states, "delay_s", (0.02, 0.02)))
+
+    rig = runs(before=before)
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.SILENT
+    assert not rig.loop.counts.complete
+
+
+def test_with_a_machine_that_is_always_late_nothing_is_begun(runs):
+    rig = runs(states=Weather(delay_s=(0.02, 0.02)), policy=Policy(start_s=0.1))
+    assert rig.modes() == [Mode.IDLE, Mode.STOPPED]
+    assert rig.modes(rig.machine_rows)[-1] is Mode.STOPPED
+
+
+def test_repeated_datagrams_are_dropped_and_counted(runs):
+    rig = runs(states=Weather(twice=0.3), commands=Weather(twice=0.3))
+    assert rig.loop.counts.complete
+    assert rig.loop.endpoint.inbox.dropped[Drop.OLD] > 80
+    assert rig.machine.endpoint.inbox.dropped[Drop.OLD] > 80
+
+
+def test_damaged_datagrams_are_dropped_and_counted(runs):
+    rig = runs(states=Weather(damage=0.3), commands=Weather(damage=0.3))
+    assert rig.loop.counts.complete
+    assert rig.loop.endpoint.inbox.dropped[Drop.DAMAGED] > 80
+    assert rig.machine.endpoint.inbox.dropped[Drop.DAMAGED] > 80
+
+
+def test_all_at_once(runs):
+    bad = Weather(drop=0.1, twice=0.1, damage=0.1, delay_s=(0.0, 0.005))
+    rig = runs(states=bad, commands=bad)
+    assert rig.modes() == WHOLE
+
+
+def slow(by_ns, from_call=100):
+    """A controller that needs its time; `clock` is set before the run."""
+    controller = Pd()
+
+    def wrong(call, command):
+        if call > from_call:
+            controller.clock.spend(by_ns)
+        return command
+
+    controller.wrong = wrong
+    return controller
+
+
+def give_clock(rig):
+    rig.loop._parts.controller.clock = rig.clock
+
+
+def test_a_slow_controller_is_tolerated_for_a_while_then_braked(runs):
+    rig = runs(controller=slow(PERIOD * 3 // 2), before=give_clock)
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.OVERRUN
+    # one period and a half each: two thirds of the beats are kept
+    assert rig.loop.counts.overruns == Policy().overrun.tolerate + 1
+    assert rig.loop.counts.missed >= Policy().overrun.tolerate // 2
+
+
+def test_overruns_may_be_held_over_for_ever(runs):
+    rig = runs(
+        controller=slow(PERIOD * 3 // 2), before=give_clock, policy=Policy(overrun=Rule(then="hold"), damp_s=0.1)
+    )
+    assert rig.loop.counts.complete
+    assert rig.loop.counts.overruns > 150
+
+
+def test_overruns_may_end_it_at_once(runs):
+    rig = runs(controller=slow(2 * PERIOD), before=give_clock, policy=Policy(overrun=Rule(then="stop")))
+    assert rig.modes() == [Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.STOPPED]
+    assert rig.loop.counts.overruns == 1
+
+
+def test_while_a_controller_hangs_the_machine_brakes_itself(runs):
+    hang = NS // 5
+
+    controller = Pd()
+
+    def wrong(call, command):
+        if call == 150:
+            controller.clock.spend(hang)
+        return command
+
+    controller.wrong = wrong
+    rig = runs(controller=controller, before=give_clock)
+    assert rig.modes() == WHOLE
+    assert rig.faults() & (Fault.OVERRUN | Fault.PEER) == Fault.OVERRUN | Fault.PEER
+    braked = next(i for i, row in enumerate(rig.machine_rows) if int(row["mode"]) == Mode.DAMPED)
+    running = [int(row["mode"]) for row in rig.machine_rows].index(Mode.RUNNING)
+    # commands stopped with the 150th tick; 20 ms of silence, and the ticks in which either side notices
+    assert 165 <= braked - running <= 175
+
+
+def test_an_exception_is_kept_and_brakes(runs):
+    def wrong(call, command):
+        if call == 150:
+            raise ZeroDivisionError("gain is zero")
+        return command
+
+    rig = runs(controller=Pd(wrong=wrong))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.RAISED
+    assert rig.ticks(Mode.RUNNING) == 149
+    assert "gain is zero" in rig.loop.counts.error
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_torques_that_are_no_numbers_are_held_over_then_braked(runs, bad):
+    def wrong(call, command):
+        return Command(tau=np.array([bad, 1.0])) if call >= 200 else command
+
+    rig = runs(controller=Pd(wrong=wrong))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.NOT_FINITE
+    assert rig.ticks(Mode.RUNNING) == 199 + Policy().not_finite.tolerate
+    held = [row["tau"] for row in rig.rows if int(row["faults"]) and int(row["mode"]) == Mode.RUNNING]
+    assert len({tuple(tau) for tau in held}) == 1
+
+
+def test_one_nan_in_a_while_is_survived(runs):
+    rig = runs(controller=Pd(wrong=lambda call, c: Command(tau=c.tau * np.nan) if call % 50 == 0 else c))
+    assert rig.loop.counts.complete
+    assert rig.faults() == Fault.NOT_FINITE
+
+
+def test_torques_of_another_shape_are_no_torques(runs):
+    rig = runs(controller=Pd(wrong=lambda call, c: Command(tau=np.zeros(3)) if call >= 200 else c))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.NOT_FINITE
+
+
+def test_a_controller_that_falls_back_is_tolerated_for_a_while_then_braked(runs):
+    def wrong(call, command):
+        return Command(tau=command.tau, status=Status.FALLBACK) if call >= 200 else command
+
+    rig = runs(controller=Pd(wrong=wrong))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.SOLVER
+    assert rig.ticks(Mode.RUNNING) == 199 + Policy().solver.tolerate
+
+
+def test_a_killed_machine_is_noticed_and_given_up(runs):
+    def before(rig):
+        rig.clock.at(NS // 5, lambda: setattr(rig, "machine_alive", False))
+
+    rig = runs(before=before)
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.SILENT
+    # a fifth of a second less the time to connect, 10 ms until it is late, 20 ticks of patience
+    assert 200 < rig.ticks(Mode.RUNNING) < 250
+
+
+def test_a_machine_whose_loop_was_killed_brakes_and_stops():
+    rig = Rig()
+    assert rig.loop.connect(1.0)
+    for k in range(1, 101):
+        rig.clock.sleep_until(rig.clock.now() + PERIOD)
+        rig.loop.tick(Beat(index=k, due=rig.clock.now(), woke=rig.clock.now()))
+    assert rig.machine.safety.mode is Mode.RUNNING
+    killed = len(rig.machine_rows)
+    rig.clock.sleep_until(rig.clock.now() + NS // 2)
+    assert rig.machine.finished
+    after = [Mode(int(row["mode"])) for row in rig.machine_rows[killed:]]
+    assert after.index(Mode.DAMPED) <= 21
+    assert after[-1] is Mode.STOPPED
+    assert (np.abs([row["tau"] for row in rig.machine_rows]) <= TORQUE).all()
+
+
+def test_a_machine_that_braked_by_itself_ends_the_loop(runs):
+    """Commands are lost for 50 ms while states come through."""
+
+    def before(rig):
+        rig.clock.at(NS // 5, lambda: setattr(rig.to_machine, "cut", True))
+        rig.clock.at(NS // 5 + NS // 20, lambda: setattr(rig.to_machine, "cut", False))
+
+    rig = runs(before=before)
+    assert rig.modes() == WHOLE
+    assert rig.faults() & Fault.PEER
+    assert not rig.loop.counts.complete
+
+
+@pytest.mark.parametrize("by_s", [-1.0, 5.0])
+def test_a_clock_that_jumps_brakes(runs, by_s):
+    controller = Pd()
+
+    def wrong(call, command):
+        if call == 150:
+            controller.clock.jump(round(by_s * NS))
+        return command
+
+    controller.wrong = wrong
+    rig = runs(controller=controller, before=give_clock)
+    assert rig.modes() == WHOLE
+    assert rig.faults() & Fault.CLOCK
+    assert rig.ticks(Mode.RUNNING) == 150
+
+
+def test_the_same_faults_give_the_same_run():
+    bad = Weather(drop=0.2, twice=0.1, damage=0.1, delay_s=(0.0, 0.004))
+    a, b = (Rig(states=bad, commands=bad, seed=5, duration_s=0.3).run() for _ in range(2))
+    for one, other in zip(a.rows, b.rows, strict=True):
+        np.testing.assert_array_equal(one["tau"], other["tau"])
+
+
+def test_torques_grow_from_zero_over_the_soft_start(runs):
+    rig = runs(policy=Policy(soft_start_s=0.1), duration_s=0.3)
+    running = [row for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
+    for k, row in enumerate(running[:100]):
+        share = (k + 1) / 100
+        assert (np.abs(row["tau"]) <= share * np.abs(row["tau_wanted"]) + 1e-9).all() or row["cut"] > 0

@@ -1,0 +1,83 @@
+"""Telemetry: rows come out as they went in, in order; what was too late is counted."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+
+from idcontrol.loop.memory import anonymous, attach
+from idcontrol.loop.ring import Ring, Row, ring_bytes, views, width
+
+CHANNELS = {"t": (), "q": (2,), "feet": (2, 3)}
+
+
+def ring_pair(rows):
+    memory = mmap.mmap(-1, ring_bytes(3, rows))
+    return Ring(memory, 3), Ring(memory, 3)
+
+
+def test_a_row_is_its_channels_side_by_side():
+    row = Row(CHANNELS)
+    assert width(CHANNELS) == row.values.size == 9
+    row.of["t"][...], row.of["q"][:], row.of["feet"][1] = 1.0, [2.0, 3.0], [4.0, 5.0, 6.0]
+    np.testing.assert_array_equal(row.values, [1, 2, 3, *[np.nan] * 3, 4, 5, 6])
+    np.testing.assert_array_equal(views(row.values[None], CHANNELS)["feet"][0, 1], [4, 5, 6])
+    row.clear()
+    assert np.isnan(row.values).all()
+
+
+def test_rows_come_out_as_they_went_in():
+    writer, reader = ring_pair(16)
+    sent, got = 0, []
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        for _ in range(rng.integers(0, 15)):
+            writer.push(np.full(3, float(sent)))
+            sent += 1
+        got.extend(reader.take()[:, 0])
+    assert got == list(range(sent))
+    assert reader.lost == 0
+
+
+def test_a_late_reader_loses_the_oldest_and_knows_how_many():
+    writer, reader = ring_pair(16)
+    for k in range(100):
+        writer.push(np.full(3, float(k)))
+    rows = reader.take()
+    assert rows[-1, 0] == 99
+    np.testing.assert_array_equal(np.diff(rows[:, 0]), 1)
+    assert reader.lost + len(rows) == 100
+    assert len(rows) == 15  # one place is kept for the row that may be being written
+
+
+def test_rows_of_a_killed_process_are_there():
+    """The child writes 50 rows into inherited memory and is killed by SIGKILL in its endless 51st."""
+    descriptor, memory = anonymous(ring_bytes(3, 64))
+    code = (
+        "import numpy as np, os, signal\n"
+        "from idcontrol.loop.memory import attach\n"
+        "from idcontrol.loop.ring import Ring\n"
+        f"ring = Ring(attach({descriptor}), 3)\n"
+        "for k in range(50): ring.push(np.full(3, float(k)))\n"
+        "ring._rows[50 % 64, 0] = 77.0\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], pass_fds=[descriptor], check=False)
+    assert done.returncode == -signal.SIGKILL
+    rows = Ring(memory, 3).take()
+    np.testing.assert_array_equal(rows[:, 0], np.arange(50))
+    os.close(descriptor)
+
+
+def test_anonymous_memory_is_shared_and_zero():
+    descriptor, memory = anonymous(4096)
+    other = attach(os.dup(descriptor))
+    assert not any(other[:])
+    memory[7] = 9
+    assert other[7] == 9
+    os.close(descriptor)

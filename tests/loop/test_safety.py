@@ -1,0 +1,168 @@
+"""The state machine against an independent statement of what it may do, and the gate against a reference."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from idcontrol.loop.clock import NS
+from idcontrol.loop.safety import (
+    NAMES,
+    TRANSITIONS,
+    Cut,
+    Fault,
+    Limits,
+    Mode,
+    Policy,
+    Rule,
+    Safety,
+    Signal,
+    admit,
+    advance,
+)
+
+ALLOWED = {
+    Mode.IDLE: {Mode.READY, Mode.STOPPED},
+    Mode.READY: {Mode.IDLE, Mode.RUNNING, Mode.STOPPED},
+    Mode.RUNNING: {Mode.DAMPED, Mode.STOPPED},
+    Mode.DAMPED: {Mode.STOPPED},
+    Mode.STOPPED: set(),
+}
+MS = NS // 1000
+
+
+def test_ten_thousand_random_sequences_of_faults_make_no_transition_that_is_not_allowed():
+    rng = np.random.default_rng(1)
+    rules = [Rule(tolerate=tolerate, then=then) for tolerate in range(4) for then in ("hold", "damp", "stop")]
+    policies = [
+        Policy(**dict(zip(NAMES.values(), rng.choice(rules, len(NAMES)), strict=True)), damp_s=0.005)
+        for _ in range(100)
+    ]
+    entered = set()
+    for run in range(10_000):
+        policy = policies[run % len(policies)]
+        safety, now, ever_damped = Safety(), 0, False
+        draws = rng.random((12, 6)) < rng.random(6) * rng.random()
+        some = rng.integers(256, size=12) & rng.integers(256, size=12)
+        for draw, chosen in zip(draws.tolist(), some.tolist(), strict=True):
+            now += MS
+            faults = Fault(chosen) if draw[0] else Fault.NONE
+            before = safety
+            safety = advance(
+                before, policy, now, faults,
+                heard=not draw[1], start=not draw[5], damp=draw[2], stop=draw[3], resting=draw[4],
+            )  # fmt: skip
+            assert safety.mode is before.mode or safety.mode in ALLOWED[before.mode]
+            assert not (ever_damped and safety.mode is Mode.RUNNING)
+            if draw[3]:
+                assert safety.mode is Mode.STOPPED
+            if draw[2] and before.mode is Mode.RUNNING:
+                assert safety.mode in (Mode.DAMPED, Mode.STOPPED)
+            if before.mode is Mode.RUNNING and not (faults or draw[2] or draw[3]):
+                assert safety.mode is Mode.RUNNING
+            ever_damped |= safety.mode >= Mode.DAMPED
+            entered.add((before.mode, safety.mode))
+    # and the sequences were wild enough to go every way that there is
+    assert entered >= {(a, b) for a, reached in ALLOWED.items() for b in reached}
+
+
+def test_the_table_says_what_is_allowed_and_nothing_else():
+    assert {(mode, entered) for (mode, _), entered in TRANSITIONS.items()} == {
+        (a, b) for a, reached in ALLOWED.items() for b in reached
+    }
+
+
+def test_a_stop_is_obeyed_from_everywhere():
+    for mode in (Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED):
+        assert TRANSITIONS[mode, Signal.STOP] is Mode.STOPPED
+
+
+@pytest.mark.parametrize(("fault", "name"), list(NAMES.items()))
+@pytest.mark.parametrize("then", ["damp", "stop", "hold"])
+def test_a_fault_is_tolerated_as_often_in_a_row_as_its_rule_says(fault, name, then):
+    policy = Policy(**{name: Rule(tolerate=3, then=then)})
+    safety = Safety(mode=Mode.RUNNING)
+    for k in range(3):
+        safety = advance(safety, policy, k * MS, fault, heard=True)
+    assert safety.mode is Mode.RUNNING
+    calmed = advance(safety, policy, 4 * MS, Fault.NONE, heard=True)
+    assert advance(calmed, policy, 5 * MS, fault, heard=True).mode is Mode.RUNNING
+    expected = {"damp": Mode.DAMPED, "stop": Mode.STOPPED, "hold": Mode.RUNNING}[then]
+    assert advance(safety, policy, 4 * MS, fault, heard=True).mode is expected
+
+
+def test_of_two_faults_the_graver_one_decides():
+    policy = Policy(overrun=Rule(then="damp"), raised=Rule(then="stop"))
+    safety = advance(Safety(mode=Mode.RUNNING), policy, 0, Fault.OVERRUN | Fault.RAISED, heard=True)
+    assert safety.mode is Mode.STOPPED
+
+
+def test_braking_lasts_until_rest_but_not_for_ever():
+    policy, safety = Policy(damp_s=0.5), Safety(mode=Mode.DAMPED, since=7 * NS)
+    assert advance(safety, policy, 7 * NS + 499 * MS, Fault.NONE, heard=True) is safety
+    assert advance(safety, policy, 7 * NS + 500 * MS, Fault.NONE, heard=True).mode is Mode.STOPPED
+    assert advance(safety, policy, 7 * NS + MS, Fault.NONE, heard=True, resting=True).mode is Mode.STOPPED
+
+
+# --- the gate ---
+
+N = 3
+
+
+def gate_reference(limits, wanted, last, q, v, share, dt):
+    """The same in NumPy, rule by rule."""
+    tau = share * wanted
+    outwards = ((q < limits.low) & (tau < 0)) | ((q > limits.high) & (tau > 0))
+    tau = np.where(outwards, 0.0, tau)
+    faster = (np.abs(v) > limits.speed) & (tau * v > 0)
+    tau = np.where(faster, 0.0, tau)
+    tau = np.clip(tau, last - limits.torque_rate * dt, last + limits.torque_rate * dt)
+    return np.clip(tau, -limits.torque, limits.torque)
+
+
+vectors = hnp.arrays(np.float64, N, elements=st.floats(-50.0, 50.0))
+positive = hnp.arrays(np.float64, N, elements=st.floats(0.1, 40.0))
+
+
+@settings(max_examples=200, deadline=None)
+@given(vectors, vectors, vectors, vectors, positive, positive, st.floats(0.0, 1.0), st.floats(0.0, 2.0))
+def test_whatever_is_asked_the_gate_keeps_every_limit(wanted, last, q, v, torque, rate, share, dt):
+    limits = Limits(
+        torque=torque, torque_rate=rate, low=np.full(N, -1.0), high=np.full(N, 1.0), speed=np.full(N, 10.0),
+        damping=np.ones(N),
+    )  # fmt: skip
+    last = np.clip(last, -torque, torque)
+    out = np.empty(N)
+    cut = admit(limits, wanted, last, q, v, share, dt, out)
+    assert (np.abs(out) <= torque).all()
+    assert (np.abs(out - last) <= rate * dt * (1 + 1e-12) + 1e-12).all()  # rounding of last ± step
+    np.testing.assert_allclose(out, gate_reference(limits, wanted, last, q, v, share, dt), rtol=0, atol=1e-12)
+    if cut is Cut.NONE:
+        np.testing.assert_array_equal(out, share * wanted)
+
+
+def test_the_gate_may_write_over_the_last_torques():
+    limits = Limits(
+        torque=np.full(2, 5.0), torque_rate=np.full(2, 1000.0), low=np.full(2, -1.0), high=np.full(2, 1.0),
+        speed=np.full(2, 10.0), damping=np.ones(2),
+    )  # fmt: skip
+    tau = np.array([1.0, -1.0])
+    cut = admit(limits, np.array([9.0, -1.5]), tau, np.zeros(2), np.zeros(2), 1.0, 1e-3, tau)
+    np.testing.assert_allclose(tau, [2.0, -1.5])
+    assert cut is Cut.RATE
+
+
+@pytest.mark.parametrize(("side", "push"), list(itertools.product((-1.0, 1.0), (-1.0, 1.0))))
+def test_beyond_a_joint_limit_only_torque_that_leads_back_passes(side, push):
+    limits = Limits(
+        torque=np.ones(1), torque_rate=np.full(1, np.inf), low=-np.ones(1), high=np.ones(1), speed=np.full(1, 9.0),
+        damping=np.ones(1),
+    )  # fmt: skip
+    out = np.empty(1)
+    admit(limits, np.array([push]), np.zeros(1), np.array([1.1 * side]), np.zeros(1), 1.0, 1e-3, out)
+    assert out[0] == (push if push * side < 0 else 0.0)

@@ -1,0 +1,201 @@
+"""Links: what goes in at one end comes out at the other, and the endpoint tells how old it is."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import socket
+import time
+
+import numpy as np
+import pytest
+
+from idcontrol.errors import InputError
+from idcontrol.loop.clock import NS
+from idcontrol.loop.transport import SENT, Endpoint, inprocess
+from idcontrol.loop.transport.shared import BYTES, SharedLink
+from idcontrol.loop.transport.udp import UdpLink, address
+from idcontrol.loop.wire import LARGEST, Drop, Inbox, Kind, Outbox
+
+MS = NS // 1000
+
+
+@contextlib.contextmanager
+def ends(kind):
+    memory = mmap.mmap(-1, BYTES)
+    if kind == "inprocess":
+        a, b = inprocess.pair()
+    elif kind == "shared":
+        a, b = SharedLink(memory, 0), SharedLink(memory, 1)
+    else:
+        a = UdpLink()
+        b = UdpLink(peer=a.local)
+        b.send(memoryview(b"hello"))
+        assert take(a) == b"hello"
+    try:
+        yield a, b
+    finally:
+        a.close()
+        b.close()
+        memory.close()
+
+
+def take(link):
+    """What comes, soon: loopback may take a moment on a busy machine."""
+    for _ in range(2000):
+        data = link.receive()
+        if data is not None:
+            return data
+        time.sleep(0.001)
+    return None
+
+
+@pytest.fixture(params=["inprocess", "shared", "udp"])
+def link(request):
+    with ends(request.param) as pair:
+        yield pair
+
+
+def test_bytes_go_both_ways(link):
+    a, b = link
+    for size in (1, 48, 400, 1400):
+        a.send(memoryview(bytes(range(256)) * 6)[:size])
+        assert take(b) == (bytes(range(256)) * 6)[:size]
+        b.send(memoryview(b"back"))
+        assert take(a) == b"back"
+
+
+def test_nothing_is_received_twice_and_nothing_out_of_nothing(link):
+    a, b = link
+    assert b.receive() is None
+    a.send(memoryview(b"once"))
+    assert take(b) == b"once"
+    assert b.receive() is None
+
+
+def test_shared_memory_holds_the_newest():
+    with ends("shared") as (a, b):
+        a.send(memoryview(b"first"))
+        a.send(memoryview(b"second"))
+        assert b.receive() == b"second"
+        assert b.receive() is None
+
+
+def test_a_writer_that_was_killed_half_way_is_waited_for_then_got_over():
+    with ends("shared") as (a, b):
+        a.send(memoryview(b"whole"))
+        a._out._head[0] += 1  # it was about to write again
+        assert b.receive() is None
+        a.send(memoryview(b"again"))
+        assert b.receive() == b"again"
+
+
+def test_the_largest_datagram_fits_into_shared_memory():
+    with ends("shared") as (a, b):
+        a.send(memoryview(bytes(LARGEST)))
+        assert len(b.receive()) == LARGEST
+
+
+def test_udp_listens_to_its_peer_alone():
+    with ends("udp") as (a, b):
+        stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        stranger.sendto(b"let me in", a.local)
+        stranger.close()
+        b.send(memoryview(b"it is me"))
+        assert take(a) == b"it is me"
+        assert a.receive() is None
+
+
+def test_udp_is_bound_to_loopback_unless_told_otherwise():
+    link = UdpLink()
+    assert link.local[0] == "127.0.0.1"
+    link.close()
+
+
+def test_an_absent_peer_is_no_error():
+    link = UdpLink(peer=("127.0.0.1", 9))
+    for _ in range(5):
+        link.send(memoryview(b"anybody?"))
+        assert link.receive() is None
+    link.close()
+
+
+@pytest.mark.parametrize("text", ["7500", "host:", ":7500", "host:port", "host:70000"])
+def test_what_is_no_address_is_refused(text):
+    with pytest.raises(InputError, match="HOST:PORT"):
+        address(text)
+
+
+def test_an_address_in_use_is_refused_in_one_line():
+    link = UdpLink()
+    with pytest.raises(InputError, match="another address"):
+        UdpLink(bind=link.local)
+    link.close()
+
+
+# --- endpoints ---
+
+
+def endpoints():
+    here, there = inprocess.pair()
+    low, high = np.full(1, -1.0), np.full(1, 1.0)
+    a = Endpoint(here, Inbox(Kind.STATE, "r", low, high), Outbox(Kind.COMMAND, "r", 1, 1))
+    b = Endpoint(there, Inbox(Kind.COMMAND, "r", low, high), Outbox(Kind.STATE, "r", 1, 2))
+    return a, b
+
+
+VALUE = np.zeros(1)
+
+
+def test_before_anything_was_heard_nothing_is_old():
+    a, _ = endpoints()
+    assert a.newest is None
+    assert a.age(NS) == a.silence(NS) == 0
+
+
+def test_silence_counts_from_the_last_good_datagram():
+    a, b = endpoints()
+    b.post(2, VALUE, 0)
+    assert a.poll(5 * MS)
+    assert not a.poll(6 * MS)
+    b.post(2, 99.0 * np.ones(1), 0)  # out of range
+    assert not a.poll(7 * MS)
+    assert a.inbox.dropped[Drop.RANGE] == 1
+    assert a.silence(9 * MS) == 4 * MS
+
+
+def test_age_is_told_by_the_echo():
+    a, b = endpoints()
+    a.post(2, VALUE, 0)
+    assert b.poll(1 * MS)
+    b.post(2, VALUE, 1 * MS)
+    assert a.poll(30 * MS)  # it was on its way for 29 ms
+    assert a.silence(30 * MS) == 0
+    assert a.age(30 * MS) == 30 * MS
+
+
+def test_age_of_an_echo_beyond_memory_is_at_least_what_is_remembered():
+    a, b = endpoints()
+    a.post(2, VALUE, 0)
+    b.poll(0)
+    b.post(2, VALUE, 0)
+    for k in range(1, SENT + 10):
+        a.post(2, VALUE, k * MS)
+    a.poll((SENT + 9) * MS)
+    assert a.age((SENT + 9) * MS) >= (SENT - 1) * MS
+
+
+def test_an_echo_of_what_was_never_sent_is_not_believed():
+    a, b = endpoints()
+    b._outbox.values[:] = 0.0
+    b._link.send(b._outbox.seal(2, 0, 10**6))
+    assert a.poll(MS)
+    assert a.age(3 * MS) == 2 * MS
+
+
+def test_a_flood_of_datagrams_costs_one_tick_only_so_much():
+    a, b = endpoints()
+    for k in range(500):
+        b.post(2, VALUE, k)
+    a.poll(NS)
+    assert a.newest.sequence < 100

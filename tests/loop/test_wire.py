@@ -1,0 +1,149 @@
+"""Datagrams: what is written is read, and whatever is not sound is dropped and counted."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idcontrol.loop.wire import HEAD_BYTES, Drop, Format, Inbox, Kind, Outbox, robot_number
+from idcontrol.types import ContactForces, State
+
+LOW, HIGH = np.full(3, -10.0), np.full(3, 10.0)
+
+
+def outbox(**changes):
+    given = {"kind": Kind.COMMAND, "robot": "go1", "count": 3, "session": 5} | changes
+    return Outbox(**given)
+
+
+def inbox():
+    return Inbox(Kind.COMMAND, "go1", LOW, HIGH)
+
+
+def sealed(values=(1.0, 2.0, 3.0), sender=None, mode=2, **changes):
+    sender = outbox(**changes) if sender is None else sender
+    sender.values[:] = values
+    return bytes(sender.seal(mode, 123, 4))
+
+
+def test_what_is_sent_is_received():
+    datagram = inbox().accept(sealed())
+    np.testing.assert_array_equal(datagram.values, [1.0, 2.0, 3.0])
+    assert (datagram.mode, datagram.sequence, datagram.stamp, datagram.echo) == (2, 1, 123, 4)
+
+
+def test_the_bytes_are_those_of_the_description():
+    """Written down once more, field by field, as a program in another language would."""
+    data = sealed()
+    assert len(data) == 48 + 3 * 8
+    assert data[0:4] == b"IDC1"
+    assert struct.unpack_from("<H", data, 4) == (1,)
+    assert struct.unpack_from("<H", data, 6) == (2,)
+    assert struct.unpack_from("<I", data, 8) == (zlib.crc32(b"go1"),)
+    assert struct.unpack_from("<I", data, 12) == (5,)
+    assert struct.unpack_from("<Q", data, 16) == (1,)
+    assert struct.unpack_from("<q", data, 24) == (123,)
+    assert struct.unpack_from("<Q", data, 32) == (4,)
+    assert struct.unpack_from("<I", data, 40) == (3,)
+    assert struct.unpack_from("<I", data, 44) == (zlib.crc32(data[:44] + data[48:]),)
+    assert struct.unpack_from("<3d", data, 48) == (1.0, 2.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", Drop.SIZE),
+        (sealed()[:-1], Drop.SIZE),
+        (sealed() + b"\0", Drop.SIZE),
+        (sealed()[:47], Drop.SIZE),
+        (b"IDC2" + sealed()[4:], Drop.DAMAGED),
+        (sealed(robot="solo12"), Drop.FOREIGN),
+        (sealed(kind=Kind.STATE), Drop.FOREIGN),
+        (sealed((0.0, 10.1, 0.0)), Drop.RANGE),
+        (sealed((0.0, np.nan, 0.0)), Drop.RANGE),
+        (sealed((0.0, -np.inf, 0.0)), Drop.RANGE),
+        (sealed(mode=5), Drop.RANGE),
+    ],
+)
+def test_what_is_not_sound_is_dropped_and_counted(data, why):
+    receiver = inbox()
+    assert receiver.accept(data) is None
+    assert receiver.dropped[why] == receiver.dropped.sum() == 1
+    assert receiver.accepted == 0
+
+
+def test_a_dropped_datagram_leaves_no_trace():
+    receiver, sender = inbox(), outbox()
+    bad = sealed((99.0, 0.0, 0.0), sender)
+    good = sealed(sender=sender)
+    assert receiver.accept(bad) is None
+    assert receiver.accept(good) is not None
+
+
+def test_old_and_repeated_datagrams_are_dropped():
+    receiver, sender = inbox(), outbox()
+    first, second, third = (sealed(sender=sender) for _ in range(3))
+    assert receiver.accept(first)
+    assert receiver.accept(third)
+    for again in (first, second, third):
+        assert receiver.accept(again) is None
+    assert receiver.dropped[Drop.OLD] == 3
+
+
+def test_a_replay_of_another_session_is_dropped():
+    receiver = inbox()
+    assert receiver.accept(sealed(session=5))
+    sender = outbox(session=6)
+    later = [sealed(sender=sender) for _ in range(3)]
+    assert all(receiver.accept(data) is None for data in later)
+    assert receiver.dropped[Drop.OLD] == 3
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 71), st.integers(1, 255))
+def test_no_changed_byte_goes_unnoticed(at, change):
+    data = bytearray(sealed())
+    data[at] ^= change
+    assert inbox().accept(bytes(data)) is None
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+def test_noise_is_dropped(data):
+    receiver = inbox()
+    assert receiver.accept(data) is None
+    assert receiver.dropped.sum() == 1
+
+
+def test_a_state_comes_through_whole():
+    form = Format(robot="go1", nq=19, nv=18, floating=True, torque_limit=np.full(12, 20.0), n_feet=4)
+    rng = np.random.default_rng(0)
+    forces = ContactForces(
+        identity=np.array([1, 3]), force=rng.normal(size=(2, 3)), normal=np.array([[0, 0, 1.0], [0.6, 0, 0.8]])
+    )
+    q = rng.normal(size=19)
+    q[3:7] = [0, 0, 0.6, 0.8]
+    state, tau, felt = State(t=1.5, q=q, v=rng.normal(size=18), forces=forces), rng.normal(size=12), rng.normal(size=3)
+    values = np.empty(form.state_values)
+    form.write_state(values, state, tau, felt)
+    low, high = form.state_range()
+    assert ((low <= values) & (values <= high)).all()
+    read = form.read_state(values)
+    assert read.state.t == 1.5
+    np.testing.assert_array_equal(read.state.q, q)
+    np.testing.assert_array_equal(read.state.v, state.v)
+    np.testing.assert_array_equal(read.tau, tau)
+    np.testing.assert_array_equal(read.accelerometer, felt)
+    np.testing.assert_array_equal(read.state.forces.identity, [1, 3])
+    np.testing.assert_array_equal(read.state.forces.force, forces.force)
+    np.testing.assert_array_equal(read.state.forces.normal, forces.normal)
+
+
+def test_a_robot_is_known_by_its_name():
+    assert robot_number("links") != robot_number("go1")
+    assert HEAD_BYTES == 48
