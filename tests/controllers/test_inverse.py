@@ -17,7 +17,15 @@ from tests import scenes
 from tests.controllers import walker
 from tests.models.stage_two import by_clarabel
 
-INVERSE = ("id-coulomb-qp", "id-coulomb-qp-raw", "id-coulomb-lcp", "id-coulomb-smooth")
+INVERSE = (
+    "id-noslip-lcp",
+    "id-coulomb-lcp",
+    "id-coulomb-smooth",
+    "id-coulomb-qp",
+    "id-noslip-qp",
+    "id-coulomb-qp-1",
+    "id-coulomb-qp-raw",
+)
 
 
 def foot_heights(system, state):
@@ -56,8 +64,10 @@ def test_standing_the_predicted_forces_carry_the_weight(quadruped, name):
     command = walker.controller(name)(walker.at_home(quadruped), walker.stand())
     assert command.status is Status.SOLVED
     force = command.predicted.force
-    assert force[:, 2].sum() == pytest.approx(walker.WEIGHT, rel=1e-9)
-    assert np.abs(force[:, :2].sum(axis=0)).max() < 1e-9 * walker.WEIGHT
+    # one stage: contacts give way at 1e-6 of the free speed, and the machine falls as much slower
+    accuracy = 1e-5 if name == "id-coulomb-qp-1" else 1e-9
+    assert force[:, 2].sum() == pytest.approx(walker.WEIGHT, rel=accuracy)
+    assert np.abs(force[:, :2].sum(axis=0)).max() < accuracy * walker.WEIGHT
     assert in_cones(command.predicted, 0.7)
 
 
