@@ -1,0 +1,259 @@
+"""Steel spheres fall onto each other and stand as a column: time against their number (002 section 6.5)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import coal
+import matplotlib
+import msgspec
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.bodies import BodyState, Surface, solid
+from idcontrol.contact.terrain import plane
+from idcontrol.errors import UnknownName
+from idcontrol.models import constraint, sap
+from idcontrol.plants.bodies import BodyModel, FreeBodies, dense
+from idcontrol.types import Array, Status
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+GRAVITY = 9.81
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides the case. The paper gives neither the spheres' size nor their distance.
+
+    Attributes:
+        plant: ``constraint`` (the paper's model, dense), ``sap`` (sparse), or ``all``.
+        sizes: Numbers of spheres for ``constraint``.
+        sparse_sizes: The same for ``sap``.
+        steps: Length of a run.
+        step_s: Of the integration.
+        radius_m: Of the spheres.
+        density_kg_m3: Of steel.
+        modulus_pa: Young's modulus E; a contact of two equal spheres has the stiffness E r / 2 here.
+        damping_n_s_m: Of each surface.
+        mu: Friction.
+        gap_m: Between neighbours at the start.
+        beta: SAP's period of a near-rigid contact, in steps. It scales the softness of a contact by the masses that
+            touch, not by the weight above them: at 1, a hundred spheres sink by 0.3 m and bounce.
+    """
+
+    plant: str = "all"
+    sizes: tuple[Count, ...] = (5, 10, 20, 40)
+    sparse_sizes: tuple[Count, ...] = (5, 10, 20, 40, 100)
+    steps: Count = 500
+    step_s: Positive = 0.01
+    radius_m: Positive = 0.05
+    density_kg_m3: Positive = 7850.0
+    modulus_pa: Positive = 1e11
+    damping_n_s_m: Positive = 1.0
+    mu: Positive = 0.5
+    gap_m: Positive = 0.01
+    beta: Positive = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """What became of a column.
+
+    Attributes:
+        wall_s: Time of the run.
+        drift: Largest horizontal distance of a sphere from the axis at the end [m].
+        speed: Largest speed at the end [m/s].
+        ground_force: Of the ground at the end, in weights of the column.
+        sunk: How much lower than a column of rigid spheres the top is [m].
+        height: Of the topmost centre after each step, shape (steps,) [m].
+        solved: Whether every step was solved.
+    """
+
+    wall_s: float
+    drift: float
+    speed: float
+    ground_force: float
+    sunk: float
+    height: Array
+    solved: bool
+
+
+def _constraint(config: Config) -> BodyModel:
+    return dense(constraint.solve)
+
+
+def _sap(config: Config) -> BodyModel:
+    return lambda problem, contacts: sap.solve_sparse(problem, beta=config.beta)
+
+
+MODELS: Mapping[str, Callable[[Config], BodyModel]] = {"constraint": _constraint, "sap": _sap}
+
+
+def simulate(config: Config, name: str, spheres: int) -> Stack:
+    """Let the column fall."""
+    r = config.radius_m
+    surface = Surface(mu=config.mu, stiffness=config.modulus_pa * r, damping=config.damping_n_s_m)
+    bodies = [solid(f"sphere{i}", coal.Sphere(r), config.density_kg_m3, surface) for i in range(spheres)]
+    plant = FreeBodies(bodies, MODELS[name](config), terrain=plane(), ground=surface, gravity=(0.0, 0.0, -GRAVITY))
+    z = r + config.gap_m + (2.0 * r + config.gap_m) * np.arange(spheres)
+    state = plant.reset(BodyState.at_rest(np.column_stack([np.zeros((spheres, 2)), z])))
+    height, solved = np.empty(config.steps), True
+    began = time.perf_counter()
+    for step in range(config.steps):
+        state = plant.step(config.step_s)
+        height[step] = state.position[-1, 2]
+        solved &= plant.last is not None and plant.last.status is Status.SOLVED
+    wall = time.perf_counter() - began
+    forces = plant.contact_forces()
+    return Stack(
+        wall_s=wall,
+        drift=float(np.linalg.norm(state.position[:, :2], axis=1).max()),
+        speed=float(np.linalg.norm(state.velocity[:, :3], axis=1).max()),
+        ground_force=float(forces.force[forces.body[:, 1] < 0, 2].sum() / (plant.inertias.mass.sum() * GRAVITY)),
+        sunk=float((2 * spheres - 1) * r - state.position[-1, 2]),
+        height=height,
+        solved=bool(solved),
+    )
+
+
+def depth(config: Config, name: str, spheres: int) -> float:
+    """How much the contacts of a column give way under the weight above each, by the law of the model [m].
+
+    Springs ``K = E r / 2`` do by load / K. SAP's contacts are as soft as 004 (21) makes them near rigidity: at rest
+    ``φ = -load h (h + τ_d) R_n`` with ``R_n = max(β² w / 4π², 1/(h K (h + τ_d)))``.
+    """
+    r, h = config.radius_m, config.step_s
+    mass = 4.0 / 3.0 * np.pi * r**3 * config.density_kg_m3
+    load = mass * GRAVITY * np.arange(spheres, 0, -1)
+    stiffness = 0.5 * config.modulus_pa * r
+    softness = np.full(spheres, 1.0 / stiffness)
+    if name == "sap":
+        # |J M⁻¹ Jᵀ|_F / 3 of a solid sphere on the ground; twice that between two
+        w = np.sqrt(1.0 + 2.0 * 3.5**2) / 3.0 / mass * np.where(np.arange(spheres) == 0, 1.0, 2.0)
+        relaxed = h * (h + config.damping_n_s_m / (config.modulus_pa * r))
+        softness = np.maximum(softness, relaxed * config.beta**2 * w / (4.0 * np.pi**2))
+    return float(softness @ load)
+
+
+class SphereStack:
+    """The experiment, as the command line finds it."""
+
+    name = "sphere-stack"
+    summary = "steel spheres fall and stand on each other: stability, depth, and time against their number"
+    presets: Mapping[str, Config] = {
+        "default": Config(),
+        "paper": Config(sizes=(5, 10, 20, 40, 70, 100)),
+        "quick": Config(sizes=(5, 10), sparse_sizes=(5, 20), steps=200),
+    }
+
+    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Run it, record it into `out`, and return its metrics.
+
+        Raises:
+            UnknownName: There is no such model.
+        """
+        began = time.perf_counter()
+        if config.plant != "all" and config.plant not in MODELS:
+            raise UnknownName("plant", config.plant, [*MODELS, "all"])
+        sizes = {"constraint": config.sizes, "sap": config.sparse_sizes}
+        chosen = {name: sizes[name] for name in MODELS if config.plant in ("all", name)}
+        total, done = sum(sum(each) for each in chosen.values()), 0
+        stacks: dict[str, list[Stack]] = {}
+        for name, each in chosen.items():
+            # loads what is compiled, so that no step is timed with it
+            simulate(msgspec.structs.replace(config, steps=5), name, 2)
+            stacks[name] = []
+            for spheres in each:
+                stacks[name].append(simulate(config, name, spheres))
+                done += spheres
+                progress(done / total)
+        findings, series = [], {"t": config.step_s * np.arange(1.0, config.steps + 1.0)}
+        for name, each in chosen.items():
+            for spheres, stack in zip(each, stacks[name], strict=True):
+                series[f"height_{name}_{spheres}_m"] = stack.height
+                findings.extend(_found(config, name, spheres, stack))
+            if len(set(each)) > 1:
+                findings.append(_exponent(name, each, stacks[name]))
+        return save(
+            out,
+            experiment=self.name,
+            config=config,
+            findings=findings,
+            arrays=series,
+            units={name: "s" if name == "t" else "m" for name in series},
+            drawings=[_drawing(config, chosen, stacks)],
+            began=began,
+        )
+
+    def warmup(self, out: Path) -> None:
+        """A short fall with each model: every kernel is compiled and cached."""
+        self.run(Config(sizes=(2,), sparse_sizes=(2,), steps=10), out, lambda share: None)
+
+
+experiment = SphereStack()
+
+
+def _found(config: Config, name: str, spheres: int, stack: Stack) -> list[Finding]:
+    """The numbers of one column."""
+    key, exact = f"{name}_{spheres}", depth(config, name, spheres)
+    virtual = config.steps * config.step_s
+    stands = stack.drift < 1e-3 * config.radius_m and stack.solved
+    return [
+        Finding(
+            f"time_{key}_s",
+            stack.wall_s / virtual,
+            "s",
+            holds=stands,
+            note=f"for one second of virtual time; the column {'stands' if stands else 'does not stand'}, off its axis "
+            f"by {stack.drift:.1e} m (nothing disturbs its symmetry)",
+        ),
+        Finding(
+            f"ground_force_{key}",
+            stack.ground_force,
+            note=f"in weights of the column, at the end, where the fastest sphere has {stack.speed:.1e} m/s",
+            holds=bool(abs(stack.ground_force - 1.0) < 1e-3),
+        ),
+        Finding(
+            f"sunk_{key}_m",
+            stack.sunk,
+            "m",
+            holds=bool(abs(stack.sunk - exact) <= 0.01 * exact),
+            note=f"the model's own law gives {exact:.3e} m under the weight above each contact",
+        ),
+    ]
+
+
+def _exponent(name: str, sizes: Sequence[int], stacks: Sequence[Stack]) -> Finding:
+    """Growth of the time with the number of spheres."""
+    slope = np.polyfit(np.log(sizes), np.log([stack.wall_s for stack in stacks]), 1)[0]
+    note = (
+        "dense matrices: cubic in the end" if name == "constraint" else "blocks of bodies and contacts: linear at best"
+    )
+    return Finding(
+        f"growth_{name}",
+        float(slope),
+        note=f"exponent of the time in the number of spheres; {note}. The paper plots times",
+    )
+
+
+def _drawing(config: Config, chosen: Mapping[str, Sequence[int]], stacks: Mapping[str, Sequence[Stack]]) -> Drawing:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(6.0, 4.0))
+        axes = figure.subplots()
+        for name, sizes in chosen.items():
+            virtual = config.steps * config.step_s
+            axes.loglog(sizes, [stack.wall_s / virtual for stack in stacks[name]], "o-", label=name)
+        axes.set_xlabel("spheres")
+        axes.set_ylabel("time for one second [s]")
+        axes.legend()
+    return Drawing(
+        "Time for one second of virtual time (002 Fig. 10)",
+        "The paper's model with dense matrices, and SAP with blocks.",
+        figure,
+    )

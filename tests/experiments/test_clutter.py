@@ -1,0 +1,49 @@
+"""The clutter: momentum to the tolerance at every step, few iterations at rest, nothing lost."""
+
+import numpy as np
+import pytest
+
+from experiments import clutter
+from experiments.clutter import Config
+from idcontrol.models.sparse import dense_inertia, dense_rows
+
+
+def test_a_small_heap_passes_every_check(tmp_path):
+    config = Config(bodies=12, sizes=(4, 12), sigmas=(1e-3,), duration_s=2.5)
+    metrics = clutter.experiment.run(config, tmp_path, lambda share: None)
+    assert metrics["completed"], {key for key, holds in metrics["checks"].items() if not holds}
+    assert metrics["momentum_error_walls"] < 1e-5
+    assert metrics["iterations_walls"] < 4.5
+    assert (tmp_path / "figure-3.svg").exists()
+
+
+def test_the_momentum_error_is_that_of_dense_matrices():
+    plant, start = clutter.scene(Config(), 8, walls=True)
+    plant.reset(start)
+    for _ in range(30):
+        plant.step(0.01)
+    problem, solution = plant.problem, plant.last
+    M, J = dense_inertia(problem), dense_rows(problem)
+    D = np.diag(M) ** -0.5
+    pushed = J.T @ solution.impulses.T.ravel()
+    left = M @ (solution.v_plus - problem.v_star).ravel() - pushed
+    size = max(np.linalg.norm(D * (M @ solution.v_plus.ravel())), np.linalg.norm(D * pushed))
+    assert clutter.momentum_error(problem, solution) == pytest.approx(np.linalg.norm(D * left) / size, rel=1e-9)
+    # and a solution that is wrong is seen to be so
+    solution.v_plus[0, 0] += 1e-3
+    assert clutter.momentum_error(problem, solution) > 1e-5
+
+
+def test_a_heap_repeats_to_the_last_bit_and_depends_on_the_seed():
+    ends = [clutter.simulate(Config(duration_s=0.8, seed=seed), 8, walls=True).state.position for seed in (0, 0, 1)]
+    assert np.array_equal(ends[0], ends[1])
+    assert not np.array_equal(ends[0], ends[2])
+
+
+def test_walls_keep_bodies_that_open_ground_lets_go():
+    config = Config(duration_s=3.0)
+    far = {
+        walls: np.abs(clutter.simulate(config, 16, walls=walls).state.position[:, :2]).max() for walls in (True, False)
+    }
+    assert far[True] < 0.4
+    assert far[False] > 0.4
