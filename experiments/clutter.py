@@ -37,8 +37,8 @@ COLUMNS = 4
 SPACING_M = 0.18
 """Bodies of a column are this far apart: boxes do not touch, however they are turned."""
 
-AT_REST_M_S = 1e-2
-"""The estimate of slip is for heaps in which no body is faster."""
+AT_REST_M_S = 1e-3
+"""The estimate of slip is for heaps in which no body is faster than this, or ten times the estimate."""
 
 PAPER_ITERATIONS, PAPER_MOMENTUM_ERROR = 3, 1e-5
 
@@ -342,7 +342,7 @@ def _slips(config: Config, walls: bool, runs: Sequence[Run]) -> list[Finding]:
     for sigma, run in zip(config.sigmas, runs, strict=True):
         bound = sigma * config.mu * config.step_s * GRAVITY
         fastest = float(np.linalg.norm(run.state.velocity[:, :3], axis=1).max())
-        rests = fastest < AT_REST_M_S
+        rests = fastest < max(AT_REST_M_S, 10.0 * bound)
         findings.append(
             Finding(
                 f"slip_{_where(walls)}_sigma_{sigma:.0e}_m_s".replace("-", "m"),
