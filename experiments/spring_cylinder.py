@@ -1,0 +1,345 @@
+"""A cylinder on a spring rolls on the ground: energy and accuracy of three schemes (004 section X-B; math.md 10)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import matplotlib
+import msgspec
+import numpy as np
+from matplotlib.figure import Figure
+
+from experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.contact.contacts import Contacts
+from idcontrol.models import sap
+from idcontrol.models.problem import WarmStart
+from idcontrol.models.sap.regularization import SIGMA
+from idcontrol.models.sap.theta import IMPLICIT_EULER, MIDPOINT, SYMPLECTIC_EULER, Springs, Theta, step_problem
+from idcontrol.types import Array, Status
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+GRAVITY = 9.81
+PAPER_BAND, PAPER_ROLLING_BAND, PAPER_LOSS = 0.28, 0.0016, 0.10
+"""004 X-B: energy band of symplectic Euler without friction, of the midpoint rule with it, loss in ten minutes."""
+
+SCHEMES: Mapping[str, Theta] = {"symplectic": SYMPLECTIC_EULER, "midpoint": MIDPOINT, "implicit": IMPLICIT_EULER}
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides the case; the paper's but for `contacts`, which it does not say.
+
+    Attributes:
+        mass_kg: Of the cylinder, solid and homogeneous.
+        radius_m: Of the cylinder.
+        spring_n_m: Stiffness of the spring to the wall.
+        start_m: How far the spring is stretched at the beginning.
+        stiffness_n_m: Of the contact, all points together.
+        dissipation_s: τ_d of the contact.
+        friction: With the ground, in the cases with friction.
+        contacts: How many points the line of contact has; the friction of each is regularized for itself, so that n of
+            them slip by the n-th part.
+        step_s: Of the integration, where energy is looked at.
+        duration_s: Of those runs, and of those that find the order.
+        long_s: Of the run that finds the loss of energy; 0 leaves it out.
+        refinements: How often the step is halved to find the order.
+    """
+
+    mass_kg: Positive = 0.5
+    radius_m: Positive = 0.05
+    spring_n_m: Positive = 100.0
+    start_m: Positive = 0.1
+    stiffness_n_m: Positive = 1e4
+    dissipation_s: NotNegative = 0.02
+    friction: Positive = 1.0
+    contacts: Annotated[int, msgspec.Meta(ge=1)] = 2
+    step_s: Positive = 0.02
+    duration_s: Positive = 5.0
+    long_s: NotNegative = 600.0
+    refinements: Annotated[int, msgspec.Meta(ge=2)] = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Motion:
+    """What the cylinder did, after each step.
+
+    Attributes:
+        x: Stretch of the spring, shape (steps,) [m].
+        energy: Of spring and motion, relative to that at the beginning, shape (steps,).
+        solved: Whether every step was.
+    """
+
+    x: Array
+    energy: Array
+    solved: bool
+
+
+def simulate(config: Config, theta: Theta, h: float, duration: float, mu: float) -> _Motion:
+    """Let the stretched spring go, the cylinder at rest as deep in the ground as its weight asks for.
+
+    Velocities are those of x along the ground, of z upwards, and of the rotation with which it rolls along x.
+    """
+    m, r, n = config.mass_kg, config.radius_m, config.contacts
+    M = np.diag([m, m, 0.5 * m * r * r])
+    K, no_damping = np.diag([config.spring_n_m, 0.0, 0.0]), np.zeros((3, 3))
+    weight = np.array([0.0, -m * GRAVITY, 0.0])
+    stiffness = np.full(n, config.stiffness_n_m / n)
+    fixed: dict[str, Array] = {
+        "point": np.zeros((n, 3)),
+        "axes": np.tile(np.eye(3), (n, 1, 1)),
+        "mu": np.full(n, mu),
+        "jacobian": np.repeat(np.array([[0.0, 1.0, 0.0], [1.0, 0.0, -r], [0.0, 0.0, 0.0]]), n, axis=0),
+        "surface_velocity": np.zeros(3 * n),
+        "stiffness": stiffness,
+        "damping": config.dissipation_s * stiffness,
+    }
+    q, v = np.array([config.start_m, -m * GRAVITY / config.stiffness_n_m, 0.0]), np.zeros(3)
+    steps = round(duration / h)
+    x, energy, solved = np.empty(steps), np.empty(steps), True
+    warm: WarmStart = {}
+    for step in range(steps):
+        contacts = Contacts(identity=np.arange(n), gap=np.full(n, q[1]), **fixed)
+        springs = Springs(stiffness=K, damping=no_damping, deflection=np.array([q[0], 0.0, 0.0]))
+        solution = sap.solve(step_problem(theta, h, M, v, weight, springs, contacts), warm)
+        q = q + h * theta.mean_velocity(v, solution.v_plus)
+        v, warm = solution.v_plus, solution.warm
+        solved = solved and solution.status is Status.SOLVED
+        x[step], energy[step] = q[0], 0.5 * float(v @ M @ v) + 0.5 * config.spring_n_m * q[0] ** 2
+    return _Motion(x=x, energy=energy / (0.5 * config.spring_n_m * config.start_m**2), solved=solved)
+
+
+def frequency(config: Config, *, rolling: bool) -> float:
+    """Of the oscillation [rad/s]; a rolling cylinder weighs half as much again."""
+    return float(np.sqrt(config.spring_n_m / (config.mass_kg * (1.5 if rolling else 1.0))))
+
+
+def loss_rate(config: Config) -> float:
+    """Share of the energy that the regularized friction takes [1/s], small losses taken for granted.
+
+    Each of n points carries the n-th part of the friction, whose amplitude is a third of the spring's, and slips at
+    ``R_t h f/n``: the power is ``h R_t f²/n``, f² in the mean half of its largest.
+    """
+    m, n = config.mass_kg, config.contacts
+    w = float(np.sqrt(10.0)) / (3.0 * m)  # 1/m along the normal, 3/m along the ground
+    f = config.spring_n_m * config.start_m / 3.0
+    power = config.step_s * SIGMA * w * 0.5 * f * f / n
+    return power / (0.5 * config.spring_n_m * config.start_m**2)
+
+
+class SpringCylinder:
+    """The experiment, as the command line finds it."""
+
+    name = "spring-cylinder"
+    summary = "a cylinder on a spring rolls: energy bands and orders of accuracy of the θ-method with SAP"
+    presets: Mapping[str, Config] = {"default": Config(), "short": Config(long_s=0.0), "one": Config(contacts=1)}
+
+    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Run it, record it into `out`, and return its metrics."""
+        began = time.perf_counter()
+        sliding = {n: simulate(config, t, config.step_s, config.duration_s, 0.0) for n, t in SCHEMES.items()}
+        rolling = {
+            n: simulate(config, t, config.step_s, config.duration_s, config.friction) for n, t in SCHEMES.items()
+        }
+        progress(0.1)
+        steps = np.array([config.step_s * 0.5**halving for halving in range(config.refinements + 1)])
+        errors = {}
+        for done, (name, theta) in enumerate(SCHEMES.items()):
+            errors[name] = np.array([_error(config, theta, h) for h in steps])
+            progress(0.1 + 0.4 * (done + 1) / len(SCHEMES))
+        findings = [*_energy(config, sliding, rolling), *_orders(config, steps, errors)]
+        if config.long_s > 0.0:
+            for done, name in enumerate(("symplectic", "midpoint")):
+                findings.append(_loss(config, name))
+                progress(0.5 + 0.25 * (done + 1))
+        findings.append(
+            Finding(
+                "all_steps_solved",
+                all(motion.solved for motion in (*sliding.values(), *rolling.values())),
+                holds=all(motion.solved for motion in (*sliding.values(), *rolling.values())),
+                note="momentum error of each step below 1e-6, 1e-12 being asked for",
+            )
+        )
+        times: Array = config.step_s * np.arange(1.0, len(rolling["midpoint"].x) + 1.0)
+        arrays = {
+            **{f"energy_sliding_{name}": motion.energy for name, motion in sliding.items()},
+            **{f"energy_rolling_{name}": motion.energy for name, motion in rolling.items()},
+            **{f"x_rolling_{name}": motion.x for name, motion in rolling.items()},
+        }
+        return save(
+            out,
+            experiment=self.name,
+            config=config,
+            findings=findings,
+            arrays={"t": times, **arrays},
+            units={"t": "s", **{name: "m" for name in arrays if name.startswith("x_")}},
+            drawings=[_energy_drawing(times, sliding, rolling), _order_drawing(steps, errors)],
+            extra={"steps_s": steps.tolist(), "errors_m": {name: e.tolist() for name, e in errors.items()}},
+            began=began,
+        )
+
+    def warmup(self, out: Path) -> None:
+        """A short run: every kernel is compiled and cached."""
+        self.run(Config(duration_s=0.1, long_s=0.0, refinements=2), out, lambda share: None)
+
+
+experiment = SpringCylinder()
+
+
+def _error(config: Config, theta: Theta, h: float) -> float:
+    """004's e_q: root of the mean square of the position error of the rolling cylinder [m]."""
+    return _distance(config, simulate(config, theta, h, config.duration_s, config.friction).x, h)
+
+
+def _distance(config: Config, x: Array, h: float) -> float:
+    t = h * np.arange(1.0, len(x) + 1.0)
+    exact = config.start_m * np.cos(frequency(config, rolling=True) * t)
+    return float(np.sqrt(np.mean((x - exact) ** 2)))
+
+
+def _ideal_error(config: Config, theta: Theta, h: float) -> float:
+    """The error of the scheme if rolling were ideal: of an oscillator with half as much mass again."""
+    m, k = 1.5 * config.mass_kg, config.spring_n_m
+    x, v = config.start_m, 0.0
+    path = np.empty(round(config.duration_s / h))
+    for step in range(len(path)):
+        seen = x + h * theta.q * (1.0 - theta.vq) * v
+        v_plus = (m * v - h * k * seen) / (m + h * h * theta.q * theta.vq * k)
+        x, v = x + h * (theta.vq * v_plus + (1.0 - theta.vq) * v), v_plus
+        path[step] = x
+    return _distance(config, path, h)
+
+
+def _energy(config: Config, sliding: Mapping[str, _Motion], rolling: Mapping[str, _Motion]) -> list[Finding]:
+    band = float(np.ptp(sliding["symplectic"].energy))
+    phase = frequency(config, rolling=False) * config.step_s
+    exact_band = phase / (1.0 - 0.25 * phase**2)
+    kept = float(np.abs(sliding["midpoint"].energy - 1.0).max())
+    rolling_band = float(np.ptp(rolling["midpoint"].energy))
+    lost = 1.0 - float(np.exp(-loss_rate(config) * config.duration_s))
+    findings = [
+        Finding(
+            "steps_per_period_sliding",
+            2.0 * np.pi / phase,
+            paper=22,
+            holds=None,
+            note="a definition, not a result",
+        ),
+        Finding(
+            "steps_per_period_rolling",
+            2.0 * np.pi / (frequency(config, rolling=True) * config.step_s),
+            paper=27,
+            note="effective mass m + I/R² = 3m/2",
+        ),
+        Finding(
+            "energy_band_symplectic_sliding",
+            band,
+            paper=PAPER_BAND,
+            # the samples of a few periods miss the extremes of the ellipse by a little
+            holds=bool(0.95 * exact_band <= band <= exact_band * (1.0 + 1e-9)),
+            note=f"peak to peak over the energy at the start; closed form ωh/(1 - ω²h²/4) = {exact_band:.4f}",
+        ),
+        Finding(
+            "energy_error_midpoint_sliding",
+            kept,
+            paper="exact",
+            holds=kept < 1e-10,  # rounding of some hundred steps
+            note="largest relative change of energy without friction",
+        ),
+        Finding(
+            "energy_band_midpoint_rolling",
+            rolling_band,
+            paper=PAPER_ROLLING_BAND,
+            holds=bool(rolling_band < 1.5 * lost + 2e-4),
+            note=f"peak to peak in {config.duration_s:g} s, the paper's time is not said; {lost:.4f} of it is what "
+            "regularized friction takes by closed form, and grows with time",
+        ),
+    ]
+    for name, motions in (("sliding", sliding), ("rolling", rolling)):
+        left = float(motions["implicit"].energy[-1])
+        findings.append(
+            Finding(
+                f"energy_left_implicit_{name}",
+                left,
+                paper="a few periods",
+                holds=left < 1e-3,
+                note=f"share left after {config.duration_s:g} s, about ten periods",
+            )
+        )
+    return findings
+
+
+def _orders(config: Config, steps: Array, errors: Mapping[str, Array]) -> list[Finding]:
+    """Order between the two finest steps."""
+    findings = []
+    coarse, fine = float(steps[-2]), float(steps[-1])
+    for name, paper in (("symplectic", 1), ("implicit", 1), ("midpoint", 2)):
+        order = float(np.log2(errors[name][-2] / errors[name][-1]))
+        ideal = float(np.log2(_ideal_error(config, SCHEMES[name], coarse) / _ideal_error(config, SCHEMES[name], fine)))
+        findings.append(
+            Finding(
+                f"order_{name}_rolling",
+                order,
+                paper=paper,
+                # the slip of regularized friction is all that may differ from ideal rolling
+                holds=bool(abs(order - ideal) < 0.02),
+                note=f"error {errors[name][-1]:.1e} m at {fine:.2e} s; ideal rolling has the order {ideal:.3f} there",
+            )
+        )
+    ratio = float(errors["implicit"][-1] / errors["symplectic"][-1])
+    findings.append(
+        Finding(
+            "error_implicit_over_symplectic",
+            ratio,
+            paper="significantly smaller",
+            holds=ratio > 3.0,
+            note="both of first order; symplectic Euler is the better one",
+        )
+    )
+    return findings
+
+
+def _loss(config: Config, name: str) -> Finding:
+    """Share of the energy that is lost in the long run, between the means of its first and last ten periods."""
+    energy = simulate(config, SCHEMES[name], config.step_s, config.long_s, config.friction).energy
+    window = round(20.0 * np.pi / (frequency(config, rolling=True) * config.step_s))
+    lost = 1.0 - float(np.mean(energy[-window:]) / np.mean(energy[:window]))
+    exact = 1.0 - float(np.exp(-loss_rate(config) * (config.long_s - window * config.step_s)))
+    return Finding(
+        f"energy_lost_{name}_rolling",
+        lost,
+        paper=PAPER_LOSS if config.long_s == 600.0 else None,
+        holds=bool(abs(lost - exact) < 0.1 * exact),
+        note=f"in {config.long_s:g} s; closed form h R_t f²/2n of {config.contacts} contact points: {exact:.3f}. The "
+        "paper does not say how many points its line of contact has",
+    )
+
+
+def _energy_drawing(times: Array, sliding: Mapping[str, _Motion], rolling: Mapping[str, _Motion]) -> Drawing:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8.0, 3.0))
+        for column, (title, motions) in enumerate((("without friction", sliding), ("rolling", rolling)), start=1):
+            axes = figure.add_subplot(1, 2, column)
+            for name, motion in motions.items():
+                axes.plot(times, motion.energy, label=name)
+            axes.set(title=title, xlabel="t [s]", ylabel="energy over that at the start", ylim=(0.0, 1.3))
+        axes.legend(loc="lower left")
+    return Drawing("Energy", "Of spring and motion; 004 Figs. 5 and 6, left.", figure)
+
+
+def _order_drawing(steps: Array, errors: Mapping[str, Array]) -> Drawing:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(4.5, 3.0))
+        axes = figure.add_subplot()
+        for name, error in errors.items():
+            axes.loglog(steps, error, "o-", label=name)
+        for order in (1, 2):
+            reference = errors["symplectic" if order == 1 else "midpoint"][0] * (steps / steps[0]) ** order
+            axes.loglog(steps, 0.7 * reference, "--", color="0.6")
+        axes.set(xlabel="step [s]", ylabel="position error [m]")
+        axes.legend()
+    return Drawing("Accuracy", "Of the rolling cylinder's position, with slopes 1 and 2 dashed; 004 Fig. 7.", figure)

@@ -1,0 +1,83 @@
+r"""The θ-method: what a step takes at its beginning, what at its end (004 IV; math.md 10).
+
+    q^θq = θ_q q⁺ + (1 - θ_q) q,    v^θv = θ_v v⁺ + (1 - θ_v) v,    q⁺ = q ⊕ h (θ_vq v⁺ + (1 - θ_vq) v)
+
+Springs and dampers are implicit to that degree and linear, so that the velocity v* without contact is one linear solve,
+and contact acts on ``A = M + h² θ_q θ_vq K + h θ_v D`` (004 (11)). Orders 1, 1, 1, 2 in h for the four schemes below;
+the contacts' own compliance takes ``φ⁺ = φ + h v_n`` for granted, which θ_vq = 1 makes true.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.models.problem import StepProblem
+from idcontrol.types import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Theta:
+    """A scheme of the family, all numbers from 0 (beginning of the step) to 1 (its end).
+
+    Attributes:
+        q: θ_q, of the configuration that forces see.
+        v: θ_v, of the velocity that forces see.
+        vq: θ_vq, of the velocity that moves the configuration.
+    """
+
+    q: float
+    v: float
+    vq: float
+
+    def mean_velocity(self, v: Array, v_plus: Array) -> Array:
+        """What moves the configuration from a step's beginning to its end, shape (m,)."""
+        return self.vq * v_plus + (1.0 - self.vq) * v
+
+
+EXPLICIT_EULER = Theta(q=0.0, v=0.0, vq=0.0)
+SYMPLECTIC_EULER = Theta(q=0.0, v=0.0, vq=1.0)
+IMPLICIT_EULER = Theta(q=1.0, v=1.0, vq=1.0)
+MIDPOINT = Theta(q=0.5, v=0.5, vq=0.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Springs:
+    """Linear forces ``-K (q - q_r) - D v`` in joint space.
+
+    Attributes:
+        stiffness: K, positive semidefinite, shape (m, m) [N/m or N m/rad].
+        damping: D, likewise, shape (m, m).
+        deflection: q - q_r at the beginning of the step, in velocity coordinates, shape (m,).
+    """
+
+    stiffness: Array
+    damping: Array
+    deflection: Array
+
+
+def step_problem(
+    theta: Theta, h: float, M: Array, v: Array, force: Array, springs: Springs, contacts: Contacts
+) -> StepProblem:
+    """The forward step of a scheme.
+
+    Args:
+        theta: The scheme.
+        h: Length of the step [s].
+        M: Inertia at q^θq, shape (m, m).
+        v: Velocity at the beginning, shape (m,).
+        force: All other forces, at q^θq and v^θv, shape (m,).
+        springs: Linear forces; their part at the end of the step is implicit.
+        contacts: With rows at q^θq and gaps at the beginning.
+
+    Returns:
+        A problem whose inertia is A and whose κ is ``-A v*``.
+    """
+    K, D = springs.stiffness, springs.damping
+    A = M + h * h * theta.q * theta.vq * K + h * theta.v * D
+    # A v* = M v - h K (q + h θ_q (1 - θ_vq) v - q_r) - h (1 - θ_v) D v + h force
+    seen = springs.deflection + h * theta.q * (1.0 - theta.vq) * v
+    kappa = h * (K @ seen) + h * (1.0 - theta.v) * (D @ v) - h * force - M @ v
+    return StepProblem(h=h, M=A, kappa=np.ascontiguousarray(kappa), contacts=contacts)
