@@ -33,6 +33,9 @@ from idcontrol.types import Array, Integers
 NEAR = 1e-3
 """Bodies list contacts below this gap [m], and further by how far they can move within the step."""
 
+FASTEST = 3e8
+"""Of light [m/s]: a body that were faster has been given a wrong force, mass or step."""
+
 BodyModel: TypeAlias = Callable[[SparseProblem, BodyContacts], SparseSolution]
 """A contact model for many bodies; the contacts are those of the problem, with their geometry and identities."""
 
@@ -90,6 +93,7 @@ class FreeBodies:
             InputError: A body or an obstacle cannot be used, or gravity is not finite.
         """
         self.inertias = Inertias.of(bodies)
+        self._names = tuple(body.name for body in bodies)
         self._detector = BodyDetector(bodies, obstacles, terrain=terrain, ground=ground)
         self._model = model
         self._gravity: Array = np.array(gravity, dtype=np.float64)
@@ -132,7 +136,7 @@ class FreeBodies:
             wrench: Force and torque on each body about its centre of mass, world axes, shape (n, 6) [N, N m].
 
         Raises:
-            InputError: The step is not positive, or a force is not finite.
+            InputError: The step is not positive, or a force is not finite or makes a body faster than `FASTEST`.
         """
         if not 0.0 < h < np.inf:
             raise InputError(f"a step must be positive and finite, not {h} s")
@@ -145,6 +149,7 @@ class FreeBodies:
         rotations(state.orientation, rotation)
         inertia_blocks(inertias.mass, inertias.inertia, rotation, M)
         free_velocities(inertias.mass, inertias.inverse, rotation, state.velocity, applied, self._gravity, h, v_star)
+        self._refuse_impossible(v_star, h)
         # A body that a faster one hits within the step may be listed a step late; its own motion is seen.
         speed = np.linalg.norm(v_star[:, :3], axis=1) + self._detector.radius * np.linalg.norm(v_star[:, 3:], axis=1)
         self.contacts = contacts = self._detector.detect(state.position, rotation, 0.5 * NEAR + h * speed)
@@ -163,6 +168,7 @@ class FreeBodies:
             surface_velocity=np.zeros((len(contacts), 3)),
         )
         self.last = solution = self._model(problem, contacts)
+        self._refuse_impossible(solution.v_plus, h)
         position, orientation, velocity = np.empty((n, 3)), np.empty((n, 4)), np.empty((n, 6))
         advance(
             state.position,
@@ -178,6 +184,16 @@ class FreeBodies:
         )
         self.state = BodyState(t=state.t + h, position=position, orientation=orientation, velocity=velocity)
         return self.state
+
+    def _refuse_impossible(self, velocity: Array, h: float) -> None:
+        """Say which body it is that no step can be made with."""
+        possible = (np.abs(velocity) < FASTEST).all(axis=1)  # false for a NaN
+        if not possible.all():
+            body = self._names[int(np.argmin(possible))]
+            raise InputError(
+                f"body {body!r} would move at {np.abs(velocity).max():.1e} m/s or rad/s in the step of {h:g} s after "
+                f"t = {self.state.t:g} s; check forces, masses and the step"
+            )
 
     def contact_forces(self) -> BodyForces:
         """Forces of the last step."""

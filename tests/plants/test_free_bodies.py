@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from idcontrol.bodies import Body, BodyState, Obstacle, Surface, kinetic_energy, momentum, solid
+from idcontrol.contact.body_contacts import BodyContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
-from idcontrol.models import coulomb, dissipation, sap
-from idcontrol.models.problem import ContactModel
+from idcontrol.models import coulomb, dissipation, no_slip, sap, viscous
+from idcontrol.models.problem import ContactModel, StepProblem
+from idcontrol.models.sparse import SparseProblem, SparseSolution
 from idcontrol.plants.bodies import FreeBodies, dense
 from idcontrol.types import Array, Status
 
@@ -200,6 +202,57 @@ def test_other_input_that_cannot_be_is_refused() -> None:
             plant.step(1e-3, wrench)
     with pytest.raises(InputError, match="gravity"):
         FreeBodies([ball()], dense(coulomb.solve), gravity=(0.0, 0.0, np.nan))
+
+
+@pytest.mark.parametrize("force", [1e30, 1e155, 1e300])
+def test_a_force_that_no_body_survives_is_named_before_numbers_overflow(force: float) -> None:
+    plant = FreeBodies([ball("calm"), ball("struck")], dense(coulomb.solve), terrain=plane())
+    plant.reset(BodyState.at_rest(np.array([[0.0, 0, 0.05], [1.0, 0, 0.05]])))
+    wrench = np.zeros((2, 6))
+    wrench[1, 4] = force
+    with pytest.raises(InputError, match="body 'struck' would move at"):
+        plant.step(1e-3, wrench)
+
+
+def test_a_model_that_returns_no_number_is_found_out() -> None:
+    def broken(problem: SparseProblem, contacts: BodyContacts) -> SparseSolution:
+        return replace(sap.solve_sparse(problem), v_plus=np.full_like(problem.v, np.nan))
+
+    plant = FreeBodies([ball()], broken, terrain=plane())
+    with pytest.raises(InputError, match="body 'ball' would move at nan"):
+        plant.step(1e-3)
+
+
+def test_ten_thousand_contacts_are_solved_and_carry_the_weight() -> None:
+    """2500 cubes side by side; a step takes less than a second where a hang would take for ever."""
+    cubes = FreeBodies([cube(f"cube{i}") for i in range(2500)], lambda p, c: sap.solve_sparse(p), terrain=plane())
+    place = np.array([[0.15 * (i % 50), 0.15 * (i // 50), 0.05] for i in range(2500)])
+    cubes.reset(BodyState.at_rest(place))
+    for _ in range(10):
+        cubes.step(0.01)
+    assert cubes.contacts is not None
+    assert cubes.last is not None
+    assert len(cubes.contacts) == 10_000
+    assert cubes.last.status is Status.SOLVED
+    assert cubes.contact_forces().force[:, 2].sum() == pytest.approx(2500 * G, rel=1e-4)  # still settling
+
+
+@pytest.mark.parametrize("model", [dissipation.solve, no_slip.solve, viscous.solve, sap.solve])
+def test_ten_thousand_contacts_of_one_body_are_solved(model: ContactModel) -> None:
+    """The same four corners again and again: rank six, whatever their number."""
+    alone = FreeBodies([cube()], dense(dissipation.solve), terrain=plane())
+    alone.reset(BodyState.at_rest(np.array([[0.0, 0.0, 0.05]])))
+    alone.step(1e-3)
+    assert alone.contacts is not None
+    assert alone.problem is not None
+    few, M = alone.contacts.dense(1), alone.problem.M[0]
+    many = replace(few.take(np.arange(10_000) % 4), identity=np.arange(10_000))
+    falling = np.array([0.0, 0.0, -G * 1e-3, 0.0, 0.0, 0.0])
+    solution = model(StepProblem(h=1e-3, M=M, kappa=-M @ falling, contacts=many), None)
+    assert solution.status is Status.SOLVED
+    assert np.abs(solution.v_plus).max() < 1e-6
+    # SAP's contacts give way a little: 1e-6 m/s of 9.8e-3 would be 1e-4
+    assert solution.impulses[:, 0].sum() == pytest.approx(G * 1e-3, rel=1e-4 if model is sap.solve else 1e-9)
 
 
 def test_no_body_at_all_is_a_scene_too() -> None:
