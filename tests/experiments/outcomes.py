@@ -1,0 +1,39 @@
+"""Rows of comparisons that never ran: settings from real presets, metrics as wished, records of synthetic walks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from idcontrol.sweeps.plan import plan
+from idcontrol.sweeps.record import Outcome
+
+
+def outcome(
+    experiment: Any, run: dict[str, Any], metrics: dict[str, Any] | None, folder: Path | None = None
+) -> Outcome:
+    """The row for `run`; it fell if its metrics say so, and never ran if there are none."""
+    (row,) = plan(experiment, [run])
+    reason = None
+    if metrics is None:
+        reason = "a fault inside"
+    elif metrics.get("fell_at_s") is not None:
+        reason = f"fell at {metrics['fell_at_s']:.2f} s"
+    return Outcome(row=row, metrics=metrics, reason=reason, folder=folder or Path("nowhere") / row.name)
+
+
+def walked(**metrics: Any) -> dict[str, Any]:
+    """Metrics of a run that went to its end."""
+    return {
+        "completed": True,
+        "fell_at_s": None,
+        "q_err_rad": 0.002,
+        "qd_err_rad_s": 0.05,
+        "tau_mean_nm": 0.36,
+        "dtau_mean_nm_s": 20.0,
+        "dtau_max_nm_s": 900.0,
+        "force_err_n": 0.1,
+        "force_err_rel": 0.003,
+        "com_path_err_m": 0.001,
+        "step_us": {"p50": 60.0},
+    } | metrics

@@ -1,0 +1,206 @@
+"""What a controller is not told: each disturbance does what it says, and nothing else."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+import robots
+from experiments import trot
+from experiments.disturbances import (
+    Delayed,
+    DrawnFriction,
+    LeaningSpheres,
+    WrongSchedule,
+    delay_periods,
+    leaning,
+    loaded,
+)
+from idcontrol.contact.terrain import plane
+from idcontrol.errors import InputError
+from idcontrol.types import ContactForces, Reference, State
+from planners.gait import Gait
+
+H = 1e-3
+
+
+class Scripted:
+    """A plant that writes down its torques and touches the ground as told."""
+
+    def __init__(self, touching=()):
+        self.torques, self.touching, self.last = [], list(touching), None
+
+    def reset(self, state):
+        self.torques = []
+        return state
+
+    def push(self, velocity):
+        pass
+
+    def step(self, tau, dt):
+        self.torques.append(float(tau[0]))
+        return State(t=0.0, q=np.zeros(0), v=np.zeros(0))
+
+    def contact_forces(self):
+        feet = np.array(self.touching[len(self.torques) - 1] if self.touching else [], dtype=np.int64)
+        return ContactForces(identity=feet, force=np.ones((feet.size, 3)), normal=np.ones((feet.size, 3)))
+
+
+def state(t=0.0):
+    return State(t=t, q=np.zeros(0), v=np.zeros(0))
+
+
+@pytest.mark.parametrize("periods", [0, 1, 3])
+def test_delayed_torques_arrive_in_order_and_so_many_periods_late(periods):
+    plant = Scripted()
+    delayed = Delayed(plant, periods)
+    delayed.reset(state())
+    tau = np.zeros(1)
+    for k in range(8):
+        tau[0] = k  # the same array every time: a plant must not see later commands through it
+        delayed.step(tau, H)
+    assert plant.torques == [max(0, k - periods) for k in range(8)]
+
+
+def test_a_reset_forgets_commands_that_were_on_their_way():
+    plant = Scripted()
+    delayed = Delayed(plant, 2)
+    for _ in range(2):
+        delayed.reset(state())
+        for k in range(3):
+            delayed.step(np.array([float(k)]), H)
+        assert plant.torques == [0.0, 0.0, 0.0]
+
+
+def test_a_delay_that_is_no_whole_number_of_periods_is_refused():
+    assert delay_periods(0.003, H) == 3
+    with pytest.raises(InputError, match=r"whole number of control periods of 0.001 s"):
+        delay_periods(0.0005, H)
+
+
+@pytest.fixture(scope="module")
+def links():
+    return robots.load("links")
+
+
+def spheres_of(links, system, lean=None):
+    spheres = trot.foot_spheres(links, system, plane(), 0.5, lean)
+    home = robots.home_state(links, system)
+    system.update(home.q, 0.1 * np.ones(system.model.nv))
+    return spheres
+
+
+def test_friction_is_drawn_for_a_foot_when_it_leaves_the_ground_and_for_no_other(links):
+    contacts = spheres_of(links, links.system())
+    plant = Scripted([[0, 1], [0, 1], [1], [0, 1], [0, 1]])
+    drawn = DrawnFriction(plant, contacts, (0.1, 1.5), np.random.default_rng(0))
+    drawn.reset(state())
+    seen = [contacts.mu.copy()]
+    for _ in range(5):
+        drawn.step(np.zeros(1), H)
+        seen.append(contacts.mu.copy())
+    changes = [set(np.flatnonzero(after != before).tolist()) for before, after in itertools.pairwise(seen)]
+    assert changes == [set(), set(), {0}, set(), set()]
+    assert all(((mu >= 0.1) & (mu <= 1.5)).all() for mu in seen)
+
+
+def test_leaning_normals_lean_by_the_angle_and_rows_follow_their_axes(links):
+    angle, system = 0.2, links.system()
+    straight = spheres_of(links, system).detect(np.inf).take([0, 1, 2, 3])
+    contacts = spheres_of(links, system, leaning(angle, 4, np.random.default_rng(1))).detect(np.inf)
+    n = len(contacts)
+    up = contacts.axes[:, 0, 2]
+    assert np.arccos(up) == pytest.approx(angle, abs=1e-12)
+    for axes in contacts.axes:
+        assert axes @ axes.T == pytest.approx(np.eye(3), abs=1e-12)
+        assert np.linalg.det(axes) == pytest.approx(1.0)
+    # the velocity of the contact point in world axes does not depend on the axes it is measured along
+    rows, before = (c.jacobian.reshape(3, n, -1) for c in (contacts, straight))
+    for i in range(n):
+        assert contacts.axes[i].T @ rows[:, i] == pytest.approx(straight.axes[i].T @ before[:, i], abs=1e-12)
+    assert contacts.gap == pytest.approx(straight.gap)
+    assert isinstance(spheres_of(links, system, leaning(angle, 4, np.random.default_rng(1))), LeaningSpheres)
+
+
+class Trotting:
+    """A planner that only knows its gait."""
+
+    def __init__(self, gait):
+        self.gait = gait
+
+    def __call__(self, now):
+        timing = self.gait.timing(now.t - 0.2)
+        nothing = Reference.standing(np.zeros(1), 4)
+        return Reference(
+            q=nothing.q, v=nothing.v, a=nothing.a, stance=timing.stance, since_touchdown=timing.since_touchdown,
+            to_liftoff=timing.to_liftoff, base_position=nothing.base_position, base_yaw=0.0, feet=nothing.feet,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("late", [-0.05, -0.02, 0.02, 0.05])
+def test_a_wrong_schedule_moves_every_touchdown_and_no_liftoff(late):
+    gait = Gait()
+    wrong, right = WrongSchedule(Trotting(gait), late, gait.swing_s, gait.stance_s), Trotting(gait)
+    times = H * np.arange(2000)
+    told = np.array([wrong(state(t)).stance for t in times])
+    true = np.array([right(state(t)).stance for t in times])
+    for foot in range(4):
+        for edges, shift in ((1, late), (-1, 0.0)):
+            a, b = (np.flatnonzero(np.diff(s[:, foot].astype(int)) == edges) for s in (told, true))
+            assert len(a) >= 4
+            # whole ticks: an event between two of them is seen at the next
+            assert np.abs(H * (b[1:5] - a[1:5]) - shift).max() <= H + 1e-9
+
+
+@pytest.mark.parametrize("late", [-0.02, 0.02])
+def test_times_told_with_a_wrong_schedule_fit_its_stance(late):
+    gait = Gait()
+    wrong = WrongSchedule(Trotting(gait), late, gait.swing_s, gait.stance_s)
+    for t in H * np.arange(1500):
+        told = wrong(state(t))
+        assert np.isinf(told.since_touchdown[~told.stance]).all()
+        assert np.isinf(told.to_liftoff[~told.stance]).all()
+        both = told.stance & np.isfinite(told.since_touchdown) & np.isfinite(told.to_liftoff)
+        total = told.since_touchdown[both] + told.to_liftoff[both]
+        assert total == pytest.approx(np.full(both.sum(), gait.stance_s + late), abs=1e-6)
+        assert (told.since_touchdown[both] >= 0.0).all()
+
+
+def test_a_payload_adds_its_mass_where_the_base_has_its_own(links):
+    bare = links.system()
+    heavy = loaded(links.system(), 0.5)
+    assert heavy.mass == pytest.approx(1.5 * bare.mass)
+    before, after = bare.model.inertias[1], heavy.model.inertias[1]
+    assert after.lever == pytest.approx(before.lever)
+    assert after.inertia == pytest.approx(before.inertia)
+    assert bare.mass == pytest.approx(links.system().mass)
+    assert heavy.actuated_names == bare.actuated_names
+    assert heavy.effort_limit == pytest.approx(bare.effort_limit)
+
+
+def test_a_machine_without_a_floating_base_carries_no_payload():
+    from idcontrol.system import System
+
+    model, parent = pin.Model(), 0
+    for name in ("shoulder", "elbow"):
+        parent = model.addJoint(parent, pin.JointModelRZ(), pin.SE3.Identity(), name)
+        model.appendBodyToJoint(parent, pin.Inertia(1.0, np.array([0.1, 0, 0]), 0.01 * np.eye(3)), pin.SE3.Identity())
+    with pytest.raises(InputError, match="needs a floating base"):
+        loaded(System(model), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"plant": "mujoco", "mu_range": (0.1, 1.0)}, "mujoco is none"),
+        ({"plant": "pybullet", "disturbance": trot.Disturbance(normal_error_rad=0.1)}, "pybullet is none"),
+        ({"terrain": "heightmap"}, "or the name of one that comes with idcontrol: bumps"),
+        ({"terrain": "heightmap", "height_map": "hills"}, "no height map at hills"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_one_line(changes, line, tmp_path):
+    with pytest.raises(InputError, match=line):
+        trot.experiment.run(trot.Config(duration_s=0.1, **changes), tmp_path / "out", lambda share: None)

@@ -1,0 +1,48 @@
+"""The trot over bumps."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+
+from experiments.rough import ROUGH, experiment
+from experiments.trot import make_ground
+from idcontrol.recording import load
+
+
+def run(folder, preset="default", **changes):
+    return experiment.run(msgspec.structs.replace(ROUGH[preset], **changes), folder, lambda share: None)
+
+
+def test_the_bumps_are_those_of_the_paper():
+    """Reference: 3 m x 3 m, heights 0 to 3 cm, mean 1.09 cm."""
+    ground = make_ground(ROUGH["default"])
+    assert ground.heights.shape == (151, 151)
+    assert ground.heights.min() == 0.0
+    assert ground.heights.max() == pytest.approx(0.03, abs=1e-7)
+    assert ground.heights.mean() == pytest.approx(0.0109, abs=5e-5)
+    # the robot starts in the middle
+    assert ground.height(-1.5, -1.5) == pytest.approx(ground.heights[0, 0])
+    assert ground.height(1.5, 1.5) == pytest.approx(ground.heights[-1, -1])
+
+
+def test_the_robot_walks_over_them_and_the_record_is_called_rough(tmp_path):
+    metrics = run(tmp_path / "r", duration_s=1.0)
+    record = load(tmp_path / "r")
+    assert metrics["completed"]
+    assert record.meta["experiment"] == "rough"
+    heights = record.arrays["feet"][:, :, 2]
+    assert np.ptp(heights) > 0.015
+
+
+@pytest.mark.slow
+def test_id_coulomb_qp_is_at_least_19_percent_below_pid(tmp_path):
+    """The paper's claim for its Fig. 16; ours is measured over two seeds."""
+    error = {
+        controller: np.mean(
+            [run(tmp_path / f"{controller}{s}", controller=controller, seed=s)["q_err_rad"] for s in (0, 1)]
+        )
+        for controller in ("pid", "id-coulomb-qp")
+    }
+    assert error["id-coulomb-qp"] <= 0.81 * error["pid"]

@@ -1,0 +1,103 @@
+"""The studies beyond the paper: every run can be configured, and sentences follow the numbers."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments import rough, studies, trot
+from idcontrol.controllers import available as controllers
+from idcontrol.plants import available as plants
+from idcontrol.sweeps.plan import plan
+from tests.experiments.outcomes import outcome, walked
+
+EXPERIMENTS = {"trot": trot.experiment, "rough": rough.experiment}
+NAMES = [
+    "plants",
+    "corrections",
+    "friction",
+    "normals",
+    "touchdown",
+    "delay",
+    "noise",
+    "payload",
+    "monte_carlo",
+    "bumps",
+]
+STUDIES = {name: getattr(studies, name) for name in NAMES}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_run_of_a_study_can_be_configured_and_differs_from_the_others(name):
+    study = STUDIES[name]
+    rows = plan(EXPERIMENTS[study.experiment], study.runs)
+    assert len({row.name for row in rows}) == len(rows)
+    for row in rows:
+        assert row.config["controller"] in controllers()
+        assert row.config["plant"] in plants()
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_tables_of_a_study_have_a_sentence_and_rows_as_wide_as_their_header(name):
+    study = STUDIES[name]
+    outcomes = [outcome(EXPERIMENTS[study.experiment], dict(run), walked()) for run in study.runs]
+    # one that fell and one that never ran must not spoil the tables of the others
+    outcomes[0] = outcome(EXPERIMENTS[study.experiment], dict(study.runs[0]), walked(fell_at_s=0.5))
+    outcomes[1] = outcome(EXPERIMENTS[study.experiment], dict(study.runs[1]), None)
+    tables = study.tables(outcomes)
+    assert tables
+    for table in tables:
+        assert table.sentence.endswith(".")
+        assert table.rows
+        assert all(len(row) == len(table.header) for row in table.rows)
+
+
+def test_the_matrix_tells_own_plants_from_others():
+    error = {("id-coulomb-qp", "dissipation"): 1e-4, ("id-sap", "sap"): 2e-4}
+    outcomes = [
+        outcome(trot.experiment, dict(run), walked(force_err_rel=error.get((run["controller"], run["plant"]), 0.05)))
+        for run in studies.plants.runs
+        if run["controller"] in ("id-coulomb-qp", "id-sap", "pid") and run["plant"] in ("dissipation", "sap")
+    ]
+    table = studies.plants.tables(outcomes)[0]
+    assert "6 of 6 pairs walk to the end" in table.sentence
+    assert "own contact model the controllers predict the load to 0.0001 to 0.0002, on others to 0.05" in table.sentence
+    assert table.header == ("controller", "dissipation", "sap")
+    assert ("id-sap", 0.05, 2e-4) in table.rows
+
+
+def test_each_correction_that_is_taken_away_is_named_by_its_settings():
+    named = [
+        studies._what_is_missing(outcome(trot.experiment, dict(run), walked())) for run in studies.corrections.runs
+    ]
+    assert named == 3 * list(studies.CORRECTIONS)
+
+
+def test_robustness_says_which_values_are_not_walked_to_the_end():
+    outcomes = [
+        outcome(
+            trot.experiment,
+            dict(run),
+            walked(fell_at_s=0.4 if run["controller"] == "pid" and run["disturbance.delay_s"] > 0.003 else None),
+        )
+        for run in studies.delay.runs
+    ]
+    table = studies.delay.tables(outcomes)[0]
+    assert "pid: all but 0.004, 0.005" in table.sentence
+    assert "id-coulomb-qp: at all values" in table.sentence
+    assert [row[0] for row in table.rows] == [0.0, 0.001, 0.002, 0.003, 0.004, 0.005]
+
+
+def test_monte_carlo_draws_are_the_same_at_every_call_and_within_their_bounds():
+    draws = studies._draws(40)
+    assert draws == studies._draws(40)
+    assert all(0.2 <= draw["mu"] <= 1.5 and 0 <= draw["disturbance.payload_share"] <= 0.2 for draw in draws)
+
+
+def test_bumps_compare_with_pid_of_the_same_preset():
+    error = {"id-coulomb-qp": 0.008, "pid": 0.01}
+    outcomes = [
+        outcome(rough.experiment, dict(run), walked(q_err_rad=error.get(run["controller"], 0.02)))
+        for run in studies.bumps.runs
+    ]
+    (table,) = studies.bumps.tables(outcomes)
+    assert "In the preset default id-coulomb-qp's error is 20% below pid's" in table.sentence

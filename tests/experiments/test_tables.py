@@ -1,0 +1,165 @@
+"""The tables of the paper beside ours: what is in each cell, and that sentences and claims follow the numbers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from experiments import tables
+from experiments.tables.printed import tracking
+from experiments.tables.results import CONTROLLERS, PAPER, TERRAINS, Results
+from experiments.tables.torque_parts import near_switches, torques_of
+from experiments.trot import experiment
+from tests import walks
+from tests.experiments.outcomes import outcome, walked
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory):
+    return walks.record(tmp_path_factory.mktemp("walks") / "walk", 3.0, metrics={"completed": True})
+
+
+def comparison(walk, change=lambda run: {}):
+    """All rows of the study; `change` says what is special about a run's metrics, None that it has none."""
+    rows = []
+    for run in tables.RUNS:
+        special = change(run)
+        rows.append(outcome(experiment, run, None if special is None else walked(**special), walk))
+    return rows
+
+
+def table(found, name):
+    return next(t for t in found if t.name == name)
+
+
+def test_every_run_of_the_study_can_be_configured_and_is_asked_for_once(walk):
+    names = [o.row.name for o in comparison(walk)]
+    assert len(set(names)) == len(names) == 2 * (7 * 4 + 2)
+
+
+def test_the_paper_s_numbers_are_those_of_its_tables():
+    """Spot checks against the printed tables."""
+    assert PAPER["tracking"]["values"]["rigid_low"]["id-coulomb-qp"] == [0.031, 1.9425]
+    assert PAPER["tracking"]["values"]["rigid_low"]["id-noslip-lcp"] is None
+    assert PAPER["smoothness"]["values"]["id-sensed-2"] == [17528.0, 2.7416]
+    assert PAPER["force_prediction"]["values"]["rigid_high"]["id-noslip-lcp"] == [0.3572, 0.0116]
+    for terrain in TERRAINS:
+        assert set(PAPER["tracking"]["values"][terrain]) == set(CONTROLLERS)
+
+
+def test_table_3_has_paper_and_presets_side_by_side_and_says_who_fell(walk):
+    def change(run):
+        if run["preset"] == "paper":
+            return {"q_err_rad": 0.05, "fell_at_s": 0.66 if run["controller"] == "pid" else None}
+        return {"q_err_rad": 0.0031}
+
+    found = table(tables.tables(comparison(walk, change)), "table3-tracking")
+    rows = {(row[0], row[1]): row[2:5] for row in found.rows}
+    assert len(found.rows) == 28
+    assert rows["rigid, µ 0.1", "id-coulomb-qp"] == (0.031, 0.05, 0.0031)
+    assert rows["rigid, µ 0.1", "pid"] == (0.0895, "fell at 0.66 s", 0.0031)
+    assert rows["rigid, µ 0.1", "id-noslip-lcp"] == ("fell", 0.05, 0.0031)
+    assert "28 of 28 runs of 7 controllers on 4 terrains go to the end" in found.sentence
+    # 0.0217 is the smallest error that the paper prints, 0.1317 the largest
+    assert f"{0.0217 / 0.0031:.3g} to {0.1317 / 0.0031:.3g} times below the paper's" in found.sentence
+    assert "4 runs fall that did not in the paper; 0 fall as they did there" in found.sentence
+
+
+def test_seeds_are_averaged_and_one_that_fell_is_told(walk):
+    run = {"preset": "default", "controller": "pid", "plant": "coulomb-lcp", "mu": math.inf}
+    rows = [
+        outcome(experiment, run | {"seed": seed}, walked(q_err_rad=error)) for seed, error in ((0, 0.01), (1, 0.02))
+    ]
+    assert Results(rows).cell("default", "pid", "rigid_high", "q_err_rad") == pytest.approx(0.015)
+    rows.append(outcome(experiment, run | {"seed": 2}, walked(fell_at_s=1.0)))
+    assert Results(rows).cell("default", "pid", "rigid_high", "q_err_rad") == "fell at 1.00 s"
+
+
+def test_a_comparison_without_some_rows_has_tables_with_gaps_and_no_claims_about_them(walk):
+    pid = [o for o in comparison(walk) if o.setting("controller") == "pid" and o.row.preset == "default"]
+    found = tables.tables(pid)
+    assert table(found, "claims").rows == ()
+    assert {row[4] for row in tracking(Results(pid)).rows} == {None, 0.002}
+    assert tables.tables([])
+
+
+def test_claims_follow_the_numbers(walk):
+    rates = {
+        "id-coulomb-qp": 20.0,
+        "pid": 30.0,
+        "id-sensed-2": 500.0,
+        "id-coulomb-lcp": 400.0,
+        "id-coulomb-smooth": 21.0,
+    }
+
+    def change(run, better=1.0):
+        rate = rates.get(run["controller"], 60.0) * (better if run["controller"] == "id-coulomb-smooth" else 1.0)
+        fell = 0.9 if run["preset"] == "paper" and run["controller"] == "id-noslip-lcp" and run["mu"] == 0.1 else None
+        return {"dtau_mean_nm_s": rate, "fell_at_s": fell}
+
+    held = [row[2] for row in table(tables.tables(comparison(walk, change)), "claims").rows]
+    #       lowest, below pid, smooth paper, smooth default, sensed-2 twice (500 < 2 * 400), no-slip twice
+    assert held == [True, True, True, True, False, False, True, True]
+    rough = table(tables.tables(comparison(walk, lambda run: change(run, better=2.0))), "claims")
+    assert [row[2] for row in rough.rows][2:4] == [False, False]
+    assert rough.sentence == "4 of 8 hold."
+
+
+def test_a_score_names_what_was_measured(walk):
+    def change(run):
+        fell = 1.5 if run["controller"] == "id-noslip-lcp" else None
+        slow = 1200.0 if run["controller"] == "id-noslip-qp" else 60.0
+        rate = {"pid": 10.0, "id-coulomb-lcp": 51.0}.get(run["controller"], 20.0)
+        return {"fell_at_s": fell, "step_us": {"p50": slow}, "dtau_mean_nm_s": rate}
+
+    found = table(tables.tables(comparison(walk, change)), "table6-scores")
+    scored = {row[1]: row[4] for row in found.rows}
+    assert scored["id-noslip-lcp"] == "fail: fell at 1.50 s"
+    assert scored["id-noslip-qp"] == "fail: 1200 µs a step"
+    assert scored["id-coulomb-lcp"] == "fail: torque chatter (51 N m/s, pid 10)"
+    # the synthetic walk shares its load evenly among four feet
+    assert scored["id-coulomb-qp"] == "pass (20 N m/s, 60 µs, 25% on one foot)"
+
+
+def test_switches_are_near_where_stance_or_contact_changes():
+    stance = np.ones((20, 2), dtype=bool)
+    stance[10:, 1] = False
+    touching = stance.copy()
+    touching[10:12, 1] = True  # the foot leaves the ground two ticks after the plan
+    near = np.flatnonzero(near_switches(stance, touching, 2))
+    assert near.tolist() == list(range(8, 15))
+
+
+def test_parts_of_the_torque_rate_add_up_and_tell_chatter_from_motion(tmp_path):
+    data = walks.arrays(3.0)
+    data["tau"][:] = np.sin(data["t"])[:, None]
+    smooth = torques_of(walks.record(tmp_path / "smooth", data=dict(data), metrics={}))
+    data["tau"][:, 0] += 0.1 * (-1.0) ** np.arange(len(data["t"]))
+    chatter = torques_of(walks.record(tmp_path / "chatter", data=data, metrics={}))
+    total = np.abs(np.diff(data["tau"], axis=0)).mean() / walks.H
+    assert chatter.switching + chatter.reversing + chatter.flowing == pytest.approx(total)
+    assert smooth.reversing < 0.01 * smooth.flowing
+    # one joint of twelve jumps by 0.2 N m at each tick that is not near a switch
+    assert chatter.reversing > 0.5 * 0.2 / walks.H / 12
+    assert chatter.flowing == pytest.approx(smooth.flowing, rel=0.1)
+
+
+def test_data_of_the_figures_are_written_but_not_printed(walk):
+    found = tables.tables(comparison(walk))
+    data = {t.name: t for t in found if not t.printed}
+    assert set(data) == {"fig06", "fig14", "fig15", "fig17"}
+    t = [row[2] for row in data["fig06"].rows if row[:2] == ("default", "id-coulomb-qp")]
+    assert t[0] == pytest.approx(1.0)
+    assert t[-1] == pytest.approx(1.6, abs=2e-3)
+    assert all(len(row) == len(table.header) for table in found for row in table.rows)
+
+
+def test_torques_with_and_without_mitigation_are_drawn_with_a_sentence_of_numbers(walk):
+    def change(run):
+        return {"dtau_max_nm_s": 90000.0 if run["controller"] == "id-coulomb-qp-raw" else 900.0}
+
+    (picture,) = tables.study.pictures(comparison(walk, change))
+    assert "takes the largest torque rate from 9e+04 to 900 N m/s" in picture.sentence
+    assert picture.source.startswith("data:image/svg+xml;base64,")

@@ -1,0 +1,135 @@
+"""The page and the figures of a comparison: what they show, say and leave out."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from experiments.trot import experiment
+from idcontrol.errors import InputError
+from idcontrol.metrics import locomotion
+from idcontrol.sweeps import figures, page, record
+from idcontrol.sweeps.plan import plan, product
+from idcontrol.sweeps.study import Study, Table
+from tests import walks
+
+
+def walk(folder, seed, fell=None, predicts=True):
+    """A finished run of a synthetic walk."""
+    data = walks.arrays(1.2, seed=seed, predicts=predicts)
+    metrics = locomotion(data, walks.LAYOUT, 1.2)
+    if fell is not None:
+        metrics |= {"completed": False, "fell_at_s": fell}
+    walks.record(folder, data=data, metrics=metrics)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two controllers on two frictions; one of them fell once, one run failed, and one has not been run."""
+    out = tmp_path_factory.mktemp("page") / "c"
+    rows = plan(experiment, product({"mu": (0.1, 0.8), "controller": ("pid", "id-coulomb-qp", "id-sap")}))
+    command = ["idcontrol", "compare", "trot", "--out", "with <space>"]
+    with record.opened(out, rows, experiment="trot", study=None, command=command) as runs:
+        for seed, row in enumerate(rows[:4]):
+            walk(runs / row.name, seed, fell=0.7 if seed == 3 else None, predicts=row.config["controller"] != "pid")
+        (runs / f"{rows[4].name}.failed").mkdir()
+        (runs / f"{rows[4].name}.failed" / "reason.txt").write_text("a fault inside: <b>ouch</b>\n")
+    return out
+
+
+def test_a_comparison_is_read_back_as_it_was_planned(folder):
+    found = record.load(folder)
+    assert [o.reason for o in found.outcomes] == [
+        None, None, None, "fell at 0.70 s", "a fault inside: <b>ouch</b>", "not run yet",
+    ]  # fmt: skip
+    assert [o.setting("mu") for o in found.outcomes] == [0.1, 0.1, 0.1, 0.8, 0.8, 0.8]
+    assert found.outcomes[0].metric("step_us.p50") > 0
+
+
+class Page(HTMLParser):
+    """Tags that must close do, and where images come from."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.sources = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+        self.sources += [value for key, value in attrs if key in ("src", "href")]
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_needs_nothing_beside_it_and_escapes_what_it_shows(folder):
+    path = page.report(record.load(folder), None)
+    text = path.read_text()
+    parsed = Page(text)
+    assert parsed.open == []
+    assert parsed.sources
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in parsed.sources)
+    assert "3 of 6 runs did their task" in text
+    assert "&lt;b&gt;ouch" in text
+    assert "idcontrol compare trot --out &#39;with &lt;space&gt;&#39;" in text
+
+
+def test_every_figure_has_a_sentence_with_the_numbers_of_the_runs(folder):
+    outcomes = record.load(folder).outcomes
+    pictures = figures.pictures(outcomes)
+    assert [p.title for p in pictures] == [
+        "Torque rate", "Tracking error", "Path of the centre of mass", "Predicted contact force, foot by foot",
+    ]  # fmt: skip
+    done = [o for o in outcomes if o.done]
+    worst = max(done, key=lambda o: o.metric("q_err_rad"))
+    assert f"{1e3 * worst.metric('q_err_rad'):.3g} mrad, among the 3 of 6 runs" in pictures[1].sentence
+    for picture in pictures:
+        assert re.search(r"\d", picture.sentence)
+
+
+def test_a_number_that_is_varied_gets_curves_that_say_how_far_each_controller_goes(tmp_path):
+    rows = plan(
+        experiment, product({"disturbance.delay_s": (0.0, 0.001, 0.002), "controller": ("pid", "id-coulomb-qp")})
+    )
+    with record.opened(tmp_path / "c", rows, experiment="trot", study=None, command=["idcontrol"]) as runs:
+        for seed, row in enumerate(rows):
+            fell = 0.4 if row.config["controller"] == "pid" and row.changes["disturbance.delay_s"] > 0.001 else None
+            walk(runs / row.name, seed, fell=fell)
+    titles = {p.title: p.sentence for p in figures.pictures(record.load(tmp_path / "c").outcomes)}
+    sentence = titles["What disturbance.delay_s does"]
+    assert re.search(r"pid: joint error times [\d.]+ from 0 to 0.001, failed at 0.002", sentence)
+    assert re.search(r"id-coulomb-qp: joint error times [\d.]+ from 0 to 0.002\.", sentence)
+
+
+def test_a_study_s_tables_are_on_its_page_and_data_of_figures_are_not(folder):
+    def tables(outcomes):
+        return (
+            Table(name="a", title="Shown", sentence="It says so.", header=("x",), rows=((1.23456,), (None,), (True,))),
+            Table(name="b", title="Hidden", sentence="", header=("x",), rows=(("series",),), printed=False),
+        )
+
+    study = Study(experiment="trot", summary="what it is for", runs=(), tables=tables)
+    text = page.report(record.load(folder), study).read_text()
+    for word in ("what it is for", "Shown", "It says so.", "1.235", "–", "yes"):
+        assert word in text
+    assert "Hidden" not in text
+
+
+def test_a_comparison_of_nothing_that_ended_has_a_page_without_figures(tmp_path):
+    rows = plan(experiment, [{"controller": "pid"}])
+    with record.opened(tmp_path / "c", rows, experiment="trot", study=None, command=["idcontrol"]):
+        pass
+    text = page.report(record.load(tmp_path / "c"), None).read_text()
+    assert "not run yet" in text
+    assert "<img" not in text
+
+
+def test_what_is_no_comparison_is_refused_in_one_line(tmp_path):
+    with pytest.raises(InputError, match="give the folder of a comparison"):
+        record.load(tmp_path)
+    (tmp_path / "comparison.json").write_text('{"format": "other", "schema": 1}')
+    with pytest.raises(InputError, match="another program or a newer idcontrol"):
+        record.load(tmp_path)
