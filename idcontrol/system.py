@@ -23,6 +23,7 @@ import pinocchio as pin
 from numba import njit
 
 from idcontrol.errors import InputError, UnknownName
+from idcontrol.placements import placement_views
 from idcontrol.types import Array, Booleans, Integers
 
 UNLIMITED = 1e300
@@ -181,7 +182,7 @@ class System:
                 if k:
                     self.support[j, np.isin(self.order, np.arange(joint.idx_v, joint.idx_v + joint.nv))] = True
         self.frame_joint: Integers = np.array([frame.parentJoint for frame in model.frames], dtype=np.int64)
-        self.frame_position, self.frame_rotation = _frame_views(self.data, model.nframes)
+        self.frame_position, self.frame_rotation = placement_views(self.data.oMf)
         self._M_pin, self._c_pin, self._J_pin = self.data.M, self.data.nle, self.data.J
         self.update(pin.neutral(model), np.zeros(m))
         self._refuse_singular_inertia()
@@ -373,20 +374,3 @@ class System:
 
 def _limit(value: float) -> float | None:
     return None if abs(value) >= UNLIMITED or not np.isfinite(value) else float(value)
-
-
-def _frame_views(data: Any, n: int) -> tuple[Array, Array]:
-    """Positions and rotations of all frames as strided views over Pinocchio's ``data.oMf``, without copies.
-
-    `oMf` is one block of SE3, each a rotation (column-major) followed by a translation. The layout is checked.
-    """
-    first = data.oMf[0].rotation
-    start = first.__array_interface__["data"][0]
-    offsets = [data.oMf[i].rotation.__array_interface__["data"][0] - start for i in range(n)]
-    shifts = [data.oMf[i].translation.__array_interface__["data"][0] - start - offsets[i] for i in range(n)]
-    stride = offsets[1] if n > 1 else 96
-    if offsets != [i * stride for i in range(n)] or set(shifts) != {72} or not first.flags.f_contiguous:
-        raise RuntimeError("this build of Pinocchio lays out its frames in an unknown way; please report its version")
-    rotation = np.lib.stride_tricks.as_strided(first, shape=(n, 3, 3), strides=(stride, 8, 24))
-    position = np.lib.stride_tricks.as_strided(data.oMf[0].translation, shape=(n, 3), strides=(stride, 8))
-    return position, rotation
