@@ -11,19 +11,8 @@ from idcontrol.sweeps.plan import plan
 from tests.experiments.outcomes import outcome, walked
 
 EXPERIMENTS = {"trot": trot.experiment, "rough": rough.experiment}
-NAMES = [
-    "plants",
-    "corrections",
-    "friction",
-    "normals",
-    "touchdown",
-    "delay",
-    "noise",
-    "payload",
-    "monte_carlo",
-    "bumps",
-]
-STUDIES = {name: getattr(studies, name) for name in NAMES}
+WRONG_KNOWLEDGE = ("friction", "normals", "touchdown", "delay", "noise", "payload")
+STUDIES = {name: getattr(studies, name) for name in ("plants", "corrections", *WRONG_KNOWLEDGE, "monte_carlo", "bumps")}
 
 
 @pytest.mark.parametrize("name", STUDIES)
