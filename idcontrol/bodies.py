@@ -303,6 +303,35 @@ def advance(
                 )
 
 
+@njit(cache=True, error_model="numpy")
+def reaches(velocity: Array, radius: Array, h: float, near: float, out: Array) -> None:
+    """Write how far each body may reach in a step, ``near + h (|v| + |ω| r)``, shape (n,) [m].
+
+    Args:
+        velocity: Shape (n, 6).
+        radius: Of a sphere around each body, shape (n,) [m].
+        h: Length of the step [s].
+        near: What is added [m].
+        out: Overwritten.
+    """
+    for i in range(velocity.shape[0]):
+        linear = angular = 0.0
+        for k in range(3):
+            linear += velocity[i, k] ** 2
+            angular += velocity[i, 3 + k] ** 2
+        out[i] = near + h * (np.sqrt(linear) + np.sqrt(angular) * radius[i])
+
+
+@njit(cache=True, error_model="numpy")
+def first_beyond(velocity: Array, limit: float) -> int:
+    """The first body with a component of its velocity (n, 6) that is not within `limit`, NaN included; -1 if none."""
+    for i in range(velocity.shape[0]):
+        for k in range(6):
+            if not abs(velocity[i, k]) < limit:
+                return i
+    return -1
+
+
 def momentum(inertias: Inertias, state: BodyState) -> tuple[Array, Array]:
     """Linear [N s] and angular [N m s] momentum of all bodies together, about the world's origin, shapes (3,)."""
     M = world_inertia(inertias, state)

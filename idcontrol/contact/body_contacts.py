@@ -10,7 +10,7 @@ from numba import njit
 
 from idcontrol.bodies import Body, Obstacle, Surface, rotations
 from idcontrol.contact.contacts import Contacts, axes_of
-from idcontrol.contact.detection import Detection, least_friction
+from idcontrol.contact.detection import Detection
 from idcontrol.contact.distance import near_pairs
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
@@ -100,18 +100,17 @@ class BodyDetector:
         self._n = len(bodies)
         self._detection = Detection([thing.shape for thing in things], [thing.name for thing in things], terrain)
         ground = Surface(mu=np.inf) if ground is None else ground
-        surfaces = [thing.surface for thing in things]
-        self._mu: Array = np.array([surface.mu for surface in surfaces])
-        self._ground_mu = ground.mu
-        # GROUND is the last; compliances of springs (and dampers) in series add up
-        self._softness: Array = np.array([1.0 / surface.stiffness for surface in (*surfaces, ground)])
-        self._damping: Array = np.array([surface.damping for surface in (*surfaces, ground)])
+        every = [*(thing.surface for thing in things), ground]  # the ground is the last
+        self._mu: Array = np.array([surface.mu for surface in every])
+        self._softness: Array = np.array([1.0 / surface.stiffness for surface in every])
+        self._damping: Array = np.array([surface.damping for surface in every])
         count = len(things)
         self._group: Integers = np.full(count, WORLD, dtype=np.int64)
         self._group[: self._n] = np.arange(self._n)
         self._moving: Integers = np.arange(self._n)
         self._radius: Array = np.linalg.norm(self._detection.shapes.half, axis=1)[: self._n]
         self._position, self._rotation = np.zeros((count, 3)), np.zeros((count, 3, 3))
+        self._reach: Array = np.zeros(count)  # what does not move has none
         if obstacles:
             self._position[self._n :] = [obstacle.position for obstacle in obstacles]
             rotations(np.array([obstacle.orientation for obstacle in obstacles], float), self._rotation[self._n :])
@@ -136,36 +135,59 @@ class BodyDetector:
         detection, n = self._detection, self._n
         self._position[:n], self._rotation[:n] = position, rotation
         detection.put(self._position, self._rotation)
-        every = np.zeros(len(self._group))
-        every[:n] = reach
-        pair = near_pairs(detection.placed.low, detection.placed.high, every, self._group)
-        found = detection.find(pair, every[pair].sum(axis=1), self._moving, every)
-        body = np.append(self._group, WORLD)[found.shape]
-        axes, rows = axes_of(found.normal, 0.0), np.empty((len(found.gap), 2, 3, 6))
+        self._reach[:n] = reach
+        pair = near_pairs(detection.placed.low, detection.placed.high, self._reach, self._group)
+        margin = self._reach[pair[:, 0]] + self._reach[pair[:, 1]]
+        found = detection.find(pair, margin, self._moving, self._reach)
+        n_found = len(found.gap)
+        body, rows = np.empty((n_found, 2), np.int64), np.empty((n_found, 2, 3, 6))
+        mu, stiffness, damping = np.empty(n_found), np.empty(n_found), np.empty(n_found)
+        axes = axes_of(found.normal, 0.0)
+        _pair_up(self._mu, self._softness, self._damping, self._group, found.shape, body, mu, stiffness, damping)
         _write_rows(body, self._position, found.point, axes, rows)
-        stiffness, damping = _in_series(self._softness, self._damping, found.shape)
         return BodyContacts(
             identity=found.identity,
             body=body,
             point=found.point,
             axes=axes,
             gap=found.gap,
-            mu=least_friction(self._mu, self._ground_mu, found.shape),
+            mu=mu,
             stiffness=stiffness,
             damping=damping,
             rows=rows,
         )
 
 
-def _in_series(softness: Array, damping: Array, shape: Integers) -> tuple[Array, Array]:
-    """Stiffness and damping of each contact from the compliance and damping of its two surfaces."""
-    soft, damp = softness[shape], damping[shape]
-    with np.errstate(divide="ignore"):
-        stiffness = 1.0 / soft.sum(axis=1)
-        # a rigid surface does not give way: all the motion is in the other's damper
-        yields = np.where(soft > 0.0, 1.0 / damp, 0.0).sum(axis=1)
-        both: Array = np.where(soft.any(axis=1), 1.0 / yields, 0.0)
-    return stiffness, both
+@njit(cache=True, error_model="numpy")
+def _pair_up(
+    shape_mu: Array,
+    softness: Array,
+    shape_damping: Array,
+    group: Integers,
+    shape: Integers,
+    body: Integers,
+    mu: Array,
+    stiffness: Array,
+    damping: Array,
+) -> None:
+    """Bodies, friction, stiffness and damping of each contact from its two surfaces; the ground is the last of these.
+
+    Springs in series: 1/K adds up. Dampers too, but for a rigid surface, which does not give way: all the motion is in
+    the other's damper.
+    """
+    ground = shape_mu.shape[0] - 1
+    for i in range(shape.shape[0]):
+        soft, yields, least = 0.0, 0.0, np.inf
+        for side in range(2):
+            g = shape[i, side]
+            body[i, side] = group[g] if g >= 0 else WORLD
+            g = g if g >= 0 else ground
+            least = min(least, shape_mu[g])
+            soft += softness[g]
+            if softness[g] > 0.0:
+                yields += 1.0 / shape_damping[g]
+        mu[i], stiffness[i] = least, 1.0 / soft
+        damping[i] = 1.0 / yields if soft > 0.0 else 0.0
 
 
 @njit(cache=True, error_model="numpy")

@@ -19,8 +19,10 @@ from idcontrol.bodies import (
     Obstacle,
     Surface,
     advance,
+    first_beyond,
     free_velocities,
     inertia_blocks,
+    reaches,
     rotations,
 )
 from idcontrol.contact.body_contacts import BodyContacts, BodyDetector
@@ -102,6 +104,7 @@ class FreeBodies:
         n = len(bodies)
         self._size: Integers = np.full(n, 6, dtype=np.int64)
         self._still: Array = np.zeros((n, 6))
+        self._reach: Array = np.zeros(n)
         self.reset(BodyState.at_rest(np.zeros((n, 3))))
 
     def reset(self, state: BodyState) -> BodyState:
@@ -151,8 +154,8 @@ class FreeBodies:
         free_velocities(inertias.mass, inertias.inverse, rotation, state.velocity, applied, self._gravity, h, v_star)
         self._refuse_impossible(v_star, h)
         # A body that a faster one hits within the step may be listed a step late; its own motion is seen.
-        speed = np.linalg.norm(v_star[:, :3], axis=1) + self._detector.radius * np.linalg.norm(v_star[:, 3:], axis=1)
-        self.contacts = contacts = self._detector.detect(state.position, rotation, 0.5 * NEAR + h * speed)
+        reaches(v_star, self._detector.radius, h, 0.5 * NEAR, self._reach)
+        self.contacts = contacts = self._detector.detect(state.position, rotation, self._reach)
         self.problem = problem = SparseProblem(
             h=h,
             size=self._size,
@@ -187,12 +190,11 @@ class FreeBodies:
 
     def _refuse_impossible(self, velocity: Array, h: float) -> None:
         """Say which body it is that no step can be made with."""
-        possible = (np.abs(velocity) < FASTEST).all(axis=1)  # false for a NaN
-        if not possible.all():
-            body = self._names[int(np.argmin(possible))]
+        i = first_beyond(velocity, FASTEST)
+        if i >= 0:
             raise InputError(
-                f"body {body!r} would move at {np.abs(velocity).max():.1e} m/s or rad/s in the step of {h:g} s after "
-                f"t = {self.state.t:g} s; check forces, masses and the step"
+                f"body {self._names[i]!r} would move at {np.abs(velocity[i]).max():.1e} m/s or rad/s in the step of "
+                f"{h:g} s after t = {self.state.t:g} s; check forces, masses and the step"
             )
 
     def contact_forces(self) -> BodyForces:
