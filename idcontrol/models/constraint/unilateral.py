@@ -31,6 +31,15 @@ _SHARP = 1e-14
 
 
 @njit(cache=True, error_model="numpy")
+def _along(rho: Array, i: int, x: Array) -> float:
+    """``ρ_i x``, without a call of BLAS for a row of six."""
+    total = 0.0
+    for a in range(x.size):
+        total += rho[i, a] * x[a]
+    return total
+
+
+@njit(cache=True, error_model="numpy")
 def _factor(rho: Array, C: Array, active: Booleans, L: Array) -> bool:
     """Cholesky factor of ``I + Σ_active ρ_iᵀρ_i / C_i``."""
     n, k = rho.shape
@@ -109,14 +118,17 @@ def spring_kernel(
         if iterations == _ITERATIONS or not _factor(rho, C, active, L):
             return ITERATIONS if iterations == _ITERATIONS else INACCURATE, iterations, np.inf
         iterations += 1
-        d[:] = -y
+        for a in range(k):
+            d[a] = -y[a]
         for i in range(n):
             if active[i]:
-                d -= rho[i] * (s[i] / C[i])
+                force = s[i] / C[i]
+                for a in range(k):
+                    d[a] -= rho[i, a] * force
         solve_lower(L, d)
         solve_lower_transposed(L, d)
         for i in range(n):
-            ds[i] = np.dot(rho[i], d)
+            ds[i] = _along(rho, i, d)
         dd = np.dot(d, d)
         # a constraint exactly at its kink is not let change sides for ever
         settled = dd <= _STILL * np.dot(y, y)
@@ -125,7 +137,7 @@ def spring_kernel(
         y += _line_search(s, ds, C, np.dot(y, d), dd) * d
         settled = True
         for i in range(n):
-            s[i] = c[i] + np.dot(rho[i], y)
+            s[i] = c[i] + _along(rho, i, y)
             now = s[i] < 0.0
             if now != active[i]:
                 settled = False
@@ -140,12 +152,13 @@ def spring_kernel(
         d[:] = 0.0
         for i in range(n):
             if active[i]:
-                d += rho[i] * (w[i] / C[i])
+                for a in range(k):
+                    d[a] += rho[i, a] * (w[i] / C[i])
         solve_lower(L, d)
         solve_lower_transposed(L, d)
         for i in range(n):
             if active[i]:
-                z[i] = max(0.0, z[i] - (w[i] - np.dot(rho[i], d)) / C[i])
+                z[i] = max(0.0, z[i] - (w[i] - _along(rho, i, d)) / C[i])
         residual = _residual(rho, c, C, z, w, y)
     return SOLVED if residual <= TOLERANCE else INACCURATE, iterations, residual
 

@@ -1,0 +1,377 @@
+"""A cube on a bed of springs, pressed down by a force that circles: times and errors (002 section 5.5, Tables 1, 2)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import matplotlib
+import msgspec
+import numpy as np
+from matplotlib.figure import Figure
+from numba import njit
+from scipy.integrate import solve_ivp
+from scipy.spatial.transform import Rotation
+
+from experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.contact.contacts import Contacts
+from idcontrol.models import constraint
+from idcontrol.models.constraint import printed
+from idcontrol.models.problem import StepProblem
+from idcontrol.types import Array, Status
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Integrator = Literal["BDF", "Radau", "LSODA", "RK45", "DOP853"]
+
+GRAVITY = 9.81
+SIDE_M, DENSITY_KG_M3, DEPTH_M = 1.0, 8.0, 1.0
+"""Of the cube and the bed. At 8 kg/m³ 50 N lift one side of the cube and 5 N do not, as 002 has it."""
+
+MASS_KG = DENSITY_KG_M3 * SIDE_M**3
+INERTIA_KG_M2 = MASS_KG * SIDE_M**2 / 6.0
+CIRCLING_RAD_S = 10.0
+
+# Tables 1 and 2 of 002 by (elements, modulus, load): seconds of its solver, of ode15s and ode45, absolute and relative
+# error of its solver
+PAPER: Mapping[tuple[int, float, float], tuple[float, float, float, float, float]] = {
+    (100, 1e7, 5.0): (0.331, 0.302, 28.0, 2.96e-5, 2.65e-5),
+    (100, 1e7, 50.0): (0.332, 9.55, 15.5, 0.813, 0.724),
+    (900, 1e7, 5.0): (7.40, 4.75, 829.0, 1.98e-5, 1.77e-5),
+    (900, 1e7, 50.0): (12.98, 27.3, 346.0, 1.0e-2, 8.87e-3),
+    (100, 1e11, 5.0): (0.286, 0.189, 27.4, 2.91e-7, 2.60e-7),
+    (100, 1e11, 50.0): (0.396, 5550.0, 621.0, 0.814, 0.728),
+    (900, 1e11, 5.0): (8.23, 1.10, 17100.0, 2.71e-9, 2.42e-9),
+    (900, 1e11, 50.0): (26.00, 2.31, 17400.0, 1.0e-2, 8.95e-3),
+}
+MATLAB = {"BDF": 1, "RK45": 2}
+"""Which column of Table 1 stands beside an integrator: ode15s is BDF's twin, ode45 that of RK45."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides the case.
+
+    Attributes:
+        elements: Numbers of springs under the cube, squares of whole numbers.
+        moduli_pa: Young's moduli of the bed.
+        loads_n: Of the force that circles.
+        damping_n_s_m: Of each spring.
+        step_s: Of the solver.
+        duration_s: Length of each run.
+        integrators: SciPy's, at their default tolerances, for comparison of times.
+        time_limit_s: An integrator that takes longer is stopped.
+        form: ``symmetric`` is the solver; ``as-printed`` is the QP (83)-(85) of 002.
+    """
+
+    elements: tuple[Annotated[int, msgspec.Meta(gt=0)], ...] = (100, 900)
+    moduli_pa: tuple[Positive, ...] = (1e7, 1e11)
+    loads_n: tuple[Positive, ...] = (5.0, 50.0)
+    damping_n_s_m: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    step_s: Positive = 0.01
+    duration_s: Positive = 1.0
+    integrators: tuple[Integrator, ...] = ("BDF", "LSODA", "RK45")
+    time_limit_s: Positive = 5.0
+    form: Literal["symmetric", "as-printed"] = "symmetric"
+
+
+class Foundation:
+    """The experiment, as the command line finds it."""
+
+    name = "foundation"
+    summary = "a cube on 100 and 900 stiff springs: time and error beside stiff integrators (002, Tables 1 and 2)"
+    presets: Mapping[str, Config] = {
+        "default": Config(),
+        "fine": Config(step_s=1e-3),
+        "as-printed": Config(form="as-printed", elements=(100,), integrators=()),
+    }
+
+    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Run it, record it into `out`, and return its metrics."""
+        began = time.perf_counter()
+        cases = [(n, E, load) for n in config.elements for E in config.moduli_pa for load in config.loads_n]
+        findings: list[Finding] = []
+        errors: dict[str, Array] = {}
+        for done, case in enumerate(cases):
+            bed = Bed(
+                points=_grid(case[0]),
+                stiffness=case[1] * SIDE_M**2 / case[0] / DEPTH_M,
+                damping=config.damping_n_s_m,
+                load=case[2],
+            )
+            exact = reference(bed, config.duration_s, _steps(config))
+            begin = time.perf_counter()
+            path = settle(bed, config)
+            took = time.perf_counter() - begin
+            error = np.linalg.norm(path - exact, axis=1)
+            errors[f"error_{_key(case)}"] = error
+            findings += _of_solver(config, case, took, float(error[-1]), float(np.linalg.norm(exact[-1])))
+            findings += [_of_integrator(config, case, bed, name) for name in config.integrators]
+            progress((done + 1) / len(cases))
+        times = config.step_s * np.arange(1.0, _steps(config) + 1.0)
+        return save(
+            out,
+            experiment=self.name,
+            config=config,
+            findings=findings,
+            arrays={"t": times, **errors},
+            units={"t": "s"},
+            drawings=[_drawing(times, errors)],
+            began=began,
+        )
+
+    def warmup(self, out: Path) -> None:
+        """A few steps on a soft bed: every kernel is compiled and cached."""
+        self.run(Config(elements=(100,), moduli_pa=(1e5,), loads_n=(5.0,), duration_s=0.02), out, lambda share: None)
+
+
+experiment = Foundation()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bed:
+    """The springs and the load.
+
+    Attributes:
+        points: Where springs meet the cube's lower face, in its axes, shape (n, 3) [m].
+        stiffness: K of each [N/m].
+        damping: B of each [N s/m].
+        load: Downward force at ``side/2 (cos 10 t, sin 10 t, 1)`` in the cube's axes [N].
+    """
+
+    points: Array
+    stiffness: float
+    damping: float
+    load: float
+
+
+def settle(bed: Bed, config: Config) -> Array:
+    """Place (x, y, z, quaternion) after each step of the solver, from rest on the unloaded bed, shape (steps, 7)."""
+    h, n = config.step_s, len(bed.points)
+    M = np.diag([MASS_KG] * 3 + [INERTIA_KG_M2] * 3)
+    fixed = {
+        "identity": np.arange(n),
+        "point": np.zeros((n, 3)),
+        "axes": np.tile(np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]]), (n, 1, 1)),
+        "mu": np.zeros(n),
+        "stiffness": np.full(n, bed.stiffness),
+        "damping": np.full(n, bed.damping),
+    }
+    place, turn, v = np.array([0.0, 0.0, 0.5 * SIDE_M]), Rotation.identity(), np.zeros(6)
+    out = np.empty((_steps(config), 7))
+    for step in range(len(out)):
+        arm = turn.apply(bed.points)
+        angle = CIRCLING_RAD_S * step * h
+        at = turn.apply(0.5 * SIDE_M * np.array([np.cos(angle), np.sin(angle), 1.0]))
+        push = np.array([0.0, 0.0, -MASS_KG * GRAVITY - bed.load, -at[1] * bed.load, at[0] * bed.load, 0.0])
+        jacobian = np.zeros((3 * n, 6))
+        jacobian[:n, 2], jacobian[:n, 3], jacobian[:n, 4] = 1.0, arm[:, 1], -arm[:, 0]
+        contacts = Contacts(gap=place[2] + arm[:, 2], jacobian=jacobian, **fixed)
+        if config.form == "symmetric":
+            problem = StepProblem(h=h, M=M, kappa=-M @ v - h * push, contacts=contacts)
+            solution = constraint.solve(problem)
+            assert solution.status is Status.SOLVED  # compliant contacts always have a solution
+            v = solution.v_plus
+        else:
+            v = v + h * np.linalg.solve(M, push)
+            v = v + h * np.linalg.solve(M, contacts.N.T @ _printed_forces(contacts, M, v, h))
+        place = place + h * v[:3]
+        turn = Rotation.from_rotvec(h * v[3:]) * turn
+        out[step] = np.concatenate((place, turn.as_quat(canonical=True)))
+    return out
+
+
+def _printed_forces(contacts: Contacts, M: Array, v_free: Array, h: float) -> Array:
+    """(83)-(85) over the springs that may close within the step."""
+    N = contacts.N
+    near = contacts.gap + h * np.minimum(0.0, N @ v_free) <= 0.0
+    force = np.zeros(len(contacts))
+    rows = N[near]
+    force[near] = printed.unilateral_forces(
+        rows @ np.linalg.solve(M, rows.T),
+        contacts.gap[near],
+        rows @ v_free,
+        h,
+        contacts.stiffness[near],
+        contacts.damping[near],
+    )
+    return force
+
+
+STEP_TIMES_FREQUENCY = 0.2
+"""Of the reference. Over a second on the stiffest bed it is wrong by a radian about a vibration that has died down to
+1e-12 m by then, on the softest by 0.02 rad about one of 1e-8 m."""
+
+
+def reference(bed: Bed, duration: float, samples: int) -> Array:
+    """The place at equal intervals by the classical Runge-Kutta method, in steps that resolve the springs.
+
+    Returns:
+        Shape (samples, 7): x, y, z and the quaternion.
+    """
+    heaving = np.sqrt(len(bed.points) * bed.stiffness / MASS_KG)  # faster than rocking, by √2
+    substeps = max(1, int(np.ceil(duration / samples * heaving / STEP_TIMES_FREQUENCY)))
+    state = _start()
+    out = np.empty((samples, 7))
+    for sample in range(samples):
+        begin = duration / samples * sample
+        _runge_kutta(state, begin, duration / samples / substeps, substeps, *_arguments(bed))
+        out[sample] = state[:7]
+    out[:, 3:] *= np.where(out[:, 6:] < 0.0, -1.0, 1.0)
+    return out
+
+
+def _start() -> Array:
+    """Place, quaternion (x, y, z, w), velocity and angular velocity, world axes, shape (13,)."""
+    state = np.zeros(13)
+    state[2], state[6] = 0.5 * SIDE_M, 1.0
+    return state
+
+
+def _arguments(bed: Bed) -> tuple[Array, float, float, float]:
+    return bed.points, bed.stiffness, bed.damping, bed.load
+
+
+@njit(cache=True)
+def _rate(t: float, y: Array, points: Array, K: float, B: float, load: float, out: Array) -> None:
+    """Time derivative of the state: each spring pushes up with max(0, -K φ - B φ̇) where φ < 0."""
+    qx, qy, qz, qw = y[3], y[4], y[5], y[6]
+    s = 2.0 / (qx * qx + qy * qy + qz * qz + qw * qw)
+    xx, xy, xz = 1.0 - s * (qy * qy + qz * qz), s * (qx * qy - qz * qw), s * (qx * qz + qy * qw)
+    yx, yy, yz = s * (qx * qy + qz * qw), 1.0 - s * (qx * qx + qz * qz), s * (qy * qz - qx * qw)
+    zx, zy, zz = s * (qx * qz - qy * qw), s * (qy * qz + qx * qw), 1.0 - s * (qx * qx + qy * qy)
+    wx, wy, wz = y[10], y[11], y[12]
+    ax, ay, az = 0.5 * np.cos(10.0 * t), 0.5 * np.sin(10.0 * t), 0.5
+    # gap and -K φ - B φ̇ are linear over the lower face
+    down = points[0, 2]
+    gap, gap_x, gap_y = y[2] + zz * down, zx, zy
+    rate_x, rate_y = wx * yx - wy * xx, wx * yy - wy * xy
+    push = -K * gap - B * (y[9] + (wx * yz - wy * xz) * down)
+    push_x, push_y = -K * gap_x - B * rate_x, -K * gap_y - B * rate_y
+    total, moment_x, moment_y = 0.0, 0.0, 0.0
+    for i in range(points.shape[0]):
+        px, py = points[i, 0], points[i, 1]
+        here = push + push_x * px + push_y * py
+        if here > 0.0 and gap + gap_x * px + gap_y * py < 0.0:
+            total += here
+            moment_x += px * here
+            moment_y += py * here
+    force = total - MASS_KG * GRAVITY - load
+    torque_x = yx * moment_x + yy * moment_y + yz * down * total - (yx * ax + yy * ay + yz * az) * load
+    torque_y = (xx * ax + xy * ay + xz * az) * load - (xx * moment_x + xy * moment_y + xz * down * total)
+    out[0], out[1], out[2] = y[7], y[8], y[9]
+    out[3] = 0.5 * (wx * qw + wy * qz - wz * qy)
+    out[4] = 0.5 * (wy * qw + wz * qx - wx * qz)
+    out[5] = 0.5 * (wz * qw + wx * qy - wy * qx)
+    out[6] = -0.5 * (wx * qx + wy * qy + wz * qz)
+    out[7], out[8], out[9] = 0.0, 0.0, force / MASS_KG
+    out[10], out[11], out[12] = torque_x / INERTIA_KG_M2, torque_y / INERTIA_KG_M2, 0.0
+
+
+@njit(cache=True)
+def _runge_kutta(
+    y: Array, t: float, h: float, steps: int, points: Array, K: float, B: float, load: float
+) -> None:  # pragma: no cover - compiled
+    """Advance the state `y` in place."""
+    a, b, c, d, at = np.empty(13), np.empty(13), np.empty(13), np.empty(13), np.empty(13)
+    for step in range(steps):
+        now = t + step * h
+        _rate(now, y, points, K, B, load, a)
+        for i in range(13):
+            at[i] = y[i] + 0.5 * h * a[i]
+        _rate(now + 0.5 * h, at, points, K, B, load, b)
+        for i in range(13):
+            at[i] = y[i] + 0.5 * h * b[i]
+        _rate(now + 0.5 * h, at, points, K, B, load, c)
+        for i in range(13):
+            at[i] = y[i] + h * c[i]
+        _rate(now + h, at, points, K, B, load, d)
+        for i in range(13):
+            y[i] += h / 6.0 * (a[i] + 2.0 * b[i] + 2.0 * c[i] + d[i])
+
+
+class _OutOfTimeError(Exception):
+    """An integrator has used up its time."""
+
+
+def integrate(bed: Bed, duration: float, method: Integrator, time_limit: float) -> float | None:
+    """Wall time that a SciPy integrator takes at its default tolerances [s]; None where it is over the limit."""
+    arguments, out = _arguments(bed), np.empty(13)
+    begin = time.perf_counter()
+
+    def rate(t: float, y: Array) -> Array:
+        if time.perf_counter() - begin > time_limit:
+            raise _OutOfTimeError
+        _rate(t, y, *arguments, out)
+        return out.copy()
+
+    try:
+        solve_ivp(rate, (0.0, duration), _start(), method=method)
+    except _OutOfTimeError:
+        return None
+    return time.perf_counter() - begin
+
+
+def _grid(n: int) -> Array:
+    """Centres of n equal squares of the lower face, shape (k², 3) with k = √n, rounded."""
+    k = max(1, round(np.sqrt(n)))
+    centre = SIDE_M * ((np.arange(k) + 0.5) / k - 0.5)
+    return np.array([[x, y, -0.5 * SIDE_M] for x in centre for y in centre])
+
+
+def _steps(config: Config) -> int:
+    return max(1, round(config.duration_s / config.step_s))
+
+
+def _key(case: tuple[int, float, float]) -> str:
+    """(100, 1e7, 50): n100_e1e07_f50."""
+    return f"n{case[0]}_e{case[1]:.0e}_f{case[2]:g}".replace("+", "")
+
+
+def _of_solver(config: Config, case: tuple[int, float, float], took: float, error: float, size: float) -> list[Finding]:
+    """Time and error of the constraint solver beside Tables 1 and 2."""
+    paper = PAPER.get(case)
+    same = config.step_s == Config().step_s and config.duration_s == Config().duration_s
+    beside = paper if same else None
+    better = None if beside is None or config.form == "as-printed" else bool(error <= beside[3])
+    return [
+        Finding(f"time_{_key(case)}_s", took, "s", paper=beside and beside[0], note="the constraint solver, all steps"),
+        Finding(
+            f"error_{_key(case)}",
+            error,
+            paper=beside and beside[3],
+            holds=better,
+            note="norm over position [m] and quaternion after the last step; to hold, it must not exceed the paper's",
+        ),
+        Finding(f"relative_error_{_key(case)}", error / size, paper=beside and beside[4]),
+    ]
+
+
+def _of_integrator(config: Config, case: tuple[int, float, float], bed: Bed, name: Integrator) -> Finding:
+    """Time of a SciPy integrator beside Table 1's MATLAB ones."""
+    took = integrate(bed, config.duration_s, name, config.time_limit_s)
+    paper, column = PAPER.get(case), MATLAB.get(name)
+    return Finding(
+        f"time_{name.lower()}_{_key(case)}_s",
+        took,
+        "s",
+        paper=None if paper is None or column is None else paper[column],
+        note=f"stopped after {config.time_limit_s:g} s" if took is None else "",
+    )
+
+
+def _drawing(t: Array, errors: Mapping[str, Array]) -> Drawing:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.0, 4.0))
+        axes = figure.subplots()
+        for key, error in errors.items():
+            axes.semilogy(t, np.maximum(error, 1e-16), label=key.removeprefix("error_").replace("_", " "))
+        axes.set_xlabel("time [s]")
+        axes.set_ylabel("error of position and quaternion")
+        axes.legend(fontsize="x-small", ncols=2)
+    return Drawing(
+        "Distance from the exact path",
+        "n elements of modulus e [Pa] under a load f [N]; the exact path resolves every vibration.",
+        figure,
+    )
