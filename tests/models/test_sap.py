@@ -284,7 +284,6 @@ def test_momentum_balances_and_impulses_follow_the_contact_law(quadruped, invers
 
 def test_a_warm_start_changes_the_way_not_the_answer(quadruped):
     rng = np.random.default_rng(6)
-    cold_steps = warm_steps = 0
     for _ in range(50):
         problem = random_problem(quadruped, rng, inverse=False)
         cold = sap.solve(problem)
@@ -292,14 +291,12 @@ def test_a_warm_start_changes_the_way_not_the_answer(quadruped):
         odd = sap.solve(problem, {int(i): int(rng.integers(3)) for i in problem.contacts.identity})
         for other in (warm, odd):
             np.testing.assert_allclose(other.v_plus, cold.v_plus, rtol=0, atol=1e-9 * np.abs(cold.v_plus).max())
-        cold_steps, warm_steps = cold_steps + cold.iterations, warm_steps + warm.iterations
-    assert warm_steps < cold_steps
 
 
 def test_feet_that_stand_warm_take_one_step(quadruped, standing):
     problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
-    solution = sap.solve(problem, sap.solve(problem).warm)
-    assert solution.iterations <= 1
+    cold = sap.solve(problem)
+    assert sap.solve(problem, cold.warm).iterations == 1 < cold.iterations
 
 
 def test_the_answer_depends_on_neither_order_nor_axes_and_duplicates_share_evenly(quadruped):

@@ -24,13 +24,14 @@ from numba import njit
 from idcontrol.errors import InputError
 from idcontrol.models.problem import CLOSED_GAP, PUSH_OUT_SPEED, Bilateral, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import cholesky, hold, recover, reduce, solve_lower, solve_lower_transposed
+from idcontrol.models.sap.bounded import Bounded, joint_limits, motors
 from idcontrol.models.sap.cone import OPEN, STICK, project
 from idcontrol.models.sap.many import solve_sparse
 from idcontrol.models.sap.newton import ACCEPTED, CONVERGED, NOT_FINITE, UNPHYSICAL, Law, minimize, respond
 from idcontrol.models.sap.regularization import BETA, SIGMA, mean_inverse_mass, regularize
 from idcontrol.types import Array, Integers, Status
 
-__all__ = ["Bounded", "Parameters", "solve", "solve_bounded", "solve_sparse"]
+__all__ = ["Bounded", "Parameters", "joint_limits", "motors", "solve", "solve_bounded", "solve_sparse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,34 +53,6 @@ class Parameters:
     exact: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounded:
-    """Rows with a limited impulse, ``g = clip((target - row v⁺)/compliance, lower, upper)`` (004 XI).
-
-    Attributes:
-        rows: Shape (e, m).
-        target: Shape (e,) [m/s or rad/s].
-        compliance: Shape (e,), velocity per impulse, positive.
-        lower: Smallest impulses, shape (e,) [N s or N m s]; -inf where there is no limit.
-        upper: Largest impulses, shape (e,).
-
-    Raises:
-        InputError: A compliance is not positive, or a lower limit is above the upper one.
-    """
-
-    rows: Array
-    target: Array
-    compliance: Array
-    lower: Array
-    upper: Array
-
-    def __post_init__(self) -> None:
-        if not (self.compliance > 0.0).all():
-            raise InputError("bounded rows need a positive compliance; use `Bilateral` for rigid ones")
-        if not (self.lower <= self.upper).all():
-            raise InputError("bounded rows: a lower limit of the impulse is above the upper one")
-
-
 _NONE = Bounded(rows=np.zeros((0, 0)), target=np.zeros(0), compliance=np.zeros(0), lower=np.zeros(0), upper=np.zeros(0))
 
 
@@ -97,7 +70,10 @@ def _inverse_mass(M: Array, J: Array) -> Array:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def _start(rho: Array, c: Array, law: Law, mode: Integers, z: Array) -> None:  # pragma: no cover - compiled
-    """Where contacts go whose modes stay as they were, slides without their friction, if that is better than z."""
+    """Where contacts go whose modes stay as they were, slides without their friction, if that is better than z.
+
+    That is the Newton step from a point with those modes, and counts as one.
+    """
     n, k = law.mu.shape[0], z.shape[0]
     H, x, L = np.eye(k), np.zeros(k), np.zeros((k, k))
     for i in range(n):
@@ -130,6 +106,7 @@ def _solve(
     momentum: Array,
     parameters: tuple[float, float, float, int, bool],
     mode: Integers,
+    z: Array,
     gamma: Array,
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Regularize, find a start, search; see `minimize` for what comes back.
@@ -143,6 +120,7 @@ def _solve(
         momentum: See `minimize`.
         parameters: β, σ, tolerance, iterations, exact of `Parameters`.
         mode: What each contact did in the last step, overwritten with what it does, shape (n,).
+        z: Start, overwritten with the result, shape (k,).
         gamma: Overwritten with the impulses, shape (3 n + e,).
     """
     gap, friction, stiffness, damping, w = contacts
@@ -157,10 +135,10 @@ def _solve(
         if mu[i] == np.inf and gap[i] > CLOSED_GAP:
             mu[i] = 0.0
     law = Law(mu, R_n, R_t, bounds[0], bounds[1], bounds[2])
-    z, one = np.zeros(rho.shape[1]), np.empty(3)
+    one, total = np.empty(3), 0
     if mode.any():
         _start(rho, c, law, mode, z)
-    total = 0
+        total = 1
     while True:
         code, count, residual = minimize(rho, c, law, momentum, tolerance, iterations, exact, z, gamma)
         total += count
@@ -199,8 +177,18 @@ def solve_bounded(
     bounded: Bounded,
     warm: WarmStart | None = None,
     parameters: Parameters = Parameters(),
+    start: Array | None = None,
 ) -> tuple[StepSolution, Array]:
-    """`solve` with rows of limited impulse; the solution and their impulses, shape (e,)."""
+    """`solve` with rows of limited impulse; the solution and their impulses, shape (e,).
+
+    Args:
+        problem: The step.
+        bounded: The rows.
+        warm: As for `solve`.
+        parameters: See `Parameters`.
+        start: Velocity from which the search starts, shape (m,): 004 takes that at the beginning of the step. None
+            means the velocity without contact.
+    """
     if not problem.h > 0.0:
         raise InputError(f"the step h must be positive, not {problem.h}")
     contacts = problem.contacts
@@ -217,7 +205,11 @@ def solve_bounded(
     if warm:
         for i, key in enumerate(contacts.identity.tolist()):
             mode[i] = warm.get(key, OPEN)
-    gamma = np.zeros(3 * n + e)
+    gamma, z = np.zeros(3 * n + e), np.zeros(len(reduction.free))
+    if start is not None:
+        z = reduction.L.T @ (start - reduction.v_free)[reduction.free]
+        if held is not None:
+            z -= held.basis.T @ (held.basis @ z)
     code, iterations, residual = _solve(
         problem.h,
         (contacts.gap, contacts.mu, contacts.stiffness, contacts.damping, _inverse_mass(problem.M, contacts.jacobian)),
@@ -227,6 +219,7 @@ def solve_bounded(
         reduction.L.T @ reduction.v_free[reduction.free],
         (parameters.beta, parameters.sigma, parameters.tolerance, parameters.iterations, parameters.exact),
         mode,
+        z,
         gamma,
     )
     if code == UNPHYSICAL:

@@ -1,0 +1,117 @@
+r"""Rows whose impulse is limited, beside contacts in the same convex problem: joint limits, motors (004 XI).
+
+A row with velocity u = row v⁺ - target answers with ``g = clip(-u/C, lower, upper)``, which is again the derivative of
+a convex cost. Springs and dampers of a row, implicit in v⁺, are a target and a compliance; what they may exert at most
+are the limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.models.problem import PUSH_OUT_SPEED
+from idcontrol.models.sap.regularization import BETA
+from idcontrol.types import Array, Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounded:
+    """Rows with a limited impulse, ``g = clip((target - row v⁺)/compliance, lower, upper)``.
+
+    Attributes:
+        rows: Shape (e, m).
+        target: Shape (e,) [m/s or rad/s].
+        compliance: Shape (e,), velocity per impulse, positive.
+        lower: Smallest impulses, shape (e,) [N s or N m s]; -inf where there is no limit.
+        upper: Largest impulses, shape (e,).
+
+    Raises:
+        InputError: A compliance is not positive, or a lower limit is above the upper one.
+    """
+
+    rows: Array
+    target: Array
+    compliance: Array
+    lower: Array
+    upper: Array
+
+    def __post_init__(self) -> None:
+        if not (self.compliance > 0.0).all():
+            raise InputError("bounded rows need a positive compliance; use `Bilateral` for rigid ones")
+        if not (self.lower <= self.upper).all():
+            raise InputError("bounded rows: a lower limit of the impulse is above the upper one")
+
+    def __add__(self, other: Bounded) -> Bounded:
+        """Both, those of `other` last."""
+        return Bounded(
+            rows=np.vstack((self.rows, other.rows)),
+            target=np.concatenate((self.target, other.target)),
+            compliance=np.concatenate((self.compliance, other.compliance)),
+            lower=np.concatenate((self.lower, other.lower)),
+            upper=np.concatenate((self.upper, other.upper)),
+        )
+
+
+def motors(
+    h: float, m: int, index: Integers, error: Array, velocity: Array, kp: Array, kd: Array, effort: Array
+) -> Bounded:
+    """PD actuators, implicit in v⁺, within their effort: ``τ = clip(kp (q_d - q - h v⁺) + kd (v_d - v⁺), ±effort)``.
+
+    Args:
+        h: Length of the step [s].
+        m: How many velocities the machine has.
+        index: Which of them are driven, shape (e,).
+        error: q_d - q at the beginning of the step, shape (e,) [rad or m].
+        velocity: v_d, shape (e,).
+        kp: Stiffness, shape (e,) [N m/rad or N/m].
+        kd: Damping, shape (e,); not both may be zero.
+        effort: Largest torque or force, shape (e,), not negative.
+
+    Returns:
+        One row for each; its impulse is hτ.
+    """
+    rate = kd + h * kp
+    if not (rate > 0.0).all():
+        raise InputError("motors need a positive kp or kd")
+    return Bounded(
+        rows=np.eye(m)[index],
+        target=(kp * error + kd * velocity) / rate,
+        compliance=1.0 / (h * rate),
+        lower=-h * effort,
+        upper=h * effort,
+    )
+
+
+def joint_limits(
+    h: float, M: Array, index: Integers, position: Array, lowest: Array, highest: Array, beta: float = BETA
+) -> Bounded:
+    """Joints that stay between their stops, near-rigid as contacts are (004 IX-A).
+
+    Args:
+        h: Length of the step [s].
+        M: Joint-space inertia, shape (m, m).
+        index: Which velocities have stops, shape (e,).
+        position: Where their joints are, shape (e,) [rad or m].
+        lowest: Their lower stops, shape (e,); -inf where there is none.
+        highest: Their upper stops.
+        beta: Period of the stop in steps.
+
+    Returns:
+        A row for each finite stop, the lower ones first; impulses push away from the stop.
+    """
+    tau_d = beta * h / np.pi
+    gap = np.concatenate((position - lowest, highest - position))
+    sign = np.repeat([1.0, -1.0], len(index))
+    which = np.flatnonzero(np.isfinite(gap))
+    joint = np.tile(index, 2)[which]
+    w = np.diag(np.linalg.inv(M))[joint]
+    return Bounded(
+        rows=sign[which, None] * np.eye(len(M))[joint],
+        target=np.minimum(-gap[which] / (h + tau_d), PUSH_OUT_SPEED),
+        compliance=beta * beta * w / (4.0 * np.pi**2),
+        lower=np.zeros(len(which)),
+        upper=np.full(len(which), np.inf),
+    )
