@@ -22,6 +22,9 @@ from idcontrol.types import Array
 PANELS = 8
 """Conditions that a figure shows at most, one panel each."""
 
+LEGEND_LETTERS = 130
+"""What fits into a line of a legend."""
+
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31", "#444444", "#9aa0a6")
 _MARKERS = "os^Dv<>ph*"
 
@@ -177,8 +180,8 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
     axes[0, 0].invert_yaxis()
     axes[0, 0].set_xscale("log")
     axes[0, 0].set_xlabel("|Δτ/Δt| [N m/s], mean (marker) to largest (end of the line); hollow: the task failed")
-    _legend_above(figure, axes[0, 0], len(scene.panels))
-    axes[0, 0].get_gridspec().update(left=0.16)  # names of controllers are long
+    _legend_above(figure, axes[0, 0])
+    _place(figure, left=0.16)  # names of controllers are long
     low, high = extremes
     sentence = (
         f"Of the runs that did their task, {scene.name(low)} has the smallest mean torque rate, {low.metric(key):.3g} "
@@ -250,9 +253,12 @@ def _feet(scene: _Scene) -> tuple[str, Figure] | None:
 
 def _panels(scene: _Scene, draw: Callable[[Any, Outcome, Digest, str], None], *, x: str, y: str) -> Figure | None:
     """One panel a condition, one colour a line; None if no row has arrays for it."""
-    shown = dict(list(scene.panels.items())[:PANELS])
-    if not any(digest(o) is not None for members in shown.values() for o in members):
+    drawable = {
+        condition: members for condition, members in scene.panels.items() if any(digest(o) is not None for o in members)
+    }
+    if not drawable:
         return None
+    shown = dict(list(drawable.items())[:PANELS])
     columns = 2 if len(shown) > 1 else 1
     rows = -(-len(shown) // columns)
     figure, axes = panels([2.3] * rows, columns, gap=0.5)
@@ -270,7 +276,7 @@ def _panels(scene: _Scene, draw: Callable[[Any, Outcome, Digest, str], None], *,
         panel.set_xlabel(x)
     for line in scene.lines:
         axes[0, 0].plot([], [], color=scene.color(line), label=line)
-    _legend_above(figure, axes[0, 0], len(scene.lines))
+    _legend_above(figure, axes[0, 0])
     return figure
 
 
@@ -292,7 +298,7 @@ def _curves(scene: _Scene, key: str) -> tuple[str, Figure] | None:
         panel.set_yscale("log" if log else "linear")
     for line in scene.lines:
         axes[0, 0].plot([], [], "o-", color=scene.color(line), label=line)
-    _legend_above(figure, axes[0, 0], len(scene.lines))
+    _legend_above(figure, axes[0, 0])
     return " ".join(["Means over seeds; crosses: runs that failed their task.", *_trends(scene, key)]), figure
 
 
@@ -321,12 +327,22 @@ def _means(outcomes: Sequence[Outcome], key: str, metric: str) -> tuple[list[flo
     return list(by_value), [float(np.mean(values)) for values in by_value.values()]
 
 
-def _legend_above(figure: Figure, axes: Any, entries: int) -> None:
+def _legend_above(figure: Figure, axes: Any) -> None:
+    """A legend of what is in `axes` over the whole figure, which grows by as much."""
     handles, labels = axes.get_legend_handles_labels()
-    if any(labels):
-        columns = min(entries, 4)
-        height = 0.2 * -(-entries // columns)
-        figure.set_figheight(figure.get_figheight() + height)
-        figure.legend(handles, labels, loc="upper left", ncols=columns, bbox_to_anchor=(0.06, 1.0))
-        share, place = height / figure.get_figheight(), axes.get_gridspec()
-        place.update(top=place.top * (1 - share), bottom=place.bottom * (1 - share))
+    if not any(labels):
+        return
+    columns = max(1, min(len(labels), LEGEND_LETTERS // (6 + max(map(len, labels)))))
+    before = figure.get_figheight()
+    figure.set_figheight(before + 0.18 * -(-len(labels) // columns))
+    figure.legend(handles, labels, loc="upper left", ncols=columns, bbox_to_anchor=(0.06, 1.0))
+    share, place = before / figure.get_figheight(), axes.get_gridspec()
+    _place(figure, top=place.top * share, bottom=place.bottom * share)
+
+
+def _place(figure: Figure, **margins: float) -> None:
+    """Change margins; a grid moves only what pyplot manages, so the panels are moved here."""
+    panels: Sequence[Any] = figure.axes
+    for panel in panels:
+        panel.get_gridspec().update(**margins)
+        panel.set_position(panel.get_subplotspec().get_position(figure))
