@@ -37,6 +37,10 @@ RESIDUAL = 1e-12
 ERP = 0.2
 """Share of a penetration that is undone in a step."""
 
+NEAR = 5e-4
+"""Bullet keeps a contact point, with its normal, until bodies have moved this far from it [m]. With its own 2 cm a
+sphere on triangles of some millimetres goes by the normals of triangles that it has left."""
+
 FASTEST = 1e6
 """Bullet caps the speed of joints [rad/s or m/s]; nothing here comes near this."""
 
@@ -71,6 +75,7 @@ class PyBullet:
             erp=ERP,
             contactERP=ERP,
             frictionERP=ERP,
+            contactBreakingThreshold=NEAR,
             enableConeFriction=1,
             deterministicOverlappingPairs=1,
         )

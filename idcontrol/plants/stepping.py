@@ -15,6 +15,9 @@ from idcontrol.types import Array, ContactForces, Integers, State, Status
 NEAR = 5e-3
 """Contacts are listed below this gap [m], or where they could close within two steps: enough that none is missed."""
 
+ROUNDING_N = 1e-9
+"""Smaller forces are the solver's rounding, and no contact [N]."""
+
 
 class Stepping:
     """A machine on the ground: ``M (v⁺ - v) = h (Pᵀτ - c) + Jᵀf``, then `System.advance`.
@@ -79,7 +82,7 @@ class Stepping:
         return self._state
 
     def contact_forces(self) -> ContactForces:
-        """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""
+        """Forces of the last `step`, averaged over it; contacts without any are not listed."""
         return self._forces
 
     def _substep(self, tau: Array, h: float, forces: ForceSum) -> None:
@@ -92,7 +95,8 @@ class Stepping:
         self.solved += solution.status is Status.SOLVED
         self.repaired += solution.status is Status.REPAIRED
         self.fallback += solution.status is Status.FALLBACK
-        forces.add(identity, world, normal, solution.impulses[:, 0] > 0.0)
+        # not the normal impulse alone: drag, and what holds where nothing slips, need none
+        forces.add(identity, world, normal, np.abs(solution.impulses).max(axis=1, initial=0.0) > ROUNDING_N * h)
         q_next, v_next = system.advance(state.q, solution.v_plus, h)
         self._state = State(t=state.t + h, q=q_next, v=v_next)
 

@@ -1,0 +1,305 @@
+"""What holds for every plant by name: equations of motion, momentum, weight, friction, energy, refusals."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from idcontrol import plants
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import height_map, plane
+from idcontrol.errors import InputError
+from idcontrol.system import System
+from idcontrol.types import State
+from tests import scenes
+from tests.plants import bodies
+
+G = 9.81
+H = 1e-3
+NO_JOINTS = np.zeros(0)
+OUTSIDE = ("mujoco", "pybullet")
+EVERY = tuple(plants.available())
+COULOMB = tuple(name for name in EVERY if name not in ("noslip", "viscous"))
+SOFT = ("penalty", "mujoco")
+
+
+def make(name: str, setup: plants.Setup) -> plants.SimulatedPlant:
+    if name in OUTSIDE:
+        pytest.importorskip(name)
+    return plants.make(name, setup)
+
+
+def quadruped_setup(mu: float = 0.8, dt: float = H) -> plants.Setup:
+    system = scenes.links()
+    return plants.Setup(system=system, contacts=SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), mu), dt=dt)
+
+
+def rotation(q: np.ndarray) -> np.ndarray:
+    return pin.Quaternion(q[6], *q[3:6]).matrix()
+
+
+def flying(system: System, seed: int) -> State:
+    """Anywhere in the air, moving anyhow."""
+    rng = np.random.default_rng(seed)
+    q = pin.integrate(system.model, scenes.home(system), 0.5 * rng.normal(size=18))
+    q[2] = 1.0
+    return State(t=0.0, q=q, v=rng.normal(size=18))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_in_the_air_joint_torques_move_every_link_as_the_multibody_terms_say(name, quadruped):
+    """v⁺ = v + h M⁻¹ (Pᵀτ - c): for the engines outside this is the test that they have the same machine."""
+    plant = make(name, quadruped_setup())
+    for seed in range(5):
+        before = plant.reset(flying(quadruped, seed))
+        tau = np.random.default_rng(seed).normal(size=12)
+        after = plant.step(tau, H)
+        quadruped.update(before.q, before.v)
+        applied = -quadruped.bias
+        applied[6:] += tau
+        v_plus = quadruped.ours(before.v) + H * np.linalg.solve(quadruped.M, applied)
+        q, v = quadruped.advance(before.q, v_plus, H)
+        # accelerations are up to 1e4, by another O(n) algorithm: 1e-11 of them, over a step
+        np.testing.assert_allclose(after.v[3:], v[3:], rtol=0, atol=1e-10)
+        np.testing.assert_allclose(rotation(after.q) @ after.v[:3], rotation(q) @ v[:3], rtol=0, atol=1e-10)
+        if name == "penalty":  # moves with the mean velocity of its fine steps
+            assert np.abs(after.q - q).max() < H * np.abs(after.v - before.v).max()
+        else:
+            np.testing.assert_allclose(after.q, q, rtol=0, atol=1e-12)
+        assert after.t == pytest.approx(H)
+        assert plant.contact_forces().identity.size == 0
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_state_that_goes_in_comes_out(name, quadruped):
+    """Through units, frames and orders of every engine, to rounding: a step of a picosecond."""
+    plant = make(name, quadruped_setup())
+    before = flying(quadruped, 3)
+    plant.reset(before)
+    after = plant.step(np.zeros(12), 1e-12)
+    assert min(np.abs(after.q - before.q).max(), np.abs(after.q[3:7] + before.q[3:7]).max()) < 1e-11
+    np.testing.assert_allclose(after.v, before.v, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_momentum_changes_by_gravity_and_the_forces_that_are_read_back(name):
+    plant = make(name, bodies.sled(plane(), 0.5))
+    start = bodies.sled_on(0.0, gap=2e-3)
+    before = plant.reset(State(t=0.0, q=start.q, v=np.array([0.4, -0.2, -0.3, 0.5, 1.0, -2.0])))
+    weight, touched = np.array([0.0, 0.0, -bodies.MASS * G]), 0
+    for _ in range(60):
+        after = plant.step(NO_JOINTS, H)
+        forces = plant.contact_forces()
+        change = bodies.MASS * (rotation(after.q) @ after.v[:3] - rotation(before.q) @ before.v[:3])
+        expected = H * (weight + forces.force.sum(axis=0))
+        np.testing.assert_allclose(change, expected, rtol=0, atol=1e-9 * max(1.0, np.abs(expected).max()))
+        touched += forces.identity.size > 0
+        before = after
+    assert touched >= 10
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_resting_sled_presses_with_its_weight(name):
+    plant = make(name, bodies.sled(plane(), 0.5))
+    plant.reset(bodies.sled_on(0.0))
+    for _ in range(400):
+        state = plant.step(NO_JOINTS, H)
+    forces = plant.contact_forces()
+    np.testing.assert_allclose(forces.normal[:, 2], 1.0, atol=1e-9)
+    total = forces.force.sum(axis=0)
+    np.testing.assert_allclose(total, [0, 0, bodies.MASS * G], rtol=0, atol=1e-6 * bodies.MASS * G)
+    assert np.abs(state.v).max() < 1e-6
+
+
+@pytest.mark.parametrize("name", COULOMB)
+def test_friction_stays_in_its_cone(name):
+    mu = 0.3
+    plant = make(name, bodies.sled(plane(), mu))
+    start = bodies.sled_on(0.0, gap=1e-3)
+    plant.reset(State(t=0.0, q=start.q, v=np.array([0.6, 0.2, -0.2, 0.3, -0.4, 1.5])))
+    slid = 0
+    for _ in range(200):
+        plant.step(NO_JOINTS, H)
+        forces = plant.contact_forces()
+        pressure = np.einsum("ij,ij->i", forces.force, forces.normal)
+        tangential = np.linalg.norm(forces.force - pressure[:, None] * forces.normal, axis=1)
+        assert (pressure > 0.0).all()
+        # sequential impulses stop short of the cone's edge by their residual
+        assert (tangential <= mu * pressure + 1e-5 * bodies.MASS * G).all()
+        slid += bool((tangential > 0.5 * mu * pressure).any())
+    assert slid > 20
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_without_friction_nothing_holds_along_the_ground(name):
+    if name == "noslip":
+        pytest.skip("it has no friction coefficient")
+    setup = bodies.sled(plane(), 0.0, settings=plants.Settings(drag_n_s_m=0.0))
+    plant = make(name, setup)
+    start = bodies.sled_on(0.0)
+    plant.reset(State(t=0.0, q=start.q, v=np.array([0.5, 0.1, 0, 0, 0, 0])))
+    for _ in range(50):
+        state = plant.step(NO_JOINTS, H)
+        force = plant.contact_forces().force
+        assert np.abs(force[:, :2]).max(initial=0.0) < 1e-9
+    np.testing.assert_allclose(state.v[:2], [0.5, 0.1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_thrown_sled_only_loses_energy_and_comes_to_rest(name):
+    """What springs hold meanwhile is theirs to give back: the total never exceeds what there was when they had none."""
+    plant = make(name, bodies.sled(plane(), 0.5))
+    start = bodies.sled_on(0.0, gap=5e-3)
+    state = plant.reset(State(t=0.0, q=start.q, v=np.array([0.5, 0.3, -0.5, 1.0, -1.0, 1.0])))
+    energies = [bodies.sled_energy(state)]
+    for _ in range(600):
+        state = plant.step(NO_JOINTS, H)
+        energies.append(bodies.sled_energy(state))
+    fall = energies[0] - energies[-1]
+    rise = np.maximum.accumulate(np.diff(energies)).max()
+    if name in (*SOFT, "sap", "constraint"):
+        assert max(energies) <= energies[0]
+    elif name == "pybullet":
+        # undoes penetration at a share of it in each step, and pays for the lift
+        assert rise < 2e-3 * fall
+    else:
+        # a millionth of a penetration undone is the solvers' own error
+        assert rise < 1e-6 * fall
+    assert np.abs(state.v).max() < 1e-4
+    assert state.q[2] == pytest.approx(bodies.SLED[2] + bodies.BALL, abs=1.1e-3)
+
+
+@pytest.mark.parametrize("name", COULOMB)
+def test_a_slope_holds_the_sled_when_friction_suffices_and_lets_it_slide_as_the_formula_says(name):
+    slope = np.deg2rad(15.0)
+    ground = plane((np.sin(slope), 0.0, np.cos(slope)))
+    downhill = np.array([np.cos(slope), 0.0, -np.sin(slope)])
+    moved = []
+    for mu in (0.2, 0.35):  # tan 15° = 0.268
+        plant = make(name, bodies.sled(ground, mu))
+        start = plant.reset(bodies.sled_on(slope))
+        for _ in range(300):
+            state = plant.step(NO_JOINTS, H)
+        moved.append(downhill @ (state.q[:3] - start.q[:3]))
+    expected = 0.5 * G * (np.sin(slope) - 0.2 * np.cos(slope)) * 0.3**2
+    # soft ground has to be sunk into first, and its tangential springs stretched by some of the 1 mm
+    assert moved[0] == pytest.approx(expected, rel=0.02, abs=5e-4 if name in SOFT else 0.0)
+    assert abs(moved[1]) < (1e-3 if name in SOFT else 1e-4)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_the_sled_stands_on_a_height_map_where_our_terrain_is(name):
+    x = np.linspace(-1.0, 1.0, 101)
+    ground = height_map(0.02 * np.sin(3.0 * x)[:, None] * np.cos(2.0 * x)[None, :] + 0.1, spacing=0.02)
+    setup = bodies.sled(ground, 0.8)
+    plant = make(name, setup)
+    start = bodies.sled_on(0.0)
+    q = start.q.copy()
+    q[:3] += [0.2, 0.1, float(ground.height(0.2, 0.1)) + 0.01]
+    plant.reset(State(t=0.0, q=q, v=start.v))
+    for _ in range(500):
+        state = plant.step(NO_JOINTS, H)
+    setup.system.update(state.q, state.v)
+    setup.contacts.detect(np.inf)
+    forces = plant.contact_forces()
+    gap = setup.contacts.gap[forces.identity]
+    sink = 2e-3 if name == "penalty" else 1e-3 if name == "mujoco" else 1e-4
+    # on its edge there are two feet, which is all that it needs where nothing slips
+    assert gap.size >= (2 if name == "noslip" else 3)
+    assert (gap > -sink).all()
+    assert (gap < 1e-4).all()
+    normals = ground.normal(*setup.contacts.point[forces.identity, :2].T)
+    # facets of 5 mm turn by at most 5 mm over the radius of curvature, 1/0.18 m
+    np.testing.assert_allclose(forces.normal, normals, rtol=0, atol=2e-3)
+    total = forces.force.sum(axis=0)
+    if name != "viscous":  # which slides for ever
+        np.testing.assert_allclose(total, [0, 0, bodies.MASS * G], rtol=0, atol=1e-3 * bodies.MASS * G)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_push_moves_the_whole_machine_along_the_worlds_axes(name, quadruped):
+    plant = make(name, quadruped_setup())
+    before = flying(quadruped, 5)
+    plant.reset(before)
+    plant.push(np.array([0.1, -0.2, 0.3]))
+    after = plant.step(np.zeros(12), 1e-9)
+    data = quadruped.model.createData()
+    momenta = [pin.computeCentroidalMomentum(quadruped.model, data, s.q, s.v).linear.copy() for s in (before, after)]
+    np.testing.assert_allclose(momenta[1] - momenta[0], quadruped.mass * np.array([0.1, -0.2, 0.3]), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(after.v[6:], before.v[6:], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_reset_starts_afresh_to_the_last_bit(name):
+    def run(plant: plants.SimulatedPlant) -> np.ndarray:
+        start = bodies.sled_on(0.0, gap=1e-3)
+        plant.reset(State(t=0.0, q=start.q, v=np.array([0.5, 0.1, -0.5, 1.0, 0.0, 2.0])))
+        return np.array([plant.step(NO_JOINTS, H).q for _ in range(40)])
+
+    plant = make(name, bodies.sled(plane(), 0.4))
+    first = run(plant)
+    np.testing.assert_array_equal(first, run(plant))
+    np.testing.assert_array_equal(first, run(make(name, bodies.sled(plane(), 0.4))))
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_unusable_torques_and_times_are_refused_in_one_line(name):
+    setup = quadruped_setup()
+    plant = make(name, setup)
+    plant.reset(State(t=0.0, q=scenes.home(setup.system), v=np.zeros(18)))
+    bad = np.zeros(12)
+    bad[4] = np.nan
+    with pytest.raises(InputError, match=r"torque of joint '\w+' is not finite") as caught:
+        plant.step(bad, H)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match="12 actuated joints"):
+        plant.step(np.zeros(11), H)
+    for dt in (0.0, -H, np.nan, np.inf):
+        with pytest.raises(InputError, match="time step of a plant must be a positive number"):
+            plant.step(np.zeros(12), dt)
+    # and it is none the worse for it
+    assert np.isfinite(plant.step(np.zeros(12), H).q).all()
+    for dt in (0.0, -H, np.nan):
+        with pytest.raises(InputError, match="longest substep of a plant must be a positive number"):
+            make(name, quadruped_setup(dt=dt))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "line"),
+    [
+        ("viscous", plants.Settings(drag_n_s_m=-1.0), "drag"),
+        ("penalty", plants.Settings(stiffness_n_m=-1.0), "stiffness"),
+        ("penalty", plants.Settings(stiffness_n_m=0.0), "stiffness"),
+        ("penalty", plants.Settings(damping_n_s_m=-1.0), "damping"),
+        ("penalty", plants.Settings(damping_n_s_m=float("nan")), "damping"),
+        ("penalty", plants.Settings(penalty_friction="viscous", drag_n_s_m=-1.0), "drag"),
+    ],
+)
+def test_grounds_that_cannot_be_are_refused(name, settings, line):
+    with pytest.raises(InputError, match=f"the {line} of a plant must be"):
+        make(name, bodies.sled(plane(), 0.5, settings=settings))
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_missing_engine_is_told_with_the_extra_that_brings_it(name, monkeypatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, f"idcontrol.plants.{name}", raising=False)
+    extra = {"mujoco": "mujoco", "pybullet": "bullet"}[name]
+    with pytest.raises(InputError, match=rf"pip install 'idcontrol\[{extra}\]'"):
+        plants.make(name, bodies.sled(plane(), 0.5))
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_engines_outside_refuse_a_link_without_mass(name):
+    model = pin.Model()
+    first = model.addJoint(0, pin.JointModelRX(), pin.SE3.Identity(), "first")
+    second = model.addJoint(first, pin.JointModelRY(), pin.SE3.Identity(), "second")
+    model.appendBodyToJoint(second, pin.Inertia(1.0, np.zeros(3), 0.01 * np.eye(3)), pin.SE3.Identity())
+    model.addJointFrame(second)
+    system = System(model)
+    contacts = SphereContacts(system, ("second",), 0.1, plane(), 0.5)
+    with pytest.raises(InputError, match="link that joint 'first' moves has no mass"):
+        make(name, plants.Setup(system=system, contacts=contacts, dt=H))
