@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from idcontrol.bodies import BodyState, Surface, solid
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import UnknownName
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
+from idcontrol.models.constraint import printed
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sap.regularization import SIGMA
 from idcontrol.plants.bodies import FreeBodies, dense
@@ -126,6 +128,8 @@ class Incline:
             findings.append(_hertz_depth(config))
             if config.frictions == Config().frictions:
                 findings.append(_ratio(series))
+            if importlib.util.find_spec("cvxpy") and importlib.util.find_spec("clarabel"):
+                findings.append(_thrown(config))
         times: Array = config.step_s * np.arange(1.0, _steps(config) + 1.0)
         return save(
             out,
@@ -155,12 +159,14 @@ class _Slide:
         speed: Along the ramp at the end [m/s].
         corner_force: Mean normal force of the four corners at the end [N].
         depth: How far the corners are in the ramp at the end, in the mean [m].
+        lift: How far the box's middle has been above where it lay [m].
     """
 
     distance: Array
     speed: float
     corner_force: float
     depth: float
+    lift: float
 
 
 def _slide(config: Config, model: Model, mu: float) -> _Slide:
@@ -177,16 +183,18 @@ def _slide(config: Config, model: Model, mu: float) -> _Slide:
     )
     turned = np.array([[0.0, np.sin(0.5 * slope), 0.0, np.cos(0.5 * slope)]])
     start = plant.reset(BodyState.at_rest(0.5 * config.size_m[2] * normal[None], turned))
-    distance = np.empty(_steps(config))
+    distance, lift = np.empty(_steps(config)), 0.0
     for step in range(len(distance)):
         state = plant.step(config.step_s)
         distance[step] = down @ (state.position[0] - start.position[0])
+        lift = max(lift, float(normal @ (state.position[0] - start.position[0])))
     forces = plant.contact_forces()
     return _Slide(
         distance=distance,
         speed=float(down @ state.velocity[0, :3]),
         corner_force=float(np.sum(forces.force * forces.normal) / 4.0),
         depth=float(0.5 * config.size_m[2] - normal @ state.position[0]),
+        lift=lift,
     )
 
 
@@ -284,6 +292,26 @@ def _hertz_depth(config: Config) -> Finding:
         holds=bool(abs(found - exact) <= 0.01 * exact),
         note=f"Hertz' law f = 4/3 E √r d^(3/2) gives {exact:.2e} m for {load:.2f} N at each foot; the paper's is an "
         "estimate, forty times less than its own law (121) gives",
+    )
+
+
+AS_PRINTED_MU = 0.125
+"""Friction of the one slide by the printed program: small enough that the box must slide."""
+
+
+def _thrown(config: Config) -> Finding:
+    """What the cone program (109)-(120) of 002, as printed, does to a box that should slide."""
+    coarse = msgspec.structs.replace(config, step_s=max(config.step_s, Config().step_s))  # milliseconds a step
+    model = constraint.compliant(constraint.NEARLY_RIGID, printed.solve)
+    slide = _slide(coarse, Model(solve=model), AS_PRINTED_MU)
+    due = closed_form(config, Model(solve=model), AS_PRINTED_MU)
+    return Finding(
+        "lift_constraint_as_printed_m",
+        slide.lift,
+        "m",
+        note=f"the printed program at μ = {AS_PRINTED_MU:g}: no upper bound on normal forces, and slip costs more than "
+        f"they do, so that it presses until the box takes off; it comes {slide.distance[-1]:.3f} m, where {due:.3f} m "
+        "are due. The symmetric form, in the rows above, slides and stays on the ramp",
     )
 
 
