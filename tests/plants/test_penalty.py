@@ -1,0 +1,183 @@
+"""Compliant ground: depth at rest, damping, friction that holds, its kernel against plain NumPy, stability."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from idcontrol import plants
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.plants.penalty import SINK_M, Penalty, ground_forces, longest_stable
+from idcontrol.types import State
+from tests import scenes
+from tests.plants import bodies
+
+H = 1e-3
+G = 9.81
+NO_JOINTS = np.zeros(0)
+
+
+def drop(**ground: float) -> Penalty:
+    setup = bodies.sled(plane(), 0.5)
+    return Penalty(setup.system, setup.contacts, setup.dt, **ground)
+
+
+def depth(state: State) -> float:
+    """Of level feet [m]."""
+    return float(bodies.SLED[2] + bodies.BALL - state.q[2])
+
+
+def test_a_machine_sinks_by_a_millimetre_into_its_default_ground_without_overshoot():
+    """Critically damped: 1 mm times 1 - (1 + ω t) exp(-ω t), ω² = g / 1 mm."""
+    setup = bodies.sled(plane(), 0.5, dt=1e-4)
+    plant = plants.make("penalty", setup)
+    plant.reset(bodies.sled_on(0.0))
+    omega, deepest = np.sqrt(G / SINK_M), 0.0
+    for k in range(200):
+        state = plant.step(NO_JOINTS, H)
+        t = (k + 1) * H
+        expected = SINK_M * (1.0 - (1.0 + omega * t) * np.exp(-omega * t))
+        # early by a fine step of 0.1 ms at most, at ω / e of the depth per second
+        assert depth(state) == pytest.approx(expected, abs=1e-4 * omega / np.e * SINK_M)
+        deepest = max(deepest, depth(state))
+    assert depth(state) == pytest.approx(SINK_M, rel=1e-6)
+    assert deepest < 1.001 * SINK_M
+
+
+def test_links_stands_on_the_stiffness_that_the_reference_gives():
+    """1.177e4 N/m a foot carry 47.09 N with 1 mm (reference/gait)."""
+    system = scenes.links()
+    contacts = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.8)
+    default, given_ = Penalty(system, contacts, H), Penalty(system, contacts, H, stiffness=1.1772e4, damping=237.73)
+    runs = []
+    for plant in (default, given_):
+        plant.reset(State(t=0.0, q=scenes.home(system), v=np.zeros(18)))
+        runs.append([plant.step(np.zeros(12), H).q for _ in range(10)])
+    np.testing.assert_allclose(*runs, rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("stiffness", [1e3, 1e5, 1e7])
+def test_depth_at_rest_is_weight_over_stiffness(stiffness):
+    plant = drop(stiffness=stiffness)
+    start = bodies.sled_on(0.0, gap=-0.25 * bodies.MASS * G / stiffness)
+    plant.reset(start)
+    for _ in range(20):
+        state = plant.step(NO_JOINTS, H)
+    assert depth(state) == pytest.approx(0.25 * bodies.MASS * G / stiffness, rel=1e-9)
+    assert np.abs(state.v).max() < 1e-9
+
+
+def test_friction_holds_on_a_slope_without_creeping():
+    """Springs stretch, and then nothing moves: regularized friction would slide on at 0.1 mm/s or more."""
+    slope = np.deg2rad(15.0)
+    plant = plants.make("penalty", bodies.sled(plane((np.sin(slope), 0.0, np.cos(slope))), 0.4))
+    plant.reset(bodies.sled_on(slope))
+    for _ in range(500):
+        state = plant.step(NO_JOINTS, H)
+    assert np.abs(state.v).max() < 1e-9
+    early = state.q
+    for _ in range(1000):
+        state = plant.step(NO_JOINTS, H)
+    assert np.abs(state.q - early).max() < 1e-9
+
+
+def test_endless_friction_holds_where_the_sled_would_slide():
+    slope = np.deg2rad(40.0)
+    plant = plants.make("penalty", bodies.sled(plane((np.sin(slope), 0.0, np.cos(slope))), np.inf))
+    plant.reset(bodies.sled_on(slope))
+    for _ in range(400):
+        state = plant.step(NO_JOINTS, H)
+    assert np.abs(state.v).max() < 1e-9
+
+
+def test_with_drag_the_sled_slides_at_the_speed_where_drag_is_its_weight_along_the_slope():
+    """At n D v = m g sin α; friction coefficients play no part, as in the original simulator."""
+    slope = np.deg2rad(15.0)
+    settings = plants.Settings(penalty_friction="viscous", drag_n_s_m=50.0)
+    speeds = []
+    for mu in (0.0, 10.0):
+        plant = plants.make("penalty", bodies.sled(plane((np.sin(slope), 0.0, np.cos(slope))), mu, settings=settings))
+        plant.reset(bodies.sled_on(slope))
+        for _ in range(300):
+            state = plant.step(NO_JOINTS, H)
+        speeds.append(np.linalg.norm(state.v[:3]))
+    expected = bodies.MASS * G * np.sin(slope) / (4 * 50.0)
+    np.testing.assert_allclose(speeds, expected, rtol=1e-6)
+
+
+@given(st.floats(1e2, 1e6), st.floats(0.0, 1e4), st.floats(0.1, 100.0))
+def test_the_longest_stable_step_is_where_the_spectral_radius_passes_one(k, b, w):
+    def radius(h: float) -> float:
+        """Of (gap, velocity) -> v⁺ = v - h w (k gap + b v), gap⁺ = gap + h v⁺."""
+        row = [-h * w * k, 1.0 - h * w * b]
+        return float(np.abs(np.linalg.eigvals([[1.0 + h * row[0], h * row[1]], row])).max())
+
+    h = longest_stable((k, b, -1.0), w)
+    assert radius(0.999 * h) <= 1.0 + 1e-9
+    assert radius(1.001 * h) > 1.0
+    # drag counts where it is the larger damper
+    assert longest_stable((k, 0.0, b), w) == h
+
+
+def reference(velocity, acceleration, A, gap, mu, ground, h, count, stretch, touching):
+    """The same fine steps, contact by contact and in plain words."""
+    k, b, drag = ground
+    n, step = gap.size, h / count
+    c, phi = velocity.reshape(3, n).copy(), gap.copy()
+    xi, touching = stretch[1:].copy(), touching.copy()
+    force, moved = np.zeros((3, n)), np.zeros((3, n))
+    for index in range(count):
+        f = np.zeros((3, n))
+        for i in range(n):
+            if phi[i] >= 0.0:
+                touching[i] = False
+                continue
+            if not touching[i]:
+                xi[:, i] = 0.0
+            touching[i] = True
+            f[0, i] = max(0.0, -k * phi[i] - b * c[0, i])
+            if drag >= 0.0:
+                f[1:, i] = -drag * c[1:, i]
+                continue
+            f[1:, i] = -k * xi[:, i] - b * c[1:, i]
+            size, most = np.linalg.norm(f[1:, i]), mu[i] * f[0, i] if f[0, i] > 0.0 else 0.0
+            if size > most:
+                f[1:, i] *= most / size
+                xi[:, i] = -(f[1:, i] + b * c[1:, i]) / k
+        force += f / count
+        moved += f * (count - index) / count**2
+        c += step * (acceleration + A @ f.ravel()).reshape(3, n)
+        phi += step * c[0]
+        xi += step * c[1:]
+    return force.ravel(), moved.ravel(), np.vstack((stretch[:1], xi)), touching
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("drag", [-1.0, 30.0])
+def test_the_kernel_is_the_formula(seed, drag):
+    rng = np.random.default_rng(seed)
+    n, count = 3, 20
+    root = rng.normal(size=(3 * n, 6))
+    A, ground = root @ root.T, (1e4, 50.0, drag)
+    velocity, acceleration = 0.3 * rng.normal(size=3 * n), 10.0 * rng.normal(size=3 * n)
+    gap, mu = 1e-3 * rng.normal(size=n), np.array([0.0, 0.5, np.inf])
+    stretch, touching = 1e-3 * rng.normal(size=(3, n)), rng.random(n) < 0.5
+    expected = reference(velocity, acceleration, A, gap, mu, ground, H, count, stretch, touching)
+    force, moved = np.empty(3 * n), np.empty(3 * n)
+    pressed = ground_forces(velocity, acceleration, A, gap, mu, ground, H, count, stretch, touching, force, moved)
+    for found, wanted in zip((force, moved, stretch[1:]), (*expected[:2], expected[2][1:]), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12 * np.abs(wanted).max())
+    np.testing.assert_array_equal(touching, expected[3])
+    np.testing.assert_array_equal(pressed, force[:n] > 0.0)
+
+
+def test_a_stiffer_ground_and_a_longer_step_take_more_fine_steps_and_stay_stable():
+    plant = drop(stiffness=1e8, damping=1e4)
+    plant.reset(bodies.sled_on(0.0, gap=1e-3))
+    for _ in range(30):
+        state = plant.step(NO_JOINTS, H)
+    assert np.abs(state.v).max() < 1e-2
+    assert abs(depth(state)) < 1e-4
