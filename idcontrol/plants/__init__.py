@@ -16,6 +16,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import DuplicateName, UnknownName
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
 from idcontrol.models.compiled import COULOMB, DISSIPATION
+from idcontrol.models.constraint import printed
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.plants.parts import require_not_negative
 from idcontrol.plants.penalty import Penalty
@@ -49,12 +50,15 @@ class Settings:
             `idcontrol.plants.penalty.SINK_M` at rest, and nearly rigid (`idcontrol.models.constraint.STIFFNESS`).
         damping_n_s_m: Of the same; null is `idcontrol.plants.penalty.DAMPING_RATIO`, and next to none.
         penalty_friction: Coulomb's, or drag in its place, as the original simulator had it.
+        constraint_form: Of `constraint`: the symmetric problem, or 002's cone program as printed (slow, needs the extra
+            ``cvx``; what should slide takes off).
     """
 
     drag_n_s_m: float = 1000.0
     stiffness_n_m: float | None = None
     damping_n_s_m: float | None = None
     penalty_friction: Literal["coulomb", "viscous"] = "coulomb"
+    constraint_form: Literal["symmetric", "as-printed"] = "symmetric"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +142,8 @@ def _constraint(setup: Setup) -> SimulatedPlant:
         constraint.STIFFNESS if given.stiffness_n_m is None else given.stiffness_n_m,
         constraint.DAMPING if given.damping_n_s_m is None else given.damping_n_s_m,
     )
-    return stepping(constraint.compliant(law))(setup)
+    model = constraint.solve if given.constraint_form == "symmetric" else printed.solve
+    return stepping(constraint.compliant(law, model))(setup)
 
 
 def _mujoco(setup: Setup) -> SimulatedPlant:
