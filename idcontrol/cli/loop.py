@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from idcontrol.cli.console import DONE, TASK_FAILED, say
+from idcontrol.cli.console import DONE, TASK_FAILED, console, say
 from idcontrol.cli.entries import entry_points
 from idcontrol.cli.faults import RunFault
 from idcontrol.cli.run import show_metrics
@@ -92,6 +92,40 @@ def command(
         click.echo(json.dumps(jsonable(metrics), allow_nan=False))
     else:
         show_metrics(metrics)
+        _show_timing(metrics)
     if metrics["signal"] is not None:
         return say(f"stopped by a signal, damped; the record is complete: {out}", 128 + metrics["signal"])
     return DONE if metrics["completed"] else TASK_FAILED
+
+
+def _show_timing(metrics: dict[str, Any]) -> None:
+    """Percentiles of what the clock said, and what the operating system granted."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="dim")
+    for heading in ("µs", "50 %", "99 %", "99.9 %", "longest"):
+        table.add_column(heading, justify="left" if heading == "µs" else "right")
+    rows = {
+        "period": "period_us",
+        "late": "late_us",
+        "computing": "compute_us",
+        "  of it on the CPU": "compute_cpu_us",
+        "  of it the controller": "step_us",
+    }
+    for label, key in rows.items():
+        values = metrics[key]
+        table.add_row(label, *(_shown(values[name]) for name in ("p50", "p99", "p999", "max")))
+    granted = metrics["realtime"]
+    screen = console()
+    screen.print(table)
+    had = [granted["scheduler"], "memory locked" if granted["memory_locked"] else "memory not locked"]
+    had.append("bound to no CPU" if granted["cpu"] is None else f"bound to CPU {granted['cpu']}")
+    screen.print(", ".join(had))
+    for what, why in granted["refused"].items():
+        screen.print(f"{what}: {why}", soft_wrap=True)
+    if metrics["error"]:
+        screen.print(metrics["error"], markup=False, soft_wrap=True)
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"

@@ -78,6 +78,8 @@ def run(target: str, config: msgspec.Struct, settings: Settings, out: Path) -> d
         InputError: Something cannot be used; nothing has moved.
     """
     session = resolve(target, config)
+    if settings.peer is not None and settings.transport != "udp":
+        raise InputError(f"peer={settings.peer} is reached by transport=udp, not {settings.transport}")
     if (settings.pacing == "real") != (settings.transport != "inprocess"):
         raise InputError(
             f"transport={settings.transport} with pacing={settings.pacing}: simulated time needs transport=inprocess, "
@@ -192,6 +194,8 @@ class _Work:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     plant.wait(ENDING_S)
             out, _ = recorder.communicate(encode(_outcome(loop, stop.asked, granted)))
+        if recorder.returncode != 0:
+            raise RuntimeError("the recorder ended early; record.log has the rows that it was given")
         metrics: dict[str, Any] = json.loads(out.splitlines()[-1])
         return metrics
 

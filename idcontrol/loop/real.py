@@ -170,7 +170,8 @@ class ControlLoop:
         self._sensed: Sensed | None = None
         self._seen: State | None = None
         self._tau, self._wanted = np.zeros(a), np.zeros(a)
-        self._woke, self._farewell = 0, 0
+        self._began: int | None = None
+        self._first, self._woke, self._farewell = 0, 0, 0
         self._alarm = interrupt
 
     def connect(self, timeout_s: float, alive: Callable[[], bool] = lambda: True) -> bool:
@@ -219,6 +220,10 @@ class ControlLoop:
             faults |= Fault.CLOCK
         if endpoint.newest is not None and endpoint.newest.mode >= Mode.DAMPED:
             faults |= Fault.PEER
+        if self._began is None:
+            self._began = now
+        if before in (Mode.IDLE, Mode.READY):
+            damp |= now - self._began > policy.start_s * NS
         start = before is Mode.READY and not faults and not damp
         if before is Mode.RUNNING or start:
             faults |= self._ask()
@@ -229,7 +234,7 @@ class ControlLoop:
             self.counts.overruns += worked > self._period
             if worked > self._period or beat.missed:
                 faults |= Fault.OVERRUN
-            self.counts.complete = now - self.safety.since >= self._duration
+            self.counts.complete = (beat.index - self._first) * self._period >= self._duration
             damp |= self.counts.complete
         self.safety = advance(
             self.safety,
@@ -241,6 +246,8 @@ class ControlLoop:
             damp=damp,
             resting=self._resting(now),
         )
+        if before is Mode.READY and self.safety.mode is Mode.RUNNING:
+            self._first = beat.index
         cut = self._gate(now, beat)
         endpoint.post(self.safety.mode, self._tau, self._clock.now())
         self._describe(beat, faults, cut, age)

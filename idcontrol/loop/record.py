@@ -8,6 +8,7 @@ loop is killed the input ends as well: the rest of the rings is still written, a
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import sys
@@ -100,16 +101,22 @@ class Scribe:
         shapes, units = session.channels()
         renamed = self._channels | {"t_machine": ()}
         shapes |= {name: renamed[name] for name in EXTRA}
+        self._kept = _filled(shapes)
+        units |= {name: unit for name, unit in EXTRA.items() if unit}
         self._recorder = Recorder(
-            out, shapes, units | {name: unit for name, unit in EXTRA.items() if unit}, session.meta(),
-            config=config, wall_time=WALL_TIME,
-        )  # fmt: skip
+            out,
+            self._kept,
+            {name: unit for name, unit in units.items() if name in self._kept},
+            session.meta(),
+            config=config,
+            wall_time=WALL_TIME,
+        )
         self._machine_channels = machine.channels(wire)
         self._machine: Recorder | None = None
         if machine_too:
-            self._machine = Recorder(
-                out / "machine", self._machine_channels, machine.UNITS, {}, config=config, wall_time=machine.WALL_TIME
-            )
+            kept = _filled(self._machine_channels)
+            units = {name: unit for name, unit in machine.UNITS.items() if name in kept}
+            self._machine = Recorder(out / "machine", kept, units, {}, config=config, wall_time=machine.WALL_TIME)
         self._pending: dict[str, Array] | None = None
         self._first: float | None = None
         self._mode, self._faults = Mode.IDLE, Fault.NONE
@@ -135,12 +142,12 @@ class Scribe:
             row = views(values, self._machine_channels)
             mode, faults = Mode(int(row["mode"])), Fault(int(row["faults"]))
             t = float(row["t"])
-            if mode is not self._machine_mode:
-                self._machine.event(Event(t=t, what=f"the machine is {mode.name.lower()}"))
             for fault in faults & ~self._machine_faults:
                 self._machine.event(Event(t=t, what=f"fault: {NAMES[fault]}"))
+            if mode is not self._machine_mode:
+                self._machine.event(Event(t=t, what=f"the machine is {mode.name.lower()}"))
             self._machine_mode, self._machine_faults = mode, faults
-            self._machine.append(**row)
+            self._machine.append(**{name: value for name, value in row.items() if value.size})
 
     def close(self, outcome: Outcome | None) -> dict[str, Any] | None:
         """End the record; the metrics if it is known how the loop ended."""
@@ -155,14 +162,14 @@ class Scribe:
         """Events are what changes from tick to tick."""
         mode, faults, tick = Mode(int(row["mode"])), Fault(int(row["faults"])), int(row["tick"])
         t = self._time(row)
-        if mode is not self._mode:
-            what = f"the loop is {mode.name.lower()}"
-            self._recorder.event(Event(t=t, what=what, detail={"tick": tick, "before": self._mode.name.lower()}))
         if Mode.RUNNING not in (mode, self._mode):
             faults = Fault.NONE  # before and after, what is wrong harms nobody
         for fault in faults & ~self._faults:
             self._recorder.event(Event(t=t, what=f"fault: {NAMES[fault]}", detail={"tick": tick}))
             self.fault_events += fault is not Fault.OVERRUN
+        if mode is not self._mode:
+            what = f"the loop is {mode.name.lower()}"
+            self._recorder.event(Event(t=t, what=what, detail={"tick": tick, "before": self._mode.name.lower()}))
         self._mode, self._faults = mode, faults
 
     def _time(self, row: Mapping[str, Array]) -> float:
@@ -179,7 +186,7 @@ class Scribe:
         if not np.isfinite(row["status"]):
             # nothing was asked in this tick: neither planner nor controller has a say in its row
             values |= dict.fromkeys(("status", "residual", "clipped", "force_pred"), np.nan)
-        self._recorder.append(**values)
+        self._recorder.append(**{name: value for name, value in values.items() if name in self._kept})
 
     def _tick(self, row: Mapping[str, Array], following: Mapping[str, Array]) -> Tick:
         t = self._time(row)
@@ -223,7 +230,7 @@ class Scribe:
             "completed": outcome.ended == "duration" and metrics.get("fell_at_s") is None and bool(running.any()),
             "ended": outcome.ended,
             "signal": outcome.signal,
-            "error": outcome.error,
+            "error": outcome.error or None,
             "period_us": percentiles(arrays["period_us"]),
             "late_us": percentiles(arrays["late_us"]),
             "compute_us": percentiles(arrays["compute_us"]),
@@ -236,6 +243,11 @@ class Scribe:
             "dropped": {why.name.lower(): int(count) for why, count in zip(Drop, dropped, strict=True)},
             "realtime": outcome.realtime,
         }
+
+
+def _filled(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Without channels that hold nothing: a machine without feet has no forces."""
+    return {name: shape for name, shape in shapes.items() if math.prod(shape)}
 
 
 def _pressing(force: Array) -> ContactForces:

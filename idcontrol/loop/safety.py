@@ -137,6 +137,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         solver: See `Fault`.
         clock: See `Fault`.
         peer: See `Fault`.
+        start_s: How long the other side may take to become ready before nothing is begun at all.
         late_s: Age of news above which the other side counts as silent.
         hang_s: Time after which planner or controller is interrupted.
         soft_start_s: Torques grow from zero to what is asked over this time.
@@ -152,6 +153,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     solver: Rule = Rule(tolerate=20)
     clock: Rule = Rule()
     peer: Rule = Rule()
+    start_s: Positive = 5.0
     late_s: Positive = 0.01
     hang_s: Positive = 0.1
     soft_start_s: NotNegative = 0.02

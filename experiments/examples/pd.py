@@ -1,0 +1,32 @@
+"""The smallest controller of one's own: a PD law.
+
+::
+
+    idcontrol loop --controller experiments.examples.pd:JointPd --duration 10
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from idcontrol.controllers import Setup
+from idcontrol.types import Command, Reference, State
+
+
+class JointPd:
+    """``τ = kp (q_des - q) + kd (v_des - v)`` with the gains of the robot file."""
+
+    def __init__(self, setup: Setup) -> None:
+        """Keep what is needed of `setup`; the loop makes it from the robot and the experiment."""
+        assert setup.torque_gains is not None  # the trot gives them
+        self.system, self.gains = setup.system, setup.torque_gains
+
+    def reset(self) -> None:
+        """Nothing is remembered."""
+
+    def __call__(self, state: State, reference: Reference) -> Command:
+        """Torques for the period that begins at ``state.t``."""
+        q, v = self.system.joint_positions(state.q), self.system.joint_velocities(state.v)
+        tau = self.gains.kp * (reference.q - q) + self.gains.kd * (reference.v - v)
+        limit = self.system.effort_limit
+        return Command(tau=np.clip(tau, -limit, limit))

@@ -1,0 +1,227 @@
+"""A loop, its machine and its recorder as the processes that they are: ends in order, and ends by force."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from idcontrol.errors import InputError
+from idcontrol.loop import launch
+from idcontrol.loop.clock import NS
+from idcontrol.loop.launch import Settings
+from idcontrol.loop.safety import Mode, Policy, Rule
+from idcontrol.recording import load
+from idcontrol.types import Command
+from tests.loop.rig import PERIOD, TORQUE, Config, Pd
+
+ROOT = Path(__file__).parents[2]
+TARGET = "tests.loop.rig:offer"
+# A machine that is shared with others may be held up for longer than a robot's electronics would wait.
+PATIENT = Settings(
+    plant_silence_s=0.5,
+    policy=Policy(late_s=0.5, damp_s=0.2, overrun=Rule(then="hold")),
+)
+
+
+class Spinning(Pd):
+    """Never returns from its hundredth call."""
+
+    def __init__(self):
+        super().__init__(wrong=self.spin)
+
+    def spin(self, call, command):
+        while call == 100:
+            pass
+        return command
+
+
+class Broken(Pd):
+    """Raises."""
+
+    def __init__(self):
+        super().__init__(wrong=self.fail)
+
+    def fail(self, call, command):
+        if call == 100:
+            raise ZeroDivisionError("gain is zero")
+        return Command(tau=command.tau)
+
+
+@pytest.fixture(autouse=True)
+def at_root(monkeypatch):
+    monkeypatch.chdir(ROOT)  # where the processes find this file's module
+
+
+def what(run):
+    return [event["what"] for event in run.events]
+
+
+@pytest.mark.parametrize("transport", ["shared", "udp"])
+def test_a_loop_on_the_wall_clock_runs_records_and_ends(tmp_path, transport):
+    settings = Settings(transport=transport, plant_silence_s=0.5, policy=PATIENT.policy)
+    metrics = launch.run(TARGET, Config(duration_s=0.4), settings, tmp_path / "run")
+    assert metrics["ended"] == "duration"
+    assert metrics["completed"]
+    assert metrics["error"] is None
+    assert metrics["steps"] + metrics["missed"] == pytest.approx(400, abs=1)
+    assert metrics["period_us"]["p50"] > 0
+    assert metrics["realtime"]["scheduler"] in ("SCHED_FIFO", "SCHED_OTHER")
+    assert metrics["rows_lost"] == 0
+    run, body = load(tmp_path / "run"), load(tmp_path / "run" / "machine")
+    assert run.complete
+    assert body.complete
+    assert what(run)[-3:] == ["the loop is running", "the loop is damped", "the loop is stopped"]
+    assert what(body)[-3:] == ["the machine is running", "the machine is damped", "the machine is stopped"]
+    assert (np.abs(run.arrays["tau"]) <= TORQUE).all()
+    # every tick is there: those that ran, and no other
+    ticks = run.arrays["tick"]
+    np.testing.assert_array_equal(np.diff(ticks), 1 + run.arrays["missed"][1:])
+
+
+def test_the_plant_may_run_at_a_rate_of_its_own(tmp_path):
+    settings = Settings(plant_rate_hz=250.0, plant_silence_s=0.5, policy=PATIENT.policy)
+    launch.run(TARGET, Config(duration_s=0.4), settings, tmp_path / "run")
+    body = load(tmp_path / "run" / "machine").arrays
+    running = body["t"][body["mode"] == Mode.RUNNING]
+    np.testing.assert_allclose(np.diff(running), 0.004, atol=1e-9)
+
+
+def test_in_process_the_same_configuration_gives_the_same_bytes(tmp_path):
+    settings = Settings(transport="inprocess", pacing="fast")
+    for name in "ab":
+        launch.run(TARGET, Config(duration_s=0.2), settings, tmp_path / name)
+    for part in (".", "machine"):
+        a, b = ((tmp_path / name / part / "arrays.h5").read_bytes() for name in "ab")
+        assert a == b
+
+
+def test_paced_simulation_takes_its_time(tmp_path):
+    began = time.monotonic()
+    launch.run(TARGET, Config(duration_s=0.3), Settings(transport="inprocess", pacing="simulated"), tmp_path / "run")
+    assert time.monotonic() - began > 0.3
+
+
+def test_a_controller_that_never_returns_is_interrupted_and_the_machine_braked(tmp_path):
+    metrics = launch.run(
+        TARGET, Config(controller="tests.loop.test_launch:Spinning", duration_s=5.0), PATIENT, tmp_path / "run"
+    )
+    assert metrics["ended"] == "fault"
+    assert not metrics["completed"]
+    run = load(tmp_path / "run")
+    assert run.complete
+    assert what(run)[-3:] == ["fault: hung", "the loop is damped", "the loop is stopped"]
+
+
+def test_an_error_of_the_controller_is_in_the_metrics(tmp_path):
+    settings = Settings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.1))
+    metrics = launch.run(TARGET, Config(controller="tests.loop.test_launch:Broken"), settings, tmp_path / "run")
+    assert metrics["ended"] == "fault"
+    assert "gain is zero" in metrics["error"]
+    assert "fault: raised" in what(load(tmp_path / "run"))
+
+
+def children(pid: int, module: str) -> list[int]:
+    """Process numbers of the children of `pid` that run `module`."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            if module in Path(f"/proc/{child}/cmdline").read_text():
+                found.append(int(child))
+    return found
+
+
+def wait_for_event(folder: Path, text: str, within_s: float = 60.0) -> None:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        path = folder / "events.jsonl"
+        if path.exists() and text in path.read_text():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{text!r} did not happen within {within_s} s")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
+def test_a_killed_plant_is_noticed_and_the_record_is_complete(tmp_path):
+    out = tmp_path / "run"
+
+    def kill():
+        wait_for_event(out, "the loop is running")
+        for pid in children(os.getpid(), "plant_process"):
+            os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    metrics = launch.run(TARGET, Config(duration_s=60.0), PATIENT, out)
+    killer.join()
+    assert metrics["ended"] == "fault"
+    assert metrics["faults"]["silent"] > 0
+    run = load(out)
+    assert run.complete
+    assert what(run)[-3:] == ["fault: silent", "the loop is damped", "the loop is stopped"]
+    assert len(load(out / "machine").arrays["t"]) > 0
+
+
+def separate(out: Path, ready: str) -> subprocess.Popen:
+    """A loop in a process of its own, once it runs."""
+    code = (
+        "from pathlib import Path; from idcontrol.loop import launch; from tests.loop.rig import Config; "
+        "from tests.loop.test_launch import PATIENT; import sys; "
+        f"sys.exit(launch.run({TARGET!r}, Config(duration_s=60.0), PATIENT, Path({str(out)!r}))['signal'] or 0)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    wait_for_event(out, ready)
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_damped_with_the_record_complete(tmp_path, number):
+    out = tmp_path / "run"
+    process = separate(out, "the loop is running")
+    process.send_signal(number)
+    assert process.wait(30) == number
+    run, body = load(out), load(out / "machine")
+    assert run.complete
+    assert what(run)[-2:] == ["the loop is damped", "the loop is stopped"]
+    assert what(body)[-2:] == ["the machine is damped", "the machine is stopped"]
+
+
+def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp_path):
+    out = tmp_path / "run"
+    process = separate(out, "the loop is running")
+    process.kill()
+    process.wait()
+    wait_for_event(out / "machine", "the machine is stopped")
+    deadline = time.monotonic() + 30
+    while (out / "record.log").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    run, body = load(out), load(out / "machine")
+    assert not run.complete
+    assert len(run.arrays["t"]) > 0
+    assert what(body)[-3:] == ["fault: silent", "the machine is damped", "the machine is stopped"]
+    assert (np.abs(body.arrays["tau"]) <= TORQUE).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (Settings(transport="inprocess"), "pacing"),
+        (Settings(pacing="fast"), "pacing"),
+        (Settings(transport="udp", peer="nowhere"), "HOST:PORT"),
+        (Settings(transport="shared", peer="127.0.0.1:7500"), "udp"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, settings, line):
+    with pytest.raises(InputError, match=line):
+        launch.run(TARGET, Config(), settings, tmp_path / "run")
+
+
+def test_periods_are_whole_nanoseconds():
+    assert PERIOD * 1000 == NS
