@@ -134,7 +134,8 @@ def two_stages(problem: StepProblem, step: Step) -> Outcome:
     """Maximal dissipation, then the smallest torque among its optima (math.md 7.3, 7.4)."""
     reduction = reduce(problem)
     if step.objective == "printed":
-        solution = dissipation.solve_printed(problem, step.warm)
+        # its optimum knows nothing of contact velocities, so neither can the edge rule
+        solution, step = dissipation.solve_printed(problem, step.warm), replace(step, edge_speed_m_s=np.inf)
     else:
         solution = dissipation.solve_reduced(problem, reduction, step.warm)
     if solution.status is Status.FALLBACK:
