@@ -44,7 +44,7 @@ class Pile:
     position: Array
 
 
-def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: int) -> Pile:
+def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: int, *, lightest: float = 0.5) -> Pile:
     """Bodies that rest on each other, between walls and on the floor.
 
     Args:
@@ -53,11 +53,12 @@ def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: i
         contacts: How many, at least `bodies` and `sliding`.
         sliding: How many of the contacts with the world slide, because the surface there moves along itself; all other
             contacts roll or rest.
+        lightest: Smallest mass [kg].
 
     Returns:
-        Bodies of 0.5 to 5 kg and 10 to 40 cm, each pushed by half its weight in a random direction.
+        Bodies of up to 5 kg and 10 to 40 cm, each pushed by half its weight in a random direction.
     """
-    mass = np.exp(rng.uniform(np.log(0.5), np.log(5.0), bodies))
+    mass = np.exp(rng.uniform(np.log(lightest), np.log(5.0), bodies))
     inertia = np.array([_inertia(rng, m) for m in mass])
     pairs = _pairs(rng, bodies, contacts, sliding)
     position = np.zeros((bodies, 3))

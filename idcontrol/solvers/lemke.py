@@ -145,6 +145,16 @@ def _scaled_residual(Q: Array, r: Array, scale: Array, z: Array, w: Array) -> fl
 
 
 @njit(cache=True, error_model="numpy")
+def _given_residual(
+    Q: Array, r: Array, scale: Array, r_max: float, factors: Array, largest: float, z: Array, w: Array
+) -> float:
+    """Bring z from the scale `factors`, where constants are at most `largest`, to the given one; then as above."""
+    for i in range(z.size):
+        z[i] *= factors[i] * largest / (scale[i] * r_max)
+    return float(_scaled_residual(Q, r, scale, z, w))
+
+
+@njit(cache=True, error_model="numpy")
 def _follow(
     Q: Array, r: Array, scale: Array, tikhonov: float, turn: int, max_pivots: int, T: Array, order: Integers
 ) -> tuple[int, int, int]:
@@ -217,6 +227,22 @@ def _is_ray(Q: Array, r: Array, scale: Array, u: Array) -> bool:
 
 
 @njit(cache=True, error_model="numpy")
+def _equilibrate(Q: Array, scale: Array) -> None:
+    """Factors that make each diagonal entry 1; where it is 0, the largest entry that meets another variable."""
+    n = scale.size
+    for i in range(n):
+        scale[i] = 1.0 / np.sqrt(Q[i, i]) if Q[i, i] > 0.0 else 0.0
+    for i in range(n):
+        if Q[i, i] > 0.0:
+            continue
+        largest = 0.0
+        for j in range(n):
+            if Q[j, j] > 0.0:
+                largest = max(largest, scale[j] * max(abs(Q[i, j]), abs(Q[j, i])))
+        scale[i] = 1.0 / largest if largest > 0.0 else 1.0
+
+
+@njit(cache=True, error_model="numpy")
 def lemke_kernel(
     Q: Array,
     r: Array,
@@ -231,8 +257,9 @@ def lemke_kernel(
     """Lemke's method with the lexicographic ratio test (math.md 5.2).
 
     The basis that pivoting ends with is solved afresh; only the residual of the problem as given decides whether the
-    answer is called solved. The covering vector is 1; where rounding lost the path (in 1 of 1000 contact problems, with
-    many dependent rows), two others are tried.
+    answer is called solved. The covering vector is 1; where rounding lost the path (in 1 of 300 contact problems, with
+    many dependent rows or with masses that differ by thousands), two others are tried, with every variable balanced by
+    itself.
 
     Args:
         Q: Matrix, shape (n, n).
@@ -273,8 +300,17 @@ def lemke_kernel(
         r_scaled[i] /= r_max
 
     status, pivots, residual = ITERATIONS, 0, np.inf
+    # the scale that is pivoted in, and the constants in it; z and w hold those of later turns until the end
+    factors, constants, largest = scale, r_scaled, r_max
     for turn in range(_COVERS):
-        status, more, column = _follow(Q, r_scaled, scale, tikhonov, turn, max_pivots, T, order)
+        if turn == 1:
+            factors, constants, largest = w, z, 0.0
+            _equilibrate(Q, factors)
+            for i in range(n):
+                largest = max(largest, abs(factors[i] * r[i]))
+            for i in range(n):
+                constants[i] = factors[i] * r[i] / largest
+        status, more, column = _follow(Q, constants, factors, tikhonov, turn, max_pivots, T, order)
         pivots += more
         if status == ITERATIONS:
             break
@@ -283,6 +319,7 @@ def lemke_kernel(
             for i in range(n):
                 at = place[n + i]
                 z_scaled[i] = max(T[-1 - at, column], 0.0) if at < 0 else (1.0 if at == column else 0.0)
+                z_scaled[i] *= factors[i] / scale[i]
                 longest = max(longest, z_scaled[i])
             for i in range(n):
                 z_scaled[i] /= longest if longest > 0.0 else 1.0
@@ -290,32 +327,32 @@ def lemke_kernel(
                 break
         elif status == SOLVED:
             residual = np.inf
-            if _solve_basis(Q, r_scaled, scale, 0.0, place, members, A, z_scaled):
-                residual = _scaled_residual(Q, r_scaled, scale, z_scaled, w_scaled)
+            if _solve_basis(Q, constants, factors, 0.0, place, members, A, z_scaled):
+                residual = _given_residual(Q, r_scaled, scale, r_max, factors, largest, z_scaled, w_scaled)
             if not residual <= TOLERANCE:
                 # a basis that is singular to rounding: with the regularization, or as pivoting left it, it may still do
-                if not (tikhonov > 0.0 and _solve_basis(Q, r_scaled, scale, tikhonov, place, members, A, z_scaled)):
+                if not (tikhonov > 0.0 and _solve_basis(Q, constants, factors, tikhonov, place, members, A, z_scaled)):
                     for i in range(n):
                         at = place[n + i]
                         z_scaled[i] = max(T[-1 - at, n + 1], 0.0) if at < 0 else 0.0
-                residual = _scaled_residual(Q, r_scaled, scale, z_scaled, w_scaled)
+                residual = _given_residual(Q, r_scaled, scale, r_max, factors, largest, z_scaled, w_scaled)
             if residual <= TOLERANCE:
                 break
             status = INACCURATE
 
-    if status == RAY:
+    if status in (RAY, ITERATIONS):
         longest = 0.0
         for i in range(n):
-            z[i] = scale[i] * z_scaled[i]
+            z[i] = scale[i] * z_scaled[i] if status == RAY else 0.0
+            w[i] = r[i]
             longest = max(longest, z[i])
         for i in range(n):
             z[i] /= longest if longest > 0.0 else 1.0
-    elif status != ITERATIONS:
-        for i in range(n):
-            z[i] = r_max * scale[i] * z_scaled[i]
-            w[i] = r_max * w_scaled[i] / scale[i]
-        return status, pivots, residual
-    return status, pivots, np.inf
+        return status, pivots, np.inf
+    for i in range(n):
+        z[i] = r_max * scale[i] * z_scaled[i]
+        w[i] = r_max * w_scaled[i] / scale[i]
+    return status, pivots, residual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

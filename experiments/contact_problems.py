@@ -1,0 +1,388 @@
+"""Random contact problems by every model and solver: shares solved and reported unsolved, and none wrong.
+
+What is called solved is checked by `experiments.laws`, from the problem alone. What is reported unsolved is confronted
+with what is known: forward, with gaps that are not negative, a solution always exists (math.md 5.1, 7.3). Inverse,
+prescribed velocities may squeeze; then a linear program finds a certificate, independent of the solvers, that no
+velocity of what is free keeps all contacts apart, or a tree of them that the LCP has no solution
+(`idcontrol.solvers.existence`). A problem that is neither solved nor shown to have no solution is counted as undecided.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import numpy as np
+from scipy.optimize import linprog
+
+from experiments import laws
+from experiments.findings import Finding, save
+from experiments.random_steps import random_step
+from idcontrol.models import coulomb, dissipation, no_slip, viscous
+from idcontrol.models.problem import ContactModel, StepProblem
+from idcontrol.models.reduction import reduce
+from idcontrol.solvers.active_set import project
+from idcontrol.solvers.existence import Existence, decide
+from idcontrol.solvers.lcp import RowLcpResult
+from idcontrol.solvers.lemke import solve_lemke, uniform_scale
+from idcontrol.solvers.ppm import solve_ppm
+from idcontrol.solvers.psd import solve_psd_lcp
+from idcontrol.solvers.status import TOLERANCE, SolverStatus
+from idcontrol.types import Array, Status
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+LARGEST_TREE: Final = 120
+"""Size of the largest LCP for which the search for a proof is tried."""
+TREE_NODES: Final = 200
+SLIP_SPEED: Final = 1e-6
+"""The no-slip model promises no more (math.md 4.3) [m/s]."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides a run.
+
+    Attributes:
+        seed: Of the problems.
+        problems: How many; a quarter each of feet and boxes, forward and inverse.
+        most_contacts: Contacts are spread evenly over the octaves from 1 to this.
+    """
+
+    seed: int = 0
+    problems: Count = 10_000
+    most_contacts: Count = 64
+
+
+PRESETS = {"default": Config()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A contact model and how its answers are judged.
+
+    Attributes:
+        solve: The model.
+        violation: What its law is missed by, `experiments.laws`.
+        velocities: Rows G and constants r of the velocities that it allows, ``G v + r ≥ 0``, for a certificate that
+            there are none; None where that is not its condition.
+        lcp: Whether what has no certificate is searched as the Coulomb LCP.
+        convex: Whether a solution exists if and only if such a velocity does.
+    """
+
+    solve: ContactModel
+    violation: Callable[[StepProblem, Array], float]
+    velocities: Callable[[StepProblem], tuple[Array, Array]] | None
+    lcp: bool = False
+    convex: bool = True
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of one model's or solver's problems of one kind."""
+
+    problems: int = 0
+    solved: int = 0
+    regularized: int = 0
+    wrong: int = 0
+    no_solution: int = 0
+    missed: int = 0
+    undecided: int = 0
+    worst: float = 0.0
+    seconds: list[float] = field(default_factory=list)
+
+    def row(self) -> dict[str, Any]:
+        """As plain data; times in microseconds."""
+        times = 1e6 * np.array(self.seconds)
+        return {
+            "problems": self.problems,
+            "solved": self.solved,
+            "of_these_regularized": self.regularized,
+            "wrong": self.wrong,
+            "unsolved": self.problems - self.solved - self.wrong,
+            "no_solution_proved": self.no_solution,
+            "missed": self.missed,
+            "undecided": self.undecided,
+            "worst_residual": self.worst,
+            "us": {"p50": float(np.median(times)), "p99": float(np.quantile(times, 0.99))} if times.size else None,
+        }
+
+
+def kind_of(number: int) -> tuple[bool, bool]:
+    """Whether problem `number` stands on feet, and whether it is inverse."""
+    return number % 2 == 0, number // 2 % 2 == 1
+
+
+class ContactProblems:
+    """The experiment, as the command line finds it."""
+
+    name = "contact-problems"
+    summary = (
+        "random contact problems, 1-64 contacts, forward and inverse, by every model and solver: none may be wrong"
+    )
+    presets = PRESETS
+
+    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Solve all problems with everything and count."""
+        began = time.perf_counter()
+        tallies: dict[tuple[str, str], Tally] = {}
+        condition, contacts = np.empty(config.problems), np.empty(config.problems)
+        for number in range(config.problems):
+            rng = np.random.default_rng([config.seed, number])
+            feet, inverse = kind_of(number)
+            wanted = int(np.exp(rng.uniform(0.0, np.log(config.most_contacts + 1))))
+            problem = random_step(rng, feet=feet, inverse=inverse, contacts=wanted)
+            condition[number], contacts[number] = np.linalg.cond(problem.M), len(problem.contacts)
+            kind = f"{'feet' if feet else 'boxes'}, {'inverse' if inverse else 'forward'}"
+            for name, model in MODELS.items():
+                judge_model(model, problem, tallies.setdefault((name, kind), Tally()))
+            rows, r = edge_rows(problem)
+            solvable = True if not inverse else None
+            for name, solver in SOLVERS.items():
+                if name == "lemke" and r.size > 4 * 32:
+                    continue
+                tally = tallies.setdefault((f"edge rows: {name}", kind), Tally())
+                solvable = judge_solver(solver, rows, r, solvable, tally)
+            if number % 50 == 0:
+                progress(number / config.problems)
+        table = [{"what": what, "kind": kind, **tally.row()} for (what, kind), tally in tallies.items()]
+        return save(
+            out,
+            experiment=self.name,
+            config=config,
+            findings=findings(table, condition),
+            arrays={"condition": condition, "contacts": contacts},
+            extra={"rows": table},
+            began=began,
+        )
+
+    def warmup(self, out: Path) -> None:
+        """Solve a few problems: every kernel is compiled and cached."""
+        self.run(Config(problems=40, most_contacts=8), out, lambda share: None)
+
+
+experiment = ContactProblems()
+
+
+def judge_model(model: Model, problem: StepProblem, tally: Tally) -> None:
+    """Solve a problem with a model and count what came out."""
+    tally.problems += 1
+    began = time.perf_counter()
+    solution = model.solve(problem, None)
+    tally.seconds.append(time.perf_counter() - began)
+    answered = solution.status is Status.SOLVED or solution.regularization > 0.0
+    if answered and solution.status is not Status.FALLBACK:
+        violation = model.violation(problem, solution.impulses)
+        tally.worst = max(tally.worst, violation if solution.status is Status.SOLVED else 0.0)
+        if violation <= TOLERANCE:
+            tally.solved += 1
+            tally.regularized += solution.status is not Status.SOLVED
+            return
+        if solution.status is Status.SOLVED:
+            tally.wrong += 1
+            return
+    if problem.prescribed is None:
+        tally.missed += model.velocities is not None
+        return
+    if model.velocities is None:
+        return
+    known = excluded(*model.velocities(problem))
+    if known:
+        tally.no_solution += 1
+    elif known is False and model.convex:
+        tally.missed += 1
+    elif model.lcp:
+        count_decision(problem, tally)
+    else:
+        tally.undecided += 1
+
+
+def count_decision(problem: StepProblem, tally: Tally) -> None:
+    """What is known of a Coulomb problem that was not solved although velocities exist that it allows."""
+    Q, r, scale = coulomb_lcp(problem)
+    existence = Existence.UNDECIDED
+    if r.size <= LARGEST_TREE:
+        existence = decide(Q, r, scale, max_nodes=TREE_NODES).existence
+    tally.no_solution += existence is Existence.NONE
+    tally.missed += existence is Existence.SOLUTION
+    tally.undecided += existence is Existence.UNDECIDED
+
+
+def judge_solver(
+    solve: Callable[[Array, Array], tuple[SolverStatus, Array]],
+    rows: Array,
+    r: Array,
+    solvable: bool | None,
+    tally: Tally,
+) -> bool | None:
+    """Solve LCP(r, ρρᵀ) and count; returns whether it has a solution, as far as is known by then."""
+    tally.problems += 1
+    began = time.perf_counter()
+    status, z = solve(rows, r)
+    tally.seconds.append(time.perf_counter() - began)
+    if status is SolverStatus.SOLVED:
+        violation = rows_violation(rows, r, z)
+        tally.worst = max(tally.worst, violation)
+        tally.solved += violation <= TOLERANCE
+        tally.wrong += violation > TOLERANCE
+        return True if violation <= TOLERANCE else solvable
+    if solvable is None:
+        known = excluded(rows, r)
+        solvable = None if known is None else not known
+    tally.no_solution += solvable is False
+    tally.missed += solvable is True
+    tally.undecided += solvable is None
+    return solvable
+
+
+def rows_violation(rows: Array, r: Array, z: Array) -> float:
+    """Relative residual of LCP(r, ρρᵀ), recomputed in extended precision, measured as in `experiments.laws`."""
+    rho = rows.astype(np.longdouble)
+    w = (rho @ (rho.T @ z) + r).astype(np.float64)
+    unit = float(np.abs(r).max())
+    lightest = float(np.einsum("ij,ij->i", rows, rows).max())
+    impulse = max(float(np.abs(z).max()), unit / lightest if lightest > 0.0 else 1.0)
+    return laws.largest(np.minimum(z / impulse, w / unit)) if unit > 0.0 else laws.largest(z)
+
+
+def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
+    """Whitened edge rows of the friction pyramids and their constants (math.md 7.3), N alone where μ = 0."""
+    reduction, mu = reduce(problem), problem.contacts.mu
+    rough, n = mu > 0.0, mu.size
+    rows, constants = [reduction.rho[:n][~rough]], [reduction.c[:n][~rough]]
+    weight = np.sqrt(1.0 + mu[rough] ** 2)
+    for axis in (1, 2):
+        for sign in (1.0, -1.0):
+            tangent = slice(axis * n, (axis + 1) * n)
+            slope = sign * mu[rough]
+            edge = reduction.rho[:n][rough] + slope[:, None] * reduction.rho[tangent][rough]
+            rows.append(edge / weight[:, None])
+            constants.append((reduction.c[:n][rough] + slope * reduction.c[tangent][rough]) / weight)
+    return np.ascontiguousarray(np.vstack(rows)), np.concatenate(constants)
+
+
+def normal_rows(problem: StepProblem) -> tuple[Array, Array]:
+    """Whitened normal rows and their constants: velocities that keep contacts apart."""
+    reduction, n = reduce(problem), len(problem.contacts)
+    return reduction.rho[:n], reduction.c[:n]
+
+
+def excluded(rows: Array, r: Array) -> bool | None:
+    """Whether no y has ρ y + r ≥ 0, by a linear program: c ≥ 0 with ρᵀc = 0 and r·c < 0; None if it cannot tell."""
+    lengths = np.linalg.norm(rows, axis=1)
+    unit = float(np.abs(r).max())
+    lengths[lengths < 1e-9 * max(float(lengths.max()), 1e-300)] = 1.0
+    rho, constants = rows / lengths[:, None], r / lengths
+    unit = float(np.abs(constants).max()) or 1.0
+    program = linprog(
+        constants / unit,
+        A_eq=rho.T,
+        b_eq=np.zeros(rows.shape[1]),
+        bounds=(0.0, 1.0),
+        method="highs-ds",
+    )
+    if program.status != 0:
+        return None
+    if program.fun > -1e-9:
+        return False
+    # the certificate excludes every y that is not larger than its value over what is left of ρᵀc
+    left = float(np.linalg.norm(rho.T @ program.x))
+    return True if -program.fun > 1e3 * left else None
+
+
+def coulomb_lcp(problem: StepProblem) -> tuple[Array, Array, Array]:
+    """The LCP of math.md 5.1 over (f_N, f_F, λ), and its balancing factors; contacts with μ = 0 have no f_F and λ."""
+    reduction, mu = reduce(problem), problem.contacts.mu
+    n, rough = mu.size, np.flatnonzero(mu)
+    t = rough.size
+    N, S, T = (reduction.rho[axis * n : (axis + 1) * n] for axis in range(3))
+    c_N, c_S, c_T = reduction.c[: 3 * n].reshape(3, n)
+    R = np.vstack((N, S[rough], -S[rough], T[rough], -T[rough]))
+    size = n + 5 * t
+    Q = np.zeros((size, size))
+    Q[: n + 4 * t, : n + 4 * t] = R @ R.T
+    E = np.tile(np.eye(t), (4, 1))
+    Q[n : n + 4 * t, n + 4 * t :] = E
+    Q[n + 4 * t :, n : n + 4 * t] = -E.T
+    Q[n + 4 * t + np.arange(t), rough] = mu[rough]
+    r = np.concatenate((c_N, c_S[rough], -c_S[rough], c_T[rough], -c_T[rough], np.zeros(t)))
+    typical = float(np.median(np.einsum("ij,ij->i", R, R)))
+    d = typical**-0.5 if typical > 0.0 else 1.0
+    return Q, r, np.concatenate((np.full(n + 4 * t, d), np.full(t, 1.0 / d)))
+
+
+def no_slip_violation(problem: StepProblem, impulses: Array) -> float:
+    """Of the normal impulses; infinite where closed contacts slip by more than the model promises."""
+    return laws.no_slip(problem, impulses) if laws.slip(problem, impulses) <= SLIP_SPEED else float(np.inf)
+
+
+def _lemke_rows(rows: Array, r: Array) -> tuple[SolverStatus, Array]:
+    Q = rows @ rows.T
+    result = solve_lemke(Q, r, uniform_scale(Q))
+    return result.status, result.z
+
+
+def _by_rows(solve: Callable[[Array, Array], RowLcpResult]) -> Callable[[Array, Array], tuple[SolverStatus, Array]]:
+    def answer(rows: Array, r: Array) -> tuple[SolverStatus, Array]:
+        result = solve(rows, r)
+        return result.status, result.z
+
+    return answer
+
+
+MODELS: Final = {
+    "coulomb": Model(solve=coulomb.solve, violation=laws.coulomb, velocities=normal_rows, lcp=True, convex=False),
+    "dissipation": Model(solve=dissipation.solve, violation=laws.dissipation, velocities=edge_rows),
+    "viscous": Model(solve=viscous.solve, violation=laws.viscous, velocities=normal_rows),
+    "no slip": Model(solve=no_slip.solve, violation=no_slip_violation, velocities=None),
+    "no slip, dual": Model(solve=dissipation.no_slip_qp, violation=no_slip_violation, velocities=None),
+}
+"""Models by name. The no-slip ones hold rows to a physical rank tolerance: they may report a solvable step unsolved."""
+
+SOLVERS: Final = {
+    "ppm": _by_rows(solve_ppm),
+    "active set": _by_rows(project),
+    "ppm, then active set": _by_rows(solve_psd_lcp),
+    "lemke": _lemke_rows,
+}
+
+
+def findings(table: Sequence[dict[str, Any]], condition: Array) -> list[Finding]:
+    """For each model and solver, over all kinds of problems: share solved, and what counts against it."""
+    out = [
+        Finding("condition_max", float(condition.max())),
+        Finding("condition_median", float(np.median(condition))),
+    ]
+    for what in dict.fromkeys(row["what"] for row in table):
+        rows = [row for row in table if row["what"] == what]
+        total = {key: sum(row[key] for row in rows) for key in rows[0] if isinstance(rows[0][key], int)}
+        name = what.replace("edge rows: ", "rows_").replace(", ", "_").replace(" ", "_")
+        must_solve = what in SURE
+        note = (
+            f"{total['unsolved']} reported unsolved: {total['no_solution_proved']} shown to have no solution, "
+            f"{total['missed']} have one, {total['undecided']} undecided; {total['of_these_regularized']} regularized"
+        )
+        out.append(
+            Finding(
+                f"{name}_solved",
+                total["solved"] / total["problems"],
+                holds=total["missed"] == 0 if must_solve else None,
+                note=note + ("; holds if none that has a solution is missed" if must_solve else ""),
+            )
+        )
+        out.append(Finding(f"{name}_wrong", total["wrong"], holds=total["wrong"] == 0))
+        out.append(Finding(f"{name}_worst_residual", max(row["worst_residual"] for row in rows)))
+    return out
+
+
+SURE: Final = (
+    "coulomb",
+    "dissipation",
+    "viscous",
+    "edge rows: active set",
+    "edge rows: ppm, then active set",
+)
+"""Those that must solve everything that has a solution."""

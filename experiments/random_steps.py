@@ -1,0 +1,145 @@
+"""Random contact problems of one step, forward and inverse: machines on feet, and boxes in a hand or in a pile."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from experiments.piles import GRAVITY, WORLD, random_pile
+from idcontrol.contact.contacts import Contacts
+from idcontrol.models.problem import Prescribed, StepProblem
+from idcontrol.types import Array
+
+H: Final = 1e-3
+"""Length of the step [s]."""
+WORST_CONDITION: Final = 1e8
+"""Largest condition number of the inertia matrix."""
+MOST_FRICTION: Final = 1.5
+MOST_DRAG: Final = 100.0
+"""Largest viscous coefficient [N s/m]."""
+DEMANDS: Final = ("consistent", "noisy", "arbitrary")
+"""Prescribed velocities: allowed by all contacts; the same with 1 mm/s of noise; anything."""
+
+
+def random_step(rng: np.random.Generator, *, feet: bool, inverse: bool, contacts: int) -> StepProblem:
+    """A step of a machine on feet, or of boxes, with `contacts` contacts (boxes in a hand may have fewer).
+
+    Gaps are zero or positive, friction is between 0 and 1.5, different at each contact, the same, or zero, and the
+    condition number of the inertia is spread evenly over its decades up to 1e8, as far as the masses decide it.
+    """
+    while True:
+        problem = _feet(rng, contacts, inverse) if feet else _boxes(rng, contacts, inverse)
+        if len(problem.contacts) and np.linalg.cond(problem.M) <= WORST_CONDITION:
+            return problem
+
+
+def _feet(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
+    """A floating body with one to six legs of three joints; each ends in a rigid foot with its share of contacts."""
+    legs = int(rng.integers(1, min(n, 6) + 1))
+    m, light = 6 + 3 * legs, 10.0 ** -rng.uniform(0.5, 6.0)
+    foot = np.column_stack((rng.uniform(-0.3, 0.3, (legs, 2)), np.full(legs, -0.3)))
+    twist = np.zeros((legs + 1, 6, m))  # of the body and of each foot: linear at its centre, angular; world axes
+    twist[0, :, :6] = np.eye(6)
+    for leg in range(legs):
+        x, y, z = foot[leg]
+        twist[leg + 1, :, :6] = np.eye(6)
+        twist[leg + 1, :3, 3:6] = [[0.0, z, -y], [-z, 0.0, x], [y, -x, 0.0]]
+        twist[leg + 1, :, 6 + 3 * leg : 9 + 3 * leg] = np.vstack(
+            (0.2 * rng.normal(size=(3, 3)), rng.normal(size=(3, 3)))
+        )
+    M, weight = np.zeros((m, m)), np.zeros(m)
+    for part in range(legs + 1):
+        mass, radius = (5.0, 0.15) if part == 0 else (5.0 * light, 0.04)
+        M += twist[part].T @ np.diag([mass] * 3 + [mass * radius**2] * 3) @ twist[part]
+        weight -= mass * GRAVITY * twist[part, 2]
+
+    flat = rng.random() < 0.5
+    owner = np.sort(np.concatenate((np.arange(legs), rng.integers(0, legs, n - legs))))
+    point = foot[owner] + np.column_stack((rng.uniform(-0.03, 0.03, (n, 2)), np.zeros(n)))
+    if rng.random() < 0.2:  # one contact listed twice
+        point[owner == owner[-1]] = point[-1]
+    axes = np.empty((n, 3, 3))
+    tilt = 0.0 if flat else rng.uniform(0.0, 0.5)
+    for i in range(n):
+        axes[i] = _tilted(rng, tilt)
+    jacobian = np.empty((3, n, m))
+    for i, part in enumerate(owner + 1):
+        linear, angular = twist[part, :3], twist[part, 3:]
+        arm = point[i] - foot[owner[i]]
+        jacobian[:, i] = axes[i] @ (linear - np.cross(arm, angular, axisb=0, axisc=0))
+    J = jacobian.reshape(3 * n, m)
+    v = 0.3 * rng.normal(size=m)
+    force = weight
+    prescribed = None
+    if inverse:
+        prescribed = Prescribed(index=np.arange(6, m), velocity=_demand(rng, J, v)[6:])
+    else:
+        force[6:] += rng.normal(scale=5.0, size=m - 6)
+    return _step(rng, M, force, v, point, axes, J, prescribed)
+
+
+def _boxes(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
+    """Boxes on each other, on the floor and against walls; inverse: a hand moves some of them."""
+    bodies = int(rng.integers(1, min(n, 6) + 1))
+    pile = random_pile(rng, bodies, n, 0, lightest=10.0 ** -rng.uniform(0.5, 6.0))
+    v = pile.v + 0.3 * rng.normal(size=6 * bodies)
+    contacts, prescribed = pile.contacts, None
+    J = contacts.jacobian
+    if inverse:
+        held = rng.random(bodies) < 0.5
+        held[rng.integers(bodies)] = bodies > 1
+        held[rng.integers(bodies)] = False
+        index = np.flatnonzero(np.repeat(held, 6))
+        prescribed = Prescribed(index=index, velocity=_demand(rng, J, v)[index])
+        # a contact between what is prescribed and what is at rest asks nothing of the free bodies
+        a, b = pile.pairs.T
+        contacts = contacts.take(~(held[a] & ((b == WORLD) | held[b])))
+        J = contacts.jacobian
+    return _step(rng, pile.M, pile.force, v, contacts.point, contacts.axes, J, prescribed)
+
+
+def _step(
+    rng: np.random.Generator,
+    M: Array,
+    force: Array,
+    v: Array,
+    point: Array,
+    axes: Array,
+    jacobian: Array,
+    prescribed: Prescribed | None,
+) -> StepProblem:
+    n = point.shape[0]
+    mu, damping = rng.uniform(0.0, 1.0, (2, n)) * np.array([[MOST_FRICTION], [MOST_DRAG]])
+    if rng.random() < 0.5:
+        mu[:] = rng.uniform(0.0, MOST_FRICTION) if rng.random() < 0.8 else 0.0
+    gap = np.where(rng.random(n) < 0.3, H * rng.uniform(0.0, 1.0, n), 0.0)
+    contacts = Contacts(
+        identity=np.arange(n),
+        point=point,
+        axes=axes,
+        gap=gap,
+        mu=mu,
+        jacobian=jacobian,
+        damping=damping,
+    )
+    return StepProblem(h=H, M=M, kappa=-H * force - M @ v, contacts=contacts, prescribed=prescribed)
+
+
+def _demand(rng: np.random.Generator, J: Array, v: Array) -> Array:
+    """A velocity of one of the kinds of `DEMANDS`."""
+    kind = DEMANDS[int(rng.integers(len(DEMANDS)))]
+    wish: Array = v + 0.1 * rng.normal(size=v.size)
+    if kind == "arbitrary":
+        return wish
+    wish = wish - np.linalg.pinv(J, rcond=1e-10) @ (J @ wish)
+    return wish if kind == "consistent" else wish + 1e-3 * rng.normal(size=v.size)
+
+
+def _tilted(rng: np.random.Generator, most: float) -> Array:
+    """Right-handed rows normal, first, second tangent; the normal up, tilted by at most `most` [rad]."""
+    direction, tilt = rng.uniform(0.0, 2.0 * np.pi), rng.uniform(0.0, most)
+    normal = np.array([np.sin(tilt) * np.cos(direction), np.sin(tilt) * np.sin(direction), np.cos(tilt)])
+    first = np.cross([0.0, 1.0, 0.0], normal)
+    first /= np.linalg.norm(first)
+    return np.array([normal, first, np.cross(normal, first)])
