@@ -400,6 +400,8 @@ def _growth_drawing(sizes: Sequence[int], grown: Mapping[bool, Sequence[Run]]) -
         axes = figure.subplots()
         for walls, runs in grown.items():
             axes.loglog(sizes, [np.median(run.step_us) for run in runs], "o-", label=_where(walls))
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.minorticks_off()
         axes.set_xlabel("bodies")
         axes.set_ylabel("median time of a step [us]")
         axes.legend()

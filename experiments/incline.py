@@ -138,7 +138,7 @@ class Incline:
             findings=findings,
             arrays={"t": times, **series},
             units={"t": "s", **dict.fromkeys(series, "m")},
-            drawings=[_drawing(times, series)],
+            drawings=[_drawing(config, chosen, times, series)],
             began=began,
         )
 
@@ -327,18 +327,28 @@ def _ratio(series: Mapping[str, Array]) -> Finding:
     )
 
 
-def _drawing(t: Array, series: Mapping[str, Array]) -> Drawing:
-    """Distance against time, one line for each slide."""
+def _drawing(config: Config, chosen: Mapping[str, Model], t: Array, series: Mapping[str, Array]) -> Drawing:
+    """Distance against time: a colour for each friction, a line for each model, dots for the closed form."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.0, 4.0))
         axes = figure.subplots()
-        for key, distance in series.items():
-            axes.plot(t, distance, label=key.removeprefix("slide_").removesuffix("_m").replace("_", " "))
+        dots = slice(len(t) // 20, None, max(1, len(t) // 10))
+        for mu in config.frictions:
+            model = Model(solve=coulomb.solve)
+            exact = [closed_form(msgspec.structs.replace(config, duration_s=float(at)), model, mu) for at in t[dots]]
+            color = axes.plot(t[dots], exact, "o", label=f"μ = {mu:g}")[0].get_color()
+            for name, other in chosen.items():
+                if other.friction == "coulomb":
+                    axes.plot(t, series[_key("slide", name, mu) + "_m"], color=color, linewidth=0.8)
+        for name, other in chosen.items():
+            if other.friction != "coulomb":
+                axes.plot(t, series[_key("slide", name) + "_m"], "--", label=name)
         axes.set_xlabel("time [s]")
         axes.set_ylabel("distance [m]")
-        axes.legend(fontsize="x-small", ncols=2)
+        axes.legend()
     return Drawing(
         "How far the box slides",
-        "Models with Coulomb friction lie on each other: the distance is ½ g (sin α - μ cos α) t².",
+        "Lines: every model with Coulomb friction; dots: ½ g (sin α - μ cos α) t². Lines of one friction lie on each "
+        "other.",
         figure,
     )

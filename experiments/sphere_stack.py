@@ -249,6 +249,9 @@ def _drawing(config: Config, chosen: Mapping[str, Sequence[int]], stacks: Mappin
         for name, sizes in chosen.items():
             virtual = config.steps * config.step_s
             axes.loglog(sizes, [stack.spent_s / virtual for stack in stacks[name]], "o-", label=name)
+        ticks = sorted({size for sizes in chosen.values() for size in sizes})
+        axes.set_xticks(ticks, [str(size) for size in ticks])
+        axes.minorticks_off()
         axes.set_xlabel("spheres")
         axes.set_ylabel("time for one second [s]")
         axes.legend()
