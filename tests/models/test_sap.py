@@ -259,10 +259,9 @@ def test_the_inverse_fed_with_its_own_torques_moves_as_it_predicted(quadruped):
         forward = sap.solve(scenes.forward_problem(quadruped, v, inverse.multipliers, contacts))
         assert inverse.status is forward.status is Status.SOLVED
         missed.append(np.abs(forward.v_plus - inverse.v_plus).max() / np.abs(inverse.v_plus).max())
-    # a speed is known to 1e-16, over σ = 1e-3 that is 1e-13 of an impulse, and the lightest link of a leg has less than
-    # a thousandth of the machine's inertia
-    assert np.median(missed) < 1e-11
-    assert max(missed) < 1e-9
+    # 1e-13 of the momentum is asked for, and the lightest link of a leg has less than a thousandth of the inertia
+    assert np.median(missed) < 1e-12
+    assert max(missed) < 1e-10
 
 
 @pytest.mark.parametrize("inverse", [True, False])
@@ -295,14 +294,16 @@ def test_a_warm_start_changes_the_way_not_the_answer(quadruped):
 
 def test_where_nothing_slides_the_modes_of_the_last_step_give_the_answer_at_once(quadruped):
     rng = np.random.default_rng(11)
+    once = Parameters(tolerance=1e-9)
     checked = shortened = 0
     while checked < 10:
-        problem = random_problem(quadruped, rng, inverse=True)
-        cold = sap.solve(problem, None, Parameters(tolerance=1e-10))
+        problem = random_problem(quadruped, rng, inverse=False)
+        problem = replace(problem, contacts=replace(problem.contacts, mu=np.full(4, 3.0)))
+        cold = sap.solve(problem, None, once)
         if cone.SLIDE in cold.warm.values():
             continue
         checked += 1
-        assert sap.solve(problem, cold.warm, Parameters(tolerance=1e-10)).iterations == 1
+        assert sap.solve(problem, cold.warm, once).iterations <= 1
         shortened += cold.iterations > 1
     assert shortened  # or the start was not put to the test
 
