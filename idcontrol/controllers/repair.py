@@ -21,10 +21,10 @@ from idcontrol.solvers.active_set import solve_qp
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Array, Booleans, Status
 
-MOTOR_WEIGHT = 1e-6
+MOTOR_WEIGHT = 1e-8
 """Weight of the motor impulses, relative to what they are worth in tracking: small enough that tracking decides."""
 
-CONTACT_WEIGHT = 1e-9
+CONTACT_WEIGHT = 1e-10
 """Weight of the contact impulses, likewise: makes duplicate contacts share evenly."""
 
 

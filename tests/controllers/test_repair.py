@@ -1,0 +1,161 @@
+"""What is given up, and in which order: tracking, then that nothing slips, never limits or cones (math.md 12)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import cvxpy
+import numpy as np
+import pytest
+
+from idcontrol.controllers.repair import nearest_motion
+from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP, Step
+from idcontrol.models.reduction import reduce
+from idcontrol.types import Status
+from tests import scenes
+from tests.controllers import walker
+
+
+def standing(system, rng, *, mu, demand, speed=0.0):
+    """Four closed feet, joints told to accelerate at random by about `demand` [rad/s²]."""
+    state = walker.at_home(system)
+    v = speed * rng.normal(size=18)
+    system.update(state.q, system.theirs(v))
+    contacts = scenes.foot_contacts(system, mu)
+    return scenes.inverse_problem(system, v, v[6:] + scenes.H * demand * rng.normal(size=12), contacts)
+
+
+def step(limit=np.inf, **changes):
+    """`limit` is that of the motor impulses."""
+    plain = Step(warm={}, reluctance=None, edge_speed_m_s=1e-3, last=np.zeros(12), limit=np.full(12, limit))
+    return replace(plain, **changes)
+
+
+def nearest_by_clarabel(problem, held, limit):
+    """The least |P v⁺ - b|²_W of 003 (46), with pyramids and limits, in forces."""
+    n, p, h = len(problem.contacts), problem.prescribed.index.size, problem.h
+    J, index = problem.contacts.jacobian, problem.prescribed.index
+    f, tau, v = cvxpy.Variable((3, n)), cvxpy.Variable(p), cvxpy.Variable(problem.M.shape[0])
+    P = np.eye(problem.M.shape[0])[index]
+    size = 1.0 / np.sqrt(np.diag(problem.M))  # rows of the momentum balance of one size
+    impulse = sum(J[axis * n : (axis + 1) * n].T @ f[axis] for axis in range(3)) + P.T @ tau
+    W = np.linalg.cholesky(problem.M[np.ix_(index, index)]).T
+    rows = [cvxpy.multiply(size, problem.M @ v + problem.kappa - h * impulse) / h == 0, cvxpy.abs(tau) <= limit]
+    for i in range(n):
+        rows.append(cvxpy.abs(f[1, i]) + cvxpy.abs(f[2, i]) <= problem.contacts.mu[i] * f[0, i])
+        if held[i]:
+            rows += [J[axis * n + i] @ v == 0 for axis in range(3)]
+        else:
+            rows += [f[0, i] == 0, J[i] @ v >= 0]
+    program = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum_squares(W @ (v[index] - problem.prescribed.velocity) / h)), rows)
+    program.solve(solver=cvxpy.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    return program.value if program.status == cvxpy.OPTIMAL else None
+
+
+@pytest.mark.parametrize(("mu", "limit"), [(0.3, 20.0), (0.7, 1.0)])
+def test_the_nearest_motion_is_that_of_clarabel(quadruped, mu, limit):
+    rng = np.random.default_rng(0)
+    held = np.ones(4, dtype=bool)
+    for _ in range(5):
+        problem = standing(quadruped, rng, mu=mu, demand=100.0)
+        best = nearest_by_clarabel(problem, held, limit)
+        solution = nearest_motion(problem, reduce(problem), held, scenes.H * np.full(12, limit), None)
+        assert solution is not None
+        W = problem.M[6:, 6:]
+        miss = (solution.v_plus[6:] - problem.prescribed.velocity) / scenes.H
+        # motor impulses count a little, too
+        assert miss @ W @ miss == pytest.approx(best, rel=1e-4)
+        J = problem.contacts.jacobian
+        assert np.abs(J @ solution.v_plus).max() < 1e-9
+        assert np.abs(solution.multipliers).max() <= scenes.H * limit
+        f_N, f_S, f_T = solution.impulses.T
+        assert (np.abs(f_S) + np.abs(f_T) <= mu * f_N * (1.0 + 1e-12)).all()
+        # it is a motion of the machine: momentum is conserved
+        rest = problem.M @ solution.v_plus + problem.kappa - J.T @ solution.impulses.T.ravel()
+        rest[6:] -= solution.multipliers
+        assert np.abs(rest).max() < 1e-9 * np.abs(problem.kappa).max()
+
+
+def test_a_demand_that_can_be_met_is_met(quadruped):
+    """Consistent joints on rough ground: the nearest motion is the demand itself."""
+    problem = standing(quadruped, np.random.default_rng(1), mu=0.7, demand=0.0)
+    solution = nearest_motion(problem, reduce(problem), np.ones(4, dtype=bool), np.full(12, np.inf), None)
+    # what the weight of motor impulses costs: joints accelerate by less than 1e-3 rad/s²
+    np.testing.assert_allclose(solution.v_plus, 0.0, rtol=0, atol=1e-3 * scenes.H)
+
+
+@pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
+def test_tracking_is_given_up_before_feet_may_slip(quadruped, scheme):
+    """The base is told to start aside by more than friction can give: it starts as fast as friction can."""
+    state = walker.at_home(quadruped)
+    quadruped.update(state.q, np.zeros(18))
+    contacts = scenes.foot_contacts(quadruped, 0.2)
+    J = contacts.jacobian
+    base = np.zeros(6)
+    base[0] = 4.0  # m/s²; friction gives 0.2 g
+    a = np.linalg.solve(J[:, 6:], -J[:, :6] @ base)
+    problem = scenes.inverse_problem(quadruped, np.zeros(18), scenes.H * a, contacts)
+    outcome = scheme.solve(problem, step())
+    assert outcome.dropped == ("tracking",)
+    assert outcome.solution.status is Status.REPAIRED
+    assert np.abs(J @ outcome.solution.v_plus).max() < 1e-9
+    assert 0.0 < outcome.solution.v_plus[0] < 0.25 * 9.81 * scenes.H
+    unbounded = scheme.solve(problem, step(repair=False))
+    assert unbounded.dropped == ()
+    np.testing.assert_allclose(unbounded.solution.v_plus[6:], scenes.H * a, rtol=0, atol=1e-12)
+    f_N, f_S, f_T = unbounded.solution.impulses.T
+    assert (np.abs(f_S) + np.abs(f_T) > 0.2 * f_N).any()
+
+
+@pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
+def test_feet_that_nothing_can_stop_may_slip(quadruped, scheme):
+    """The machine slides at 1 m/s: within a period weak motors cannot even swing the legs so that feet stand."""
+    state = walker.at_home(quadruped)
+    v = np.zeros(18)
+    v[0] = 1.0
+    quadruped.update(state.q, quadruped.theirs(v))
+    contacts = scenes.foot_contacts(quadruped, 0.2)
+    problem = scenes.inverse_problem(quadruped, v, v[6:], contacts)
+    outcome = scheme.solve(problem, step(limit=scenes.H * 0.5))
+    assert outcome.dropped == ("no-slip",)
+    assert outcome.solution.status is Status.REPAIRED
+    assert outcome.solution.v_plus[0] > 0.9
+    f_N, f_S, f_T = outcome.solution.impulses.T
+    assert (np.abs(f_S) + np.abs(f_T) <= 0.2 * f_N * (1.0 + 1e-9)).all()
+
+
+def test_what_was_given_up_is_in_the_command(quadruped):
+    slippery = walker.controller("id-noslip-lcp", mu=0.05)
+    state = walker.at_home(quadruped)
+    kept = slippery(state, walker.stand())
+    assert kept.status is Status.SOLVED
+    assert kept.dropped == ()
+    a = np.random.default_rng(2).normal(size=12)
+    pushed = slippery(state, walker.stand(a=300.0 * a))
+    assert pushed.status is Status.REPAIRED
+    assert pushed.dropped[0] in ("tracking", "no-slip")
+
+
+@pytest.mark.parametrize("name", ["id-noslip-lcp", "id-coulomb-qp", "id-coulomb-lcp"])
+def test_at_their_limits_no_torque_was_clipped_after_the_last_solve(quadruped, name):
+    """Fed with the torque, the machine gets the predicted momentum: passes end when no joint is beyond its limit."""
+    rng = np.random.default_rng(3)
+    control = walker.controller(name, limit=0.5, gains=walker.NO_FEEDBACK)
+    clipped = 0
+    for _ in range(40):
+        state = walker.at_home(quadruped)
+        command = control(state, walker.stand(a=100.0 * rng.normal(size=12)))
+        assert np.abs(command.tau).max() <= 0.5
+        if not command.clipped:
+            continue
+        clipped += 1
+        assert "tracking" in command.dropped or command.dropped == ("no-slip",)
+        quadruped.update(state.q, state.v)
+        contacts = scenes.foot_contacts(quadruped, 0.7)
+        force = command.predicted.force[:, [2, 0, 1]]  # along z, x, y: the axes of level ground
+        change = contacts.jacobian.T @ force.T.ravel() - quadruped.bias
+        change[6:] += command.tau
+        a = np.linalg.solve(quadruped.M, change)
+        # in the predicted motion no foot goes into the ground by more than v_tol allows
+        assert (contacts.jacobian[:4] @ a * scenes.H).min() > -2e-3
+    assert clipped > 20
