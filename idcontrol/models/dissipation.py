@@ -19,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 from numba import njit
 
+from idcontrol.errors import InputError
 from idcontrol.models import no_slip
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce, solve_lower
@@ -30,6 +31,10 @@ from idcontrol.types import Array, Booleans, Integers, Status
 
 YIELD = 0.1
 """See `one_stage`: regular problems have 1e-4 and less, a squeeze has about 1."""
+
+
+MOST_CONTACTS = 1000
+"""Of `one_stage`, whose rows have as many entries as there are rows."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -129,9 +134,18 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
 
     Returns:
         The solution; its residual is that of the problem with δ, `regularization` is epsilon.
+
+    Raises:
+        InputError: There are more than `MOST_CONTACTS` contacts.
     """
+    n3 = 3 * problem.contacts.mu.shape[0]
+    if n3 > 3 * MOST_CONTACTS:
+        raise InputError(
+            f"{n3 // 3} contacts are too many for one stage, which takes {MOST_CONTACTS}: δ leaves no low rank to use; "
+            "use two stages"
+        )
     reduction = reduce(problem)
-    n3, rows = 3 * problem.contacts.mu.shape[0], reduction.rho.shape[0]
+    rows = reduction.rho.shape[0]
     contact_rows = reduction.rho[:n3]
     ridge = np.zeros((rows, n3))
     delta = epsilon * float(np.vdot(contact_rows, contact_rows)) / max(n3, 1)

@@ -8,6 +8,7 @@ import pinocchio as pin
 import pytest
 
 from idcontrol.contact.contacts import Contacts
+from idcontrol.errors import InputError
 from idcontrol.models import coulomb
 from idcontrol.models.problem import Prescribed, StepProblem
 from idcontrol.types import Status
@@ -365,3 +366,10 @@ def test_fingers_that_do_not_close_are_no_squeeze():
     solution = coulomb.solve(squeeze(0.5, closing=0.0))
     assert solution.status is Status.SOLVED
     assert solution.v_plus[0] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_more_contacts_than_lemke_can_hold_are_refused(quadruped):
+    contacts = scenes.foot_contacts(quadruped, 0.7)
+    many = contacts.take(np.zeros(coulomb.MOST_CONTACTS + 1, dtype=np.int64))
+    with pytest.raises(InputError, match="too many for Lemke"):
+        coulomb.solve(StepProblem(h=scenes.H, M=quadruped.M, kappa=np.zeros(18), contacts=many))
