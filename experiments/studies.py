@@ -33,6 +33,13 @@ MODELS = (
 )
 PLANTS = ("coulomb-lcp", "dissipation", "noslip", "viscous", "sap", "constraint", "penalty", "mujoco", "pybullet")
 
+QUANTITIES = (
+    ("tracking", "Joint position error [rad]", "q_err_rad"),
+    ("rate", "Mean torque rate [N m/s]", "dtau_mean_nm_s"),
+    ("force", "Relative error of the predicted load", "force_err_rel"),
+)
+"""What the tables of a study show: name, title, key."""
+
 OWN_PLANT: Mapping[str, str] = {
     "id-coulomb-lcp": "coulomb-lcp",
     "id-coulomb-qp": "dissipation",
@@ -89,13 +96,26 @@ def _matrix_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
             f"{max(own):.2g}, on others to {min(other):.2g} to {max(other):.2g} (the paper: 0.12 to 0.30)."
         )
     return tuple(
-        Table(name=name, title=title, sentence=said, header=("controller", *plants), rows=matrix(outcomes, key))
-        for name, title, key in (
-            ("force", "Relative error of the predicted load", "force_err_rel"),
-            ("tracking", "Joint position error [rad]", "q_err_rad"),
-            ("rate", "Mean torque rate [N m/s]", "dtau_mean_nm_s"),
+        Table(
+            name=name,
+            title=title,
+            sentence=said if key == "force_err_rel" else _extremes(outcomes, key, "plant"),
+            header=("controller", *plants),
+            rows=matrix(outcomes, key),
         )
+        for name, title, key in QUANTITIES
     )
+
+
+def _extremes(outcomes: Sequence[Outcome], key: str, setting: str) -> str:
+    """Which runs that did their task have the smallest and the largest of a metric."""
+    found = sorted((o for o in outcomes if o.done and o.metric(key) is not None), key=lambda o: o.metric(key))
+    if not found:
+        return "No run did its task."
+    low, high = (
+        f"{o.metric(key):.3g} ({o.setting('controller')}, {o.setting(setting)})" for o in (found[0], found[-1])
+    )
+    return f"From {low} to {high}."
 
 
 def _corrections_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
@@ -133,7 +153,7 @@ def _what_is_missing(outcome: Outcome) -> str:
 
 
 def against(key: str, what: str) -> Callable[[Sequence[Outcome]], tuple[Table, ...]]:
-    """Tables of how results depend on the setting `key`: one of joint errors, one of torque rates."""
+    """Tables of how `QUANTITIES` depend on the setting `key`, which people call `what`."""
 
     def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
         values = sorted({o.setting(key) for o in outcomes})
@@ -142,15 +162,13 @@ def against(key: str, what: str) -> Callable[[Sequence[Outcome]], tuple[Table, .
             Table(
                 name=name,
                 title=title,
-                sentence=_how_far(outcomes, key, what, controllers),
+                sentence=_how_far(outcomes, key, what, controllers)
+                if metric == "q_err_rad"
+                else _extremes(outcomes, metric, key),
                 header=(what, *controllers),
                 rows=tuple((value, *(_cell(outcomes, key, value, c, metric) for c in controllers)) for value in values),
             )
-            for name, title, metric in (
-                ("tracking", "Joint position error [rad]", "q_err_rad"),
-                ("rate", "Mean torque rate [N m/s]", "dtau_mean_nm_s"),
-                ("force", "Relative error of the predicted load", "force_err_rel"),
-            )
+            for name, title, metric in QUANTITIES
         )
 
     return tables

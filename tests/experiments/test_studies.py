@@ -47,7 +47,7 @@ def test_the_matrix_tells_own_plants_from_others():
         for run in studies.plants.runs
         if run["controller"] in ("id-coulomb-qp", "id-sap", "pid") and run["plant"] in ("dissipation", "sap")
     ]
-    table = studies.plants.tables(outcomes)[0]
+    table = next(t for t in studies.plants.tables(outcomes) if t.name == "force")
     assert "6 of 6 pairs walk to the end" in table.sentence
     assert "own contact model the controllers predict the load to 0.0001 to 0.0002, on others to 0.05" in table.sentence
     assert table.header == ("controller", "dissipation", "sap")
