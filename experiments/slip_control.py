@@ -1,0 +1,483 @@
+"""A gripper with soft pads lets a bar pitch by loosening its grip (004 section X-D).
+
+The pads are elastic foundations on a rigid back, bulging by ``r²/2R``. A cell of area A at the depth d presses with
+``A g d``, g the pressure gradient: a compliant point contact at its middle, of stiffness ``A g`` (the discrete
+pressure field of 004 [40]). Closed forms of a round patch under the force N, of radius a and depth d₀, with the
+friction torque M:
+
+    N = π g R d₀²,   a = √(2 R d₀),   M = (8/15) μ N a   for each pad
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import matplotlib
+import msgspec
+import numpy as np
+import pinocchio as pin
+from matplotlib.figure import Figure
+
+from experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.contact.contacts import Contacts, contact_rows
+from idcontrol.models import sap
+from idcontrol.models.problem import StepProblem
+from idcontrol.models.sap.regularization import SIGMA
+from idcontrol.system import System
+from idcontrol.types import Array, Booleans, Integers, Status
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+GRAVITY = 9.81
+PAPER_CONTACTS_FIRM, PAPER_CONTACTS_LOOSE = 160, 60
+PAPER_ITERATIONS, PAPER_MOMENTUM_ERROR = 0.62, 9.99e-4
+"""004 X-D: contacts in stiction and in slip ("about"), Newton steps in the mean, largest momentum error."""
+
+SPEED_OF_SLIP = 1e-2
+"""The bar pitches, rather than creeps, above this [rad/s]."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides the case; step, forces, period and duty are the paper's, the gripper and the bar are not said.
+
+    Attributes:
+        step_s: Of the integration.
+        firm_n: Grip force in the first part of each period.
+        loose_n: In the rest of it.
+        period_s: Of the square wave.
+        duty: Which part of a period is firm.
+        periods: How many.
+        tolerance: ε_r of SAP.
+        friction: Between pads and bar.
+        pad_radius_m: R, radius of curvature of a pad.
+        gradient_pa_m: g, pressure over depth: modulus over thickness of the pad.
+        cell_m: Side of the square cells of a pad.
+        dissipation_s: τ_d of a pad.
+        bar_kg: Mass of the bar.
+        bar_m: Its length, width between the pads, height.
+        offset_m: How far its centre is from the pads' middle, along it.
+        finger_kg: Mass of a finger.
+    """
+
+    step_s: Positive = 5e-3
+    firm_n: Positive = 16.0
+    loose_n: Positive = 1.0
+    period_s: Positive = 6.0
+    duty: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.75
+    periods: Annotated[int, msgspec.Meta(ge=1)] = 3
+    tolerance: Positive = 1e-3
+    friction: Positive = 1.0
+    pad_radius_m: Positive = 0.06
+    gradient_pa_m: Positive = 3.2e6
+    cell_m: Positive = 4.2e-3
+    dissipation_s: NotNegative = 0.02
+    bar_kg: Positive = 0.05
+    bar_m: tuple[Positive, Positive, Positive] = (0.25, 0.01, 0.03)
+    offset_m: NotNegative = 0.03
+    finger_kg: Positive = 0.1
+
+
+def grip_force(config: Config, t: float) -> float:
+    """What is commanded at the time `t` [N]."""
+    return config.firm_n if t % config.period_s < config.duty * config.period_s else config.loose_n
+
+
+def patch_radius(config: Config, force: float) -> float:
+    """Of a round patch [m]; the bar may be lower than that."""
+    depth = np.sqrt(force / (np.pi * config.gradient_pa_m * config.pad_radius_m))
+    return float(np.sqrt(2.0 * config.pad_radius_m * depth))
+
+
+def friction_torque(config: Config, force: float) -> float:
+    """That both pads can hold about their axis [N m], while they hold nothing else."""
+    return 2.0 * 8.0 / 15.0 * config.friction * force * patch_radius(config, force)
+
+
+class Gripper:
+    """A bar between two pads, each on a finger that slides along y: eight velocities, as the paper's.
+
+    Attributes:
+        system: The bar (a free body) and both fingers.
+        q: Configuration, Pinocchio's layout.
+        v: Velocity, likewise.
+        momentum_error: Of the last step.
+        iterations: Newton steps of the last step, from its velocity at the beginning.
+        solved: Whether all steps were.
+        pressing: How many contacts pressed in the last step.
+        creep: Largest tangential speed of its contacts that press [m/s].
+        grip: Normal force of the last step, mean of both pads [N].
+    """
+
+    def __init__(self, config: Config) -> None:
+        """Grip the bar firmly, at rest, in the middle of both pads."""
+        self.config = config
+        self.system = _machine(config)
+        reach = patch_radius(config, max(config.firm_n, config.loose_n))
+        half = np.arange(0.5 * config.cell_m, 1.2 * reach, config.cell_m)
+        line = np.concatenate((-half[::-1], half))
+        x, z = (grid.ravel() for grid in np.meshgrid(line, line))
+        inside = np.hypot(x, z) < 1.2 * reach
+        self._cells: Array = np.column_stack((x[inside], z[inside]))
+        self._bulge: Array = (self._cells**2).sum(axis=1) / (2.0 * config.pad_radius_m)
+        depth = reach**2 / (2.0 * config.pad_radius_m)
+        touch = 0.5 * config.bar_m[1] - depth
+        fingers = np.array([touch, -touch])
+        place = np.array([config.offset_m, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+        self.q: Array = self.system.configuration(fingers, place)
+        self.v: Array = np.zeros(self.system.n_velocities)
+        self.momentum_error, self.iterations, self.solved = 0.0, 0, True
+        self.pressing, self.creep, self.grip = 0, 0.0, 0.0
+
+    @property
+    def pitch(self) -> float:
+        """Of the bar about the pads' axis, downwards from level [rad]."""
+        x, y, z, w = self.q[3:7]
+        along = pin.Quaternion(w, x, y, z).matrix()[:, 0]
+        return float(np.arctan2(-along[2], along[0]))
+
+    def step(self, force: float, torque: float = 0.0, gravity: float = GRAVITY) -> None:
+        """One step under the grip `force` [N] and an outer `torque` on the bar about the pads' axis [N m].
+
+        Each finger is a motor that drives towards the other, far beyond the bar, so that its effort limit is its force.
+        """
+        system, h = self.system, self.config.step_s
+        system.model.gravity.linear = np.array([0.0, 0.0, -gravity])
+        system.update(self.q, self.v)
+        v = system.ours(self.v)
+        applied = -system.bias
+        # the bar's angular velocity is in its own axes; y is the pads' axis at every pitch
+        applied[4] += torque
+        contacts = self._contacts()
+        kappa = -h * applied - system.M @ v
+        drive = np.array([-1.0, 1.0])
+        fingers = np.array([6, 7])
+        rows = sap.motors(h, 8, fingers, drive, np.zeros(2), np.full(2, 1e3), np.full(2, 10.0), np.full(2, force))
+        solution, _ = sap.solve_bounded(
+            StepProblem(h=h, M=system.M, kappa=kappa, contacts=contacts),
+            rows,
+            parameters=sap.Parameters(tolerance=self.config.tolerance),
+            start=v,
+        )
+        self.q, self.v = system.advance(self.q, solution.v_plus, h)
+        self.momentum_error, self.iterations = solution.residual, solution.iterations
+        self.solved = self.solved and solution.status is Status.SOLVED
+        pressing = solution.impulses[:, 0] > 0.0
+        slip = (contacts.jacobian @ solution.v_plus).reshape(3, -1)[1:, pressing]
+        self.pressing = int(pressing.sum())
+        self.creep = float(np.linalg.norm(slip, axis=0).max(initial=0.0))
+        self.grip = float(solution.impulses[:, 0].sum() / (2.0 * h))
+
+    def _contacts(self) -> Contacts:
+        """Cells of both pads before the bar's sides, those within a millimetre."""
+        config, system = self.config, self.system
+        bar, left, right = (system.frame(name) for name in ("bar", "left", "right"))
+        centre, R = system.frame_position[bar], system.frame_rotation[bar]
+        parts = []
+        for side, finger in ((1.0, left), (-1.0, right)):
+            cells = np.column_stack((self._cells[:, 0], side * self._bulge, self._cells[:, 1]))
+            cells = cells + system.frame_position[finger]
+            local = (cells - centre) @ R
+            gap = side * local[:, 1] - 0.5 * config.bar_m[1]
+            near = (np.abs(local[:, [0, 2]]) <= 0.5 * np.array(config.bar_m)[[0, 2]]).all(axis=1) & (gap < 1e-3)
+            # the normal pushes the bar: into it, from the pad
+            axes = np.array([-side * R[:, 1], R[:, 0], -side * np.cross(R[:, 1], R[:, 0])])
+            parts.append((np.flatnonzero(near), cells[near], gap[near], axes, system.frame_joint[finger]))
+        count = [len(part[0]) for part in parts]
+        n = sum(count)
+        identity: Integers = np.concatenate([parts[0][0], parts[1][0] + len(self._cells)]).astype(np.int64)
+        point = np.ascontiguousarray(np.concatenate([part[1] for part in parts]))
+        axes = np.concatenate([np.tile(part[3], (k, 1, 1)) for part, k in zip(parts, count, strict=True)])
+        rows = np.empty((3 * n, 8))
+        fingers = np.repeat([part[4] for part in parts], count)
+        bars = np.full(n, system.frame_joint[bar])
+        contact_rows(system.jacobian, system.support, bars, fingers, point, axes, rows)
+        stiffness = np.full(n, config.gradient_pa_m * config.cell_m**2)
+        return Contacts(
+            identity=identity,
+            point=point,
+            axes=axes,
+            gap=np.concatenate([part[2] for part in parts]),
+            mu=np.full(n, config.friction),
+            jacobian=rows,
+            stiffness=stiffness,
+            damping=config.dissipation_s * stiffness,
+        )
+
+
+def _machine(config: Config) -> System:
+    """The bar and two fingers that slide along y."""
+    model = pin.Model()
+    x, y, z = config.bar_m
+    inertia = config.bar_kg / 12.0 * np.diag([y * y + z * z, x * x + z * z, x * x + y * y])
+    bar = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "bar")
+    model.appendBodyToJoint(bar, pin.Inertia(config.bar_kg, np.zeros(3), inertia), pin.SE3.Identity())
+    model.addJointFrame(bar)
+    for name in ("left", "right"):
+        finger = model.addJoint(0, pin.JointModelPY(), pin.SE3.Identity(), name)
+        body = pin.Inertia(config.finger_kg, np.zeros(3), 1e-4 * np.eye(3))
+        model.appendBodyToJoint(finger, body, pin.SE3.Identity())
+        model.addJointFrame(finger)
+    return System(model, actuated=("left", "right"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Record:
+    """What happened, step by step; arrays of shape (steps,)."""
+
+    t: Array
+    force: Array
+    pitch: Array
+    contacts: Array
+    iterations: Array
+    momentum_error: Array
+    creep: Array
+    step_us: Array
+    grip: Array
+
+
+def simulate(config: Config, progress: Callable[[float], None] = lambda share: None) -> tuple[_Record, bool]:
+    """The whole square wave; and whether every step was solved."""
+    gripper = Gripper(config)
+    steps = round(config.periods * config.period_s / config.step_s)
+    series = np.empty((9, steps))
+    for step in range(steps):
+        force = grip_force(config, step * config.step_s)
+        began = time.perf_counter()
+        gripper.step(force)
+        took = 1e6 * (time.perf_counter() - began)
+        series[:, step] = (
+            (step + 1) * config.step_s,
+            force,
+            gripper.pitch,
+            gripper.pressing,
+            gripper.iterations,
+            gripper.momentum_error,
+            gripper.creep,
+            took,
+            gripper.grip,
+        )
+        if step % 100 == 0:
+            progress(step / steps)
+    t, force_n, pitch, contacts, iterations, error, creep, took_us, grip = series
+    return _Record(
+        t=t,
+        force=force_n,
+        pitch=pitch,
+        contacts=contacts,
+        iterations=iterations,
+        momentum_error=error,
+        creep=creep,
+        step_us=took_us,
+        grip=grip,
+    ), gripper.solved
+
+
+def torque_that_slips(config: Config, force: float) -> float:
+    """Torque about the pads' axis at which the bar begins to turn, without gravity, by bisection [N m]."""
+    low, high = 0.0, 2.0 * friction_torque(config, force)
+    for _ in range(9):
+        torque = 0.5 * (low + high)
+        gripper = Gripper(msgspec.structs.replace(config, offset_m=0.0, firm_n=force, loose_n=force, tolerance=1e-6))
+        for _ in range(60):
+            gripper.step(force, torque, gravity=0.0)
+        if abs(gripper.v[4]) > SPEED_OF_SLIP:
+            high = torque
+        else:
+            low = torque
+    return 0.5 * (low + high)
+
+
+class SlipControl:
+    """The experiment, as the command line finds it."""
+
+    name = "slip-control"
+    summary = "a soft gripper loosens its grip and lets a bar pitch: contact patches under SAP"
+    presets: Mapping[str, Config] = {
+        "default": Config(),
+        "short": Config(periods=1),
+        "fine": Config(periods=1, cell_m=2.1e-3, step_s=2.5e-3),
+    }
+
+    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Run it, record it into `out`, and return its metrics."""
+        began = time.perf_counter()
+        record, solved = simulate(config, lambda share: progress(0.8 * share))
+        findings = [*_sizes(config, record), *_motion(config, record), *_solver(config, record, solved)]
+        progress(0.9)
+        findings.append(_torque(config))
+        arrays = {name: getattr(record, name) for name in _Record.__slots__}
+        units = {"t": "s", "force": "N", "pitch": "rad", "creep": "m/s", "step_us": "us", "grip": "N"}
+        return save(
+            out,
+            experiment=self.name,
+            config=config,
+            findings=findings,
+            arrays=arrays,
+            units=units,
+            wall_time=["step_us"],
+            drawings=[_drawing(record)],
+            began=began,
+        )
+
+    def warmup(self, out: Path) -> None:
+        """A short square wave: every kernel is compiled and cached."""
+        self.run(Config(periods=1, period_s=0.1, cell_m=8e-3), out, lambda share: None)
+
+
+experiment = SlipControl()
+
+
+def _late(config: Config, record: _Record, *, firm: bool) -> Booleans:
+    """Steps in the second half of every firm, or loose, part: the pads have settled."""
+    phase = (record.t - 0.5 * config.step_s) % config.period_s / config.period_s
+    begin, end = (0.0, config.duty) if firm else (config.duty, 1.0)
+    chosen: Booleans = (phase > 0.5 * (begin + end)) & (phase < end)
+    return chosen
+
+
+def _sizes(config: Config, record: _Record) -> list[Finding]:
+    """Contacts and forces."""
+    findings = []
+    for name, force, paper, firm in (
+        ("firm", config.firm_n, PAPER_CONTACTS_FIRM, True),
+        ("loose", config.loose_n, PAPER_CONTACTS_LOOSE, False),
+    ):
+        late = _late(config, record, firm=firm)
+        radius, height = patch_radius(config, force), 0.5 * config.bar_m[2]
+        covered = np.pi * radius**2
+        if radius > height:
+            covered = 2.0 * (height * np.sqrt(radius**2 - height**2) + radius**2 * np.arcsin(height / radius))
+        expected = 2.0 * covered / config.cell_m**2
+        found = float(record.contacts[late].mean())
+        findings.append(
+            Finding(
+                f"contacts_{name}",
+                found,
+                paper=paper,
+                # a cell is inside or not: the rim of the patch decides about as many as it is long
+                holds=bool(abs(found - expected) <= 2.0 * 2.0 * np.pi * radius / config.cell_m * 0.5),
+                note=f"both pads; the area of the patches has room for {expected:.0f}",
+            )
+        )
+        grip = float(record.grip[late].mean())
+        findings.append(
+            Finding(
+                f"grip_{name}_n",
+                grip,
+                "N",
+                paper=force,
+                holds=bool(abs(grip - force) < 1e-2 * force),
+                note="normal force of a pad, mean of both: the effort limit of the finger's motor",
+            )
+        )
+    return findings
+
+
+def _motion(config: Config, record: _Record) -> list[Finding]:
+    """How far the bar pitches, and that it does not where it is held."""
+    firm = _late(config, record, firm=True)
+    rate = np.abs(np.gradient(record.pitch, record.t))
+    bound = SIGMA * config.friction * GRAVITY * config.step_s
+    creep = float(record.creep[firm].max())
+    findings = [
+        Finding(
+            "creep_firm_m_s",
+            creep,
+            "m/s",
+            holds=creep <= bound,
+            note=f"largest slip of a contact that presses, grip firm; 004 (23) estimates σ μ g h = {bound:.1e} m/s",
+        ),
+        Finding(
+            "pitch_rate_firm_rad_s",
+            float(rate[firm].max()),
+            "rad/s",
+            holds=bool(rate[firm].max() < SPEED_OF_SLIP),
+            note="largest, grip firm and settled",
+        ),
+    ]
+    loose = record.force == config.loose_n
+    moved = record.pitch[loose]
+    load = config.bar_kg * GRAVITY * config.offset_m
+    ratio = friction_torque(config, config.loose_n) / load
+    findings.append(
+        Finding(
+            "pitch_first_slip_rad",
+            float(moved[: round((1.0 - config.duty) * config.period_s / config.step_s)][-1]),
+            "rad",
+            # it must slip where friction cannot hold the torque of the weight, and only there
+            holds=bool((moved[-1] - moved[0] > 0.1) == (ratio < 1.0)),
+            note=f"after the first loose part; friction holds {ratio:.2f} of the torque of the weight at level, so "
+            "that it must slip where that is below 1. How far depends on the pads' damping: a cell that slides presses "
+            "as if it were (h + τ_d) μ |v| deeper (004 VII), which moves pressure to the rim, and pads bounce on "
+            "release. The paper's angle is a figure without numbers, of a spatula that it does not describe",
+        )
+    )
+    findings.append(Finding("pitch_end_rad", float(record.pitch[-1]), "rad", note=f"after {config.periods} periods"))
+    return findings
+
+
+def _solver(config: Config, record: _Record, solved: bool) -> list[Finding]:
+    """Iterations, errors, time."""
+    iterations = float(record.iterations.mean())
+    error = float(record.momentum_error.max())
+    same = config.tolerance == Config().tolerance
+    return [
+        Finding(
+            "iterations",
+            iterations,
+            paper=PAPER_ITERATIONS if same else None,
+            holds=iterations <= 1.0 if same else None,
+            note=f"Newton steps in the mean, from the velocity at the beginning of each; at most "
+            f"{record.iterations.max():.0f}",
+        ),
+        Finding(
+            "momentum_error",
+            error,
+            paper=PAPER_MOMENTUM_ERROR if same else None,
+            holds=bool(error <= config.tolerance and solved),
+            note="004 (24), largest of all steps",
+        ),
+        Finding(
+            "step_us",
+            float(np.median(record.step_us)),
+            "us",
+            note=f"median of a step, contacts included; 99 of 100 within {np.percentile(record.step_us, 99):.0f}",
+        ),
+    ]
+
+
+def _torque(config: Config) -> Finding:
+    """Largest torque about the pads' axis under the loose grip."""
+    found, exact = torque_that_slips(config, config.loose_n), friction_torque(config, config.loose_n)
+    radius = patch_radius(config, config.loose_n)
+    return Finding(
+        "torque_loose_n_m",
+        found,
+        "N m",
+        # cells stand for their middle: an error of the second order in their size
+        holds=bool(abs(found - exact) < (config.cell_m / radius) ** 2 * exact),
+        note=f"at which the bar begins to turn, without gravity; closed form (16/15) μ N a = {exact:.5f} N m",
+    )
+
+
+def _drawing(record: _Record) -> Drawing:
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(8.0, 3.0))
+        for column, (series, label) in enumerate(
+            (
+                (record.force, "grip force [N]"),
+                (np.rad2deg(record.pitch), "pitch [deg]"),
+                (record.contacts, "contacts"),
+            ),
+            start=1,
+        ):
+            axes = figure.add_subplot(1, 3, column)
+            axes.plot(record.t, series)
+            axes.set(xlabel="t [s]", ylabel=label)
+        figure.tight_layout()
+    return Drawing("Slip control", "Command, pitch of the bar, contacts that press; 004 Fig. 17.", figure)
