@@ -1,0 +1,91 @@
+"""The plant `constraint` and the controller `id-constraint`, from the outside."""
+
+import numpy as np
+import pytest
+
+from experiments import trot
+from idcontrol import controllers, plants
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.errors import InputError
+from idcontrol.types import Reference, State, Status
+from tests import scenes
+
+
+def feet(system, mu=0.8):
+    return SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), mu)
+
+
+def make(**settings):
+    system = scenes.links()
+    return plants.make(
+        "constraint",
+        plants.Setup(system=system, contacts=feet(system), dt=1e-3, settings=plants.Settings(**settings)),
+    )
+
+
+def held(seconds, plant):
+    """The robot held at home by stiff joints on the plant; its controller's last command and the plant's last state."""
+    system = scenes.links()
+    controller = controllers.make("id-constraint", controllers.Setup(system=system, contacts=feet(system), h=1e-3))
+    state = plant.reset(State(t=0.0, q=scenes.home(system), v=np.zeros(18)))
+    reference = Reference.standing(system.joint_positions(state.q), 4)
+    for _ in range(round(seconds / 1e-3)):
+        command = controller(state, reference)
+        state = plant.step(command.tau, 1e-3)
+    return command, state
+
+
+def test_a_robot_stands_on_nearly_rigid_ground_with_the_forces_that_were_predicted():
+    plant = make()
+    command, state = held(0.2, plant)
+    assert command.status is Status.SOLVED
+    predicted, sensed = command.predicted.force[:, 2], plant.contact_forces().force[:, 2]
+    assert sensed.sum() == pytest.approx(plant_mass() * 9.81, rel=1e-4)
+    np.testing.assert_allclose(predicted, sensed, rtol=2e-3)
+    assert -1e-8 < sunk(state) < 1e-8
+
+
+def test_on_soft_ground_it_sinks_by_its_weight_over_the_stiffness():
+    """Joints held by springs: a controller that takes the ground for rigid sways on it."""
+    system, plant = scenes.links(), make(stiffness_n_m=2e4, damping_n_s_m=200.0)
+    start = state = plant.reset(State(t=0.0, q=scenes.home(system), v=np.zeros(18)))
+    for _ in range(2000):
+        give = system.joint_positions(start.q) - system.joint_positions(state.q)
+        state = plant.step(60.0 * give - 0.1 * system.ours(state.v)[6:], 1e-3)
+    assert np.abs(state.v).max() < 1e-4
+    assert sunk(state) == pytest.approx(plant_mass() * 9.81 / (4 * 2e4), rel=1e-4)
+
+
+def sunk(state):
+    """Mean depth of the feet in the ground."""
+    system = scenes.links()
+    system.update(state.q, state.v)
+    return -feet(system).detect(1.0).gap.mean()
+
+
+def plant_mass():
+    return scenes.links().mass
+
+
+def test_settings_that_mean_nothing_are_refused():
+    with pytest.raises(InputError, match="stiffness"):
+        make(stiffness_n_m=-1.0)
+
+
+def test_the_printed_program_can_be_chosen():
+    pytest.importorskip("clarabel")
+    plant = make(constraint_form="as-printed")
+    _, state = held(0.005, plant)
+    assert np.isfinite(state.q).all()
+
+
+@pytest.mark.parametrize(("controller", "plant"), [("id-constraint", "coulomb-lcp"), ("id-coulomb-qp", "constraint")])
+def test_a_robot_trots_a_step(tmp_path, controller, plant):
+    config = trot.Config(controller=controller, plant=plant, duration_s=0.6)
+    metrics = trot.experiment.run(config, tmp_path, lambda share: None)
+    assert metrics["completed"]
+    assert metrics["solver"]["solved"] == 600
+    # as with the other models of Coulomb friction
+    assert metrics["q_err_rad"] < 0.004
+    assert metrics["force_err_rel"] < 0.02
