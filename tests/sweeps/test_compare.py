@@ -88,6 +88,7 @@ def test_what_is_done_is_not_run_again_and_what_failed_is(compare, drift):
     assert len(list(counts.iterdir())) == 5
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_killed_leaves_no_process_and_continues(compare, drift):
     counts = drift / "counts"
     counts.mkdir()
