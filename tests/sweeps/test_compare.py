@@ -174,7 +174,7 @@ def test_a_study_writes_its_tables(compare):
         (["--set", "gain=much"], 'gain: expected a number, got text; it is "much"'),
         (["--preset", "papers"], "no preset 'papers'; did you mean 'paper'?"),
         (["--robot", "links"], "no setting 'robot'"),
-        (["--study", "velocities"], "no study 'velocities'; known: positions"),
+        (["--study", "velocities"], "no study 'velocities'"),
         (["--study", "positions", "--vary", "gain=1"], "--vary: a study says itself what it varies"),
         (["--study", "positions", "--mu", "0.3"], "the study has no such runs"),
         (["--jobs", "2", "--scheduler", "tcp://127.0.0.1:1"], "--jobs is for this machine"),
