@@ -44,7 +44,7 @@ def _count(word: np.uint64) -> int:  # pragma: no cover - compiled
     x = x - ((x >> _ONE) & np.uint64(0x5555555555555555))
     x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
     x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+    return int(np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56)))
 
 
 @njit(cache=True)
@@ -114,7 +114,7 @@ def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compile
 @njit(cache=True)
 def slot(structure: Structure, i: int, j: int) -> int:  # pragma: no cover - compiled
     """Number of block (i, j) of U, i < j, both places; it must exist."""
-    low, high = structure.start[i], structure.start[i + 1]
+    low, high = int(structure.start[i]), int(structure.start[i + 1])
     while low < high:
         middle = (low + high) // 2
         if structure.column[middle] < j:
