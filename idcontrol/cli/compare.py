@@ -228,18 +228,21 @@ def _write_tables(out: Path, tables: Sequence[Table]) -> None:
 
 def _show(outcomes: Sequence[Outcome], tables: Sequence[Table], out: Path) -> None:
     """On the terminal: the study's tables, or one of all rows."""
+    from rich.table import Column
     from rich.table import Table as Grid
     from rich.text import Text
 
+    from idcontrol.report import number
     from idcontrol.sweeps.record import varied_keys
 
     screen = console()
     for table in tables:
         if not table.printed:
             continue
-        grid = Grid(*table.header, title=table.title, title_justify="left", title_style="bold", box=None)
+        header = (Column(Text(name)) for name in table.header)  # units in brackets are no markup
+        grid = Grid(*header, title=table.title, title_justify="left", title_style="bold", box=None)
         for row in table.rows:
-            grid.add_row(*(Text("–" if value is None else cell(value)) for value in row))
+            grid.add_row(*(Text(number(value)) for value in row))
         screen.print(grid)
         screen.print(Text(table.sentence, style="dim"), soft_wrap=True)
     if not tables:

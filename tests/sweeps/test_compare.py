@@ -153,8 +153,9 @@ def test_a_study_writes_its_tables(compare):
     status, out, _ = compare("--controllers", "all", "--study", "positions", "--out", "c")
     assert status == 0
     assert "Positions" in out
+    assert "x [m]" in out
     assert "They grow." in out
-    assert Path("c/positions.csv").read_text().splitlines() == ["seed,x", "1,1.0", "2,4.0"]
+    assert Path("c/positions.csv").read_text().splitlines() == ["seed,x [m]", "1,1.0", "2,4.0"]
     assert json.loads(Path("c/tables.json").read_text())["positions"]["rows"] == [[1, 1.0], [2, 4.0]]
     status, out, _ = compare(
         "--controllers", "all", "--study", "positions", "--preset", "paper", "--set", "gain=7", "--out", "d", "--json"
