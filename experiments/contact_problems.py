@@ -3,8 +3,9 @@
 What is called solved is checked by `experiments.laws`, from the problem alone. What is reported unsolved is confronted
 with what is known: forward, with gaps that are not negative, a solution always exists (math.md 5.1, 7.3). Inverse,
 prescribed velocities may squeeze; then a linear program finds a certificate, independent of the solvers, that no
-velocity of what is free keeps all contacts apart, or a tree of them that the LCP has no solution
-(`idcontrol.solvers.existence`). A problem that is neither solved nor shown to have no solution is counted as undecided.
+velocity of what is free keeps all contacts apart, or a search over all contact modes ends without a solution
+(`idcontrol.solvers.enumerate`, `idcontrol.solvers.existence`). What is neither solved nor shown to have no solution is
+counted as undecided.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.models.problem import ContactModel, StepProblem
 from idcontrol.models.reduction import reduce
 from idcontrol.solvers.active_set import project
+from idcontrol.solvers.enumerate import find_solution
 from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.lcp import RowLcpResult
 from idcontrol.solvers.lemke import solve_lemke, uniform_scale
@@ -36,9 +38,11 @@ from idcontrol.types import Array, Status
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
-LARGEST_TREE: Final = 120
-"""Size of the largest LCP for which the search for a proof is tried."""
-TREE_NODES: Final = 200
+MODE_NODES: Final = 10_000
+"""Quadratic programs of the search over contact modes, which settles most problems of up to ten contacts."""
+TREE_CONTACTS: Final = 30
+TREE_NODES: Final = 100
+"""Linear programs, and contacts, up to which the tree of certificates is tried after it."""
 SLIP_SPEED: Final = 1e-6
 """The no-slip model promises no more (math.md 4.3) [m/s]."""
 
@@ -202,10 +206,14 @@ def judge_model(model: Model, problem: StepProblem, tally: Tally) -> None:
 
 def count_decision(problem: StepProblem, tally: Tally) -> None:
     """What is known of a Coulomb problem that was not solved although velocities exist that it allows."""
-    Q, r, scale = coulomb_lcp(problem)
-    existence = Existence.UNDECIDED
-    if r.size <= LARGEST_TREE:
-        existence = decide(Q, r, scale, max_nodes=TREE_NODES).existence
+    reduction, mu = reduce(problem), problem.contacts.mu
+    y, settled, _ = find_solution(reduction.rho @ reduction.rho.T, reduction.c, mu, max_nodes=MODE_NODES)
+    if y is not None and laws.coulomb(problem, y.reshape(3, -1).T) <= TOLERANCE:
+        tally.missed += 1
+        return
+    existence = Existence.NONE if settled and y is None else Existence.UNDECIDED
+    if existence is Existence.UNDECIDED and mu.size <= TREE_CONTACTS:
+        existence = decide(*coulomb_lcp(problem), max_nodes=TREE_NODES).existence
     tally.no_solution += existence is Existence.NONE
     tally.missed += existence is Existence.SOLUTION
     tally.undecided += existence is Existence.UNDECIDED
@@ -350,39 +358,43 @@ SOLVERS: Final = {
 }
 
 
+SURE: Final = {
+    "coulomb": ("forward",),
+    "dissipation": ("forward", "inverse"),
+    "viscous": ("forward", "inverse"),
+    "edge rows: active set": ("forward", "inverse"),
+    "edge rows: ppm, then active set": ("forward", "inverse"),
+}
+"""Those that must solve everything that has a solution. Inverse, Lemke's method is not sure to (math.md 5.1)."""
+
+
 def findings(table: Sequence[dict[str, Any]], condition: Array) -> list[Finding]:
-    """For each model and solver, over all kinds of problems: share solved, and what counts against it."""
+    """For each model and solver and direction: share solved, and what counts against it."""
     out = [
         Finding("condition_max", float(condition.max())),
         Finding("condition_median", float(np.median(condition))),
     ]
     for what in dict.fromkeys(row["what"] for row in table):
-        rows = [row for row in table if row["what"] == what]
-        total = {key: sum(row[key] for row in rows) for key in rows[0] if isinstance(rows[0][key], int)}
         name = what.replace("edge rows: ", "rows_").replace(", ", "_").replace(" ", "_")
-        must_solve = what in SURE
-        note = (
-            f"{total['unsolved']} reported unsolved: {total['no_solution_proved']} shown to have no solution, "
-            f"{total['missed']} have one, {total['undecided']} undecided; {total['of_these_regularized']} regularized"
-        )
-        out.append(
-            Finding(
-                f"{name}_solved",
-                total["solved"] / total["problems"],
-                holds=total["missed"] == 0 if must_solve else None,
-                note=note + ("; holds if none that has a solution is missed" if must_solve else ""),
+        for direction in ("forward", "inverse"):
+            rows = [row for row in table if row["what"] == what and row["kind"].endswith(direction)]
+            if not rows:
+                continue
+            total = {key: sum(row[key] for row in rows) for key, value in rows[0].items() if isinstance(value, int)}
+            sure = direction in SURE.get(what, ())
+            note = (
+                f"{total['unsolved']} of {total['problems']} reported unsolved: {total['no_solution_proved']} shown to "
+                f"have no solution, {total['missed']} have one, {total['undecided']} undecided; "
+                f"{total['of_these_regularized']} were solved after a regularization"
             )
-        )
-        out.append(Finding(f"{name}_wrong", total["wrong"], holds=total["wrong"] == 0))
-        out.append(Finding(f"{name}_worst_residual", max(row["worst_residual"] for row in rows)))
+            out += [
+                Finding(
+                    f"{name}_{direction}_solved",
+                    total["solved"] / total["problems"],
+                    holds=total["missed"] + total["undecided"] == 0 if sure else None,
+                    note=note + ("; holds if all the others have none" if sure else ""),
+                ),
+                Finding(f"{name}_{direction}_wrong", total["wrong"], holds=total["wrong"] == 0),
+                Finding(f"{name}_{direction}_worst_residual", max(row["worst_residual"] for row in rows)),
+            ]
     return out
-
-
-SURE: Final = (
-    "coulomb",
-    "dissipation",
-    "viscous",
-    "edge rows: active set",
-    "edge rows: ppm, then active set",
-)
-"""Those that must solve everything that has a solution."""

@@ -2,7 +2,8 @@
 
 For fixed modes of all contacts (apart, sticking, sliding along one of four edges or four corners of the pyramid) the
 solutions form one polyhedron, and the nearest of them is a quadratic program. `nearest_solution` searches the 10^n
-combinations by branch and bound; `nearest_basis` tries the 2^size bases of an LCP as the paper prints it.
+combinations by branch and bound; `find_solution` does so without a solution to start from, where Lemke's method ended
+on a ray; `nearest_basis` tries the 2^size bases of an LCP as the paper prints it.
 """
 
 from __future__ import annotations
@@ -335,12 +336,15 @@ def nearest_kernel(
     target: Array,
     weights: Array,
     max_nodes: int,
+    known: bool,
     y: Array,
     modes: Integers,
     work: Array,
     order: Integers,
 ) -> tuple[float, float, bool, int]:
     """Branch and bound over contact modes, from a solution and its modes (math.md 6.3).
+
+    Without a known solution the search ends with the first that it finds, or with the proof that there is none.
 
     Args:
         V: As in `NearestProblem`, shape (3n, 3n).
@@ -351,13 +355,15 @@ def nearest_kernel(
         target: Shape (t,).
         weights: Shape (t,).
         max_nodes: Quadratic programs allowed; 1 is the nearest point with the modes of the start.
-        y: In: a solution; out: the nearest one found. Shape (3n,).
+        known: Whether y is a solution.
+        y: In: a solution, if one is known; out: the nearest one found. Shape (3n,).
         modes: Result: modes of the contacts at y, shape (n,).
         work: Scratch from `nearest_work`.
         order: Scratch from `nearest_work`.
 
     Returns:
-        Objective, lower bound, whether the search was completed, quadratic programs solved.
+        Objective (inf where no solution was found), lower bound, whether the search was completed, quadratic programs
+        solved.
     """
     n, size = mu.size, v0.size
     H = work[: size * size].reshape(size, size)
@@ -388,18 +394,21 @@ def nearest_kernel(
     for a in range(size):
         H[a, a] += ridge
 
-    _read_modes(V, v0, mu, y, modes)
-    best = _value(T, miss, weights, ridge, y)
-    nodes = 1
-    # a start whose modes were misread by the tolerance stays as it is
-    if _node(V, v0, mu, H, g, modes, trial, scratch, order) == SOLVED:
-        value = _value(T, miss, weights, ridge, trial)
-        if value < best:
-            best = value
-            for j in range(size):
-                y[j] = trial[j]
-    if nodes >= max_nodes:
-        return best, 0.0, False, nodes
+    best, nodes = np.inf, 0
+    modes[:] = STICK
+    if known:
+        _read_modes(V, v0, mu, y, modes)
+        best = _value(T, miss, weights, ridge, y)
+        nodes = 1
+        # a start whose modes were misread by the tolerance stays as it is
+        if _node(V, v0, mu, H, g, modes, trial, scratch, order) == SOLVED:
+            value = _value(T, miss, weights, ridge, trial)
+            if value < best:
+                best = value
+                for j in range(size):
+                    y[j] = trial[j]
+        if nodes >= max_nodes:
+            return best, 0.0, False, nodes
 
     for i in range(n):
         first[i] = modes[i]
@@ -409,10 +418,11 @@ def nearest_kernel(
     bounds[0] = 0.0
     if _node(V, v0, mu, H, g, branch, trial, scratch, order) == SOLVED:
         bounds[0] = min(_value(T, miss, weights, ridge, trial), best)
+    promising = best - _WORTH * (scale + best) if known else np.inf  # a node at or above this is not worth a search
     undecided = np.inf  # smallest bound of a leaf whose program could not be solved
     level = 0
     while level >= 0:
-        if tried[level] == MODES or bounds[level] >= best - _WORTH * (scale + best):
+        if tried[level] == MODES or bounds[level] >= promising:
             tried[level] = MODES
             branch[level] = RELAXED
             level -= 1
@@ -432,15 +442,17 @@ def nearest_kernel(
         value = bounds[level]
         if status == SOLVED:
             value = max(value, _value(T, miss, weights, ridge, trial))
-        if value >= best - _WORTH * (scale + best):
+        if value >= promising:
             continue
         if level == n - 1:
             if status == SOLVED:
-                best = value
+                best, promising = value, value - _WORTH * (scale + value)
                 for j in range(size):
                     y[j] = trial[j]
                 for i in range(n):
                     modes[i] = branch[i]
+                if not known:
+                    return best, 0.0, False, nodes
             else:
                 undecided = min(undecided, value)
             continue
@@ -488,8 +500,37 @@ def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 
     modes = np.zeros(n, dtype=np.int64)
     work, order = nearest_work(n)
     arrays = [np.ascontiguousarray(a, dtype=np.float64) for a in (p.V, p.v0, p.mu, p.T, p.t0, p.target, p.weights)]
-    value, lower, proved, nodes = nearest_kernel(*arrays, max_nodes, y, modes, work, order)
+    value, lower, proved, nodes = nearest_kernel(*arrays, max_nodes, True, y, modes, work, order)
     return NearestResult(y=y, value=value, lower_bound=lower, proved=proved, nodes=nodes, modes=modes)
+
+
+def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> tuple[Array | None, bool, int]:
+    """Search all contact modes for a solution of a Coulomb contact problem: what Lemke's ray leaves open.
+
+    Args:
+        V: Contact velocities per impulse, J Γ Jᵀ, shape (3n, 3n).
+        v0: Contact velocities at zero impulse, φ/h added to the normal ones, shape (3n,) [m/s].
+        mu: Friction coefficients, finite, shape (n,).
+        max_nodes: Quadratic programs allowed.
+
+    Returns:
+        A solution y = (f_N, f_S, f_T), to the 1e-9 of a contact velocity with which modes are told apart, or None;
+        whether the question is settled, so that None means that there is none; quadratic programs solved.
+    """
+    size, n = v0.size, mu.size
+    typical, fastest = float(np.median(np.diag(V))), float(np.abs(v0).max(initial=0.0))
+    if fastest == 0.0 or not v0[:n].min(initial=0.0) < 0.0:
+        return np.zeros(size), True, 0
+    d = typical**-0.5 if typical > 0.0 else 1.0
+    y, modes = np.zeros(size), np.zeros(n, dtype=np.int64)
+    work, order = nearest_work(n)
+    nothing, ones = np.zeros(size), np.ones(size)
+    balanced, constants = np.ascontiguousarray(d * d * V), np.ascontiguousarray(v0 / fastest)
+    value, _, proved, nodes = nearest_kernel(
+        balanced, constants, mu, np.eye(size), nothing, nothing, ones, max_nodes, False, y, modes, work, order
+    )
+    found = value < np.inf
+    return (d * d * fastest * y if found else None), found or proved, nodes
 
 
 @njit(cache=True, error_model="numpy")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from idcontrol.errors import InputError
-from idcontrol.solvers.enumerate import NearestProblem, nearest_basis, nearest_solution
+from idcontrol.solvers.enumerate import NearestProblem, find_solution, nearest_basis, nearest_solution
 from tests.solvers.modes import nearest_of_all_modes, random_problem
-from tests.solvers.oracles import standing_feet
+from tests.solvers.oracles import all_lcp_bases, coulomb_lcp, standing_feet
 
 
 def assert_coulomb(problem, y):
@@ -173,3 +173,45 @@ def test_what_does_not_fit_is_refused():
     )
     with pytest.raises(InputError, match="no-slip"):
         nearest_solution(infinite, start)
+
+
+def squeezed(rng, n, mu):
+    """Contacts on a body that can move in one or two directions only, as between fingers: often without a solution."""
+    N, S, T = rng.normal(size=(3, n, int(rng.integers(1, 3))))
+    v0 = rng.normal(size=3 * n)
+    J = np.r_[N, S, T]
+    Q, _, scale = coulomb_lcp(N, S, T, np.zeros(N.shape[1]), mu)
+    v_s, v_t = v0[n : 2 * n], v0[2 * n :]
+    return J @ J.T, v0, Q, np.r_[v0[:n], v_s, -v_s, v_t, -v_t, np.zeros(n)], scale
+
+
+def test_a_solution_is_found_where_some_basis_is_one_and_excluded_where_none_is():
+    rng = np.random.default_rng(8)
+    outcomes = []
+    for case in range(24):
+        mu = np.full(1 + (case % 6 == 0), rng.uniform(0.2, 1.5))  # two contacts have 2^12 bases
+        V, v0, Q, r, scale = squeezed(rng, mu.size, mu)
+        y, settled, _ = find_solution(V, v0, mu)
+        bases = all_lcp_bases(scale[:, None] * Q * scale, scale * r)
+        assert settled
+        assert (y is not None) == bool(bases)
+        outcomes.append(bool(bases))
+        if y is not None:
+            assert_coulomb(NearestProblem(V=V, v0=v0, mu=mu, T=V, t0=v0, target=v0, weights=v0), y)
+    assert 3 <= len(outcomes) - sum(outcomes) <= 21
+
+
+def test_a_search_that_meets_its_limit_settles_nothing():
+    V, v0, *_ = squeezed(np.random.default_rng(8), 3, np.full(3, 0.5))
+    v0[0] = -1.0
+    y, settled, nodes = find_solution(V, v0, np.full(3, 0.5), max_nodes=2)
+    assert y is None
+    assert not settled
+    assert nodes == 2
+
+
+def test_contacts_that_part_by_themselves_need_no_search():
+    y, settled, nodes = find_solution(np.eye(3), np.array([0.1, -1.0, 1.0]), np.array([0.5]))
+    np.testing.assert_array_equal(y, 0.0)
+    assert settled
+    assert nodes == 0

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.contact_problems import coulomb_lcp as balanced_lcp
+from experiments.random_steps import random_step
 from idcontrol.errors import InputError
 from idcontrol.solvers.lemke import proves_infeasible, solve_lemke, solve_regularized
 from idcontrol.solvers.status import SolverStatus
@@ -193,3 +197,15 @@ def test_shapes_that_do_not_fit_are_refused():
         solve_lemke(np.eye(3), np.zeros(2))
     with pytest.raises(InputError, match="not positive"):
         solve_lemke(np.eye(2), np.zeros(2), np.array([1.0, 0.0]))
+
+
+@pytest.mark.parametrize("number", [2613, 4561, 4629, 5081])
+def test_bodies_whose_masses_differ_by_thousands_are_solved_without_regularization(number):
+    """Piles on which the path with one factor for all variables is lost to rounding; masses span up to 10^6."""
+    rng = np.random.default_rng([0, number])
+    problem = random_step(rng, feet=False, inverse=False, contacts=int(rng.integers(8, 24)))
+    Q, r, scale = balanced_lcp(problem)
+    result = solve_lemke(Q, r, scale)
+    assert result.status is SolverStatus.SOLVED
+    assert result.regularization == 0.0
+    assert_complementary(scale[:, None] * Q * scale, scale * r, replace(result, z=result.z / scale, w=scale * result.w))
