@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from idcontrol import sensing
 from idcontrol.errors import InputError
 from idcontrol.loop import machine, real, realtime, record
 from idcontrol.loop.clock import NS, Beat, VirtualClock, WallClock
@@ -25,6 +26,7 @@ from idcontrol.loop.real import ControlLoop, Parts, Stop
 from idcontrol.loop.ring import Ring, ring_bytes, width
 from idcontrol.loop.safety import Policy
 from idcontrol.loop.session import Session, make_controller, resolve, wire_format
+from idcontrol.loop.simulated import ticks
 from idcontrol.loop.transport import Link, inprocess
 from idcontrol.loop.transport.shared import BYTES, SharedLink
 from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
@@ -35,6 +37,8 @@ CONNECT_S = 60.0
 """How long the machine may take to speak: a first start compiles its kernels."""
 ENDING_S = 10.0
 """How long it may take to end."""
+REHEARSAL_S = 0.6
+"""Of the walk that is simulated before the first tick, so that every kernel is compiled and loaded: a step and more."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -51,6 +55,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         plant_rate_hz: Rate of the plant; null is that of the loop.
         plant_silence_s: After which silence the plant brakes; null is 20 of its periods.
         policy: What the loop tolerates.
+        sensing: What it is shown of the machine.
     """
 
     transport: Literal["shared", "udp", "inprocess"] = "shared"
@@ -60,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     plant_rate_hz: Positive | None = None
     plant_silence_s: Positive | None = None
     policy: Policy = Policy()
+    sensing: sensing.Settings = sensing.Settings()
 
 
 def run(target: str, config: msgspec.Struct, settings: Settings, out: Path) -> dict[str, Any]:
@@ -106,6 +112,8 @@ class _Work:
             system=session.system,
             wire=self.wire,
             limits=session.limits,
+            sense=sensing.sense(settings.sensing, session.setup().contacts, session.start),
+            stance=sensing.stance(settings.sensing, session.setup().contacts),
             notes=session.notes,
         )
         watchdog = machine.watchdog(self.plant_period / NS)
@@ -132,7 +140,7 @@ class _Work:
         clock.every(self.plant_period, beat)
         loop = ControlLoop(
             here, self.parts, clock, self.settings.policy,
-            period=self.period, duration=self.duration, session=2, interrupt=_in_main_thread(),
+            period=self.period, duration=self.duration, session=2,
         )  # fmt: skip
         with Stop() as stop:
             loop.connect(CONNECT_S)
@@ -164,6 +172,17 @@ class _Work:
                 child.kill()  # those that ended by themselves are not there to be hurt
                 child.communicate()
 
+    def _rehearse(self) -> None:
+        """Plan, control and simulate for a moment; what planner or controller raise comes out before anything moves."""
+        session, planner, h = self.session, self.parts.planner, self.period / NS
+        planner.reset(session.start)
+        self.parts.controller.reset()
+        rehearsal = ticks(
+            session.plant(h), planner, self.parts.controller, session.start, h=h, steps=round(REHEARSAL_S / h)
+        )
+        for _ in rehearsal:
+            pass
+
     def _beat(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
         (recorder,) = children
         link, plant = self._connect(machine_fd)
@@ -175,6 +194,7 @@ class _Work:
             period=self.period, duration=self.duration, session=secrets.randbits(32), interrupt=_in_main_thread(),
         )  # fmt: skip
         assert recorder.stdout is not None
+        self._rehearse()
         with Stop() as stop:
             if not loop.connect(CONNECT_S, lambda: not stop.asked and (plant is None or plant.poll() is None)):
                 raise InputError(

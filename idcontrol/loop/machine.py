@@ -163,7 +163,7 @@ class Machine:
             tau = np.zeros_like(limits.torque)
         after = self._plant.step(tau, self._dt)
         state = State(t=before.t + self._dt, q=after.q, v=after.v, forces=self._plant.contact_forces())
-        self._motion = _Motion(state, tau, _specific_force(before, state, self._dt, self._wire))
+        self._motion = _Motion(state, tau, specific_force(before, state, self._dt, self._wire))
 
     def _describe(self, beat: Beat, faults: Fault, silence: int, spent: int) -> None:
         of, motion = self.row.of, self._motion
@@ -177,7 +177,7 @@ class Machine:
         of["dropped"][:] = self.endpoint.inbox.dropped
 
 
-def _specific_force(before: State, after: State, dt: float, wire: Format) -> Array:
+def specific_force(before: State, after: State, dt: float, wire: Format) -> Array:
     """What an accelerometer at the base's origin shows, its own axes, shape (3,) [m/s²]; zero for a fixed base."""
     if not wire.floating:
         return np.zeros(3)

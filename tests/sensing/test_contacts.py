@@ -1,0 +1,75 @@
+"""Which feet stand: by plan, geometry, force, and by their majority."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.sensing.contacts import NEAR_M, OFF_N, ON_N, Fused, Geometry, Planned, Touch, believe
+from idcontrol.types import ContactForces, Reference, State
+from tests import scenes
+
+UP = np.array([0.0, 0.0, 1.0])
+
+
+def felt(loads):
+    """A state in which foot i is pressed with loads[i] newtons; zero is no contact."""
+    feet = np.flatnonzero(loads)
+    forces = ContactForces(identity=feet, force=np.outer(np.array(loads)[feet], UP), normal=np.tile(UP, (len(feet), 1)))
+    return State(t=0.0, q=np.zeros(0), v=np.zeros(0), forces=forces)
+
+
+STAND = Reference.standing(np.zeros(12), 4)
+
+
+def test_force_has_hysteresis():
+    touch = Touch(1)
+    between = 0.5 * (ON_N + OFF_N)
+    told = [bool(touch.feel(felt([load]))[0]) for load in (between, ON_N + 1, between, OFF_N - 1, between)]
+    assert told == [False, True, True, False, False]
+
+
+def test_noise_between_the_two_thresholds_makes_no_chatter():
+    rng, touch = np.random.default_rng(0), Touch(1)
+    touch.feel(felt([ON_N + 1]))
+    told = [touch.feel(felt([rng.uniform(OFF_N + 0.01, 50.0)]))[0] for _ in range(500)]
+    assert all(told)
+
+
+def test_tangential_force_is_no_touch():
+    forces = ContactForces(identity=np.array([0]), force=np.array([[90.0, 0.0, 0.5]]), normal=UP[None])
+    assert not Touch(1).feel(State(t=0.0, q=np.zeros(0), v=np.zeros(0), forces=forces))[0]
+
+
+def test_without_force_sensors_nothing_changes():
+    touch = Touch(2)
+    touch.feel(felt([ON_N + 1, 0.0]))
+    assert touch.feel(State(t=0.0, q=np.zeros(0), v=np.zeros(0))).tolist() == [True, False]
+
+
+def test_geometry_says_who_is_at_the_ground(quadruped):
+    system = scenes.links()
+    source = Geometry(SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.8))
+    q = scenes.home(system)
+    lowest = State(t=0.0, q=q, v=np.zeros(18))
+    assert source(lowest, STAND).all()
+    raised = q.copy()
+    raised[2] += 2 * NEAR_M
+    assert not source(State(t=0.0, q=raised, v=np.zeros(18)), STAND).any()
+
+
+@pytest.mark.parametrize("votes", list(itertools.product((False, True), repeat=3)))
+def test_the_majority_decides(votes):
+    sources = [lambda state, reference, vote=vote: np.array([vote]) for vote in votes]
+    assert Fused(sources)(felt([0.0]), STAND)[0] == (sum(votes) >= 2)
+
+
+def test_what_is_believed_takes_the_place_of_the_plan_and_nothing_else():
+    reference = believe(Touch(4))(felt([9.0, 0.0, 9.0, 0.0]), STAND)
+    assert reference.stance.tolist() == [True, False, True, False]
+    assert reference.q is STAND.q
+    assert Planned()(felt([0.0]), STAND).all()

@@ -1,0 +1,53 @@
+"""Delay and noise: as much as was asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.loop.wire import Sensed
+from idcontrol.sensing.disturbance import Delay, Noise, NoiseLevel
+from idcontrol.types import ContactForces, State
+from tests import scenes
+
+
+def sensed(system, t=0.0):
+    forces = ContactForces(identity=np.array([2]), force=np.array([[0, 0, 20.0]]), normal=np.array([[0, 0, 1.0]]))
+    state = State(t=t, q=scenes.home(system), v=np.zeros(18), forces=forces)
+    return Sensed(state=state, tau=np.zeros(12), accelerometer=np.array([0, 0, 9.81]))
+
+
+def test_noise_has_the_spread_that_was_asked_for(quadruped):
+    level = NoiseLevel(
+        position_m=0.01, tilt_rad=0.02, joint_rad=0.03, velocity_m_s=0.1, rate_rad_s=0.2, joint_rad_s=0.3,
+        acceleration_m_s2=0.4, force_n=0.5,
+    )  # fmt: skip
+    noise, truth = Noise(level, quadruped.model, np.random.default_rng(0)), sensed(quadruped)
+    seen = [noise(truth) for _ in range(2000)]
+    dq = np.array([pin.difference(quadruped.model, truth.state.q, one.state.q) for one in seen])
+    dv = np.array([one.state.v for one in seen])
+    df = np.array([one.state.forces.force[0] - [0, 0, 20.0] for one in seen])
+    da = np.array([one.accelerometer - truth.accelerometer for one in seen])
+    # 2000 draws give a standard deviation within 1/sqrt(4000) = 1.6 % (one sigma) on each axis; 8 % is five sigma
+    for found, asked in (
+        (dq[:, :3], 0.01), (dq[:, 3:6], 0.02), (dq[:, 6:], 0.03), (dv[:, :3], 0.1), (dv[:, 3:6], 0.2),
+        (dv[:, 6:], 0.3), (da, 0.4), (df, 0.5),
+    ):  # fmt: skip
+        np.testing.assert_allclose(found.std(axis=0), asked, rtol=0.08)
+    np.testing.assert_allclose([np.linalg.norm(one.state.q[3:7]) for one in seen], 1.0, atol=1e-12)
+
+
+def test_the_same_seed_makes_the_same_noise_and_no_noise_changes_nothing(quadruped):
+    truth = sensed(quadruped)
+    a, b = (
+        Noise(NoiseLevel(joint_rad=0.1), quadruped.model, np.random.default_rng(3))(truth).state.q for _ in range(2)
+    )
+    np.testing.assert_array_equal(a, b)
+    still = Noise(NoiseLevel(), quadruped.model, np.random.default_rng(3))(truth)
+    np.testing.assert_allclose(still.state.q, truth.state.q, atol=1e-15)
+
+
+def test_a_delay_shows_what_was_sensed_so_many_calls_ago(quadruped):
+    delay = Delay(3)
+    shown = [delay(sensed(quadruped, t=float(k))).state.t for k in range(6)]
+    assert shown == [0.0, 0.0, 0.0, 0.0, 1.0, 2.0]

@@ -1,0 +1,161 @@
+"""The base from legs and IMU: the filter's algebra, machines at rest and in free flight, and a whole walk."""
+
+from __future__ import annotations
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from experiments import trot
+from experiments.live import TrotSession
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.loop import launch
+from idcontrol.loop.launch import Settings
+from idcontrol.loop.machine import GRAVITY, specific_force
+from idcontrol.loop.session import wire_format
+from idcontrol.loop.wire import Sensed
+from idcontrol.recording import load
+from idcontrol.sensing import Settings as Sensing
+from idcontrol.sensing import chain, estimator
+from idcontrol.sensing.disturbance import NoiseLevel
+from idcontrol.sensing.estimator import BaseEstimator, correct, predict
+from idcontrol.types import ContactForces, State
+from tests import scenes
+
+
+def feet():
+    return SphereContacts(scenes.links(), scenes.FEET, scenes.RADIUS, plane(), 0.8)
+
+
+def batch(x, P, h, acceleration, turning, touching, radius, place, velocity):
+    """The same filter with matrices: F, Q, then all measurements at once."""
+    n = len(touching)
+    k = 6 + 3 * n
+    F, G = np.eye(k), np.zeros((k, 3))
+    F[:3, 3:6] = h * np.eye(3)
+    G[:3], G[3:6] = 0.5 * h * h * np.eye(3), h * np.eye(3)
+    Q = estimator.ACCELERATION_STD**2 * G @ G.T
+    x = F @ x + G @ acceleration
+    for i in range(n):
+        feet = slice(6 + 3 * i, 9 + 3 * i)
+        if touching[i]:
+            x[feet] += h * np.cross(turning[i], [0, 0, radius[i]])
+        Q[feet, feet] += (h * estimator.CREEP_STD * (1 if touching[i] else estimator.UNKNOWN)) ** 2 * np.eye(3)
+    P = F @ P @ F.T + Q
+    H, z, r = [], [], []
+    for i in range(n):
+        for axis in range(3):
+            row = np.zeros(k)
+            row[6 + 3 * i + axis], row[axis] = 1.0, -1.0
+            H.append(row)
+            z.append(place[i, axis])
+            r.append(estimator.KINEMATICS_STD**2)
+        if touching[i]:
+            for axis in range(3):
+                row = np.zeros(k)
+                row[3 + axis] = 1.0
+                H.append(row)
+                z.append(-velocity[i, axis])
+                r.append(estimator.SLIP_STD**2)
+            row = np.zeros(k)
+            row[8 + 3 * i] = 1.0
+            H.append(row)
+            z.append(radius[i])
+            r.append(estimator.GROUND_STD**2)
+    H, z, R = np.array(H), np.array(z), np.diag(r)
+    K = P @ H.T @ np.linalg.inv(H @ P @ H.T + R)
+    return x + K @ (z - H @ x), (np.eye(k) - K @ H) @ P
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_measurement_after_the_other_is_the_same_as_all_at_once(seed):
+    rng = np.random.default_rng(seed)
+    n, k = 4, 18
+    x, root = rng.normal(size=k), 0.1 * rng.normal(size=(k, k))
+    P = root @ root.T
+    touching, radius = rng.random(n) < 0.6, np.full(n, 0.02)
+    acceleration, turning, place, velocity = (rng.normal(size=s) for s in (3, (n, 3), (n, 3), (n, 3)))
+    expected_x, expected_P = batch(x, P, 1e-3, acceleration, turning, touching, radius, place, velocity)
+    predict(x, P, 1e-3, acceleration, turning, touching, radius)
+    correct(x, P, place, velocity, touching, radius)
+    # the batch inverts a matrix of condition 1e7
+    np.testing.assert_allclose(x, expected_x, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(P, expected_P, rtol=0, atol=1e-8)
+
+
+def standing_state(system, t):
+    forces = ContactForces(
+        identity=np.arange(4), force=np.tile([0, 0, 12.0], (4, 1)), normal=np.tile([0, 0, 1.0], (4, 1))
+    )
+    return State(t=t, q=scenes.home(system), v=np.zeros(18), forces=forces)
+
+
+def test_a_machine_at_rest_is_known_to_rest_whatever_the_plant_says_of_its_base(quadruped):
+    start = standing_state(quadruped, 0.0)
+    believes = BaseEstimator(feet(), start)
+    for k in range(1, 500):
+        truth = standing_state(quadruped, 1e-3 * k)
+        lie = State(t=truth.t, q=truth.q + np.r_[5.0, 5.0, 5.0, np.zeros(16)], v=truth.v, forces=truth.forces)
+        found = believes(Sensed(state=lie, tau=np.zeros(12), accelerometer=-GRAVITY)).state
+    np.testing.assert_allclose(found.q, start.q, atol=1e-6)
+    np.testing.assert_allclose(found.v, 0.0, atol=1e-6)
+
+
+def test_in_free_flight_the_accelerometer_alone_says_how_it_falls(quadruped):
+    start = standing_state(quadruped, 0.0)
+    believes = BaseEstimator(feet(), start)
+    air = State(t=0.0, q=start.q, v=np.zeros(18), forces=ContactForces.none())
+    for k in range(1, 201):
+        now = State(t=1e-3 * k, q=air.q, v=air.v, forces=air.forces)
+        found = believes(Sensed(state=now, tau=np.zeros(12), accelerometer=np.zeros(3))).state
+    # what feet in the air say still counts for a ten-thousandth: `UNKNOWN`
+    np.testing.assert_allclose(found.v[:3], [0, 0, -9.81 * 0.2], atol=1e-3)
+    np.testing.assert_allclose(found.q[2] - start.q[2], -0.5 * 9.81 * 0.2**2, atol=1e-3)
+
+
+def test_the_accelerometer_feels_gravity_at_rest_and_nothing_in_free_fall(quadruped):
+    """In axes that turn with the base."""
+    wire = wire_format(TrotSession(trot.Config()))
+    rng = np.random.default_rng(0)
+    q = pin.integrate(quadruped.model, scenes.home(quadruped), rng.normal(size=18))
+    R = pin.Quaternion(q[6], q[3], q[4], q[5]).matrix()
+    rest = State(t=0.0, q=q, v=np.zeros(18))
+    np.testing.assert_allclose(specific_force(rest, rest, 1e-3, wire), R.T @ -GRAVITY, atol=1e-12)
+    h, omega, v_W = 1e-5, np.array([0.3, -2.0, 1.0]), np.array([0.5, 0.2, -0.4])
+    before = State(t=0.0, q=q, v=np.r_[R.T @ v_W, omega, np.zeros(12)])
+    moved = pin.integrate(quadruped.model, q, h * before.v)
+    R2 = pin.Quaternion(moved[6], moved[3], moved[4], moved[5]).matrix()
+    after = State(t=h, q=moved, v=np.r_[R2.T @ (v_W + h * GRAVITY), omega, np.zeros(12)])
+    # a difference quotient is of first order: |omega| g h = 2.2e-4
+    np.testing.assert_allclose(specific_force(before, after, h, wire), 0.0, atol=2.5e-4)
+
+
+def test_links_walks_on_what_it_knows_of_itself(tmp_path):
+    """Base estimated, contacts fused, noise on every sensor: the feedback runs on the estimate, not on the truth."""
+    noise = NoiseLevel(tilt_rad=1e-3, joint_rad=1e-4, rate_rad_s=5e-3, joint_rad_s=5e-3, acceleration_m_s2=0.2)
+    settings = Settings(
+        transport="inprocess", pacing="fast", sensing=Sensing(contacts="fused", base="estimated", noise=noise)
+    )
+    config = trot.Config(duration_s=1.0, path=trot.Path2D(kind="command", command=((0.0, 0.2, 0.0, 0.0),)))
+    metrics = launch.run("experiments.live:loop", config, settings, tmp_path / "run")
+    assert metrics["completed"]
+    believed, truth = load(tmp_path / "run").arrays, load(tmp_path / "run" / "machine").arrays
+    running, moving = believed["mode"] == 2, truth["mode"] == 2
+    n = min(running.sum(), moving.sum()) - 5
+    p, p_true = believed["q"][running][:n, :3], truth["q"][moving][:n, :3]
+    v, v_true = believed["v"][running][:n, :3], truth["v"][moving][:n, :3]
+    assert p_true[-1, 0] - p_true[0, 0] > 0.08  # it walked
+    assert np.abs(p - p_true).max() < 0.01
+    assert np.sqrt(np.mean((v - v_true) ** 2)) < 0.03
+
+
+def test_stages_are_passed_one_after_the_other(quadruped):
+    truth = Sensed(state=standing_state(quadruped, 0.0), tau=np.zeros(12), accelerometer=np.zeros(3))
+    seen = []
+
+    def note(name):
+        return lambda sensed: (seen.append(name), sensed)[1]
+
+    assert chain([note("first"), note("second")])(truth) is truth.state
+    assert seen == ["first", "second"]
