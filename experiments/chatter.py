@@ -1,0 +1,299 @@
+"""Torque chatter: a base sways over fixed feet, with noise on what the joints are told (003 Figs. 6, 15; math.md 6.4).
+
+Four feet stand, so that many contact forces give one motion, and the noisy demand is never quite what the footholds
+allow. A controller whose forces jump between equally good answers jumps in torque; 0.2 N m in a millisecond counts as a
+jump. What is left of a good one is the noise itself, which enters the torque through the inertia.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import matplotlib
+import msgspec
+import numpy as np
+from matplotlib.figure import Figure
+
+import robots
+from experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol import controllers
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.controllers import Gains, Settings
+from idcontrol.errors import InputError
+from idcontrol.system import System
+from idcontrol.types import Array, Reference, State, Status
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+
+JUMP_NM: Final = 0.2
+PAPER_FACTOR: Final = 1e5
+"""By which smoothing lowers the largest derivative of torque, as 003 says of its Fig. 15."""
+MOST_JUMPS: Final = {"id-coulomb-qp": 0, "id-coulomb-smooth": 0, "id-noslip-lcp": 1}
+RAW, SMOOTHED = "id-coulomb-qp-raw", "id-coulomb-qp"
+DRAWN: Final = (RAW, SMOOTHED, "id-coulomb-smooth")
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides it.
+
+    Attributes:
+        robot: Name or path of a robot file, with feet and a floating base.
+        mu: Friction, which the controllers know.
+        duration_s: Length.
+        rate_hz: Of the control loop.
+        seed: Of the noise.
+        noise_rad_s2: Standard deviation of the white noise on the desired joint accelerations; each is a run.
+        speed_m_s: Largest speed of the base.
+    """
+
+    robot: str = "links"
+    mu: Positive = 0.7
+    duration_s: Positive = 0.2
+    rate_hz: Positive = 1000.0
+    seed: int = 0
+    noise_rad_s2: tuple[NotNegative, ...] = (0.01, 1.0)
+    speed_m_s: NotNegative = 0.1
+
+
+PRESETS = {"default": Config()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One controller under one noise.
+
+    Attributes:
+        controller: Its name.
+        projected: Whether the demand was projected onto what the contacts allow (math.md 12.1).
+        noise: Standard deviation on the desired accelerations [rad/s²].
+        torque: Shape (steps, a) [N m].
+        normal: Summed normal force that was predicted, shape (steps,) [N].
+        unsolved: Steps that did not end as solved.
+        h: Period [s].
+    """
+
+    controller: str
+    projected: bool
+    noise: float
+    torque: Array
+    normal: Array
+    unsolved: int
+    h: float
+
+    @property
+    def changes(self) -> Array:
+        """Largest change of a joint's torque in each step [N m]."""
+        largest: Array = np.abs(np.diff(self.torque, axis=0)).max(axis=1)
+        return largest
+
+    def row(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "controller": self.controller,
+            "projected": self.projected,
+            "noise_rad_s2": self.noise,
+            "jumps": int((self.changes > JUMP_NM).sum()),
+            "dtau_max_nm_s": float(self.changes.max() / self.h),
+            "tau_mean_nm": float(np.abs(self.torque).mean()),
+            "normal_n": {"least": float(self.normal.min()), "most": float(self.normal.max())},
+            "unsolved_steps": self.unsolved,
+        }
+
+
+class Chatter:
+    """The experiment, as the command line finds it."""
+
+    name = "chatter"
+    summary = "a base sways over four feet, told to with noise: which controllers' torques jump (003 Figs. 6, 15)"
+    presets = PRESETS
+
+    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Run every controller that predicts forces, with and without projection of its demand."""
+        began = time.perf_counter()
+        robot = robots.load(config.robot)
+        if not robot.description.feet or robot.description.base != "free-flyer":
+            raise InputError(f"robot {robot.name!r} has no feet or no floating base: it cannot sway on them")
+        h, steps = 1.0 / config.rate_hz, round(config.duration_s * config.rate_hz)
+        if steps < 3:
+            raise InputError(f"duration_s={config.duration_s} is shorter than three periods of {config.rate_hz} Hz")
+        path = swaying(robot, h, steps, config.speed_m_s)
+        names = [name for name in controllers.available() if name.startswith("id-") and "sensed" not in name]
+        cases = list(itertools.product(names, (True, False), config.noise_rad_s2))
+        outcomes = []
+        for name, projected, noise in cases:
+            outcomes.append(follow(robot, path, config, name, projected=projected, noise=noise, h=h))
+            progress(len(outcomes) / len(cases))
+        series: dict[str, Array] = {"t": h * np.arange(steps, dtype=np.float64)}
+        series |= {_key(outcome): outcome.torque for outcome in outcomes}
+        return save(
+            out,
+            experiment=self.name,
+            config=config,
+            findings=findings(outcomes, config),
+            arrays=series,
+            units={"t": "s"} | {_key(o): "N m" for o in outcomes},
+            drawings=[drawing(outcomes, config)],
+            extra={"rows": [outcome.row() for outcome in outcomes]},
+            began=began,
+        )
+
+    def warmup(self, out: Path) -> None:
+        """Three steps with each controller: every kernel is compiled and cached."""
+        self.run(Config(duration_s=0.003), out, lambda share: None)
+
+
+experiment = Chatter()
+
+
+def swaying(robot: robots.Robot, h: float, steps: int, speed: float) -> list[tuple[State, Array]]:
+    """A base that sways smoothly while its feet roll in place: states, and the joint accelerations to the next one."""
+    system = robot.system()
+    ground = _spheres(robot, system, mu=0.0)
+    n, u = len(robot.description.feet), system.n_unactuated
+    q, path = robots.home_state(robot, system).q, []
+    for k in range(steps + 1):
+        for _ in range(3):  # heights drift by h² in a step, and at home they are those of the file
+            system.update(q, np.zeros(system.n_velocities))
+            contacts = ground.detect(np.inf)
+            error = np.concatenate((-contacts.gap, np.zeros(2 * n)))
+            joints = np.linalg.pinv(contacts.jacobian[:, u:]) @ error
+            q = system.integrate(q, np.concatenate((np.zeros(u), joints)), 1.0)
+        system.update(q, np.zeros(system.n_velocities))
+        J, t = ground.detect(np.inf).jacobian, k * h
+        base = speed * np.array([np.sin(9 * t), np.sin(13 * t), 0.3 * np.sin(17 * t), 0.0, 0.0, np.sin(11 * t)])
+        v = np.concatenate((base, np.linalg.pinv(J[:, u:]) @ (-J[:, :u] @ base)))
+        path.append((State(t=t, q=q, v=system.theirs(v)), v[u:]))
+        q = system.integrate(q, v, h)
+    return [(state, (after - now) / h) for (state, now), (_, after) in itertools.pairwise(path)]
+
+
+def follow(
+    robot: robots.Robot,
+    path: Sequence[tuple[State, Array]],
+    config: Config,
+    name: str,
+    *,
+    projected: bool,
+    noise: float,
+    h: float,
+) -> Outcome:
+    """Torques of one controller along the path: without feedback, so that only the noise disturbs the demand."""
+    system = robot.system()
+    nothing = Gains(kp=0.0, kd=0.0)
+    control = controllers.make(
+        name,
+        controllers.Setup(
+            system=system,
+            contacts=_spheres(robot, system, config.mu),
+            h=h,
+            acceleration_gains=nothing,
+            settings=Settings(project=projected),
+        ),
+    )
+    rng = np.random.default_rng(config.seed)
+    torque, normal, unsolved = [], [], 0
+    standing = Reference.standing(np.zeros(system.n_actuated), len(robot.description.feet))
+    for state, a in path:
+        demand = a + noise * rng.normal(size=a.size)
+        command = control(state, replace(standing, a=demand))
+        torque.append(command.tau)
+        normal.append(0.0 if command.predicted is None else float(command.predicted.force[:, 2].sum()))
+        unsolved += command.status is not Status.SOLVED
+    return Outcome(
+        controller=name,
+        projected=projected,
+        noise=noise,
+        torque=np.array(torque),
+        normal=np.array(normal),
+        unsolved=unsolved,
+        h=h,
+    )
+
+
+def findings(outcomes: Sequence[Outcome], config: Config) -> list[Finding]:
+    """Jumps and largest derivative of each controller under the largest noise, then what smoothing is worth."""
+    out: list[Finding] = []
+    rows = [(outcome, outcome.row()) for outcome in outcomes]
+    for outcome, row in rows:
+        if outcome.noise < max(config.noise_rad_s2):
+            continue
+        most = MOST_JUMPS.get(outcome.controller) if outcome.projected else None
+        key = f"{outcome.controller.removeprefix('id-').replace('-', '_')}{'' if outcome.projected else '_unprojected'}"
+        out += [
+            Finding(
+                f"{key}_jumps",
+                row["jumps"],
+                holds=None if most is None else row["jumps"] <= most,
+                note=f"steps of {len(outcome.changes)} in which a torque changes by more than {JUMP_NM} N m"
+                + ("" if most is None else f"; at most {most}"),
+            ),
+            Finding(f"{key}_dtau_max_nm_s", row["dtau_max_nm_s"], "N m/s"),
+        ]
+    for noise in config.noise_rad_s2:
+        # stage I alone never projects its demand: the two runs of it are the same
+        raw = next(row for o, row in rows if o.controller == RAW and not o.projected and o.noise == noise)
+        smooth = next(row for o, row in rows if o.controller == SMOOTHED and o.projected and o.noise == noise)
+        out.append(
+            Finding(
+                f"factor_noise_{_number(noise)}",
+                raw["dtau_max_nm_s"] / smooth["dtau_max_nm_s"],
+                paper=PAPER_FACTOR,
+                holds=raw["jumps"] > 0.5 * len(outcomes[0].changes),
+                note=f"largest dτ/dt of {RAW} ({raw['dtau_max_nm_s']:.0f} N m/s, {raw['jumps']} jumps) over that of "
+                f"{SMOOTHED} ({smooth['dtau_max_nm_s']:.1f} N m/s), which cannot be less than the noise of {noise:g} "
+                "rad/s² times the inertia; the paper's factor is of a walk. Holds if the former jumps in more than "
+                "half of the steps",
+            )
+        )
+    return out
+
+
+def drawing(outcomes: Sequence[Outcome], config: Config) -> Drawing:
+    """The torque of the joint that chatters most, under the largest noise."""
+    noise = max(config.noise_rad_s2)
+    shown = [o for o in outcomes if o.noise == noise and o.controller in DRAWN and o.projected == (o.controller != RAW)]
+    raw = next(o for o in shown if o.controller == RAW)
+    joint = int(np.abs(np.diff(raw.torque, axis=0)).max(axis=0).argmax())
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(7.0, 3.4))
+        axes = figure.add_subplot()
+        for outcome in shown:
+            t = 1e3 * outcome.h * np.arange(len(outcome.torque))
+            axes.plot(t, outcome.torque[:, joint], label=outcome.controller, linewidth=1.0)
+        axes.set(xlabel="t [ms]", ylabel="torque [N m]")
+        axes.legend()
+    largest = {o.controller: o.changes.max() / o.h for o in shown}
+    words = ", ".join(f"{name} {value:.0f}" for name, value in largest.items())
+    return Drawing(
+        "Torque of one joint, with and without mitigation of chatter",
+        f"Noise of {noise:g} rad/s² on the desired accelerations. Largest |dτ/dt| of any joint, in N m/s: {words}.",
+        figure,
+    )
+
+
+def _spheres(robot: robots.Robot, system: System, mu: float) -> SphereContacts:
+    feet = robot.description.feet
+    return SphereContacts(
+        system,
+        [foot.frame for foot in feet],
+        [foot.radius_m for foot in feet],
+        plane(),
+        mu,
+        offsets=[foot.offset_m for foot in feet],
+    )
+
+
+def _key(outcome: Outcome) -> str:
+    name = outcome.controller.removeprefix("id-").replace("-", "_")
+    return f"{name}_{'projected' if outcome.projected else 'unprojected'}_noise_{_number(outcome.noise)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:g}".replace(".", "").replace("-", "m")

@@ -1,0 +1,84 @@
+"""Torque chatter: who jumps under a noisy demand and who does not (math.md 6.4, 7.4; 16, test 6)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import robots
+from experiments.chatter import Chatter, Config, Outcome, swaying
+from idcontrol.errors import InputError
+from robots.robot import foot_centres
+
+
+@pytest.fixture(scope="module")
+def metrics(tmp_path_factory):
+    return Chatter().run(Config(), tmp_path_factory.mktemp("chatter") / "run", lambda share: None)
+
+
+def row(metrics, controller, *, projected=True, noise=1.0):
+    (found,) = [
+        r
+        for r in metrics["rows"]
+        if (r["controller"], r["projected"], r["noise_rad_s2"]) == (controller, projected, noise)
+    ]
+    return found
+
+
+@pytest.mark.parametrize("robot", ["links", "solo12"])
+def test_feet_stay_where_they_are_while_the_base_sways(robot):
+    robot = robots.load(robot)
+    system = robot.system()
+    path = swaying(robot, 1e-3, 200, 0.1)
+    feet = np.array([foot_centres(robot, system, state.q) for state, _ in path])
+    # spheres of 1 to 2 cm roll in place: their centres move by millimetres while legs turn by some 0.05 rad
+    assert np.abs(feet - feet[0]).max() < 2e-3
+    base = np.array([state.q[:3] for state, _ in path])
+    assert np.ptp(base, axis=0).min() > 1e-3
+    v = np.array([system.ours(state.v) for state, _ in path])
+    accelerations = np.array([a for _, a in path])
+    np.testing.assert_allclose(np.diff(v[:, 6:], axis=0), 1e-3 * accelerations[:-1], atol=1e-12)
+
+
+@pytest.mark.parametrize(("controller", "most"), [("id-coulomb-qp", 0), ("id-coulomb-smooth", 0), ("id-noslip-lcp", 1)])
+@pytest.mark.parametrize("noise", [0.01, 1.0])
+def test_mitigated_controllers_do_not_jump(metrics, controller, most, noise):
+    assert row(metrics, controller, noise=noise)["jumps"] <= most
+    assert row(metrics, controller, noise=noise)["unsolved_steps"] == 0
+
+
+def test_stage_one_alone_jumps_in_most_steps_and_by_much_more(metrics):
+    raw = row(metrics, "id-coulomb-qp-raw", projected=False)
+    assert raw["jumps"] > 100
+    assert raw["dtau_max_nm_s"] > 20 * row(metrics, "id-coulomb-qp")["dtau_max_nm_s"]
+    assert metrics["factor_noise_1"] == pytest.approx(
+        raw["dtau_max_nm_s"] / row(metrics, "id-coulomb-qp")["dtau_max_nm_s"]
+    )
+
+
+def test_the_less_noise_the_larger_the_factor(metrics):
+    """What is left of the smooth torque is the noise: a hundredth of it makes a tenth of the derivative or less."""
+    assert metrics["factor_noise_001"] > 5 * metrics["factor_noise_1"]
+
+
+def test_every_controller_carries_the_weight(metrics):
+    """4.8 kg, whose base accelerates up and down by 0.5 m/s²."""
+    for r in metrics["rows"]:
+        assert 0.9 * 4.8 * 9.81 < r["normal_n"]["least"] <= r["normal_n"]["most"] < 1.1 * 4.8 * 9.81
+
+
+def test_the_run_passes_its_own_checks_and_says_what_the_paper_says(metrics):
+    assert metrics["completed"]
+    assert metrics["paper"]["factor_noise_1"] == 1e5
+
+
+def test_a_jump_is_a_change_of_more_than_a_fifth_of_a_newton_metre_in_a_step():
+    torque = np.array([[0.0, 0.0], [0.19, 0.0], [0.19, 0.3], [0.19, 0.3]])
+    outcome = Outcome(controller="x", projected=True, noise=0.0, torque=torque, normal=np.ones(4), unsolved=0, h=1e-3)
+    assert outcome.row()["jumps"] == 1
+    assert outcome.row()["dtau_max_nm_s"] == pytest.approx(300.0)
+
+
+def test_a_run_too_short_to_see_anything_is_refused(tmp_path):
+    with pytest.raises(InputError, match="shorter than three periods"):
+        Chatter().run(Config(duration_s=0.001), tmp_path, lambda share: None)
