@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,9 @@ def command(
         if name not in offer.presets["default"].__struct_fields__:
             raise InputError(f"{spelling[name]}: the loop {experiment} has no such setting; leave it out")
     config = build(offer.presets["default"], given | parsed, spelling)
+    for name in ("duration_s", "rate_hz"):
+        if math.isinf(getattr(config, name)):
+            raise InputError(f"{spelling[name]}: must be finite")
     if out is None:
         out = fresh_folder("runs", f"loop-{experiment}")
     else:
@@ -80,8 +85,8 @@ def command(
     try:
         metrics = run(entries[experiment].value, config, how, out)
     except IdControlError:
-        if not any(out.iterdir()):
-            out.rmdir()
+        with contextlib.suppress(OSError):
+            out.rmdir()  # a folder that nothing was recorded into only confuses
         raise
     except Exception as error:
         raise RunFault(out) from error
@@ -113,8 +118,8 @@ def _show_timing(metrics: dict[str, Any]) -> None:
         "  of it the controller": "step_us",
     }
     for label, key in rows.items():
-        values = metrics[key]
-        table.add_row(label, *(_shown(values[name]) for name in ("p50", "p99", "p999", "max")))
+        values = metrics.get(key) or {}
+        table.add_row(label, *(_shown(values.get(name)) for name in ("p50", "p99", "p999", "max")))
     granted = metrics["realtime"]
     screen = console()
     screen.print(table)

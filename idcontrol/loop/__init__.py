@@ -1,1 +1,57 @@
-"""The fixed-rate loop that joins planner, controller and plant. `simulated` runs it on a clock of its own."""
+"""The fixed-rate loop that joins planner, controller and plant: on a clock of its own, or on the wall clock.
+
+`simulated.ticks` is all that an experiment needs: plan, control, step, as fast as it goes. The rest of the package is
+for controllers on real time, with the plant (or a robot) in another process and everything that can go wrong between.
+
+Who talks to whom
+-----------------
+::
+
+    planner, controller                              plant, or a robot
+            │                                              │
+    ControlLoop (real.py)  ── commands ──>          Machine (machine.py), a process of its own
+       every period        <── states ────             every period of its own
+            │                  Link                        │
+          Ring (ring.py)       (transport/)              Ring
+            └──────────────> recorder (record.py), a process of its own: folders of a run
+
+- `clock` - absolute deadlines; missed beats are counted and skipped. Which clock a loop is given is its pacing:
+  `WallClock`, or `VirtualClock` (simulated time, as fast as possible or slowed down to the wall clock). A controller
+  cannot tell: the nominal period is its `Setup.h`, the measured one the difference of two `State.t`.
+- `wire` - the datagrams, byte by byte; a C program that speaks them is in ``experiments/examples/machine.c``.
+- `transport` - what carries them: within a process, shared memory, UDP. All judge alike what comes.
+- `safety` - the state machine that both sides run, the policy of each fault, the last gate of torques. Pure.
+- `brake` - what "damped" means: joint damping that is stable at any rate.
+- `real`, `machine` - the two sides. `session` - what they run; `jobs`, `plant_process`, `record` - as processes.
+- `realtime` - what is asked of the operating system. `launch` - all of it put together: ``idcontrol loop``.
+- What is shown of the machine, and what is not, is `idcontrol.sensing`.
+
+What happens when
+-----------------
+================================  ===============================================================================
+what goes wrong                   what happens (`safety.Policy` says after how many ticks in a row)
+================================  ===============================================================================
+datagrams lost, late, reordered   the last torque holds; braked where the newest news is older than 10 ms 20 times
+datagrams damaged, replayed, of   dropped and counted; as if lost
+another robot, out of range
+control step too long, beats      the last torque holds at the machine; braked after 50 ticks in a row
+missed
+controller hangs                  the machine brakes itself after 20 of its periods without a command; the loop
+                                  interrupts the controller after 0.1 s and brakes too
+controller raises                 braked at once; the traceback is in the metrics
+controller returns a NaN          the last torque holds; braked after 5 ticks in a row
+controller's status is fallback   its torque is sent; braked after 20 ticks in a row
+machine killed or cut off         braked, as silence; then stopped
+loop killed                       the machine brakes, then stops; both records are readable
+machine brakes by itself          braked
+clock jumps, process suspended    braked
+SIGINT, SIGTERM, end of the run   braked, then stopped; the record is complete
+================================  ===============================================================================
+
+Braked is the mode *damped*: it ends in *stopped* when the joints rest, or after a second. From there nothing leads
+back; a new session begins anew. Torques never exceed their limits or rates, whatever is asked (`safety.admit`).
+
+To put a robot of one's own behind the loop: let its driver speak `wire` over UDP (``--peer HOST:PORT``), or write a
+`transport.Link`. To run something else than the trot: an object like `experiments.live.loop` under the entry points
+``idcontrol.loops``.
+"""

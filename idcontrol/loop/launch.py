@@ -204,11 +204,10 @@ class _Work:
                 )
             if recorder.stdout.readline().strip() != record.READY.encode():
                 raise InputError(f"the recorder could not open {self.out}")
-            granted = realtime.prepare()
             try:
-                real.run(loop, clock, self.period, ring.push, lambda: bool(stop.asked))
+                with realtime.undisturbed() as granted:
+                    real.run(loop, clock, self.period, ring.push, lambda: bool(stop.asked))
             finally:
-                realtime.release()
                 link.close()
             if plant is not None:
                 with contextlib.suppress(subprocess.TimeoutExpired):

@@ -57,12 +57,12 @@ def main() -> int:
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    realtime.prepare(cpu=min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None)
     pacer = Pacer(WallClock(), job.period)
-    while not body.finished:
-        orphaned = os.getppid() != parent and body.safety.mode in (Mode.IDLE, Mode.READY)
-        body.tick(pacer.wait(), stop=bool(asked) or orphaned)
-        ring.push(body.row.values)
+    with realtime.undisturbed(cpu=min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None):
+        while not body.finished:
+            orphaned = os.getppid() != parent and body.safety.mode in (Mode.IDLE, Mode.READY)
+            body.tick(pacer.wait(), stop=bool(asked) or orphaned)
+            ring.push(body.row.values)
     link.close()
     return 0
 

@@ -8,7 +8,7 @@ import gc
 import os
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -53,57 +53,65 @@ def one_blas_thread() -> bool:
     return "numpy" not in sys.modules
 
 
-def prepare(cpu: int | None = None) -> Granted:
-    """Ask for everything; to be called when all is compiled, allocated and warm.
+@contextlib.contextmanager
+def undisturbed(cpu: int | None = None) -> Iterator[Granted]:
+    """Ask for everything, for as long as the context lasts; to be entered when all is compiled, allocated and warm.
 
     Args:
         cpu: Which CPU to stay on; None is the last one that the process may use. It is bound only along with the
             scheduling priority: without, it would only wait there for others.
     """
     refused: dict[str, str] = {}
-    scheduler, bound = "SCHED_OTHER", None
-    if hasattr(os, "sched_setscheduler"):
-        try:
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
-            scheduler = "SCHED_FIFO"
-        except OSError as error:
-            refused["scheduler"] = f"{error.strerror}; allow it with an rtprio line in /etc/security/limits.conf"
-    else:
-        refused["scheduler"] = "this system has no SCHED_FIFO"
-    if scheduler == "SCHED_FIFO":
-        allowed = os.sched_getaffinity(0)
-        bound = max(allowed) if cpu is None else cpu
-        try:
-            os.sched_setaffinity(0, {bound})
-        except OSError as error:
-            refused["cpu"] = error.strerror or str(error)
-            bound = None
-    else:
+    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    first = _go_first(refused)
+    bound = _bind(max(before) if cpu is None else cpu, refused) if first else None
+    if not first:
         refused["cpu"] = "not tried: without the priority it would only wait there for others"
     locked = _lock_memory(refused)
     _sharp_timers()
     gc.collect()
     gc.freeze()
-    return Granted(
-        scheduler=scheduler,
-        priority=PRIORITY if scheduler == "SCHED_FIFO" else 0,
-        cpu=bound,
-        memory_locked=locked,
-        gc_frozen=True,
-        threads=_threads(),
-        refused=refused,
-    )
-
-
-def release() -> None:
-    """Give it all back, for what comes after the loop."""
-    gc.unfreeze()
-    if hasattr(os, "sched_setscheduler"):
-        with contextlib.suppress(OSError):
+    try:
+        yield Granted(
+            scheduler="SCHED_FIFO" if first else "SCHED_OTHER",
+            priority=PRIORITY if first else 0,
+            cpu=bound,
+            memory_locked=locked,
+            gc_frozen=True,
+            threads=_threads(),
+            refused=refused,
+        )
+    finally:
+        gc.unfreeze()
+        if first:
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
-            os.sched_setaffinity(0, range(os.cpu_count() or 1))
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).munlockall()
+        if bound is not None:
+            os.sched_setaffinity(0, before)
+        if locked:
+            ctypes.CDLL(None).munlockall()
+
+
+def _go_first(refused: dict[str, str]) -> bool:
+    """Whether the process goes before all ordinary ones."""
+    if not hasattr(os, "sched_setscheduler"):
+        refused["scheduler"] = "this system has no SCHED_FIFO"
+        return False
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(PRIORITY))
+    except OSError as error:
+        refused["scheduler"] = f"{error.strerror}; allow it with an rtprio line in /etc/security/limits.conf"
+        return False
+    return True
+
+
+def _bind(cpu: int, refused: dict[str, str]) -> int | None:
+    """Stay on `cpu`; None if that was refused."""
+    try:
+        os.sched_setaffinity(0, {cpu})
+    except OSError as error:
+        refused["cpu"] = error.strerror or str(error)
+        return None
+    return cpu
 
 
 def _lock_memory(refused: dict[str, str]) -> bool:

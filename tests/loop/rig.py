@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -107,8 +108,8 @@ class Arm:
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     controller: str = "tests.loop.rig:Pd"
     robot: str = "arm"
-    rate_hz: float = 1000.0
-    duration_s: float = 0.5
+    rate_hz: Annotated[float, msgspec.Meta(gt=0)] = 1000.0
+    duration_s: Annotated[float, msgspec.Meta(gt=0)] = 0.5
     seed: int = 0
     mu: float = float("inf")
 

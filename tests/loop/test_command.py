@@ -1,0 +1,100 @@
+"""``idcontrol loop`` from end to end, with an arm in place of a robot; in simulated time, so that it takes none."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from idcontrol import cli
+from idcontrol.recording import load
+from tests.loop.rig import offer
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Entry:
+    value: str
+
+    def load(self):
+        return offer
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """Runs the command; returns exit status, stdout, stderr."""
+    monkeypatch.setattr("idcontrol.cli.loop.entry_points", lambda group: {"arm": Entry("tests.loop.rig:offer")})
+    monkeypatch.chdir(ROOT)
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")  # so that what the command sets is taken back
+
+    def run(*arguments):
+        fast = ("--experiment", "arm", "--transport", "inprocess", "--pacing", "fast", "--out", str(tmp_path / "run"))
+        status = cli.main(["loop", *fast, *arguments])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
+def test_json_has_the_keys_of_the_contract(command, tmp_path):
+    status, out, _ = command("--duration", "0.2", "--json")
+    assert status == 0
+    found = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert set(found["period_us"]) == {"p50", "p99", "p999", "max"}
+    for key in ("overruns", "missed", "fault_events"):
+        assert found[key] == 0
+    assert {"scheduler", "cpu", "memory_locked"} <= set(found["realtime"])
+    assert found["completed"] is True
+    assert (found["controller"], found["rate_hz"], found["duration_s"]) == ("tests.loop.rig:Pd", 1000.0, 0.2)
+    assert found["out"] == str(tmp_path / "run")
+    assert load(tmp_path / "run").complete
+
+
+def test_percentiles_of_period_and_computing_are_printed(command):
+    status, out, _ = command("--duration", "0.1")
+    assert status == 0
+    lines = {line.split("  ")[0].strip(): line for line in out.splitlines()}
+    assert "1000" in lines["period"]
+    assert "computing" in lines
+    assert "SCHED_OTHER" in out
+
+
+def test_a_loop_that_a_fault_ended_is_status_1(command):
+    status, out, _ = command("--controller", "tests.loop.test_launch:Broken", "--json")
+    assert status == 1
+    assert json.loads(out)["ended"] == "fault"
+
+
+def test_settings_of_the_loop_and_of_the_experiment_are_told_apart(command, tmp_path):
+    status, _, _ = command("--duration", "0.1", "--set", "loop.policy.damp_s=0.05", "--set", "seed=7", "--json")
+    assert status == 0
+    config = load(tmp_path / "run").config
+    assert config["seed"] == 7
+    assert config["loop"]["policy"]["damp_s"] == 0.05
+    assert config["loop"]["transport"] == "inprocess"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--experiment", "leg"], "no loop 'leg'; known: arm"),
+        (["--plant", "mujoco"], "--plant: the loop arm has no such setting"),
+        (["--pacing", "slow"], "--pacing: expected one of"),
+        (["--transport", "shared"], "pacing"),
+        (["--set", "loop.policy.damp=1"], "no setting 'policy.damp'"),
+        (["--controller", "nothing:here"], "No module named"),
+        (["--rate", "0"], "--rate"),
+        (["--duration", "inf"], "--duration"),
+    ],
+)
+def test_what_cannot_be_used_is_status_2_and_one_line(command, tmp_path, arguments, line):
+    status, out, err = command(*arguments)
+    assert status == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert line in err
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,54 @@
+"""What the operating system grants is said, and what it refuses too; in a process of its own, which it changes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+CODE = """
+import json, os, gc
+{before}
+import msgspec
+from idcontrol.loop import realtime
+before = sorted(os.sched_getaffinity(0))
+with realtime.undisturbed() as granted:
+    state = dict(
+        granted=msgspec.to_builtins(granted), scheduler=os.sched_getscheduler(0), cpus=len(os.sched_getaffinity(0)),
+        frozen=gc.get_freeze_count(),
+        locked=[line for line in open("/proc/self/status") if line.startswith("VmLck")][0].split()[1],
+    )
+state["after"] = (os.sched_getscheduler(0), gc.get_freeze_count(), sorted(os.sched_getaffinity(0)) == before)
+print(json.dumps(state))
+"""
+
+REFUSING = """
+import ctypes, resource
+def refuse(*_): raise PermissionError(1, "Operation not permitted")
+os.sched_setscheduler = refuse
+"""
+
+
+def prepared(before=""):
+    done = subprocess.run(
+        [sys.executable, "-c", CODE.format(before=before)], capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
+
+
+def test_what_is_said_is_what_the_kernel_says():
+    found = prepared()
+    granted = found["granted"]
+    assert (granted["scheduler"] == "SCHED_FIFO") == (found["scheduler"] == 1)
+    assert (granted["cpu"] is not None) == (found["cpus"] == 1) or found["cpus"] == 1
+    assert granted["memory_locked"] == (int(found["locked"]) > 0)
+    assert found["frozen"] > 0
+    assert found["after"] == [0, 0, True]
+
+
+def test_what_is_refused_is_told_with_how_to_get_it_and_nothing_breaks():
+    granted = prepared(REFUSING)["granted"]
+    assert granted["scheduler"] == "SCHED_OTHER"
+    assert granted["priority"] == 0
+    assert granted["cpu"] is None  # not bound to a CPU that others may hold
+    assert "limits.conf" in granted["refused"]["scheduler"]
