@@ -74,7 +74,8 @@ class Reference:
 
     Attributes:
         q: Joint positions, shape (a,) [rad].
-        v: Joint velocities, shape (a,) [rad/s].
+        v: Joint velocities, shape (a,) [rad/s]: the mean over the period that ends at this instant, ``v(t) - h a / 2``
+            for motion at constant acceleration, which is what the velocity of a machine that is stepped means.
         a: Joint accelerations, shape (a,) [rad/s²].
         stance: Which feet are planned to stand, shape (n_feet,).
         since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s]; inf where it does not apply.

@@ -124,28 +124,57 @@ def test_torque_and_forces_are_those_of_the_smallest_torque_that_clarabel_finds(
         np.testing.assert_allclose(command.predicted.force, force, rtol=0, atol=1e-8 * max(walker.WEIGHT, force.max()))
 
 
-def test_torque_is_smooth_though_the_demand_is_noisy(quadruped):
-    """Base swaying over fixed feet, white noise of 1 rad/s² on the desired acceleration (math.md 7.4, 16 test 6).
-
-    Stage I alone jumps by up to 5 N m in nearly every one of these steps.
-    """
+def swaying_torques(name, system):
+    """Torques and predicted weights of 200 steps of a swaying base, white noise of 1 rad/s² on what is asked."""
     rng = np.random.default_rng(0)
-    control = walker.controller(gains=walker.NO_FEEDBACK)
+    control = walker.controller(name, gains=walker.NO_FEEDBACK)
     torques, weights = [], []
-    for state, a in walker.swaying(quadruped, 200):
+    for state, a in walker.swaying(system, 200):
         reference = walker.stand(
-            q=quadruped.joint_positions(state.q),
-            v=quadruped.joint_velocities(state.v),
+            q=system.joint_positions(state.q),
+            v=system.joint_velocities(state.v),
             a=a + rng.normal(size=12),
         )
         command = control(state, reference)
         assert command.status is Status.SOLVED
         torques.append(command.tau)
         weights.append(command.predicted.force[:, 2].sum())
+    return np.array(torques), np.array(weights)
+
+
+@pytest.mark.parametrize("name", sorted({*INVERSE} - {"id-coulomb-lcp", "id-coulomb-qp-raw"}))
+def test_torque_is_smooth_though_the_demand_is_noisy(quadruped, name):
+    """Schemes that choose among the impulses never jump by 0.2 N m (math.md 6.4, 7.4, 16 test 6)."""
+    torques, weights = swaying_torques(name, quadruped)
     # what is left is the noise itself, which enters the torque through the inertia: 0.1 N m
     assert np.abs(np.diff(torques, axis=0)).max() < 0.2
     # the base accelerates up and down by 0.5 m/s²
     np.testing.assert_allclose(weights, walker.WEIGHT, rtol=0.08)
+
+
+def test_stage_one_alone_chatters(quadruped):
+    """Without projection and second stage the solution jumps between feet in nearly every step (003 Figs. 6, 15)."""
+    torques, _ = swaying_torques("id-coulomb-qp-raw", quadruped)
+    jumps = np.abs(np.diff(torques, axis=0)).max(axis=1)
+    assert np.count_nonzero(jumps > 0.2) > 100
+
+
+def test_the_printed_objective_brakes_a_walking_base(quadruped):
+    """A base at 0.2 m/s over feet at rest: as 003 prints it, contacts are predicted to stop it (math.md 7.2)."""
+    state = walker.at_home(quadruped)
+    quadruped.update(state.q, np.zeros(18))
+    J = scenes.foot_contacts(quadruped, 0.7).jacobian
+    base = np.array([0.2, 0.0, 0.0, 0.0, 0.0, 0.0])
+    v = np.concatenate((base, np.linalg.solve(J[:, 6:], -J[:, :6] @ base)))
+    state = replace(state, v=quadruped.theirs(v))
+    reference = walker.stand(v=v[6:])
+    consistent = walker.controller()(state, reference).predicted.force.sum(axis=0)
+    printed = walker.controller(objective="printed")(state, reference).predicted.force.sum(axis=0)
+    # joints at constant speed turn feet that are at rest, and the base by a little
+    assert consistent[2] == pytest.approx(walker.WEIGHT, rel=0.1)
+    assert abs(consistent[0]) < 0.1 * walker.WEIGHT
+    assert printed[2] > 2.0 * walker.WEIGHT
+    assert printed[0] < -walker.WEIGHT
 
 
 @pytest.mark.parametrize("name", INVERSE)
@@ -327,6 +356,23 @@ def test_a_landing_foot_counts_only_once_it_has_met_the_ground(quadruped):
     standing = walker.controller()(state, walker.stand(since_touchdown=long_ago))
     assert landing.predicted.identity.tolist() == [0, 2, 3]
     assert standing.predicted.identity.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", sorted({*INVERSE} - {"id-coulomb-qp-raw"}))
+@pytest.mark.parametrize("when", ["to_liftoff", "since_touchdown"])
+def test_the_ramp_unloads_feet_before_they_lift_and_after_they_land(quadruped, name, when):
+    state = walker.at_home(quadruped)
+    for t in (0.012, 0.001):
+        times = {when: np.array([t, np.inf, np.inf, t])}
+        command = walker.controller(name)(state, walker.stand(**times))
+        off = walker.controller(name, ramp_s=0.0)(state, walker.stand(**times))
+        accuracy = 1e-5 if name == "id-coulomb-qp-1" else 1e-9
+        assert command.predicted.force[:, 2].sum() == pytest.approx(walker.WEIGHT, rel=accuracy)
+        # the ridge of stage II gives a foot that had nothing 1e-8 of the weight
+        spared = command.predicted.force[[0, 3], 2].sum() - off.predicted.force[[0, 3], 2].sum()
+        assert spared <= 1e-6 * walker.WEIGHT
+        assert in_cones(command.predicted, 0.7)
+    assert command.predicted.force[[0, 3], 2].sum() < 0.1 * walker.WEIGHT
 
 
 def test_a_foot_is_unloaded_before_it_lifts(quadruped):
