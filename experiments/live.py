@@ -105,8 +105,10 @@ class TrotSession:
 
     def meta(self) -> dict[str, Any]:
         """Facts that the arrays do not say."""
-        layout = msgspec.structs.replace(self._scene().layout(), waypoints=self._waypoints())
-        return {"experiment": "trot", "layout": msgspec.to_builtins(layout)}
+        scene = self._scene()
+        layout = msgspec.structs.replace(scene.layout(), waypoints=self._waypoints())
+        facts = {"layout": layout, "scene": scene.scenery}
+        return {"experiment": "trot", **msgspec.to_builtins(facts)}
 
     def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:
         """Those of every walk."""
@@ -126,6 +128,7 @@ class TrotSession:
                 walk=None,
                 feet=self.feet,
                 period_s=self._h,
+                scenery=trot.scenery(self._config, self._robot, self._ground),
             )
         return self._made
 

@@ -19,6 +19,7 @@ from idcontrol.plants import SimulatedPlant
 from idcontrol.recording import Recorder
 from idcontrol.system import System
 from idcontrol.types import Array, Event
+from idcontrol.view.scenery import Scenery
 from planners.gait import Gait
 
 UNREACHABLE_M = 1e-6
@@ -88,6 +89,7 @@ class Scene:
         walk: Tells how far the walk between waypoints has come; None where there are none.
         feet: Names of the feet.
         period_s: Control period [s].
+        scenery: What there is to see for people (`idcontrol view`).
     """
 
     observer: SphereContacts
@@ -97,6 +99,7 @@ class Scene:
     walk: Walk | None
     feet: tuple[str, ...]
     period_s: float
+    scenery: Scenery
 
     def layout(self) -> Layout:
         """What the recorded arrays do not say."""
@@ -145,7 +148,7 @@ def record(
     layout = scene.layout()
     shapes, units = channels(scene.observer.system, len(layout.feet))
     began, unreachable = time.perf_counter(), 0
-    meta = {"layout": msgspec.to_builtins(layout), **meta}
+    meta = {"layout": msgspec.to_builtins(layout), "scene": msgspec.to_builtins(scene.scenery), **meta}
     with Recorder(out, shapes, units, meta, config=config, wall_time=("step_us",)) as recorder:
         for count, tick in enumerate(run, start=1):
             recorder.append(**row(tick, scene))

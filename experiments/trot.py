@@ -33,6 +33,7 @@ from idcontrol.loop.simulated import Planner, Sensor, ticks
 from idcontrol.recording import jsonable
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
+from idcontrol.view.scenery import Ground, Scenery
 from planners.balance import Balance
 from planners.commands import CommandLimits, Guide, Schedule
 from planners.gait import Gait
@@ -258,6 +259,7 @@ class Walk:
             walk=None if isinstance(guide, Schedule) else guide,
             feet=tuple(foot.name for foot in robot.description.feet),
             period_s=h,
+            scenery=scenery(config, robot, ground),
         )
         return record(
             run,
@@ -331,6 +333,18 @@ def counted_friction(config: Config) -> float:
     """The friction that the controller may count on."""
     estimate = config.mu if config.friction.estimate is None else config.friction.estimate
     return min(config.friction.share * estimate, config.friction.cap)
+
+
+def scenery(config: Config, robot: robots.Robot, ground: Terrain) -> Scenery:
+    """What there is to see of the trot of `config`."""
+    told = counted_friction(config)
+    one_friction = np.isfinite(config.mu) and config.mu_range is None
+    return Scenery(
+        robot=config.robot if config.robot == robot.name else str(robot.path.resolve()),
+        ground=Ground.of(ground),
+        mu=config.mu if one_friction else None,
+        mu_told=told if np.isfinite(told) else None,
+    )
 
 
 def controller_setup(config: Config, robot: robots.Robot, ground: Terrain, h: float) -> controllers.Setup:

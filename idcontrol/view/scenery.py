@@ -1,0 +1,132 @@
+"""What there is to see in a run, as its record stores it: ``meta["scene"]`` is a `Scenery` in builtin types.
+
+Where things are is in the arrays: a robot's configuration is the channel ``q``, the pose of the body NAME the channel
+``pose_NAME``. An experiment that records these can be watched; nothing else is asked of it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+import msgspec
+import numpy as np
+
+from idcontrol.contact.terrain import Terrain, height_map, plane
+from idcontrol.errors import InputError
+from idcontrol.recording import Run
+
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Pose = tuple[float, float, float, float, float, float, float]
+"""Position [m] and unit quaternion (x, y, z, w): from the body's axes to the world's."""
+
+AT_ORIGIN: Pose = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+
+SIZES = {"box": 3, "sphere": 1, "cylinder": 2, "capsule": 2}
+"""How many lengths each shape has; see `Body`."""
+
+
+class Ground(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A plane, or a height map where there are `heights`.
+
+    Attributes:
+        normal: Upward normal of the plane.
+        offset_m: Of the plane, ``n·p = offset``.
+        heights: Samples of a height map [m]: little-endian float32, row by row; None for a plane.
+        shape: Rows (along x) and columns (along y) of `heights`.
+        spacing_m: Distance of the samples.
+        origin_m: Where the first sample lies.
+    """
+
+    normal: tuple[float, float, float] = (0.0, 0.0, 1.0)
+    offset_m: float = 0.0
+    heights: bytes | None = None
+    shape: tuple[int, int] = (0, 0)
+    spacing_m: Positive = 1.0
+    origin_m: tuple[float, float] = (0.0, 0.0)
+
+    @classmethod
+    def of(cls, terrain: Terrain) -> Self:
+        """`terrain` as plain data."""
+        n, (offset, x, y, dx, _) = terrain.parameters[:3].tolist(), terrain.parameters[3:].tolist()
+        if not terrain.heights.size:
+            return cls(normal=tuple(n), offset_m=offset)
+        rows, columns = terrain.heights.shape
+        samples = terrain.heights.astype("<f4").tobytes()
+        return cls(heights=samples, shape=(rows, columns), spacing_m=dx, origin_m=(x, y))
+
+    def terrain(self) -> Terrain:
+        """The ground again, its heights as exact as float32.
+
+        Raises:
+            InputError: Number and shape of the heights do not fit.
+        """
+        if self.heights is None:
+            return plane(self.normal, self.offset_m)
+        if len(self.heights) != 4 * self.shape[0] * self.shape[1]:
+            raise InputError(f"scene.ground: {len(self.heights)} bytes are no heights of shape {self.shape}")
+        return height_map(np.frombuffer(self.heights, "<f4").reshape(self.shape), self.spacing_m, self.origin_m)
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rigid body of a simple shape, its centre at the origin of its frame.
+
+    Attributes:
+        name: Its poses are the channel ``pose_NAME``, shape (7,): see `Pose`.
+        shape: Kind of shape; cylinders and capsules lie along z.
+        size_m: Lengths of the edges of a box; the radius of a sphere; radius and length (of a
+            capsule without its caps).
+        colour: Red, green, blue.
+        opacity: 1 is opaque.
+        pose: Where it stays if there is no such channel.
+    """
+
+    name: str
+    shape: Literal["box", "sphere", "cylinder", "capsule"]
+    size_m: tuple[Positive, ...]
+    colour: tuple[Share, Share, Share] = (0.72, 0.74, 0.78)
+    opacity: Share = 1.0
+    pose: Pose = AT_ORIGIN
+
+
+class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What there is to see; where it is, is recorded row by row.
+
+    Attributes:
+        robot: Name or path by which the robot libraries know it, its configuration in ``q``; None if there is none.
+        bodies: Other bodies.
+        ground: None if there is none.
+        mu: Friction of the ground; None where no one number tells: nothing slips, or each touchdown has its own.
+        mu_told: What the controller counts on; None as for `mu`.
+    """
+
+    robot: str | None = None
+    bodies: tuple[Body, ...] = ()
+    ground: Ground | None = Ground()
+    mu: NotNegative | None = None
+    mu_told: NotNegative | None = None
+
+
+def of_run(run: Run) -> Scenery:
+    """What there is to see in `run`.
+
+    Raises:
+        InputError: Nothing is, it is described wrongly, or its poses or their times are not recorded.
+    """
+    plots = f"its plots: idcontrol report {run.folder}"
+    if "scene" not in run.meta:
+        raise InputError(f"{run.folder} records nothing that can be seen in 3-D; {plots}")
+    try:
+        scenery = msgspec.convert(run.meta["scene"], Scenery)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{run.folder}: run.json: meta.scene: {error}; record the run again") from None
+    for body in scenery.bodies:
+        if len(body.size_m) != SIZES[body.shape]:
+            many = SIZES[body.shape]
+            raise InputError(f"{run.folder}: run.json: meta.scene: {body.name}: the size of a {body.shape} has {many}")
+    needed = ("t", "q") if scenery.robot else ("t",)
+    for name in needed:
+        if name not in run.arrays or not len(run.arrays[name]):
+            raise InputError(f"{run.folder} has no row of {name}: there is nothing to play; {plots}")
+    return scenery
