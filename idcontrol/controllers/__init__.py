@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.contacts import Detector
 from idcontrol.controllers.constraint import CONSTRAINT
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.inverse import InverseDynamics, Settings
@@ -39,7 +39,8 @@ class Setup:
 
     Attributes:
         system: Multibody terms of its own.
-        contacts: Detector of foot contacts on `system`; its friction is what the controller may count on.
+        contacts: Detector of foot contacts on `system`; its friction is what the controller may count on. Feet (or
+            fingertips) are numbered as in `Reference.stance`, and the numbers are the identities of their contacts.
         h: Control period [s].
         acceleration_gains: For controllers that know the inertia [1/s², 1/s].
         torque_gains: For those that do not [N m/rad, N m s/rad]; they depend on the robot.
@@ -47,7 +48,7 @@ class Setup:
     """
 
     system: System
-    contacts: SphereContacts
+    contacts: Detector
     h: float
     acceleration_gains: Gains = field(default_factory=lambda: Gains(kp=400.0, kd=40.0))
     torque_gains: Gains | None = None

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numba import njit
 
-from idcontrol.contact.contacts import Contacts
+from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.compiled import RAMP_WEIGHT, CompiledStep
@@ -133,7 +133,7 @@ class InverseDynamics:
         self,
         scheme: Scheme,
         system: System,
-        contacts: SphereContacts,
+        contacts: Detector,
         gains: Gains,
         h: float,
         settings: Settings | None = None,

@@ -6,7 +6,7 @@ from collections import deque
 
 import numpy as np
 
-from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.contacts import Detector
 from idcontrol.controllers.feedback import Gains, proportional_derivative
 from idcontrol.system import System
 from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
@@ -20,12 +20,13 @@ class SensedForces:
     Forces count at feet that are planned to stand, as in the original.
     """
 
-    def __init__(self, system: System, contacts: SphereContacts, gains: Gains, delay: int) -> None:
+    def __init__(self, system: System, contacts: Detector, gains: Gains, delay: int) -> None:
         """Bind the controller to a machine.
 
         Args:
             system: The controller's own multibody terms.
-            contacts: Detector of foot contacts on `system`: tells where the forces act.
+            contacts: Detector of foot contacts on `system`: tells where the forces act; it lists every foot that is
+                asked for with an infinite margin, in the order of their numbers.
             gains: In acceleration: kp [1/s²], kd [1/s].
             delay: Age of the forces in control periods, 1 or more.
         """

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from idcontrol import sensing
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
 from idcontrol.loop import machine, real, realtime, record
 from idcontrol.loop.clock import NS, Beat, VirtualClock, WallClock
@@ -105,15 +106,18 @@ class _Work:
         self.plant_period = round(NS / (settings.plant_rate_hz or config.rate_hz))
         self.duration = round(config.duration_s * NS)
         self.wire = wire_format(session)
-        controller = make_controller(config.controller, session.setup())
+        setup = session.setup()
+        controller = make_controller(config.controller, setup)
+        if not isinstance(setup.contacts, SphereContacts):
+            raise InputError(f"{target}: a loop senses feet on the ground; give its setup SphereContacts")
         self.parts = Parts(
             planner=session.planner(),
             controller=controller,
             system=session.system,
             wire=self.wire,
             limits=session.limits,
-            sense=sensing.sense(settings.sensing, session.setup().contacts, session.start),
-            stance=sensing.stance(settings.sensing, session.setup().contacts),
+            sense=sensing.sense(settings.sensing, setup.contacts, session.start),
+            stance=sensing.stance(settings.sensing, setup.contacts),
             notes=session.notes,
         )
         watchdog = machine.watchdog(self.plant_period / NS)

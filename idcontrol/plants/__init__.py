@@ -12,8 +12,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from idcontrol.contact.contacts import Detector
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.errors import DuplicateName, UnknownName
+from idcontrol.errors import DuplicateName, InputError, UnknownName
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
 from idcontrol.models.compiled import COULOMB, DISSIPATION
 from idcontrol.models.constraint import printed
@@ -73,7 +74,7 @@ class Setup:
     """
 
     system: System
-    contacts: SphereContacts
+    contacts: Detector
     dt: float
     settings: Settings = field(default_factory=Settings)
 
@@ -124,11 +125,22 @@ def _viscous(setup: Setup) -> SimulatedPlant:
     return stepping(solve)(setup)
 
 
+def _spheres(setup: Setup, plant: str) -> SphereContacts:
+    """The foot spheres of plants that build the ground themselves.
+
+    Raises:
+        InputError: The contacts are others.
+    """
+    if not isinstance(setup.contacts, SphereContacts):
+        raise InputError(f"plant {plant!r} knows feet on the ground only; for other contacts take coulomb-lcp")
+    return setup.contacts
+
+
 def _penalty(setup: Setup) -> SimulatedPlant:
     settings = setup.settings
     return Penalty(
         setup.system,
-        setup.contacts,
+        _spheres(setup, "penalty"),
         setup.dt,
         stiffness=settings.stiffness_n_m,
         damping=settings.damping_n_s_m,
@@ -149,13 +161,13 @@ def _constraint(setup: Setup) -> SimulatedPlant:
 def _mujoco(setup: Setup) -> SimulatedPlant:
     from idcontrol.plants.mujoco import MuJoCo  # an extra, and slow to import
 
-    return MuJoCo(setup.system, setup.contacts, setup.dt)
+    return MuJoCo(setup.system, _spheres(setup, "mujoco"), setup.dt)
 
 
 def _pybullet(setup: Setup) -> SimulatedPlant:
     from idcontrol.plants.pybullet import PyBullet
 
-    return PyBullet(setup.system, setup.contacts, setup.dt)
+    return PyBullet(setup.system, _spheres(setup, "pybullet"), setup.dt)
 
 
 register(
