@@ -1,0 +1,409 @@
+"""Degenerate cases (math.md 13.6): every model, forward and inverse, beside what must come out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.controllers.projection import project
+from idcontrol.models import acceleration, constraint, coulomb, dissipation, no_slip, sap, viscous
+from idcontrol.models.acceleration import AccelerationProblem
+from idcontrol.models.problem import PUSH_OUT_SPEED, Prescribed
+from idcontrol.types import Status
+from tests import scenes
+from tests.models import oracles
+from tests.models.test_no_slip import gripper
+
+RIGID = {
+    "coulomb": coulomb.solve,
+    "dissipation": dissipation.solve,
+    "dissipation, one stage": dissipation.one_stage,
+    "no slip": no_slip.solve,
+    "no slip, dual": dissipation.no_slip_qp,
+    "viscous": viscous.solve,
+}
+COMPLIANT = {"sap": sap.solve, "constraint": constraint.compliant(constraint.NEARLY_RIGID)}
+MODELS = RIGID | COMPLIANT
+WITHOUT_FRICTION_BOUND = ("no slip", "no slip, dual", "viscous")
+"""Models that do not read friction coefficients."""
+GIVES_WAY = {"dissipation, one stage": 1e-6, "sap": scenes.H * 9.81, "constraint": 1e-5}
+"""How fast a contact may give way though nothing should move [m/s]: δ y, R γ or C Λ of the model; others are exact.
+
+SAP's dissipation time is of the length of a step: from rest it gives way, but more slowly than it would fall.
+"""
+
+ROUNDING = 1e-12 * scenes.H * 4.8 * 9.81
+"""An impulse that is none: a trillionth of the weight's [N s]."""
+
+every_model = pytest.mark.parametrize("name", MODELS)
+every_rigid_model = pytest.mark.parametrize("name", RIGID)
+both_directions = pytest.mark.parametrize("inverse", [False, True], ids=["forward", "inverse"])
+
+
+def step(system, v, contacts, inverse):
+    """A step in which joints keep their velocity (inverse) or get no torque (forward)."""
+    if inverse:
+        return scenes.inverse_problem(system, v, v[6:].copy(), contacts)
+    return scenes.forward_problem(system, v, np.zeros(12), contacts)
+
+
+def assert_balanced(problem, solution):
+    """The momentum balance holds to 1e-9 of κ (math.md 13.3)."""
+    rest = oracles.unbalanced(problem, solution)
+    assert np.abs(rest).max() <= 1e-9 * max(np.abs(problem.kappa).max(), np.abs(problem.M @ solution.v_plus).max())
+
+
+def contact_velocity(problem, solution):
+    """Contact velocities (3, n), φ/h included."""
+    rows = problem.contacts.jacobian
+    return (rows @ solution.v_plus + oracles.constants(problem)).reshape(3, -1)
+
+
+@every_model
+@both_directions
+def test_without_contacts_it_is_free_dynamics(quadruped, name, inverse):
+    v = scenes.moving(quadruped, np.random.default_rng(0))
+    problem = step(quadruped, v, Contacts.none(18), inverse)
+    solution = MODELS[name](problem, None)
+    assert solution.status is Status.SOLVED
+    assert solution.impulses.shape == (0, 3)
+    expected = -np.linalg.solve(problem.M, problem.kappa)
+    if inverse:
+        b = problem.prescribed.velocity
+        expected = np.r_[np.linalg.solve(problem.M[:6, :6], -problem.kappa[:6] - problem.M[:6, 6:] @ b), b]
+        torque = problem.M[6:] @ expected + problem.kappa[6:]
+        np.testing.assert_allclose(solution.multipliers, torque, atol=1e-12)
+    np.testing.assert_allclose(solution.v_plus, expected, atol=1e-9)
+
+
+@every_model
+@both_directions
+def test_far_above_the_ground_there_is_no_impulse_though_it_falls(quadruped, name, inverse):
+    v = scenes.moving(quadruped, np.random.default_rng(1), speed=0.1)
+    v[2] -= 0.5
+    problem = step(quadruped, v, scenes.foot_contacts(quadruped, 0.7, gap=np.full(4, 0.05)), inverse)
+    solution = MODELS[name](problem, None)
+    free = MODELS[name](step(quadruped, v, Contacts.none(18), inverse), None)
+    assert solution.status is Status.SOLVED
+    np.testing.assert_allclose(solution.impulses, 0.0, atol=ROUNDING)
+    np.testing.assert_allclose(solution.v_plus, free.v_plus, atol=1e-12)
+
+
+@every_rigid_model
+@both_directions
+@pytest.mark.parametrize("depth", [1e-5, 5e-3])
+def test_penetration_is_undone_at_a_bounded_speed(quadruped, standing, name, inverse, depth):
+    """φ/h is a push-out speed: 5 mm in 1 ms would ask for 5 m/s."""
+    problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7, gap=np.full(4, -depth)), inverse)
+    solution = RIGID[name](problem, None)
+    assert solution.status is Status.SOLVED
+    out = min(depth / scenes.H, PUSH_OUT_SPEED)
+    normal = problem.contacts.N @ solution.v_plus
+    tolerance = max(1e-9, GIVES_WAY.get(name, 0.0))
+    assert normal.min() >= out - tolerance
+    if inverse:  # the body moves as one
+        np.testing.assert_allclose(normal, out, atol=tolerance)
+    assert_balanced(problem, solution)
+
+
+@pytest.mark.parametrize("name", COMPLIANT)
+@both_directions
+def test_compliant_ground_pushes_out_without_throwing(quadruped, standing, name, inverse):
+    problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7, gap=np.full(4, -5e-3)), inverse)
+    solution = COMPLIANT[name](problem, None)
+    assert solution.status is Status.SOLVED
+    normal = problem.contacts.N @ solution.v_plus
+    assert 0.0 < normal.max() <= 5e-3 / scenes.H
+    assert_balanced(problem, solution)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_FRICTION_BOUND])
+@both_directions
+def test_without_friction_there_are_no_tangential_impulses(quadruped, name, inverse):
+    rng = np.random.default_rng(2)
+    for _ in range(5):
+        v = scenes.moving(quadruped, rng, speed=0.2)
+        problem = step(quadruped, v, scenes.foot_contacts(quadruped, 0.0), inverse)
+        solution = MODELS[name](problem, None)
+        assert solution.status is Status.SOLVED
+        assert not solution.impulses[:, 1:].any()
+        if name in COMPLIANT:
+            continue
+        contacts = problem.contacts
+        gamma, free = oracles.response(problem, *oracles.tied(problem))
+        Q, r = contacts.N @ gamma @ contacts.N.T, contacts.N @ free
+        expected = free + gamma @ contacts.N.T @ oracles.psd_lcp(Q, r)
+        # the ridge of one stage gives way at 1e-2 ε m/s; legs of 15 cm make it ten times that in rad/s
+        np.testing.assert_allclose(solution.v_plus, expected, atol=1e-8 if name != "dissipation, one stage" else 1e-4)
+
+
+@pytest.mark.parametrize("name", ["coulomb", "dissipation"])
+@both_directions
+def test_infinite_friction_is_no_slip(quadruped, name, inverse):
+    """Not a large number: what presses does not slip, to rounding."""
+    rng = np.random.default_rng(3)
+    pressed = 0
+    for _ in range(10):
+        v = scenes.moving(quadruped, rng, speed=0.1)
+        v[2] -= 0.3
+        contacts = scenes.foot_contacts(quadruped, np.inf, feet=(0, 3))
+        problem = step(quadruped, v, contacts, inverse)
+        if inverse:  # joints told what the feet allow: otherwise they win
+            b = project(quadruped.M, contacts.jacobian, np.zeros(6), v[6:])
+            problem = scenes.inverse_problem(quadruped, v, b, contacts)
+        solution = MODELS[name](problem, None)
+        if solution.status is not Status.SOLVED:
+            assert solution.note
+            continue
+        velocity = contact_velocity(problem, solution)
+        pressing = solution.impulses[:, 0] > 0.0
+        pressed += pressing.sum()
+        assert np.abs(velocity[1:, pressing]).max(initial=0.0) < 1e-9
+        assert velocity[0].min() > -1e-9
+        assert_balanced(problem, solution)
+    assert pressed >= 8
+
+
+@every_model
+@both_directions
+@pytest.mark.parametrize("copies", [12, pytest.param(200, marks=pytest.mark.slow)])
+def test_duplicates_of_a_contact_are_one_contact(quadruped, name, inverse, copies):
+    v = scenes.moving(quadruped, np.random.default_rng(4), speed=0.1)
+    once = replace(scenes.foot_contacts(quadruped, 0.7, feet=(1,)), damping=np.full(1, 40.0))
+    many = once.take(np.zeros(copies, dtype=np.int64))
+    many = replace(many, identity=np.arange(copies), damping=np.full(copies, 40.0 / copies))
+    one, several = (step(quadruped, v, contacts, inverse) for contacts in (once, many))
+    single, shared = MODELS[name](one, None), MODELS[name](several, None)
+    assert single.status is Status.SOLVED
+    assert shared.status is Status.SOLVED
+    assert single.impulses[0, 0] > 0.0
+    if name in COMPLIANT:  # many springs give way less than one
+        gave, gives = (contact_velocity(p, s)[0].min() for p, s in ((one, single), (several, shared)))
+        assert gives >= gave - 1e-12
+        assert shared.impulses[:, 0].sum() >= single.impulses[0, 0]
+        return
+    # legs of 15 cm turn the micrometres a second of one stage into ten times that in rad/s
+    tolerance = 1e-8 if name != "dissipation, one stage" else 1e-4
+    np.testing.assert_allclose(shared.v_plus, single.v_plus, atol=tolerance)
+    np.testing.assert_allclose(shared.multipliers, single.multipliers, atol=tolerance)
+    total = np.abs(single.impulses).max()
+    np.testing.assert_allclose(shared.impulses.sum(axis=0), single.impulses[0], atol=1e-4 * total)
+
+
+@every_model
+@both_directions
+def test_two_feet_in_line_are_enough(quadruped, standing, name, inverse):
+    """Rank of J_b is 5: nothing holds the machine against tipping over the line, which it begins to do."""
+    problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7, feet=(0, 3)), inverse)
+    assert np.linalg.matrix_rank(problem.contacts.jacobian[:, :6], tol=1e-8) == 5
+    solution = MODELS[name](problem, None)
+    assert solution.status is Status.SOLVED
+    assert solution.impulses[:, 0].min() > 0.0
+    assert_balanced(problem, solution)
+    velocity = contact_velocity(problem, solution)
+    assert np.abs(velocity[0]).max() < max(1e-9, GIVES_WAY.get(name, 0.0))
+
+
+@every_model
+@both_directions
+def test_coplanar_feet_whose_normals_depend_on_each_other_are_solved(quadruped, standing, name, inverse):
+    """Four normals of rank 3: at rest they carry the weight, in whatever shares."""
+    problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7), inverse)
+    solution = MODELS[name](problem, None)
+    assert solution.status is Status.SOLVED
+    assert_balanced(problem, solution)
+    if inverse:
+        weight = scenes.H * quadruped.mass * 9.81
+        carried = solution.impulses[:, 0].sum()
+        if name == "sap":  # what its dissipation lets through in one step from rest
+            assert 0.5 * weight < carried < weight
+        else:
+            assert carried == pytest.approx(weight, rel=1e-3 if name == "constraint" else 1e-5)
+
+
+@every_model
+@both_directions
+def test_a_straight_leg_is_a_leg(quadruped, name, inverse):
+    """A singular leg cannot lengthen; contact is solved all the same, and no torque is infinite."""
+    q = scenes.home(quadruped)
+    joints = scenes.HOME.copy()
+    joints[1], joints[2] = 0.0, 0.0
+    q[7:] = quadruped.configuration(joints, q[:7])[7:]
+    quadruped.update(q, np.zeros(18))
+    leg = scenes.foot_contacts(quadruped, 0.7).jacobian[0::4][:, 6:9]
+    sigma = np.linalg.svd(leg, compute_uv=False)
+    assert sigma[-1] < 0.05 * sigma[0]
+    problem = step(quadruped, np.zeros(18), scenes.foot_contacts(quadruped, 0.7), inverse)
+    solution = MODELS[name](problem, None)
+    assert solution.status is Status.SOLVED
+    assert_balanced(problem, solution)
+    assert np.abs(solution.multipliers).max(initial=0.0) < scenes.H * 50.0
+
+
+@pytest.mark.parametrize("name", ["coulomb", "dissipation", "dissipation, one stage", "no slip", "no slip, dual"])
+def test_a_squeeze_is_called_one_and_asks_for_nothing(name):
+    solution = RIGID[name](gripper(0.1), None)
+    assert solution.status is Status.FALLBACK
+    assert solution.note == "squeeze"
+    assert not solution.impulses.any()
+    assert np.isfinite(solution.v_plus).all()
+    assert RIGID[name](gripper(-0.1), None).status is Status.SOLVED
+
+
+@every_model
+def test_a_squeeze_ends_with_a_status_and_finite_numbers(name):
+    """The compliant models have an answer, of large forces."""
+    solution = MODELS[name](gripper(0.1), None)
+    assert solution.status is (Status.SOLVED if name in COMPLIANT else Status.FALLBACK)
+    assert np.isfinite(solution.v_plus).all()
+    assert np.isfinite(solution.impulses).all()
+
+
+def touching_finger(closing):
+    """A finger that is prescribed to move at `closing` into a wall, and a box that touches nothing; no b part."""
+    problem = gripper(0.0)
+    jacobian = np.zeros((3, 3))
+    jacobian[0, 1] = -1.0
+    contacts = Contacts(
+        identity=np.zeros(1, dtype=np.int64),
+        point=np.zeros((1, 3)),
+        axes=np.eye(3)[None],
+        gap=np.zeros(1),
+        mu=np.full(1, 0.5),
+        jacobian=jacobian,
+    )
+    prescribed = Prescribed(index=np.array([1, 2]), velocity=np.array([closing, 0.0]))
+    return replace(problem, contacts=contacts, prescribed=prescribed)
+
+
+@every_rigid_model
+def test_a_contact_that_nothing_free_can_move_is_only_tested(name):
+    """It gets no force; told to press into the wall, the demand is a planning error, and said to be one."""
+    apart = RIGID[name](touching_finger(-0.1), None)
+    assert apart.status is Status.SOLVED
+    assert not apart.impulses.any()
+    pressing = RIGID[name](touching_finger(0.1), None)
+    assert pressing.status is Status.FALLBACK
+    assert not pressing.impulses.any()
+    assert np.isfinite(pressing.v_plus).all()
+
+
+@every_model
+@both_directions
+def test_a_contact_that_is_listed_but_open_gets_no_force(quadruped, standing, name, inverse):
+    gap = np.array([0.0, 5e-3, 0.0, 0.0])
+    contacts = replace(scenes.foot_contacts(quadruped, 0.7, gap=gap), damping=np.full(4, 40.0))
+    problem = step(quadruped, standing, contacts, inverse)
+    solution = MODELS[name](problem, None)
+    assert solution.status is Status.SOLVED
+    np.testing.assert_allclose(solution.impulses[1], 0.0, atol=ROUNDING)
+    assert solution.impulses[[0, 2, 3], 0].max() > 0.0
+    assert_balanced(problem, solution)
+
+
+@every_model
+@both_directions
+@pytest.mark.parametrize("tilt", [0.02, 0.26])
+def test_normals_that_are_not_parallel_are_solved(quadruped, standing, name, inverse, tilt):
+    """Tangential rows of four feet then have rank 6."""
+    rng = np.random.default_rng(5)
+    for _ in range(3):
+        contacts = scenes.foot_contacts(quadruped, 0.7, normals=scenes.tilted(rng, 4, tilt))
+        problem = step(quadruped, standing, contacts, inverse)
+        solution = MODELS[name](problem, None)
+        assert solution.status is Status.SOLVED
+        assert_balanced(problem, solution)
+        assert contact_velocity(problem, solution)[0].min() > -max(1e-8, GIVES_WAY.get(name, 0.0))
+
+
+@every_model
+@both_directions
+@pytest.mark.parametrize("where", ["M", "kappa", "jacobian", "gap"])
+def test_nan_never_comes_out_as_solved(quadruped, standing, name, inverse, where):
+    problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7), inverse)
+    if where in ("M", "kappa"):
+        bad = getattr(problem, where).copy()
+        bad.flat[0] = np.nan
+        problem = replace(problem, **{where: bad})
+    else:
+        bad = getattr(problem.contacts, where).copy()
+        bad.flat[0] = np.nan
+        problem = replace(problem, contacts=replace(problem.contacts, **{where: bad}))
+    assert MODELS[name](problem, None).status is Status.FALLBACK
+
+
+@every_model
+@both_directions
+def test_an_inertia_that_is_not_positive_definite_never_comes_out_as_solved(quadruped, standing, name, inverse):
+    problem = step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7), inverse)
+    bad = problem.M.copy()
+    bad[:6, :6] -= 2.0 * np.diag(np.diag(bad)[:6])
+    assert MODELS[name](replace(problem, M=bad), None).status is Status.FALLBACK
+
+
+def instant(system, contacts, inverse):
+    """An instant at rest under gravity, joints held (inverse) or slack (forward)."""
+    prescribed = Prescribed(index=np.arange(6, 18), velocity=np.zeros(12)) if inverse else None
+    return AccelerationProblem(
+        M=system.M.copy(),
+        force=-system.bias,
+        v=np.zeros(18),
+        contacts=contacts,
+        drift=np.zeros(3 * len(contacts)),
+        prescribed=prescribed,
+    )
+
+
+@both_directions
+def test_the_acceleration_level_without_contacts_is_free_dynamics(quadruped, standing, inverse):
+    problem = instant(quadruped, Contacts.none(18), inverse)
+    solution = acceleration.solve(problem)
+    assert solution.status is Status.SOLVED
+    assert solution.forces.shape == (0, 3)
+    if not inverse:
+        np.testing.assert_allclose(problem.M @ solution.acceleration, problem.force, atol=1e-9)
+
+
+@both_directions
+def test_the_acceleration_level_takes_duplicates_feet_in_line_and_open_contacts(quadruped, standing, inverse):
+    """With friction and without."""
+    for mu in (0.0, 0.3):
+        for contacts in (
+            scenes.foot_contacts(quadruped, mu, feet=(0, 3)),
+            scenes.foot_contacts(quadruped, mu, gap=np.array([0.0, 5e-3, 0.0, 0.0])),
+            scenes.foot_contacts(quadruped, mu).take(np.repeat(np.arange(4), 10)),
+        ):
+            problem = instant(quadruped, contacts, inverse)
+            solution = acceleration.solve(problem)
+            assert solution.status is Status.SOLVED
+            open_ = contacts.gap > 0.0
+            assert not solution.forces[open_].any()
+            if mu == 0.0:
+                assert not solution.forces[:, 1:].any()
+            balance = problem.M @ solution.acceleration - problem.force
+            balance -= contacts.jacobian.T @ solution.forces.T.ravel()
+            if inverse:
+                balance[6:] -= solution.torque
+            # forces of some 50 N
+            assert np.abs(balance).max() < 1e-7
+
+
+def test_200_duplicates_at_the_acceleration_level_are_one_contact(quadruped, standing):
+    once = scenes.foot_contacts(quadruped, 0.3, feet=(1,))
+    single = acceleration.solve(instant(quadruped, once, True))
+    shared = acceleration.solve(instant(quadruped, once.take(np.zeros(200, dtype=np.int64)), True))
+    assert single.status is shared.status is Status.SOLVED
+    np.testing.assert_allclose(shared.acceleration, single.acceleration, atol=1e-7 * np.abs(single.acceleration).max())
+    np.testing.assert_allclose(shared.forces.sum(axis=0), single.forces[0], atol=1e-7 * np.abs(single.forces).max())
+
+
+@both_directions
+@pytest.mark.parametrize("where", ["M", "force", "drift"])
+def test_nan_at_the_acceleration_level_never_comes_out_as_solved(quadruped, standing, inverse, where):
+    problem = instant(quadruped, scenes.foot_contacts(quadruped, 0.3), inverse)
+    bad = getattr(problem, where).copy()
+    bad.flat[0] = np.nan
+    assert acceleration.solve(replace(problem, **{where: bad})).status is Status.FALLBACK
