@@ -1,0 +1,225 @@
+"""Whether this machine can run idcontrol, and how well: what is missing, and the command that mends it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from packaging.requirements import Requirement
+
+from idcontrol.loop.realtime import ONE_THREAD, PRIORITY, undisturbed
+
+Verdict = Literal["fine", "advice", "broken"]
+
+_LIMITS = "/etc/security/limits.d/99-idcontrol.conf"
+_GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        topic: What it belongs to, e.g. ``"real time"``.
+        name: What was looked at.
+        found: What was found.
+        verdict: Fine; advice, where it runs, but slower, less evenly or without an extra; or broken.
+        remedy: The command that mends it; "" where nothing needs mending.
+    """
+
+    topic: str
+    name: str
+    found: str
+    verdict: Verdict = "fine"
+    remedy: str = ""
+
+
+def examine() -> Iterator[Finding]:
+    """Everything, in the order in which a reader wants it; physics last, for it takes seconds."""
+    broken = False
+    for finding in _packages():
+        broken |= finding.verdict == "broken"
+        yield finding
+    yield from _processor()
+    yield from _blas()
+    yield from _real_time()
+    if broken:
+        return  # what physics would say without its packages is only noise
+    yield from _physics()
+
+
+def _packages() -> Iterator[Finding]:
+    """Python, idcontrol, what it needs, and what its extras bring."""
+    yield Finding(topic="versions", name="python", found=f"{platform.python_version()} ({sys.executable})")
+    try:
+        metadata = importlib.metadata.metadata("idcontrol")
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding(
+            topic="versions",
+            name="idcontrol",
+            found="runs from its sources, not installed: experiments and robots have no names",
+            verdict="broken",
+            remedy="pip install -e .",
+        )
+        return
+    yield Finding(topic="versions", name="idcontrol", found=metadata["Version"])
+    needed = [Requirement(text) for text in importlib.metadata.requires("idcontrol") or ()]
+    for requirement in needed:
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            found, missing = _installed(requirement)
+            yield Finding(
+                topic="versions",
+                name=requirement.name,
+                found=found,
+                verdict="broken" if missing else "fine",
+                remedy=f"pip install '{requirement.name}{requirement.specifier}'" if missing else "",
+            )
+    for extra in metadata.get_all("Provides-Extra") or ():
+        wanted = [r for r in needed if r.marker is not None and r.marker.evaluate({"extra": extra})]
+        wanted = [r for r in wanted if not (r.marker is not None and r.marker.evaluate({"extra": ""}))]
+        states = {r.name: _installed(r) for r in wanted}
+        lacking = [name for name, (_, missing) in states.items() if missing]
+        yield Finding(
+            topic="extras",
+            name=extra,
+            found=", ".join(f"{name} {found}" for name, (found, _) in states.items()) or "nothing for this Python",
+            verdict="advice" if lacking else "fine",
+            remedy=f"pip install 'idcontrol[{extra}]'" if lacking else "",
+        )
+
+
+def _installed(requirement: Requirement) -> tuple[str, bool]:
+    """The version of a package, and whether it is missing or does not fit."""
+    try:
+        version = importlib.metadata.version(requirement.name)
+    except importlib.metadata.PackageNotFoundError:
+        return "is not installed", True
+    if not requirement.specifier.contains(version, prereleases=True):
+        return f"{version} does not fit {requirement.specifier}", True
+    return version, False
+
+
+def _processor() -> Iterator[Finding]:
+    try:
+        info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        info = ""
+    model = re.search(r"^model name\s*:\s*(.+)$", info, re.MULTILINE)
+    yield Finding(topic="CPU", name="model", found=model[1] if model else platform.processor() or platform.machine())
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    busy = os.getloadavg()[0] / usable
+    yield Finding(
+        topic="CPU",
+        name="cores",
+        found=f"{usable} for this process; load of the last minute {busy:.0%} of them",
+        verdict="advice" if busy > 1.0 else "fine",
+        remedy="top   # times measured now are those of a busy machine" if busy > 1.0 else "",
+    )
+    try:
+        governor = _GOVERNOR.read_text().strip()
+    except OSError:
+        return  # a virtual machine: its host decides
+    slow = governor != "performance"
+    yield Finding(
+        topic="CPU",
+        name="frequency",
+        found=f"governor {governor}",
+        verdict="advice" if slow else "fine",
+        remedy="sudo cpupower frequency-set -g performance" if slow else "",
+    )
+
+
+def _blas() -> Iterator[Finding]:
+    """Threads cost the small matrices of a control step more than they bring."""
+    one = all(os.environ.get(name) == "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"))
+    yield Finding(
+        topic="BLAS",
+        name="threads",
+        found="one" if one else "as many as there are cores; `idcontrol loop` sets one by itself",
+        verdict="fine" if one else "advice",
+        remedy="" if one else "export " + " ".join(f"{name}={value}" for name, value in ONE_THREAD.items()),
+    )
+
+
+def _real_time() -> Iterator[Finding]:
+    """What `idcontrol loop` would be granted: it is asked for, and given back."""
+    rt_kernel = Path("/sys/kernel/realtime").exists()
+    yield Finding(topic="real time", name="kernel", found=platform.release() + (", PREEMPT_RT" if rt_kernel else ""))
+    with undisturbed() as granted:
+        pass
+    refused = granted.refused.get("scheduler", "")
+    yield Finding(
+        topic="real time",
+        name="priority",
+        found=f"{granted.scheduler} {granted.priority}" if not refused else f"{granted.scheduler}: {refused}",
+        verdict="advice" if refused else "fine",
+        remedy=f'echo "$USER - rtprio {PRIORITY}" | sudo tee -a {_LIMITS}   # then log in again' if refused else "",
+    )
+    refused = granted.refused.get("memory_lock", "")
+    yield Finding(
+        topic="real time",
+        name="locked memory",
+        found=refused or "granted",
+        verdict="advice" if refused else "fine",
+        remedy=f'echo "$USER - memlock unlimited" | sudo tee -a {_LIMITS}   # then log in again' if refused else "",
+    )
+
+
+def _physics() -> Iterator[Finding]:
+    """The quick claims of `idcontrol.trust`, and whether their kernels had to be compiled."""
+    began = time.perf_counter()
+    try:
+        from idcontrol import trust
+    except RuntimeError as error:  # Numba finds no folder that it may write to
+        yield Finding(
+            topic="kernels",
+            name="cache",
+            found=str(error),
+            verdict="broken",
+            remedy="export NUMBA_CACHE_DIR=/tmp/idcontrol-kernels",
+        )
+        return
+    verdicts = [trust.weigh(claim) for claim in trust.CLAIMS if claim.quick]
+    took = time.perf_counter() - began
+    yield _kernels(took)
+    for verdict in verdicts:
+        claim = verdict.claim
+        yield Finding(
+            topic="physics",
+            name=claim.statement,
+            found=verdict.fault or f"to {verdict.figure:.1e} {claim.unit}".rstrip() + f" (limit {claim.limit:.0e})",
+            verdict="fine" if verdict.holds else "broken",
+            remedy="" if verdict.holds else "pip install --force-reinstall idcontrol && idcontrol trust",
+        )
+
+
+def _kernels(took: float) -> Finding:
+    """What Numba had to compile so far, and where it keeps that."""
+    from numba.core.dispatcher import Dispatcher
+
+    stats = {
+        id(thing): thing.stats
+        for name, module in list(sys.modules.items())
+        if name.startswith("idcontrol")
+        for thing in vars(module).values()
+        if isinstance(thing, Dispatcher)
+    }
+    compiled = sum(sum(entry.cache_misses.values()) for entry in stats.values())
+    loaded = sum(sum(entry.cache_hits.values()) for entry in stats.values())
+    kept = [entry.cache_path for entry in stats.values() if entry.cache_path is not None]
+    where = os.path.commonpath(kept) if kept else "nowhere"
+    return Finding(
+        topic="kernels",
+        name="cache",
+        found=f"{loaded} from {where}, {compiled} compiled just now; with the self-check {took:.1f} s",
+        verdict="advice" if compiled else "fine",
+        remedy="idcontrol warmup" if compiled else "",
+    )
