@@ -1,0 +1,89 @@
+"""A recorded run as something to play: from a time to a row, from a row to a shot and its caption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.recording import Run
+from idcontrol.types import Array
+from idcontrol.view.machine import Robot
+from idcontrol.view.scenery import of_run
+from idcontrol.view.stage import Shot, Stage
+
+PATH_POINTS = 1500
+"""The way of the base is drawn with at most so many points."""
+
+
+class Film:
+    """A run and its stage.
+
+    Attributes:
+        run: The run.
+        stage: What stands there.
+        times: Of the rows that can be shown [s], shape (n,).
+        waypoints: Where the walk was to go, x and y, shape (k, 2) [m].
+        path: Where the base went, shape (k, 3) [m].
+        torque_rate: Mean |Δτ/Δt| over the joints in each row [N m/s], shape (n,); None where there are no torques.
+    """
+
+    def __init__(self, run: Run, find_robot: Callable[[str], Robot]) -> None:
+        """Look at `run`.
+
+        Raises:
+            UnknownName: Its robot is not known.
+            InputError: There is nothing to see.
+        """
+        scenery = of_run(run)
+        self.run, self.stage = run, Stage(scenery, find_robot)
+        moving = (["q"] if scenery.robot else []) + [f"pose_{body.name}" for body in scenery.bodies]
+        known = np.isfinite(run.arrays["t"])
+        for name in moving:
+            if name in run.arrays:
+                known &= np.isfinite(run.arrays[name]).all(axis=1)
+        self._rows = np.flatnonzero(known)
+        if not len(self._rows):
+            raise InputError(f"{run.folder}: every pose is NaN: there is nothing to play")
+        self.times: Array = run.arrays["t"][self._rows]
+        layout = run.meta.get("layout") or {}
+        self.waypoints: Array = np.array(layout.get("waypoints") or (), dtype=float).reshape(-1, 2)
+        self.path: Array = self._path()
+        self.torque_rate = self._torque_rate()
+
+    def row(self, t: float) -> int:
+        """The row that holds at time `t`: the last that is not later, at least the first."""
+        return max(int(np.searchsorted(self.times, t, side="right")) - 1, 0)
+
+    def shot(self, row: int) -> Shot:
+        """What is seen in a row."""
+        at = self._rows[row]
+        return self.stage.at({name: values[at] for name, values in self.run.arrays.items()})
+
+    def title(self) -> str:
+        """What was run, in a few words."""
+        config = self.run.config
+        words = [str(self.run.meta.get("experiment", ""))]
+        words += [str(config[key]) for key in ("controller", "plant", "robot") if config.get(key)]
+        if config.get("mu") is not None:
+            words.append(f"μ {config['mu']}")
+        return " · ".join(word for word in words if word)
+
+    def _path(self) -> Array:
+        """Every so many rows of the base's position, first and last among them; empty for a machine without one."""
+        q = self.run.arrays.get("q")
+        if q is None or not self.stage.floating:
+            return np.zeros((0, 3))
+        chosen = np.unique(np.linspace(0, len(self._rows) - 1, PATH_POINTS).astype(np.int64))
+        return q[self._rows[chosen], :3]
+
+    def _torque_rate(self) -> Array | None:
+        tau = self.run.arrays.get("tau")
+        if tau is None or tau.ndim != 2 or not tau.shape[1]:
+            return None
+        rate = np.zeros(len(self._rows))
+        span = np.diff(self.times)
+        change = np.abs(np.diff(tau[self._rows], axis=0)).mean(axis=1)
+        np.divide(change, span, out=rate[1:], where=span > 0.0)
+        return np.nan_to_num(rate)

@@ -1,0 +1,114 @@
+"""What a robot looks like: the shapes and meshes of its URDF, or else rods from joint to joint and its foot spheres."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.system import System
+from idcontrol.view.shapes import Colour, Mesh, of_coal, rod, solid
+
+BODY: Colour = (0.30, 0.33, 0.38)
+LIMB: Colour = (0.72, 0.74, 0.78)
+FOOT: Colour = (0.25, 0.26, 0.28)
+ROD_SHARE = 0.04
+"""Radius of a rod as a share of the machine's reach."""
+
+
+class Foot(Protocol):
+    """A sphere on a frame."""
+
+    frame: str
+    radius_m: float
+    offset_m: tuple[float, float, float]
+
+
+class Description(Protocol):
+    """The part of a robot file that is looked at."""
+
+    feet: Sequence[Foot]
+
+
+class Robot(Protocol):
+    """A robot as a robot library (entry points ``idcontrol.robots``) loads it."""
+
+    urdf: Path
+    description: Description
+
+    def system(self) -> System:
+        """Its multibody system."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """All that one joint carries.
+
+    Attributes:
+        name: Of the joint.
+        joint: Its index in the Pinocchio model.
+        meshes: In the joint's frame.
+    """
+
+    name: str
+    joint: int
+    meshes: tuple[Mesh, ...]
+
+
+def links(robot: Robot, model: Any) -> tuple[Link, ...]:
+    """What is seen of each joint of `robot`, whose Pinocchio model is `model`."""
+    meshes = _visuals(robot, model) or _rods(robot, model)
+    return tuple(Link(str(model.names[joint]), joint, tuple(found)) for joint, found in sorted(meshes.items()))
+
+
+def reach(model: Any) -> float:
+    """Largest distance of two joints in the neutral pose [m]."""
+    data = model.createData()
+    pin.forwardKinematics(model, data, pin.neutral(model))
+    places = np.array([placed.translation for placed in data.oMi[1:]])
+    return float(max(np.linalg.norm(places[:, None] - places[None], axis=2).max(), 0.1))
+
+
+def _visuals(robot: Robot, model: Any) -> dict[int, list[Mesh]]:
+    """The visual geometry of the URDF by joint; nothing if it has none or a file of it cannot be read."""
+    folders = [str(folder) for folder in Path(robot.urdf).absolute().parents]
+    try:
+        geometry = pin.buildGeomFromUrdf(model, str(robot.urdf), pin.GeometryType.VISUAL, None, folders)
+    except (ValueError, RuntimeError):
+        return {}
+    found: dict[int, list[Mesh]] = {}
+    for thing in geometry.geometryObjects:
+        red, green, blue, _ = (float(share) for share in thing.meshColor)
+        mesh = of_coal(thing.geometry, (red, green, blue))
+        if mesh is not None:
+            placed = mesh.moved(thing.placement.rotation, thing.placement.translation)
+            found.setdefault(thing.parentJoint, []).append(placed)
+    return found
+
+
+def _rods(robot: Robot, model: Any) -> dict[int, list[Mesh]]:
+    """A rod from each joint to each that it carries, to its feet, or to the centre of mass at the end of a chain."""
+    radius = ROD_SHARE * reach(model)
+    found: dict[int, list[Mesh]] = {joint: [] for joint in range(1, model.njoints)}
+    ends: dict[int, list[Any]] = {joint: [] for joint in found}
+    for joint in found:
+        if model.parents[joint] > 0:
+            ends[model.parents[joint]].append(model.jointPlacements[joint].translation)
+    for foot in robot.description.feet:
+        frame = model.frames[model.getFrameId(foot.frame)]
+        centre = frame.placement.act(np.array(foot.offset_m))
+        ends[frame.parentJoint].append(centre)
+        sphere = solid("sphere", (foot.radius_m,), FOOT)
+        found[frame.parentJoint].append(sphere.moved(np.eye(3), centre))
+    for joint, meshes in found.items():
+        centre_of_mass = model.inertias[joint].lever
+        colour = BODY if model.parents[joint] == 0 else LIMB
+        for end in ends[joint] or [centre_of_mass]:
+            if np.linalg.norm(end) > 0.1 * radius:
+                meshes.append(rod(np.zeros(3), np.array(end), radius, colour))
+    return {joint: meshes for joint, meshes in found.items() if meshes}

@@ -1,0 +1,295 @@
+"""The page in the browser: a stage, the controls beside it, and what moves (viser)."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import io
+import socket
+import time
+from collections.abc import Callable
+
+import numpy as np
+import viser
+
+from idcontrol.errors import InputError
+from idcontrol.types import Array
+from idcontrol.view.film import Film
+from idcontrol.view.shapes import Mesh, pyramid
+from idcontrol.view.stage import Shot, Stage
+
+Rgb = tuple[int, int, int]
+
+HOST = "127.0.0.1"
+FRAMES_PER_S = 30.0
+SPEEDS = ("0.02", "0.1", "0.25", "0.5", "1", "2", "5")
+
+PREDICTED: Rgb = (37, 99, 235)
+MEASURED: Rgb = (234, 88, 12)
+PATH: Rgb = (110, 118, 130)
+REFERENCE: Rgb = (22, 163, 74)
+GROUND: Rgb = (236, 238, 241)
+
+# shares of the stage's size
+SHAFT, HEAD, HEAD_LENGTH = 0.008, 0.018, 0.045
+CONE_HEIGHT = 0.12
+LINE = 0.006
+WAYPOINT = 0.02
+LIFT = 0.002
+"""Drawings on the ground float above it by so much."""
+
+EYE = np.array([1.25, -1.25, 0.75])
+"""Where the first camera stands, seen from what it looks at."""
+
+
+class Page:
+    """A stage in the browser.
+
+    Attributes:
+        server: Its web server.
+    """
+
+    def __init__(self, server: viser.ViserServer, stage: Stage, title: str) -> None:
+        """Set up `stage` under `title`."""
+        self.server, self._stage = server, stage
+        self._frames: list[viser.FrameHandle] = []
+        self._cones: list[viser.FrameHandle] = []
+        self._arrows: dict[str, viser.ArrowsHandle] = {}
+        server.gui.configure_theme(
+            control_layout="collapsible", control_width="medium", show_logo=False, show_share_button=False,
+            brand_color=PREDICTED,
+        )  # fmt: skip
+        self._light()
+        self._build_ground()
+        self._build_nodes()
+        self._build_forces()
+        server.gui.add_markdown(f"**{title}**")
+        self._caption = server.gui.add_html("")
+
+    def show(self, shot: Shot, caption: dict[str, str]) -> None:
+        """Put everything where `shot` has it; `caption` is shown as a table."""
+        with self.server.atomic():
+            for frame, pose in zip(self._frames, shot.poses, strict=True):
+                _place(frame, pose)
+            for cone, pose, loaded in zip(self._cones, shot.contact, shot.loaded, strict=True):
+                _place(cone, pose)
+                cone.visible = bool(loaded) and self._with_cones.value
+            for name, points in (("measured", shot.measured), ("predicted", shot.predicted)):
+                if name in self._arrows:
+                    self._arrows[name].points = points.astype(np.float32)
+            self._caption.content = _table(caption)
+
+    def look_at(self, point: Array) -> None:
+        """Let browsers that come from now on see `point`, shape (3,) [m], from a little above."""
+        camera = self.server.initial_camera
+        camera.up = (0.0, 0.0, 1.0)
+        camera.fov = np.deg2rad(40.0)
+        camera.look_at = tuple(point)
+        camera.position = tuple(point + self._stage.size * 1.4 * EYE)
+
+    def draw_way(self, path: Array, waypoints: Array) -> None:
+        """Draw where the base went, shape (n, 3), and where it was to go, shape (k, 2) [m], on the ground."""
+        if len(path) < 2:
+            return
+        scene, size = self.server.scene, self._stage.size
+        handles: list[viser.SceneNodeHandle] = []
+        on_ground = self._on_ground(path[:, :2])
+        pieces = np.stack([on_ground[:-1], on_ground[1:]], axis=1).astype(np.float32)
+        handles.append(scene.add_line_segments("/way/base", pieces, PATH, thickness=LINE * size))
+        for i, place in enumerate(self._on_ground(waypoints), start=1):
+            disc = scene.add_cylinder(
+                f"/way/waypoint {i}", radius=WAYPOINT * size, height=LIFT * size, color=REFERENCE, cast_shadow=False,
+                position=tuple(place),
+            )  # fmt: skip
+            handles.append(disc)
+        self._switch("Way of the base, waypoints", handles)
+
+    def _light(self) -> None:
+        scene = self.server.scene
+        scene.set_up_direction("+z")
+        scene.configure_default_lights(enabled=True, cast_shadow=True)
+
+    def _build_ground(self) -> None:
+        ground, scene, size = self._stage.ground, self.server.scene, self._stage.size
+        if ground is None:
+            return
+        cell = 10.0 ** np.floor(np.log10(size))
+        if ground.heights.size:
+            scene.add_mesh_simple("/ground", *_surface(ground.heights, ground.parameters), color=GROUND, side="double")
+            return
+        n, offset = ground.parameters[:3], float(ground.parameters[3])
+        scene.add_grid(
+            "/ground", plane="xy", infinite_grid=True, cell_size=cell, section_size=10.0 * cell,
+            cell_color=(222, 225, 230), section_color=(190, 195, 203), fade_distance=25.0 * size,
+            plane_color=GROUND, plane_opacity=1.0, shadow_opacity=0.25,
+            wxyz=_turn_to(n), position=tuple(offset * n),
+        )  # fmt: skip
+
+    def _build_nodes(self) -> None:
+        for i, node in enumerate(self._stage.nodes):
+            name = f"/bodies/{i} {node.name.replace('/', ' ')}"
+            self._frames.append(self.server.scene.add_frame(name, show_axes=False))
+            for k, mesh in enumerate(node.meshes):
+                self._mesh(f"{name}/{k}", mesh)
+
+    def _build_forces(self) -> None:
+        """Arrows and cones at the feet, each with its switch, which is also the legend."""
+        stage, scene, gui = self._stage, self.server.scene, self.server.gui
+        if not stage.feet:
+            return
+        nowhere = np.zeros((stage.feet, 2, 3), np.float32)
+        legend = (("measured", "Force of the plant", MEASURED), ("predicted", "Force predicted", PREDICTED))
+        for name, label, colour in legend:
+            self._arrows[name] = scene.add_arrows(
+                f"/forces/{name}", nowhere, colour, shaft_radius=SHAFT * stage.size, head_radius=HEAD * stage.size,
+                head_length=HEAD_LENGTH * stage.size,
+            )  # fmt: skip
+            self._switch(label, [self._arrows[name]], colour)
+        told, true = stage.scenery.mu_told, stage.scenery.mu
+        cones = [(mu, colour) for mu, colour in ((told, PREDICTED), (true, MEASURED)) if mu]
+        words = [f"{who} {mu:g}" for who, mu in (("told μ", told), ("true μ", true)) if mu]
+        self._with_cones = gui.add_checkbox(f"Friction cones ({', '.join(words)})", bool(cones), visible=bool(cones))
+        for foot in range(stage.feet if cones else 0):
+            frame = scene.add_frame(f"/cones/{foot}", show_axes=False, visible=False)
+            self._cones.append(frame)
+            for mu, colour in cones:
+                shape = pyramid(mu, (colour[0] / 255.0, colour[1] / 255.0, colour[2] / 255.0), 0.25)
+                self._mesh(f"/cones/{foot}/{mu:g}", shape, scale=CONE_HEIGHT * stage.size, shadow=False)
+
+    def _switch(self, label: str, handles: list[viser.SceneNodeHandle], colour: Rgb | None = None) -> None:
+        box = self.server.gui.add_checkbox(label, True)
+
+        @box.on_update
+        def _(_: object) -> None:
+            for handle in handles:
+                handle.visible = box.value
+
+    def _mesh(self, name: str, mesh: Mesh, *, scale: float = 1.0, shadow: bool = True) -> None:
+        self.server.scene.add_mesh_simple(
+            name, (scale * mesh.vertices).astype(np.float32), mesh.faces.astype(np.uint32), color=mesh.colour,
+            opacity=None if mesh.opacity >= 1.0 else mesh.opacity, side="double", cast_shadow=shadow,
+            receive_shadow=shadow,
+        )  # fmt: skip
+
+    def _on_ground(self, places: Array) -> Array:
+        """Points a hair above the ground at `places`, shape (n, 2)."""
+        ground = self._stage.ground
+        if ground is None:
+            height = np.zeros(len(places))
+        elif ground.heights.size:
+            height = ground.height(places[:, 0], places[:, 1])
+        else:
+            n, offset = ground.parameters[:3], ground.parameters[3]
+            height = (offset - places @ n[:2]) / n[2]
+        return np.column_stack([places, height + LIFT * self._stage.size])
+
+
+class Player:
+    """Plays a film on a page: slider, play and pause, speed."""
+
+    def __init__(self, page: Page, film: Film) -> None:
+        """Add the controls to `page` and show the first row."""
+        self._page, self._film = page, film
+        gui, end = page.server.gui, float(film.times[-1])
+        self._begin = float(film.times[0])
+        step = max(float(np.median(np.diff(film.times))), 1e-6) if len(film.times) > 1 else 1e-3
+        self.slider = gui.add_slider("Time [s]", self._begin, max(end, self._begin + step), step, self._begin)
+        self.play = gui.add_checkbox("Play", True)
+        self.speed = gui.add_dropdown("Speed", SPEEDS, initial_value="0.25")
+        self._shown = -1
+        page.draw_way(film.path, film.waypoints)
+        self.show()
+        page.look_at(film.shot(0).poses[:, :3].mean(axis=0))
+
+    def advance(self, elapsed: float) -> None:
+        """Let `elapsed` seconds of the wall clock pass."""
+        if self.play.value:
+            t = self.slider.value + elapsed * float(self.speed.value)
+            self.slider.value = t if t <= self._film.times[-1] else self._begin  # type: ignore[misc]  # it has a setter
+        self.show()
+
+    def show(self) -> None:
+        """Show the row that the slider points to, if it is not shown yet."""
+        row = self._film.row(self.slider.value)
+        if row != self._shown:
+            self._shown = row
+            self._page.show(self._film.shot(row), self._words(row))
+
+    def _words(self, row: int) -> dict[str, str]:
+        words = {"time": f"{self._film.times[row]:.3f} s"}
+        rate = self._film.torque_rate
+        if rate is not None:
+            words["torque rate"] = f"{rate[row]:.1f} N m/s"
+            words["its mean"] = f"{rate.mean():.1f} N m/s"
+        return words
+
+
+def serve(port: int | None, title: str) -> viser.ViserServer:
+    """A web server on loopback alone.
+
+    Args:
+        port: None takes one that is free, 8080 where it is.
+        title: Shown on top of the controls.
+
+    Raises:
+        InputError: The port is taken.
+    """
+    wanted = 8080 if port is None else port
+    if port is not None and not _free(port):
+        raise InputError(f"--port {port} is taken or not allowed; choose another one or leave it out")
+    with contextlib.redirect_stdout(io.StringIO()):
+        return viser.ViserServer(host=HOST, port=wanted, label=title, verbose=False)
+
+
+def play(player: Player, running: Callable[[], bool]) -> None:
+    """Play until `running` says no, at `FRAMES_PER_S` at most."""
+    before = time.monotonic()
+    while running():
+        now = time.monotonic()
+        player.advance(now - before)
+        before = now
+        time.sleep(max(0.0, 1.0 / FRAMES_PER_S - (time.monotonic() - now)))
+
+
+def _place(handle: viser.FrameHandle, pose: Array) -> None:
+    handle.position = tuple(pose[:3])
+    handle.wxyz = (pose[6], pose[3], pose[4], pose[5])
+
+
+def _free(port: int) -> bool:
+    try:
+        with contextlib.closing(socket.socket()) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((HOST, port))
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
+def _turn_to(normal: Array) -> tuple[float, float, float, float]:
+    """The shortest turn from z to `normal` (z > 0), as a quaternion (w, x, y, z)."""
+    half = np.array([1.0 + normal[2], -normal[1], normal[0], 0.0])
+    w, x, y, z = half / np.linalg.norm(half)
+    return w, x, y, z
+
+
+def _surface(heights: Array, parameters: Array) -> tuple[Array, Array]:
+    """Triangles of a height map: vertices (n, 3), faces (k, 3)."""
+    rows, columns = heights.shape
+    x = parameters[4] + parameters[6] * np.arange(rows)
+    y = parameters[5] + parameters[7] * np.arange(columns)
+    vertices = np.column_stack([np.repeat(x, columns), np.tile(y, rows), heights.ravel()])
+    corner = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)).ravel()
+    near = np.column_stack([corner, corner + columns, corner + columns + 1])
+    far = np.column_stack([corner, corner + columns + 1, corner + 1])
+    return vertices.astype(np.float32), np.concatenate([near, far]).astype(np.uint32)
+
+
+def _table(words: dict[str, str]) -> str:
+    cell = "padding:1px 12px 1px 0"
+    rows = (
+        f'<tr><td style="{cell};color:#6b7280">{html.escape(name)}</td>'
+        f'<td style="{cell};font-variant-numeric:tabular-nums">{html.escape(value)}</td></tr>'
+        for name, value in words.items()
+    )
+    return f'<table style="margin:4px 14px 8px;font-size:13px">{"".join(rows)}</table>'

@@ -1,0 +1,104 @@
+"""Triangle meshes of simple shapes, and of what Pinocchio reads from a URDF."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import coal
+import numpy as np
+import pinocchio as pin
+import trimesh
+
+from idcontrol.types import Array, Integers
+
+Colour = tuple[float, float, float]
+
+SMOOTH_RAD = 0.6
+"""Edges sharper than this are seen as edges."""
+FINE_FACES = 12_000
+"""Meshes with more triangles than this are coarsened, or browsers without a graphics card crawl."""
+CELLS = 120
+"""Cells of the coarse grid along the longest side of a mesh."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """Triangles of one colour.
+
+    Attributes:
+        vertices: Shape (n, 3) [m].
+        faces: Rows of vertices, shape (k, 3).
+        colour: Red, green, blue, 0 to 1.
+        opacity: 1 is opaque.
+    """
+
+    vertices: Array
+    faces: Integers
+    colour: Colour
+    opacity: float = 1.0
+
+    def moved(self, rotation: Array, position: Array) -> Mesh:
+        """The same mesh in the axes that `rotation` (3, 3) and `position` (3,) lead to."""
+        return Mesh(self.vertices @ rotation.T + position, self.faces, self.colour, self.opacity)
+
+
+def solid(shape: str, size: Sequence[float], colour: Colour, opacity: float = 1.0) -> Mesh:
+    """A box, sphere, cylinder or capsule as `idcontrol.view.scenery.Body` describes it."""
+    if shape == "box":
+        made = trimesh.creation.box(extents=size)
+    elif shape == "sphere":
+        made = trimesh.creation.icosphere(subdivisions=3, radius=size[0])
+    elif shape == "cylinder":
+        made = trimesh.creation.cylinder(radius=size[0], height=size[1], sections=48)
+    else:
+        made = trimesh.creation.capsule(radius=size[0], height=size[1], count=(24, 24))
+        made.apply_translation(-made.bounds.mean(axis=0))
+    if shape in ("box", "cylinder"):
+        made = trimesh.graph.smooth_shade(made, angle=SMOOTH_RAD)
+    return Mesh(np.array(made.vertices), np.array(made.faces, np.int64), colour, opacity)
+
+
+def rod(start: Array, end: Array, radius: float, colour: Colour) -> Mesh:
+    """A capsule between two points, shape (3,) each [m]."""
+    along = end - start
+    length = float(np.linalg.norm(along))
+    upright = solid("capsule", (radius, length), colour)
+    turn = pin.Quaternion.FromTwoVectors(np.array([0.0, 0.0, 1.0]), along / length).toRotationMatrix()
+    return upright.moved(turn, 0.5 * (start + end))
+
+
+def pyramid(mu: float, colour: Colour, opacity: float) -> Mesh:
+    """The inscribed friction pyramid ``|f_S| + |f_T| ≤ μ f_N`` up to f_N = 1, its apex at the origin (math.md 5)."""
+    corners = [(mu, 0, 1), (0, mu, 1), (-mu, 0, 1), (0, -mu, 1)]
+    faces = [(0, 1, 2), (0, 2, 3), (0, 3, 4), (0, 4, 1)]
+    return Mesh(np.array([(0, 0, 0), *corners], dtype=float), np.array(faces), colour, opacity)
+
+
+def of_coal(geometry: Any, colour: Colour) -> Mesh | None:
+    """A shape or mesh of Pinocchio's collision library; None for kinds that nobody draws (planes, point clouds)."""
+    if isinstance(geometry, coal.Box):
+        return solid("box", 2.0 * geometry.halfSide, colour)
+    if isinstance(geometry, coal.Sphere):
+        return solid("sphere", (geometry.radius,), colour)
+    if isinstance(geometry, coal.Cylinder | coal.Capsule):
+        kind = "cylinder" if isinstance(geometry, coal.Cylinder) else "capsule"
+        return solid(kind, (geometry.radius, 2.0 * geometry.halfLength), colour)
+    if isinstance(geometry, coal.BVHModelBase) and geometry.num_tris:
+        corners = (geometry.tri_indices(i) for i in range(geometry.num_tris))
+        faces = np.array([(three[0], three[1], three[2]) for three in corners], np.int64)
+        mesh = Mesh(np.array(geometry.vertices()), faces, colour)
+        return mesh if len(faces) <= FINE_FACES else coarsened(mesh)
+    return None
+
+
+def coarsened(mesh: Mesh) -> Mesh:
+    """The mesh with its vertices merged where they share a cell of a grid: robot makers ship what CAD gave them."""
+    cell = float(np.ptp(mesh.vertices, axis=0).max()) / CELLS
+    _, at, count = np.unique(np.floor(mesh.vertices / cell), axis=0, return_inverse=True, return_counts=True)
+    vertices = np.zeros((len(count), 3))
+    np.add.at(vertices, at.ravel(), mesh.vertices)
+    faces = at.ravel()[mesh.faces]
+    area = (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
+    return Mesh(vertices / count[:, None], np.unique(faces[area], axis=0), mesh.colour, mesh.opacity)

@@ -1,0 +1,166 @@
+"""From a row of numbers to what is seen: poses of everything that moves, forces as arrows, friction cones.
+
+Nothing here knows of a browser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.contact.contacts import write_axes
+from idcontrol.contact.terrain import Terrain, sphere_gap
+from idcontrol.errors import InputError
+from idcontrol.types import Array, Booleans
+from idcontrol.view.machine import Robot, links, reach
+from idcontrol.view.scenery import Scenery
+from idcontrol.view.shapes import Mesh, solid
+
+GRAVITY = 9.81
+LOADED = 1e-3
+"""A foot counts as loaded from this share of the weight."""
+APART = 0.02
+"""The two arrows of a foot stand so far from each other, as a share of the machine's reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A rigid thing that may move.
+
+    Attributes:
+        name: Its own.
+        meshes: In its frame.
+    """
+
+    name: str
+    meshes: tuple[Mesh, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shot:
+    """What is seen at one instant, world frame.
+
+    Attributes:
+        poses: Of each node: position [m] and quaternion (x, y, z, w), shape (n, 7).
+        contact: Pose of the contact frame of each foot, z along the normal, x along the first tangent, shape (k, 7).
+        loaded: Which feet carry load, shape (k,).
+        measured: Tail and head of an arrow for each foot, shape (k, 2, 3) [m]; tail and head agree where no force is.
+        predicted: The same for the force that the controller counts on.
+    """
+
+    poses: Array
+    contact: Array
+    loaded: Booleans
+    measured: Array
+    predicted: Array
+
+
+class Stage:
+    """What stands there, and where it is in each row.
+
+    Attributes:
+        scenery: What it was made from.
+        nodes: All that may move.
+        ground: None if there is none.
+        size: Length by which camera, arrows and cones are measured [m].
+        floating: Whether the first three of ``q`` are where a floating base is.
+        metres_per_newton: Scale of the arrows: the whole weight is as long as `size`.
+    """
+
+    def __init__(self, scenery: Scenery, find_robot: Callable[[str], Robot]) -> None:
+        """Set up `scenery`.
+
+        Args:
+            scenery: What there is to see.
+            find_robot: Loads a robot by name or path.
+
+        Raises:
+            UnknownName: There is no such robot.
+            InputError: It cannot be loaded, or the ground is no ground.
+        """
+        self.scenery = scenery
+        self.ground: Terrain | None = None if scenery.ground is None else scenery.ground.terrain()
+        self._feet: tuple[tuple[int, Array, float], ...] = ()
+        self._joints: tuple[int, ...] = ()
+        nodes: list[Node] = []
+        self.size, self.floating, weight = 0.0, False, np.inf
+        if scenery.robot is not None:
+            robot = find_robot(scenery.robot)
+            self._model = robot.system().model
+            self._data = self._model.createData()
+            seen = links(robot, self._model)
+            self._joints = tuple(link.joint for link in seen)
+            self._feet = tuple(
+                (self._model.getFrameId(foot.frame), np.array(foot.offset_m), foot.radius_m)
+                for foot in robot.description.feet
+            )
+            nodes += [Node(link.name, link.meshes) for link in seen]
+            self.floating = self._model.joints[1].nq == 7
+            self.size, weight = reach(self._model), GRAVITY * pin.computeTotalMass(self._model)
+        for body in scenery.bodies:
+            nodes.append(Node(body.name, (solid(body.shape, body.size_m, body.colour, body.opacity),)))
+            self.size = max(self.size, 2.0 * max(body.size_m))
+        self.nodes = tuple(nodes)
+        self.metres_per_newton = self.size / weight
+
+    @property
+    def feet(self) -> int:
+        """How many feet there are."""
+        return len(self._feet)
+
+    def at(self, row: Mapping[str, Array]) -> Shot:
+        """What is seen where the channels of a row say so.
+
+        Args:
+            row: ``q`` (nq,) of the robot; ``pose_NAME`` (7,) of bodies that move; ``force``, ``force_pred``
+                (k, 3) at the feet [N], NaN or left out where not known.
+
+        Raises:
+            InputError: ``q`` is not one of this robot.
+        """
+        poses = np.empty((len(self.nodes), 7))
+        contact, centre = np.empty((self.feet, 7)), np.empty((self.feet, 3))
+        if self._joints:
+            if row["q"].shape != (self._model.nq,):
+                raise InputError(
+                    f"the robot {self.scenery.robot} has {self._model.nq} positions, the record {row['q'].size}: "
+                    "it has changed since; record the run again"
+                )
+            pin.forwardKinematics(self._model, self._data, row["q"])
+            for i, joint in enumerate(self._joints):
+                poses[i] = pin.SE3ToXYZQUAT(self._data.oMi[joint])
+            for i, (frame, offset, radius) in enumerate(self._feet):
+                centre[i] = pin.updateFramePlacement(self._model, self._data, frame).act(offset)
+                contact[i] = self._contact_frame(centre[i], radius)
+        for i, body in enumerate(self.scenery.bodies, start=len(self._joints)):
+            poses[i] = row.get(f"pose_{body.name}", np.array(body.pose))
+        measured, predicted = self._forces(row, "force"), self._forces(row, "force_pred")
+        heavy = LOADED * self.size / self.metres_per_newton
+        return Shot(
+            poses=poses,
+            contact=contact,
+            loaded=np.maximum(np.linalg.norm(measured, axis=1), np.linalg.norm(predicted, axis=1)) > heavy,
+            measured=self._arrows(contact, measured, 0.5 * APART * self.size),
+            predicted=self._arrows(contact, predicted, -0.5 * APART * self.size),
+        )
+
+    def _forces(self, row: Mapping[str, Array], name: str) -> Array:
+        return np.nan_to_num(row.get(name, np.zeros((self.feet, 3))), nan=0.0)
+
+    def _arrows(self, contact: Array, force: Array, aside: float) -> Array:
+        """Arrows that begin at the contacts, moved aside so that two of equal forces are both seen."""
+        # across the view of the first camera
+        tail = contact[:, :3] + aside * np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
+        return np.stack([tail, tail + self.metres_per_newton * force], axis=1)
+
+    def _contact_frame(self, centre: Array, radius: float) -> Array:
+        """Pose of the frame of contact of a foot sphere with the ground, as contacts have it (math.md 2)."""
+        if self.ground is None:
+            return np.concatenate([centre, [0.0, 0.0, 0.0, 1.0]])
+        _, n, point = sphere_gap(self.ground.parameters, self.ground.coefficients, *centre, radius)
+        rows = np.empty((3, 3))
+        write_axes(*n, 0.0, rows)
+        return np.array(pin.SE3ToXYZQUAT(pin.SE3(rows[[1, 2, 0]].T, np.array(point))))
