@@ -246,20 +246,19 @@ def _add_machine(world: _World, machine: list[Link]) -> int:
         **base,
     )
     for number, link in enumerate(machine, start=-1 if floats else 0):
-        world.call(
-            bullet.changeDynamics,
-            body,
-            number,
-            lateralFriction=link.spheres[0].mu if link.spheres else 0.0,
-            restitution=0.0,
-            linearDamping=0.0,
-            angularDamping=0.0,
-            jointDamping=0.0,
-            maxJointVelocity=FASTEST,
-            activationState=bullet.ACTIVATION_STATE_DISABLE_SLEEPING,
-        )
-        # in a call of its own: beside some of the above Bullet sets the inertia of a link to zero
-        world.call(bullet.changeDynamics, body, number, localInertiaDiagonal=link.principal()[0].tolist())
+        properties = {
+            "lateralFriction": link.spheres[0].mu if link.spheres else 0.0,
+            "restitution": 0.0,
+            "linearDamping": 0.0,
+            "angularDamping": 0.0,
+            "jointDamping": 0.0,
+            "maxJointVelocity": FASTEST,
+            "activationState": bullet.ACTIVATION_STATE_DISABLE_SLEEPING,
+            "localInertiaDiagonal": link.principal()[0].tolist(),
+        }
+        # one by one: of some that are given together Bullet forgets those of a link, without a word
+        for name, value in properties.items():
+            world.call(bullet.changeDynamics, body, number, **{name: value})
     joints = list(range(len(carried)))
     if joints:
         world.call(bullet.setJointMotorControlArray, body, joints, bullet.VELOCITY_CONTROL, forces=[0.0] * len(joints))

@@ -133,6 +133,24 @@ def test_friction_stays_in_its_cone(name):
     assert slid > 20
 
 
+@pytest.mark.parametrize("name", COULOMB)
+def test_feet_at_the_end_of_legs_have_the_friction_that_they_were_given(name):
+    """The base of a machine is not like its links to every engine: here the feet slide, and nobody holds the joints."""
+    mu = 0.05
+    setup = quadruped_setup(mu)
+    plant = make(name, setup)
+    q = scenes.home(setup.system)
+    plant.reset(State(t=0.0, q=q, v=np.concatenate(([0.8, 0.3, -0.1], np.zeros(15)))))
+    edges = 0
+    for _ in range(40):
+        plant.step(np.zeros(12), H)
+        force = plant.contact_forces().force
+        tangential = np.linalg.norm(force[:, :2], axis=1)
+        assert (tangential <= mu * force[:, 2] + 1e-5 * setup.system.mass * G).all()
+        edges += int((tangential > 0.7 * mu * force[:, 2]).sum())
+    assert edges >= 10
+
+
 @pytest.mark.parametrize("name", EVERY)
 def test_without_friction_nothing_holds_along_the_ground(name):
     if name == "noslip":
