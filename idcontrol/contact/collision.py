@@ -27,6 +27,7 @@ class CollisionContacts:
         system: The machine; its last `update` is where the shapes are.
         geometry: The geometry model, with convex hulls for meshes; its collision pairs decide what can meet.
         joints: Joints of bodies A and B of each contact of the last `detect`, shape (n, 2); 0 is the world.
+        shapes: Their geometries, by place in `geometry`, shape (n, 2); `detection.GROUND` where B is the ground.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class CollisionContacts:
     def reset(self) -> None:
         """Forget which contacts there were."""
         self.joints: Integers = np.zeros((0, 2), dtype=np.int64)
+        self.shapes: Integers = self.joints
         self._detection.reset()
 
     def detect(self, margin: float) -> Contacts:
@@ -88,6 +90,7 @@ class CollisionContacts:
         detection.put(self._position, self._rotation)
         pair = self._pair[close_pairs(detection.placed, self._pair, margin)]
         found = detection.find(pair, np.full(len(pair), margin), self._moving, np.full(len(self._joint), margin))
+        self.shapes = found.shape
         self.joints = np.append(self._joint, 0)[found.shape]
         axes = axes_of(found.normal, self._orientation)
         rows = np.empty((3 * len(found.gap), system.n_velocities))

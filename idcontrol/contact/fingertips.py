@@ -1,0 +1,79 @@
+"""Fingertips on a body that a hand holds: each has at most one contact, and its number is the contact's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import coal
+import numpy as np
+import numpy.typing as npt
+import pinocchio as pin
+
+from idcontrol.contact.collision import CollisionContacts
+from idcontrol.contact.contacts import Contacts
+from idcontrol.errors import InputError
+from idcontrol.system import System
+from idcontrol.types import Array, Integers
+
+
+class Fingertips:
+    """Contacts between spheres on a hand and one free body of the same system.
+
+    Body A of each contact is the finger: its normal points into the fingertip, and its force is the held body's on it.
+
+    Attributes:
+        system: Hand and body; its last `update` is where they are.
+        radius: Radii of the k spheres, shape (k,) [m].
+    """
+
+    def __init__(
+        self,
+        system: System,
+        frames: Sequence[str],
+        radii: npt.ArrayLike,
+        body: str,
+        shape: Any,
+        mu: float,
+        *,
+        offsets: npt.ArrayLike | None = None,
+    ) -> None:
+        """Put spheres on frames, and a shape on the body.
+
+        Args:
+            system: Hand and body.
+            frames: Names of the k frames that carry a fingertip each; the place in this list is the contact's identity.
+            radii: Of the spheres, shape (k,) or one for all [m].
+            body: Name of the free body's frame.
+            shape: coal geometry in that frame: box, sphere, capsule, cylinder, convex hull.
+            mu: Friction coefficient; inf means no slip.
+            offsets: Centres in their frames, shape (k, 3) [m]; None means at the frames' origins.
+
+        Raises:
+            UnknownName: A frame does not exist.
+            InputError: A radius or the coefficient is negative, shapes do not fit, or the shape is not supported.
+        """
+        k = len(frames)
+        given = np.asarray(radii, dtype=np.float64)
+        centres = np.zeros((k, 3)) if offsets is None else np.asarray(offsets, dtype=np.float64)
+        if given.shape not in ((), (k,)) or centres.shape != (k, 3):
+            raise InputError(f"{k} fingertips need {k} radii and offsets ({k}, 3), not {given.shape}, {centres.shape}")
+        self.system = system
+        self.radius: Array = np.array(np.broadcast_to(given, (k,)))
+        geometry = pin.GeometryModel()
+        for name, r, centre in zip(frames, self.radius, centres, strict=True):
+            frame = system.model.frames[system.frame(name)]
+            at = frame.placement * pin.SE3(np.eye(3), centre)
+            geometry.addGeometryObject(pin.GeometryObject(f"tip{geometry.ngeoms}", frame.parentJoint, at, coal.Sphere(r)))
+        held = system.model.frames[system.frame(body)]
+        geometry.addGeometryObject(pin.GeometryObject(body, held.parentJoint, held.placement, shape))
+        for tip in range(k):
+            geometry.addCollisionPair(pin.CollisionPair(tip, k))
+        self._contacts = CollisionContacts(system, geometry, mu)
+
+    def detect(self, margin: float) -> Contacts:
+        """The contacts whose gap is below `margin` [m] at the system's last update, in the order of the fingertips."""
+        found = self._contacts.detect(margin)
+        tip: Integers = np.ascontiguousarray(self._contacts.shapes[:, 0])
+        return replace(found, identity=tip)
