@@ -65,7 +65,9 @@ class Fingertips:
         for name, r, centre in zip(frames, self.radius, centres, strict=True):
             frame = system.model.frames[system.frame(name)]
             at = frame.placement * pin.SE3(np.eye(3), centre)
-            geometry.addGeometryObject(pin.GeometryObject(f"tip{geometry.ngeoms}", frame.parentJoint, at, coal.Sphere(r)))
+            geometry.addGeometryObject(
+                pin.GeometryObject(f"tip{geometry.ngeoms}", frame.parentJoint, at, coal.Sphere(r))
+            )
         held = system.model.frames[system.frame(body)]
         geometry.addGeometryObject(pin.GeometryObject(body, held.parentJoint, held.placement, shape))
         for tip in range(k):

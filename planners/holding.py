@@ -1,0 +1,139 @@
+"""Whether a hand can hold a body through a planned motion at all: friction and torque limits, before anything moves.
+
+At each instant of the plan the body moves with the hand, which fixes the accelerations of all velocities, hence
+
+    J_bᵀ f = (M v̇ + c)_b,        τ = (M v̇ + c)_q - J_qᵀ f,        |f_S| + |f_T| ≤ μ f_N,        |τ| ≤ limit
+
+(friction pyramids as in the rigid contact models; a cone allows more). Whether there are such forces, and how hard the
+fingers must press, is a linear program of 3n + 1 variables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pinocchio as pin
+from scipy.optimize import linprog
+
+from idcontrol.contact.contacts import Detector
+from idcontrol.system import System
+from idcontrol.types import Array, Booleans, Reference
+
+MU_PRECISION = 1e-3
+"""Relative precision of `least_friction`."""
+
+MU_LARGEST = 100.0
+"""Friction above which `least_friction` looks no further: what the original took for no slip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one instant of the plan asks of contacts and motors.
+
+    Attributes:
+        N: Normal rows, shape (n, m).
+        S: Rows of the first tangent, shape (n, m).
+        T: Rows of the second tangent, shape (n, m).
+        effort: ``M v̇ + c``, shape (m,) [N, N m].
+    """
+
+    N: Array
+    S: Array
+    T: Array
+    effort: Array
+
+
+def loads(system: System, contacts: Detector, plan: Sequence[Reference], held: str, hand: str) -> list[Load]:
+    """What each instant of `plan` asks, with the body carried along as it lies in the hand at the last update.
+
+    Args:
+        system: Hand and body, updated at the beginning of the plan; is left at its end.
+        contacts: Detector of the fingertips on `system`.
+        plan: Instants of the motion; fingers at their home.
+        held: Joint of the body.
+        hand: Joint that carries the hand.
+    """
+    model, data = system.model, system.data
+    i, j = model.getJointId(hand), model.getJointId(held)
+    inside = data.oMi[i].actInv(data.oMi[j])
+    at_q, at_v = model.joints[j].idx_q, model.joints[j].idx_v
+    u, found = system.n_unactuated, []
+    ours = np.zeros(system.n_velocities)
+    for wanted in plan:
+        q = system.configuration(wanted.q)
+        ours[u:] = wanted.v
+        v = system.theirs(ours)
+        ours[u:] = wanted.a
+        a = system.theirs(ours)
+        pin.forwardKinematics(model, data, q, v, a)
+        velocity, acceleration = inside.actInv(data.v[i]), inside.actInv(data.a[i])
+        q[at_q : at_q + 7] = pin.SE3ToXYZQUAT(data.oMi[i] * inside)
+        v[at_v : at_v + 6] = velocity.vector
+        a[at_v : at_v + 6] = acceleration.vector
+        a[at_v : at_v + 3] += np.cross(velocity.angular, velocity.linear)  # classical, as `System.bias` has it
+        system.update(q, v)
+        near = contacts.detect(np.inf)
+        effort = system.M @ system.ours(a) + system.bias
+        found.append(Load(N=near.N.copy(), S=near.S.copy(), T=near.T.copy(), effort=effort))
+    return found
+
+
+def least_grip(load: Load, mu: float, fingers: Booleans, limit: Array) -> float:
+    """The smallest torque bound of all fingers with which a load can be borne [N m or N]; inf if it cannot be at all.
+
+    Args:
+        load: What is asked.
+        mu: Friction coefficient; inf means no slip.
+        fingers: Which actuated joints are fingers, shape (a,).
+        limit: Largest torques, shape (a,) [N m]; inf where there is none.
+    """
+    n, a = len(load.N), len(limit)
+    u = load.effort.size - a
+    J = np.vstack([load.N, load.S, load.T])
+    effort = load.effort[u:]
+    bounded = np.isfinite(limit)
+    zero, one = np.zeros((a, 1)), np.ones((int(fingers.sum()), 1))
+    # J_qᵀ f - effort = -τ
+    pull = J[:, u:].T
+    rows = [np.hstack([sign * pull, zero])[bounded] for sign in (1.0, -1.0)]
+    most = [(limit + sign * effort)[bounded] for sign in (1.0, -1.0)]
+    rows += [np.hstack([sign * pull[fingers], -one]) for sign in (1.0, -1.0)]
+    most += [sign * effort[fingers] for sign in (1.0, -1.0)]
+    if np.isfinite(mu):
+        each, nothing = np.eye(n), np.zeros((n, 1))
+        rows += [np.hstack([-mu * each, s * each, t * each, nothing]) for s in (1.0, -1.0) for t in (1.0, -1.0)]
+        most += [np.zeros(n)] * 4
+    solved = linprog(
+        np.append(np.zeros(3 * n), 1.0),
+        A_ub=np.vstack(rows),
+        b_ub=np.concatenate(most),
+        A_eq=np.hstack([J[:, :u].T, np.zeros((u, 1))]),
+        b_eq=load.effort[:u],
+        bounds=[(0.0, None)] * n + [(None, None)] * (2 * n) + [(0.0, None)],
+        method="highs",
+    )
+    return float(solved.fun) if solved.status == 0 else np.inf
+
+
+def grip_needed(plan: Sequence[Load], mu: float, fingers: Booleans, limit: Array) -> float:
+    """The largest `least_grip` of a plan [N m or N]; inf if some instant of it cannot be held."""
+    return max(least_grip(load, mu, fingers, limit) for load in plan)
+
+
+def least_friction(plan: Sequence[Load], grip: float, fingers: Booleans, limit: Array) -> float:
+    """The smallest friction with which fingers of at most `grip` hold through a plan; inf if none up to `MU_LARGEST`.
+
+    More friction never needs more grip, so it is found by bisection.
+    """
+    low, high = 0.0, MU_LARGEST
+    if grip_needed(plan, high, fingers, limit) > grip:
+        return np.inf
+    while high - low > MU_PRECISION * high:
+        middle = np.sqrt(low * high) if low > 0.0 else 0.5 * high
+        if grip_needed(plan, middle, fingers, limit) > grip:
+            low = middle
+        else:
+            high = middle
+    return high
