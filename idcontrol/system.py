@@ -177,10 +177,9 @@ class System:
         self.jacobian: Array = np.zeros((6, m))
         self.support: Booleans = np.zeros((model.njoints, m), dtype=np.bool_)
         for j in range(1, model.njoints):
-            for k in model.supports[j]:
-                joint = model.joints[k]
-                if k:
-                    self.support[j, np.isin(self.order, np.arange(joint.idx_v, joint.idx_v + joint.nv))] = True
+            joint = model.joints[j]
+            self.support[j] = self.support[model.parents[j]]
+            self.support[j, np.isin(self.order, np.arange(joint.idx_v, joint.idx_v + joint.nv))] = True
         self.frame_joint: Integers = np.array([frame.parentJoint for frame in model.frames], dtype=np.int64)
         self.frame_position, self.frame_rotation = placement_views(self.data.oMf)
         self._M_pin, self._c_pin, self._J_pin = self.data.M, self.data.nle, self.data.J

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from idcontrol.system import System
 from idcontrol.types import Array
 from robots import locate, schema, urdf
 from robots.robot import Robot, foot_centres, foot_gaps, home_state, legs, urdf_of
+from robots.wording import LONGEST_LINE, shown
 
 STANDING_GAP = 1e-3
 """Feet further above the ground than this do not count as standing [m] (planner.md 7)."""
@@ -50,6 +51,14 @@ def check(name_or_path: str | Path) -> Report:
     Args:
         name_or_path: As `robots.load` takes it.
     """
+    report = _check(name_or_path)
+    problems, warnings = (
+        tuple(shown(line, LONGEST_LINE) for line in lines) for lines in (report.problems, report.warnings)
+    )
+    return replace(report, robot=shown(report.robot), problems=problems, warnings=warnings)
+
+
+def _check(name_or_path: str | Path) -> Report:
     try:
         path = locate.robot_file(name_or_path)
         description, problems = schema.parse(path)

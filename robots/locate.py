@@ -1,11 +1,16 @@
-"""Where robot files and what they point to are found; no path of any machine is written anywhere."""
+"""Where robot files and what they point to are found; no path of any machine is written anywhere.
+
+Files are asked for through `os.path`: it says no where a name is too long or holds a zero byte, and pathlib raises.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
+import os.path
 from pathlib import Path
 
 from idcontrol.errors import InputError, UnknownName
+from robots.wording import shown
 
 ROBOT_FILE = "robot.toml"
 _HERE = Path(__file__).parent
@@ -28,13 +33,13 @@ def robot_file(name_or_path: str | Path) -> Path:
     if text in names():
         return _HERE / text / ROBOT_FILE
     path = Path(text)
-    if path.suffix.lower() == ".toml" and path.is_file():
+    if path.suffix.lower() == ".toml" and os.path.isfile(path):
         return path
-    if path.is_dir() or path.suffix.lower() == ".urdf":
-        beside = (path if path.is_dir() else path.parent) / ROBOT_FILE
-        if not path.exists():
+    if os.path.isdir(path) or path.suffix.lower() == ".urdf":
+        beside = (path if os.path.isdir(path) else path.parent) / ROBOT_FILE
+        if not os.path.exists(path):
             raise InputError(f"{path}: no such file; give the path of an existing URDF")
-        if not beside.is_file():
+        if not os.path.isfile(beside):
             raise InputError(f"{path}: no {ROBOT_FILE} beside it; write one (the robots that come along show how)")
         return beside
     if path.suffix or path.name != text:
@@ -54,18 +59,22 @@ def urdf_file(urdf: str, beside: Path) -> Path:
     """
     if not urdf.startswith(_PACKAGE):
         path = beside.parent / urdf
-        if not path.is_file():
-            raise InputError(f"{beside}: urdf: no file at {path}; correct the path, which starts at the robot file")
+        if not os.path.isfile(path):
+            raise InputError(
+                f"{beside}: urdf: no file at {shown(str(path), 200)}; correct the path, which starts at the robot file"
+            )
         return path
     inside = urdf.removeprefix(_PACKAGE)
     distribution = inside.partition("/")[0]
     try:
         files = importlib.metadata.distribution(distribution).files or []
     except (importlib.metadata.PackageNotFoundError, ValueError):
-        extra = "'idcontrol[robots]'" if distribution == "example-robot-data" else distribution
-        raise InputError(f"{beside}: urdf: {distribution} is not installed; pip install {extra}") from None
+        extra = "'idcontrol[robots]'" if distribution == "example-robot-data" else shown(distribution)
+        raise InputError(f"{beside}: urdf: {shown(distribution)} is not installed; pip install {extra}") from None
     # A wheel may put its data below any prefix of its own.
     found = next((file for file in files if f"/{file.as_posix()}".endswith(f"/{inside}")), None)
-    if found is None or not Path(str(found.locate())).is_file():
-        raise InputError(f"{beside}: urdf: {distribution} has no file {inside}; correct the path or its version")
+    if found is None or not os.path.isfile(str(found.locate())):
+        raise InputError(
+            f"{beside}: urdf: {shown(distribution)} has no file {shown(inside)}; correct the path or its version"
+        )
     return Path(str(found.locate()))

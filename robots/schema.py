@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import stat
 import tomllib
 import typing
 from collections.abc import Mapping
@@ -17,6 +18,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from idcontrol.errors import InputError
+from robots.wording import LONGEST_LINE, shown
+
+MOST_BYTES = 1 << 20
+"""Of a robot file."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
@@ -165,19 +170,27 @@ def parse(path: Path) -> tuple[Description | None, list[str]]:
         InputError: The file cannot be read or is no TOML.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device may never end
+            raise InputError(f"{path}: cannot be read: it is no ordinary file")
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise InputError(
+                f"{path}: cannot be read: it is larger than {MOST_BYTES >> 20} MiB, which no robot file is"
+            )
+        text = data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"{path}: cannot be read: {reason}") from None
     try:
         raw = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: no valid TOML: {error or 'nested too deep'}") from None
+    except (ValueError, RecursionError) as error:  # a plain ValueError: a number of too many digits
+        raise InputError(f"{path}: no valid TOML: {shown(str(error), LONGEST_LINE) or 'nested too deep'}") from None
     problems = _problems(raw, Description, "")
     if problems:
-        return None, problems
+        return None, [shown(line, LONGEST_LINE) for line in problems]
     description = msgspec.convert(raw, Description)
-    return description, _inconsistencies(description)
+    return description, [shown(line, LONGEST_LINE) for line in _inconsistencies(description)]
 
 
 def _problems(raw: Any, struct: type[msgspec.Struct], where: str) -> list[str]:
@@ -212,17 +225,17 @@ def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
     if typing.get_origin(kind) is tuple and inner[-1] is Ellipsis and isinstance(value, list):
         return [line for i, entry in enumerate(value) for line in _value_problems(entry, inner[0], f"{at}[{i}]")]
     if typing.get_origin(kind) is Literal and value not in inner:
-        return [f"{at} = {value!r}: must be {' or '.join(repr(choice) for choice in inner)}"]
+        return [f"{at} = {_literal(value)}: must be {' or '.join(repr(choice) for choice in inner)}"]
     try:
         converted = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         expected = str(error).split(" - at ")[0].replace("`", "")
         for ours, theirs in (("a number", "float"), ("text", "str"), ("a table", "object"), ("a list", "array")):
             expected = expected.replace(theirs, ours)
-        return [f"{at} = {value!r}: {expected[0].lower()}{expected[1:]}"]
+        return [f"{at} = {_literal(value)}: {expected[0].lower()}{expected[1:]}"]
     numbers = converted if isinstance(converted, tuple) else (converted,)
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
-        return [f"{at} = {value!r}: must be finite"]
+        return [f"{at} = {_literal(value)}: must be finite"]
     return []
 
 
@@ -241,6 +254,14 @@ def _inconsistencies(description: Description) -> list[str]:
             f"gait.touchdown.{name}: is missing; every foot needs its phase" for name in names if name not in touchdown
         ]
     return found
+
+
+def _literal(value: Any) -> str:
+    """A value as Python writes it, cut short."""
+    try:
+        return shown(repr(value))
+    except ValueError:  # Python refuses to print numbers of some thousand digits
+        return "a number of thousands of digits"
 
 
 def _dotted(where: str, key: str) -> str:

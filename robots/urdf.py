@@ -2,7 +2,7 @@
 
 Pinocchio and urdfdom stop at the first error, name no line, and accept much that makes no machine: a zero axis, a
 negative mass. Document types and entities are refused, since nothing in a URDF needs them and their expansion can
-fill the memory.
+fill the memory; so is what is far larger than any machine, before anything is computed with it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import stat
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import numpy as np
 
 from idcontrol.errors import InputError
 from idcontrol.types import Array
+from robots.wording import shown
 
 _NUMBERS = {
     ("origin", "xyz"): 3,
@@ -40,6 +42,16 @@ _NUMBERS = {
 _JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 _WITH_AXIS = ("revolute", "continuous", "prismatic", "planar")
 _WITH_LIMIT = ("revolute", "prismatic")
+
+MOST_BYTES = 1 << 24
+"""Of a file; URDFs of humanoids have a hundredth of that."""
+MOST_LINKS = 1000
+MOST_MOVING = 300
+"""Moving joints; the time of a control step grows with their third power."""
+_MOST_DEPTH = 100
+_MOST_ELEMENTS = 100 * MOST_LINKS
+_MOST_GUESSES = 5
+"""Problems for which the nearest name is looked up: that takes as long as there are names."""
 
 _TRIANGLE = 1e-3
 """By how much, relative, moments of inertia may miss the triangle inequality: URDFs are printed with few digits."""
@@ -71,7 +83,7 @@ class _Document:
     def at(self, element: ET.Element) -> str:
         """``line 12: joint hip``: where to look."""
         name = element.get("name")
-        return f"line {self.line[element]}: {element.tag}{f' {name}' if name else ''}"
+        return f"line {self.line[element]}: {shown(element.tag)}{f' {shown(name)}' if name else ''}"
 
 
 def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
@@ -86,7 +98,7 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
     except InputError as error:
         return Findings(problems=(str(error),))
     if document.root.tag != "robot":
-        return Findings(problems=(f"line 1: the root element is <{document.root.tag}>; a URDF has <robot>",))
+        return Findings(problems=(f"line 1: the root element is <{shown(document.root.tag)}>; a URDF has <robot>",))
     problems = [*_bad_numbers(document), *_bad_names(document), *_bad_joints(document)]
     if not problems:
         problems += [*_no_tree(document)]
@@ -112,9 +124,9 @@ def mesh_file(filename: str, urdf: Path) -> Path:
     if filename.startswith("package://"):
         name, _, inside = filename.removeprefix("package://").partition("/")
         folders = [folder / name for folder in urdf.parents]
-        package = next((folder for folder in folders if name not in ("", ".", "..") and folder.is_dir()), None)
+        package = next((folder for folder in folders if name not in ("", ".", "..") and os.path.isdir(folder)), None)
         if package is None:
-            raise InputError(f"no folder {name!r} beside or above the URDF; put the package there")
+            raise InputError(f"no folder {shown(name)!r} beside or above the URDF; put the package there")
         path = Path(os.path.normpath(package / inside))
     else:
         plain = filename.removeprefix("file://")
@@ -126,28 +138,52 @@ def mesh_file(filename: str, urdf: Path) -> Path:
     # By name and not by resolved links: installers of packages link to where the files really are.
     if not path.is_relative_to(package):
         raise InputError(f"it leaves the package folder {package.name}; move the file into it")
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError("no such file; add it or correct the name")
     return path
 
 
 def _read(path: Path) -> _Document:
     try:
-        data = path.read_bytes()
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe or a device may never end
+            raise InputError("cannot be read: it is no ordinary file")
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}") from None
+    if len(data) > MOST_BYTES:
+        raise InputError(f"it is larger than {MOST_BYTES >> 20} MiB; give the URDF itself, its meshes in other files")
     builder = ET.TreeBuilder()
     parser = expat.ParserCreate()
     line: dict[ET.Element, int] = {}
+    depth = links = moving = 0
 
     def start(tag: str, attributes: dict[str, str]) -> None:
+        nonlocal depth, links, moving
+        depth += 1
+        if depth == 2:
+            links += tag == "link"
+            moving += tag == "joint" and attributes.get("type") != "fixed"
+        for count, most, what in (
+            (links, MOST_LINKS, "links; merge those that are fixed to each other"),
+            (moving, MOST_MOVING, "moving joints; fix some"),
+            (len(line), _MOST_ELEMENTS, "elements; leave out what is not needed"),
+            (depth, _MOST_DEPTH, "elements within each other; close them"),
+        ):
+            if count > most:
+                raise InputError(f"line {parser.CurrentLineNumber}: more than {most} {what}")
         line[builder.start(tag, attributes)] = parser.CurrentLineNumber
+
+    def end(tag: str) -> None:
+        nonlocal depth
+        depth -= 1
+        builder.end(tag)
 
     def refuse(*_: object) -> None:
         raise InputError(f"line {parser.CurrentLineNumber}: it declares a document type or an entity; delete that")
 
     parser.StartElementHandler = start
-    parser.EndElementHandler = builder.end
+    parser.EndElementHandler = end
     parser.StartDoctypeDeclHandler = refuse
     parser.EntityDeclHandler = refuse
     try:
@@ -183,17 +219,19 @@ def _bad_numbers(document: _Document) -> Iterator[str]:
                 size = _NUMBERS.get((element.tag, key))
                 if size is None:
                     continue
-                where = f"line {document.line[element]}: {owner.tag} {owner.get('name')}: {element.tag} {key}"
+                where = (
+                    f"line {document.line[element]}: {owner.tag} {shown(owner.get('name', ''))}: {element.tag} {key}"
+                )
                 try:
                     values = _floats(text)
                 except ValueError:
                     hint = "; run xacro first" if "$" in text else ""
-                    yield f"{where} is {text!r}, not {'a number' if size == 1 else f'{size} numbers'}{hint}"
+                    yield f"{where} is {shown(text)!r}, not {'a number' if size == 1 else f'{size} numbers'}{hint}"
                     continue
                 if len(values) != size:
                     yield f"{where} has {len(values)} numbers; give {size}"
                 elif not all(math.isfinite(value) for value in values):
-                    yield f"{where} is {text.strip()}; give a finite number"
+                    yield f"{where} is {shown(text.strip())}; give a finite number"
 
 
 def _bad_names(document: _Document) -> Iterator[str]:
@@ -211,17 +249,20 @@ def _bad_names(document: _Document) -> Iterator[str]:
 
 
 def _bad_joints(document: _Document) -> Iterator[str]:
-    links = [link.get("name", "") for link in document.root.findall("link")]
+    links = {link.get("name", ""): None for link in document.root.findall("link")}
+    guesses = 0
     for joint in document.root.findall("joint"):
         at, kind = document.at(joint), joint.get("type", "")
         if kind not in _JOINT_TYPES:
-            yield f"{at}: type {kind!r} is unknown; known: {', '.join(_JOINT_TYPES)}"
+            yield f"{at}: type {shown(kind)!r} is unknown; known: {', '.join(_JOINT_TYPES)}"
         for end in ("parent", "child"):
             element = joint.find(end)
             name = element.get("link", "") if element is not None else ""
             if name not in links:
-                near = difflib.get_close_matches(name, links, n=1, cutoff=0.0)
-                yield f"{at}: {end} link {name!r} does not exist; the nearest is {near[0] if near else 'none'}"
+                guesses += 1
+                near = difflib.get_close_matches(name[:100], links, n=1, cutoff=0.0) if guesses <= _MOST_GUESSES else []
+                hint = f"the nearest is {shown(near[0])}" if near else "correct the name"
+                yield f"{at}: {end} link {shown(name)!r} does not exist; {hint}"
         if kind in _WITH_AXIS and not _numbers(joint.find("axis"), "xyz", (1.0, 0.0, 0.0)).any():
             yield f"{at}: its axis is zero; give a direction such as 0 1 0"
         limit = joint.find("limit")
@@ -240,6 +281,12 @@ def _ends(joint: ET.Element) -> tuple[str, str]:
     return (parent.get("link", "") if parent is not None else "", child.get("link", "") if child is not None else "")
 
 
+def _few(names: list[str]) -> str:
+    """The first of many names."""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return ", ".join(shown(name) for name in names[:10]) + more
+
+
 def _no_tree(document: _Document) -> Iterator[str]:
     """Two parents, no root, several roots, loops."""
     links = [link.get("name", "") for link in document.root.findall("link")]
@@ -248,12 +295,13 @@ def _no_tree(document: _Document) -> Iterator[str]:
     for joint in document.root.findall("joint"):
         parent, child = _ends(joint)
         if child in mover:
-            yield f"{document.at(joint)}: its child {child} is moved by joint {mover[child]} already; remove one"
+            other = shown(mover[child])
+            yield f"{document.at(joint)}: its child {shown(child)} is moved by joint {other} already; remove one"
         mover[child] = joint.get("name", "")
         children[parent].append(child)
     roots = [name for name in links if name not in mover]
     if len(roots) > 1:
-        yield f"line 1: robot has {len(roots)} roots ({', '.join(roots)}); connect them with joints"
+        yield f"line 1: robot has {len(roots)} roots ({_few(roots)}); connect them with joints"
     reached = set(roots)
     frontier = list(roots)
     while frontier:
@@ -261,7 +309,7 @@ def _no_tree(document: _Document) -> Iterator[str]:
         reached.update(new)
         frontier += new
     if loop := [name for name in links if name not in reached]:
-        yield f"line 1: the links {', '.join(loop)} form a loop, or hang on one; a URDF is a tree: cut it open"
+        yield f"line 1: the links {_few(loop)} form a loop, or hang on one; a URDF is a tree: cut it open"
 
 
 def _inertia(element: ET.Element) -> Array:
@@ -277,7 +325,7 @@ def _bad_inertials(document: _Document) -> Iterator[str]:
         inertial = link.find("inertial")
         if inertial is None:
             continue
-        at = f"line {document.line[inertial]}: link {link.get('name')}"
+        at = f"line {document.line[inertial]}: link {shown(link.get('name', ''))}"
         mass, inertia = inertial.find("mass"), inertial.find("inertia")
         if mass is None or mass.get("value") is None:
             yield f"{at}: inertial has no <mass value=>; add it"
@@ -299,8 +347,8 @@ def _unphysical_inertias(document: _Document) -> Iterator[str]:
         a, b, c = np.linalg.eigvalsh(_inertia(element))
         if a >= 0.0 and c > (a + b) * (1.0 + _TRIANGLE):
             yield (
-                f"line {document.line[element]}: link {link.get('name')}: no mass distribution has the principal "
-                f"moments {a:.4g}, {b:.4g}, {c:.4g} kg m²; the largest must not exceed the sum of the others"
+                f"line {document.line[element]}: link {shown(link.get('name', ''))}: no mass distribution has the "
+                f"principal moments {a:.4g}, {b:.4g}, {c:.4g} kg m²; the largest must not exceed the sum of the others"
             )
 
 
@@ -315,7 +363,7 @@ def _massless(document: _Document, free_flyer: bool) -> Iterator[str]:
         if joint.get("type") == "fixed":
             fixed.setdefault(parent, []).append(child)
         else:
-            moved.append((child, f"which joint {joint.get('name')} moves"))
+            moved.append((child, f"which joint {shown(joint.get('name', ''))} moves"))
     links = {link.get("name", ""): link for link in document.root.findall("link")}
     if free_flyer:
         moved += [(name, "which floats") for name in links if name not in children]
@@ -341,7 +389,7 @@ def _bad_meshes(document: _Document) -> tuple[list[str], list[str]]:
                     mesh_file(name, document.path)
                 except InputError as error:
                     if (use, name) not in told:
-                        at = f"line {document.line[mesh]}: link {link.get('name')}"
-                        found.append(f"{at}: {use} mesh {name!r}: {error}")
+                        at = f"line {document.line[mesh]}: link {shown(link.get('name', ''))}"
+                        found.append(f"{at}: {use} mesh {shown(name)!r}: {error}")
                     told.add((use, name))
     return lines["collision"], lines["visual"]

@@ -86,7 +86,7 @@ def test_a_file_that_is_no_toml_is_refused_with_its_line(tmp_path, content, reas
 
 
 def test_an_unreadable_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+    with pytest.raises(InputError, match="cannot be read: it is no ordinary file"):
         schema.parse(tmp_path)
 
 

@@ -1,0 +1,94 @@
+"""Whatever stands in a robot file: lines that name the key, never another exception, and no other file is touched."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import strategies as st
+
+import robots
+from idcontrol import cli
+from robots import schema
+from tests.fuzz import EFFORT, explore
+from tests.robots import descriptions
+
+SOUND = descriptions.ROBOT_FILE
+
+
+def told(folder, text: str) -> robots.Report:
+    """What the check says of the mule with this robot file: printable lines."""
+    descriptions.write(folder)
+    (folder / "robot.toml").write_bytes(text.encode("utf-8", "surrogatepass"))
+    report = robots.check(folder)
+    for line in (*report.problems, *report.warnings):
+        assert line.isprintable(), line
+        assert len(line) <= 500
+    if report.fit:
+        robots.load(folder).system()
+    return report
+
+
+VALUES = [
+    "nan", "inf", "-1", "0", "true", '""', '"x"', "[]", "{}", "[[]]", "1e400", "0x" + "f" * 5000, "9" * 5000,
+    "1979-05-27", '"\\u0000"', '"\\n"', '"\\u009b31m"', "'" + "x" * 5000 + "'", "[" * 2000 + "]" * 2000, '{ "*" = 1 }',
+    '{ "FL_*" = 1, "*_hip" = 2 }', '{ "nobody" = 1 }', '{ "*" = -1 }', '{ "a\\nb" = 1 }',
+]  # fmt: skip
+ENTRY = re.compile(r"^(\S+) = (.+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
+def test_no_entry_takes_every_value(tmp_path, value):
+    """Each key of the file in turn; some values fit some keys."""
+    told_of = 0
+    for entry in ENTRY.finditer(SOUND):
+        told_of += not told(tmp_path, f"{SOUND[: entry.start(2)]}{value}{SOUND[entry.end(2) :]}").fit
+    assert told_of > 5
+
+
+@pytest.mark.parametrize(
+    "urdf",
+    ["../../../../../../etc/passwd", "/etc/passwd", "package:numpy/../../../etc/passwd", "package:../../etc/passwd",
+     "package:", "package:/etc/passwd", "x" * 5000, "package:" + "x" * 5000 + "/y", "/dev/zero", ".", ""],
+)  # fmt: skip
+def test_a_urdf_elsewhere_is_read_as_one_or_refused_without_showing_what_it_holds(tmp_path, urdf):
+    report = told(tmp_path, SOUND.replace("mule.urdf", urdf))
+    assert not report.fit
+    assert "root:" not in " ".join(report.problems)
+
+
+@EFFORT
+def test_lines_that_are_cut_doubled_or_exchanged_are_told_or_harmless(tmp_path, effort):
+    lines = SOUND.splitlines()
+
+    def law(changes):
+        text = list(lines)
+        for source, goal, what in changes:
+            at = source % len(text)
+            if what == "cut":
+                text[at] = text[at][: goal % (len(text[at]) + 1)]
+            elif what == "double":
+                text.insert(goal % len(text), text[at])
+            else:
+                other = goal % len(text)
+                text[at], text[other] = text[other], text[at]
+        told(tmp_path, "\n".join(text))
+
+    change = st.tuples(st.integers(0, 200), st.integers(0, 200), st.sampled_from(["cut", "double", "exchange"]))
+    explore(law, st.lists(change, min_size=1, max_size=3), 60 * effort)
+
+
+def test_a_robot_file_of_absurd_size_is_not_read(tmp_path):
+    (line,) = told(tmp_path, SOUND + "#" * schema.MOST_BYTES).problems
+    assert "larger than 1 MiB" in line
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 5000, "x" * 5000 + ".urdf", "a\x00b.toml", "a\nb", "\x9b31m", "", "/", "..", "."]
+)
+def test_a_robot_of_any_name_is_told_in_one_line(name, capsys):
+    assert cli.main(["check", name]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said[:-1].isprintable()
+    assert "Traceback" not in said

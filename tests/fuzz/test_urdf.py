@@ -1,0 +1,253 @@
+"""Whatever stands in a URDF: one clear line for each problem, at once, and nothing else on the machine is touched."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import time
+
+import pytest
+from hypothesis import strategies as st
+
+import robots
+from idcontrol import cli
+from idcontrol.errors import InputError
+from robots import urdf
+from tests.fuzz import EFFORT, explore
+from tests.robots import descriptions
+
+SOUND = descriptions.urdf()
+INERTIAL = descriptions.INERTIAL.format(mass=1, i=0.01)
+PROMPT = 10.0
+"""Seconds for what is refused or read at a glance; it takes tenths, on a busy machine seconds."""
+
+
+@pytest.fixture(scope="module")
+def watched():
+    """Lists in here get the path of every file that Python opens."""
+    lists: list[list[str]] = []
+
+    def note(event, arguments):
+        if event == "open":
+            for opened in lists:
+                opened.append(str(arguments[0]))
+
+    sys.addaudithook(note)  # for good: there is no way to take one off
+    return lists
+
+
+def told(folder, text: str | bytes) -> robots.Report:
+    """What the check says of the mule with this URDF; whatever it says is printable and on one line each."""
+    descriptions.write(folder)
+    path = folder / "mule.urdf"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass"))
+    report = robots.check(folder)
+    for line in (*report.problems, *report.warnings):
+        assert line.isprintable(), line
+        assert len(line) <= 500
+    with contextlib.suppress(InputError):  # nothing else; where only geometry is wrong, not even that
+        robots.load(folder).system()
+    return report
+
+
+def link(i: int) -> str:
+    return f'<link name="l{i}">{INERTIAL}</link>'
+
+
+def joint(i: int, parent: str, kind: str = "revolute") -> str:
+    return (
+        f'<joint name="j{i}" type="{kind}"><parent link="{parent}"/><child link="l{i}"/><axis xyz="1 0 0"/>'
+        '<limit effort="1" velocity="1"/></joint>'
+    )
+
+
+def machine(n: int, parent, kind: str = "revolute") -> str:
+    links = "".join(link(i) for i in range(n))
+    return f'<robot name="x">{links}{"".join(joint(i, parent(i), kind) for i in range(1, n))}</robot>'
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (machine(100_000, lambda i: f"l{i - 1}").replace(INERTIAL, ""), "line 1: more than 1000 links"),
+        (machine(302, lambda i: f"l{i - 1}", "prismatic"), "more than 300 moving joints"),
+        (f"<robot>{'<a/>' * 4_000_000}</robot>", "line 1: more than 100000 elements"),
+        (f"<robot>{'<a>' * 100_000}{'</a>' * 100_000}</robot>", "line 1: more than 100 elements within each other"),
+        (f"<robot><link>{'<a>' * 100_000}{'</a>' * 100_000}</link></robot>", "line 1: more than 100 elements within"),
+        (f"<robot>{' ' * urdf.MOST_BYTES}</robot>", "it is larger than 16 MiB"),
+    ],
+    ids=["links", "joints", "elements", "deep", "deep in a link", "bytes"],
+)
+def test_a_machine_of_absurd_size_is_refused_at_once(tmp_path, text, line):
+    began = time.process_time()
+    assert line in told(tmp_path, text).problems[0]
+    assert time.process_time() - began < PROMPT
+
+
+@pytest.mark.parametrize("parent", [lambda i: f"l{i - 1}", lambda i: "l0"], ids=["chain", "star"])
+def test_as_many_joints_as_are_allowed_are_read_and_computed(tmp_path, parent):
+    (tmp_path / "x.urdf").write_text(machine(101, parent))
+    assert urdf.inspect(tmp_path / "x.urdf").problems == ()
+    assert urdf.MOST_MOVING >= 100
+
+
+def test_a_thousand_unknown_links_are_told_at_once(tmp_path):
+    """Looking up the nearest of a thousand names takes a tenth of a second, a thousand times too long."""
+    began = time.process_time()
+    found = told(tmp_path, machine(300, lambda i: f"typo{i}")).problems
+    assert len(found) == 299
+    assert "the nearest is l" in found[0]
+    assert time.process_time() - began < PROMPT
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("which", ["mule.urdf", "robot.toml"])
+def test_what_never_ends_is_not_read(tmp_path, kind, which):
+    descriptions.write(tmp_path)
+    path = tmp_path / which
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    assert not robots.check(tmp_path).fit
+
+
+@pytest.mark.parametrize(
+    "entity",
+    [
+        "<!DOCTYPE robot SYSTEM 'file:///etc/passwd'>",
+        "<!DOCTYPE robot [<!ENTITY x SYSTEM 'file:///etc/passwd'>]>",
+        "<!DOCTYPE robot [<!ENTITY a 'aaaaaaaaaa'>" + "".join(
+            f"<!ENTITY a{i} '{f'&a{i - 1 if i else str()};' * 10}'>" for i in range(12)
+        ) + "]>",
+        "<!DOCTYPE robot [<!ENTITY % x SYSTEM 'http://localhost/x'> %x;]>",
+    ],
+    ids=["external type", "external entity", "billion laughs", "parameter entity"],
+)  # fmt: skip
+def test_entities_are_refused_before_they_expand(tmp_path, entity):
+    (line,) = told(tmp_path, f"{entity}<robot name='x'><link name='&a11;'/></robot>").problems
+    assert "it declares a document type or an entity; delete that" in line
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../../../etc/passwd",
+        "/etc/passwd",
+        "file:///etc/passwd",
+        "package://../../etc/passwd",
+        "package://mule/../../../../etc/passwd",
+        "package:///etc/passwd",
+        "http://localhost/mesh.stl",
+        "a" * 5000,
+        "package://" + "a" * 5000 + "/x.stl",
+        "..",
+        "",
+        "\\\\host\\share\\x.stl",
+    ],
+)
+def test_meshes_outside_are_refused_and_nothing_outside_is_opened(tmp_path, name, watched):
+    geometry = f'<collision><geometry><mesh filename="{name}"/></geometry></collision>'
+    descriptions.write(tmp_path)
+    text = SOUND.replace('<link name="FL_foot"/>', f'<link name="FL_foot">{geometry}</link>')
+    opened: list[str] = []
+    watched.append(opened)
+    try:
+        report = told(tmp_path, text)
+    finally:
+        watched.clear()
+    assert "collision mesh" in report.problems[0]
+    assert any("mule.urdf" in path for path in opened)
+    assert [path for path in opened if path.startswith("/etc") or "stl" in path] == []
+
+
+NAMES = ["l" * 10_000, "\u009b31m", "&#10;two", "&#9;lines", "a/../../b", "%s%n", "{0}", "\u202egnp", "&lt;b&gt;", " "]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_shown_short_and_harmless(tmp_path, name):
+    """No line break, no letters that steer a terminal: `told` looks at each line."""
+    for text in (
+        SOUND.replace('<axis xyz="1 0 0"/>', '<axis xyz="0 0 0"/>', 1).replace("FL_hip", name),
+        SOUND.replace('<parent link="trunk"/>', f'<parent link="{name}"/>', 1),
+        SOUND.replace('type="revolute"', f'type="{name}"', 1),
+        SOUND.replace('value="4"', f'value="{name}"', 1),
+        SOUND.replace("robot", f"{'r' * 10_000}"),
+    ):
+        assert not told(tmp_path, text).fit
+
+
+NUMBERS = [
+    "nan", "inf", "-inf", "1e999", "-1", "0", "", " ", "1 2", "0x10", "1e-320", "1e300", "-1e300", "1,5", "1_0", "١"
+]  # fmt: skip
+ATTRIBUTE = re.compile(r'(xyz|value|i[xyz]{2}|lower|upper|effort|velocity|rpy|type|link|name)="[^"]*"')
+ELEMENT = re.compile(
+    r"<(?:link|joint|inertial|mass|inertia|axis|limit|parent|child|origin)[^>]*/>|<inertial>.*?</inertial>", re.DOTALL
+)
+
+
+def fit_runs(folder, text) -> None:
+    """What the check lets pass can be computed with."""
+    if told(folder, text).fit:
+        system = robots.load(folder).system()
+        assert (system.M == system.M.T).all()
+
+
+@EFFORT
+def test_an_attribute_that_is_anything_is_told_or_harmless(tmp_path, effort):
+    spots = list(ATTRIBUTE.finditer(SOUND))
+    letters = st.text(st.characters(exclude_characters='<&"', codec="utf-8"), max_size=8)
+
+    def law(change):
+        spot, value = change
+        fit_runs(tmp_path, f'{SOUND[: spot.start()]}{spot[1]}="{value}"{SOUND[spot.end() :]}')
+
+    explore(law, st.tuples(st.sampled_from(spots), st.sampled_from(NUMBERS) | letters), 60 * effort)
+
+
+@EFFORT
+def test_elements_that_are_missing_doubled_or_moved_are_told_or_harmless(tmp_path, effort):
+    one = st.tuples(
+        st.integers(0, 200),
+        st.integers(0, 200),
+        st.sampled_from(["", "double", "<box/>", "text", "<!-- -->", "<link/>", "<joint/>", "<joint"]),
+    )
+
+    def law(changes):
+        text = SOUND
+        for source, goal, what in changes:
+            spots = list(ELEMENT.finditer(text))
+            spot, other = spots[source % len(spots)], spots[goal % len(spots)].end()
+            if what == "double":
+                text = text[:other] + spot[0] + text[other:]
+            else:
+                text = text[: spot.start()] + what + text[spot.end() :]
+        fit_runs(tmp_path, text)
+
+    explore(law, st.lists(one, min_size=1, max_size=3), 60 * effort)
+
+
+@EFFORT
+def test_bytes_that_are_no_urdf_are_told(tmp_path, effort):
+    def law(junk):
+        assert not told(tmp_path, junk).fit
+
+    cut = st.binary(max_size=40).map(lambda junk: SOUND.encode()[:2000] + junk)
+    explore(law, st.binary(max_size=200) | cut, 40 * effort)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])
+def test_a_urdf_in_another_encoding_is_read_or_refused(tmp_path, encoding):
+    told(tmp_path, f'<?xml version="1.0" encoding="{encoding}"?>{SOUND}'.encode(encoding))
+
+
+def test_the_command_says_one_line_and_has_no_traceback(tmp_path, capsys):
+    descriptions.write(tmp_path, urdf_old='<mass value="4"/>', urdf_new='<mass value="-4"/>')
+    assert cli.main(["check", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "mass is negative" in said
+    assert "Traceback" not in said
