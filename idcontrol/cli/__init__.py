@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import click
 
-from idcontrol.cli import check, compare, doctor, listing, loop, report, run, trust, view, warmup
+from idcontrol.cli import bench, check, compare, doctor, listing, loop, report, run, trust, view, warmup
 from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, say
 from idcontrol.cli.faults import RunFault, report_fault
 from idcontrol.errors import IdControlError
@@ -54,5 +54,5 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for module in (run, loop, compare, listing, check, report, view, warmup, doctor, trust):
+for module in (run, loop, compare, bench, listing, check, report, view, warmup, doctor, trust):
     cli.add_command(module.command)

@@ -1,0 +1,96 @@
+"""Memory: whether it grows over many steps, what a long run needs at most, and how long the import takes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from idcontrol import controllers, plants
+from idcontrol.bench.execute import PLANT, ROBOT
+from idcontrol.bench.scenes import Scenes
+from idcontrol.types import Array
+
+PEAK_BAR_MB, IMPORT_BAR_S = 500.0, 1.0
+GROWTH_BAR_MB = 1.0
+"""Growth over 10^6 steps: pages that the allocator takes and keeps are within it."""
+
+SAMPLES = 20
+PERIODS = 320
+"""Length of the walk that is stepped through again and again: a gait period [ms]."""
+
+
+def resident_mb() -> float:
+    """Memory of this process that is in RAM [MB]; Linux only."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * 4096 / 1e6
+
+
+def sampled(scenes: Scenes, steps: int) -> Array:
+    """Resident memory over `steps` control and plant steps, after a first pass, shape (SAMPLES + 1,) [MB]."""
+    walk = scenes.walk(ROBOT, PLANT, PERIODS)
+    plant = plants.make(PLANT, walk.ground())
+    controller = controllers.make("id-coulomb-qp", walk.setup())
+
+    def go_through(count: int) -> None:
+        for step in range(count):
+            i = step % PERIODS
+            if i == 0:
+                controller.reset()
+                state = plant.reset(walk.moments[0].state)
+            state = plant.step(controller(state, walk.moments[i].reference).tau, walk.h)
+
+    go_through(3 * PERIODS)
+    found = [resident_mb()]
+    for _ in range(SAMPLES):
+        go_through(max(1, steps // SAMPLES))
+        found.append(resident_mb())
+    return np.array(found)
+
+
+def growth(found: Array, steps: int) -> float:
+    """Slope of the later half of the samples, scaled to 10^6 steps [MB]."""
+    later = found[len(found) // 2 :]
+    per_sample = float(np.polyfit(np.arange(len(later)), later, 1)[0])
+    return per_sample * SAMPLES / steps * 1e6
+
+
+def import_s() -> float:
+    """Time that ``import idcontrol`` and what controls and simulates takes in a fresh Python, second time [s]."""
+    code = "import idcontrol.controllers, idcontrol.plants"
+    for _ in range(2):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        spent = time.perf_counter() - began
+    return spent
+
+
+def peak_mb() -> float:
+    """Largest resident memory of a 30 s trot in a process of its own [MB]."""
+    code = (
+        "import resource, tempfile; from idcontrol.cli import main\n"
+        "with tempfile.TemporaryDirectory() as folder:\n"
+        "    main(['run', 'trot', '--duration', '30', '--quiet', '--json', '--out', folder + '/run'])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return float(said.stdout.split()[-1]) * 1024 / 1e6
+
+
+def run(scenes: Scenes, steps: int) -> dict[str, Any]:
+    """All of it, as ``idcontrol bench memory --json`` prints it."""
+    found = sampled(scenes, steps)
+    measured = {
+        "growth_mb_per_million_steps": (growth(found, steps), GROWTH_BAR_MB),
+        "peak_trot_30_s_mb": (peak_mb(), PEAK_BAR_MB),
+        "import_s": (import_s(), IMPORT_BAR_S),
+    }
+    return {
+        "memory": {key: {"value": value, "bar": bar, "met": value <= bar} for key, (value, bar) in measured.items()},
+        "steps": steps,
+        "resident_mb": found.tolist(),
+    }

@@ -1,0 +1,91 @@
+"""Times of several jobs, taken in turns over a sequence of states."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from idcontrol.types import Array, Integers
+
+
+def _nothing() -> None:
+    return None
+
+
+def _no_preparation(state: int) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Something that can be done for each of a sequence of states.
+
+    Attributes:
+        run: What is timed: from the number of a state to an answer.
+        prepare: What must be done before it, untimed.
+        reset: Forgets all earlier states.
+    """
+
+    run: Callable[[int], Any]
+    prepare: Callable[[int], None] = _no_preparation
+    reset: Callable[[], None] = _nothing
+
+
+def answers(job: Job, count: int) -> list[Any]:
+    """What a job says of the first `count` states, in order."""
+    job.reset()
+    said = []
+    for state in range(count):
+        job.prepare(state)
+        said.append(job.run(state))
+    return said
+
+
+def in_turns(jobs: Sequence[Job], states: int, samples: int, budget_s: float) -> tuple[Array, Integers]:
+    """Times of all jobs, state by state, over the sequence again and again.
+
+    Args:
+        jobs: Each begins every pass over the sequence with its `reset`.
+        states: Length of the sequence.
+        samples: How many times to take of each job.
+        budget_s: Stop earlier once this much time has passed [s].
+
+    Returns:
+        Times, shape (taken, jobs) [us], and the number of the state of each, shape (taken,).
+    """
+    taken = np.empty((samples, len(jobs)))
+    state_of = np.empty(samples, dtype=np.int64)
+    clock, count = time.perf_counter_ns, 0
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        end = clock() + int(1e9 * budget_s)
+        while count < samples:
+            for job in jobs:
+                job.reset()
+            for state in range(min(states, samples - count)):
+                for at, job in enumerate(jobs):
+                    job.prepare(state)
+                    began = clock()
+                    job.run(state)
+                    taken[count, at] = clock() - began
+                state_of[count] = state
+                count += 1
+                if clock() > end:
+                    return 1e-3 * taken[:count], state_of[:count]
+            gc.collect()
+    finally:
+        if collecting:
+            gc.enable()
+    return 1e-3 * taken, state_of
+
+
+def percentiles(times: Array) -> dict[str, float]:
+    """Median, 99th and 99.9th percentile [us] of times [us]."""
+    p50, p99, p999 = np.percentile(times, (50.0, 99.0, 99.9))
+    return {"p50": float(p50), "p99": float(p99), "p999": float(p999)}
