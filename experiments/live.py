@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from experiments import trot
-from experiments.locomotion import Scene, channels, row
+from experiments.locomotion import Scene, channels, posture
 from idcontrol import controllers
 from idcontrol.loop.safety import Limits
-from idcontrol.loop.simulated import Tick
 from idcontrol.metrics import locomotion
 from idcontrol.types import Array, Plant, Reference, State
 from planners.commands import Schedule
@@ -95,10 +95,11 @@ class TrotSession:
         """Those of every walk."""
         return channels(self.system, len(self.feet))
 
-    def row(self, tick: Tick, notes: Array) -> dict[str, Any]:
-        """What the record says of a tick."""
-        found = row(tick, self._scene())
+    def derive(self, row: Mapping[str, Array]) -> dict[str, Any]:
+        """What follows from the state, and how far the walk has come."""
+        found = posture(self._observer, row["q"], row["v"])
         if self._config.path.kind == "waypoints":
+            notes = row["notes"]
             found["target"], found["segment"] = notes[:2], notes[2:4]
             found["waypoints"], found["turning"] = notes[4], notes[5]
         return found

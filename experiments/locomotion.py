@@ -177,10 +177,8 @@ def record(
 def row(tick: Tick, scene: Scene) -> dict[str, Any]:
     """What is recorded of a tick (`channels`)."""
     observer, plant, walk = scene.observer, scene.plant, scene.walk
-    system, n = observer.system, len(scene.feet)
+    n = len(scene.feet)
     state, reference, command = tick.state, tick.reference, tick.command
-    system.update(state.q, state.v)
-    observer.detect(0.0)
     force, predicted = np.zeros((n, 3)), np.full((n, 3), np.nan)
     force[tick.forces.identity] = tick.forces.force
     if command.predicted is not None:
@@ -195,19 +193,15 @@ def row(tick: Tick, scene: Scene) -> dict[str, Any]:
         "a_des": reference.a,
         "tau": command.tau,
         "stance": reference.stance,
-        "feet": observer.centre,
         "feet_des": reference.feet,
-        "gap": observer.gap,
-        "slip": observer.slip(system.ours(state.v)),
         "force": force,
         "force_pred": predicted,
         "status": command.status,
         "residual": command.residual,
         "clipped": command.clipped,
         "base_ref": (*reference.base_position, reference.base_yaw),
-        "base_tilt": _tilt(state.q),
-        "com": system.com(state.q),
         "step_us": 1e6 * tick.controller_s,
+        **posture(observer, state.q, state.v),
     }
     if plant is not None and plant.last is not None:
         found["plant_status"] = plant.last.status
@@ -217,6 +211,20 @@ def row(tick: Tick, scene: Scene) -> dict[str, Any]:
         found["target"], found["segment"] = walk.target, walk.previous
         found["waypoints"], found["turning"] = walk.reached, walk.turning
     return found
+
+
+def posture(observer: SphereContacts, q: Array, v: Array) -> dict[str, Any]:
+    """What follows from a state alone: feet, their gaps and slip, tilt of the base, centre of mass (`channels`)."""
+    system = observer.system
+    system.update(q, v)
+    observer.detect(0.0)
+    return {
+        "feet": observer.centre,
+        "gap": observer.gap,
+        "slip": observer.slip(system.ours(v)),
+        "base_tilt": _tilt(q),
+        "com": system.com(q),
+    }
 
 
 def _tilt(q: Array) -> float:

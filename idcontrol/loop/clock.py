@@ -14,8 +14,8 @@ from typing import Protocol
 NS = 1_000_000_000
 """Nanoseconds in a second."""
 
-SPIN_NS = 100_000
-"""The last part of a wait is spun away, because a sleep may end this late [ns] (Linux's timer slack is 50 µs)."""
+SPIN_NS = 60_000
+"""The last part of a wait is spun away, because a sleep may end so late [ns]: Linux rounds up by 50 µs."""
 
 JUMP_NS = 1 * NS
 """A clock that goes back, or ahead by more than this between two beats, has jumped: the process was suspended."""

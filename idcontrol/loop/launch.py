@@ -106,22 +106,28 @@ class _Work:
         self.plant_period = round(NS / (settings.plant_rate_hz or config.rate_hz))
         self.duration = round(config.duration_s * NS)
         self.wire = wire_format(session)
-        setup = session.setup()
-        controller = make_controller(config.controller, setup)
-        if not isinstance(setup.contacts, SphereContacts):
-            raise InputError(f"{target}: a loop senses feet on the ground; give its setup SphereContacts")
+        controller = make_controller(config.controller, session.setup())
         self.parts = Parts(
             planner=session.planner(),
             controller=controller,
             system=session.system,
             wire=self.wire,
             limits=session.limits,
-            sense=sensing.sense(settings.sensing, setup.contacts, session.start),
-            stance=sensing.stance(settings.sensing, setup.contacts),
+            sense=sensing.sense(settings.sensing, self._feet, session.start),
+            stance=sensing.stance(settings.sensing, self._feet),
             notes=session.notes,
         )
         watchdog = machine.watchdog(self.plant_period / NS)
         self.machine_policy = msgspec.structs.replace(watchdog, late_s=settings.plant_silence_s or watchdog.late_s)
+
+    def _feet(self) -> SphereContacts:
+        """Feet on a system of their own, for what senses with them."""
+        contacts = self.session.setup().contacts
+        if not isinstance(contacts, SphereContacts):
+            raise InputError(
+                f"loop.sensing: {self.session.robot} has no feet on the ground to sense with; leave it out"
+            )
+        return contacts
 
     def in_process(self) -> dict[str, Any]:
         """Both sides on one virtual clock."""

@@ -13,7 +13,9 @@ import os
 import select
 import sys
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +29,10 @@ from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring, views, width
 from idcontrol.loop.safety import NAMES, Fault, Mode
 from idcontrol.loop.session import Session, resolve, wire_format
-from idcontrol.loop.simulated import Tick
 from idcontrol.loop.wire import Drop
 from idcontrol.metrics import percentiles
 from idcontrol.recording import Recorder, jsonable
-from idcontrol.types import Array, Command, ContactForces, Event, Reference, State, Status
+from idcontrol.types import Array, Event
 
 EXTRA = {
     "tick": "",
@@ -54,6 +55,8 @@ EXTRA = {
 WALL_TIME = ("step_us", "missed", "period_us", "late_us", "compute_us", "cpu_us", "age_us")
 EVERY_S = 0.05
 """How often the rings are drained."""
+WRITTEN_AT_ONCE = 200
+"""Rows that are written between two looks at the rings, which must not overflow meanwhile."""
 STILL_S = 0.5
 """A ring whose writer was killed counts as ended after so long without a row."""
 
@@ -102,6 +105,7 @@ class Scribe:
         renamed = self._channels | {"t_machine": ()}
         shapes |= {name: renamed[name] for name in EXTRA}
         self._kept = _filled(shapes)
+        self._plain = [name for name in self._channels if name in self._kept and name != "t"]
         units |= {name: unit for name, unit in EXTRA.items() if unit}
         self._recorder = Recorder(
             out,
@@ -119,35 +123,33 @@ class Scribe:
             self._machine = Recorder(out / "machine", kept, units, {}, config=config, wall_time=machine.WALL_TIME)
         self._pending: dict[str, Array] | None = None
         self._first: float | None = None
-        self._mode, self._faults = Mode.IDLE, Fault.NONE
-        self._machine_mode, self._machine_faults = Mode.IDLE, Fault.NONE
+        self._mode, self._faults = Mode.IDLE, 0
+        self._machine_mode, self._machine_faults = Mode.IDLE, 0
         self.fault_events = 0
 
     def loop_rows(self, rows: Array) -> None:
         """Take rows of the loop's ring, shape (n, width)."""
-        for values in rows:
-            row = views(values, self._channels)
+        for row in _each(rows, self._channels):
             mode = Mode(int(row["mode"]))
             if self._first is None and mode not in (Mode.IDLE, Mode.READY):
                 self._first = float(row["tick"])
             self._write_pending(row)
-            self._note(row)
+            self._note(row, mode)
             self._pending = row if self._first is not None else None
 
     def machine_rows(self, rows: Array) -> None:
         """Take rows of the machine's ring."""
         if self._machine is None:
             return
-        for values in rows:
-            row = views(values, self._machine_channels)
-            mode, faults = Mode(int(row["mode"])), Fault(int(row["faults"]))
+        for row in _each(rows, self._machine_channels):
+            mode, faults = Mode(int(row["mode"])), int(row["faults"])
             t = float(row["t"])
-            for fault in faults & ~self._machine_faults:
+            for fault in Fault(faults & ~self._machine_faults):
                 self._machine.event(Event(t=t, what=f"fault: {NAMES[fault]}"))
             if mode is not self._machine_mode:
                 self._machine.event(Event(t=t, what=f"the machine is {mode.name.lower()}"))
             self._machine_mode, self._machine_faults = mode, faults
-            self._machine.append(**{name: value for name, value in row.items() if value.size})
+            self._machine.append(**row)
 
     def close(self, outcome: Outcome | None) -> dict[str, Any] | None:
         """End the record; the metrics if it is known how the loop ended."""
@@ -158,13 +160,15 @@ class Scribe:
         self._recorder.close(metrics)
         return metrics
 
-    def _note(self, row: Mapping[str, Array]) -> None:
+    def _note(self, row: Mapping[str, Array], mode: Mode) -> None:
         """Events are what changes from tick to tick."""
-        mode, faults, tick = Mode(int(row["mode"])), Fault(int(row["faults"])), int(row["tick"])
-        t = self._time(row)
+        faults = int(row["faults"])
         if Mode.RUNNING not in (mode, self._mode):
-            faults = Fault.NONE  # before and after, what is wrong harms nobody
-        for fault in faults & ~self._faults:
+            faults = 0  # before and after, what is wrong harms nobody
+        if mode is self._mode and faults == self._faults:
+            return
+        t, tick = self._time(row), int(row["tick"])
+        for fault in Fault(faults & ~self._faults):
             self._recorder.event(Event(t=t, what=f"fault: {NAMES[fault]}", detail={"tick": tick}))
             self.fault_events += fault is not Fault.OVERRUN
         if mode is not self._mode:
@@ -180,44 +184,12 @@ class Scribe:
         row, self._pending = self._pending, None
         if row is None:
             return
-        tick = self._tick(row, row if following is None else following)
-        values = dict(self._session.row(tick, row["notes"]))
-        values |= {name: row["t" if name == "t_machine" else name] for name in EXTRA}
-        if not np.isfinite(row["status"]):
-            # nothing was asked in this tick: neither planner nor controller has a say in its row
-            values |= dict.fromkeys(("status", "residual", "clipped", "force_pred"), np.nan)
-        self._recorder.append(**{name: value for name, value in values.items() if name in self._kept})
-
-    def _tick(self, row: Mapping[str, Array], following: Mapping[str, Array]) -> Tick:
-        t = self._time(row)
-        state, forces = State(t=t, q=row["q"], v=row["v"]), _pressing(following["force_sensed"])
-        after = State(t=t + self._h, q=following["q"], v=following["v"])
-        unknown = np.full(len(row["stance"]), np.inf)
-        reference = Reference(
-            q=row["q_des"],
-            v=row["v_des"],
-            a=row["a_des"],
-            stance=row["stance"] > 0.5,
-            since_touchdown=unknown,
-            to_liftoff=unknown,
-            base_position=row["base_ref"][:3],
-            base_yaw=float(row["base_ref"][3]),
-            feet=row["feet_des"],
-            residual=float(row["unreachable"]),
-        )
-        predicts = bool(np.isfinite(row["force_pred"]).all()) and row["force_pred"].size > 0
-        command = Command(
-            tau=row["tau"],
-            predicted=_pressing(row["force_pred"]) if predicts else None,
-            status=Status(int(row["status"])) if np.isfinite(row["status"]) else Status.FAILED,
-            residual=float(row["residual"]),
-            clipped=bool(row["clipped"] > 0.5),
-        )
-        spent = float(row["step_us"]) * 1e-6
-        return Tick(
-            state=state, sensed=state, reference=reference, command=command, forces=forces, after=after,
-            controller_s=spent,
-        )  # fmt: skip
+        values: dict[str, Any] = {name: row[name] for name in self._plain}
+        values |= self._session.derive(row)
+        values["t"], values["t_machine"] = self._time(row), row["t"]
+        if "force" in self._kept:
+            values["force"] = (row if following is None else following)["force_sensed"]
+        self._recorder.append(**values)
 
     def _metrics(self, outcome: Outcome) -> dict[str, Any]:
         recorded = self._recorder.arrays()
@@ -250,10 +222,35 @@ def _filled(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]
     return {name: shape for name, shape in shapes.items() if math.prod(shape)}
 
 
-def _pressing(force: Array) -> ContactForces:
-    touching = np.flatnonzero(force.any(axis=1))
-    # where the normals point is not recorded
-    return ContactForces(identity=touching, force=force[touching], normal=np.full((len(touching), 3), np.nan))
+def _each(rows: Array, channels: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, Array]]:
+    """The rows one by one, channel by channel; channels that hold nothing are left out."""
+    columns = {name: values for name, values in views(rows, channels).items() if values.size}
+    for i in range(len(rows)):
+        yield {name: values[i] for name, values in columns.items()}
+
+
+@dataclass(slots=True)
+class _Drain:
+    """A ring, and the rows that were fetched from it but not yet written: on a busy computer writing may lag behind."""
+
+    ring: Ring
+    take: Callable[[Array], None]
+    waiting: deque[Array] = field(default_factory=deque)
+
+    def fetch(self) -> bool:
+        """Empty the ring; whether there was anything."""
+        rows = self.ring.take()
+        if len(rows):
+            self.waiting.append(rows)
+        return len(rows) > 0
+
+    def write(self, most: int | None = None) -> None:
+        """Write rows, or at least `most` if more are waiting."""
+        written = 0
+        while self.waiting and (most is None or written < most):
+            rows = self.waiting.popleft()
+            self.take(rows)
+            written += len(rows)
 
 
 def main() -> int:
@@ -264,30 +261,30 @@ def main() -> int:
     wire = wire_format(session)
     config, h = job.config | {"loop": job.settings}, job.period / NS
     scribe = Scribe(session, Path(job.out), config, h, machine_too=job.machine_ring is not None)
-    drains = [(Ring(attach(job.ring), width(real.channels(wire, session.notes))), scribe.loop_rows)]
+    drains = [_Drain(Ring(attach(job.ring), width(real.channels(wire, session.notes))), scribe.loop_rows)]
     if job.machine_ring is not None:
-        drains.append((Ring(attach(job.machine_ring), width(machine.channels(wire))), scribe.machine_rows))
+        drains.append(_Drain(Ring(attach(job.machine_ring), width(machine.channels(wire))), scribe.machine_rows))
     print(READY, flush=True)
 
     outcome: Outcome | None = None
     ended, last = False, time.monotonic()
-    while True:
+    while not ended or (outcome is None and time.monotonic() - last < STILL_S):
         if ended:
             time.sleep(EVERY_S)
         elif select.select([sys.stdin], [], [], EVERY_S)[0]:
             line = sys.stdin.readline()
             outcome = decode(line, Outcome) if line.strip() else None
             ended, last = True, time.monotonic()
-        for ring, take in drains:
-            rows = ring.take()
-            if len(rows):
+        for drain in drains:
+            if drain.fetch():
                 last = time.monotonic()
-                take(rows)
-        if ended and (outcome is not None or time.monotonic() - last > STILL_S):
-            break
+        for drain in drains:
+            drain.write(WRITTEN_AT_ONCE)
+    for drain in drains:
+        drain.write()
     metrics = scribe.close(outcome)
     if metrics is not None:
-        metrics["rows_lost"] = sum(ring.lost for ring, _ in drains)
+        metrics["rows_lost"] = sum(drain.ring.lost for drain in drains)
         print(json.dumps(jsonable(metrics), allow_nan=False), flush=True)
     return 0
 

@@ -20,7 +20,6 @@ import msgspec
 from idcontrol import controllers
 from idcontrol.errors import InputError
 from idcontrol.loop.safety import Limits
-from idcontrol.loop.simulated import Tick
 from idcontrol.loop.wire import Format
 from idcontrol.system import System
 from idcontrol.types import Array, Controller, Plant, Reference, State
@@ -74,11 +73,14 @@ class Session(Protocol):
         ...
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """Shapes and units of what `row` gives."""
+        """Shapes and units of what is recorded: channels of `idcontrol.loop.real.channels`, and what `derive` gives.
+
+        Its `t` is the time since the start, its `force` what came of a tick's torques.
+        """
         ...
 
-    def row(self, tick: Tick, notes: Array) -> Mapping[str, Any]:
-        """What the record says of a tick."""
+    def derive(self, row: Mapping[str, Array]) -> Mapping[str, Any]:
+        """What else the record says of a tick, from its channels."""
         ...
 
     def meta(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from idcontrol.types import Reference, State
 __all__ = ["Settings", "chain", "sense", "stance"]
 
 Stage = Callable[[Sensed], Sensed]
+Feet = Callable[[], SphereContacts]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,34 +56,35 @@ def chain(stages: Sequence[Stage]) -> Callable[[Sensed], State]:
     return through
 
 
-def sense(settings: Settings, feet: SphereContacts, start: State) -> Callable[[Sensed], State] | None:
+def sense(settings: Settings, feet: Feet, start: State) -> Callable[[Sensed], State] | None:
     """What is believed of a machine's state; None where that is all of it.
 
     Args:
         settings: What is asked for.
-        feet: Foot spheres on a system of their own.
+        feet: Gives foot spheres on a system of their own.
         start: Where the machine begins, for the estimator.
     """
     stages: list[Stage] = []
     if settings.delay_ticks:
         stages.append(Delay(settings.delay_ticks))
     if settings.noise != NoiseLevel():
-        stages.append(Noise(settings.noise, feet.system.model, np.random.default_rng(settings.seed)))
+        stages.append(Noise(settings.noise, feet().system.model, np.random.default_rng(settings.seed)))
     if settings.base == "estimated":
-        stages.append(BaseEstimator(feet, start))
+        stages.append(BaseEstimator(feet(), start))
     return chain(stages) if stages else None
 
 
-def stance(settings: Settings, feet: SphereContacts) -> Callable[[State, Reference], Reference] | None:
+def stance(settings: Settings, feet: Feet) -> Callable[[State, Reference], Reference] | None:
     """The reference with the contacts that are believed in; None where those are the planned ones.
 
     Args:
         settings: What is asked for.
-        feet: Foot spheres on a system of their own.
+        feet: Gives foot spheres on a system of their own.
     """
     if settings.contacts == "planned":
         return None
-    geometry, touch = Geometry(feet), Touch(feet.radius.size)
+    spheres = feet()
+    geometry, touch = Geometry(spheres), Touch(spheres.radius.size)
     sources: dict[str, ContactSource] = {
         "geometry": geometry,
         "sensed": touch,

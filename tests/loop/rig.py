@@ -136,11 +136,8 @@ class ArmSession:
         one = ((), (2,), (2,), (2,), (2,), (), (), (), (0, 3), ())
         return dict(zip(names, one, strict=True)), {"t": "s", "tau": "N m"}
 
-    def row(self, tick, notes):
-        return {
-            "t": tick.state.t, "q": tick.state.q, "v": tick.state.v, "q_des": tick.reference.q, "tau": tick.command.tau,
-            "status": tick.command.status, "step_us": 1e6 * tick.controller_s,
-        }  # fmt: skip
+    def derive(self, row):
+        return {}
 
     def meta(self):
         return {"experiment": "arm"}

@@ -87,6 +87,7 @@ def test_a_loop_on_the_wall_clock_runs_records_and_ends(tmp_path, transport):
     np.testing.assert_array_equal(np.diff(ticks), 1 + run.arrays["missed"][1:])
 
 
+@pytest.mark.slow
 def test_the_plant_may_run_at_a_rate_of_its_own(tmp_path):
     settings = Settings(plant_rate_hz=250.0, plant_silence_s=0.5, policy=PATIENT.policy)
     launch.run(TARGET, Config(duration_s=0.4), settings, tmp_path / "run")
@@ -182,7 +183,7 @@ def separate(out: Path, ready: str) -> subprocess.Popen:
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_signal_ends_damped_with_the_record_complete(tmp_path, number):
     out = tmp_path / "run"
     process = separate(out, "the loop is running")
