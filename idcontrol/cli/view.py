@@ -24,7 +24,7 @@ def command(folder: Path, port: int | None, no_browser: bool) -> int:
     run = load(folder)
     try:
         from idcontrol.view.film import Film
-        from idcontrol.view.page import Page, Player, play, serve
+        from idcontrol.view.page import Page, Player, play, serve, stop
     except ModuleNotFoundError as error:
         raise InputError(f"the view needs the package {error.name}: pip install 'idcontrol[viz]'") from error
     film = Film(run, find_robot)
@@ -40,7 +40,7 @@ def command(folder: Path, port: int | None, no_browser: bool) -> int:
     except KeyboardInterrupt:
         return say("the view has ended", DONE)
     finally:
-        server.stop()
+        stop(server)
     return DONE
 
 

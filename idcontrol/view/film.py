@@ -61,6 +61,10 @@ class Film:
         at = self._rows[row]
         return self.stage.at({name: values[at] for name, values in self.run.arrays.items()})
 
+    def strays(self) -> bool:
+        """Whether the machine leaves what a camera that stands still sees."""
+        return bool(len(self.path)) and bool(np.ptp(self.path[:, :2], axis=0).max() > 1.5 * self.stage.size)
+
     def title(self) -> str:
         """What was run, in a few words."""
         config = self.run.config

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import coal
 import numpy as np
 import pinocchio as pin
 
@@ -78,13 +79,20 @@ def _visuals(robot: Robot, model: Any) -> dict[int, list[Mesh]]:
     """The visual geometry of the URDF by joint; nothing if it has none or a file of it cannot be read."""
     folders = [str(folder) for folder in Path(robot.urdf).absolute().parents]
     try:
-        geometry = pin.buildGeomFromUrdf(model, str(robot.urdf), pin.GeometryType.VISUAL, None, folders)
+        # legs share their meshes
+        loader = coal.CachedMeshLoader(coal.BV_OBBRSS)
+        geometry = pin.buildGeomFromUrdf(model, str(robot.urdf), pin.GeometryType.VISUAL, None, folders, loader)
     except (ValueError, RuntimeError):
         return {}
     found: dict[int, list[Mesh]] = {}
+    known: dict[tuple[Any, ...], Mesh | None] = {}
     for thing in geometry.geometryObjects:
         red, green, blue, _ = (float(share) for share in thing.meshColor)
-        mesh = of_coal(thing.geometry, (red, green, blue))
+        file = (thing.meshPath, *thing.meshScale, red, green, blue)
+        if file in known and Path(thing.meshPath).is_file():
+            mesh = known[file]
+        else:
+            mesh = known[file] = of_coal(thing.geometry, (red, green, blue))
         if mesh is not None:
             placed = mesh.moved(thing.placement.rotation, thing.placement.translation)
             found.setdefault(thing.parentJoint, []).append(placed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import html
 import io
+import logging
 import socket
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ Rgb = tuple[int, int, int]
 
 HOST = "127.0.0.1"
 FRAMES_PER_S = 30.0
+SETTLE_S = 0.3
+"""The server says farewell on standard output from a thread of its own, within so long."""
 SPEEDS = ("0.02", "0.1", "0.25", "0.5", "1", "2", "5")
 
 PREDICTED: Rgb = (37, 99, 235)
@@ -38,7 +41,7 @@ WAYPOINT = 0.02
 LIFT = 0.002
 """Drawings on the ground float above it by so much."""
 
-EYE = np.array([1.25, -1.25, 0.75])
+EYE = np.array([1.5, -1.5, 1.0])
 """Where the first camera stands, seen from what it looks at."""
 
 
@@ -47,6 +50,7 @@ class Page:
 
     Attributes:
         server: Its web server.
+        controls: Where a player puts its own; not seen before it does.
     """
 
     def __init__(self, server: viser.ViserServer, stage: Stage, title: str) -> None:
@@ -62,9 +66,10 @@ class Page:
         self._light()
         self._build_ground()
         self._build_nodes()
-        self._build_forces()
         server.gui.add_markdown(f"**{title}**")
         self._caption = server.gui.add_html("")
+        self.controls = server.gui.add_folder("Replay", visible=False)
+        self._build_forces()
 
     def show(self, shot: Shot, caption: dict[str, str]) -> None:
         """Put everything where `shot` has it; `caption` is shown as a table."""
@@ -85,7 +90,13 @@ class Page:
         camera.up = (0.0, 0.0, 1.0)
         camera.fov = np.deg2rad(40.0)
         camera.look_at = tuple(point)
-        camera.position = tuple(point + self._stage.size * 1.4 * EYE)
+        camera.position = tuple(point + self._stage.size * EYE)
+
+    def shift_view(self, step: Array) -> None:
+        """Move the camera of every browser by `step`, shape (3,) [m]."""
+        for client in self.server.get_clients().values():
+            with contextlib.suppress(AssertionError):  # a browser that has not told where its camera is
+                client.camera.position = client.camera.position + step
 
     def draw_way(self, path: Array, waypoints: Array) -> None:
         """Draw where the base went, shape (n, 3), and where it was to go, shape (k, 2) [m], on the ground."""
@@ -102,7 +113,7 @@ class Page:
                 position=tuple(place),
             )  # fmt: skip
             handles.append(disc)
-        self._switch("Way of the base, waypoints", handles)
+        self._switch("Way and waypoints", handles)
 
     def _light(self) -> None:
         scene = self.server.scene
@@ -138,17 +149,19 @@ class Page:
         if not stage.feet:
             return
         nowhere = np.zeros((stage.feet, 2, 3), np.float32)
-        legend = (("measured", "Force of the plant", MEASURED), ("predicted", "Force predicted", PREDICTED))
-        for name, label, colour in legend:
+        gui.add_html(_legend({"measured by the plant": MEASURED, "predicted by the controller": PREDICTED}))
+        for name, colour in (("measured", MEASURED), ("predicted", PREDICTED)):
             self._arrows[name] = scene.add_arrows(
                 f"/forces/{name}", nowhere, colour, shaft_radius=SHAFT * stage.size, head_radius=HEAD * stage.size,
                 head_length=HEAD_LENGTH * stage.size,
             )  # fmt: skip
-            self._switch(label, [self._arrows[name]], colour)
+            self._switch(f"Forces {name}", [self._arrows[name]])
         told, true = stage.scenery.mu_told, stage.scenery.mu
         cones = [(mu, colour) for mu, colour in ((told, PREDICTED), (true, MEASURED)) if mu]
-        words = [f"{who} {mu:g}" for who, mu in (("told μ", told), ("true μ", true)) if mu]
-        self._with_cones = gui.add_checkbox(f"Friction cones ({', '.join(words)})", bool(cones), visible=bool(cones))
+        words = [f"{mu:g} {who}" for who, mu in (("true", true), ("told", told)) if mu]
+        self._with_cones = gui.add_checkbox("Friction cones", bool(cones), visible=bool(cones))
+        if cones:
+            gui.add_html(_table({"friction": ", ".join(words)}))
         for foot in range(stage.feet if cones else 0):
             frame = scene.add_frame(f"/cones/{foot}", show_axes=False, visible=False)
             self._cones.append(frame)
@@ -156,7 +169,7 @@ class Page:
                 shape = pyramid(mu, (colour[0] / 255.0, colour[1] / 255.0, colour[2] / 255.0), 0.25)
                 self._mesh(f"/cones/{foot}/{mu:g}", shape, scale=CONE_HEIGHT * stage.size, shadow=False)
 
-    def _switch(self, label: str, handles: list[viser.SceneNodeHandle], colour: Rgb | None = None) -> None:
+    def _switch(self, label: str, handles: list[viser.SceneNodeHandle]) -> None:
         box = self.server.gui.add_checkbox(label, True)
 
         @box.on_update
@@ -185,35 +198,59 @@ class Page:
 
 
 class Player:
-    """Plays a film on a page: slider, play and pause, speed."""
+    """Plays a film on a page: slider, play and pause, speed.
+
+    Attributes:
+        slider: The time; whoever drags it is followed.
+        playing: Whether time passes.
+        speed: Against the run's own time.
+    """
 
     def __init__(self, page: Page, film: Film) -> None:
         """Add the controls to `page` and show the first row."""
         self._page, self._film = page, film
-        gui, end = page.server.gui, float(film.times[-1])
-        self._begin = float(film.times[0])
+        begin, end = float(film.times[0]), float(film.times[-1])
         step = max(float(np.median(np.diff(film.times))), 1e-6) if len(film.times) > 1 else 1e-3
-        self.slider = gui.add_slider("Time [s]", self._begin, max(end, self._begin + step), step, self._begin)
-        self.play = gui.add_checkbox("Play", True)
-        self.speed = gui.add_dropdown("Speed", SPEEDS, initial_value="0.25")
-        self._shown = -1
+        self._time, self._shown, self.playing = begin, 0, True
+        self._centre = _centre(film.shot(0))
+        page.controls.visible = True
+        with page.controls:
+            self.slider = page.server.gui.add_slider("Time [s]", begin, max(end, begin + step), step, begin)
+            self.speed = page.server.gui.add_dropdown("Speed", SPEEDS, initial_value="0.25")
+            self._follow = page.server.gui.add_checkbox("Follow", film.strays())
+            self._button = page.server.gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
+        self._button.on_click(lambda _: self.toggle())
         page.draw_way(film.path, film.waypoints)
-        self.show()
-        page.look_at(film.shot(0).poses[:, :3].mean(axis=0))
+        page.show(film.shot(0), self._words(0))
+        page.look_at(self._centre)
+
+    def toggle(self) -> None:
+        """Play if it stands, stop if it plays."""
+        self.playing = not self.playing
+        self._button.label = "Pause" if self.playing else "Play"
+        self._button.icon = viser.Icon.PLAYER_PAUSE if self.playing else viser.Icon.PLAYER_PLAY
 
     def advance(self, elapsed: float) -> None:
-        """Let `elapsed` seconds of the wall clock pass."""
-        if self.play.value:
-            t = self.slider.value + elapsed * float(self.speed.value)
-            self.slider.value = t if t <= self._film.times[-1] else self._begin  # type: ignore[misc]  # it has a setter
-        self.show()
+        """Let `elapsed` seconds of the wall clock pass; the film begins anew after its end."""
+        if abs(self.slider.value - self._film.times[self._shown]) > 1e-9:
+            self._time = self.slider.value  # somebody has moved it
+        elif self.playing:
+            self._time += elapsed * float(self.speed.value)
+            if self._time > self._film.times[-1]:
+                self._time = float(self._film.times[0])
+        self._show()
 
-    def show(self) -> None:
-        """Show the row that the slider points to, if it is not shown yet."""
-        row = self._film.row(self.slider.value)
+    def _show(self) -> None:
+        """Show the row of the present time, if it is not shown yet."""
+        row = self._film.row(self._time)
         if row != self._shown:
             self._shown = row
-            self._page.show(self._film.shot(row), self._words(row))
+            shot = self._film.shot(row)
+            self._page.show(shot, self._words(row))
+            before, self._centre = self._centre, _centre(shot)
+            if self._follow.value:
+                self._page.shift_view((self._centre - before) * [1.0, 1.0, 0.0])
+        self.slider.value = float(self._film.times[row])  # type: ignore[misc]  # it has a setter
 
     def _words(self, row: int) -> dict[str, str]:
         words = {"time": f"{self._film.times[row]:.3f} s"}
@@ -237,8 +274,17 @@ def serve(port: int | None, title: str) -> viser.ViserServer:
     wanted = 8080 if port is None else port
     if port is not None and not _free(port):
         raise InputError(f"--port {port} is taken or not allowed; choose another one or leave it out")
-    with contextlib.redirect_stdout(io.StringIO()):
+    # browsers that go away in mid-sentence are no news
+    logging.getLogger("websockets.server").setLevel(logging.CRITICAL)
+    with contextlib.redirect_stdout(io.StringIO()):  # where the page is, the command says in its own words
         return viser.ViserServer(host=HOST, port=wanted, label=title, verbose=False)
+
+
+def stop(server: viser.ViserServer) -> None:
+    """End a web server, silently."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        server.stop()
+        time.sleep(SETTLE_S)
 
 
 def play(player: Player, running: Callable[[], bool]) -> None:
@@ -254,6 +300,12 @@ def play(player: Player, running: Callable[[], bool]) -> None:
 def _place(handle: viser.FrameHandle, pose: Array) -> None:
     handle.position = tuple(pose[:3])
     handle.wxyz = (pose[6], pose[3], pose[4], pose[5])
+
+
+def _centre(shot: Shot) -> Array:
+    """Where the machine is, shape (3,) [m]: the mean of all that moves."""
+    centre: Array = shot.poses[:, :3].mean(axis=0)
+    return centre
 
 
 def _free(port: int) -> bool:
@@ -283,6 +335,14 @@ def _surface(heights: Array, parameters: Array) -> tuple[Array, Array]:
     near = np.column_stack([corner, corner + columns, corner + columns + 1])
     far = np.column_stack([corner, corner + columns + 1, corner + 1])
     return vertices.astype(np.float32), np.concatenate([near, far]).astype(np.uint32)
+
+
+def _legend(colours: dict[str, Rgb]) -> str:
+    lines = (
+        f'<div><span style="color:rgb{colour}">&#9632;</span> {html.escape(name)}</div>'
+        for name, colour in colours.items()
+    )
+    return f'<div style="margin:4px 14px 8px;font-size:13px">{"".join(lines)}</div>'
 
 
 def _table(words: dict[str, str]) -> str:
