@@ -7,10 +7,12 @@ import itertools
 import numpy as np
 
 from experiments import clutter, trot
-from idcontrol import controllers, plants
+from idcontrol import controllers
 from idcontrol.bench.scenes import Heap, Moment, Walk
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
 from idcontrol.loop.simulated import ticks
+from idcontrol.system import System
 
 SETTLING = 480
 """Periods before the walk is recorded: speed is picked up, and the start forgotten."""
@@ -47,16 +49,16 @@ class Scenes:
         if moments[-1].state.q[2] < 0.5 * start.q[2]:
             raise InputError(f"{robot} falls on the plant {plant}: a bench needs a walk")
 
-        def built() -> plants.Setup:
+        def machine() -> tuple[System, SphereContacts]:
             system = walker.system()
-            return plants.Setup(system=system, contacts=trot.foot_spheres(walker, system, ground, config.mu), dt=h)
+            return system, trot.foot_spheres(walker, system, ground, config.mu)
 
         return Walk(
             robot=robot,
             h=h,
             moments=moments,
             setup=lambda: trot.controller_setup(config, walker, ground, h),
-            ground=built,
+            machine=machine,
             feet=tuple(foot.frame for foot in walker.description.feet),
         )
 

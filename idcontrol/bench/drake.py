@@ -14,7 +14,6 @@ from pydrake.multibody.tree import (
     FixedOffsetFrame,
     PrismaticJoint,
     RevoluteJoint,
-    RotationalInertia,
     SpatialInertia,
     UnitInertia,
 )
@@ -68,18 +67,15 @@ class _World:
 def _inertia(mass: float, com: Array, central: Array) -> SpatialInertia:
     about = central + mass * (com @ com * np.eye(3) - np.outer(com, com))
     unit = about / mass
-    try:
-        moments = UnitInertia(*np.diag(unit), unit[0, 1], unit[0, 2], unit[1, 2])
-    except (RuntimeError, TypeError):
-        moments = UnitInertia(RotationalInertia(*np.diag(unit), unit[0, 1], unit[0, 2], unit[1, 2]))
+    moments = UnitInertia(*np.diag(unit), unit[0, 1], unit[0, 2], unit[1, 2])
     # some makers' inertias are such as no body can have
     return SpatialInertia(mass, com, moments, skip_validity_check=True)
 
 
 def machine(walk: Walk) -> Job:
     """Steps of the walk's machine from the walk's states, under its torques; the answer is the joints' velocities."""
-    ground = walk.ground()
-    system, tree = ground.system, links(ground.system, ground.contacts)
+    system, contacts = walk.machine()
+    tree = links(system, contacts)
     world = _World(walk.h, np.array(system.model.gravity.linear))
     plant = world.plant
     bodies: list[Any] = []

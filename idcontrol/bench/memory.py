@@ -33,7 +33,8 @@ def resident_mb() -> float:
 def sampled(scenes: Scenes, steps: int) -> Array:
     """Resident memory over `steps` control and plant steps, after a first pass, shape (SAMPLES + 1,) [MB]."""
     walk = scenes.walk(ROBOT, PLANT, PERIODS)
-    plant = plants.make(PLANT, walk.ground())
+    system, contacts = walk.machine()
+    plant = plants.make(PLANT, plants.Setup(system=system, contacts=contacts, dt=walk.h))
     controller = controllers.make("id-coulomb-qp", walk.setup())
 
     def go_through(count: int) -> None:

@@ -15,6 +15,8 @@ from idcontrol.bench.rows import Bar, Effort, Peer, Row, measure
 from idcontrol.bench.scenes import FILM, Heap, Scenes, Walk, floor
 from idcontrol.bench.timing import Job
 from idcontrol.bodies import BodyState
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.system import System
 from idcontrol.types import Array, State
 
 PLANTS = ("coulomb-lcp", "dissipation", "sap")
@@ -80,8 +82,8 @@ def rows(scenes: Scenes, walk: Walk, effort: Effort) -> Iterator[Row]:
 
 def step(walk: Walk, name: str) -> Job:
     """Steps of a plant of ours through the walk again; the answer is the joints' velocities."""
-    ground = walk.ground()
-    plant, system = plants.make(name, ground), ground.system
+    system, _ = machine = walk.machine()
+    plant = _plant(name, machine, walk.h)
 
     def run(i: int) -> State:
         return plant.step(walk.moments[i].tau, walk.h)
@@ -89,6 +91,11 @@ def step(walk: Walk, name: str) -> Job:
     return Job(
         run=lambda i: system.joint_velocities(run(i).v), reset=lambda: _ignore(plant.reset(walk.moments[0].state))
     )
+
+
+def _plant(name: str, machine: tuple[System, SphereContacts], h: float) -> plants.SimulatedPlant:
+    system, contacts = machine
+    return plants.make(name, plants.Setup(system=system, contacts=contacts, dt=h))
 
 
 def _ignore(state: State) -> None:
@@ -100,8 +107,7 @@ def _all_press(walk: Walk) -> Any:
 
 
 def _tick(walk: Walk) -> Job:
-    ground = walk.ground()
-    plant, controller = plants.make("coulomb-lcp", ground), controllers.make("id-coulomb-qp", walk.setup())
+    plant, controller = _plant("coulomb-lcp", walk.machine(), walk.h), controllers.make("id-coulomb-qp", walk.setup())
     state = walk.moments[0].state
 
     def reset() -> None:
@@ -122,12 +128,12 @@ def _mujoco(walk: Walk) -> Job | None:
     from idcontrol.plants.mujoco import MuJoCo
 
     mujoco: Any = importlib.import_module("mujoco")
-    ground = walk.ground()
-    plant = MuJoCo(ground.system, ground.contacts, walk.h)
+    system, contacts = walk.machine()
+    plant = MuJoCo(system, contacts, walk.h)
     feet = plant.model.geom_type == mujoco.mjtGeom.mjGEOM_SPHERE
     plant.model.geom_size[feet, 0] += FILM
     plant.model.geom_rbound[feet] += FILM
-    at = [int(plant.model.joint(name).dofadr[0]) for name in ground.system.actuated_names]
+    at = [int(plant.model.joint(name).dofadr[0]) for name in system.actuated_names]
 
     def prepare(i: int) -> None:
         warm = plant.data.qacc_warmstart.copy()
@@ -145,14 +151,14 @@ def _mujoco(walk: Walk) -> Job | None:
 def _bullet(walk: Walk) -> Job | None:
     if not installed("pybullet"):
         return None
-    ground = walk.ground()
-    plant = plants.make("pybullet", ground)
+    system, _ = machine = walk.machine()
+    plant = _plant("pybullet", machine, walk.h)
 
     def prepare(i: int) -> None:
         plant.reset(walk.moments[i].state)
 
     def run(i: int) -> Array:
-        return ground.system.joint_velocities(plant.step(walk.moments[i].tau, walk.h).v)
+        return system.joint_velocities(plant.step(walk.moments[i].tau, walk.h).v)
 
     return Job(run=run, prepare=prepare)
 

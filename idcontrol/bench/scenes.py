@@ -13,13 +13,15 @@ from typing import Protocol
 import numpy as np
 import pinocchio as pin
 
-from idcontrol import controllers, plants
+from idcontrol import controllers
 from idcontrol.bench.timing import Job
 from idcontrol.bodies import BodyState
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.schemes import COULOMB_QP, Outcome, Scheme, Step
 from idcontrol.models.problem import StepProblem
 from idcontrol.plants.bodies import FreeBodies
+from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Reference, State
 
 MOST_COPIES = 10_000
@@ -57,7 +59,7 @@ class Walk:
         h: Control period [s].
         moments: In order.
         setup: What a controller is built from, afresh with each call.
-        ground: What a plant is built from, likewise.
+        machine: Its terms and its feet on the ground, with the true friction, likewise.
         feet: Names of the frames of the feet.
     """
 
@@ -65,7 +67,7 @@ class Walk:
     h: float
     moments: Sequence[Moment]
     setup: Callable[[], controllers.Setup]
-    ground: Callable[[], plants.Setup]
+    machine: Callable[[], tuple[System, SphereContacts]]
     feet: tuple[str, ...]
 
 
