@@ -29,8 +29,11 @@ def mule(tmp_path):
     return descriptions.write(tmp_path / "mule")
 
 
+ARMS = ("arm", "panda")
+
+
 def test_the_library_lists_exactly_the_robots_that_come_along():
-    assert robots.names() == tuple(sorted(MASS))
+    assert robots.names() == tuple(sorted((*MASS, *ARMS)))
 
 
 def test_the_entry_point_leads_to_names_load_and_check():
@@ -176,7 +179,7 @@ def test_explicit_damping_of_the_torque_gains_is_stable_at_one_kilohertz(robot):
 
 def test_an_unknown_name_lists_the_names_and_the_nearest():
     with pytest.raises(
-        UnknownName, match=r"no robot 'solo21'; did you mean 'solo12'\? known: anymal, go1, links, solo12"
+        UnknownName, match=r"no robot 'solo21'; did you mean 'solo12'\? known: anymal, arm, go1, links, panda, solo12"
     ):
         robots.load("solo21")
 
