@@ -1,0 +1,70 @@
+"""The robots with hands: the paper's arm is the model it was simulated with, the panda is its maker's.
+
+Expected numbers of the arm: PositronicsLab/Pacer @ 4fd43d2, Example/Model/Arm/model.sdf, evaluated independently.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import robots
+
+ARM = robots.load("arm")
+SYSTEM = ARM.system()
+HOME = robots.home_state(ARM, SYSTEM)
+
+
+@pytest.mark.parametrize(("name", "mass"), [("arm", 1.1), ("panda", 16.82)])
+def test_an_arm_is_fit_to_run_and_weighs_what_its_maker_says(name, mass):
+    report = robots.check(name)
+    assert report.fit
+    assert report.summary["base"] == "fixed"
+    # to 10 g
+    assert report.summary["mass_kg"] == pytest.approx(mass, abs=5e-3)
+
+
+@pytest.mark.parametrize("name", ["arm", "panda"])
+def test_explicit_damping_of_the_torque_gains_is_stable_at_one_kilohertz(name):
+    """The lightest inertia that a motor feels is 1 / (M⁻¹)_jj; with h k_d below it no step turns a velocity around."""
+    robot = robots.load(name)
+    system = robot.system()
+    home = robots.home_state(robot, system)
+    system.update(home.q, home.v)
+    _, kd = robot.torque_gains(system.actuated_names)
+    assert np.all(1e-3 * kd < 1.0 / np.diag(np.linalg.inv(system.M)))
+
+
+def test_at_home_the_arms_fingertips_are_as_far_apart_as_the_papers_box_is_wide():
+    tips = robots.foot_centres(ARM, SYSTEM, HOME.q)
+    # the reference is printed with six digits
+    np.testing.assert_allclose(tips[:, 0], 0.285355, atol=1e-6)
+    np.testing.assert_allclose(tips[:, 1], [0.035355, 0.035355, -0.035355, -0.035355], atol=1e-6)
+    np.testing.assert_allclose(tips[:, 2], [0.18, 0.22, 0.18, 0.22], atol=1e-12)
+
+
+def test_a_smaller_finger_angle_closes_the_hand():
+    angles = SYSTEM.joint_positions(HOME.q)
+    angles[7:] -= 0.01
+    wide = np.abs(robots.foot_centres(ARM, SYSTEM, HOME.q)[:, 1])
+    assert (np.abs(robots.foot_centres(ARM, SYSTEM, SYSTEM.configuration(angles))[:, 1]) < wide).all()
+
+
+def test_the_arms_inverse_dynamics_without_contact_is_the_originals():
+    """The first tick: all joints are to accelerate with -10 rad/s² from rest."""
+    SYSTEM.update(HOME.q, HOME.v)
+    tau = SYSTEM.M @ np.full(11, -10.0) + SYSTEM.bias
+    recorded = [0.003014, -0.088712, -1.018538, -0.110723, -0.797285, -0.039064, -0.033116]
+    recorded += [-0.007100, -0.001443, 0.008499, 0.002843]
+    # printed with six decimals, from an initial pose of 1.5708 rad: 4e-6 rad off ours, times 10 N m/rad at most
+    np.testing.assert_allclose(tau, recorded, atol=1e-5)
+
+
+def test_the_pandas_pads_touch_where_its_fingers_are_closed():
+    panda = robots.load("panda")
+    system = panda.system()
+    angles = panda.home_joints(system.actuated_names)
+    angles[7:] = 0.0
+    left, right = np.split(robots.foot_centres(panda, system, system.configuration(angles)), 2)
+    # the distance of the spheres' centres is the sum of their radii
+    np.testing.assert_allclose(np.linalg.norm(left - right, axis=1), 0.004, atol=1e-9)
