@@ -1,0 +1,163 @@
+"""Forward and inverse agree: what id-coulomb-lcp predicts solves the problem of the plant coulomb-lcp (math.md 5.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from experiments import laws
+from experiments.trot import (
+    Config,
+    Friction,
+    Path2D,
+    controller_setup,
+    foot_spheres,
+    load_walker,
+    make_ground,
+    make_guide,
+    make_planner,
+    make_plant,
+    start_state,
+)
+from idcontrol import controllers
+from idcontrol.contact.landing import Landing
+from idcontrol.controllers import Settings
+from idcontrol.loop.simulated import Tick, ticks
+from idcontrol.models import coulomb
+from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem
+from idcontrol.types import Status
+
+H = 1e-3
+NEAR = 5e-3
+"""Feet are looked at below this gap [m], as in the plant."""
+
+# The controller asks for what the plant will do: a foot comes to rest on the ground within the period.
+AT_ONCE = Settings(
+    landing=Landing(decay_s=H, closing_s=H, sink_m_s=np.inf, rise_m_s=PUSH_OUT_SPEED, dead_band_m_s=0.0),
+    ramp_s=0.0,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One period of a trot: the plant's problem, what was predicted for it, and what the plant did.
+
+    Attributes:
+        problem: Forward, with the torque that was commanded.
+        predicted: Impulses of all contacts of the problem, zero where none was predicted, shape (n, 3) [N s].
+        actual: The plant's, likewise.
+        v_predicted: Velocity that the torque and the predicted impulses lead to, our order.
+        v_actual: The same with the plant's.
+        switched: Whether a foot that the controller did not count on pressed.
+    """
+
+    problem: StepProblem
+    predicted: np.ndarray
+    actual: np.ndarray
+    v_predicted: np.ndarray
+    v_actual: np.ndarray
+    switched: bool
+
+
+def walk(duration_s: float, mu: float) -> list[Step]:
+    """A trot on the spot of command, its steps as the plant saw them."""
+    config = Config(
+        controller="id-coulomb-lcp",
+        plant="coulomb-lcp",
+        mu=mu,
+        duration_s=duration_s,
+        friction=Friction(share=1.0, cap=10.0),
+        path=Path2D(kind="command", command=((0.0, 0.15, 0.0, 0.2),)),
+        inverse=AT_ONCE,
+    )
+    robot, ground = load_walker(config), make_ground(config)
+    controller = controllers.make(config.controller, controller_setup(config, robot, ground, H))
+    plant = make_plant(config, robot, ground, H)
+    observer = foot_spheres(robot, robot.system(), ground, mu)
+    start = start_state(robot, observer, config.start_spread_rad, np.random.default_rng(0))
+    planner = make_planner(config, robot, robot.system(), make_guide(config, robot), ground)
+    planner.reset(start)
+    run = ticks(plant, planner, controller, start, h=H, steps=round(duration_s / H))
+    return [step(observer, tick) for tick in run if tick.command.status is Status.SOLVED and not tick.command.clipped]
+
+
+def step(observer, tick: Tick) -> Step:
+    system = observer.system
+    system.update(tick.state.q, tick.state.v)
+    contacts = observer.detect(NEAR)
+    contacts = contacts.take(np.arange(len(contacts)))
+    v = system.ours(tick.state.v)
+    applied = -system.bias
+    applied[system.n_unactuated :] += tick.command.tau
+    problem = StepProblem(h=H, M=system.M.copy(), kappa=-H * applied - system.M @ v, contacts=contacts)
+    predicted, actual = (impulses(contacts, forces) for forces in (tick.command.predicted, tick.forces))
+    v_predicted, v_actual = (
+        np.linalg.solve(problem.M, -problem.kappa + contacts.jacobian.T @ f.T.ravel()) for f in (predicted, actual)
+    )
+    return Step(
+        problem=problem,
+        predicted=predicted,
+        actual=actual,
+        v_predicted=v_predicted,
+        v_actual=v_actual,
+        switched=bool(set(tick.forces.identity) - set(tick.command.predicted.identity)),
+    )
+
+
+def impulses(contacts, forces) -> np.ndarray:
+    """Of forces at some of the contacts, in the axes of each, shape (n, 3) [N s]."""
+    out = np.zeros((len(contacts), 3))
+    places = {key: i for i, key in enumerate(contacts.identity.tolist())}
+    for key, force in zip(forces.identity.tolist(), forces.force, strict=True):
+        out[places[key]] = H * contacts.axes[places[key]] @ force
+    return out
+
+
+@pytest.fixture(scope="module", params=[0.3, 0.8])
+def steps(request):
+    return walk(1.2, request.param)
+
+
+def test_a_trot_has_enough_steps_without_a_contact_switch(steps):
+    """Of 1200; the others are those in which a foot lands before the controller counts on it."""
+    assert sum(not s.switched for s in steps) > 1000
+    pressing = [int((s.actual[:, 0] > 0.0).sum()) for s in steps]
+    assert {2, 4} <= set(pressing) | {3, 4}
+    assert len(set(pressing)) > 1
+
+
+def test_predicted_impulses_and_velocity_solve_the_plants_problem(steps):
+    """To 1e-9 at every step: the paper's forces differ from the plant's by 1.2 to 1.9 %."""
+    missed = [laws.coulomb(s.problem, s.predicted) for s in steps if not s.switched]
+    assert max(missed) < 1e-9
+
+
+def test_where_the_plant_moves_otherwise_its_problem_has_two_solutions(steps):
+    """Where the solution is unique it is what was predicted; a difference means two lawful answers to one problem."""
+    differ = 0
+    for s in steps:
+        if s.switched:
+            continue
+        assert laws.coulomb(s.problem, s.actual) < 1e-9
+        # 1e-9 of contact speeds of some 0.1 m/s, over legs of 15 cm
+        if np.abs(s.v_predicted - s.v_actual).max() > 1e-8:
+            differ += 1
+            assert laws.coulomb(s.problem, s.predicted) < 1e-9
+    assert differ <= 0.01 * len(steps)
+
+
+def test_summed_normal_forces_are_the_plants(steps):
+    """Not their distribution, which the motion leaves open."""
+    relative = [
+        abs(s.predicted[:, 0].sum() - s.actual[:, 0].sum()) / s.actual[:, 0].sum() for s in steps if not s.switched
+    ]
+    assert np.quantile(relative, 0.99) < 1e-8
+
+
+def test_other_impulses_would_be_noticed(steps):
+    s = next(s for s in steps if not s.switched)
+    assert laws.coulomb(s.problem, 1.001 * s.predicted) > 1e-6
+    assert laws.coulomb(replace(s.problem, kappa=1.001 * s.problem.kappa), s.predicted) > 1e-6
+    assert coulomb.solve(s.problem).status is Status.SOLVED
