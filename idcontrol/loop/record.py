@@ -256,7 +256,7 @@ class _Drain:
 def main() -> int:
     """Drain the rings into a record."""
     job = decode(sys.stdin.readline(), RecordJob)
-    os.nice(10)
+    os.nice(5)  # after loop and plant, where they have no priority of their own; but it has to keep up
     session = resolve(job.target, job.config)
     wire = wire_format(session)
     config, h = job.config | {"loop": job.settings}, job.period / NS
