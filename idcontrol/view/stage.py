@@ -104,7 +104,7 @@ class Stage:
             nodes.append(Node(body.name, (solid(body.shape, body.size_m, body.colour, body.opacity),)))
             self.size = max(self.size, 2.0 * max(body.size_m))
         self.nodes = tuple(nodes)
-        self.metres_per_newton = self.size / weight
+        self.metres_per_newton, self._heavy = self.size / weight, LOADED * weight
 
     @property
     def feet(self) -> int:
@@ -138,11 +138,10 @@ class Stage:
         for i, body in enumerate(self.scenery.bodies, start=len(self._joints)):
             poses[i] = row.get(f"pose_{body.name}", np.array(body.pose))
         measured, predicted = self._forces(row, "force"), self._forces(row, "force_pred")
-        heavy = LOADED * self.size / self.metres_per_newton
         return Shot(
             poses=poses,
             contact=contact,
-            loaded=np.maximum(np.linalg.norm(measured, axis=1), np.linalg.norm(predicted, axis=1)) > heavy,
+            loaded=np.maximum(np.linalg.norm(measured, axis=1), np.linalg.norm(predicted, axis=1)) > self._heavy,
             measured=self._arrows(contact, measured, 0.5 * APART * self.size),
             predicted=self._arrows(contact, predicted, -0.5 * APART * self.size),
         )

@@ -1,0 +1,152 @@
+"""The page: what the server puts on it, the command from outside, and a browser that draws it."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+
+import imageio.v3 as imageio
+import numpy as np
+import pytest
+
+from idcontrol import cli
+from idcontrol.cli.view import find_robot
+from idcontrol.errors import InputError
+from idcontrol.recording import Recorder, load
+from idcontrol.view.film import Film
+from idcontrol.view.page import HOST, Page, Player, serve, stop
+from tests.view.runs import ROWS, STEP_S, walk
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return walk(tmp_path_factory.mktemp("page") / "run")
+
+
+@pytest.fixture
+def player(folder):
+    server = serve(None, "test")
+    film = Film(load(folder), find_robot)
+    player = Player(Page(server, film.stage, film.title()), film)
+    yield player
+    stop(server)
+
+
+def node(player, name):
+    return player._page.server.scene.get_handle_by_name(name)
+
+
+def base(player):
+    return node(player, "/bodies/0 root_joint").position
+
+
+def test_the_page_is_served_on_loopback_alone(player):
+    server = player._page.server
+    assert server.get_host() == HOST == "127.0.0.1"
+    with urllib.request.urlopen(f"http://{HOST}:{server.get_port()}", timeout=20) as answer:
+        assert answer.status == 200
+
+
+def test_a_dragged_slider_shows_its_row(player):
+    player.toggle()
+    film = player._film
+    for row in (5, 2, ROWS - 1):
+        player.slider.value = film.times[row]
+        player.advance(0.1)
+        np.testing.assert_allclose(base(player), film.run.arrays["q"][row, :3])
+        arrows = node(player, "/forces/measured").points
+        # points travel as float32
+        np.testing.assert_allclose(arrows, film.shot(row).measured, atol=1e-6)
+
+
+def test_time_passes_at_the_chosen_speed_and_begins_anew_after_the_end(player):
+    player.speed.value = "0.5"
+    player.advance(2.0 * 3.5 * STEP_S)
+    assert player.slider.value == pytest.approx(3 * STEP_S)
+    player.advance(2.0 * ROWS * STEP_S)
+    assert player.slider.value == 0.0
+
+
+def test_time_stands_while_it_is_paused(player):
+    player.toggle()
+    player.advance(5 * STEP_S)
+    assert player.slider.value == 0.0
+    player.toggle()
+    player.advance(5 * STEP_S / 0.25)
+    assert player.slider.value == pytest.approx(5 * STEP_S)
+
+
+def test_cones_stand_at_loaded_feet_only(player):
+    assert [node(player, f"/cones/{foot}").visible for foot in range(4)] == [True, False, True, True]
+
+
+def test_a_port_that_is_taken_is_one_clear_line(player):
+    with pytest.raises(InputError, match="--port"):
+        serve(player._page.server.get_port(), "second")
+
+
+def test_a_folder_without_geometry_is_unusable_input(tmp_path, capsys):
+    with Recorder(tmp_path / "plain", {"t": ()}, {}, {}) as recorder:
+        recorder.append(t=0.0)
+        recorder.close({})
+    assert cli.main(["view", str(tmp_path / "plain"), "--no-browser"]) == 2
+    assert "nothing that can be seen" in capsys.readouterr().err
+
+
+@pytest.fixture
+def command(folder):
+    """The command in a process of its own; yields it and the address that it prints."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "idcontrol", "view", str(folder), "--no-browser"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a shell's background job would ignore Ctrl-C
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    line = process.stdout.readline()
+    yield process, re.search(r"http://\S+:\d+", line).group()
+    process.kill()
+    process.communicate()
+
+
+def test_ctrl_c_ends_the_command_with_one_line(command):
+    process, _ = command
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert out == ""
+    assert err == "idcontrol: the view has ended\n"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_a_browser_draws_robot_ground_and_both_colours_of_force(command, tmp_path):
+    _, address = command
+    picture = tmp_path / "page.png"
+    arguments = [
+        CHROMIUM, "--headless=new", "--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader",
+        "--window-size=1100,800", "--virtual-time-budget=8000", f"--user-data-dir={tmp_path / 'profile'}",
+        f"--screenshot={picture}", address,
+    ]  # fmt: skip
+    browser = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        browser.wait(timeout=150)
+    finally:
+        if browser.poll() is None:
+            os.killpg(browser.pid, signal.SIGKILL)
+            browser.wait()
+            time.sleep(0.5)
+    red, green, blue = np.moveaxis(imageio.imread(picture)[..., :3].astype(float), -1, 0)
+    scene = np.s_[:, : int(0.7 * red.shape[1])]  # the controls are on the right
+    blueish = (blue - red > 60) & (blue > 90)
+    orange = (red - blue > 60) & (red > 120)
+    dark = (red + green + blue) < 240
+    for seen in (blueish, orange, dark):
+        assert np.count_nonzero(seen[scene]) > 200  # an arrow is some hundreds of pixels, the robot thousands
