@@ -196,7 +196,9 @@ class Scribe:
         running = recorded["mode"] == Mode.RUNNING
         arrays = {name: values[running] for name, values in recorded.items()}
         metrics = self._session.metrics(arrays)
-        faults = arrays["faults"].astype(np.int64)
+        # the tick that ended it is told by its faults, but is no longer one of running
+        ended_it = np.concatenate([[False], running[:-1]]) if len(running) else running
+        faults = recorded["faults"][running | ended_it].astype(np.int64)
         dropped = recorded["dropped"][-1] if len(recorded["dropped"]) else np.zeros(len(Drop))
         return metrics | {
             "completed": outcome.ended == "duration" and metrics.get("fell_at_s") is None and bool(running.any()),
