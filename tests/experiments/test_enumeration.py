@@ -1,0 +1,58 @@
+"""The enumeration with proof beside brute force: its steps, its answers, its counts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import robots
+from experiments import laws
+from experiments.enumeration import Config, Enumeration, measure, nearest_problem
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.models.reduction import recover, reduce
+
+
+@pytest.fixture(scope="module")
+def machine():
+    robot = robots.load("links")
+    system = robot.system()
+    feet = robot.description.feet
+    frames, radii = [foot.frame for foot in feet], [foot.radius_m for foot in feet]
+    spheres = SphereContacts(system, frames, radii, plane(), 0.7, offsets=[foot.offset_m for foot in feet])
+    return system, spheres, robots.home_state(robot, system).q
+
+
+@pytest.mark.parametrize("contacts", [1, 2, 3, 4])
+@pytest.mark.parametrize("still", [True, False])
+def test_the_start_solves_its_step_and_the_torque_is_the_steps(machine, contacts, still):
+    rng = np.random.default_rng(contacts)
+    for _ in range(3):
+        nearest, y, problem = nearest_problem(rng, *machine, contacts, still=still)
+        assert len(problem.contacts) == contacts
+        assert laws.coulomb(problem, y.reshape(3, -1).T) < 1e-8
+        _, torque = recover(reduce(problem), y)
+        np.testing.assert_allclose(nearest.T @ y + nearest.t0, torque, atol=1e-12)
+        velocity = nearest.V @ y + nearest.v0
+        slips = np.abs(velocity[contacts:][np.tile(y[:contacts], 2) > 0.0]).max(initial=0.0) > 1e-6
+        assert not (still and slips)
+
+
+def test_no_basis_is_nearer_than_what_the_search_proves_to_be_nearest(machine):
+    rng = np.random.default_rng(0)
+    for number in range(10):
+        case = measure(*nearest_problem(rng, *machine, 2, still=number % 2 == 0))
+        assert case.proved
+        assert case.nodes < 100  # of 10^2 mode combinations and their parents
+        assert case.excess > -1e-6
+        assert case.improved > -1e-9
+
+
+def test_the_run_counts_every_case_and_finds_nothing_nearer(tmp_path):
+    metrics = Enumeration().run(Config(cases=2), tmp_path, lambda share: None)
+    assert [row["contacts"] for row in metrics["rows"]] == [1, 2, 3, 4]
+    for row in metrics["rows"]:
+        assert row["proved"] == row["cases"] == 2
+        assert row["brute_force"]["nearer"] == 0
+    assert metrics["rows"][3]["brute_force"]["us"] is None
+    assert metrics["paper"]["nodes_4"] == "2^24 bases"
