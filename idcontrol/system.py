@@ -139,8 +139,15 @@ class System:
 
         Raises:
             UnknownName: An actuated joint does not exist.
-            InputError: An actuated joint has not exactly one velocity, or the inertia matrix is not positive definite.
+            InputError: An actuated joint has not exactly one velocity, the inertia matrix is not positive definite, or
+                the joints are not in depth-first order.
         """
+        for joint, below in enumerate(list(model.subtrees)[1:], start=1):
+            if list(below) != list(range(joint, joint + len(below))):
+                raise InputError(
+                    f"joint {str(model.names[joint])!r}: what hangs on it does not follow it at once; Pinocchio's inertia "
+                    "matrix would be wrong: add joints depth first"
+                )
         self.model = model
         self.data = model.createData()
         names = list(model.names)
@@ -182,7 +189,8 @@ class System:
             self.support[j, np.isin(self.order, np.arange(joint.idx_v, joint.idx_v + joint.nv))] = True
         self.frame_joint: Integers = np.array([frame.parentJoint for frame in model.frames], dtype=np.int64)
         self.frame_position, self.frame_rotation = placement_views(self.data.oMf)
-        self._M_pin, self._c_pin, self._J_pin = self.data.M, self.data.nle, self.data.J
+        # the Jacobian of a machine with a single velocity comes as a vector
+        self._M_pin, self._c_pin, self._J_pin = self.data.M, self.data.nle, self.data.J.reshape(6, m)
         self.update(pin.neutral(model), np.zeros(m))
         self._refuse_singular_inertia()
 
@@ -364,7 +372,7 @@ class System:
             where = (
                 f"the link that joint {light[0]!r} moves has no mass"
                 if light
-                else "some link's inertia is not positive"
+                else "some link's inertia is not positive, or light links carry far heavier ones"
             )
             raise InputError(
                 f"the inertia matrix is not positive definite: {where}; give its <inertial> in the URDF"

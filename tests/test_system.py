@@ -224,3 +224,27 @@ def test_a_link_is_found_although_a_fixed_joint_has_its_name(tmp_path):
     assert system.model.frames[system.frame("tool")].type == pin.FrameType.BODY
     with pytest.raises(UnknownName, match="no frame 'tol'; did you mean 'tool'"):
         system.frame("tol")
+
+
+def test_a_model_whose_joints_are_not_in_depth_first_order_is_refused():
+    """Pinocchio takes it and fills the inertia matrix as if it were: eigenvalues below zero, and no word of it."""
+    model = pin.Model()
+    first = model.addJoint(0, pin.JointModelRX(), pin.SE3.Identity(), "first")
+    model.addJoint(first, pin.JointModelRY(), pin.SE3.Identity(), "left")
+    model.addJoint(first, pin.JointModelRZ(), pin.SE3.Identity(), "right")
+    model.addJoint(2, pin.JointModelRX(), pin.SE3.Identity(), "left tip")
+    for joint in range(1, 5):
+        model.appendBodyToJoint(joint, pin.Inertia.Random(), pin.SE3.Identity())
+    with pytest.raises(InputError, match="joint 'left': what hangs on it does not follow it"):
+        System(model)
+
+
+def test_a_machine_with_a_single_velocity_has_its_terms():
+    model = pin.Model()
+    model.addJoint(0, pin.JointModelRX(), pin.SE3.Identity(), "hinge")
+    model.appendBodyToJoint(1, pin.Inertia(2.0, np.array([0.0, 0.5, 0.0]), 0.1 * np.eye(3)), pin.SE3.Identity())
+    system = System(model)
+    system.update(np.zeros(1), np.zeros(1))
+    np.testing.assert_allclose(system.M, [[0.1 + 2.0 * 0.25]])
+    np.testing.assert_allclose(system.bias, [2.0 * 9.81 * 0.5])
+    np.testing.assert_allclose(system.jacobian[:, 0], [0, 0, 0, 1, 0, 0])
