@@ -24,11 +24,12 @@ from idcontrol.controllers.schemes import (
     NO_SLIP_QP,
     Outcome,
     Scheme,
+    Step,
 )
-from idcontrol.models import coulomb
+from idcontrol.models import coulomb, no_slip
 from idcontrol.models.distribution import torque_map
 from idcontrol.models.no_slip import no_slip_kernel
-from idcontrol.models.problem import CLOSED_GAP, WarmStart
+from idcontrol.models.problem import CLOSED_GAP, StepProblem, WarmStart
 from idcontrol.models.reduction import reduce
 from idcontrol.solvers.enumerate import NearestProblem, NearestResult, nearest_solution
 from idcontrol.solvers.status import SOLVED
@@ -37,7 +38,15 @@ from idcontrol.types import Status
 CONTACTS = (1, 2, 4, 10, 40, 100, 400, 1000)
 """Numbers of contacts, unless others are asked for."""
 
+
+def _no_slip(problem: StepProblem, step: Step) -> Outcome:
+    """003's Algorithms 1 and 2 as they stand: impulses as pivoting leaves them."""
+    solution = no_slip.solve(problem, step.warm)
+    return Outcome(solution=solution, motor_impulse=solution.multipliers)
+
+
 SCHEMES: Mapping[str, Scheme] = {
+    "no-slip LCP alone": Scheme(solve=_no_slip, model=no_slip.solve),
     "id-noslip-lcp": NO_SLIP_LCP,
     "id-noslip-qp": NO_SLIP_QP,
     "id-coulomb-qp": COULOMB_QP,
@@ -46,7 +55,7 @@ SCHEMES: Mapping[str, Scheme] = {
     "id-coulomb-lcp": COULOMB_LCP,
     "id-sap": SAP,
 }
-"""By the names of their controllers."""
+"""By the names of their controllers, where they are all of one."""
 
 SLOWEST_US = 2e5
 """A scheme that takes longer than this is not asked for more contacts."""

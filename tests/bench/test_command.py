@@ -1,0 +1,82 @@
+"""``idcontrol bench`` from the outside."""
+
+import json
+
+import numpy as np
+import pytest
+
+from idcontrol.bench import memory
+from idcontrol.cli import main
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    from idcontrol.bench import execute
+
+    monkeypatch.setattr(execute, "PERIODS", 60)
+
+
+FEW = ["--samples", "10", "--budget", "0.05"]
+
+
+def test_json_is_what_the_contract_says(quick, capsys, tmp_path):
+    path = tmp_path / "history.jsonl"
+    assert main(["bench", "controllers", *FEW, "--json", "--out", str(path)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["floor_us"] > 0.0
+    names = {row["what"] for row in found["rows"]}
+    assert {"id-noslip-lcp", "id-coulomb-qp", "id-coulomb-lcp", "id-coulomb-smooth"} <= names
+    for row in found["rows"]:
+        assert set(row["us"]) == {"p50", "p99", "p999"}
+        assert {"what", "contacts", "floor_ratio", "peer", "peer_us", "peer_ratio", "bar", "goal", "met"} <= set(row)
+        assert row["unsolved"] == 0
+    assert main(["bench", "controllers", *FEW, "--against", str(path)]) == 0
+    assert "now / earlier" in capsys.readouterr().out
+
+
+def test_the_table_names_bars_and_peers(quick, capsys):
+    pytest.importorskip("daqp")
+    assert main(["bench", "solvers", "--contacts", "4", *FEW]) == 0
+    said = capsys.readouterr().out
+    assert "DAQP, warm" in said
+    assert "goal" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["bench", "everything"], "everything"),
+        (["bench", "solvers", "--contacts", "4,zero"], "--contacts"),
+        (["bench", "solvers", "--contacts", "0"], "--contacts"),
+        (["bench", "--against", "missing.jsonl"], "--against"),
+        (["bench", "--samples", "1"], "samples"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_a_line(arguments, line, capsys):
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert line in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_leak_is_seen_and_none_is_not():
+    steady = 100.0 + 0.01 * (-1.0) ** np.arange(memory.SAMPLES + 1)
+    assert abs(memory.growth(steady, 10**6)) < 0.1
+    # a hundred bytes a step
+    leaking = steady + np.linspace(0.0, 100.0, memory.SAMPLES + 1)
+    assert memory.growth(leaking, 10**6) == pytest.approx(100.0, rel=0.01)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_over_a_hundred_thousand_steps():
+    from experiments.bench import scenes
+
+    steps = 100_000
+    found = memory.sampled(scenes, steps)
+    # 10 MB per million steps would be 10 bytes a step: less than any object of Python's
+    assert memory.growth(found, steps) < 10.0
+
+
+@pytest.mark.slow
+def test_the_import_takes_less_than_a_second_when_warm():
+    assert memory.import_s() < memory.IMPORT_BAR_S

@@ -1,0 +1,124 @@
+"""Times taken in turns."""
+
+import gc
+import time
+
+import numpy as np
+import pytest
+
+from idcontrol.bench.rows import Bar, Effort, Peer, measure
+from idcontrol.bench.timing import Job, answers, in_turns, percentiles
+
+
+def test_jobs_take_turns_state_by_state_and_each_pass_begins_with_a_reset():
+    log = []
+    jobs = [
+        Job(
+            run=lambda i, name=name: log.append((name, i)),
+            prepare=lambda i, name=name: log.append((f"prepare {name}", i)),
+            reset=lambda name=name: log.append((f"reset {name}", None)),
+        )
+        for name in "ab"
+    ]
+    times, state_of = in_turns(jobs, states=2, samples=3, budget_s=10.0)
+    one = [(f"{word}{name}", i) for i in (0, 1) for name in "ab" for word in ("prepare ", "")]
+    resets = [("reset a", None), ("reset b", None)]
+    assert log == resets + one + resets + one[:4]
+    assert times.shape == (3, 2)
+    assert state_of.tolist() == [0, 1, 0]
+
+
+def test_preparation_is_not_timed():
+    job = Job(run=lambda i: None, prepare=lambda i: time.sleep(0.005))
+    times, _ = in_turns([job], states=4, samples=8, budget_s=10.0)
+    assert np.median(times) < 1000.0  # us: a fifth of what preparing takes
+
+
+def test_the_budget_ends_a_slow_job_after_one_sample_at_least():
+    job = Job(run=lambda i: time.sleep(0.01))
+    times, _ = in_turns([job], states=100, samples=100, budget_s=1e-6)
+    assert times.shape == (1, 1)
+    assert times[0, 0] >= 1e4
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_garbage_collection_is_left_as_it_was(collecting):
+    before = gc.isenabled()
+    try:
+        (gc.enable if collecting else gc.disable)()
+        in_turns([Job(run=lambda i: gc.isenabled())], states=2, samples=2, budget_s=1.0)
+        assert gc.isenabled() is collecting
+    finally:
+        (gc.enable if before else gc.disable)()
+
+
+def test_percentiles_are_those_of_the_times():
+    found = percentiles(np.arange(1001.0))
+    assert found == pytest.approx({"p50": 500.0, "p99": 990.0, "p999": 999.0})
+
+
+def test_answers_come_in_order_after_a_reset():
+    state = [5]
+    job = Job(run=lambda i: state.append(i) or list(state), reset=state.clear)
+    assert answers(job, 2) == [[0], [0, 1]]
+
+
+def row(theirs, *, tolerance=0.1, bar=None, counted=None):
+    ours = Job(run=lambda i: float(i))
+    peer = Peer(
+        name="peer",
+        job=Job(run=lambda i: theirs(i)),
+        difference=lambda a, b: abs(a - b),
+        tolerance=tolerance,
+        unit="m/s",
+    )
+    return measure(
+        "solvers",
+        "job",
+        4,
+        ours,
+        Job(run=lambda i: None),
+        10,
+        Effort(samples=50, budget_s=1.0),
+        peer=peer,
+        peer_solved=lambda answer: answer is not None,
+        counted=counted,
+        bar=bar,
+    )
+
+
+def test_answers_that_differ_are_shown_not_hidden():
+    assert row(lambda i: i + 0.05).agrees
+    off = row(lambda i: i + (0.5 if i == 7 else 0.0))
+    assert not off.agrees
+    assert off.difference.startswith("5.0e-01")
+
+
+def test_what_the_peer_did_not_solve_is_counted_and_not_compared():
+    found = row(lambda i: None if i % 2 else float(i))
+    assert found.peer_unsolved == 5
+    assert found.agrees
+
+
+def test_a_peer_that_solves_nothing_never_agrees():
+    assert not row(lambda i: None).agrees
+
+
+def test_only_counted_states_are_in_the_percentiles():
+    counted = np.arange(10) == 3
+    assert row(float, counted=counted).samples == 5  # fifty samples, every tenth state
+
+
+@pytest.mark.parametrize(("of", "against"), [("floor", "floor_ratio"), ("peer", "peer_ratio")])
+def test_a_bar_is_met_if_the_ratio_is_within_it(of, against):
+    found = row(float, bar=Bar(of=of, bar=1e9, goal=1e-9)).as_json()
+    assert found["met"] is True
+    assert found["goal_met"] is False
+    assert found[against] > 0.0
+
+
+def test_a_bar_against_a_peer_that_is_not_installed_is_not_judged():
+    job = Job(run=lambda i: None)
+    alone = measure("solvers", "job", 4, job, job, 5, Effort(samples=5), bar=Bar(of="peer", bar=1.0, goal=0.5))
+    assert alone.as_json()["met"] is None
+    assert alone.peer_ratio is None

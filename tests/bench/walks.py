@@ -1,0 +1,16 @@
+"""A short walk, recorded once for all tests of the bench."""
+
+from functools import cache
+
+from experiments.bench import scenes
+from idcontrol.bench.scenes import Heap, Walk
+
+
+@cache
+def solo12(plant: str = "coulomb-lcp") -> Walk:
+    return scenes.walk("solo12", plant, 60)
+
+
+@cache
+def heap(bodies: int) -> Heap:
+    return scenes.heap(bodies)

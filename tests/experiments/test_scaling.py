@@ -1,0 +1,36 @@
+"""Time against the number of contacts."""
+
+import msgspec
+import numpy as np
+import pytest
+
+from experiments.scaling import Config, experiment, growth
+from idcontrol.cli import main
+from idcontrol.errors import InputError
+
+
+def test_growth_is_the_exponent_of_a_power_law_and_leaves_few_contacts_out():
+    contacts = [1, 4, 10, 100, 1000]
+    medians = np.array([50.0, 50.0, 1e2, 1e4, np.nan])  # the last was too slow to be asked
+    assert growth(contacts, medians) == pytest.approx(2.0)
+    assert growth(contacts[:3], medians[:3]) is None
+
+
+def test_each_scheme_has_its_times_and_its_paper_beside_it(tmp_path):
+    config = Config(contacts=(4, 12, 24), schemes=("id-coulomb-qp", "no-slip LCP alone"), samples=5, budget_s=0.2)
+    metrics = experiment.run(config, tmp_path, lambda share: None)
+    assert metrics["paper"]["id_coulomb_qp_contacts_within_1_ms"] == 30
+    assert "id_coulomb_qp_contacts_within_1_ms" not in metrics["checks"]  # thirty were not tried
+    assert metrics["no_slip_lcp_alone_exponent"] > 0.0
+    assert (tmp_path / "figure-1.svg").is_file()
+
+
+@pytest.mark.parametrize("change", [{"schemes": ("lemke",)}, {"contacts": ()}])
+def test_what_cannot_be_run_is_refused(change, tmp_path):
+    with pytest.raises(InputError, match=next(iter(change))):
+        experiment.run(msgspec.structs.replace(Config(), **change), tmp_path, lambda share: None)
+
+
+def test_the_command_line_knows_it(capsys):
+    assert main(["list", "experiments"]) == 0
+    assert "scaling" in capsys.readouterr().out
