@@ -59,10 +59,8 @@ class Page:
         self._frames: list[viser.FrameHandle] = []
         self._cones: list[viser.FrameHandle] = []
         self._arrows: dict[str, viser.ArrowsHandle] = {}
-        server.gui.configure_theme(
-            control_layout="collapsible", control_width="medium", show_logo=False, show_share_button=False,
-            brand_color=PREDICTED,
-        )  # fmt: skip
+        server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=PREDICTED)
+        server.gui.main_panel.dock_right()
         self._light()
         self._build_ground()
         self._build_nodes()
