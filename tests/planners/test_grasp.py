@@ -1,0 +1,111 @@
+"""The swing is the original's; a grip moves nothing, and every controller can have one on top."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idcontrol.types import Command, ContactForces, State
+from planners.grasp import Gripping, Swing, internal_force
+from tests.planners import hands
+
+SWING = Swing(
+    home=np.array([np.pi / 2] * 7 + [np.pi / 4] * 4), arm=~hands.FINGERS, amplitude=0.1, rate=10.0, closing=0.01, tips=4
+)
+
+
+def test_the_swing_begins_at_rest_at_home_and_has_the_originals_form():
+    begin = SWING.at(0.0)
+    np.testing.assert_allclose(begin.q[:7], np.pi / 2, atol=1e-15)
+    np.testing.assert_allclose(begin.q[7:], np.pi / 4 - 0.01, atol=1e-15)
+    assert not begin.v.any()
+    np.testing.assert_allclose(begin.a, [-10.0] * 7 + [0.0] * 4, atol=1e-14)
+    # 003: q = π/2 + 0.1 cos 10t - 0.1
+    np.testing.assert_allclose(SWING.at(0.7).q[:7], np.pi / 2 + 0.1 * np.cos(7.0) - 0.1, atol=1e-15)
+    assert begin.stance.tolist() == [True] * 4
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.floats(0.0, 3.0))
+def test_velocity_and_acceleration_are_the_derivatives_of_position(t):
+    h = 1e-4
+    before, now, after = SWING.at(t - h), SWING.at(t), SWING.at(t + h)
+    # central differences are off by h²/6 times the third and fourth derivative, 100 rad/s³ and 1000 rad/s⁴
+    np.testing.assert_allclose((after.q - before.q) / (2 * h), now.v, atol=1e-6)
+    np.testing.assert_allclose((after.v - before.v) / (2 * h), now.a, atol=1e-5)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.floats(0.1, 100.0), st.integers(0, 10**6))
+def test_an_internal_force_is_balanced_on_any_body_and_by_the_arm(grip, seed):
+    """Wherever box and fingers are a little off, nothing is left for the box, nor for the joints of the arm."""
+    system, tips, q = hands.machine()
+    rng = np.random.default_rng(seed)
+    off = np.zeros(system.n_velocities)
+    off[:6], off[13:] = 1e-3 * rng.standard_normal(6), 1e-3 * rng.standard_normal(4)
+    system.update(system.integrate(q, off, 1.0), np.zeros(system.n_velocities))
+    contacts = tips.detect(np.inf)
+    force = internal_force(contacts, 6, grip)
+    pull = contacts.jacobian.T @ force
+    # rounding of forces of this size
+    np.testing.assert_allclose(pull[:13], 0.0, atol=1e-12 * grip)
+    # two millimetres off at most a few degrees: every finger still presses
+    assert (force[:4] > 0.8 * grip).all()
+
+
+def test_opposite_fingertips_press_with_the_grip_itself():
+    _, tips, _ = hands.machine()
+    force = internal_force(tips.detect(np.inf), 6, 2.0)
+    np.testing.assert_allclose(force[:4], 2.0, atol=1e-12)
+    np.testing.assert_allclose(force[4:], 0.0, atol=1e-12)
+
+
+class Told:
+    """A controller that answers the same always and remembers what it was shown."""
+
+    def __init__(self, command):
+        self.command, self.seen = command, None
+
+    def reset(self):
+        self.seen = None
+
+    def __call__(self, state, reference):
+        self.seen = state
+        return self.command
+
+
+def forces(value):
+    return ContactForces(
+        identity=np.array([1, 3]), force=np.full((2, 3), value), normal=np.array([[0.0, 1.0, 0.0], [0.0, -1.0, 0.0]])
+    )
+
+
+def test_the_grip_adds_its_force_and_its_torque_and_hides_both_from_the_controller():
+    system, tips, q = hands.machine()
+    inner = Told(Command(tau=np.arange(11.0), predicted=forces(1.0)))
+    command = Gripping(inner, system, tips, 2.0)(State(t=0.0, q=q, v=np.zeros(17), forces=forces(5.0)), SWING.at(0.0))
+    contacts = tips.detect(np.inf)
+    # τ₀ = -J_qᵀ f₀ closes the fingers: 2 N at a lever of 0.05 cos(π/4) m, against the growing angle
+    np.testing.assert_allclose(
+        command.tau - np.arange(11.0), [0.0] * 7 + [-2.0 * 0.05 * np.cos(np.pi / 4)] * 4, atol=1e-12
+    )
+    added = 2.0 * contacts.axes[[1, 3], 0]
+    np.testing.assert_allclose(command.predicted.force, 1.0 + added, atol=1e-12)
+    np.testing.assert_allclose(inner.seen.forces.force, 5.0 - added, atol=1e-12)
+
+
+def test_the_grip_stays_within_torque_limits_and_says_when_it_meets_them():
+    system, tips, q = hands.machine()
+    system.effort_limit[:] = 0.05
+    command = Gripping(Told(Command(tau=np.zeros(11))), system, tips, 100.0)(
+        State(t=0.0, q=q, v=np.zeros(17)), SWING.at(0.0)
+    )
+    assert command.clipped
+    assert np.abs(command.tau).max() <= 0.05
+
+
+def test_a_state_that_is_no_number_is_left_to_the_controller():
+    system, tips, q = hands.machine()
+    inner = Told(Command(tau=np.zeros(11)))
+    state = State(t=0.0, q=q, v=np.full(17, np.nan))
+    assert Gripping(inner, system, tips, 2.0)(state, SWING.at(0.0)) is inner.command
+    assert inner.seen is state
