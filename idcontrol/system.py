@@ -145,8 +145,8 @@ class System:
         for joint, below in enumerate(list(model.subtrees)[1:], start=1):
             if list(below) != list(range(joint, joint + len(below))):
                 raise InputError(
-                    f"joint {str(model.names[joint])!r}: what hangs on it does not follow it at once; Pinocchio's inertia "
-                    "matrix would be wrong: add joints depth first"
+                    f"joint {str(model.names[joint])!r}: what hangs on it does not follow it at once; Pinocchio's "
+                    "inertia matrix would be wrong: add joints depth first"
                 )
         self.model = model
         self.data = model.createData()

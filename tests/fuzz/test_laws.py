@@ -1,0 +1,144 @@
+"""On random machines in random states every contact model and every controller holds its laws.
+
+Trees of 1 to 30 joints, floating or not, links of 1 g to 1 t, up to six contacts anywhere, at any angle, in or above
+the ground: much of it no machine that anybody would build.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume
+from hypothesis import strategies as st
+
+from idcontrol import controllers
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.errors import InputError
+from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap
+from idcontrol.models.problem import PUSH_OUT_SPEED
+from idcontrol.system import System
+from idcontrol.types import Reference, State, Status
+from tests.fuzz import EFFORT, explore, machines
+
+MODELS = {
+    "coulomb": coulomb.solve,
+    "dissipation": dissipation.solve,
+    "one-stage": dissipation.one_stage,
+    "noslip": no_slip.solve,
+    "sap": sap.solve,
+    "constraint": constraint.compliant(constraint.springs(constraint.STIFFNESS, constraint.DAMPING), constraint.solve),
+}
+RIGID = ("coulomb", "dissipation", "noslip")
+MANY = st.integers(0, 6)
+
+
+def machine(seed: int, joints: int, floating: bool, **options: float) -> tuple[np.random.Generator, System]:
+    """The machine; where light links carry ones so heavy that M has no digits left it is refused, and so it is here."""
+    rng = np.random.default_rng(seed)
+    try:
+        return rng, machines.build(rng, joints, floating, **options)
+    except InputError:
+        assume(False)
+        raise
+
+
+@EFFORT
+@pytest.mark.parametrize("mode", ["forward", "inverse"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_keeps_momentum_presses_stays_in_the_cone_and_lets_nothing_through(name, mode, effort):
+    def law(inputs):
+        (seed, joints, floating), count = inputs
+        rng, system = machine(seed, joints, floating or mode == "inverse")
+        q, v = machines.state(rng, system)
+        system.update(q, v)
+        touching, now = machines.contacts(rng, system, count), system.ours(v)
+        asked = 10.0 * rng.normal(size=joints)
+        if mode == "forward":
+            problem = machines.forward(system, now, asked, touching)
+        else:
+            problem = machines.inverse(system, now, now[system.n_unactuated :] + machines.H * asked, touching)
+        found = MODELS[name](problem, None)
+
+        J, f = touching.jacobian, found.impulses.T.ravel()
+        missing = problem.M @ found.v_plus + problem.kappa - J.T @ f
+        size = np.abs(problem.M) @ np.abs(found.v_plus) + np.abs(problem.kappa) + np.abs(J.T) @ np.abs(f)
+        if problem.prescribed is not None:
+            missing[problem.prescribed.index] -= found.multipliers
+            size[problem.prescribed.index] += np.abs(found.multipliers)
+            np.testing.assert_array_equal(found.v_plus[problem.prescribed.index], problem.prescribed.velocity)
+        # of the terms that cancel: v⁺ comes from M with up to 1e12 between its largest and smallest part
+        assert (np.abs(missing) <= 1e-9 * size).all()
+
+        most = np.abs(found.impulses).max(initial=0.0)
+        pressing, along = found.impulses[:, 0], np.linalg.norm(found.impulses[:, 1:], axis=1)
+        assert (pressing >= -1e-9 * most).all()
+        if name != "noslip":
+            assert (along <= touching.mu * pressing + 1e-8 * most).all()
+        assert np.isfinite(found.residual) == (found.status is not Status.FALLBACK)
+        if name in RIGID and found.status is Status.SOLVED and count:
+            opening = J[:count] @ found.v_plus + np.maximum(touching.gap / machines.H, -PUSH_OUT_SPEED)
+            scale = 1.0 + np.abs(J[:count]) @ np.abs(found.v_plus)
+            assert (opening >= -1e-7 * scale).all()
+            if name != "dissipation":  # whose contacts open as they slide
+                assert (pressing * opening <= 1e-7 * scale * most).all()
+        if found.status is Status.FALLBACK:
+            assert found.note
+            assert most == 0.0
+
+    explore(law, st.tuples(machines.machines(), MANY), 25 * effort)
+
+
+def on_the_ground(rng: np.random.Generator, system: System, feet: int) -> tuple[SphereContacts, State]:
+    """Ball feet on random links of a floating machine, the lowest of them on the ground or 0.1 mm in it."""
+    frames = [str(name) for name in rng.choice(list(system.model.names)[2:], feet)]
+    spheres = SphereContacts(system, frames, 0.02, plane(), rng.choice([0.1, 0.5, 1.0]))
+    q, v = machines.state(rng, system, speed=0.1)
+    system.update(q, v)
+    spheres.detect(np.inf)
+    q[2] -= spheres.gap.min() + rng.choice([0.0, 1e-4])
+    return spheres, State(t=0.0, q=q, v=v)
+
+
+def bits(command) -> bytes:
+    """All numbers of a command."""
+    predicted = b"" if command.predicted is None else command.predicted.force.tobytes()
+    return command.tau.tobytes() + predicted + bytes([command.status, command.clipped])
+
+
+@EFFORT
+@pytest.mark.parametrize("name", controllers.available())
+def test_a_controller_keeps_limits_and_cones_and_forgets_when_it_is_reset(name, effort):
+    def law(inputs):
+        (seed, joints, _), feet, demand = inputs
+        rng, system = machine(seed, joints, True, limit=50.0)
+        spheres, state = on_the_ground(rng, system, feet)
+        setup = controllers.Setup(
+            system=system,
+            contacts=spheres,
+            h=machines.H,
+            torque_gains=controllers.Gains(kp=50.0, kd=0.5),
+        )
+        control = controllers.make(name, setup)
+        standing = Reference.standing(system.joint_positions(state.q), feet)
+        reference = replace(standing, a=demand * rng.normal(size=joints))
+        first = control(state, reference)
+        for command in (first, control(state, reference)):
+            assert np.isfinite(command.tau).all()
+            assert (np.abs(command.tau) <= 50.0).all()
+            assert command.status is not Status.FAILED
+            assert (command.status is Status.SOLVED) == (not command.dropped)
+            if command.predicted is not None:
+                force, normal = command.predicted.force, command.predicted.normal
+                most = np.abs(force).max(initial=0.0)
+                pressing = np.einsum("ij,ij->i", force, normal)
+                along = np.linalg.norm(force - pressing[:, None] * normal, axis=1)
+                assert (pressing >= -1e-9 * most).all()
+                assert (along <= spheres.mu[command.predicted.identity] * pressing + 1e-8 * most).all()
+        control.reset()
+        assert bits(control(state, reference)) == bits(first)
+
+    inputs = st.tuples(machines.machines(), st.integers(1, 6), st.sampled_from([0.0, 1.0, 100.0, 1e4]))
+    explore(law, inputs, 15 * effort)
