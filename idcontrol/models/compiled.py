@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
-from idcontrol.models.coulomb import friction_lcp_kernel
+from idcontrol.models.coulomb import continued_lcp_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.no_slip import SLIP_SPEED, no_slip_kernel
 from idcontrol.solvers.status import SOLVED
@@ -44,7 +44,7 @@ def contact_impulses(
         warm[:] = active
         return status == SOLVED, iterations, residual
     if model == COULOMB:
-        status, iterations, residual = friction_lcp_kernel(rho, c, mu, np.flatnonzero(mu), 0.0, f)
+        status, iterations, residual = continued_lcp_kernel(rho, c, mu, np.flatnonzero(mu), warm, f)
         return status == SOLVED, iterations, residual
     status, iterations, residual, slip = no_slip_kernel(rho, c, closed, warm, model == NO_SLIP_DUAL, f)
     return status == SOLVED and slip <= SLIP_SPEED, iterations, residual

@@ -19,9 +19,11 @@ from numba import njit
 from idcontrol.errors import InputError
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
+from idcontrol.solvers.lcp import lcp_residual
 from idcontrol.solvers.lemke import TIKHONOV, lemke_kernel
-from idcontrol.solvers.status import RAY, SOLVED, SolverStatus
-from idcontrol.types import Array, Integers, Status
+from idcontrol.solvers.linear import solve_in_place
+from idcontrol.solvers.status import RAY, SOLVED, TOLERANCE, SolverStatus
+from idcontrol.types import Array, Booleans, Integers, Status
 
 MOST_CONTACTS = 500
 """More would need gigabytes: Lemke's tableau has (12 n)(6 n) entries."""
@@ -87,32 +89,127 @@ def _assemble(
 
 
 @njit(cache=True, error_model="numpy")
-def friction_lcp_kernel(
-    rho: Array, c: Array, mu: Array, rough: Integers, tikhonov: float, f: Array
+def _lemke(
+    Q: Array, r: Array, scale: Array, tikhonov: float, z: Array
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Assemble and solve the LCP of the module; f (3 n,) gets the contact impulses. Status, pivots, residual."""
-    n, t = mu.shape[0], rough.shape[0]
-    Q, r, scale = _assemble(rho, c, mu, n, rough)
     size = r.shape[0]
-    z, w = np.empty(size), np.empty(size)
-    status, pivots, residual = lemke_kernel(
+    return lemke_kernel(
         Q,
         r,
         scale,
         tikhonov,
         50 * (size + 1),
         z,
-        w,
+        np.empty(size),
         np.empty((2 * size + 3, size + 2)),
         np.empty(5 * size + 2, dtype=np.int64),
     )
+
+
+@njit(cache=True, error_model="numpy")
+def _impulses(z: Array, rough: Integers, f: Array) -> None:  # pragma: no cover - compiled
+    """Contact impulses [N; S; T], shape (3 n,), of a solution z of the LCP."""
+    n, t = f.shape[0] // 3, rough.shape[0]
+    f[:] = 0.0
+    f[:n] = z[:n]
+    for j in range(t):
+        if z[rough[j]] > 0.0:  # else rounding is all that friction can be
+            f[n + rough[j]] = z[n + j] - z[n + t + j]
+            f[2 * n + rough[j]] = z[n + 2 * t + j] - z[n + 3 * t + j]
+
+
+@njit(cache=True, error_model="numpy")
+def friction_lcp_kernel(
+    rho: Array, c: Array, mu: Array, rough: Integers, tikhonov: float, f: Array
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """Assemble and solve the LCP of the module; f (3 n,) gets the contact impulses. Status, pivots, residual."""
+    Q, r, scale = _assemble(rho, c, mu, mu.shape[0], rough)
+    z = np.empty(r.shape[0])
+    status, pivots, residual = _lemke(Q, r, scale, tikhonov, z)
     f[:] = 0.0
     if status == SOLVED:
-        f[:n] = z[:n]
+        _impulses(z, rough, f)
+    return status, pivots, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _on_support(Q: Array, r: Array, scale: Array, support: Booleans, z: Array) -> float:  # pragma: no cover - compiled
+    """Solve for the z whose w = Qz + r is zero in `support`, z zero outside; returns its residual as an LCP, scaled."""
+    members = np.flatnonzero(support)
+    count = members.shape[0]
+    A = np.empty((count, count + 1))
+    for a in range(count):
+        i = members[a]
+        for b in range(count):
+            A[a, b] = scale[i] * Q[i, members[b]] * scale[members[b]]
+        A[a, count] = -scale[i] * r[i]
+    z[:] = 0.0
+    if not solve_in_place(A, count):
+        return np.inf
+    for a in range(count):
+        z[members[a]] = max(A[a, count], 0.0)
+    constant = scale * r
+    w = constant.copy()
+    for i in range(r.shape[0]):
+        for a in range(count):
+            w[i] += scale[i] * Q[i, members[a]] * scale[members[a]] * z[members[a]]
+    residual = float(lcp_residual(z, w, constant))
+    for a in range(count):
+        z[members[a]] *= scale[members[a]]
+    return residual
+
+
+@njit(cache=True, error_model="numpy")
+def continued_lcp_kernel(
+    rho: Array, c: Array, mu: Array, rough: Integers, bits: Integers, f: Array
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """`friction_lcp_kernel`, but the vertex of the last step is kept where it still is a solution.
+
+    Solutions at sticking feet are many, and Lemke's path ends elsewhere when the demand changes by little: started cold
+    at each step, torques jump between equally good answers (math.md 6.4).
+
+    Args:
+        rho: Whitened contact rows, shape (3 n, k).
+        c: Their constants, shape (3 n,).
+        mu: Friction, finite, shape (n,).
+        rough: Contacts with friction, shape (t,).
+        bits: In and out, which unknowns of a contact are positive, shape (n,): bit 0 its normal, bits 1 to 4 its edges
+            +S, -S, +T, -T, bit 5 its slip speed λ.
+        f: Result, contact impulses, shape (3 n,).
+
+    Returns:
+        Status number, pivots (0 where the last vertex was kept), residual.
+    """
+    n, t = mu.shape[0], rough.shape[0]
+    Q, r, scale = _assemble(rho, c, mu, n, rough)
+    z = np.empty(r.shape[0])
+    if np.any(bits != 0):
+        support = np.zeros(r.shape[0], dtype=np.bool_)
+        for i in range(n):
+            support[i] = bits[i] & 1
         for j in range(t):
-            if z[rough[j]] > 0.0:  # else rounding is all that friction can be
-                f[n + rough[j]] = z[n + j] - z[n + t + j]
-                f[2 * n + rough[j]] = z[n + 2 * t + j] - z[n + 3 * t + j]
+            for unknown in range(5):  # four edges and λ
+                support[n + unknown * t + j] = (bits[rough[j]] >> (1 + unknown)) & 1
+        residual = _on_support(Q, r, scale, support, z)
+        if residual <= TOLERANCE:
+            _impulses(z, rough, f)
+            return SOLVED, 0, residual
+    status, pivots, residual = _lemke(Q, r, scale, 0.0, z)
+    f[:] = 0.0
+    bits[:] = 0
+    if status != SOLVED:
+        return status, pivots, residual
+    _impulses(z, rough, f)
+    some = 0.0
+    for i in range(z.shape[0]):
+        some = max(some, TOLERANCE * z[i] / scale[i])
+    for i in range(n):
+        bits[i] = 1 if z[i] / scale[i] > some else 0
+    for j in range(t):
+        for unknown in range(5):
+            at = n + unknown * t + j
+            if z[at] / scale[at] > some:
+                bits[rough[j]] |= 2 << unknown
     return status, pivots, residual
 
 
@@ -126,9 +223,9 @@ class _Outcome:
     regularization: float
 
 
-def _solve_pyramids(rho: Array, c: Array, mu: Array, rough: Integers, f: Array) -> _Outcome:
+def _solve_pyramids(rho: Array, c: Array, mu: Array, rough: Integers, bits: Integers, f: Array) -> _Outcome:
     """Exactly; after a failure with 1e-12, 1e-10, 1e-8 of the (balanced) diagonal added, and said so (math.md 13.5)."""
-    status, iterations, residual = friction_lcp_kernel(rho, c, mu, rough, 0.0, f)
+    status, iterations, residual = continued_lcp_kernel(rho, c, mu, rough, bits, f)
     if status == SOLVED:
         return _Outcome(status=status, iterations=iterations, residual=residual, regularization=0.0)
     for tikhonov in TIKHONOV:
@@ -149,7 +246,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     Args:
         problem: The step.
-        warm: Not used: Lemke's method starts cold.
+        warm: The last solution's `warm`: which unknowns were positive, by contact identity. They are tried first, so
+            that of many solutions the same vertex is kept from step to step; then Lemke's method starts cold.
 
     Returns:
         The solution; its residual is that of the complementarity problem.
@@ -167,10 +265,14 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     reduction = reduce(problem)
     rows = reduction.rho.shape[0]
     endless = np.isinf(mu)
-    f = np.zeros(rows)
+    f, bits = np.zeros(rows), np.zeros(n, dtype=np.int64)
+    identity = problem.contacts.identity.tolist()
+    if warm:
+        for i, key in enumerate(identity):
+            bits[i] = warm.get(key, 0)
     if rows == 3 * n and not endless.any():
-        outcome = _solve_pyramids(reduction.rho, reduction.c, mu, np.flatnonzero(mu), f)
-        return _solution(reduction, outcome, f, n, settled=True)
+        outcome = _solve_pyramids(reduction.rho, reduction.c, mu, np.flatnonzero(mu), bits, f)
+        return _solution(reduction, outcome, f, identity, bits, settled=True)
     rigid = np.arange(3 * n, rows)
     rough = np.flatnonzero((mu > 0.0) & ~endless)
     stick = endless & (problem.contacts.gap <= CLOSED_GAP)
@@ -179,7 +281,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         sticking = np.flatnonzero(stick)
         held = hold(reduction, np.concatenate((rigid, np.column_stack((n + sticking, 2 * n + sticking)).ravel())))
         f = np.zeros(rows)
-        outcome = _solve_pyramids(held.rho[: 3 * n], held.c[: 3 * n], mu, rough, f[: 3 * n])
+        outcome = _solve_pyramids(held.rho[: 3 * n], held.c[: 3 * n], mu, rough, bits, f[: 3 * n])
         f = held.impulses(reduction, f)
         opening = reduction.c[:n] + reduction.rho[:n] @ (reduction.rho.T @ f)
         # what presses sticks, what opens does not; a contact that does neither keeps its role
@@ -193,10 +295,13 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         if (wanted == stick).all():
             break
         stick = wanted
-    return _solution(reduction, outcome, f, n, settled=settled)
+    return _solution(reduction, outcome, f, identity, bits, settled=settled)
 
 
-def _solution(reduction: Reduction, outcome: _Outcome, f: Array, n: int, *, settled: bool) -> StepSolution:
+def _solution(
+    reduction: Reduction, outcome: _Outcome, f: Array, identity: list[int], bits: Integers, *, settled: bool
+) -> StepSolution:
+    n = len(identity)
     status, note = Status.SOLVED, ""
     if outcome.status != SOLVED:
         f = np.zeros_like(f)
@@ -216,4 +321,5 @@ def _solution(reduction: Reduction, outcome: _Outcome, f: Array, n: int, *, sett
         iterations=outcome.iterations,
         regularization=outcome.regularization,
         note=note,
+        warm=dict(zip(identity, bits.tolist(), strict=True)),
     )

@@ -16,8 +16,9 @@ from idcontrol.types import Array, Integers
 
 # In scaled units, where entries are about 1. Pivots of 1e-12 once led to a wrong basis (math.md 5.2).
 _PIVOT: Final = 1e-9
-# Rows whose variable would be this close to zero after a step are tied: rounding parts exact ties by some 1e-15.
-_TIE: Final = 1e-12
+# Rows whose variable would be this close to zero after a step are tied. Ties are the rule where feet stick, and there
+# the constants come from projected demands (math.md 12.1), whose rounding parts exact ties by some 1e-12.
+_TIE: Final = 1e-10
 _COVERS: Final = 3
 """Covering vectors that are tried, the others only after a failure."""
 

@@ -373,3 +373,38 @@ def test_more_contacts_than_lemke_can_hold_are_refused(quadruped):
     many = contacts.take(np.zeros(coulomb.MOST_CONTACTS + 1, dtype=np.int64))
     with pytest.raises(InputError, match="too many for Lemke"):
         coulomb.solve(StepProblem(h=scenes.H, M=quadruped.M, kappa=np.zeros(18), contacts=many))
+
+
+def swaying_demand(system, k):
+    """Standing feet under a base that is to move a little differently at each of the steps k."""
+    system.update(scenes.home(system), np.zeros(18))
+    contacts = scenes.foot_contacts(system, 0.7)
+    base = 0.01 * np.array([np.sin(0.9 * k), np.sin(1.3 * k), 0.3 * np.sin(1.7 * k), 0.0, 0.0, np.sin(1.1 * k)])
+    J = contacts.jacobian
+    # what the feet allow, to rounding: they stick, and many impulses give the one motion
+    b = np.linalg.lstsq(J[:, 6:], -J[:, :6] @ base, rcond=None)[0]
+    return scenes.inverse_problem(system, np.r_[base, b], b, contacts)
+
+
+def test_the_vertex_of_the_last_step_is_kept_while_it_is_a_solution(quadruped):
+    first = coulomb.solve(swaying_demand(quadruped, 0))
+    kept, solution = 0, first
+    for k in range(1, 6):
+        problem = swaying_demand(quadruped, 1e-2 * k)
+        before, solution = solution, coulomb.solve(problem, solution.warm)
+        assert solution.status is Status.SOLVED
+        kept += solution.iterations == 0
+        assert solution.warm == before.warm
+        cold = coulomb.solve(problem)
+        np.testing.assert_allclose(solution.v_plus, cold.v_plus, atol=1e-9)
+    assert kept == 5
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_remembered_the_laws_hold(quadruped, seed):
+    rng = np.random.default_rng(seed)
+    problem = random_forward(quadruped, rng)
+    warm = dict(zip(problem.contacts.identity.tolist(), rng.integers(0, 64, len(problem.contacts)), strict=True))
+    solution = coulomb.solve(problem, warm)
+    assert solution.status is Status.SOLVED
+    assert violation(problem, solution) < 1e-8  # what a residual of 1e-8 lets through
