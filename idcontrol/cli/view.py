@@ -30,7 +30,7 @@ def command(folder: Path, port: int | None, no_browser: bool) -> int:
     film = Film(run, find_robot)
     server = serve(port, f"idcontrol view {folder.name}")
     try:
-        player = Player(Page(server, film.stage, film.title()), film)
+        player = Player(Page(server, film.stage, film.title(), follow=film.strays()), film)
         address = f"http://{server.get_host()}:{server.get_port()}"
         note = f" ({run.note})" if run.note else ""
         click.echo(f"{folder} is shown at {address}{note}; Ctrl-C ends it")

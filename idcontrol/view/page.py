@@ -53,8 +53,8 @@ class Page:
         controls: Where a player puts its own; not seen before it does.
     """
 
-    def __init__(self, server: viser.ViserServer, stage: Stage, title: str) -> None:
-        """Set up `stage` under `title`."""
+    def __init__(self, server: viser.ViserServer, stage: Stage, title: str, *, follow: bool) -> None:
+        """Set up `stage` under `title`; whether the camera is to `follow` can be chosen there, too."""
         self.server, self._stage = server, stage
         self._frames: list[viser.FrameHandle] = []
         self._cones: list[viser.FrameHandle] = []
@@ -68,9 +68,17 @@ class Page:
         self._caption = server.gui.add_html("")
         self.controls = server.gui.add_folder("Replay", visible=False)
         self._build_forces()
+        self._centre: Array | None = None
+        self._follow = server.gui.add_checkbox("Follow", follow)
 
     def show(self, shot: Shot, caption: dict[str, str]) -> None:
         """Put everything where `shot` has it; `caption` is shown as a table."""
+        centre, before = shot.poses[:, :3].mean(axis=0), self._centre
+        self._centre = centre
+        if before is None:
+            self._look_at(centre)
+        elif self._follow.value:
+            self._shift_view((centre - before) * [1.0, 1.0, 0.0])
         with self.server.atomic():
             for frame, pose in zip(self._frames, shot.poses, strict=True):
                 _place(frame, pose)
@@ -82,7 +90,7 @@ class Page:
                     self._arrows[name].points = points.astype(np.float32)
             self._caption.content = _table(caption)
 
-    def look_at(self, point: Array) -> None:
+    def _look_at(self, point: Array) -> None:
         """Let browsers that come from now on see `point`, shape (3,) [m], from a little above."""
         camera = self.server.initial_camera
         camera.up = (0.0, 0.0, 1.0)
@@ -90,7 +98,7 @@ class Page:
         camera.look_at = tuple(point)
         camera.position = tuple(point + self._stage.size * EYE)
 
-    def shift_view(self, step: Array) -> None:
+    def _shift_view(self, step: Array) -> None:
         """Move the camera of every browser by `step`, shape (3,) [m]."""
         for client in self.server.get_clients().values():
             with contextlib.suppress(AssertionError):  # a browser that has not told where its camera is
@@ -98,20 +106,20 @@ class Page:
 
     def draw_way(self, path: Array, waypoints: Array) -> None:
         """Draw where the base went, shape (n, 3), and where it was to go, shape (k, 2) [m], on the ground."""
-        if len(path) < 2:
-            return
         scene, size = self.server.scene, self._stage.size
         handles: list[viser.SceneNodeHandle] = []
-        on_ground = self._on_ground(path[:, :2])
-        pieces = np.stack([on_ground[:-1], on_ground[1:]], axis=1).astype(np.float32)
-        handles.append(scene.add_line_segments("/way/base", pieces, PATH, thickness=LINE * size))
+        if len(path) > 1:
+            on_ground = self._on_ground(path[:, :2])
+            pieces = np.stack([on_ground[:-1], on_ground[1:]], axis=1).astype(np.float32)
+            handles.append(scene.add_line_segments("/way/base", pieces, PATH, thickness=LINE * size))
         for i, place in enumerate(self._on_ground(waypoints), start=1):
             disc = scene.add_cylinder(
                 f"/way/waypoint {i}", radius=WAYPOINT * size, height=LIFT * size, color=REFERENCE, cast_shadow=False,
                 position=tuple(place),
             )  # fmt: skip
             handles.append(disc)
-        self._switch("Way and waypoints", handles)
+        if handles:
+            self._switch("Way and waypoints", handles)
 
     def _light(self) -> None:
         scene = self.server.scene
@@ -210,17 +218,14 @@ class Player:
         begin, end = float(film.times[0]), float(film.times[-1])
         step = max(float(np.median(np.diff(film.times))), 1e-6) if len(film.times) > 1 else 1e-3
         self._time, self._shown, self.playing = begin, 0, True
-        self._centre = _centre(film.shot(0))
         page.controls.visible = True
         with page.controls:
             self.slider = page.server.gui.add_slider("Time [s]", begin, max(end, begin + step), step, begin)
             self.speed = page.server.gui.add_dropdown("Speed", SPEEDS, initial_value="0.25")
-            self._follow = page.server.gui.add_checkbox("Follow", film.strays())
             self._button = page.server.gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
         self._button.on_click(lambda _: self.toggle())
         page.draw_way(film.path, film.waypoints)
         page.show(film.shot(0), self._words(0))
-        page.look_at(self._centre)
 
     def toggle(self) -> None:
         """Play if it stands, stop if it plays."""
@@ -243,11 +248,7 @@ class Player:
         row = self._film.row(self._time)
         if row != self._shown:
             self._shown = row
-            shot = self._film.shot(row)
-            self._page.show(shot, self._words(row))
-            before, self._centre = self._centre, _centre(shot)
-            if self._follow.value:
-                self._page.shift_view((self._centre - before) * [1.0, 1.0, 0.0])
+            self._page.show(self._film.shot(row), self._words(row))
         self.slider.value = float(self._film.times[row])  # type: ignore[misc]  # it has a setter
 
     def _words(self, row: int) -> dict[str, str]:
@@ -298,12 +299,6 @@ def play(player: Player, running: Callable[[], bool]) -> None:
 def _place(handle: viser.FrameHandle, pose: Array) -> None:
     handle.position = tuple(pose[:3])
     handle.wxyz = (pose[6], pose[3], pose[4], pose[5])
-
-
-def _centre(shot: Shot) -> Array:
-    """Where the machine is, shape (3,) [m]: the mean of all that moves."""
-    centre: Array = shot.poses[:, :3].mean(axis=0)
-    return centre
 
 
 def _free(port: int) -> bool:
