@@ -60,7 +60,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         controller: Name; see ``idcontrol list controllers``.
-        plant: Name; see ``idcontrol list plants``.
+        plant: Name; see ``idcontrol list plants``. Between two fingers a micrometre of penetration at one and of gap at
+            the other cannot be undone by a box that may not slip: `dissipation` lets go of a little of either,
+            `coulomb-lcp` (at infinite friction) of one fingertip's grip.
         robot: Name or path of a robot file: a fixed base, and fingertips as its feet.
         mu: Friction between fingertips and box; inf means no slip.
         duration_s: Length of the run.
@@ -82,7 +84,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     controller: str = "id-coulomb-qp"
-    plant: str = "coulomb-lcp"
+    plant: str = "dissipation"
     robot: str = "arm"
     mu: NotNegative = np.inf
     duration_s: Positive = 3.0
@@ -108,6 +110,7 @@ PRESETS = {
     # of 100 for none that slips; contacts known as the plant has them
     "paper": Config(
         preset="paper",
+        plant="coulomb-lcp",
         mu=NO_SLIP_MU,
         grip_n=0.0,
         closing_rad=0.01,
