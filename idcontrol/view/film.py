@@ -37,7 +37,7 @@ class Film:
             InputError: There is nothing to see.
         """
         scenery = of_run(run)
-        self.run, self.stage = run, Stage(scenery, find_robot)
+        self.run = run
         moving = (["q"] if scenery.robot else []) + [f"pose_{body.name}" for body in scenery.bodies]
         known = np.isfinite(run.arrays["t"])
         for name in moving:
@@ -46,6 +46,8 @@ class Film:
         self._rows = np.flatnonzero(known)
         if not len(self._rows):
             raise InputError(f"{run.folder}: every pose is NaN: there is nothing to play")
+        first = run.arrays["q"][self._rows[0]] if scenery.robot else None
+        self.stage = Stage(scenery, find_robot, first)
         self.times: Array = run.arrays["t"][self._rows]
         layout = run.meta.get("layout") or {}
         self.waypoints: Array = np.array(layout.get("waypoints") or (), dtype=float).reshape(-1, 2)

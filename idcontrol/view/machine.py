@@ -12,6 +12,7 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol.system import System
+from idcontrol.types import Array
 from idcontrol.view.shapes import Colour, Mesh, of_coal, rod, solid
 
 BODY: Colour = (0.30, 0.33, 0.38)
@@ -19,6 +20,8 @@ LIMB: Colour = (0.72, 0.74, 0.78)
 FOOT: Colour = (0.25, 0.26, 0.28)
 ROD_SHARE = 0.04
 """Radius of a rod as a share of the machine's reach."""
+SMALLEST_M = 0.1
+"""A machine of a single joint has at least this reach."""
 
 
 class Foot(Protocol):
@@ -67,12 +70,13 @@ def links(robot: Robot, model: Any) -> tuple[Link, ...]:
     return tuple(Link(str(model.names[joint]), joint, tuple(found)) for joint, found in sorted(meshes.items()))
 
 
-def reach(model: Any) -> float:
-    """Largest distance of two joints in the neutral pose [m]."""
+def reach(model: Any, q: Array) -> float:
+    """Largest distance between two frames of the machine at configuration `q` (nq,) [m]."""
     data = model.createData()
-    pin.forwardKinematics(model, data, pin.neutral(model))
-    places = np.array([placed.translation for placed in data.oMi[1:]])
-    return float(max(np.linalg.norm(places[:, None] - places[None], axis=2).max(), 0.1))
+    pin.framesForwardKinematics(model, data, q)
+    moving = [i for i, frame in enumerate(model.frames) if frame.parentJoint > 0]
+    places = np.array([data.oMf[i].translation for i in moving])
+    return max(float(np.linalg.norm(places[:, None] - places[None], axis=2).max()), SMALLEST_M)
 
 
 def _visuals(robot: Robot, model: Any) -> dict[int, list[Mesh]]:
@@ -101,7 +105,7 @@ def _visuals(robot: Robot, model: Any) -> dict[int, list[Mesh]]:
 
 def _rods(robot: Robot, model: Any) -> dict[int, list[Mesh]]:
     """A rod from each joint to each that it carries, to its feet, or to the centre of mass at the end of a chain."""
-    radius = ROD_SHARE * reach(model)
+    radius = ROD_SHARE * reach(model, pin.neutral(model))
     found: dict[int, list[Mesh]] = {joint: [] for joint in range(1, model.njoints)}
     ends: dict[int, list[Any]] = {joint: [] for joint in found}
     for joint in found:

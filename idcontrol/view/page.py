@@ -41,7 +41,7 @@ WAYPOINT = 0.02
 LIFT = 0.002
 """Drawings on the ground float above it by so much."""
 
-EYE = np.array([1.5, -1.5, 1.0])
+EYE = np.array([1.6, -1.6, 1.0])
 """Where the first camera stands, seen from what it looks at."""
 
 
@@ -235,7 +235,7 @@ class Player:
 
     def advance(self, elapsed: float) -> None:
         """Let `elapsed` seconds of the wall clock pass; the film begins anew after its end."""
-        if abs(self.slider.value - self._film.times[self._shown]) > 1e-9:
+        if abs(self.slider.value - self._film.times[self._shown]) > 1e-8:
             self._time = self.slider.value  # somebody has moved it
         elif self.playing:
             self._time += elapsed * float(self.speed.value)
@@ -249,7 +249,7 @@ class Player:
         if row != self._shown:
             self._shown = row
             self._page.show(self._film.shot(row), self._words(row))
-        self.slider.value = float(self._film.times[row])  # type: ignore[misc]  # it has a setter
+        self.slider.value = round(float(self._film.times[row]), 9)  # type: ignore[misc]  # it has a setter
 
     def _words(self, row: int) -> dict[str, str]:
         words = {"time": f"{self._film.times[row]:.3f} s"}

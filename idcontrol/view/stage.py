@@ -70,12 +70,13 @@ class Stage:
         metres_per_newton: Scale of the arrows: the whole weight is as long as `size`.
     """
 
-    def __init__(self, scenery: Scenery, find_robot: Callable[[str], Robot]) -> None:
+    def __init__(self, scenery: Scenery, find_robot: Callable[[str], Robot], q: Array | None = None) -> None:
         """Set up `scenery`.
 
         Args:
             scenery: What there is to see.
             find_robot: Loads a robot by name or path.
+            q: The configuration (nq,) by which its size is measured; None is the neutral one.
 
         Raises:
             UnknownName: There is no such robot.
@@ -99,7 +100,8 @@ class Stage:
             )
             nodes += [Node(link.name, link.meshes) for link in seen]
             self.floating = self._model.joints[1].nq == 7
-            self.size, weight = reach(self._model), GRAVITY * pin.computeTotalMass(self._model)
+            pose = pin.neutral(self._model) if q is None else self._fitting(q)
+            self.size, weight = reach(self._model, pose), GRAVITY * pin.computeTotalMass(self._model)
         for body in scenery.bodies:
             nodes.append(Node(body.name, (solid(body.shape, body.size_m, body.colour, body.opacity),)))
             self.size = max(self.size, 2.0 * max(body.size_m))
@@ -124,12 +126,7 @@ class Stage:
         poses = np.empty((len(self.nodes), 7))
         contact, centre = np.empty((self.feet, 7)), np.empty((self.feet, 3))
         if self._joints:
-            if row["q"].shape != (self._model.nq,):
-                raise InputError(
-                    f"the robot {self.scenery.robot} has {self._model.nq} positions, the record {row['q'].size}: "
-                    "it has changed since; record the run again"
-                )
-            pin.forwardKinematics(self._model, self._data, row["q"])
+            pin.forwardKinematics(self._model, self._data, self._fitting(row["q"]))
             for i, joint in enumerate(self._joints):
                 poses[i] = pin.SE3ToXYZQUAT(self._data.oMi[joint])
             for i, (frame, offset, radius) in enumerate(self._feet):
@@ -145,6 +142,15 @@ class Stage:
             measured=self._arrows(contact, measured, 0.5 * APART * self.size),
             predicted=self._arrows(contact, predicted, -0.5 * APART * self.size),
         )
+
+    def _fitting(self, q: Array) -> Array:
+        """`q` if it is one of this robot."""
+        if q.shape != (self._model.nq,):
+            raise InputError(
+                f"the robot {self.scenery.robot} has {self._model.nq} positions, the record {q.size}: "
+                "it has changed since; record the run again"
+            )
+        return q
 
     def _forces(self, row: Mapping[str, Array], name: str) -> Array:
         return np.nan_to_num(row.get(name, np.zeros((self.feet, 3))), nan=0.0)
