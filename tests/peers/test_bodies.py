@@ -1,0 +1,170 @@
+"""Single bodies, stacks and chains in our time stepping, in MuJoCo and in Bullet, beside the school book's formulas."""
+
+from __future__ import annotations
+
+import coal
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from idcontrol import plants
+from idcontrol.bodies import BodyState, Surface, solid
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.models import coulomb
+from idcontrol.plants.bodies import FreeBodies, dense
+from idcontrol.system import System
+from idcontrol.types import State
+from tests.plants import bodies
+
+G = 9.81
+H = 1e-3
+NO_JOINTS = np.zeros(0)
+PEERS = ("coulomb-lcp", "mujoco", "pybullet")
+
+
+def make(name: str, setup: plants.Setup) -> plants.SimulatedPlant:
+    if name in ("mujoco", "pybullet"):
+        pytest.importorskip(name)
+    return plants.make(name, setup)
+
+
+@pytest.mark.parametrize(("name", "miss"), [("coulomb-lcp", 5e-3), ("mujoco", 2e-2), ("pybullet", 5e-3)])
+def test_a_thrown_block_slides_as_far_as_the_formula_says(name, miss):
+    """v² / 2 μ g. Rigid contact misses it by the first step, h v / 2; MuJoCo's friction is soft and gives way."""
+    mu, v = 0.4, 1.0
+    plant = make(name, bodies.sled(plane(), mu))
+    plant.reset(State(t=0.0, q=bodies.sled_on(0.0).q, v=np.array([v, 0, 0, 0, 0, 0])))
+    for _ in range(400):
+        state = plant.step(NO_JOINTS, H)
+    assert state.q[0] == pytest.approx(v**2 / (2.0 * mu * G), rel=miss)
+    # MuJoCo's creep below the cone: it never quite stands
+    assert np.abs(state.v[:2]).max() < 1e-3
+
+
+@pytest.mark.parametrize(("name", "miss"), [("coulomb-lcp", 1e-3), ("mujoco", 1e-2), ("pybullet", 1e-2)])
+def test_a_ball_thrown_without_spin_ends_rolling_at_five_sevenths_of_its_speed(name, miss):
+    """Friction is not in the result: angular momentum about the line of contact is kept."""
+    system = bodies.body(0.4 * bodies.MASS * bodies.RADIUS**2 * np.eye(3))
+    contacts = SphereContacts(system, ("body",), bodies.RADIUS, plane(), 0.5)
+    plant = make(name, plants.Setup(system=system, contacts=contacts, dt=H))
+    plant.reset(bodies.ball_at(0.0, np.array([1.0, 0, 0, 0, 0, 0])))
+    for _ in range(200):
+        state = plant.step(NO_JOINTS, H)
+    turn = pin.Quaternion(state.q[6], *state.q[3:6]).matrix()
+    speed, spin = turn @ state.v[:3], turn @ state.v[3:]
+    assert speed[0] == pytest.approx(5.0 / 7.0, rel=miss)
+    assert spin[1] * bodies.RADIUS == pytest.approx(speed[0], rel=miss)
+    assert np.abs(speed[1:]).max() < 1e-3
+
+
+def stack_in_mujoco(n: int, radius: float, mass: float) -> np.ndarray:
+    """Normal forces between neighbours of a column of balls at rest, from the ground up, shape (n,) [N]."""
+    mujoco = pytest.importorskip("mujoco")
+    balls = "".join(
+        f'<body pos="0 0 {radius * (2 * i + 1)}"><freejoint/><geom type="sphere" size="{radius}" mass="{mass}"/></body>'
+        for i in range(n)
+    )
+    model = mujoco.MjModel.from_xml_string(
+        f'<mujoco><option timestep="0.001" gravity="0 0 -{G}"/><default><geom condim="3" friction="0.5 0 0"/></default>'
+        f'<worldbody><geom type="plane" size="1 1 1"/>{balls}</worldbody></mujoco>'
+    )
+    data = mujoco.MjData(model)
+    for _ in range(1500):
+        mujoco.mj_step(model, data)
+    forces = []
+    for index in range(data.ncon):
+        wrench = np.zeros(6)
+        mujoco.mj_contactForce(model, data, index, wrench)
+        forces.append((data.contact[index].pos[2], wrench[0]))
+    return np.array([force for _, force in sorted(forces)])
+
+
+def stack_in_bullet(n: int, radius: float, mass: float) -> np.ndarray:
+    """The same in Bullet."""
+    bullet = pytest.importorskip("pybullet")
+    client = bullet.connect(bullet.DIRECT)
+    try:
+        bullet.setGravity(0, 0, -G, physicsClientId=client)
+        bullet.setTimeStep(H, physicsClientId=client)
+        bullet.setPhysicsEngineParameter(numSolverIterations=500, physicsClientId=client)
+        ground = bullet.createCollisionShape(bullet.GEOM_PLANE, physicsClientId=client)
+        bullet.createMultiBody(0, ground, physicsClientId=client)
+        ball = bullet.createCollisionShape(bullet.GEOM_SPHERE, radius=radius, physicsClientId=client)
+        for i in range(n):
+            place = [0, 0, radius * (2 * i + 1)]
+            bullet.createMultiBody(mass, ball, basePosition=place, physicsClientId=client)
+        for _ in range(500):
+            bullet.stepSimulation(physicsClientId=client)
+        points = bullet.getContactPoints(physicsClientId=client)
+        return np.array([point[9] for point in sorted(points, key=lambda point: point[5][2])])
+    finally:
+        bullet.disconnect(client)
+
+
+def stack_of_ours(n: int, radius: float, mass: float) -> np.ndarray:
+    """The same in our time stepping with Coulomb friction."""
+    surface = Surface(mu=0.5)
+    density = mass / (4.0 / 3.0 * np.pi * radius**3)
+    column = [solid(f"ball{i}", coal.Sphere(radius), density, surface) for i in range(n)]
+    plant = FreeBodies(column, dense(coulomb.solve), terrain=plane(), ground=surface)
+    plant.reset(BodyState.at_rest(np.column_stack([np.zeros((n, 2)), radius * (2 * np.arange(n) + 1)])))
+    for _ in range(50):
+        plant.step(H)
+    forces = plant.contact_forces()
+    order = np.argsort(forces.point[:, 2])
+    return np.linalg.norm(forces.force, axis=1)[order]
+
+
+@pytest.mark.parametrize("stack", [stack_of_ours, stack_in_mujoco, stack_in_bullet])
+def test_each_ball_of_a_column_carries_the_weight_of_those_above(stack):
+    n, mass = 5, 0.5
+    expected = mass * G * np.arange(n, 0, -1)
+    # 1500 steps of soft contact, or 500 sweeps of sequential impulses, come to rest within a thousandth
+    np.testing.assert_allclose(stack(n, 0.05, mass), expected, rtol=1e-3)
+
+
+def chain(links: int) -> System:
+    """Links of 0.2 m and 0.3 kg on passive hinges about y and x in turn, hung from the world; a frame at the tip."""
+    model = pin.Model()
+    parent, place = 0, pin.SE3(np.eye(3), np.array([0.0, 0.0, 1.0]))
+    for i in range(links):
+        hinge = pin.JointModelRY() if i % 2 == 0 else pin.JointModelRX()
+        parent = model.addJoint(parent, hinge, place, f"hinge{i}")
+        rod = pin.Inertia(0.3, np.array([0.1, 0.0, 0.0]), np.diag([1e-4, 1e-3, 1e-3]))
+        model.appendBodyToJoint(parent, rod, pin.SE3.Identity())
+        model.addJointFrame(parent)
+        place = pin.SE3(np.eye(3), np.array([0.2, 0.0, 0.0]))
+    return System(model)
+
+
+def falling_chain(name: str, h: float) -> np.ndarray:
+    """Where the joints of a chain let go from the horizontal are after 0.2 s."""
+    system = chain(4)
+    contacts = SphereContacts(system, ("hinge3",), 0.01, plane(), 0.5)
+    plant = make(name, plants.Setup(system=system, contacts=contacts, dt=h))
+    state = plant.reset(State(t=0.0, q=np.array([0.0, 0.3, 0.1, -0.4]), v=np.zeros(4)))
+    for _ in range(round(0.2 / h)):
+        state = plant.step(np.zeros(4), h)
+    return state.q
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_falling_chain_goes_where_an_integrator_of_high_order_takes_it(name):
+    """All three step alike, to rounding; steps of two lengths tell their first-order error, which is taken off."""
+    from scipy.integrate import solve_ivp
+
+    model = chain(4).model
+    data = model.createData()
+
+    def flow(_: float, y: np.ndarray) -> np.ndarray:
+        return np.concatenate((y[4:], pin.aba(model, data, y[:4], y[4:], np.zeros(4))))
+
+    start = np.array([0.0, 0.3, 0.1, -0.4, 0.0, 0.0, 0.0, 0.0])
+    exact = solve_ivp(flow, (0.0, 0.2), start, rtol=1e-10, atol=1e-12).y[:4, -1]
+    whole, half, quarter = (falling_chain(name, h) for h in (1e-3, 5e-4, 2.5e-4))
+    np.testing.assert_allclose(whole, falling_chain("coulomb-lcp", 1e-3), rtol=0, atol=1e-9)
+    misses = [np.abs(q - exact).max() for q in (2.0 * half - whole, 2.0 * quarter - half)]
+    # without its first-order part the error falls with the square of the step
+    assert misses[1] < 0.3 * misses[0]
+    assert misses[1] < 1e-4
