@@ -40,7 +40,7 @@ class Home(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Foot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A sphere that may touch the ground.
+    """A sphere that may touch something: a foot the ground, a fingertip what its hand holds.
 
     Attributes:
         name: What the gait calls it, e.g. ``"LF"``.
@@ -141,7 +141,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         urdf: Path beside the robot file, or ``package:DISTRIBUTION/path`` inside an installed Python distribution.
         base: Whether the root link floats.
         home: The standing pose.
-        feet: Spheres that may touch the ground, in the order that results use.
+        feet: Feet or fingertips: spheres that may touch something, in the order that results use.
         limits: What the motors can do.
         gains: Feedback gains.
         gait: How it walks; None for a robot that does not.
