@@ -37,7 +37,12 @@ PAPER_FACTOR: Final = 1e5
 """By which smoothing lowers the largest derivative of torque, as 003 says of its Fig. 15."""
 MOST_JUMPS: Final = {"id-coulomb-qp": 0, "id-coulomb-smooth": 0, "id-noslip-lcp": 1}
 RAW, SMOOTHED = "id-coulomb-qp-raw", "id-coulomb-qp"
-DRAWN: Final = (RAW, SMOOTHED, "id-coulomb-smooth")
+LINES: Final[dict[str, Any]] = {
+    RAW: {"color": "0.7", "linewidth": 0.8, "zorder": 1},
+    SMOOTHED: {"color": "C1", "linewidth": 2.5, "zorder": 2},
+    "id-coulomb-smooth": {"color": "k", "linewidth": 1.0, "linestyle": "--", "zorder": 3},
+}
+"""Controllers that are drawn; the two smooth ones lie on each other."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -258,7 +263,7 @@ def findings(outcomes: Sequence[Outcome], config: Config) -> list[Finding]:
 def drawing(outcomes: Sequence[Outcome], config: Config) -> Drawing:
     """The torque of the joint that chatters most, under the largest noise."""
     noise = max(config.noise_rad_s2)
-    shown = [o for o in outcomes if o.noise == noise and o.controller in DRAWN and o.projected == (o.controller != RAW)]
+    shown = [o for o in outcomes if o.noise == noise and o.controller in LINES and o.projected == (o.controller != RAW)]
     raw = next(o for o in shown if o.controller == RAW)
     joint = int(np.abs(np.diff(raw.torque, axis=0)).max(axis=0).argmax())
     with matplotlib.rc_context(STYLE):
@@ -266,7 +271,7 @@ def drawing(outcomes: Sequence[Outcome], config: Config) -> Drawing:
         axes = figure.add_subplot()
         for outcome in shown:
             t = 1e3 * outcome.h * np.arange(len(outcome.torque))
-            axes.plot(t, outcome.torque[:, joint], label=outcome.controller, linewidth=1.0)
+            axes.plot(t, outcome.torque[:, joint], label=outcome.controller, **LINES[outcome.controller])
         axes.set(xlabel="t [ms]", ylabel="torque [N m]")
         axes.legend()
     largest = {o.controller: o.changes.max() / o.h for o in shown}
