@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import math
 from pathlib import Path
@@ -34,6 +35,8 @@ LOOPS = "idcontrol.loops"
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting; the loop's as loop.KEY."
 )
+@click.option("--view", is_flag=True, help="Serve a page that shows it in 3-D while it runs.")
+@click.option("--port", type=int, metavar="N", help="Port of that page on 127.0.0.1.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the record; must be empty.")
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as one JSON object.")
 def command(
@@ -43,6 +46,8 @@ def command(
     bind: str | None,
     peer: str | None,
     settings: tuple[str, ...],
+    view: bool,
+    port: int | None,
     out: Path | None,
     as_json: bool,
     **options: Any,
@@ -52,9 +57,12 @@ def command(
 
     one_blas_thread()
     from idcontrol.configuration import build, parse_setting
-    from idcontrol.loop.launch import Settings, run
+    from idcontrol.loop.launch import Settings, Viewer, run
     from idcontrol.recording import claim, fresh_folder, jsonable
 
+    viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
+    if viewer is not None and importlib.util.find_spec("viser") is None:
+        raise InputError("--view needs the package viser: pip install 'idcontrol[viz]'")
     entries = entry_points(LOOPS)
     if experiment not in entries:
         raise UnknownName("loop", experiment, entries)
@@ -83,7 +91,7 @@ def command(
     else:
         claim(out)
     try:
-        metrics = run(entries[experiment].value, config, how, out)
+        metrics = run(entries[experiment].value, config, how, out, viewer)
     except IdControlError:
         with contextlib.suppress(OSError):
             out.rmdir()  # a folder that nothing was recorded into only confuses

@@ -61,6 +61,24 @@ class RecordJob(msgspec.Struct, frozen=True, kw_only=True):
     machine_ring: int | None
 
 
+class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """For a process that shows the loop while it runs.
+
+    Attributes:
+        target: Where the loop's experiment is.
+        config: Its configuration.
+        period: Of the loop [ns].
+        ring: File descriptor of the loop's telemetry.
+        port: Where to serve the page; None is any that is free.
+    """
+
+    target: str
+    config: dict[str, Any]
+    period: int
+    ring: int
+    port: int | None
+
+
 def encode(job: msgspec.Struct) -> bytes:
     """One line; unlike msgspec's own, with infinities (friction may be one)."""
     return json.dumps(msgspec.to_builtins(job)).encode() + b"\n"

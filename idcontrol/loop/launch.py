@@ -11,6 +11,7 @@ import json
 import secrets
 import subprocess
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,7 +22,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
 from idcontrol.loop import machine, real, realtime, record
 from idcontrol.loop.clock import NS, Beat, VirtualClock, WallClock
-from idcontrol.loop.jobs import PlantJob, RecordJob, encode, start
+from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
 from idcontrol.loop.real import ControlLoop, Parts, Stop
 from idcontrol.loop.ring import Ring, ring_bytes, width
@@ -69,7 +70,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sensing: sensing.Settings = sensing.Settings()
 
 
-def run(target: str, config: msgspec.Struct, settings: Settings, out: Path) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A process that shows the loop while it runs: ``python -m module`` with a `ViewJob`.
+
+    Attributes:
+        module: Which; it says a line once it is ready, and ends with its standard input.
+        port: Where it serves its page; None is any that is free.
+    """
+
+    module: str
+    port: int | None = None
+
+
+def run(
+    target: str, config: msgspec.Struct, settings: Settings, out: Path, viewer: Viewer | None = None
+) -> dict[str, Any]:
     """Run a loop and record it.
 
     Args:
@@ -77,6 +93,7 @@ def run(target: str, config: msgspec.Struct, settings: Settings, out: Path) -> d
         config: Its configuration; has `controller`, `rate_hz` and `duration_s`.
         settings: How to run it.
         out: Folder of the record, empty.
+        viewer: Shows it, on the wall clock; None shows nothing.
 
     Returns:
         The metrics of the run and of the loop; ``ended`` says why it ended.
@@ -92,15 +109,19 @@ def run(target: str, config: msgspec.Struct, settings: Settings, out: Path) -> d
             f"transport={settings.transport} with pacing={settings.pacing}: simulated time needs transport=inprocess, "
             "and the wall clock a machine of its own (shared or udp)"
         )
-    work = _Work(target, config, settings, session, out)
+    if viewer is not None and settings.transport == "inprocess":
+        raise InputError("a loop in process is over too soon to be shown; record it and replay it: idcontrol view DIR")
+    work = _Work(target, config, settings, session, out, viewer)
     return work.in_process() if settings.transport == "inprocess" else work.on_the_wall_clock()
 
 
 class _Work:
     """One run: what its parts have in common."""
 
-    def __init__(self, target: str, config: Any, settings: Settings, session: Session, out: Path) -> None:
-        self.target, self.settings, self.session, self.out = target, settings, session, out
+    def __init__(
+        self, target: str, config: Any, settings: Settings, session: Session, out: Path, viewer: Viewer | None
+    ) -> None:
+        self.target, self.settings, self.session, self.out, self.viewer = target, settings, session, out, viewer
         self.config: dict[str, Any] = msgspec.to_builtins(config)
         self.period = round(NS / config.rate_hz)
         self.plant_period = round(NS / (settings.plant_rate_hz or config.rate_hz))
@@ -176,11 +197,25 @@ class _Work:
         )  # fmt: skip
         children = [start("idcontrol.loop.record", job, [ring_fd] if machine_fd is None else [ring_fd, machine_fd])]
         try:
+            if self.viewer is not None:
+                children.append(self._show(self.viewer, ring_fd))
             return self._beat(children, ring, machine_fd)
         finally:
             for child in children:
                 child.kill()  # those that ended by themselves are not there to be hurt
                 child.communicate()
+
+    def _show(self, viewer: Viewer, ring_fd: int) -> subprocess.Popen[bytes]:
+        """The process that shows the loop, once it does."""
+        job = ViewJob(
+            target=self.target, config=self.config, period=self.period, ring=ring_fd, port=viewer.port
+        )  # fmt: skip
+        process = start(viewer.module, job, [ring_fd])
+        assert process.stdout is not None
+        if not process.stdout.readline():
+            process.communicate()
+            raise InputError("the view of the loop could not start; what it says is above")
+        return process
 
     def _rehearse(self) -> None:
         """Plan, control and simulate for a moment; what planner or controller raise comes out before anything moves."""
@@ -194,7 +229,7 @@ class _Work:
             pass
 
     def _beat(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
-        (recorder,) = children
+        recorder = children[0]
         link, plant = self._connect(machine_fd)
         if plant is not None:
             children.append(plant)

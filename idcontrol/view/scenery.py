@@ -6,7 +6,8 @@ Where things are is in the arrays: a robot's configuration is the channel ``q``,
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 import numpy as np
@@ -108,25 +109,38 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     mu_told: NotNegative | None = None
 
 
+def of_meta(meta: Mapping[str, Any], where: str) -> Scenery:
+    """What the facts about a run say there is to see.
+
+    Args:
+        meta: The facts.
+        where: Whose they are, for the text of an error.
+
+    Raises:
+        InputError: Nothing is, or it is described wrongly.
+    """
+    if "scene" not in meta:
+        raise InputError(f"{where} has nothing that can be seen in 3-D; plots of a record: idcontrol report DIR")
+    try:
+        scenery = msgspec.convert(meta["scene"], Scenery)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{where}: meta.scene: {error}; record the run again") from None
+    for body in scenery.bodies:
+        if len(body.size_m) != SIZES[body.shape]:
+            many = SIZES[body.shape]
+            raise InputError(f"{where}: meta.scene: {body.name}: the size of a {body.shape} has {many}")
+    return scenery
+
+
 def of_run(run: Run) -> Scenery:
     """What there is to see in `run`.
 
     Raises:
         InputError: Nothing is, it is described wrongly, or its poses or their times are not recorded.
     """
-    plots = f"its plots: idcontrol report {run.folder}"
-    if "scene" not in run.meta:
-        raise InputError(f"{run.folder} records nothing that can be seen in 3-D; {plots}")
-    try:
-        scenery = msgspec.convert(run.meta["scene"], Scenery)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{run.folder}: run.json: meta.scene: {error}; record the run again") from None
-    for body in scenery.bodies:
-        if len(body.size_m) != SIZES[body.shape]:
-            many = SIZES[body.shape]
-            raise InputError(f"{run.folder}: run.json: meta.scene: {body.name}: the size of a {body.shape} has {many}")
+    scenery = of_meta(run.meta, str(run.folder))
     needed = ("t", "q") if scenery.robot else ("t",)
     for name in needed:
         if name not in run.arrays or not len(run.arrays[name]):
-            raise InputError(f"{run.folder} has no row of {name}: there is nothing to play; {plots}")
+            raise InputError(f"{run.folder} has no row of {name}: there is nothing to play")
     return scenery

@@ -1,0 +1,75 @@
+"""The page of a loop that runs: a process of its own (``python -m idcontrol.cli.live``), fed from the loop's telemetry.
+
+It reads a job (one line of JSON) from its standard input and ends when that input does. The loop writes its ring as it
+always does and knows nothing of who reads it, so a tick costs the same with a page as without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+
+import click
+import numpy as np
+
+from idcontrol.cli.view import find_robot
+from idcontrol.loop import real
+from idcontrol.loop.clock import NS
+from idcontrol.loop.jobs import ViewJob, decode
+from idcontrol.loop.memory import attach
+from idcontrol.loop.ring import Ring, views, width
+from idcontrol.loop.safety import Mode
+from idcontrol.loop.session import resolve, wire_format
+from idcontrol.types import Array
+from idcontrol.view.page import Page, serve, stop
+from idcontrol.view.scenery import of_meta
+from idcontrol.view.stage import Stage
+
+EVERY_S = 0.05
+"""How often the page is told what is new."""
+READY = "ready"
+"""What the process prints once the page is served."""
+
+
+def main() -> int:
+    """Show a loop until it ends."""
+    job = decode(sys.stdin.readline(), ViewJob)
+    with contextlib.suppress(OSError):
+        os.nice(19)
+    session = resolve(job.target, job.config)
+    channels = real.channels(wire_format(session), session.notes)
+    ring = Ring(attach(job.ring), width(channels))
+    meta = session.meta()
+    stage = Stage(of_meta(meta, job.target), find_robot, session.start.q)
+    server = serve(job.port, "idcontrol loop")
+    page = Page(server, stage, f"{session.robot} · {job.config.get('controller', '')}", follow=True)
+    waypoints = np.array((meta.get("layout") or {}).get("waypoints") or (), dtype=float).reshape(-1, 2)
+    page.draw_way(np.zeros((0, 3)), waypoints)
+    page.show(stage.at({"q": session.start.q}), {"mode": "ready"})
+    click.echo(f"the loop is shown at http://{server.get_host()}:{server.get_port()}", err=True)
+    print(READY, flush=True)
+    while not select.select([sys.stdin], [], [], EVERY_S)[0]:
+        rows = ring.take()
+        if len(rows) and np.isfinite(rows).any():
+            show(page, stage, views(rows, channels), job.period / NS)
+    stop(server)
+    return 0
+
+
+def show(page: Page, stage: Stage, rows: dict[str, Array], h: float) -> None:
+    """Show the last of some rows, each channel of shape (n, ...); `h` is the loop's period [s]."""
+    last = {name: values[-1] for name, values in rows.items()}
+    if not np.isfinite(last["q"]).all():
+        return
+    shot = stage.at({"q": last["q"], "force": last["force_sensed"], "force_pred": last["force_pred"]})
+    words = {"mode": Mode(int(last["mode"])).name.lower(), "tick": f"{int(last['tick'])}"}
+    if len(rows["tau"]) > 1 and np.isfinite(rows["tau"]).all():
+        words["torque rate"] = f"{np.abs(np.diff(rows['tau'], axis=0)).mean() / h:.1f} N m/s"
+    words["computing"] = f"{np.nanmedian(rows['compute_us']):.0f} µs"
+    page.show(shot, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
