@@ -38,6 +38,9 @@ BOX = "box"
 DROPPED_SIDES = 0.5
 """A box that has left its place in the hand by more than this share of its side is dropped: the tips are off it."""
 
+TOUCHING_M = 1e-3
+"""A fingertip farther than this from the box's surface at the start does not touch it [m]."""
+
 INSTANTS = 16
 """Of a swing's period, at which it is checked beforehand whether the hand can hold."""
 
@@ -234,12 +237,27 @@ class _Hand:
         )
 
     def start(self) -> State:
-        """At rest at home, the box in its place."""
+        """At rest at home, the box in its place.
+
+        Raises:
+            InputError: The box is not between the fingertips there.
+        """
         system = self.system()
         q = system.configuration(self.robot.home_joints(self.names))
         at = system.model.joints[system.model.getJointId(BOX)].idx_q
         q[at : at + 3] = self.config.box_position_m
-        return State(t=0.0, q=q, v=np.zeros(system.n_velocities))
+        state = State(t=0.0, q=q, v=np.zeros(system.n_velocities))
+        system.update(state.q, state.v)
+        gap = self.tips(system, 0.0).detect(np.inf).gap
+        worst = int(np.abs(gap).argmax())
+        if not abs(gap[worst]) <= TOUCHING_M:
+            middle = robots.foot_centres(self.robot, system, q).mean(axis=0).round(4) + 0.0  # no minus zero
+            raise InputError(
+                f"fingertip {self.robot.description.feet[worst].name} of {self.robot.name} is "
+                f"{1e3 * gap[worst]:.1f} mm off the box at the start; set box_side_m and box_position_m so that all tips "
+                f"touch it (their middle is at {middle.tolist()})"
+            )
+        return state
 
     def swing(self) -> Swing:
         """What the joints are to do."""
@@ -425,7 +443,7 @@ def _check(hand: _Hand, swing: Swing) -> list[Finding]:
             "grip_needed_nm",
             needed if np.isfinite(needed) else None,
             "N m",
-            note="the least that the strongest finger must give, at the worst instant of the plan; "
+            note="the least that the strongest finger must give (N where it slides), at the worst instant of the plan; "
             f"{still:.3g} at its beginning",
         ),
         Finding(

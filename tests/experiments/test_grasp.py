@@ -101,6 +101,12 @@ def test_plants_that_know_the_ground_only_are_refused(tmp_path):
         run(tmp_path / "run", plant="penalty")
 
 
+@pytest.mark.parametrize("changes", [{"robot": "panda"}, {"box_side_m": 0.04}, {"box_position_m": (0.3, 0.005, 0.2)}])
+def test_a_box_that_is_not_between_the_fingertips_is_refused_and_their_place_is_told(tmp_path, changes):
+    with pytest.raises(InputError, match=r"mm off the box at the start; set box_side_m .* middle is at \["):
+        run(tmp_path / "run", **changes)
+
+
 def test_a_run_shorter_than_a_period_is_refused(tmp_path):
     with pytest.raises(InputError, match="shorter than one period"):
         run(tmp_path / "run", duration_s=1e-4)
@@ -122,6 +128,16 @@ def test_contact_aware_controllers_hold_the_box_for_three_seconds(tmp_path, cont
     assert metrics["completed"]
     # half of the recorded pid's
     assert metrics["q_err_rad"] < 0.5 * (0.10 if np.isinf(mu) else 0.074)
+
+
+@pytest.mark.slow
+def test_the_panda_holds_a_box_of_its_size(tmp_path):
+    metrics = run(
+        tmp_path / "run", robot="panda", mu=0.8, box_side_m=0.04, box_position_m=(0.3069, 0.0, 0.4866), grip_n=5.0
+    )
+    assert metrics["completed"]
+    assert metrics["q_err_rad"] < 1e-3
+    assert metrics["torque_clipped_steps"] == 0
 
 
 @pytest.mark.slow
