@@ -84,7 +84,7 @@ class Page:
                 _place(frame, pose)
             for cone, pose, loaded in zip(self._cones, shot.contact, shot.loaded, strict=True):
                 _place(cone, pose)
-                cone.visible = bool(loaded) and self._with_cones.value
+                cone.visible = bool(loaded)
             for name, points in (("measured", shot.measured), ("predicted", shot.predicted)):
                 if name in self._arrows:
                     self._arrows[name].points = points.astype(np.float32)
@@ -165,12 +165,11 @@ class Page:
         told, true = stage.scenery.mu_told, stage.scenery.mu
         cones = [(mu, colour) for mu, colour in ((told, PREDICTED), (true, MEASURED)) if mu]
         words = [f"{mu:g} {who}" for who, mu in (("true", true), ("told", told)) if mu]
-        self._with_cones = gui.add_checkbox("Friction cones", bool(cones), visible=bool(cones))
         if cones:
+            self._switch("Friction cones", [scene.add_frame("/cones", show_axes=False)])
             gui.add_html(_table({"friction": ", ".join(words)}))
-        for foot in range(stage.feet if cones else 0):
-            frame = scene.add_frame(f"/cones/{foot}", show_axes=False, visible=False)
-            self._cones.append(frame)
+        for foot in range(stage.feet):
+            self._cones.append(scene.add_frame(f"/cones/{foot}", show_axes=False, visible=False))
             for mu, colour in cones:
                 shape = pyramid(mu, (colour[0] / 255.0, colour[1] / 255.0, colour[2] / 255.0), 0.25)
                 self._mesh(f"/cones/{foot}/{mu:g}", shape, scale=CONE_HEIGHT * stage.size, shadow=False)

@@ -1,0 +1,84 @@
+"""The page of a loop that runs."""
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+
+import numpy as np
+import pytest
+
+import robots
+from idcontrol import cli
+from idcontrol.cli.live import show
+from idcontrol.cli.view import find_robot
+from idcontrol.loop.safety import Mode
+from idcontrol.view.page import Page, serve, stop
+from idcontrol.view.scenery import Scenery
+from idcontrol.view.stage import Stage
+
+H = 1e-3
+
+
+@pytest.fixture
+def page():
+    server = serve(None, "test")
+    q = robots.home_state(robots.load("links")).q
+    page = Page(server, Stage(Scenery(robot="links"), find_robot, q), "test", follow=True)
+    yield page, q
+    stop(server)
+
+
+def rows(q, n):
+    return {
+        "q": np.tile(q, (n, 1)),
+        "force_sensed": np.zeros((n, 4, 3)),
+        "force_pred": np.full((n, 4, 3), np.nan),
+        "tau": 0.1 * np.arange(n)[:, None] * np.ones(12),
+        "tick": np.arange(n, dtype=float),
+        "mode": np.full(n, float(Mode.RUNNING)),
+        "compute_us": np.full(n, 400.0),
+    }
+
+
+def test_the_last_row_of_the_ring_is_what_is_shown(page):
+    page, q = page
+    told = rows(q, 5)
+    told["q"][-1, 0] = 0.7
+    show(page, page._stage, told, H)
+    assert page.server.scene.get_handle_by_name("/bodies/0 root_joint").position[0] == pytest.approx(0.7)
+    words = page._caption.content
+    # 0.1 N m in each millisecond
+    assert "100.0 N m/s" in words
+    assert "running" in words
+    assert "400 µs" in words
+
+
+def test_rows_before_the_machine_has_spoken_change_nothing(page):
+    page, q = page
+    show(page, page._stage, rows(q, 1), H)
+    before = page.server.scene.get_handle_by_name("/bodies/0 root_joint").position
+    show(page, page._stage, rows(np.full(19, np.nan), 3), H)
+    np.testing.assert_array_equal(page.server.scene.get_handle_by_name("/bodies/0 root_joint").position, before)
+
+
+def test_a_loop_in_process_cannot_be_shown(tmp_path, capsys):
+    options = ["--transport", "inprocess", "--pacing", "fast", "--out", str(tmp_path / "run")]
+    assert cli.main(["loop", "--view", *options]) == 2
+    assert "idcontrol view DIR" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_running_loop_is_shown_on_loopback_and_ends_as_without_a_page(tmp_path):
+    arguments = ["loop", "--view", "--duration", "3", "--json", "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "idcontrol", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    address = re.search(r"http://127\.0\.0\.1:\d+", process.stderr.readline()).group()
+    with urllib.request.urlopen(address, timeout=20) as answer:
+        assert answer.status == 200
+    out, _ = process.communicate(timeout=120)
+    metrics = json.loads(out)
+    assert metrics["ended"] == "duration"
+    assert metrics["rows_lost"] == 0  # the page takes no row from the recorder
