@@ -254,8 +254,8 @@ class _Hand:
             middle = robots.foot_centres(self.robot, system, q).mean(axis=0).round(4) + 0.0  # no minus zero
             raise InputError(
                 f"fingertip {self.robot.description.feet[worst].name} of {self.robot.name} is "
-                f"{1e3 * gap[worst]:.1f} mm off the box at the start; set box_side_m and box_position_m so that all tips "
-                f"touch it (their middle is at {middle.tolist()})"
+                f"{1e3 * gap[worst]:.1f} mm off the box at the start; set box_side_m and box_position_m so that all "
+                f"tips touch it (their middle is at {middle.tolist()})"
             )
         return state
 
