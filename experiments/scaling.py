@@ -39,7 +39,7 @@ PAPER_CONTACTS: Mapping[str, tuple[int, str]] = {
     "id-coulomb-lcp": (4, "about 1 ms only for fewer than 4 contacts"),
 }
 """How many contacts the paper's controllers took within 1 ms on a Core i7 of 2011, in its words; its curves are in a
-figure without numbers. Its LCP without slip shares impulses as pivoting leaves them; id-noslip-lcp has a second stage."""
+figure without numbers. Its LCP without slip leaves impulses as pivoting does; id-noslip-lcp has a second stage."""
 
 PAPER_EXPONENTS: Mapping[str, float] = {"no-slip LCP alone": 1.0}
 """Growth that the paper states."""

@@ -54,8 +54,8 @@ class Effort:
 
     Attributes:
         samples: Times taken of each job at most.
-        budget_s: Time for a row at most, comparison of answers apart [s].
-        compared: States whose answers are compared.
+        budget_s: Time at most for each of a row's parts: our answers, the peer's, and the times [s].
+        compared: States whose answers are compared, at most.
     """
 
     samples: int = 2000
@@ -169,13 +169,13 @@ def measure(
         note: For the reader.
     """
     compared = min(states, effort.compared)
-    ours = answers(job, compared)
+    ours = answers(job, compared, effort.budget_s)
     difference, agrees, theirs = None, None, []
     if peer is not None:
-        theirs = answers(peer.job, compared)
+        theirs = answers(peer.job, len(ours), effort.budget_s)
         pairs = [
             (a, b)
-            for a, b in zip(ours, theirs, strict=True)
+            for a, b in zip(ours, theirs, strict=False)
             if (solved is None or solved(a)) and (peer_solved is None or peer_solved(b))
         ]
         found = float(np.percentile([peer.difference(a, b) for a, b in pairs], peer.share)) if pairs else np.inf

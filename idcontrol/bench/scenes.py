@@ -143,13 +143,17 @@ class Posed:
     moment: int
 
 
+MOST_ROWS = 20_000
+"""Contacts in all problems of a set together: more would fill the memory, and caches anyhow."""
+
+
 def problems(walk: Walk, contacts: int | None = None) -> list[Posed]:
     """The problems that inverse dynamics poses along a walk.
 
     Args:
         walk: Where.
         contacts: Take only those with all feet on the ground, with so many contacts in place of theirs (`copied`);
-            None is all, as they are.
+            None is all, as they are. Of many contacts there are fewer problems (`MOST_ROWS`), at least two.
     """
     found: list[Posed] = []
 
@@ -165,10 +169,10 @@ def problems(walk: Walk, contacts: int | None = None) -> list[Posed]:
         controller(each.state, each.reference)
     if contacts is None:
         return found
+    stood = [posed for posed in found if len(posed.problem.contacts) == len(walk.feet)]
     return [
         replace(posed, problem=copied(posed.problem, contacts), step=replace(posed.step, warm={}, reluctance=None))
-        for posed in found
-        if len(posed.problem.contacts) == len(walk.feet)
+        for posed in stood[: max(2, MOST_ROWS // contacts)]
     ]
 
 

@@ -36,11 +36,14 @@ class Job:
     reset: Callable[[], None] = _nothing
 
 
-def answers(job: Job, count: int) -> list[Any]:
-    """What a job says of the first `count` states, in order."""
+def answers(job: Job, count: int, budget_s: float = np.inf) -> list[Any]:
+    """What a job says of the first `count` states, in order; of fewer once `budget_s` [s] has passed."""
     job.reset()
-    said = []
+    said: list[Any] = []
+    end = time.perf_counter() + budget_s
     for state in range(count):
+        if said and time.perf_counter() > end:
+            break
         job.prepare(state)
         said.append(job.run(state))
     return said

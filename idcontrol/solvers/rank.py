@@ -16,6 +16,9 @@ RANK_TOLERANCE: Final = 1e-4
 """ε_rank on squares: rows that differ from the kept ones by less than 1 % in velocity are dropped. It is a statement
 about the model, not about rounding: at 1e-9 feet that miss a plane by 0.1 mm are braced with kilonewtons."""
 
+_ROUNDING: Final = 1e-14
+"""Of a difference of squares of rows with few entries, relative to them."""
+
 
 @njit(cache=True, error_model="numpy")
 def find_indices_kernel(
@@ -58,6 +61,16 @@ def find_indices_kernel(
         square = 0.0
         for d in range(k):
             square += row[d] * row[d]
+        # Most rows of many contacts are dropped, and by far: for them the difference of squares says enough, though it
+        # has lost all digits below rounding of the square itself.
+        left = square
+        for j in range(rank):
+            along = 0.0
+            for d in range(k):
+                along += basis[j, d] * row[d]
+            left -= along * along
+        if left <= (0.5 * tolerance - _ROUNDING) * square:
+            continue
         apart = split(basis, rank, row, coefficients, rest)
         if apart > tolerance * square and apart > 0.0:
             constant = c[order[index]]

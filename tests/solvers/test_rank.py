@@ -91,3 +91,22 @@ def test_the_rows_of_the_last_step_are_kept_as_long_as_they_serve():
     # a row of the last step that is no longer among the candidates is forgotten
     fewer = find_indices(rows, np.zeros(8), np.arange(6), last=first.kept)
     assert set(fewer.kept) <= set(range(6))
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    # on squares: rows that are off the kept ones by this part of their length
+    off=st.sampled_from([0.0, 1e-9, 5e-3, 9e-3, 1.1e-2, 2e-2, 1e-1, 1.0]),
+    tolerance=st.sampled_from([1e-4, 1e-8, 0.0]),
+)
+@settings(max_examples=80, deadline=None)
+def test_a_row_is_kept_if_what_is_left_of_it_exceeds_the_tolerance_and_not_otherwise(seed, off, tolerance):
+    rng = np.random.default_rng(seed)
+    directions = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    within = rng.normal(size=3) @ directions[:3]
+    last = within / np.linalg.norm(within) * np.sqrt(max(0.0, 1.0 - off**2)) + off * directions[3]
+    rows = np.vstack((directions[:3] * rng.uniform(0.1, 10.0, 3)[:, None], last))
+    kept = find_indices(rows, np.zeros(4), tolerance=tolerance).kept.tolist()
+    if off == 0.0 and tolerance == 0.0:
+        return  # rounding decides
+    assert (3 in kept) == (off**2 > tolerance)
