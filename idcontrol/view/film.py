@@ -72,8 +72,8 @@ class Film:
         config = self.run.config
         words = [str(self.run.meta.get("experiment", ""))]
         words += [str(config[key]) for key in ("controller", "plant", "robot") if config.get(key)]
-        if config.get("mu") is not None:
-            words.append(f"μ {config['mu']}")
+        if config.get("mu") == "inf":
+            words.append("no slip")
         return " · ".join(word for word in words if word)
 
     def _path(self) -> Array:

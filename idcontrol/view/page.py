@@ -61,6 +61,7 @@ class Page:
         self._arrows: dict[str, viser.ArrowsHandle] = {}
         server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=PREDICTED)
         server.gui.main_panel.dock_right()
+        self._stage_frame = server.scene.add_frame("/stage", show_axes=False)
         self._light()
         self._build_ground()
         self._build_nodes()
@@ -78,7 +79,8 @@ class Page:
         if before is None:
             self._look_at(centre)
         elif self._follow.value:
-            self._shift_view((centre - before) * [1.0, 1.0, 0.0])
+            # the world moves and the camera stays: so it is left to whoever turns it
+            self._stage_frame.position = self._stage_frame.position - (centre - before) * [1.0, 1.0, 0.0]
         with self.server.atomic():
             for frame, pose in zip(self._frames, shot.poses, strict=True):
                 _place(frame, pose)
@@ -98,12 +100,6 @@ class Page:
         camera.look_at = tuple(point)
         camera.position = tuple(point + self._stage.size * EYE)
 
-    def _shift_view(self, step: Array) -> None:
-        """Move the camera of every browser by `step`, shape (3,) [m]."""
-        for client in self.server.get_clients().values():
-            with contextlib.suppress(AssertionError):  # a browser that has not told where its camera is
-                client.camera.position = client.camera.position + step
-
     def draw_way(self, path: Array, waypoints: Array) -> None:
         """Draw where the base went, shape (n, 3), and where it was to go, shape (k, 2) [m], on the ground."""
         scene, size = self.server.scene, self._stage.size
@@ -111,11 +107,11 @@ class Page:
         if len(path) > 1:
             on_ground = self._on_ground(path[:, :2])
             pieces = np.stack([on_ground[:-1], on_ground[1:]], axis=1).astype(np.float32)
-            handles.append(scene.add_line_segments("/way/base", pieces, PATH, thickness=LINE * size))
+            handles.append(scene.add_line_segments("/stage/way/base", pieces, PATH, thickness=LINE * size))
         for i, place in enumerate(self._on_ground(waypoints), start=1):
             disc = scene.add_cylinder(
-                f"/way/waypoint {i}", radius=WAYPOINT * size, height=LIFT * size, color=REFERENCE, cast_shadow=False,
-                position=tuple(place),
+                f"/stage/way/waypoint {i}", radius=WAYPOINT * size, height=LIFT * size, color=REFERENCE,
+                cast_shadow=False, position=tuple(place),
             )  # fmt: skip
             handles.append(disc)
         if handles:
@@ -132,11 +128,13 @@ class Page:
             return
         cell = 10.0 ** np.floor(np.log10(size))
         if ground.heights.size:
-            scene.add_mesh_simple("/ground", *_surface(ground.heights, ground.parameters), color=GROUND, side="double")
+            scene.add_mesh_simple(
+                "/stage/ground", *_surface(ground.heights, ground.parameters), color=GROUND, side="double"
+            )
             return
         n, offset = ground.parameters[:3], float(ground.parameters[3])
         scene.add_grid(
-            "/ground", plane="xy", infinite_grid=True, cell_size=cell, section_size=10.0 * cell,
+            "/stage/ground", plane="xy", infinite_grid=True, cell_size=cell, section_size=10.0 * cell,
             cell_color=(222, 225, 230), section_color=(190, 195, 203), fade_distance=25.0 * size,
             plane_color=GROUND, plane_opacity=1.0, shadow_opacity=0.25,
             wxyz=_turn_to(n), position=tuple(offset * n),
@@ -144,7 +142,7 @@ class Page:
 
     def _build_nodes(self) -> None:
         for i, node in enumerate(self._stage.nodes):
-            name = f"/bodies/{i} {node.name.replace('/', ' ')}"
+            name = f"/stage/bodies/{i} {node.name.replace('/', ' ')}"
             self._frames.append(self.server.scene.add_frame(name, show_axes=False))
             for k, mesh in enumerate(node.meshes):
                 self._mesh(f"{name}/{k}", mesh)
@@ -158,21 +156,21 @@ class Page:
         gui.add_html(_legend({"measured by the plant": MEASURED, "predicted by the controller": PREDICTED}))
         for name, colour in (("measured", MEASURED), ("predicted", PREDICTED)):
             self._arrows[name] = scene.add_arrows(
-                f"/forces/{name}", nowhere, colour, shaft_radius=SHAFT * stage.size, head_radius=HEAD * stage.size,
-                head_length=HEAD_LENGTH * stage.size,
+                f"/stage/forces/{name}", nowhere, colour, shaft_radius=SHAFT * stage.size,
+                head_radius=HEAD * stage.size, head_length=HEAD_LENGTH * stage.size,
             )  # fmt: skip
             self._switch(f"Forces {name}", [self._arrows[name]])
         told, true = stage.scenery.mu_told, stage.scenery.mu
         cones = [(mu, colour) for mu, colour in ((told, PREDICTED), (true, MEASURED)) if mu]
         words = [f"{mu:g} {who}" for who, mu in (("true", true), ("told", told)) if mu]
         if cones:
-            self._switch("Friction cones", [scene.add_frame("/cones", show_axes=False)])
+            self._switch("Friction cones", [scene.add_frame("/stage/cones", show_axes=False)])
             gui.add_html(_table({"friction": ", ".join(words)}))
         for foot in range(stage.feet):
-            self._cones.append(scene.add_frame(f"/cones/{foot}", show_axes=False, visible=False))
+            self._cones.append(scene.add_frame(f"/stage/cones/{foot}", show_axes=False, visible=False))
             for mu, colour in cones:
                 shape = pyramid(mu, (colour[0] / 255.0, colour[1] / 255.0, colour[2] / 255.0), 0.25)
-                self._mesh(f"/cones/{foot}/{mu:g}", shape, scale=CONE_HEIGHT * stage.size, shadow=False)
+                self._mesh(f"/stage/cones/{foot}/{mu:g}", shape, scale=CONE_HEIGHT * stage.size, shadow=False)
 
     def _switch(self, label: str, handles: list[viser.SceneNodeHandle]) -> None:
         box = self.server.gui.add_checkbox(label, True)

@@ -17,9 +17,9 @@ Colour = tuple[float, float, float]
 
 SMOOTH_RAD = 0.6
 """Edges sharper than this are seen as edges."""
-FINE_FACES = 12_000
+FINE_FACES = 40_000
 """Meshes with more triangles than this are coarsened, or browsers without a graphics card crawl."""
-CELLS = 120
+CELLS = 300
 """Cells of the coarse grid along the longest side of a mesh."""
 
 

@@ -43,7 +43,7 @@ def node(player, name):
 
 
 def base(player):
-    return node(player, "/bodies/0 root_joint").position
+    return node(player, "/stage/bodies/0 root_joint").position
 
 
 def test_the_page_is_served_on_loopback_alone(player):
@@ -60,7 +60,7 @@ def test_a_dragged_slider_shows_its_row(player):
         player.slider.value = film.times[row]
         player.advance(0.1)
         np.testing.assert_allclose(base(player), film.run.arrays["q"][row, :3])
-        arrows = node(player, "/forces/measured").points
+        arrows = node(player, "/stage/forces/measured").points
         # points travel as float32
         np.testing.assert_allclose(arrows, film.shot(row).measured, atol=1e-6)
 
@@ -83,7 +83,7 @@ def test_time_stands_while_it_is_paused(player):
 
 
 def test_cones_stand_at_loaded_feet_only(player):
-    assert [node(player, f"/cones/{foot}").visible for foot in range(4)] == [True, False, True, True]
+    assert [node(player, f"/stage/cones/{foot}").visible for foot in range(4)] == [True, False, True, True]
 
 
 def test_a_port_that_is_taken_is_one_clear_line(player):

@@ -44,10 +44,13 @@ def rows(q, n):
 
 def test_the_last_row_of_the_ring_is_what_is_shown(page):
     page, q = page
+    show(page, page._stage, rows(q, 1), H)
     told = rows(q, 5)
     told["q"][-1, 0] = 0.7
     show(page, page._stage, told, H)
-    assert page.server.scene.get_handle_by_name("/bodies/0 root_joint").position[0] == pytest.approx(0.7)
+    assert page.server.scene.get_handle_by_name("/stage/bodies/0 root_joint").position[0] == pytest.approx(0.7)
+    # the camera follows: it stays, and the stage moves back as far as the robot went
+    assert page.server.scene.get_handle_by_name("/stage").position[0] == pytest.approx(-0.7)
     words = page._caption.content
     # 0.1 N m in each millisecond
     assert "100.0 N m/s" in words
@@ -58,9 +61,9 @@ def test_the_last_row_of_the_ring_is_what_is_shown(page):
 def test_rows_before_the_machine_has_spoken_change_nothing(page):
     page, q = page
     show(page, page._stage, rows(q, 1), H)
-    before = page.server.scene.get_handle_by_name("/bodies/0 root_joint").position
+    before = page.server.scene.get_handle_by_name("/stage/bodies/0 root_joint").position
     show(page, page._stage, rows(np.full(19, np.nan), 3), H)
-    np.testing.assert_array_equal(page.server.scene.get_handle_by_name("/bodies/0 root_joint").position, before)
+    np.testing.assert_array_equal(page.server.scene.get_handle_by_name("/stage/bodies/0 root_joint").position, before)
 
 
 def test_a_loop_in_process_cannot_be_shown(tmp_path, capsys):

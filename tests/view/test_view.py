@@ -231,6 +231,6 @@ def test_the_edges_of_a_friction_pyramid_are_at_the_friction_limit():
 def test_a_coarse_mesh_stays_within_a_cell_of_the_fine_one():
     fine = solid("sphere", (1.0,), (0.5, 0.5, 0.5))
     coarse = coarsened(fine)
-    # a cell is 2/120 wide, its diagonal √3 times that
-    assert np.abs(np.linalg.norm(coarse.vertices, axis=1) - 1.0).max() <= np.sqrt(3.0) * 2.0 / 120.0
+    # a cell is 2/300 wide, its diagonal √3 times that
+    assert np.abs(np.linalg.norm(coarse.vertices, axis=1) - 1.0).max() <= np.sqrt(3.0) * 2.0 / 300.0
     assert coarse.faces.max() < len(coarse.vertices)
