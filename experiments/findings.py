@@ -21,6 +21,7 @@ from idcontrol.errors import InputError
 from idcontrol.figures import STYLE
 from idcontrol.recording import Recorder, jsonable
 from idcontrol.types import Array
+from idcontrol.view.scenery import Scenery
 
 __all__ = ["STYLE", "Drawing", "Finding", "save"]
 
@@ -73,6 +74,7 @@ def save(
     drawings: Sequence[Drawing] = (),
     extra: Mapping[str, Any] | None = None,
     began: float | None = None,
+    scene: Scenery | None = None,
 ) -> dict[str, Any]:
     """Write the folder of a run that is over, and return its metrics.
 
@@ -87,6 +89,7 @@ def save(
         drawings: For the page that ``idcontrol report`` makes.
         extra: More metrics, for example ``{"rows": [...]}``.
         began: ``time.perf_counter()`` at the run's beginning, for ``wall_s``.
+        scene: What ``idcontrol view`` shows of it; its poses are among the arrays.
 
     Raises:
         InputError: Two findings have one key, or series differ in length.
@@ -121,7 +124,8 @@ def save(
         out,
         channels,
         units or {},
-        {"experiment": experiment, "findings": keys, "figures": pictures},
+        {"experiment": experiment, "findings": keys, "figures": pictures}
+        | ({} if scene is None else {"scene": msgspec.to_builtins(scene)}),
         config=jsonable(msgspec.to_builtins(config)),
         wall_time=tuple(wall_time),
     ) as recorder:

@@ -27,6 +27,7 @@ from idcontrol.errors import InputError
 from idcontrol.loop.simulated import Tick, ticks
 from idcontrol.system import FreeBody, System
 from idcontrol.types import Array, Booleans, Command, Controller, Reference, State
+from idcontrol.view.scenery import Body, Scenery
 from planners import holding
 from planners.grasp import Gripping, Swing
 
@@ -34,6 +35,8 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 BOX = "box"
+POSE = 7
+"""Numbers of the box's pose, which come last in a configuration."""
 
 DROPPED_SIDES = 0.5
 """A box that has left its place in the hand by more than this share of its side is dropped: the tips are off it."""
@@ -164,6 +167,7 @@ class Grasp:
             drawings=_drawings(arrays, hand),
             extra=found,
             began=began,
+            scene=hand.scene(),
         )
 
     def warmup(self, out: Path) -> None:
@@ -235,6 +239,11 @@ class _Hand:
             mu,
             offsets=[tip.offset_m for tip in tips],
         )
+
+    def scene(self) -> Scenery:
+        """What there is to see."""
+        side = self.config.box_side_m
+        return Scenery(robot=self.config.robot, bodies=(Body(name=BOX, shape="box", size_m=(side,) * 3),), ground=None)
 
     def start(self) -> State:
         """At rest at home, the box in its place.
@@ -377,7 +386,8 @@ def _row(tick: Tick, system: System, tips: int) -> dict[str, Any]:
         normal_predicted[told.identity] = np.einsum("ij,ij->i", told.force, told.normal)
     return {
         "t": state.t,
-        "q": state.q,
+        "q": state.q[:-POSE],
+        f"pose_{BOX}": state.q[-POSE:],
         "v": state.v,
         "q_err": system.joint_positions(state.q) - reference.q,
         "qd_err": system.joint_velocities(state.v) - reference.v,

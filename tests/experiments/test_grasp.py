@@ -4,10 +4,12 @@ import msgspec
 import numpy as np
 import pytest
 
+import robots
 from experiments import grasp
 from experiments.grasp import PRESETS, Config
 from idcontrol.errors import InputError
 from idcontrol.recording import load
+from idcontrol.view.film import Film
 
 SWING_S = 0.63
 """One period of the swing."""
@@ -52,6 +54,15 @@ def test_the_hand_carries_the_weight_of_the_box(held):
     period = round(2.0 * np.pi / 10.0 * 1000.0)
     # forces are those of the box on the fingers; start and end of the period differ by the first tick and the drift
     assert -up[:period].mean() == pytest.approx(9.81 * 6000.0 * 0.05071**3, rel=0.02)
+
+
+def test_the_record_shows_robot_and_box_to_whoever_replays_it(held):
+    _, record = held
+    film = Film(record, robots.load)
+    begin, end = film.shot(0), film.shot(film.row(SWING_S))
+    assert len(begin.poses) == len(end.poses) > 11
+    np.testing.assert_allclose(begin.poses[-1], [0.3, 0.0, 0.2, 0.0, 0.0, 0.0, 1.0], atol=1e-12)
+    assert begin.measured.shape == (4, 2, 3)
 
 
 def test_error_feedback_alone_drops_the_box_at_mu_1_as_the_check_has_said(tmp_path):
