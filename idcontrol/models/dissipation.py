@@ -33,6 +33,9 @@ YIELD = 0.1
 """See `one_stage`: regular problems have 1e-4 and less, a squeeze has about 1."""
 
 
+OPENING = 1e-6
+"""A contact is open if it parts faster than this, relative to the fastest free contact velocity (math.md 13.3)."""
+
 MOST_CONTACTS = 1000
 """Of `one_stage`, whose rows have as many entries as there are rows."""
 
@@ -105,7 +108,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Stage I for one step.
 
     Forward, and inverse unless the joints are told to squeeze, a solution exists and is found; otherwise the status is
-    FALLBACK with the note ``"squeeze"`` and the impulses are zero.
+    FALLBACK with the note ``"squeeze"`` and the impulses are zero. REPAIRED: a contact with infinite friction would
+    pull if it stuck and presses when it may slip; it slips, without friction.
 
     Args:
         problem: The step.
@@ -116,8 +120,13 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 def solve_reduced(problem: StepProblem, reduction: Reduction, warm: WarmStart | None) -> StepSolution:
     """`solve`, for a problem that is whitened already."""
-    f, active, number, iterations, residual = _stage_one(problem, reduction, warm, RANK_TOLERANCE)
-    return _solution(problem, reduction, f, number, iterations, residual, active=active)
+    f, active, number, iterations, residual, settled = _stage_one(
+        problem, reduction, warm, RANK_TOLERANCE, lets_go=True
+    )
+    solution = _solution(problem, reduction, f, number, iterations, residual, active=active)
+    if settled or solution.status is Status.FALLBACK:
+        return solution
+    return replace(solution, status=Status.REPAIRED, note="which contacts stick did not settle")
 
 
 def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = 1e-6) -> StepSolution:
@@ -126,6 +135,9 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
     δ I is added to the matrix ρρᵀ of the rows, so that ``[ρ, √δ I]`` takes the place of ρ: contacts give way at the
     speed δ y, about 1e-2 ε m/s. With δ even a squeeze has a solution, of forces as 1/δ; where contacts give way at more
     than `YIELD` of the speed that they should undo, it is called what it is.
+
+    Contacts with infinite friction that are closed hold all along, whether they come out open or not: that alone is a
+    convex problem.
 
     Args:
         problem: The step; joints must be told what contact allows (math.md 12.1), or it chatters like stage I alone.
@@ -152,7 +164,7 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
     ridge[:n3] = np.sqrt(delta) * np.eye(n3)
     ridged = replace(reduction, rho=np.hstack((reduction.rho, ridge)))
     # held rows that only δ tells apart share the load: they are not dependent
-    f, active, number, iterations, residual = _stage_one(problem, ridged, warm, 1e-6 * epsilon)
+    f, active, number, iterations, residual, _ = _stage_one(problem, ridged, warm, 1e-6 * epsilon, lets_go=False)
     y, u = f[:n3].reshape(3, -1), reduction.c[:n3].reshape(3, -1)
     undone = np.abs(u[:, y.any(axis=0)]).max(initial=0.0)
     if delta * np.abs(y).max(initial=0.0) > YIELD * undone:
@@ -194,7 +206,7 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
     edges.append((1, smooth, np.zeros(smooth.size)))
     p = -reduction.kappa[reduction.free]
     solve_lower(reduction.L, p)
-    held = hold(reduction, _held_rows(problem, reduction))
+    held = hold(reduction, _held_rows(np.flatnonzero(held_contacts(problem)), n, reduction))
     normal, c_N = held.rho[:n], held.c[:n]
     G = np.vstack([normal[owner] + side[:, None] * held.rho[axis * n + owner] for axis, owner, side in edges])
     # the optimality conditions, in edge impulses η with x = Gᵀη and multipliers ν of the normal rows
@@ -214,33 +226,50 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
     return solution
 
 
-def _held_rows(problem: StepProblem, reduction: Reduction) -> Integers:
-    """Rigid bilateral rows, then the tangents of contacts that may not slip."""
-    n = problem.contacts.mu.shape[0]
-    sticking = np.flatnonzero(held_contacts(problem))
+def _held_rows(sticking: Integers, n: int, reduction: Reduction) -> Integers:
+    """Rigid bilateral rows, then the tangents of the contacts `sticking`."""
     tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
     return np.concatenate((np.arange(3 * n, reduction.rho.shape[0]), tangents))
 
 
 def _stage_one(
-    problem: StepProblem, reduction: Reduction, warm: WarmStart | None, rank_tolerance: float
-) -> tuple[Array, Integers, int, int, float]:
-    """Impulses of all rows, active edges of each contact, status number, iterations and residual."""
+    problem: StepProblem, reduction: Reduction, warm: WarmStart | None, rank_tolerance: float, *, lets_go: bool
+) -> tuple[Array, Integers, int, int, float, bool]:
+    """Impulses of all rows, active edges of each contact, status number, iterations, residual.
+
+    With `lets_go`, contacts that may not slip and come out open lose their tangential rows, and those that then press
+    get them back, a bounded number of times (math.md 4.1). Last comes whether none presses and slips all the same.
+    """
     contacts = problem.contacts
     n, rows = contacts.mu.shape[0], reduction.rho.shape[0]
-    rho, c, held = reduction.rho, reduction.c, None
-    if rows > 3 * n or np.isinf(contacts.mu).any():
-        held = hold(reduction, _held_rows(problem, reduction), rank_tolerance)
-        rho, c = held.rho[: 3 * n], held.c[: 3 * n]
     bits, active = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
     if warm:
         for i, key in enumerate(contacts.identity.tolist()):
             bits[i] = warm.get(key, 0)
-    f = np.zeros(rows)
-    number, iterations, residual = edge_lcp_kernel(rho, c, contacts.mu, bits, f[: 3 * n], active)
-    if held is not None:
-        f = held.impulses(reduction, f)
-    return f, active, number, iterations, residual
+    closed = held_contacts(problem)
+    if rows == 3 * n and not closed.any():
+        f = np.zeros(rows)
+        number, iterations, residual = edge_lcp_kernel(reduction.rho, reduction.c, contacts.mu, bits, f, active)
+        return f, active, number, iterations, residual, True
+    stick, passes, iterations = closed, 0, 0
+    opening = OPENING * float(np.abs(reduction.c).max(initial=0.0))
+    while True:
+        held = hold(reduction, _held_rows(np.flatnonzero(stick), n, reduction), rank_tolerance)
+        f = np.zeros(rows)
+        normals = f[: 3 * n]
+        number, more, residual = edge_lcp_kernel(held.rho[: 3 * n], held.c[: 3 * n], contacts.mu, bits, normals, active)
+        iterations, passes = iterations + more, passes + 1
+        presses = f[:n] > 0.0
+        if number == SOLVED:
+            parts = held.c[:n] + held.rho[:n] @ (held.rho[: 3 * n].T @ normals) > opening
+        else:  # a contact surely parts if the held rows alone take it apart
+            parts = (held.c[:n] > opening) & ~held.rho[:n].any(axis=1)
+        wanted = closed & np.where(stick, presses | ~parts, presses & (passes <= n + 2))
+        if not lets_go or (wanted == stick).all() or number not in (SOLVED, INFEASIBLE):
+            break
+        stick = wanted
+    settled = not (closed & ~stick & (f[:n] > 0.0)).any()
+    return held.impulses(reduction, f), active, number, iterations, residual, settled
 
 
 def _solution(

@@ -15,11 +15,14 @@ contacts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numba import njit
 
 from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem, free_indices
+from idcontrol.solvers.factor import solve_upper
+from idcontrol.solvers.rank import RANK_TOLERANCE, find_indices
 from idcontrol.types import Array, Integers
 
 
@@ -188,40 +191,12 @@ def recover(reduction: Reduction, f: Array) -> tuple[Array, Array]:
     return v_plus, impulse
 
 
-@njit(cache=True)
-def _hold(rho: Array, c: Array, held: Integers, tolerance: float) -> tuple[Array, Array, Array, Integers]:
-    # pragma: no cover - compiled
-    """Gram-Schmidt over the held rows: basis E, constants s with E x + s = 0, factor T (ρ_held = T E), rows kept."""
-    k = rho.shape[1]
-    E = np.zeros((k, k))
-    s = np.zeros(k)
-    T = np.zeros((k, k))
-    kept = np.empty(k, dtype=np.int64)
-    rank = 0
-    for index in range(held.shape[0]):
-        if rank == k:
-            break
-        row = held[index]
-        e = rho[row].copy()
-        constant = c[row]
-        size = np.dot(e, e)
-        for j in range(rank):
-            T[rank, j] = 0.0
-        for _ in range(2):  # twice, for orthogonality
-            for j in range(rank):
-                p = np.dot(E[j], e)
-                e -= p * E[j]
-                constant -= p * s[j]
-                T[rank, j] += p
-        rest = np.dot(e, e)
-        if rest > tolerance * size and rest > 0.0:
-            norm = np.sqrt(rest)
-            E[rank] = e / norm
-            s[rank] = constant / norm
-            T[rank, rank] = norm
-            kept[rank] = row
-            rank += 1
-    return E[:rank].copy(), s[:rank].copy(), T[:rank, :rank].copy(), kept[:rank].copy()
+USED_UP: Final = 1e-16
+"""Elimination has used a row up if |ρ⊥|² is at most this times |ρ|², 1e-8 in length (math.md 13.4): what is left of it
+is rounding, and pushing along it would take any force."""
+
+SLOW: Final = 1e-6
+"""A used-up row that moves no faster than this is taken to be at rest (math.md 4.3) [m/s]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,15 +206,15 @@ class Held:
     Attributes:
         basis: Orthonormal rows spanning the held ones, shape (rank, k).
         constants: s with ``basis x + s = 0`` for the whitened velocity change x, shape (rank,).
-        factor: Lower triangular T, ``ρ_kept = T basis``.
+        upper: Upper triangular U, ``ρ_kept = Uᵀ basis``.
         kept: The rows that were kept as independent, shape (rank,); the others of the held rows get no impulse.
-        rho: All rows, projected, shape (3 n + e, k).
+        rho: All rows, projected, shape (3 n + e, k); those that the held ones have used up are exactly zero.
         c: Their constants, shape (3 n + e,).
     """
 
     basis: Array
     constants: Array
-    factor: Array
+    upper: Array
     kept: Integers
     rho: Array
     c: Array
@@ -249,12 +224,12 @@ class Held:
         x = self.rho.T @ f - self.basis.T @ self.constants
         g = self.basis @ (x - reduction.rho.T @ f)
         out = f.copy()
-        if self.kept.size:
-            out[self.kept] = np.linalg.solve(self.factor.T, g)
+        solve_upper(self.upper, g.size, g)
+        out[self.kept] = g
         return out
 
 
-def hold(reduction: Reduction, held: Integers, tolerance: float = 1e-4) -> Held:
+def hold(reduction: Reduction, held: Integers, tolerance: float = RANK_TOLERANCE) -> Held:
     """Eliminate rows that hold with equality.
 
     Args:
@@ -262,6 +237,11 @@ def hold(reduction: Reduction, held: Integers, tolerance: float = 1e-4) -> Held:
         held: Rows ``r`` with ``rows[r] v⁺ = 0`` (relative to surface or target), most important first.
         tolerance: Rank tolerance ε_rank of math.md 4.2, on squares: physical, 1e-4 is 1 % in velocity.
     """
-    E, s, T, kept = _hold(reduction.rho, reduction.c, held, tolerance)
-    along = reduction.rho @ E.T
-    return Held(basis=E, constants=s, factor=T, kept=kept, rho=reduction.rho - along @ E, c=reduction.c - along @ s)
+    found = find_indices(reduction.rho, reduction.c, held, tolerance=tolerance)
+    rho, c = found.eliminate(reduction.rho, reduction.c)
+    if found.kept.size:
+        before, after = (np.einsum("ij,ij->i", rows, rows) for rows in (reduction.rho, rho))
+        gone = after <= USED_UP * before
+        rho[gone] = 0.0
+        c[gone & (np.abs(c) <= SLOW)] = 0.0
+    return Held(basis=found.basis, constants=found.constants, upper=found.upper, kept=found.kept, rho=rho, c=c)

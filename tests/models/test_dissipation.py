@@ -272,3 +272,37 @@ def test_joints_told_to_squeeze_end_with_a_note_and_no_impulse():
     assert solution.status is Status.FALLBACK
     assert solution.note == "squeeze"
     np.testing.assert_array_equal(solution.impulses, 0.0)
+
+
+def test_a_contact_with_infinite_friction_that_opens_is_not_held(quadruped):
+    """A foot that flies off is closed when the step begins; held, it would be pulled sideways without a force."""
+    rng = np.random.default_rng(3)
+    opened = 0
+    for _ in range(20):
+        v = scenes.moving(quadruped, rng, speed=0.2)
+        v[2] -= 0.3
+        contacts = scenes.foot_contacts(quadruped, np.inf)
+        solution = dissipation.solve(scenes.forward_problem(quadruped, v, np.zeros(12), contacts))
+        if solution.status is Status.REPAIRED:  # one presses when free and would pull when held
+            continue
+        assert solution.status is Status.SOLVED
+        parts = contacts.N @ solution.v_plus > 1e-3
+        opened += int(parts.sum())
+        assert not solution.impulses[parts].any()
+        sticks = ~parts & (solution.impulses[:, 0] > 0.0)
+        assert np.abs(contacts.S @ solution.v_plus)[sticks].max(initial=0.0) < 1e-9
+    assert opened > 5
+
+
+def test_normals_that_held_tangents_have_used_up_take_no_force(quadruped):
+    """Tilted normals: tangents of rank 6 hold the body, and what is left of the normals is rounding (math.md 4.3)."""
+    rng = np.random.default_rng(7)
+    for _ in range(20):
+        v = scenes.moving(quadruped, rng, speed=0.02)
+        contacts = scenes.foot_contacts(quadruped, np.inf, normals=scenes.tilted(rng, 4, 0.1))
+        b = project(quadruped.M, contacts.jacobian, np.zeros(12), v[6:])
+        solution = dissipation.solve(scenes.inverse_problem(quadruped, v, b, contacts))
+        assert solution.status is Status.SOLVED
+        # the step moves no faster than what was asked of it, some 0.02 rad/s
+        assert np.abs(solution.v_plus).max() < 1.0
+        assert np.abs(contacts.jacobian @ solution.v_plus).max() < 1e-6
