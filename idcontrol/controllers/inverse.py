@@ -19,6 +19,7 @@ cones never are. `Command.dropped` says which.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numba import njit
@@ -29,7 +30,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.compiled import RAMP_WEIGHT, CompiledStep
 from idcontrol.controllers.feedback import Gains, proportional_derivative
 from idcontrol.controllers.projection import project
-from idcontrol.controllers.schemes import Objective, Outcome, Scheme, Step, ramp
+from idcontrol.controllers.schemes import Objective, Outcome, Scheme, Step, as_specified, ramp
 from idcontrol.errors import InputError
 from idcontrol.models.problem import Bilateral, Prescribed, StepProblem, WarmStart
 from idcontrol.system import System
@@ -69,6 +70,9 @@ class Settings:
             contacts slip (math.md 12.2). Off, they believe in unbounded friction, as the original did.
         objective: Of stage I of maximal dissipation: consistent with the contact model, or as 003 prints it
             (math.md 7.2).
+        solver: Who solves the contact problem: the fast solvers, or a general library as the executable specification
+            (`idcontrol.models.specification`): tens of milliseconds a step, for the convex schemes, with the consistent
+            objective.
     """
 
     contact_margin_m: float = 1e-3
@@ -81,8 +85,11 @@ class Settings:
     ramp_s: float = 0.025
     repair: bool = True
     objective: Objective = "consistent"
+    solver: Literal["fast", "reference"] = "fast"
 
     def __post_init__(self) -> None:
+        if self.solver == "reference" and self.objective != "consistent":
+            raise InputError("inverse.solver=reference states the consistent objective only; drop inverse.objective")
         if not self.ramp_s >= 0.0:
             raise InputError(f"inverse.ramp_s is {self.ramp_s}; it must not be negative")
 
@@ -147,10 +154,15 @@ class InverseDynamics:
             gains: In acceleration: kp [1/s²], kd [1/s].
             h: Control period [s].
             settings: See `Settings`.
+
+        Raises:
+            InputError: The reference solver is asked for where there is none (`as_specified`).
         """
+        self._settings = settings or Settings()
+        if self._settings.solver == "reference":
+            scheme = as_specified(scheme)
         self._scheme = scheme
         self._system, self._contacts, self._gains, self._h = system, contacts, gains, h
-        self._settings = settings or Settings()
         self._warm: WarmStart = {}
         self._last_tau = np.zeros(system.n_actuated)
         self._compiled: CompiledStep | None = None

@@ -16,7 +16,8 @@ import numpy as np
 
 from idcontrol.controllers.compiled import Plain
 from idcontrol.controllers.repair import nearest_motion
-from idcontrol.models import coulomb, dissipation, no_slip
+from idcontrol.errors import InputError
+from idcontrol.models import coulomb, dissipation, no_slip, specification
 from idcontrol.models.compiled import COULOMB, DISSIPATION, NO_SLIP, NO_SLIP_DUAL
 from idcontrol.models.distribution import smallest_torque, torque_map
 from idcontrol.models.problem import CLOSED_GAP, ContactModel, StepProblem, StepSolution, WarmStart
@@ -79,6 +80,8 @@ class Scheme:
         ramp_follows: Whether `ramp` follows: not where the scheme's own second stage minds `Step.reluctance`, nor where
             stage I is to be seen as it is.
         plain: Its compiled step; None where there is none.
+        specified: The same with its convex problems solved by a general library (`idcontrol.models.specification`);
+            None where they are not convex.
     """
 
     solve: Solver
@@ -86,6 +89,22 @@ class Scheme:
     projects: bool = True
     ramp_follows: bool = True
     plain: Plain | None = None
+    specified: Solver | None = None
+
+
+def as_specified(scheme: Scheme) -> Scheme:
+    """The scheme with its problems solved as they are stated, by a general library; never compiled.
+
+    Raises:
+        InputError: The scheme's problem is not convex, or the library is not installed.
+    """
+    if scheme.specified is None:
+        raise InputError(
+            "inverse.solver=reference: this controller's contact problem is not convex; those of id-coulomb-qp, "
+            "id-coulomb-qp-raw, id-coulomb-qp-1 and id-noslip-qp are"
+        )
+    specification.require()
+    return replace(scheme, solve=scheme.specified, model=specification.dissipation, plain=None)
 
 
 def _outcome(solution: StepSolution) -> Outcome:
@@ -242,8 +261,46 @@ def nearest_torque(problem: StepProblem, step: Step) -> Outcome:
     return Outcome(solution=solution, motor_impulse=motor_impulse)
 
 
+def _shared_as_specified(problem: StepProblem, step: Step, solution: StepSolution) -> Outcome | None:
+    shared = specification.smallest_torque(
+        problem,
+        solution,
+        held=dissipation.held_contacts(problem),
+        v_tol=step.edge_speed_m_s,
+        reluctance=step.reluctance,
+    )
+    if shared is None:
+        return None
+    return Outcome(solution=replace(solution, impulses=shared[1]), motor_impulse=shared[0])
+
+
+def two_stages_specified(problem: StepProblem, step: Step) -> Outcome:
+    """`two_stages` as math.md 7.3 and 7.4 state them."""
+    solution = specification.dissipation(problem)
+    if solution.status is Status.FALLBACK:
+        return _outcome(solution)
+    shared = _shared_as_specified(problem, step, solution)
+    if shared is None:
+        return _outcome(replace(solution, status=Status.REPAIRED, note="stage II found no point"))
+    return shared
+
+
+def without_slip_specified(problem: StepProblem, step: Step) -> Outcome:
+    """`without_slip` as math.md 7.6 and 7.4 state it; what is given up where that has no use is the fast scheme's."""
+    solution = specification.no_slip(problem)
+    if solution.status is Status.SOLVED:
+        shared = _shared_as_specified(problem, step, solution)
+        if shared is not None:
+            return shared
+    return without_slip(problem, step, dual=True)
+
+
 COULOMB_QP = Scheme(
-    solve=two_stages, model=dissipation.solve, ramp_follows=False, plain=Plain(model=DISSIPATION, shares=True)
+    solve=two_stages,
+    model=dissipation.solve,
+    ramp_follows=False,
+    plain=Plain(model=DISSIPATION, shares=True),
+    specified=two_stages_specified,
 )
 COULOMB_QP_RAW = Scheme(
     solve=stage_one,
@@ -251,8 +308,13 @@ COULOMB_QP_RAW = Scheme(
     projects=False,
     ramp_follows=False,
     plain=Plain(model=DISSIPATION, shares=False, ramps=False),
+    specified=lambda problem, step: _outcome(specification.dissipation(problem)),
 )
-COULOMB_QP_1 = Scheme(solve=one_stage, model=dissipation.one_stage)
+COULOMB_QP_1 = Scheme(
+    solve=one_stage,
+    model=dissipation.one_stage,
+    specified=lambda problem, step: _outcome(specification.one_stage(problem)),
+)
 NO_SLIP_LCP = Scheme(
     solve=partial(without_slip, dual=False),
     model=dissipation.solve,
@@ -264,6 +326,7 @@ NO_SLIP_QP = Scheme(
     model=dissipation.solve,
     ramp_follows=False,
     plain=Plain(model=NO_SLIP_DUAL, shares=True),
+    specified=without_slip_specified,
 )
 COULOMB_LCP = Scheme(solve=friction_lcp, model=coulomb.solve, plain=Plain(model=COULOMB, shares=False))
 COULOMB_SMOOTH = Scheme(solve=nearest_torque, model=coulomb.solve)

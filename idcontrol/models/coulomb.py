@@ -93,7 +93,7 @@ def _lemke(
     Q: Array, r: Array, scale: Array, tikhonov: float, z: Array
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     size = r.shape[0]
-    return lemke_kernel(
+    status, pivots, residual = lemke_kernel(
         Q,
         r,
         scale,
@@ -104,6 +104,7 @@ def _lemke(
         np.empty((2 * size + 3, size + 2)),
         np.empty(5 * size + 2, dtype=np.int64),
     )
+    return status, pivots, residual
 
 
 @njit(cache=True, error_model="numpy")

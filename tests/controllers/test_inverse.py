@@ -11,11 +11,10 @@ from idcontrol import controllers
 from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.controllers import Settings, Setup
 from idcontrol.controllers.projection import project
-from idcontrol.models import coulomb, dissipation
+from idcontrol.models import coulomb, dissipation, specification
 from idcontrol.types import State, Status
 from tests import scenes
 from tests.controllers import walker
-from tests.models.stage_two import by_clarabel
 
 INVERSE = (
     "id-noslip-lcp",
@@ -116,9 +115,15 @@ def test_torque_and_forces_are_those_of_the_smallest_torque_that_clarabel_finds(
         b = project(quadruped.M, contacts.jacobian, contacts.surface_velocity, b)
         problem = scenes.inverse_problem(quadruped, v, b, contacts)
         weights = 30.0 * np.clip(1.0 - to_liftoff[feet] / 0.025, 0.0, 1.0) ** 3
-        torque_impulse, y = by_clarabel(problem, dissipation.solve(problem), 1e-3, weights)
+        torque_impulse, y = specification.smallest_torque(
+            problem,
+            dissipation.solve(problem),
+            held=np.zeros(len(contacts), dtype=bool),
+            v_tol=1e-3,
+            reluctance=weights,
+        )
         assert command.status is Status.SOLVED
-        tau, force = torque_impulse / scenes.H, contacts.force_world(y.reshape(3, -1).T, scenes.H)
+        tau, force = torque_impulse / scenes.H, contacts.force_world(y, scenes.H)
         # Clarabel is asked for 1e-12 of a sum of squares; it comes within 1e-10 of the corner where the answer lies
         np.testing.assert_allclose(command.tau, tau, rtol=0, atol=1e-8 * max(1.0, np.abs(tau).max()))
         np.testing.assert_allclose(command.predicted.force, force, rtol=0, atol=1e-8 * max(walker.WEIGHT, force.max()))

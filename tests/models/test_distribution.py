@@ -7,12 +7,11 @@ import pytest
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
-from idcontrol.models import dissipation
+from idcontrol.models import dissipation, specification
 from idcontrol.models.distribution import smallest_torque
 from idcontrol.models.reduction import recover, reduce
 from idcontrol.types import Status
 from tests import scenes
-from tests.models.stage_two import by_clarabel
 
 WEIGHT_IMPULSE = 4.8 * 9.81 * scenes.H
 
@@ -63,11 +62,13 @@ def test_impulses_and_torque_are_those_that_clarabel_finds(quadruped, projected)
         first = dissipation.solve(problem)
         weights, reference = rng.uniform(0.0, 1.0, 4), 0.1 * scenes.H * rng.normal(size=12)
         f, _, motor_impulse = redistribute(problem, first, v_tol=1e-3, reluctance=weights, reference=reference)
-        expected, y = by_clarabel(problem, first, 1e-3, weights, reference)
+        expected, y = specification.smallest_torque(
+            problem, first, held=np.zeros(4, dtype=bool), v_tol=1e-3, reluctance=weights, reference=reference
+        )
         largest = np.abs(expected).max()
         # Clarabel comes within 1e-10 of the corner where the answer lies
         np.testing.assert_allclose(motor_impulse, expected, rtol=0, atol=1e-8 * largest)
-        np.testing.assert_allclose(f, y.reshape(3, -1).T, rtol=0, atol=1e-7 * max(np.abs(y).max(), WEIGHT_IMPULSE))
+        np.testing.assert_allclose(f, y, rtol=0, atol=1e-7 * max(np.abs(y).max(), WEIGHT_IMPULSE))
         moved += np.abs(motor_impulse - first.multipliers).max() > 1e-3 * largest
     assert moved > 5  # there was something to redistribute
 

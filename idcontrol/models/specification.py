@@ -1,0 +1,264 @@
+r"""The convex contact problems as math.md states them, solved by a general library: the executable specification.
+
+Over the whitened change of velocity x (`idcontrol.models.reduction`), with ``J v⁺ = ρ x + c``:
+
+    `dissipation`      min ½|x|²            s.t.  G_e (ρx + c) ≥ 0,  S v⁺ = T v⁺ = 0 where μ = inf     (math.md 7.3)
+    `one_stage`        min ½|x|² + ½|s|²/δ  s.t.  the same with ρx + s + c                             (math.md 7.5)
+    `no_slip`          min ½|x|²            s.t.  N v⁺ + φ/h ≥ 0,  S v⁺ = T v⁺ = 0 at closed contacts  (math.md 4, 7.6)
+    `smallest_torque`  min ½|hτ(y)|² over the impulses y of the same motion, within the edge rule      (math.md 7.4)
+
+The multipliers of the rows are the contact impulses. Clarabel answers, and ECOS where it fails; a step takes tens of
+milliseconds and is good to six digits or so. This needs the extra ``cvx``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import warnings
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.models.dissipation import YIELD
+from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
+from idcontrol.models.reduction import Reduction, hold, recover, reduce
+from idcontrol.solvers.rank import RANK_TOLERANCE
+from idcontrol.types import Array, Booleans, Integers, Status
+
+ACCEPTED: Final = 1e-5
+"""Relative residual up to which an answer counts: general libraries leave more than the solvers of this package."""
+
+RIDGE: Final = 1e-8
+"""Weight of ½|y|² in `smallest_torque` (math.md 7.4)."""
+
+_SOLVERS: Final[tuple[tuple[str, dict[str, float]], ...]] = (
+    ("CLARABEL", {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}),
+    ("ECOS", {"abstol": 1e-11, "reltol": 1e-11, "feastol": 1e-11}),
+)
+
+
+def require() -> None:
+    """Make sure that the library is there.
+
+    Raises:
+        InputError: cvxpy, Clarabel or ECOS is not installed.
+    """
+    missing = [name for name in ("cvxpy", "clarabel", "ecos") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InputError(f"solver=reference needs {' and '.join(missing)}, not installed: pip install 'idcontrol[cvx]'")
+
+
+def dissipation(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
+    """Stage I of maximal dissipation: v⁺ is unique, which impulses give it is the library's choice.
+
+    Args:
+        problem: The step, forward or inverse.
+        warm: Not used.
+    """
+    return _without_slip(problem, _never_slipping(problem), problem.contacts.mu)
+
+
+def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = 1e-6) -> StepSolution:
+    """Maximal dissipation with a unique distribution of impulses, as `idcontrol.models.dissipation.one_stage`.
+
+    Args:
+        problem: The step, forward or inverse.
+        warm: Not used.
+        epsilon: δ relative to the mean diagonal entry of ρρᵀ.
+    """
+    solution = _projection(problem, _never_slipping(problem), problem.contacts.mu, epsilon)
+    r, n = reduce(problem), len(problem.contacts)
+    y = solution.impulses.T
+    undone = np.abs(r.c[: 3 * n].reshape(3, n)[:, y.any(axis=0)]).max(initial=0.0)
+    if _delta(r, n, epsilon) * np.abs(y).max(initial=0.0) <= YIELD * undone:
+        return solution
+    v_plus, impulse = recover(r, np.zeros(r.rho.shape[0]))
+    return replace(
+        solution,
+        v_plus=v_plus,
+        impulses=np.zeros((n, 3)),
+        multipliers=impulse,
+        status=Status.FALLBACK,
+        note="squeeze",
+    )
+
+
+def no_slip(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
+    """The projection without slip: contacts that come out open lose their tangential rows, those that press have them.
+
+    Args:
+        problem: The step, forward or inverse.
+        warm: Not used.
+    """
+    return _without_slip(problem, problem.contacts.gap <= CLOSED_GAP, np.zeros(len(problem.contacts)))
+
+
+def smallest_torque(
+    problem: StepProblem,
+    solution: StepSolution,
+    *,
+    held: Booleans,
+    v_tol: float,
+    reluctance: Array | None = None,
+    reference: Array | float = 0.0,
+) -> tuple[Array, Array] | None:
+    """Stage II: of the impulses that give the same motion those with the smallest torque.
+
+    Args:
+        problem: The step with prescribed velocities.
+        solution: Its solution by stage I.
+        held: Contacts whose friction is not bounded, shape (n,).
+        v_tol: Edges that move faster carry no impulse [m/s].
+        reluctance: Extra weight of each contact's impulse, relative to the mean of diag(LτᵀLτ), shape (n,).
+        reference: Motor impulses to come near to, shape (p,) [N m s].
+
+    Returns:
+        Motor impulses hτ (p,) and contact impulses (n, 3); None where the library finds none.
+    """
+    cvxpy = importlib.import_module("cvxpy")
+    h, n = problem.h, len(problem.contacts)
+    r = reduce(problem)
+    J_b, J_q = problem.contacts.jacobian[:, r.free], problem.contacts.jacobian[:, r.fixed]
+    L_tau = r.M[np.ix_(r.fixed, r.free)] @ np.linalg.solve(r.M[np.ix_(r.free, r.free)], J_b.T) - J_q.T
+    y_1 = solution.impulses.T.ravel()
+    velocity = r.c[: 3 * n] + r.rows[: 3 * n] @ (solution.v_plus - r.v_free)
+    edges = _edges(np.where(held, 0.0, problem.contacts.mu))
+    edges = edges[:, edges.T @ velocity <= v_tol]
+    resting = np.flatnonzero(held & (velocity[:n] <= v_tol))
+    pushes, directions = (
+        edges.shape[1],
+        np.hstack((edges, np.eye(3 * n)[:, np.concatenate((n + resting, 2 * n + resting))])),
+    )
+    if not directions.shape[1]:
+        return solution.multipliers - L_tau @ y_1, np.zeros((n, 3))
+    # forces in place of impulses and torques relative to a typical one: tolerances of libraries are absolute
+    typical = float(np.sqrt((L_tau**2).sum() / (3 * n)))
+    weights = np.sqrt(RIDGE + np.tile(np.zeros(n) if reluctance is None else reluctance, 3))
+    eta = cvxpy.Variable(directions.shape[1])
+    torque = (L_tau @ directions / typical) @ eta + (solution.multipliers - L_tau @ y_1 - reference) / (typical * h)
+    span, size, _ = np.linalg.svd(J_b.T @ directions, full_matrices=False)
+    span = span[:, size > 1e-8 * size[0]]
+    rows = [(span.T @ J_b.T @ directions) @ eta == span.T @ J_b.T @ y_1 / h]
+    if pushes:
+        rows.append(eta[:pushes] >= 0.0)
+    objective = cvxpy.sum_squares(torque) + cvxpy.sum_squares((weights[:, None] * directions) @ eta)
+    if not _solved(cvxpy.Problem(cvxpy.Minimize(objective), rows)):
+        return None
+    y = h * directions @ eta.value
+    return solution.multipliers + L_tau @ (y - y_1), np.ascontiguousarray(y.reshape(3, n).T)
+
+
+def _never_slipping(problem: StepProblem) -> Booleans:
+    return np.isinf(problem.contacts.mu) & (problem.contacts.gap <= CLOSED_GAP)
+
+
+def _edges(mu: Array) -> Array:
+    """Impulses [N; S; T] along the edges N ± μS, N ± μT of each pyramid, columns; N alone where μ is 0 or inf."""
+    n = mu.size
+    columns = []
+    for i in range(n):
+        for axis, sign in ((1, 1.0), (1, -1.0), (2, 1.0), (2, -1.0)) if 0.0 < mu[i] < np.inf else ((1, 0.0),):
+            edge = np.zeros(3 * n)
+            edge[axis * n + i] = sign * mu[i] if sign else 0.0
+            edge[i] = 1.0
+            columns.append(edge)
+    return np.array(columns).reshape(-1, 3 * n).T
+
+
+def _held_rows(reduction: Reduction, held: Booleans, tolerance: float) -> Integers:
+    """Rigid bilateral rows, then the tangents of held contacts, without those that depend on others (math.md 4.2)."""
+    n, sticking = held.size, np.flatnonzero(held)
+    tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
+    rows = np.concatenate((np.arange(3 * n, reduction.rho.shape[0]), tangents))
+    return hold(reduction, rows, tolerance).kept
+
+
+def _delta(reduction: Reduction, n: int, epsilon: float) -> float:
+    """The ridge δ of `one_stage`."""
+    rows = reduction.rho[: 3 * n]
+    return epsilon * float(np.vdot(rows, rows)) / max(3 * n, 1)
+
+
+def _without_slip(problem: StepProblem, closed: Booleans, mu: Array) -> StepSolution:
+    """`_projection` without slip at closed contacts.
+
+    Those that come out open lose their tangential rows, those that then press get them back, a bounded number of times.
+    """
+    r, n = reduce(problem), len(problem.contacts)
+    held, passes = closed, 0
+    while True:
+        solution = _projection(problem, held, mu)
+        passes += 1
+        pressure = solution.impulses[:, 0]
+        velocity = r.c[:n] + r.rows[:n] @ (solution.v_plus - r.v_free)
+        presses = pressure > ACCEPTED * pressure.max(initial=0.0)
+        parts = velocity > ACCEPTED * np.abs(r.c).max(initial=0.0)
+        wanted = closed & np.where(held, presses | ~parts, presses & (passes <= n + 2))
+        if solution.status is not Status.SOLVED or (wanted == held).all():
+            return solution
+        held = wanted
+
+
+def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float = 0.0) -> StepSolution:
+    """The first three programs of the module; `mu` bounds the friction of contacts that are not held."""
+    cvxpy = importlib.import_module("cvxpy")
+    r, n, h = reduce(problem), len(problem.contacts), problem.h
+    edges = _edges(np.where(held, 0.0, mu))
+    delta = _delta(r, n, epsilon)
+    # held rows that only δ tells apart share the load: they are not dependent
+    rho = np.hstack((r.rho, np.sqrt(delta) * np.eye(r.rho.shape[0], 3 * n))) if delta else r.rho
+    kept = _held_rows(replace(r, rho=rho), held, 1e-6 * epsilon if delta else RANK_TOLERANCE)
+
+    G, c = edges.T @ rho[: 3 * n], edges.T @ r.c[: 3 * n]
+    length = np.linalg.norm(G, axis=1)
+    length[length == 0.0] = 1.0
+    # accelerations in place of velocities: the multipliers are forces then, and all numbers of a size
+    x = cvxpy.Variable(rho.shape[1])
+    conditions: list[Any] = []
+    if length.size:
+        conditions.append((G / length[:, None]) @ x + c / length / h >= 0.0)
+    if kept.size:
+        conditions.append(rho[kept] @ x + r.c[kept] / h == 0.0)
+    f, residual = np.zeros(r.rho.shape[0]), np.inf
+    if _solved(cvxpy.Problem(cvxpy.Minimize(0.5 * cvxpy.sum_squares(x)), conditions)):
+        eta = np.zeros(0)
+        if length.size:
+            eta = h * np.maximum(np.atleast_1d(conditions[0].dual_value), 0.0) / length
+            f[: 3 * n] = edges @ eta
+        if kept.size:
+            f[kept] -= h * np.atleast_1d(conditions[-1].dual_value)
+        # rows of length one make impulses and velocities of one unit, so that impulses near zero are seen to be
+        missed = np.abs(np.minimum(eta * length, (G @ (rho.T @ f) + c) / length)).max(initial=0.0)
+        residual = missed / (np.abs(c / length).max(initial=0.0) or 1.0)
+    solved = residual <= ACCEPTED
+    v_plus, impulse = recover(r, f if solved else np.zeros_like(f))
+    return StepSolution(
+        v_plus=v_plus,
+        impulses=np.ascontiguousarray((f if solved else np.zeros_like(f))[: 3 * n].reshape(3, n).T),
+        multipliers=impulse,
+        status=Status.SOLVED if solved else Status.FALLBACK,
+        residual=residual,
+        iterations=0,
+        regularization=epsilon,
+        note="" if solved else "squeeze",
+    )
+
+
+def _solved(program: Any) -> bool:
+    """Whether Clarabel, or then ECOS, has an answer."""
+    cvxpy = importlib.import_module("cvxpy")
+    for solver, options in _SOLVERS:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # "may be inaccurate": residuals are looked at
+                program.solve(solver=solver, **options)
+        except cvxpy.SolverError:
+            continue
+        if program.status in (cvxpy.OPTIMAL, cvxpy.OPTIMAL_INACCURATE):
+            return True
+        if program.status == cvxpy.INFEASIBLE:
+            return False
+    return False
