@@ -1,0 +1,92 @@
+"""A recorded folder of which any file was cut at any byte is read, or refused in one line that says what is wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from idcontrol import cli
+from idcontrol.errors import InputError
+from idcontrol.recording import Recorder, Run, load
+from idcontrol.types import Event
+from tests.fuzz import EFFORT, explore
+
+CHANNELS = {"t": (), "tau": (3,)}
+
+
+@pytest.fixture(scope="module", params=["finished", "interrupted"])
+def folder(request, tmp_path_factory):
+    """A run of 700 rows with an event, come to its end or not."""
+    path = tmp_path_factory.mktemp(request.param) / "run"
+    meta = {"experiment": "none"}
+    with (
+        contextlib.suppress(KeyboardInterrupt),
+        Recorder(path, CHANNELS, {"t": "s"}, meta, config={"seed": 1}) as recorder,
+    ):
+        for i in range(700):
+            recorder.append(t=1e-3 * i, tau=np.full(3, float(i)))
+            if i == 300:
+                recorder.event(Event(t=0.3, what="pushed", detail={"by": "hand"}))
+        if request.param == "interrupted":
+            raise KeyboardInterrupt
+        recorder.close({"q_err_rad": 0.1})
+    return path
+
+
+def read(path: Path) -> tuple[Run | None, str]:
+    """The run, or why it cannot be read."""
+    try:
+        return load(path), ""
+    except InputError as error:
+        return None, str(error)
+
+
+@EFFORT
+def test_any_file_cut_at_any_byte_leaves_what_can_be_read_or_one_line(folder, tmp_path, effort):
+    files = sorted(path.name for path in folder.iterdir())
+    copy = tmp_path / "run"
+
+    def law(cut):
+        name, share, junk = cut
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(folder, copy)
+        data = (copy / name).read_bytes()
+        (copy / name).write_bytes(data[: int(share * len(data))] + junk)
+        run, refusal = read(copy)
+        if run is None:
+            assert "\n" not in refusal
+            assert str(copy) in refusal
+            return
+        rows = run.arrays["t"].size if "t" in run.arrays else 0
+        np.testing.assert_array_equal(run.arrays.get("t", np.zeros(0)), 1e-3 * np.arange(rows))
+        if rows < 700:
+            assert run.note
+
+    cuts = st.tuples(
+        st.sampled_from(files), st.floats(0.0, 1.0, exclude_max=True), st.sampled_from([b"", b"\x00" * 64])
+    )
+    explore(law, cuts, 50 * effort)
+
+
+@pytest.mark.parametrize("what", ["empty", "foreign", "newer", "file", "nowhere"])
+def test_report_on_what_is_no_run_says_what_it_is(what, tmp_path, capsys):
+    path = tmp_path / "run"
+    if what == "file":
+        path.write_text("no folder")
+    elif what != "nowhere":
+        path.mkdir()
+    if what == "foreign":
+        (path / "notes.txt").write_text("holiday")
+    if what == "newer":
+        (path / "run.json").write_text(json.dumps({"format": "idcontrol-run", "schema": 99}))
+    assert cli.main(["report", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "Traceback" not in said
+    assert not (path / "report.html").exists()
