@@ -1,0 +1,130 @@
+"""Bilateral rows in every model, forward and inverse: a closed loop that holds, and compliance that gives way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idcontrol.models import acceleration, coulomb, dissipation, no_slip, viscous
+from idcontrol.models.acceleration import AccelerationProblem
+from idcontrol.models.problem import Bilateral, Prescribed
+from idcontrol.types import Status
+from tests import scenes
+from tests.models import oracles
+
+MODELS = {
+    "coulomb": coulomb.solve,
+    "dissipation": dissipation.solve,
+    "dissipation, one stage": dissipation.one_stage,
+    "dissipation, printed": dissipation.solve_printed,
+    "no slip": no_slip.solve,
+    "no slip, dual": dissipation.no_slip_qp,
+    "viscous": viscous.solve,
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+both_directions = pytest.mark.parametrize("inverse", [False, True], ids=["forward", "inverse"])
+
+PUSHED = 0.02
+"""What the loops are told to do [m/s]."""
+
+
+def loop(system, compliance):
+    """The left front foot tied, along x, to a cart that moves: one row, of the base and of the leg."""
+    contacts = scenes.foot_contacts(system, 0.7, feet=(0,))
+    return Bilateral(rows=contacts.S.copy(), target=np.array([PUSHED]), compliance=np.array([compliance]))
+
+
+def step(system, inverse, mu=0.7):
+    """Standing on three feet, the fourth tied; joints keep still (inverse) or are slack (forward)."""
+    v = scenes.moving(system, np.random.default_rng(2), speed=0.02)
+    v[2] -= 0.1  # feet press
+    contacts = replace(scenes.foot_contacts(system, mu, feet=(1, 2, 3)), damping=np.full(3, 40.0))
+    if inverse:
+        return scenes.inverse_problem(system, v, v[6:].copy(), contacts)
+    return scenes.forward_problem(system, v, np.zeros(12), contacts)
+
+
+def tie_impulse(problem, solution):
+    """The impulse of the one row, from the momentum balance of the unknown velocities, and what the balance misses."""
+    free = np.arange(problem.M.shape[0])
+    if problem.prescribed is not None:
+        free = np.setdiff1d(free, problem.prescribed.index)
+    rest = problem.M @ solution.v_plus + problem.kappa - problem.contacts.jacobian.T @ solution.impulses.T.ravel()
+    row = problem.bilateral.rows[0]
+    g = float(row[free] @ rest[free]) / float(row[free] @ row[free])
+    return g, rest - row * g
+
+
+@every_model
+@both_directions
+def test_a_closed_loop_holds_beside_contacts_and_momentum_is_balanced(quadruped, name, inverse):
+    problem = step(quadruped, inverse)
+    problem = replace(problem, bilateral=loop(quadruped, 0.0))
+    solution = MODELS[name](problem, None)
+    # three feet and a tie are more than a body with still joints can always obey without slip: then it is said
+    assert solution.status in ((Status.SOLVED, Status.REPAIRED) if name.startswith("no slip") else (Status.SOLVED,))
+    assert problem.bilateral.rows @ solution.v_plus == pytest.approx([PUSHED], abs=1e-9)
+    assert solution.impulses[:, 0].max() > 0.0
+    assert np.abs(oracles.unbalanced(problem, solution)).max() <= 1e-9 * np.abs(problem.kappa).max()
+
+
+@every_model
+@both_directions
+@pytest.mark.parametrize("compliance", [1e-3, 1.0])
+def test_a_soft_loop_gives_way_by_its_compliance_times_its_impulse(quadruped, name, inverse, compliance):
+    problem = step(quadruped, inverse)
+    problem = replace(problem, bilateral=loop(quadruped, compliance))
+    solution = MODELS[name](problem, None)
+    assert solution.status in ((Status.SOLVED, Status.REPAIRED) if name.startswith("no slip") else (Status.SOLVED,))
+    g, missed = tie_impulse(problem, solution)
+    if inverse:
+        missed[problem.prescribed.index] -= solution.multipliers
+    assert np.abs(missed).max() <= 1e-9 * np.abs(problem.kappa).max()
+    gave = PUSHED - float(problem.bilateral.rows[0] @ solution.v_plus)
+    # the row of unit length asks for some 1e-2 m/s: rounding of the balance, through compliance
+    assert gave == pytest.approx(compliance * g, rel=1e-6, abs=1e-10)
+    assert abs(g) > 1e-9
+
+
+@every_model
+@both_directions
+def test_the_softer_a_loop_the_less_it_does_and_the_stiffer_the_nearer_to_rigid(quadruped, name, inverse):
+    problem = step(quadruped, inverse)
+    solve = MODELS[name]
+    rigid = solve(replace(problem, bilateral=loop(quadruped, 0.0)), None)
+    stiff = solve(replace(problem, bilateral=loop(quadruped, 1e-9)), None)
+    loose = solve(replace(problem, bilateral=loop(quadruped, 1e9)), None)
+    without = solve(problem, None)
+    scale = np.abs(rigid.v_plus).max()
+    np.testing.assert_allclose(loose.v_plus, without.v_plus, atol=1e-5 * scale)
+    # without slip a rigid row takes the place of tangents that depend on it; the printed objective counts a stiff row's
+    # energy, whatever its target
+    if not name.startswith("no slip") and name != "dissipation, printed":
+        np.testing.assert_allclose(stiff.v_plus, rigid.v_plus, atol=1e-4 * scale)
+
+
+@both_directions
+@pytest.mark.parametrize("compliance", [0.0, 0.1])
+def test_loops_at_acceleration_level_hold_or_give_way(quadruped, standing, inverse, compliance):
+    tie = replace(loop(quadruped, compliance), target=np.array([0.5]))
+    problem = AccelerationProblem(
+        M=quadruped.M.copy(),
+        force=-quadruped.bias,
+        v=np.zeros(18),
+        contacts=scenes.foot_contacts(quadruped, 0.3, feet=(1, 2, 3)),
+        drift=np.zeros(9),
+        prescribed=Prescribed(index=np.arange(6, 18), velocity=np.zeros(12)) if inverse else None,
+        bilateral=tie,
+    )
+    solution = acceleration.solve(problem)
+    assert solution.status is Status.SOLVED
+    rest = problem.M @ solution.acceleration - problem.force - problem.contacts.jacobian.T @ solution.forces.T.ravel()
+    row, free = tie.rows[0], np.arange(6 if inverse else 18)
+    g = float(row[free] @ rest[free]) / float(row[free] @ row[free])
+    rest -= row * g
+    if inverse:
+        rest[6:] -= solution.torque
+    assert np.abs(rest).max() < 1e-7  # of forces of some 50 N
+    assert 0.5 - row @ solution.acceleration == pytest.approx(compliance * g, rel=1e-6, abs=1e-8)
