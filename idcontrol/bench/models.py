@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from idcontrol.bench.rows import Bar, Effort, Row, measure
-from idcontrol.bench.scenes import Posed, Walk, floor, problems
-from idcontrol.bench.timing import Job
+from idcontrol.bench.scenes import Posed, Walk, copied, floor, problems
+from idcontrol.bench.timing import Job, in_turns
 from idcontrol.controllers.sap import SAP
 from idcontrol.controllers.schemes import (
     COULOMB_LCP,
@@ -86,9 +86,11 @@ def growing(
     name: str, scheme: Scheme, walk: Walk, sets: Mapping[int, Sequence[Posed]], effort: Effort
 ) -> Iterator[Row]:
     """A scheme's rows, warm and cold, up to where it takes longer than `SLOWEST_US`."""
+    there = 1
     for n, posed in sets.items():
-        if scheme is COULOMB_LCP and n > coulomb.MOST_CONTACTS:
+        if (scheme is COULOMB_LCP and n > coulomb.MOST_CONTACTS) or not _affordable(scheme, walk, there, n):
             return
+        there = n
         for warm in (True, False):
             row = measure(
                 "models",
@@ -103,6 +105,19 @@ def growing(
             yield row
         if row.us["p50"] > SLOWEST_US:
             return
+
+
+def _affordable(scheme: Scheme, walk: Walk, there: int, n: int) -> bool:
+    """Whether one problem of each of some numbers of contacts on the way from `there` to `n` is solved in time."""
+    posed = next(each for each in problems(walk) if len(each.problem.contacts) == len(walk.feet))
+    while (there := 3 * there) < n:
+        step = replace(posed, problem=copied(posed.problem, there), step=replace(posed.step, warm={}, reluctance=None))
+        job = scheme_job(scheme, [step], warm=False)
+        job.run(0)
+        times, _ = in_turns([job], 1, 1, 1.0)
+        if times[0, 0] > SLOWEST_US:
+            return False
+    return True
 
 
 def scheme_job(scheme: Scheme, posed: Sequence[Posed], *, warm: bool) -> Job:
