@@ -32,6 +32,7 @@ MEASURED: Rgb = (234, 88, 12)
 PATH: Rgb = (110, 118, 130)
 REFERENCE: Rgb = (22, 163, 74)
 GROUND: Rgb = (236, 238, 241)
+NET: Rgb = (190, 195, 203)
 
 # shares of the stage's size
 SHAFT, HEAD, HEAD_LENGTH = 0.008, 0.018, 0.045
@@ -89,7 +90,9 @@ class Page:
                 cone.visible = bool(loaded)
             for name, points in (("measured", shot.measured), ("predicted", shot.predicted)):
                 if name in self._arrows:
-                    self._arrows[name].points = points.astype(np.float32)
+                    pushing = (points[:, 0] != points[:, 1]).any(axis=1)
+                    # an arrow without a shaft would still have a head
+                    self._arrows[name].points = points[pushing].astype(np.float32)
             self._caption.content = _table(caption)
 
     def _look_at(self, point: Array) -> None:
@@ -128,14 +131,18 @@ class Page:
             return
         cell = 10.0 ** np.floor(np.log10(size))
         if ground.heights.size:
+            vertices, faces = _surface(ground.heights, ground.parameters)
             scene.add_mesh_simple(
-                "/stage/ground", *_surface(ground.heights, ground.parameters), color=GROUND, side="double"
+                "/stage/ground", vertices, faces, color=GROUND, side="double", cast_shadow=False, receive_shadow=0.25
             )
+            lines = self._on_ground(_net(ground.heights.shape, ground.parameters, cell).reshape(-1, 2))
+            pieces = lines.reshape(-1, 2, 3).astype(np.float32)
+            scene.add_line_segments("/stage/net", pieces, NET, thickness=0.4 * LINE * size)
             return
         n, offset = ground.parameters[:3], float(ground.parameters[3])
         scene.add_grid(
             "/stage/ground", plane="xy", infinite_grid=True, cell_size=cell, section_size=10.0 * cell,
-            cell_color=(222, 225, 230), section_color=(190, 195, 203), fade_distance=25.0 * size,
+            cell_color=(222, 225, 230), section_color=NET, fade_distance=25.0 * size,
             plane_color=GROUND, plane_opacity=1.0, shadow_opacity=0.25,
             wxyz=_turn_to(n), position=tuple(offset * n),
         )  # fmt: skip
@@ -325,6 +332,17 @@ def _surface(heights: Array, parameters: Array) -> tuple[Array, Array]:
     near = np.column_stack([corner, corner + columns, corner + columns + 1])
     far = np.column_stack([corner, corner + columns + 1, corner + 1])
     return vertices.astype(np.float32), np.concatenate([near, far]).astype(np.uint32)
+
+
+def _net(shape: tuple[int, ...], parameters: Array, cell: float) -> Array:
+    """Pieces of lines about every `cell` [m] along both axes of a height map, shape (n, 2, 2): x and y of both ends."""
+    x = parameters[4] + parameters[6] * np.arange(shape[0])
+    y = parameters[5] + parameters[7] * np.arange(shape[1])
+    along_x = np.stack(np.meshgrid(x, y[:: max(round(cell / parameters[7]), 1)], indexing="ij"), axis=-1)
+    along_y = np.stack(np.meshgrid(x[:: max(round(cell / parameters[6]), 1)], y, indexing="ij"), axis=-1)
+    pieces_x = np.stack([along_x[:-1], along_x[1:]], axis=2).reshape(-1, 2, 2)
+    pieces_y = np.stack([along_y[:, :-1], along_y[:, 1:]], axis=2).reshape(-1, 2, 2)
+    return np.concatenate([pieces_x, pieces_y])
 
 
 def _legend(colours: dict[str, Rgb]) -> str:

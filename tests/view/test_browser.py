@@ -15,10 +15,13 @@ import pytest
 
 from idcontrol import cli
 from idcontrol.cli.view import find_robot
+from idcontrol.contact.terrain import height_map
 from idcontrol.errors import InputError
 from idcontrol.recording import Recorder, load
 from idcontrol.view.film import Film
 from idcontrol.view.page import HOST, Page, Player, serve, stop
+from idcontrol.view.scenery import Ground, Scenery
+from idcontrol.view.stage import Stage
 from tests.view.runs import ROWS, STEP_S, walk
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -62,7 +65,24 @@ def test_a_dragged_slider_shows_its_row(player):
         np.testing.assert_allclose(base(player), film.run.arrays["q"][row, :3])
         arrows = node(player, "/stage/forces/measured").points
         # points travel as float32
-        np.testing.assert_allclose(arrows, film.shot(row).measured, atol=1e-6)
+        np.testing.assert_allclose(arrows, film.shot(row).measured[[0, 2, 3]], atol=1e-6)
+
+
+def test_a_height_map_is_covered_by_a_net_that_lies_on_it():
+    hills = height_map(0.1 * np.random.default_rng(1).random((21, 31)), 0.02)
+    server = serve(None, "hills")
+    try:
+        Page(server, Stage(Scenery(robot="links", ground=Ground.of(hills)), find_robot), "hills", follow=False)
+        net = server.scene.get_handle_by_name("/stage/net").points
+        surface = server.scene.get_handle_by_name("/stage/ground").vertices
+    finally:
+        stop(server)
+    # a hair above, which is 0.002 of the stage's size of less than a metre
+    above = net[..., 2] - hills.height(net[..., 0], net[..., 1])
+    assert (above > 0.0).all()
+    assert (above < 0.002).all()
+    assert len(surface) == 21 * 31
+    np.testing.assert_allclose(surface[:, 2], hills.heights.ravel(), atol=1e-6)
 
 
 def test_time_passes_at_the_chosen_speed_and_begins_anew_after_the_end(player):
