@@ -66,11 +66,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         controller: Name; see ``idcontrol list controllers``.
-        plant: Name; see ``idcontrol list plants``. Between two fingers a micrometre of penetration at one and of gap at
-            the other cannot be undone by a box that may not slip: `dissipation` lets go of a little of either,
-            `coulomb-lcp` (at infinite friction) of one fingertip's grip.
+        plant: Name; see ``idcontrol list plants``.
         robot: Name or path of a robot file: a fixed base, and fingertips as its feet.
-        mu: Friction between fingertips and box; inf means no slip.
+        mu: Friction between fingertips and box; inf means no slip. Between two fingers a micrometre of penetration at
+            one and of gap at the other cannot be undone by a box that may not slip: rigid plants then let one fingertip
+            slip and say `repaired`. 100, which the original took for infinite, has no such corner.
         duration_s: Length of the run.
         rate_hz: Of the control loop.
         preset: Name of the configuration that this one began with.
