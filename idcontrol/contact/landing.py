@@ -86,7 +86,7 @@ def landing_contacts(
     """
     n = len(contacts)
     velocity, gap = np.empty(3 * n), np.zeros(n)
-    _reference_velocity(
+    landing_kernel(
         contacts.jacobian,
         v,
         contacts.gap,
@@ -119,7 +119,7 @@ def landing_contacts(
 
 
 @njit(cache=True, error_model="numpy")
-def _reference_velocity(
+def landing_kernel(
     J: Array,
     v: Array,
     gap: Array,
@@ -130,6 +130,7 @@ def _reference_velocity(
     drift: Array,
     out: Array,
 ) -> None:
+    """Velocity that each contact row is measured against, as `landing_contacts` says, into `out`, shape (3 n,)."""
     decay, closing_s, sink, rise, dead, settle_s, slip = landing
     n = gap.shape[0]
     w = np.empty(3)

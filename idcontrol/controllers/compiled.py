@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numba import njit
 
-from idcontrol.contact.landing import _reference_velocity
+from idcontrol.contact.landing import landing_kernel
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
-from idcontrol.controllers.projection import RANK_TOLERANCE, _project
+from idcontrol.controllers.projection import RANK_TOLERANCE, projection_kernel
 from idcontrol.models.compiled import NO_SLIP, NO_SLIP_DUAL, contact_impulses
-from idcontrol.models.distribution import _smallest_torque
+from idcontrol.models.distribution import smallest_torque_kernel
 from idcontrol.models.reduction import recover_kernel, reduce_kernel
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
@@ -146,9 +146,9 @@ def _step(
             share = min(max(1.0 - min(to_liftoff[foot], since_touchdown[foot]) / ramp_s, 0.0), 1.0)
             reluctance[i] = ramp_weight * share * share * share
     surface, still = np.empty(3 * n), np.zeros((n, 3))
-    _reference_velocity(J, v, gap, still.ravel(), h, landing, reluctance, still, surface)
+    landing_kernel(J, v, gap, still.ravel(), h, landing, reluctance, still, surface)
     if projects and n > 0:
-        b = _project(M, J, surface, b, u, RANK_TOLERANCE)
+        b = projection_kernel(M, J, surface, b, u, RANK_TOLERANCE)
 
     kappa = h * bias - np.dot(M, v)
     free, fixed = np.arange(u), np.arange(u, m)
@@ -161,7 +161,7 @@ def _step(
     _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
     if plain and shares and n > 0:
         y, held = np.empty(3 * n), np.isinf(mu)
-        plain = _smallest_torque(M, free, fixed, L, J, rho, c, f, impulse, mu, held, edge_speed, reluctance, y)
+        plain = smallest_torque_kernel(M, free, fixed, L, J, rho, c, f, impulse, mu, held, edge_speed, reluctance, y)
         f = y
         _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
     tau = impulse / h

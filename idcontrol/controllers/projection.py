@@ -23,7 +23,10 @@ RANK_TOLERANCE = 1e-8
 
 
 @njit(cache=True)
-def _project(M: Array, J: Array, d: Array, b: Array, u: int, tolerance: float) -> Array:  # pragma: no cover - compiled
+def projection_kernel(
+    M: Array, J: Array, d: Array, b: Array, u: int, tolerance: float
+) -> Array:  # pragma: no cover - compiled
+    """`project`, compiled; u velocities are unactuated."""
     m, rows = M.shape[0], J.shape[0]
     a = m - u
     # orthonormal basis of the columns of J_b
@@ -91,5 +94,5 @@ def project(M: Array, jacobian: Array, target: Array, b: Array) -> Array:
     """
     if jacobian.shape[0] == 0:
         return b
-    projected: Array = _project(M, jacobian, target, b, M.shape[0] - b.shape[0], RANK_TOLERANCE)
+    projected: Array = projection_kernel(M, jacobian, target, b, M.shape[0] - b.shape[0], RANK_TOLERANCE)
     return projected

@@ -114,7 +114,7 @@ def _generators(
 
 
 @njit(cache=True, error_model="numpy")
-def _smallest_torque(
+def smallest_torque_kernel(
     M: Array,
     free: Integers,
     fixed: Integers,
@@ -253,7 +253,7 @@ def smallest_torque(
     constant = torque_impulse if reference is None else torque_impulse - reference
     weights = np.zeros(n) if reluctance is None else reluctance
     out = np.empty(3 * n)
-    better = _smallest_torque(
+    better = smallest_torque_kernel(
         r.M, r.free, r.fixed, r.L, r.rows, r.rho[: 3 * n], r.c, y, constant, mu, held, v_tol, weights, out
     )
     return (out, True) if better else (y, False)
