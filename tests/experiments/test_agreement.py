@@ -115,7 +115,7 @@ def impulses(contacts, forces) -> np.ndarray:
     return out
 
 
-@pytest.fixture(scope="module", params=[0.3, 0.8])
+@pytest.fixture(scope="module", params=[pytest.param(0.3, marks=pytest.mark.slow), 0.8])
 def steps(request):
     return walk(1.2, request.param)
 
