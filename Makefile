@@ -27,7 +27,7 @@ $(VENV)/.core: pyproject.toml
 	@$(PYTHON) -m venv $(VENV) \
 	  || { echo "Python's venv module is missing: apt-get install python3-venv, then run this again"; exit 2; }
 	$(BIN)/pip install --quiet --editable .
-	$(BIN)/idcontrol warmup
+	$(BIN)/idcontrol warmup trot
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
