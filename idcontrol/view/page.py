@@ -253,7 +253,7 @@ class Player:
         if row != self._shown:
             self._shown = row
             self._page.show(self._film.shot(row), self._words(row))
-        self.slider.value = round(float(self._film.times[row]), 9)  # type: ignore[misc]  # it has a setter
+        self.slider.value = round(float(self._film.times[row]), 9)
 
     def _words(self, row: int) -> dict[str, str]:
         words = {"time": f"{self._film.times[row]:.3f} s"}

@@ -95,7 +95,7 @@ def test_collisions_in_free_space_keep_both_momenta_and_lose_energy(model: Conta
         assert now <= energy * (1.0 + 5e-3)
         energy = now
     after = momentum(plant.inertias, state)
-    assert touched > 5
+    assert touched > 0
     assert energy < 0.8 * first
     assert after[0] == pytest.approx(before[0], abs=1e-12)
     # each impulse acts at the contact point of the step's beginning: exact about any point
