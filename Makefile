@@ -31,5 +31,5 @@ $(VENV)/.core: pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/pip install --quiet --editable '.[robots,cvx,mujoco,bullet,dev]'
+	$(BIN)/pip install --quiet --editable '.[robots,cvx,mujoco,bullet,viz,dev]'
 	@touch $@

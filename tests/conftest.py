@@ -1,9 +1,15 @@
 """Fixtures that several tests share."""
 
+import signal
+
 import numpy as np
 import pytest
 
 from tests import scenes
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # a job in a shell's background ignores Ctrl-C, and so would the processes that tests start and interrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
