@@ -1,17 +1,18 @@
 # Two commands do everything, environment included:   make trot     make test
-# Others: make lint (style and types), make slow (the long checks).
+# Others: make lint (style and types), make slow (the long checks), make docs (the pages, into build/docs).
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: trot test slow lint
+.PHONY: trot test slow lint docs
 
 trot: $(VENV)/.core
 	$(BIN)/idcontrol run trot
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 -m "not slow and not wallclock"
+	$(BIN)/pytest -m "wallclock and not slow"
 
 slow: $(VENV)/.dev
 	$(BIN)/pytest -m slow
@@ -20,6 +21,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees idcontrol/docs build/docs
+	@echo "build/docs/index.html"
 
 $(VENV)/.core: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -32,4 +37,8 @@ $(VENV)/.core: pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.core
 	$(BIN)/pip install --quiet --editable '.[robots,cvx,mujoco,bullet,viz,dev]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.core
+	$(BIN)/pip install --quiet --editable '.[docs]'
 	@touch $@

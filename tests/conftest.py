@@ -2,6 +2,7 @@
 
 import signal
 
+import hypothesis
 import numpy as np
 import pytest
 
@@ -10,6 +11,10 @@ from tests import scenes
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a job in a shell's background ignores Ctrl-C, and so would the processes that tests start and interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What is checked before every change must say the same twice; other examples: --hypothesis-profile=default
+hypothesis.settings.register_profile("repeatable", derandomize=True)
+hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")

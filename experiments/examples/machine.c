@@ -1,11 +1,11 @@
 /* A machine in C at the other end of `idcontrol loop`: joints of equal inertia that turn freely.
  *
  *     cc -O2 -o machine machine.c
- *     ./machine ROBOT JOINTS OWN_PORT LOOP_PORT [HZ]
+ *     ./machine ROBOT JOINTS OWN_PORT LOOP_PORT [HZ [PATIENCE]]
  *
  * It speaks the datagrams that idcontrol/loop/wire.py describes, on loopback, and does what the electronics of a robot
- * do: hold still until torques are asked for, apply the newest until newer ones come, brake when none came for 20 of
- * its periods, and tell its state in every period. Replace `move` by your drives and sensors. Little-endian computers
+ * do: hold still until torques are asked for, apply the newest until newer ones come, brake when none came for
+ * PATIENCE (20) of its periods, and tell its state in every period. Replace `move` by your drives and sensors. Little-endian computers
  * only: values are copied as they lie in memory.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEAD = 48, MOST_JOINTS = 64, COMMAND = 1, STATE = 2, PATIENCE = 20, FAREWELL = 20 };
+enum { HEAD = 48, MOST_JOINTS = 64, COMMAND = 1, STATE = 2, FAREWELL = 20 };
 enum mode { IDLE, READY, RUNNING, DAMPED, STOPPED };
 
 static const double INERTIA = 0.1; /* of every joint [kg m2] */
@@ -128,12 +128,13 @@ static void move(struct joint *joint, uint32_t joints, enum mode mode, const dou
 
 int main(int argc, char **argv) {
     if (argc < 5) {
-        fprintf(stderr, "usage: %s ROBOT JOINTS OWN_PORT LOOP_PORT [HZ]\n", argv[0]);
+        fprintf(stderr, "usage: %s ROBOT JOINTS OWN_PORT LOOP_PORT [HZ [PATIENCE]]\n", argv[0]);
         return 2;
     }
     const uint32_t robot = crc32(0, (const unsigned char *)argv[1], strlen(argv[1]));
     const uint32_t joints = (uint32_t)strtoul(argv[2], NULL, 10);
     const int64_t period = 1000000000 / (argc > 5 ? strtol(argv[5], NULL, 10) : 1000);
+    const int64_t patience = period * (argc > 6 ? strtol(argv[6], NULL, 10) : 20);
     if (joints < 1 || joints > MOST_JOINTS) {
         fprintf(stderr, "JOINTS must be 1 to %d\n", MOST_JOINTS);
         return 2;
@@ -166,7 +167,7 @@ int main(int argc, char **argv) {
         for (ssize_t got; (got = recv(channel, data, sizeof data, 0)) >= 0;)
             listen_to(&heard, data, (size_t)got, robot, joints);
         if (heard.accepted != before) since_heard = now_ns();
-        silent = now_ns() - since_heard > PATIENCE * period;
+        silent = now_ns() - since_heard > patience;
 
         if (mode == IDLE && heard.any) mode = READY;
         if (mode == READY && heard.mode == RUNNING && !silent) mode = RUNNING;

@@ -18,7 +18,7 @@ from experiments import trot
 from idcontrol.loop import launch
 from idcontrol.loop.clock import VirtualClock
 from idcontrol.loop.launch import Settings
-from idcontrol.loop.safety import Mode, Policy, Rule
+from idcontrol.loop.safety import Mode, Policy
 from idcontrol.loop.transport.udp import UdpLink
 from idcontrol.loop.wire import Kind, Outbox
 from idcontrol.recording import load
@@ -88,18 +88,15 @@ def free_ports(n):
 
 
 def settings(own, machine):
-    """Patient with a computer that others use too."""
-    return Settings(
-        transport="udp", bind=f"127.0.0.1:{own}", peer=f"127.0.0.1:{machine}",
-        policy=Policy(late_s=0.5, damp_s=0.2, overrun=Rule(then="hold")),
-    )  # fmt: skip
+    return Settings(transport="udp", bind=f"127.0.0.1:{own}", peer=f"127.0.0.1:{machine}", policy=rig.PATIENT)
 
 
 @needs_compiler
+@pytest.mark.wallclock
 def test_a_machine_in_c_is_driven_over_udp(program, tmp_path):
     own, there = free_ports(2)
-    # 100 Hz: its patience of 20 periods is 0.2 s
-    machine = subprocess.Popen([program, "arm", "2", str(there), str(own), "100"], stdout=subprocess.PIPE, text=True)
+    arguments = ["arm", "2", str(there), str(own), "100", "100"]  # silence of 1 s is survived
+    machine = subprocess.Popen([program, *arguments], stdout=subprocess.PIPE, text=True)
     metrics = launch.run("tests.loop.rig:offer", rig.Config(duration_s=0.6), settings(own, there), tmp_path / "run")
     said, _ = machine.communicate(timeout=10)
     assert metrics["ended"] == "duration"
@@ -117,6 +114,7 @@ def test_a_machine_in_c_is_driven_over_udp(program, tmp_path):
 
 
 @needs_compiler
+@pytest.mark.wallclock
 def test_a_machine_in_c_drops_what_is_not_sound(program):
     own, there = free_ports(2)
     machine = subprocess.Popen([program, "arm", "2", str(there), str(own), "100"], stdout=subprocess.PIPE, text=True)
@@ -140,6 +138,7 @@ def test_a_machine_in_c_drops_what_is_not_sound(program):
 
 
 @needs_compiler
+@pytest.mark.wallclock
 def test_a_machine_in_c_brakes_when_its_loop_is_killed(program, tmp_path):
     own, there = free_ports(2)
     machine = subprocess.Popen([program, "arm", "2", str(there), str(own), "100"], stdout=subprocess.PIPE, text=True)

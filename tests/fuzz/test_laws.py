@@ -72,7 +72,8 @@ def test_a_model_keeps_momentum_presses_stays_in_the_cone_and_lets_nothing_throu
         # of the terms that cancel: v⁺ comes from M with up to 1e12 between its largest and smallest part
         assert (np.abs(missing) <= 1e-9 * size).all()
 
-        most = np.abs(found.impulses).max(initial=0.0)
+        # impulses below a millionth of a millionth of the weight's are rounding
+        most = max(np.abs(found.impulses).max(initial=0.0), 1e-4 * system.mass * 9.81 * machines.H)
         pressing, along = found.impulses[:, 0], np.linalg.norm(found.impulses[:, 1:], axis=1)
         assert (pressing >= -1e-9 * most).all()
         if name != "noslip":
@@ -86,9 +87,10 @@ def test_a_model_keeps_momentum_presses_stays_in_the_cone_and_lets_nothing_throu
                 assert (pressing * opening <= 1e-7 * scale * most).all()
         if found.status is Status.FALLBACK:
             assert found.note
-            assert most == 0.0
+            assert not found.impulses.any()
 
-    explore(law, st.tuples(machines.machines(), MANY), 25 * effort)
+    law(((479001600, 26, False), 3))  # nothing but rounding presses
+    explore(law, st.tuples(machines.machines(), MANY), 25, effort)
 
 
 def on_the_ground(rng: np.random.Generator, system: System, feet: int) -> tuple[SphereContacts, State]:
@@ -142,4 +144,4 @@ def test_a_controller_keeps_limits_and_cones_and_forgets_when_it_is_reset(name, 
         assert bits(control(state, reference)) == bits(first)
 
     inputs = st.tuples(machines.machines(), st.integers(1, 6), st.sampled_from([0.0, 1.0, 100.0, 1e4]))
-    explore(law, inputs, 15 * effort)
+    explore(law, inputs, 15, effort)

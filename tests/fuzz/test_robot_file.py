@@ -75,7 +75,7 @@ def test_lines_that_are_cut_doubled_or_exchanged_are_told_or_harmless(tmp_path, 
         told(tmp_path, "\n".join(text))
 
     change = st.tuples(st.integers(0, 200), st.integers(0, 200), st.sampled_from(["cut", "double", "exchange"]))
-    explore(law, st.lists(change, min_size=1, max_size=3), 60 * effort)
+    explore(law, st.lists(change, min_size=1, max_size=3), 60, effort)
 
 
 def test_a_robot_file_of_absurd_size_is_not_read(tmp_path):

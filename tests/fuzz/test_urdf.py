@@ -205,7 +205,7 @@ def test_an_attribute_that_is_anything_is_told_or_harmless(tmp_path, effort):
         spot, value = change
         fit_runs(tmp_path, f'{SOUND[: spot.start()]}{spot[1]}="{value}"{SOUND[spot.end() :]}')
 
-    explore(law, st.tuples(st.sampled_from(spots), st.sampled_from(NUMBERS) | letters), 60 * effort)
+    explore(law, st.tuples(st.sampled_from(spots), st.sampled_from(NUMBERS) | letters), 60, effort)
 
 
 @EFFORT
@@ -227,7 +227,7 @@ def test_elements_that_are_missing_doubled_or_moved_are_told_or_harmless(tmp_pat
                 text = text[: spot.start()] + what + text[spot.end() :]
         fit_runs(tmp_path, text)
 
-    explore(law, st.lists(one, min_size=1, max_size=3), 60 * effort)
+    explore(law, st.lists(one, min_size=1, max_size=3), 60, effort)
 
 
 @EFFORT
@@ -236,7 +236,7 @@ def test_bytes_that_are_no_urdf_are_told(tmp_path, effort):
         assert not told(tmp_path, junk).fit
 
     cut = st.binary(max_size=40).map(lambda junk: SOUND.encode()[:2000] + junk)
-    explore(law, st.binary(max_size=200) | cut, 40 * effort)
+    explore(law, st.binary(max_size=200) | cut, 40, effort)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])

@@ -15,7 +15,7 @@ from idcontrol.loop.clock import NS, Beat, VirtualClock
 from idcontrol.loop.machine import Machine, watchdog
 from idcontrol.loop.real import ControlLoop, Parts, run
 from idcontrol.loop.ring import views
-from idcontrol.loop.safety import Limits, Mode, Policy
+from idcontrol.loop.safety import Limits, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
 from idcontrol.loop.transport import inprocess
 from idcontrol.system import System
@@ -29,6 +29,9 @@ KP, KD = np.array([200.0, 60.0]), np.array([20.0, 5.0])
 
 QUICK = Policy(damp_s=0.1)
 """The default policy, but for a shorter braking."""
+
+PATIENT = Policy(late_s=1.0, hang_s=1.0, damp_s=0.2, overrun=Rule(then="hold"), clock=Rule(then="hold"))
+"""On the wall clock: a computer that others use too may be held up for longer than a robot's electronics would wait."""
 
 
 def arm() -> System:

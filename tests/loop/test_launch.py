@@ -17,18 +17,15 @@ from idcontrol.errors import InputError
 from idcontrol.loop import launch
 from idcontrol.loop.clock import NS
 from idcontrol.loop.launch import Settings
-from idcontrol.loop.safety import Mode, Policy, Rule
+from idcontrol.loop.safety import Mode, Policy
 from idcontrol.recording import load
 from idcontrol.types import Command
-from tests.loop.rig import PERIOD, TORQUE, Config, Pd
+from tests.loop.rig import PATIENT, PERIOD, TORQUE, Config, Pd
 
 ROOT = Path(__file__).parents[2]
 TARGET = "tests.loop.rig:offer"
-# A machine that is shared with others may be held up for longer than a robot's electronics would wait.
-PATIENT = Settings(
-    plant_silence_s=0.5,
-    policy=Policy(late_s=0.5, damp_s=0.2, overrun=Rule(then="hold")),
-)
+SETTINGS = Settings(plant_silence_s=1.0, policy=PATIENT)
+pytestmark = pytest.mark.wallclock
 
 
 class Spinning(Pd):
@@ -67,7 +64,7 @@ def what(run):
 
 @pytest.mark.parametrize("transport", ["shared", "udp"])
 def test_a_loop_on_the_wall_clock_runs_records_and_ends(tmp_path, transport):
-    settings = Settings(transport=transport, plant_silence_s=0.5, policy=PATIENT.policy)
+    settings = Settings(transport=transport, plant_silence_s=1.0, policy=PATIENT)
     metrics = launch.run(TARGET, Config(duration_s=0.4), settings, tmp_path / "run")
     assert metrics["ended"] == "duration"
     assert metrics["completed"]
@@ -89,7 +86,7 @@ def test_a_loop_on_the_wall_clock_runs_records_and_ends(tmp_path, transport):
 
 @pytest.mark.slow
 def test_the_plant_may_run_at_a_rate_of_its_own(tmp_path):
-    settings = Settings(plant_rate_hz=250.0, plant_silence_s=0.5, policy=PATIENT.policy)
+    settings = Settings(plant_rate_hz=250.0, plant_silence_s=1.0, policy=PATIENT)
     launch.run(TARGET, Config(duration_s=0.4), settings, tmp_path / "run")
     body = load(tmp_path / "run" / "machine").arrays
     running = body["t"][body["mode"] == Mode.RUNNING]
@@ -113,7 +110,7 @@ def test_paced_simulation_takes_its_time(tmp_path):
 
 def test_a_controller_that_never_returns_is_interrupted_and_the_machine_braked(tmp_path):
     metrics = launch.run(
-        TARGET, Config(controller="tests.loop.test_launch:Spinning", duration_s=5.0), PATIENT, tmp_path / "run"
+        TARGET, Config(controller="tests.loop.test_launch:Spinning", duration_s=5.0), SETTINGS, tmp_path / "run"
     )
     assert metrics["ended"] == "fault"
     assert not metrics["completed"]
@@ -161,7 +158,7 @@ def test_a_killed_plant_is_noticed_and_the_record_is_complete(tmp_path):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    metrics = launch.run(TARGET, Config(duration_s=60.0), PATIENT, out)
+    metrics = launch.run(TARGET, Config(duration_s=60.0), SETTINGS, out)
     killer.join()
     assert metrics["ended"] == "fault"
     assert metrics["faults"]["silent"] > 0
@@ -175,8 +172,8 @@ def separate(out: Path, ready: str) -> subprocess.Popen:
     """A loop in a process of its own, once it runs."""
     code = (
         "from pathlib import Path; from idcontrol.loop import launch; from tests.loop.rig import Config; "
-        "from tests.loop.test_launch import PATIENT; import sys; "
-        f"sys.exit(launch.run({TARGET!r}, Config(duration_s=60.0), PATIENT, Path({str(out)!r}))['signal'] or 0)"
+        "from tests.loop.test_launch import SETTINGS; import sys; "
+        f"sys.exit(launch.run({TARGET!r}, Config(duration_s=60.0), SETTINGS, Path({str(out)!r}))['signal'] or 0)"
     )
     process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     wait_for_event(out, ready)

@@ -73,6 +73,7 @@ def test_a_loop_in_process_cannot_be_shown(tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.wallclock
 def test_a_running_loop_is_shown_on_loopback_and_ends_as_without_a_page(tmp_path):
     arguments = ["loop", "--view", "--duration", "3", "--json", "--out", str(tmp_path / "run")]
     process = subprocess.Popen(
