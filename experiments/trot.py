@@ -119,6 +119,22 @@ class Righting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     damping_1_s: NotNegative = 0.0
 
 
+class Feedback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Gains of the error feedback, one number for all joints; null is what the robot file says.
+
+    Attributes:
+        kp_1_s2: Stiffness of controllers that know the inertia [1/s²].
+        kd_1_s: Their damping [1/s].
+        kp_nm_rad: Stiffness of `pid` [N m/rad].
+        kd_nm_s_rad: Its damping [N m s/rad]; at most half of what a joint moves over the control period.
+    """
+
+    kp_1_s2: NotNegative | None = None
+    kd_1_s: NotNegative | None = None
+    kp_nm_rad: NotNegative | None = None
+    kd_nm_s_rad: NotNegative | None = None
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that decides a trot.
 
@@ -140,6 +156,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         plant_rate_hz: The plant steps at least this often; null is `rate_hz`.
         start_spread_rad: Standard deviation of the joints around the home pose at the start.
         path: Where to walk.
+        gains: Of the error feedback.
         friction: What the controller is told.
         noise: On the sensed state.
         kick: A push.
@@ -165,6 +182,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     plant_rate_hz: Positive | None = None
     start_spread_rad: NotNegative = 2e-4
     path: Path2D = Path2D()
+    gains: Feedback = Feedback()
     friction: Friction = Friction()
     noise: Noise = Noise()
     kick: Kick = Kick()
@@ -350,14 +368,22 @@ def scenery(config: Config, robot: robots.Robot, ground: Terrain) -> Scenery:
 def controller_setup(config: Config, robot: robots.Robot, ground: Terrain, h: float) -> controllers.Setup:
     """What the controller of `config` is built from."""
     system = robot.system()
-    names, gains = system.actuated_names, robot.description.gains.acceleration
-    a = len(names)
-    torque_kp, torque_kd = robot.torque_gains(names)
+    known, told = robot.description.gains.acceleration, config.gains
+    torque_kp, torque_kd = robot.torque_gains(system.actuated_names)
+    acceleration = (
+        known.kp_1_s2 if told.kp_1_s2 is None else told.kp_1_s2,
+        known.kd_1_s if told.kd_1_s is None else told.kd_1_s,
+    )
+    kp, kd = (np.full(system.n_actuated, gain) for gain in acceleration)
+    if told.kp_nm_rad is not None:
+        torque_kp = np.full_like(torque_kp, told.kp_nm_rad)
+    if told.kd_nm_s_rad is not None:
+        torque_kd = np.full_like(torque_kd, told.kd_nm_s_rad)
     return controllers.Setup(
         system=system,
         contacts=foot_spheres(robot, system, ground, counted_friction(config)),
         h=h,
-        acceleration_gains=Gains(kp=np.full(a, gains.kp_1_s2), kd=np.full(a, gains.kd_1_s)),
+        acceleration_gains=Gains(kp=kp, kd=kd),
         torque_gains=Gains(kp=torque_kp, kd=torque_kd),
         settings=config.inverse,
     )
