@@ -17,8 +17,9 @@ from idcontrol.contact.landing import landing_kernel
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
 from idcontrol.controllers.projection import RANK_TOLERANCE, projection_kernel
 from idcontrol.models.compiled import NO_SLIP, NO_SLIP_DUAL, contact_impulses
-from idcontrol.models.distribution import smallest_torque_kernel
+from idcontrol.models.distribution import smallest_torque_kernel, torque_map_kernel
 from idcontrol.models.reduction import recover_kernel, reduce_kernel
+from idcontrol.solvers.enumerate import nearest_kernel, nearest_work
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
 
@@ -30,18 +31,33 @@ RAMP_WEIGHT: Final = 30.0
 """Reluctance of a foot at lift-off and touchdown (planner.md 7), in units of the torque objective."""
 
 
+SHARES: Final = 0
+"""Stage II follows the model (math.md 7.4), and minds the ramp of feet that land or lift."""
+RAMPS: Final = 1
+"""While a foot ramps, impulses are shared anew, with the torque nearest to the model's own."""
+NEAREST_RAMPS: Final = 2
+"""Of the model's solutions the one whose torque is nearest to the last is taken (math.md 6.3); then as `RAMPS`."""
+ALONE: Final = 3
+"""The model's impulses are what they are."""
+
+SEARCH_NODES: Final = 1
+"""Quadratic programs that the search for the nearest torque may solve in a step.
+
+The first is the nearest point with the contact modes of Lemke's solution; more would look for another motion, which
+exists for high friction only (math.md 6.3).
+"""
+
+
 class Plain(NamedTuple):
     """Which compiled step belongs to a scheme.
 
     Attributes:
         model: A number of `idcontrol.models.compiled`.
-        shares: Whether stage II follows (math.md 7.4).
-        ramps: Whether `Settings.ramp_s` counts; without stage II a step in which a foot ramps is not plain.
+        after: What follows it: a number of this module.
     """
 
     model: int
-    shares: bool
-    ramps: bool = True
+    after: int
 
 
 @njit(cache=True, error_model="numpy")
@@ -92,8 +108,29 @@ def _standing(
 
 
 @njit(cache=True, error_model="numpy")
+def _nearest(torque: Array, rho: Array, c: Array, mu: Array, f: Array, impulse: Array, last: Array) -> Array:
+    """Of all contact impulses that solve the problem as `f` does, those whose torque is nearest to `last`."""
+    n, k = mu.shape[0], rho.shape[1]
+    V = np.empty((3 * n, 3 * n))
+    for i in range(3 * n):
+        for j in range(i + 1):
+            s = 0.0
+            for d in range(k):
+                s += rho[i, d] * rho[j, d]
+            V[i, j] = V[j, i] = s
+    constant = impulse.copy()
+    for a in range(impulse.shape[0]):
+        for j in range(3 * n):
+            constant[a] -= torque[a, j] * f[j]
+    y, modes = f.copy(), np.empty(n, dtype=np.int64)
+    work, order = nearest_work(n)
+    nearest_kernel(V, c, mu, torque, constant, last, np.ones(last.shape[0]), SEARCH_NODES, True, y, modes, work, order)
+    return y
+
+
+@njit(cache=True, error_model="numpy")
 def _step(
-    choice: tuple[int, bool, bool],
+    choice: tuple[int, int, bool],
     h: float,
     M: Array,
     bias: Array,
@@ -113,6 +150,7 @@ def _step(
     landing: tuple[float, ...],
     numbers: tuple[float, ...],
     warm: Integers,
+    last: Array,
 ) -> tuple[bool, float, Array, Integers, Array, Array]:
     """One step; see `idcontrol.controllers.inverse` for what it does.
 
@@ -120,7 +158,7 @@ def _step(
         Whether it is plain, the model's residual, torques (a,), identity of the contacts (n,), their predicted forces
         and normals (n, 3), world frame.
     """
-    model, shares, projects = choice
+    model, after, projects = choice
     margin, landing_s, approach, slide, edge_speed, ramp_s, ramp_weight = numbers
     m, a = M.shape[0], joint_q.shape[0]
     u = m - a
@@ -157,13 +195,21 @@ def _step(
     f = np.zeros(3 * n)
     closed = np.ones(n, dtype=np.bool_)  # as `landing_contacts` has it: the gap is part of the reference velocity
     plain, _, residual = contact_impulses(model, rho, c, mu, closed, bits, f)
-    plain = plain and (shares or not reluctance.any())
     _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
-    if plain and shares and n > 0:
-        y, held = np.empty(3 * n), np.isinf(mu)
-        plain = smallest_torque_kernel(M, free, fixed, L, J, rho, c, f, impulse, mu, held, edge_speed, reluctance, y)
-        f = y
+    if plain and n > 0 and after == NEAREST_RAMPS:
+        torque = torque_map_kernel(M, free, fixed, L, J, rho, 3 * n)
+        f = _nearest(torque, rho, c, mu, f, impulse, h * last)
         _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
+        bits[:] = 0
+    if plain and n > 0 and after != ALONE and (after == SHARES or reluctance.any()):
+        y, held = np.empty(3 * n), np.isinf(mu)
+        constant = impulse if after == SHARES else np.zeros(a)
+        shared = smallest_torque_kernel(M, free, fixed, L, J, rho, c, f, constant, mu, held, edge_speed, reluctance, y)
+        if shared:
+            f = y
+            _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
+        elif after == SHARES:
+            plain = False
     tau = impulse / h
     for j in range(a):
         plain = plain and abs(tau[j]) <= joints[2, j]  # false for a NaN, too
@@ -202,7 +248,7 @@ class CompiledStep:
         """
         self._system = system
         self._h = h
-        self._choice = (plain.model, plain.shares, projects)
+        self._choice = (plain.model, plain.after, projects)
         a = system.n_actuated
         self._joints = np.ascontiguousarray(
             [np.broadcast_to(gains.kp, a), np.broadcast_to(gains.kd, a), system.effort_limit], dtype=np.float64
@@ -224,7 +270,7 @@ class CompiledStep:
             settings.approach_speed_m_s,
             settings.slide_speed_m_s,
             settings.edge_speed_m_s,
-            settings.ramp_s if plain.ramps else 0.0,
+            settings.ramp_s,
             RAMP_WEIGHT,
         )
         self._warm: Integers = np.zeros(contacts.mu.shape[0], dtype=np.int64)
@@ -236,8 +282,14 @@ class CompiledStep:
         """Forget the last step."""
         self._warm[:] = 0
 
-    def __call__(self, state: State, reference: Reference) -> Command | None:
-        """The command of a plain step, or None; the system must have been updated to `state`."""
+    def __call__(self, state: State, reference: Reference, last: Array) -> Command | None:
+        """The command of a plain step, or None; the system must have been updated to `state`.
+
+        Args:
+            state: Where the machine is.
+            reference: What is asked for.
+            last: Torques of the last step, shape (a,) [N m].
+        """
         plain, residual, tau, identity, force, normal = _step(
             self._choice,
             self._h,
@@ -259,6 +311,7 @@ class CompiledStep:
             self._landing,
             self._numbers,
             self._warm,
+            last,
         )
         if not plain:
             return None

@@ -188,7 +188,7 @@ class InverseDynamics:
             )
         system.update(state.q, state.v)
         if self._compiled is not None:
-            command = self._compiled(state, reference)
+            command = self._compiled(state, reference, self._last_tau)
             if command is not None:
                 self._last_tau, self._warm = command.tau, {}
                 return command

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from idcontrol.controllers.compiled import Plain
+from idcontrol.controllers.compiled import ALONE, NEAREST_RAMPS, RAMPS, SEARCH_NODES, SHARES, Plain
 from idcontrol.controllers.repair import nearest_motion
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb, dissipation, no_slip, specification
@@ -225,14 +225,6 @@ def _repaired(solution: StepSolution, note: str) -> StepSolution:
     return replace(solution, status=Status.REPAIRED, note=note, warm={})
 
 
-SEARCH_NODES = 1
-"""Quadratic programs that `nearest_torque` may solve in a step.
-
-The first is the nearest point with the contact modes of Lemke's solution; more would look for another motion, which
-exists for high friction only (math.md 6.3).
-"""
-
-
 def nearest_torque(problem: StepProblem, step: Step) -> Outcome:
     """Of the solutions of the friction LCP the one whose torque is nearest to the last (003 Alg. 3; math.md 6)."""
     solution = coulomb.solve(problem)
@@ -299,7 +291,7 @@ COULOMB_QP = Scheme(
     solve=two_stages,
     model=dissipation.solve,
     ramp_follows=False,
-    plain=Plain(model=DISSIPATION, shares=True),
+    plain=Plain(model=DISSIPATION, after=SHARES),
     specified=two_stages_specified,
 )
 COULOMB_QP_RAW = Scheme(
@@ -307,7 +299,7 @@ COULOMB_QP_RAW = Scheme(
     model=dissipation.solve,
     projects=False,
     ramp_follows=False,
-    plain=Plain(model=DISSIPATION, shares=False, ramps=False),
+    plain=Plain(model=DISSIPATION, after=ALONE),
     specified=lambda problem, step: _outcome(specification.dissipation(problem)),
 )
 COULOMB_QP_1 = Scheme(
@@ -319,14 +311,14 @@ NO_SLIP_LCP = Scheme(
     solve=partial(without_slip, dual=False),
     model=dissipation.solve,
     ramp_follows=False,
-    plain=Plain(model=NO_SLIP, shares=True),
+    plain=Plain(model=NO_SLIP, after=SHARES),
 )
 NO_SLIP_QP = Scheme(
     solve=partial(without_slip, dual=True),
     model=dissipation.solve,
     ramp_follows=False,
-    plain=Plain(model=NO_SLIP_DUAL, shares=True),
+    plain=Plain(model=NO_SLIP_DUAL, after=SHARES),
     specified=without_slip_specified,
 )
-COULOMB_LCP = Scheme(solve=friction_lcp, model=coulomb.solve, plain=Plain(model=COULOMB, shares=False))
-COULOMB_SMOOTH = Scheme(solve=nearest_torque, model=coulomb.solve)
+COULOMB_LCP = Scheme(solve=friction_lcp, model=coulomb.solve, plain=Plain(model=COULOMB, after=RAMPS))
+COULOMB_SMOOTH = Scheme(solve=nearest_torque, model=coulomb.solve, plain=Plain(model=COULOMB, after=NEAREST_RAMPS))

@@ -31,7 +31,7 @@ RANK_TOLERANCE = 1e-8
 
 
 @njit(cache=True)
-def _torque_map(M: Array, free: Integers, fixed: Integers, L: Array, rows: Array, rho: Array, n3: int) -> Array:
+def torque_map_kernel(M: Array, free: Integers, fixed: Integers, L: Array, rows: Array, rho: Array, n3: int) -> Array:
     # pragma: no cover - compiled
     """Lτ = (L⁻¹ M_bq)ᵀ ρᵀ - J_qᵀ, shape (p, 3 n)."""
     k, p = free.shape[0], fixed.shape[0]
@@ -149,7 +149,7 @@ def smallest_torque_kernel(
         out[:] = 0.0
         return not np.any(y != 0.0)
     A = np.ascontiguousarray(space[:limits, :d])
-    torque = _torque_map(M, free, fixed, L, rows, rho, n3)
+    torque = torque_map_kernel(M, free, fixed, L, rows, rho, n3)
     typical = 0.0
     for a in range(p):
         for r in range(n3):
@@ -214,7 +214,7 @@ def smallest_torque_kernel(
 def torque_map(reduction: Reduction, n: int) -> Array:
     """Lτ of the module: how motor impulses answer to the impulses [N; S; T] of n contacts, shape (p, 3 n)."""
     r = reduction
-    mapped: Array = _torque_map(r.M, r.free, r.fixed, r.L, r.rows, r.rho, 3 * n)
+    mapped: Array = torque_map_kernel(r.M, r.free, r.fixed, r.L, r.rows, r.rho, 3 * n)
     return mapped
 
 

@@ -319,6 +319,7 @@ def _value(T: Array, miss: Array, weights: Array, ridge: float, y: Array) -> flo
     return 0.5 * total
 
 
+@njit(cache=True, error_model="numpy")
 def nearest_work(n: int) -> tuple[Array, Integers]:
     """Scratch of `nearest_kernel` for n contacts."""
     size = 3 * n

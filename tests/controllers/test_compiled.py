@@ -23,6 +23,7 @@ SCHEMES = {
     "id-noslip-lcp": schemes.NO_SLIP_LCP,
     "id-noslip-qp": schemes.NO_SLIP_QP,
     "id-coulomb-lcp": schemes.COULOMB_LCP,
+    "id-coulomb-smooth": schemes.COULOMB_SMOOTH,
 }
 
 
