@@ -9,8 +9,9 @@ from idcontrol.contact.spheres import SphereContacts, detect_kernel
 from idcontrol.models.compiled import contact_impulses
 from idcontrol.models.problem import CLOSED_GAP, PUSH_OUT_SPEED, StepSolution
 from idcontrol.models.reduction import recover_kernel, reduce_kernel
+from idcontrol.plants.parts import ROUNDING_N
 from idcontrol.system import System
-from idcontrol.types import Array, Integers, Status
+from idcontrol.types import Array, ContactForces, Integers, Status
 
 
 @njit(cache=True, error_model="numpy")
@@ -30,8 +31,8 @@ def _substep(
     """One substep; `warm` is by contact identity, shape (spheres,).
 
     Returns:
-        Whether the model solved it without any repair, iterations, residual, v⁺ (m,), impulses (n, 3), identity (n,),
-        forces (n, 3) and normals (n, 3) in world axes.
+        Whether the model solved it without any repair, iterations, residual, v⁺ (m,), impulses (n, 3); of p contacts
+        that press identity (p,), forces (p, 3) and normals (p, 3) in world axes.
     """
     m, u = M.shape[0], M.shape[0] - tau.shape[0]
     v = np.empty(m)
@@ -63,12 +64,21 @@ def _substep(
         plain = plain and np.isfinite(v_plus[i])
     warm[:] = 0
     impulses, force = np.empty((n, 3)), np.zeros((n, 3))
+    listed, normal = np.empty(n, dtype=np.int64), np.empty((n, 3))
+    p = 0
     for i in range(n):
         warm[identity[i]] = bits[i]
+        largest = 0.0
         for axis in range(3):
             impulses[i, axis] = f[axis * n + i]
-            force[i] += f[axis * n + i] / h * axes[i, axis]
-    return bool(plain), iterations, residual, v_plus, impulses, identity[:n].astype(np.int64), force, axes[:n, 0].copy()
+            largest = max(largest, abs(f[axis * n + i]))
+        # not the normal impulse alone: what holds where nothing slips may need none
+        if largest > ROUNDING_N * h:
+            listed[p], normal[p] = identity[i], axes[i, 0]
+            for axis in range(3):
+                force[p] += f[axis * n + i] / h * axes[i, axis]
+            p += 1
+    return bool(plain), iterations, residual, v_plus, impulses, listed[:p], force[:p], normal[:p]
 
 
 class CompiledSubstep:
@@ -91,13 +101,13 @@ class CompiledSubstep:
         """Forget the last substep."""
         self._warm[:] = 0
 
-    def __call__(self, v: Array, tau: Array, h: float) -> tuple[StepSolution, Integers, Array, Array] | None:
+    def __call__(self, v: Array, tau: Array, h: float) -> tuple[StepSolution, ContactForces] | None:
         """A substep of `h` [s] from velocity `v`, Pinocchio's layout, under torques `tau` [N m], or None if not plain.
 
         The system must have been updated to the state.
 
         Returns:
-            The solution, identity (n,), forces (n, 3) [N] and normals (n, 3) of all contacts near, world axes.
+            The solution, and the forces of the contacts that press.
         """
         system = self._system
         plain, iterations, residual, v_plus, impulses, identity, force, normal = _substep(
@@ -123,7 +133,7 @@ class CompiledSubstep:
             residual=residual,
             iterations=iterations,
         )
-        return solution, identity, force, normal
+        return solution, ContactForces(identity=identity, force=force, normal=normal)
 
 
 _NO_MULTIPLIERS: Array = np.zeros(0)

@@ -9,6 +9,7 @@ quaternions begin with w. All of that is converted in `MuJoCo._write` and `MuJoC
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
 from idcontrol.models.problem import StepSolution
 from idcontrol.plants.outside import Link, grid, links, quaternion, rotation
-from idcontrol.plants.parts import ForceSum, require_positive, substeps
+from idcontrol.plants.parts import averaged, require_positive, substeps, touch
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
 
@@ -97,11 +98,11 @@ class MuJoCo:
         count = substeps(tau, dt, self._names, self._dt)
         self.model.opt.timestep = dt / count
         self.data.qfrc_applied[self._motors] = tau
-        forces = ForceSum()
+        touches: list[ContactForces] = []
         for _ in range(count):
             mujoco.mj_step(self.model, self.data)
-            self._collect(forces)
-        self._forces = forces.mean(count)
+            touches += self._touches()
+        self._forces = averaged(touches, count)
         self._state = self._read(self._state.t + dt)
         return self._state
 
@@ -109,8 +110,8 @@ class MuJoCo:
         """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""
         return self._forces
 
-    def _collect(self, forces: ForceSum) -> None:
-        """Add what MuJoCo's solver found in the last substep."""
+    def _touches(self) -> Iterator[ContactForces]:
+        """What MuJoCo's solver found in the last substep."""
         wrench = np.zeros(6)
         for index, contact in enumerate(self.data.contact):
             mujoco.mj_contactForce(self.model, self.data, index, wrench)
@@ -122,7 +123,7 @@ class MuJoCo:
             force = axes.T @ wrench[:3]
             for sphere, sign in ((first, -1.0), (second, 1.0)):
                 if sphere is not None:
-                    forces.add(np.array([sphere]), sign * force[None], sign * axes[:1])
+                    yield touch(sphere, sign * force, sign * axes[0])
 
     def _write(self, state: State) -> None:
         qpos, qvel = self.data.qpos, self.data.qvel

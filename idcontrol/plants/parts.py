@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import pinocchio as pin
 
 from idcontrol.errors import InputError
-from idcontrol.types import Array, Booleans, ContactForces, Integers, State
+from idcontrol.types import Array, ContactForces, State
 
 
 def require_positive(what: str, value: float) -> float:
@@ -62,26 +62,31 @@ def pushed(state: State, velocity: Array) -> State:
     return State(t=state.t, q=state.q, v=v)
 
 
-@dataclass(slots=True)
-class ForceSum:
-    """Contact forces of some substeps, added up by contact."""
+ROUNDING_N: Final = 1e-9
+"""Smaller forces are the solver's rounding, and no contact [N]."""
 
-    force: dict[int, Array] = field(default_factory=dict)
-    normal: dict[int, Array] = field(default_factory=dict)
 
-    def add(self, identity: Integers, force: Array, normal: Array, pressed: Booleans | None = None) -> None:
-        """Add world forces (n, 3) [N] at contacts with `identity` (n,), normals (n, 3); only where `pressed` (n,)."""
-        chosen = range(len(identity)) if pressed is None else np.flatnonzero(pressed)
-        for i in chosen:
-            key = int(identity[i])
-            self.force[key] = self.force.get(key, 0.0) + force[i]
-            self.normal[key] = normal[i].copy()
+def averaged(parts: Sequence[ContactForces], count: int) -> ContactForces:
+    """Contact forces averaged over `count` equal substeps, contact by contact, in the order of identities.
 
-    def mean(self, count: int) -> ContactForces:
-        """Averages over `count` substeps, in the order of identities; normals are those of the last touch."""
-        keys = sorted(self.force)
-        return ContactForces(
-            identity=np.array(keys, dtype=np.int64),
-            force=np.array([self.force[k] / count for k in keys]).reshape(-1, 3),
-            normal=np.array([self.normal[k] for k in keys]).reshape(-1, 3),
-        )
+    Args:
+        parts: What each substep found, in one piece or more; those of a substep in one piece are in order already.
+        count: How many substeps there were: a contact that a substep does not list had no force in it.
+
+    Returns:
+        One entry for each contact; its normal is that of the last touch.
+    """
+    if len(parts) == count == 1:
+        return parts[0]
+    if not parts:
+        return ContactForces.none()
+    identity, place = np.unique(np.concatenate([part.identity for part in parts]), return_inverse=True)
+    force, normal = np.zeros((identity.size, 3)), np.zeros((identity.size, 3))
+    np.add.at(force, place, np.concatenate([part.force for part in parts]))
+    normal[place] = np.concatenate([part.normal for part in parts])
+    return ContactForces(identity=identity, force=force / count, normal=normal)
+
+
+def touch(identity: int, force: Array, normal: Array) -> ContactForces:
+    """One contact, from world vectors of shape (3,)."""
+    return ContactForces(identity=np.array([identity]), force=force[None], normal=normal[None])

@@ -24,7 +24,7 @@ from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.models.problem import StepSolution
-from idcontrol.plants.parts import ForceSum, pushed, require_not_negative, require_positive, substeps
+from idcontrol.plants.parts import averaged, pushed, require_not_negative, require_positive, substeps
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, ContactForces, State
 
@@ -98,17 +98,14 @@ class Penalty:
             InputError: A torque is not finite, or `dt` is not positive.
         """
         count = substeps(tau, dt, self._system.actuated_names, self._dt)
-        forces = ForceSum()
-        for _ in range(count):
-            self._substep(tau, dt / count, forces)
-        self._forces = forces.mean(count)
+        self._forces = averaged([self._substep(tau, dt / count) for _ in range(count)], count)
         return self._state
 
     def contact_forces(self) -> ContactForces:
         """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""
         return self._forces
 
-    def _substep(self, tau: Array, h: float, forces: ForceSum) -> None:
+    def _substep(self, tau: Array, h: float) -> ContactForces:
         system, state = self._system, self._state
         system.update(state.q, state.v)
         v = system.ours(state.v)
@@ -131,9 +128,9 @@ class Penalty:
         v_plus = v + h * (acceleration + responses[:, 1:] @ force)
         mean = v + h * (0.5 * (1.0 + 1.0 / fine) * acceleration + responses[:, 1:] @ moved)
         world = feet.force_world(force.reshape(3, n).T, 1.0)
-        forces.add(feet.identity, world, feet.axes[:, 0], pressed)
         q_next, v_next = system.advance(state.q, v_plus, h, mean=mean)
         self._state = State(t=state.t + h, q=q_next, v=v_next)
+        return ContactForces(identity=feet.identity[pressed], force=world[pressed], normal=feet.axes[pressed, 0])
 
 
 def longest_stable(ground: tuple[float, float, float], w: float) -> float:

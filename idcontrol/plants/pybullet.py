@@ -10,6 +10,7 @@ its velocities are in world axes. All of that is converted in `PyBullet._write` 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
 from idcontrol.models.problem import StepSolution
 from idcontrol.plants.outside import Link, grid, links, quaternion, rotation
-from idcontrol.plants.parts import ForceSum, require_positive, substeps
+from idcontrol.plants.parts import averaged, require_positive, substeps, touch
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
 
@@ -109,7 +110,7 @@ class PyBullet:
         """
         count = substeps(tau, dt, self._names, self._dt)
         self._world.call(bullet.setTimeStep, dt / count)
-        forces = ForceSum()
+        touches: list[ContactForces] = []
         for _ in range(count):
             if self._motors:
                 self._world.call(
@@ -120,8 +121,8 @@ class PyBullet:
                     forces=tau.tolist(),
                 )
             self._world.call(bullet.stepSimulation)
-            self._collect(forces)
-        self._forces = forces.mean(count)
+            touches += self._touches()
+        self._forces = averaged(touches, count)
         self._state = self._read(self._state.t + dt)
         return self._state
 
@@ -129,14 +130,14 @@ class PyBullet:
         """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""
         return self._forces
 
-    def _collect(self, forces: ForceSum) -> None:
-        """Add what Bullet's solver found in the last substep."""
+    def _touches(self) -> Iterator[ContactForces]:
+        """What Bullet's solver found in the last substep."""
         for contact in self._world.call(bullet.getContactPoints, self._body, self._ground):
             number, at, normal, pressure = contact[3], np.array(contact[5]), np.array(contact[7]), contact[9]
             if not pressure > 0.0:
                 continue
             force = pressure * normal + contact[10] * np.array(contact[11]) + contact[12] * np.array(contact[13])
-            forces.add(np.array([self._sphere(number, at)]), force[None], normal[None])
+            yield touch(self._sphere(number, at), force, normal)
 
     def _sphere(self, number: int, at: Array) -> int:
         """Identity of the sphere of a link whose surface is nearest to the world point `at`."""

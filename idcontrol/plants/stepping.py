@@ -8,15 +8,12 @@ from idcontrol.contact.contacts import Detector
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.plants.compiled import CompiledSubstep
-from idcontrol.plants.parts import ForceSum, pushed, require_positive, substeps
+from idcontrol.plants.parts import ROUNDING_N, averaged, pushed, require_positive, substeps
 from idcontrol.system import System
-from idcontrol.types import Array, ContactForces, Integers, State, Status
+from idcontrol.types import Array, ContactForces, State, Status
 
 NEAR = 5e-3
 """Contacts are listed below this gap [m], or where they could close within two steps: enough that none is missed."""
-
-ROUNDING_N = 1e-9
-"""Smaller forces are the solver's rounding, and no contact [N]."""
 
 
 class Stepping:
@@ -75,33 +72,29 @@ class Stepping:
             InputError: A torque is not finite, or `dt` is not positive.
         """
         count = substeps(tau, dt, self._system.actuated_names, self._dt)
-        forces = ForceSum()
-        for _ in range(count):
-            self._substep(tau, dt / count, forces)
-        self._forces = forces.mean(count)
+        self._forces = averaged([self._substep(tau, dt / count) for _ in range(count)], count)
         return self._state
 
     def contact_forces(self) -> ContactForces:
         """Forces of the last `step`, averaged over it; contacts without any are not listed."""
         return self._forces
 
-    def _substep(self, tau: Array, h: float, forces: ForceSum) -> None:
+    def _substep(self, tau: Array, h: float) -> ContactForces:
         system, state = self._system, self._state
         system.update(state.q, state.v)
         plain = None if self._plain is None else self._plain(state.v, tau, h)
-        solution, identity, world, normal = self._solve(tau, h) if plain is None else plain
+        solution, forces = self._solve(tau, h) if plain is None else plain
         self._warm, self.last = solution.warm, solution
         self.residual_max = max(self.residual_max, solution.residual)
         self.solved += solution.status is Status.SOLVED
         self.repaired += solution.status is Status.REPAIRED
         self.fallback += solution.status is Status.FALLBACK
-        # not the normal impulse alone: drag, and what holds where nothing slips, need none
-        forces.add(identity, world, normal, np.abs(solution.impulses).max(axis=1, initial=0.0) > ROUNDING_N * h)
         q_next, v_next = system.advance(state.q, solution.v_plus, h)
         self._state = State(t=state.t + h, q=q_next, v=v_next)
+        return forces
 
-    def _solve(self, tau: Array, h: float) -> tuple[StepSolution, Integers, Array, Array]:
-        """The model's solution, and identity (n,), world forces (n, 3) and normals (n, 3) of all contacts near."""
+    def _solve(self, tau: Array, h: float) -> tuple[StepSolution, ContactForces]:
+        """The model's solution, and what it means for the contacts that press."""
         system = self._system
         v = system.ours(self._state.v)
         applied = -system.bias
@@ -110,4 +103,11 @@ class Stepping:
         contacts = self._contacts.detect(NEAR + min(reach, 0.1))
         problem = StepProblem(h=h, M=system.M, kappa=-h * applied - system.M @ v, contacts=contacts)
         solution = self._model(problem, self._warm)
-        return solution, contacts.identity, contacts.force_world(solution.impulses, h), contacts.axes[:, 0]
+        # not the normal impulse alone: drag, and what holds where nothing slips, need none
+        pressing = np.flatnonzero(np.abs(solution.impulses).max(axis=1, initial=0.0) > ROUNDING_N * h)
+        pressing = pressing[np.argsort(contacts.identity[pressing])]
+        return solution, ContactForces(
+            identity=contacts.identity[pressing],
+            force=contacts.force_world(solution.impulses, h)[pressing],
+            normal=contacts.axes[pressing, 0],
+        )
