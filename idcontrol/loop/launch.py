@@ -240,7 +240,7 @@ class _Work:
         )  # fmt: skip
         assert recorder.stdout is not None
         self._rehearse()
-        with Stop() as stop:
+        with Stop(loop.on_alarm) as stop:
             if not loop.connect(CONNECT_S, lambda: not stop.asked and (plant is None or plant.poll() is None)):
                 raise InputError(
                     "the plant's process ended before it spoke"

@@ -15,17 +15,18 @@ from dataclasses import dataclass
 from types import FrameType
 
 import numpy as np
+from numba import njit
 
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat, Clock, Pacer
 from idcontrol.loop.machine import FAREWELL
-from idcontrol.loop.ring import Row
+from idcontrol.loop.ring import Row, span
 from idcontrol.loop.safety import Cut, Fault, Limits, Mode, Policy, Safety, admit, advance
 from idcontrol.loop.session import Planner
 from idcontrol.loop.transport import Endpoint, Link
-from idcontrol.loop.wire import Format, Inbox, Kind, Outbox, Sensed
+from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, Sensed
 from idcontrol.system import System
-from idcontrol.types import Array, Command, Controller, Reference, State, Status
+from idcontrol.types import Array, Controller, Reference, State, Status
 
 Sense = Callable[[Sensed], State]
 """What planner and controller are shown of what the machine says."""
@@ -81,6 +82,14 @@ class Counts:
     error: str = ""
 
 
+HEARD = ("t", "q", "v", "tau_applied", "accelerometer", "force_sensed", "normal_sensed")
+"""Channels of what the machine says: side by side, in the order of a state datagram (`idcontrol.loop.wire`)."""
+PLAN = ("q_des", "v_des", "a_des", "base_ref", "feet_des", "stance")
+"""Channels of what the planner says, side by side."""
+ANSWER = (*PLAN, "unreachable", "notes", "status", "residual", "clipped", "force_pred", "step_us")
+"""Channels that are known only where planner and controller were asked, side by side."""
+
+
 def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
     """What is recorded of each tick."""
     a, feet = len(wire.torque_limit), wire.n_feet
@@ -90,34 +99,36 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
         "mode": one,
         "faults": one,
         "cut": one,
-        "t": one,
         "machine_mode": one,
-        "q": (wire.nq,),
-        "v": (wire.nv,),
-        "tau_applied": (a,),
-        "force_sensed": (feet, 3),
-        "q_des": (a,),
-        "v_des": (a,),
-        "a_des": (a,),
-        "stance": (feet,),
-        "feet_des": (feet, 3),
-        "base_ref": (4,),
-        "unreachable": one,
-        "tau_wanted": (a,),
-        "tau": (a,),
-        "force_pred": (feet, 3),
-        "status": one,
-        "residual": one,
-        "clipped": one,
-        "notes": (notes,),
-        "dropped": (5,),
+        "dropped": (len(Drop),),
         "missed": one,
         "period_us": one,
         "late_us": one,
-        "step_us": one,
+        "age_us": one,
         "compute_us": one,
         "cpu_us": one,
-        "age_us": one,
+        "tau_wanted": (a,),
+        "tau": (a,),
+        "t": one,
+        "q": (wire.nq,),
+        "v": (wire.nv,),
+        "tau_applied": (a,),
+        "accelerometer": (3,),
+        "force_sensed": (feet, 3),
+        "normal_sensed": (feet, 3),
+        "q_des": (a,),
+        "v_des": (a,),
+        "a_des": (a,),
+        "base_ref": (4,),
+        "feet_des": (feet, 3),
+        "stance": (feet,),
+        "unreachable": one,
+        "notes": (notes,),
+        "status": one,
+        "residual": one,
+        "clipped": one,
+        "force_pred": (feet, 3),
+        "step_us": one,
     }
 
 
@@ -154,7 +165,8 @@ class ControlLoop:
             period: Between two beats [ns].
             duration: How long to run, from the first torque on [ns].
             session: Number of this conversation.
-            interrupt: Whether planner and controller may be interrupted by SIGALRM; only within `Stop`.
+            interrupt: Whether planner and controller may be interrupted by SIGALRM; only within a `Stop` that was given
+                `on_alarm`.
         """
         self._parts, self._clock, self._policy, self._period, self._duration = parts, clock, policy, period, duration
         wire = parts.wire
@@ -164,15 +176,21 @@ class ControlLoop:
             Outbox(Kind.COMMAND, wire.robot, len(wire.torque_limit), session),
         )
         self.safety, self.counts = Safety(), Counts()
-        self.row = Row(channels(wire, parts.notes))
+        layout = channels(wire, parts.notes)
+        self.row = Row(layout)
         self.finished = False
-        a = len(wire.torque_limit)
         self._sensed: Sensed | None = None
         self._seen: State | None = None
-        self._tau, self._wanted = np.zeros(a), np.zeros(a)
+        # the torques live in the row, so that no tick has to copy them there
+        self._tau, self._wanted = self.row.of["tau"], self.row.of["tau_wanted"]
+        self._tau[:], self._wanted[:] = 0.0, 0.0
+        self._heard, self._plan, self._answer = (
+            self.row.values[span(layout, names)] for names in (HEARD, PLAN, ANSWER)
+        )
         self._began: int | None = None
         self._first, self._woke, self._farewell = 0, 0, 0
-        self._alarm = interrupt
+        self._alarm, self._asking = interrupt, False
+        self._circles = bool(parts.system.joint_circle.any())
 
     def connect(self, timeout_s: float, alive: Callable[[], bool] = lambda: True) -> bool:
         """Wait for the first state of the machine, warm up planner and controller on it; whether one came.
@@ -191,6 +209,7 @@ class ControlLoop:
         parts = self._parts
         self._look()
         assert self._seen is not None
+        _finite(self._wanted)
         for _ in range(WARM_TICKS):
             parts.planner.reset(self._seen)
             parts.controller.reset()
@@ -211,7 +230,7 @@ class ControlLoop:
         now = beat.woke
         if endpoint.poll(now):
             self._look()
-        self.row.clear()
+        self._answer.fill(np.nan)
         before = self.safety.mode
         age, faults = endpoint.age(now), Fault.NONE
         if age > policy.late_s * NS:
@@ -225,8 +244,8 @@ class ControlLoop:
         if before in (Mode.IDLE, Mode.READY):
             damp |= now - self._began > policy.start_s * NS
         start = before is Mode.READY and not faults and not damp
-        if before is Mode.RUNNING or start:
-            faults |= self._ask()
+        if (before is Mode.RUNNING or start) and (answered := self._ask()):
+            faults |= answered
         worked = self._clock.now() - beat.woke
         if before is Mode.RUNNING:
             self.counts.ticks += 1
@@ -244,69 +263,96 @@ class ControlLoop:
             heard=endpoint.newest is not None,
             start=start,
             damp=damp,
-            resting=self._resting(now),
+            resting=before is Mode.DAMPED and self._resting(now),
         )
         if before is Mode.READY and self.safety.mode is Mode.RUNNING:
             self._first = beat.index
         cut = self._gate(now, beat)
         endpoint.post(self.safety.mode, self._tau, self._clock.now())
         self._describe(beat, faults, cut, age)
-        self.row.of["compute_us"][...] = 1e-3 * (self._clock.now() - beat.woke)
-        self.row.of["cpu_us"][...] = 1e-3 * (time.thread_time_ns() - cpu)
+        of = self.row.of
+        of["compute_us"][...] = 1e-3 * (self._clock.now() - beat.woke)
+        of["cpu_us"][...] = 1e-3 * (time.thread_time_ns() - cpu)
         if self.safety.mode is Mode.STOPPED:
             self._farewell += 1
             self.finished = self._farewell >= FAREWELL
 
+    def on_alarm(self) -> None:
+        """Interrupt planner or controller; what else the loop does is not disturbed.
+
+        Raises:
+            Hung: One of them was asked, and has not answered in time.
+        """
+        if self._asking:
+            self._asking = False
+            raise Hung
+
     def _look(self) -> None:
         """Read the newest state."""
-        newest = self.endpoint.newest
+        newest, sense = self.endpoint.newest, self._parts.sense
         assert newest is not None
-        self._sensed = self._parts.wire.read_state(newest.values)
-        self._seen = self._sensed.state if self._parts.sense is None else self._parts.sense(self._sensed)
+        self._sensed = sensed = self._parts.wire.read_state(newest.values)
+        self._heard[:] = newest.values
+        if sense is None:
+            self._seen = sensed.state
+            return
+        self._seen = seen = sense(sensed)
+        of = self.row.of
+        of["q"][:], of["v"][:] = seen.q, seen.v
+        if seen.forces is not None:
+            for channel, felt in (("force_sensed", seen.forces.force), ("normal_sensed", seen.forces.normal)):
+                of[channel][:] = 0.0
+                of[channel][seen.forces.identity] = felt
 
     def _ask(self) -> Fault:
         """Ask planner and controller; what they answered is in `row`, and in what is wanted if it can be used."""
-        parts, state = self._parts, self._seen
-        assert state is not None
+        # An alarm may come at any moment while `_asking`, so it is caught around everything that happens then. It stays
+        # set between two ticks, which saves a call of the system: the next tick sets it anew.
         try:
-            if self._alarm:
-                signal.setitimer(signal.ITIMER_REAL, self._policy.hang_s)
-            reference = parts.planner(state)
-            if parts.stance is not None:
-                reference = parts.stance(state, reference)
-            began = time.perf_counter_ns()
-            command = parts.controller(state, reference)
-            self.row.of["step_us"][...] = 1e-3 * (time.perf_counter_ns() - began)
-            if self._alarm:
-                signal.setitimer(signal.ITIMER_REAL, 0.0)
-            return self._take(reference, command)
+            try:
+                self._asking = True
+                if self._alarm:
+                    signal.setitimer(signal.ITIMER_REAL, self._policy.hang_s)
+                fault = self._answers()
+            except Exception as error:
+                fault = Fault.RAISED
+                if not self.counts.error:
+                    self.counts.error = "".join(traceback.format_exception(error))
+            self._asking = False
+            return fault
         except Hung:
             return Fault.HUNG
-        except Exception as error:
-            if not self.counts.error:
-                self.counts.error = "".join(traceback.format_exception(error))
-            return Fault.RAISED
-        finally:
-            if self._alarm:
-                signal.setitimer(signal.ITIMER_REAL, 0.0)
 
-    def _take(self, reference: Reference, command: Command) -> Fault:
-        of = self.row.of
-        of["q_des"][:], of["v_des"][:], of["a_des"][:] = reference.q, reference.v, reference.a
-        of["stance"][:], of["feet_des"][:], of["unreachable"][...] = (
-            reference.stance,
-            reference.feet,
-            reference.residual,
+    def _answers(self) -> Fault:
+        parts, state, of = self._parts, self._seen, self.row.of
+        assert state is not None
+        reference = parts.planner(state)
+        if parts.stance is not None:
+            reference = parts.stance(state, reference)
+        began = time.perf_counter_ns()
+        command = parts.controller(state, reference)
+        of["step_us"][...] = 1e-3 * (time.perf_counter_ns() - began)
+        np.concatenate(
+            (
+                reference.q,
+                reference.v,
+                reference.a,
+                reference.base_position,
+                (reference.base_yaw,),
+                reference.feet.ravel(),
+                reference.stance,
+            ),
+            out=self._plan,
         )
-        of["base_ref"][:3], of["base_ref"][3] = reference.base_position, reference.base_yaw
-        if len(of["notes"]):
-            of["notes"][:] = self._parts.planner.notes()
+        of["unreachable"][...] = reference.residual
+        if parts.notes:
+            of["notes"][:] = parts.planner.notes()
         of["status"][...], of["residual"][...], of["clipped"][...] = command.status, command.residual, command.clipped
         if command.predicted is not None:
             of["force_pred"][:] = 0.0
             of["force_pred"][command.predicted.identity] = command.predicted.force
-        tau = np.asarray(command.tau)
-        if tau.shape != self._wanted.shape or not np.isfinite(tau).all():
+        tau: Array = np.ascontiguousarray(command.tau, dtype=np.float64)
+        if tau.shape != self._wanted.shape or not _finite(tau):
             return Fault.NOT_FINITE
         self._wanted[:] = tau
         return Fault.SOLVER if command.status >= Status.FALLBACK else Fault.NONE
@@ -325,7 +371,8 @@ class ControlLoop:
             self._tau[:] = 0.0
             return Cut.NONE
         system = self._parts.system
-        q, v = system.joint_positions(state.q), system.joint_velocities(state.v)
+        q = system.joint_positions(state.q) if self._circles else state.q[system.joint_q]
+        v = system.joint_velocities(state.v)
         share = 1.0
         if mode is Mode.DAMPED:
             self._wanted[:] = brake(system, limits, state, self._period / NS)
@@ -335,20 +382,23 @@ class ControlLoop:
         return admit(limits, self._wanted, self._tau, q, v, share, dt, self._tau)
 
     def _describe(self, beat: Beat, faults: Fault, cut: Cut, age: int) -> None:
-        of = self.row.of
+        of, newest = self.row.of, self.endpoint.newest
         of["tick"][...], of["mode"][...], of["faults"][...], of["cut"][...] = beat.index, self.safety.mode, faults, cut
-        if self._sensed is not None and self._seen is not None and self.endpoint.newest is not None:
-            sensed, seen = self._sensed, self._seen
-            of["t"][...], of["machine_mode"][...] = sensed.state.t, self.endpoint.newest.mode
-            of["q"][:], of["v"][:], of["tau_applied"][:] = seen.q, seen.v, sensed.tau
-            of["force_sensed"][:] = 0.0
-            if seen.forces is not None:
-                of["force_sensed"][seen.forces.identity] = seen.forces.force
-        of["tau_wanted"][:], of["tau"][:] = self._wanted, self._tau
+        if newest is not None:
+            of["machine_mode"][...] = newest.mode
         of["dropped"][:], of["missed"][...] = self.endpoint.inbox.dropped, beat.missed
         of["period_us"][...] = 1e-3 * (beat.woke - self._woke) if self._woke else np.nan
         of["late_us"][...], of["age_us"][...] = 1e-3 * (beat.woke - beat.due), 1e-3 * age
         self._woke = beat.woke
+
+
+@njit(cache=True)
+def _finite(tau: Array) -> bool:  # pragma: no cover - compiled
+    """Whether all torques are numbers."""
+    finite = True
+    for torque in tau:
+        finite &= np.isfinite(torque)
+    return finite
 
 
 WARM_TICKS = 20
@@ -358,14 +408,16 @@ WARM_TICKS = 20
 class Stop:
     """Whether somebody asked for the end: SIGINT and SIGTERM do; the second one ends the process at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_alarm: Callable[[], None] = lambda: None) -> None:
+        """Call `on_alarm` at SIGALRM; it may raise."""
+        self._on_alarm = on_alarm
         self.asked = 0
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> Stop:
         for number in (signal.SIGINT, signal.SIGTERM):
             self._before[number] = signal.signal(number, self._on_signal)
-        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, _on_alarm)
+        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: self._on_alarm())
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -378,10 +430,6 @@ class Stop:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self.asked = number
-
-
-def _on_alarm(number: int, frame: FrameType | None) -> None:
-    raise Hung
 
 
 def run(loop: ControlLoop, clock: Clock, period: int, push: Callable[[Array], None], asked: Callable[[], bool]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -50,6 +50,15 @@ def views(values: Array, channels: Mapping[str, tuple[int, ...]]) -> dict[str, A
         found[name] = values[..., at : at + size].reshape((*values.shape[:-1], *shape))
         at += size
     return found
+
+
+def span(channels: Mapping[str, tuple[int, ...]], names: Sequence[str]) -> slice:
+    """Where `names`, which stand side by side in `channels` and in this order, are within a row."""
+    at = list(channels).index(names[0])
+    before = dict(list(channels.items())[:at])
+    chosen = dict(list(channels.items())[at : at + len(names)])
+    assert tuple(chosen) == tuple(names)
+    return slice(width(before), width(before) + width(chosen))
 
 
 def ring_bytes(row_width: int, rows: int) -> int:

@@ -108,6 +108,7 @@ NAMES: Mapping[Fault, str] = MappingProxyType(
 )
 """The faults by the names of their fields in `Policy`."""
 _FAULTS = tuple(NAMES)
+_CALM = (0,) * len(_FAULTS)
 
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -173,7 +174,7 @@ class Safety:
 
     mode: Mode = Mode.IDLE
     since: int = 0
-    streak: tuple[int, ...] = (0,) * len(_FAULTS)
+    streak: tuple[int, ...] = _CALM
 
 
 def advance(
@@ -202,9 +203,8 @@ def advance(
         resting: Whether the machine is at rest.
     """
     mode, streak = safety.mode, safety.streak
-    if mode is Mode.RUNNING:
-        if faults or any(streak):
-            streak = tuple(count + 1 if fault in faults else 0 for fault, count in zip(_FAULTS, streak, strict=True))
+    if mode is Mode.RUNNING and (faults or streak != _CALM):
+        streak = tuple(count + 1 if fault in faults else 0 for fault, count in zip(_FAULTS, streak, strict=True))
         for fault, count in zip(_FAULTS, streak, strict=True):
             if count:
                 rule: Rule = getattr(policy, NAMES[fault])
@@ -218,7 +218,7 @@ def advance(
         if not resting and now - safety.since < policy.damp_s * NS:
             return safety
         signal = Signal.REST
-    elif Fault.SILENT in faults or not heard:
+    elif not heard or Fault.SILENT in faults:
         signal = Signal.LOST
     else:
         signal = Signal.START if start and mode is Mode.READY else Signal.HEARD
@@ -278,11 +278,10 @@ def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share:
     Returns:
         What was taken away.
     """
-    return Cut(
-        _admit(
-            wanted, last, q, v, limits.torque, limits.torque_rate, limits.low, limits.high, limits.speed, share, dt, out
-        )
+    cut = _admit(
+        wanted, last, q, v, limits.torque, limits.torque_rate, limits.low, limits.high, limits.speed, share, dt, out
     )
+    return Cut(cut) if cut else Cut.NONE
 
 
 @njit(cache=True)

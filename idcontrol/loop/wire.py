@@ -37,6 +37,7 @@ import zlib
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from idcontrol.types import Array, ContactForces, Integers, State
 
@@ -177,11 +178,19 @@ class Inbox:
         if (self._session is not None and session != self._session) or sequence <= self._last:
             return Drop.OLD
         values: Array = np.frombuffer(data, dtype="<f8", offset=HEAD_BYTES).copy()
-        # written so that a NaN, which compares as false, is out of range
-        if mode > LAST_MODE or not ((self._low <= values) & (values <= self._high)).all():
+        if mode > LAST_MODE or not _within(self._low, values, self._high):
             return Drop.RANGE
         self._session, self._last = session, sequence
         return Datagram(mode=mode, sequence=sequence, stamp=stamp, echo=echo, values=values)
+
+
+@njit(cache=True)
+def _within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover - compiled
+    """Whether ``low <= values <= high`` holds of each; a NaN is out of range."""
+    inside = True
+    for i in range(values.shape[0]):
+        inside &= low[i] <= values[i] <= high[i]
+    return inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +268,25 @@ class Format:
         """What the values of a state datagram say; arrays are views of `values`."""
         a, nq, nv = len(self.torque_limit), self.nq, self.nv
         at = 1 + nq + nv
-        feet = values[at + a + 3 :].reshape(2, self.n_feet, 3)
-        touching = np.flatnonzero(feet[1].any(axis=1))
-        forces = ContactForces(identity=touching, force=feet[0, touching], normal=feet[1, touching])
+        identity, force, normal = _touching(values[at + a + 3 :])
+        forces = ContactForces(identity=identity, force=force, normal=normal)
         return Sensed(
             state=State(t=float(values[0]), q=values[1 : 1 + nq], v=values[1 + nq : at], forces=forces),
             tau=values[at : at + a],
             accelerometer=values[at + a : at + a + 3],
         )
+
+
+@njit(cache=True)
+def _touching(feet: Array) -> tuple[Integers, Array, Array]:  # pragma: no cover - compiled
+    """Number, force and normal of the feet that touch, of the end of a state (6 n_feet,): forces, then normals."""
+    n = feet.shape[0] // 6
+    identity, force, normal = np.empty(n, np.int64), np.empty((n, 3)), np.empty((n, 3))
+    count = 0
+    for i in range(n):
+        at, up = 3 * i, 3 * (n + i)
+        if feet[up] != 0.0 or feet[up + 1] != 0.0 or feet[up + 2] != 0.0:
+            identity[count] = i
+            force[count], normal[count] = feet[at : at + 3], feet[up : up + 3]
+            count += 1
+    return identity[:count], force[:count], normal[:count]

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import mmap
 
-import numpy as np
-
 from idcontrol.loop.wire import LARGEST
 
 BYTES = 2 * (16 + LARGEST + 5)
@@ -22,11 +20,11 @@ class _Mailbox:
     """Counter (uint64; odd while it is written), length (uint64), bytes."""
 
     def __init__(self, memory: mmap.mmap, offset: int) -> None:
-        self._head = np.frombuffer(memory, dtype=np.uint64, count=2, offset=offset)
+        self._head = memoryview(memory)[offset : offset + 16].cast("Q")
         self._data = memoryview(memory)[offset + 16 : offset + 16 + LARGEST]
 
     def put(self, data: memoryview) -> None:
-        counter = int(self._head[0]) & ~1  # even, even if the last writer was killed half-way
+        counter = self._head[0] & ~1  # even, even if the last writer was killed half-way
         self._head[0] = counter + 1
         self._head[1] = len(data)
         self._data[: len(data)] = data
@@ -34,17 +32,17 @@ class _Mailbox:
 
     def take(self, seen: int) -> tuple[int, bytes | None]:
         for _ in range(_TRIES):
-            counter = int(self._head[0])
+            counter = self._head[0]
             if counter == seen:
                 return seen, None
             if counter % 2 == 0:
-                data = bytes(self._data[: min(int(self._head[1]), LARGEST)])
-                if int(self._head[0]) == counter:
+                data = bytes(self._data[: min(self._head[1], LARGEST)])
+                if self._head[0] == counter:
                     return counter, data
         return seen, None  # the writer is at it: next time
 
     def close(self) -> None:
-        del self._head
+        self._head.release()
         self._data.release()
 
 
