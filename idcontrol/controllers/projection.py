@@ -14,69 +14,125 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from idcontrol.models.reduction import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.solvers.basis import pivoted_basis
-from idcontrol.types import Array
+from idcontrol.types import Array, Integers
 
 RANK_TOLERANCE = 1e-8
 """Directions shorter than this, relative to the longest, are dependent (math.md 12.1)."""
 
 
-@njit(cache=True)
-def projection_kernel(
-    M: Array, J: Array, d: Array, b: Array, u: int, tolerance: float
-) -> Array:  # pragma: no cover - compiled
+@njit(cache=True, error_model="numpy")
+def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
+    """Lower factor of M_qq = C Cᵀ and the first column in use of each of its rows; False if it is not positive.
+
+    Legs that meet in the base only are blocks of M_qq, and of C: what is left of `begin` is zero and stays so. The
+    diagonal of C is stored as its inverse.
+    """
+    a = C.shape[0]
+    for i in range(a):
+        begin[i] = i
+        for j in range(i):
+            if M[u + i, u + j] != 0.0:
+                begin[i] = j
+                break
+        for j in range(begin[i], i + 1):
+            s = M[u + i, u + j]
+            for k in range(max(begin[i], begin[j]), j):
+                s -= C[i, k] * C[j, k]
+            if j < i:
+                C[i, j] = s * C[j, j]
+            elif s > 0.0:
+                C[i, i] = 1.0 / np.sqrt(s)
+            else:
+                return False
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def _reflect(G: Array, wide: int, smallest: float) -> int:
+    """Householder with column pivoting on the first `wide` columns of G, down to the length `smallest`.
+
+    G ← Q G with Q orthogonal, so that those columns are zero (or that short) below the first rows; returns the rank,
+    the number of these rows.
+    """
+    rows, columns = G.shape
+    v, p = np.empty(rows), np.empty(columns)
+    used = np.zeros(wide, dtype=np.bool_)
+    rank = 0
+    while rank < min(rows, wide):
+        p[:wide] = 0.0
+        for r in range(rank, rows):
+            for c in range(wide):
+                p[c] += G[r, c] * G[r, c]
+        best, square = 0, 0.0
+        for c in range(wide):
+            if not used[c] and p[c] > square:
+                best, square = c, p[c]
+        norm = np.sqrt(square)
+        if not norm > smallest:
+            break
+        used[best] = True
+        for r in range(rank, rows):
+            v[r] = G[r, best]
+        v[rank] += norm if v[rank] >= 0.0 else -norm
+        p[:] = 0.0
+        for r in range(rank, rows):
+            for c in range(columns):
+                p[c] += v[r] * G[r, c]
+        weight = 1.0 / (norm * abs(v[rank]))
+        for r in range(rank, rows):
+            scaled = weight * v[r]
+            for c in range(columns):
+                G[r, c] -= scaled * p[c]
+        rank += 1
+    return rank
+
+
+@njit(cache=True, error_model="numpy")
+def projection_kernel(M: Array, J: Array, d: Array, b: Array, u: int, tolerance: float) -> Array:
     """`project`, compiled; u velocities are unactuated."""
     m, rows = M.shape[0], J.shape[0]
     a = m - u
-    # orthonormal basis of the columns of J_b
-    columns = np.empty((u, rows))
-    longest = 0.0
-    for i in range(u):
-        for r in range(rows):
-            columns[i, r] = J[r, i]
-        longest = max(longest, np.dot(columns[i], columns[i]))
-    U = np.empty((u, rows))
-    nothing = np.zeros(u)
-    rank = pivoted_basis(columns, nothing.copy(), tolerance * np.sqrt(longest), U, nothing)
-    W = np.empty((a, a))
-    for i in range(a):
-        for j in range(a):
-            W[i, j] = M[u + i, u + j]
-    C = np.zeros((a, a))
     out = b.copy()
-    if not cholesky(W, C):
+    C, begin = np.empty((a, a)), np.empty(a, dtype=np.int64)
+    if not _metric(M, u, C, begin):
         return out
-    # (I - U Uᵀ) [J_q C⁻ᵀ, d - J_q b]: what the unactuated velocities cannot take up, in the metric W = C Cᵀ
-    A = np.empty((rows, a))
-    e = d.copy()
-    longest = 0.0
+    # [J_b, J_q C⁻ᵀ, d - J_q b]
+    G = np.empty((rows, m + 1))
+    longest, widest = 0.0, np.zeros(u)
     for r in range(rows):
-        for j in range(a):
-            A[r, j] = J[r, u + j]
-            e[r] -= A[r, j] * b[j]
-        solve_lower(C, A[r])
-        longest = max(longest, np.dot(A[r], A[r]))
-    p = np.empty(a)
-    for k in range(rank):
-        p[:] = 0.0
-        s = 0.0
-        for r in range(rows):
-            s += U[k, r] * e[r]
-            for j in range(a):
-                p[j] += U[k, r] * A[r, j]
-        for r in range(rows):
-            e[r] -= U[k, r] * s
-            for j in range(a):
-                A[r, j] -= U[k, r] * p[j]
-    E = np.empty((min(rows, a), a))
-    s_carried = np.empty(min(rows, a))
-    rank = pivoted_basis(A, e, tolerance * np.sqrt(longest), E, s_carried)
+        x = G[r]
+        for i in range(u):
+            x[i] = J[r, i]
+            widest[i] += x[i] * x[i]
+        square, rest = 0.0, d[r]
+        first = a
+        for i in range(a):
+            entry = J[r, u + i]
+            if entry != 0.0:
+                rest -= entry * b[i]
+                first = min(first, i)
+            for k in range(max(begin[i], first), i):
+                entry -= C[i, k] * x[u + k]
+            x[u + i] = C[i, i] * entry
+            square += x[u + i] * x[u + i]
+        x[m] = rest
+        longest = max(longest, square)
+    # below the rank of J_b are the rows of its left null space: what the unactuated velocities cannot take up
+    rank = _reflect(G, u, tolerance * np.sqrt(np.max(widest)) if u > 0 else 0.0)
+    A, e = G[rank:, u:m].copy(), G[rank:, m].copy()
+    E, carried = np.empty((min(rows - rank, a), a)), np.empty(min(rows - rank, a))
+    rank = pivoted_basis(A, e, tolerance * np.sqrt(longest), E, carried)
     x = np.zeros(a)
     for k in range(rank):
-        x += s_carried[k] * E[k]
-    solve_lower_transposed(C, x)
-    return out + x
+        for i in range(a):
+            x[i] += carried[k] * E[k, i]
+    for i in range(a - 1, -1, -1):
+        x[i] *= C[i, i]
+        for k in range(begin[i], i):
+            x[k] -= C[i, k] * x[i]
+        out[i] += x[i]
+    return out
 
 
 def project(M: Array, jacobian: Array, target: Array, b: Array) -> Array:
