@@ -23,6 +23,7 @@ from idcontrol.errors import InputError
 from idcontrol.models import no_slip
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce, solve_lower
+from idcontrol.models.sticking import Attempt, settle
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.psd import psd_lcp_kernel
 from idcontrol.solvers.rank import RANK_TOLERANCE
@@ -108,8 +109,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Stage I for one step.
 
     Forward, and inverse unless the joints are told to squeeze, a solution exists and is found; otherwise the status is
-    FALLBACK with the note ``"squeeze"`` and the impulses are zero. REPAIRED: a contact with infinite friction would
-    pull if it stuck and presses when it may slip; it slips, without friction.
+    FALLBACK with the note ``"squeeze"`` and the impulses are zero. REPAIRED: a contact with infinite friction parts if
+    it sticks and presses when it may slip; it sticks, at no normal force (`idcontrol.models.sticking`).
 
     Args:
         problem: The step.
@@ -238,7 +239,7 @@ def _stage_one(
     """Impulses of all rows, active edges of each contact, status number, iterations, residual.
 
     With `lets_go`, contacts that may not slip and come out open lose their tangential rows, and those that then press
-    get them back, a bounded number of times (math.md 4.1). Last comes whether none presses and slips all the same.
+    get them back (`idcontrol.models.sticking`). Last comes whether all roles are right.
     """
     contacts = problem.contacts
     n, rows = contacts.mu.shape[0], reduction.rho.shape[0]
@@ -251,25 +252,25 @@ def _stage_one(
         f = np.zeros(rows)
         number, iterations, residual = edge_lcp_kernel(reduction.rho, reduction.c, contacts.mu, bits, f, active)
         return f, active, number, iterations, residual, True
-    stick, passes, iterations = closed, 0, 0
     opening = OPENING * float(np.abs(reduction.c).max(initial=0.0))
-    while True:
+
+    def attempt(stick: Booleans) -> Attempt[tuple[Array, Integers, int, int, float]]:
         held = hold(reduction, _held_rows(np.flatnonzero(stick), n, reduction), rank_tolerance)
-        f = np.zeros(rows)
+        f, edges = np.zeros(rows), np.zeros(n, dtype=np.int64)
         normals = f[: 3 * n]
-        number, more, residual = edge_lcp_kernel(held.rho[: 3 * n], held.c[: 3 * n], contacts.mu, bits, normals, active)
-        iterations, passes = iterations + more, passes + 1
-        presses = f[:n] > 0.0
+        number, count, residual = edge_lcp_kernel(held.rho[: 3 * n], held.c[: 3 * n], contacts.mu, bits, normals, edges)
         if number == SOLVED:
             parts = held.c[:n] + held.rho[:n] @ (held.rho[: 3 * n].T @ normals) > opening
-        else:  # a contact surely parts if the held rows alone take it apart
+        elif number == INFEASIBLE:  # a contact surely parts if the held rows alone take it apart
             parts = (held.c[:n] > opening) & ~held.rho[:n].any(axis=1)
-        wanted = closed & np.where(stick, presses | ~parts, presses & (passes <= n + 2))
-        if not lets_go or (wanted == stick).all() or number not in (SOLVED, INFEASIBLE):
-            break
-        stick = wanted
-    settled = not (closed & ~stick & (f[:n] > 0.0)).any()
-    return held.impulses(reduction, f), active, number, iterations, residual, settled
+        else:
+            parts = np.zeros(n, dtype=np.bool_)
+        presses = f[:n] > 0.0
+        found = (held.impulses(reduction, f), edges, number, count, residual)
+        return Attempt(found=found, solved=number == SOLVED, presses=presses, parts=parts)
+
+    found, settled = settle(closed, closed, attempt) if lets_go else (attempt(closed).found, True)
+    return (*found, settled)
 
 
 def _solution(

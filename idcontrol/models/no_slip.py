@@ -3,7 +3,7 @@ r"""Contact without slip as a linear complementarity problem (math.md 4; 003 sec
     0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0,    S v⁺ = 0,    T v⁺ = 0
 
 S and T hold the contacts that are closed; one that comes out open loses its tangential rows, one that then presses gets
-them back, a bounded number of times, and the step is solved again. FIND-INDICES keeps independent tangential rows, a
+them back, and the step is solved again (`idcontrol.models.sticking`). FIND-INDICES keeps independent tangential rows, a
 Gram-Schmidt takes them out of the whitened problem, and what remains is LCP(N v° + φ/h, ρρᵀ) with as many columns as
 velocities are unknown: principal pivoting, then the dual active set, then Lemke's method. Friction coefficients are not
 used.
@@ -40,6 +40,9 @@ _ZERO_ROW: Final = 1e-16
 
 _OPEN: Final = 1e-6
 """A contact is open if it parts faster than this, relative to the fastest free contact velocity (math.md 13.3)."""
+
+_TRY, _HOLD, _RETURN = 0, 1, 2
+"""`idcontrol.models.sticking`: roles are tried; what presses without friction is held; back, where nothing holds it."""
 
 _LEMKE_ROWS: Final = 400
 """Contacts up to which Lemke's method, which forms the matrix, is worth its cubic cost."""
@@ -126,7 +129,7 @@ def no_slip_kernel(
 
     Returns:
         Status number, iterations, residual, largest velocity of a row that should hold (of contacts that are closed and
-        stay so, and rigid ones).
+        stay so, and rigid ones), or with which a contact parts that holds along its tangents.
     """
     n, k = closed.shape[0], rho.shape[1]
     stick = closed.copy()
@@ -145,6 +148,7 @@ def no_slip_kernel(
             active[count] = i
             count += 1
     iterations, passes = 0, 0
+    last, phase = stick.copy(), _TRY
     while True:
         rank = find_indices_kernel(
             rho,
@@ -167,11 +171,11 @@ def no_slip_kernel(
                     r[i] = 0.0
         status, more, count, residual = _normal_lcp(reduced, r, dual, active, count, z, y, w)
         iterations += more
-        if status not in (SOLVED, INFEASIBLE):
+        if phase == _RETURN or (phase == _TRY and status not in (SOLVED, INFEASIBLE)):
             break
         passes += 1
         changed = False
-        for i in range(n):
+        for i in range(n if phase == _TRY else 0):
             presses = status == SOLVED and z[i] > 0.0
             # without a solution, a contact surely parts if the held rows alone take it apart
             parts = w[i] > opening if status == SOLVED else r[i] > opening and not reduced[i].any()
@@ -181,8 +185,20 @@ def no_slip_kernel(
             elif closed[i] and not stick[i] and presses and passes <= n + 2:
                 stick[i] = True
                 changed = True
+        if changed:
+            continue
+        if phase == _HOLD and status != SOLVED:
+            stick[:] = last
+            phase = _RETURN
+            continue
+        last[:] = stick
+        for i in range(n):
+            if closed[i] and not stick[i] and status == SOLVED and z[i] > 0.0:
+                stick[i] = True
+                changed = True
         if not changed:
             break
+        phase = _HOLD
 
     f[:] = 0.0
     for i in range(n):
@@ -214,7 +230,10 @@ def no_slip_kernel(
             bits[kept[j] % n] |= 1 << (kept[j] // n)
     slip = 0.0
     for i in range(n):
-        if closed[i] and c[i] + _dot(rho[i], x) <= opening:
+        parting = c[i] + _dot(rho[i], x)
+        if stick[i] and parting > opening:
+            slip = max(slip, parting)
+        elif closed[i] and parting <= opening:
             for axis in range(1, 3):
                 slip = max(slip, abs(c[axis * n + i] + _dot(rho[axis * n + i], x)))
     for row in range(3 * n, c.shape[0]):
@@ -226,9 +245,9 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step without slip.
 
     Status: REPAIRED where closed contacts slip all the same, or a rigid bilateral row is violated, by more than
-    1e-6 m/s: the prescribed velocities do not agree with the footholds (math.md 4.3), or sticking would pull a contact
-    off the ground on which it presses when it may slip; it slips then, without friction. FALLBACK with the note
-    ``"squeeze"`` and zero impulses where no impulses can keep contacts apart.
+    1e-6 m/s: the prescribed velocities do not agree with the footholds (math.md 4.3); or where a contact parts if it
+    sticks and presses when it may slip: it sticks then, at no normal force. FALLBACK with the note ``"squeeze"`` and
+    zero impulses where no impulses can keep contacts apart.
 
     Args:
         problem: The step; forward or inverse. A contact is closed if its gap is at most `CLOSED_GAP`.

@@ -25,6 +25,7 @@ from idcontrol.errors import InputError
 from idcontrol.models.dissipation import YIELD
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
+from idcontrol.models.sticking import Attempt, settle
 from idcontrol.solvers.rank import RANK_TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
@@ -183,23 +184,22 @@ def _delta(reduction: Reduction, n: int, epsilon: float) -> float:
 
 
 def _without_slip(problem: StepProblem, closed: Booleans, mu: Array) -> StepSolution:
-    """`_projection` without slip at closed contacts.
-
-    Those that come out open lose their tangential rows, those that then press get them back, a bounded number of times.
-    """
+    """`_projection` without slip at closed contacts that press (`idcontrol.models.sticking`)."""
     r, n = reduce(problem), len(problem.contacts)
-    held, passes = closed, 0
-    while True:
+
+    def attempt(held: Booleans) -> Attempt[StepSolution]:
         solution = _projection(problem, held, mu)
-        passes += 1
+        solved = solution.status is Status.SOLVED
         pressure = solution.impulses[:, 0]
         velocity = r.c[:n] + r.rows[:n] @ (solution.v_plus - r.v_free)
         presses = pressure > ACCEPTED * pressure.max(initial=0.0)
-        parts = velocity > ACCEPTED * np.abs(r.c).max(initial=0.0)
-        wanted = closed & np.where(held, presses | ~parts, presses & (passes <= n + 2))
-        if solution.status is not Status.SOLVED or (wanted == held).all():
-            return solution
-        held = wanted
+        parts = solved & (velocity > ACCEPTED * np.abs(r.c).max(initial=0.0))
+        return Attempt(found=solution, solved=solved, presses=solved & presses, parts=parts)
+
+    solution, settled = settle(closed, closed, attempt)
+    if settled or solution.status is not Status.SOLVED:
+        return solution
+    return replace(solution, status=Status.REPAIRED, note="which contacts stick did not settle")
 
 
 def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float = 0.0) -> StepSolution:

@@ -90,8 +90,9 @@ def no_slip(problem):
     free = J @ v_base + offset
     closed = contacts.gap <= 1e-5
     opening = 1e-6 * np.abs(free.reshape(3, n)[:, closed]).max(initial=0.0)
-    stick = closed.copy()
-    for trial in range(4 * n + 4):
+
+    def attempt(stick):
+        """v⁺, kept rows, impulses (None without a solution), and which contacts part."""
         A, d, C = base
         gamma, v_free = gamma_base, v_base
         kept = []
@@ -107,14 +108,21 @@ def no_slip(problem):
         r[held & (np.abs(r) <= 1e-6)] = 0.0
         z = psd_lcp(Q, r)
         if z is None:
-            parting = stick & held & (r > opening)
-            if not parting.any():
-                return None
-            stick = stick & ~parting
-            continue
-        w = Q @ z + r
-        wanted = (stick & ~((w > opening) & (z == 0.0))) | (closed & (z > 0.0) & (trial < n + 2) & ~stick)
+            return None, None, held & (r > opening)
+        found = v_free + gamma @ J[:n].T @ z, [name for name in kept if name is not None]
+        return found, z, (Q @ z + r > opening) & (z == 0.0)
+
+    stick = closed.copy()
+    for trial in range(4 * n + 4):
+        found, z, parts = attempt(stick)
+        back = closed & (trial < n + 2) & ~stick & (False if z is None else z > 0.0)
+        wanted = (stick & ~parts) | back
         if (wanted == stick).all():
             break
         stick = wanted
-    return v_free + gamma @ J[:n].T @ z, [name for name in kept if name is not None]
+    # what presses without friction is held, if impulses can
+    while z is not None and (closed & ~stick & (z > 0.0)).any():
+        stick = stick | (closed & (z > 0.0))
+        other, z, _ = attempt(stick)
+        found = found if z is None else other
+    return found

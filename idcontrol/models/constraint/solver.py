@@ -34,6 +34,7 @@ from idcontrol.errors import InputError
 from idcontrol.models.constraint.unilateral import solve_springs
 from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
+from idcontrol.models.sticking import Attempt, settle
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.status import INFEASIBLE, RAY, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
@@ -137,24 +138,25 @@ def _impulses(reduction: Reduction, mu: Array, compliance: Array) -> _Outcome:
     ridge[np.arange(n, rows), np.arange(n, rows)] = np.sqrt(compliance[n:])
     ridge[n + rough] = ridge[2 * n + rough] = 0.0
     ridged = replace(reduction, rho=np.hstack((reduction.rho, ridge)))
-    stick = endless.copy()
-    for attempt in range(2 * n + 2):
+    # as exact as its solver; a contact that neither presses nor opens by more keeps its role
+    tolerance = 1e-9 * max(1.0, float(np.abs(reduction.c).max(initial=0.0)))
+
+    def attempt(stick: Booleans) -> Attempt[_Outcome]:
         sticking = np.flatnonzero(stick)
         tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
         held = hold(ridged, np.concatenate((np.arange(3 * n, rows), tangents)), RANK_TOLERANCE)
         outcome = _contact_impulses(held.rho[: 3 * n], held.c[: 3 * n], compliance, mu, rough)
         f = held.impulses(ridged, np.concatenate((outcome.f, np.zeros(rows - 3 * n))))
         opening = reduction.c[:n] + compliance[:n] * f[:n] + reduction.rho[:n] @ (reduction.rho.T @ f)
-        # what presses sticks, what opens does not; a contact that does neither keeps its role
-        tolerance = 1e-9 * max(1.0, float(np.abs(reduction.c).max(initial=0.0)))
-        wanted = endless & ((f[:n] > 0.0) | (stick & (opening <= tolerance)))
-        outcome = replace(outcome, f=f, settled=bool((wanted == stick).all()))
-        if attempt > n:
-            wanted &= stick  # as in `coulomb`: what presses while free and pulls while it sticks stays free
-        if (wanted == stick).all():
-            break
-        stick = wanted
-    return outcome
+        return Attempt(
+            found=replace(outcome, f=f),
+            solved=outcome.status is SolverStatus.SOLVED,
+            presses=f[:n] > 0.0,
+            parts=opening > tolerance,
+        )
+
+    found, settled = settle(endless, endless, attempt)
+    return replace(found, settled=settled)
 
 
 def _contact_impulses(rho: Array, c: Array, compliance: Array, mu: Array, rough: Integers) -> _Outcome:

@@ -11,7 +11,7 @@ What the convexity costs: a contact that slides does so at the gap ``μ (h + τ_
 ``μ σ g h`` at most.
 
 μ = inf has no cone limit: a contact that is closed when the step begins (`CLOSED_GAP`) and presses at its end is held
-along its tangents; one that parts is let go.
+along its tangents; one that parts is let go, unless it would press then (`idcontrol.models.sticking`).
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _solve(
         if mu[i] == np.inf and gap[i] > CLOSED_GAP:
             mu[i] = 0.0
     law = Law(mu, R_n, R_t, bounds[0], bounds[1], bounds[2])
-    one, total = np.empty(3), 0
+    one, total, let_go = np.empty(3), 0, np.zeros(n, dtype=np.bool_)
     if mode.any():
         _start(rho, c, law, mode, z)
         total = 1
@@ -146,8 +146,13 @@ def _solve(
         settled = True
         for i in range(n):
             mode[i] = project(u[i], u[n + i], u[2 * n + i], mu[i], R_n[i], R_t[i], one)
-            if mu[i] == np.inf and mode[i] == OPEN:
+            if mu[i] == np.inf and mode[i] == OPEN and not let_go[i]:
                 mu[i] = 0.0
+                let_go[i] = True
+                settled = False
+        for i in range(n if settled else 0):
+            if let_go[i] and mu[i] == 0.0 and mode[i] != OPEN:
+                mu[i] = np.inf
                 settled = False
         if settled or code == NOT_FINITE:
             return code, total, residual

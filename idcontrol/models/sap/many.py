@@ -337,14 +337,20 @@ def _solve_island(
         mu[i], R_n[i], R_t[i] = law.mu[contacts[i]], law.R_n[contacts[i]], law.R_t[contacts[i]]
     own_law = Law(mu, R_n, R_t, law.C, law.lower, law.upper)
     iterations, one = 0, np.empty(3)
+    let_go, modes = np.zeros(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
     while True:
         code, count, residual = _minimize(own, c_own, own_law, structure, p, tolerance, most, mine, gamma_own, u_own)
         iterations += count
         settled = True
         for i in range(n):
-            mode = project(u_own[i], u_own[n + i], u_own[2 * n + i], mu[i], R_n[i], R_t[i], one)
-            if mu[i] == np.inf and mode == OPEN:
+            modes[i] = project(u_own[i], u_own[n + i], u_own[2 * n + i], mu[i], R_n[i], R_t[i], one)
+            if mu[i] == np.inf and modes[i] == OPEN and not let_go[i]:
                 mu[i] = 0.0
+                let_go[i] = True
+                settled = False
+        for i in range(n if settled else 0):
+            if let_go[i] and mu[i] == 0.0 and modes[i] != OPEN:
+                mu[i] = np.inf
                 settled = False
         if settled or code == NOT_FINITE:
             break
