@@ -8,7 +8,7 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -42,8 +42,12 @@ class Finding:
     remedy: str = ""
 
 
-def examine() -> Iterator[Finding]:
-    """Everything, in the order in which a reader wants it; physics last, for it takes seconds."""
+def examine(tell: Callable[[str], None] = lambda line: None) -> Iterator[Finding]:
+    """Everything, in the order in which a reader wants it; physics last, for it takes seconds.
+
+    Args:
+        tell: Is given a line before each thing that may take long.
+    """
     broken = False
     for finding in _packages():
         broken |= finding.verdict == "broken"
@@ -53,7 +57,7 @@ def examine() -> Iterator[Finding]:
     yield from _real_time()
     if broken:
         return  # what physics would say without its packages is only noise
-    yield from _physics()
+    yield from _physics(tell)
 
 
 def _packages() -> Iterator[Finding]:
@@ -173,9 +177,10 @@ def _real_time() -> Iterator[Finding]:
     )
 
 
-def _physics() -> Iterator[Finding]:
+def _physics(tell: Callable[[str], None]) -> Iterator[Finding]:
     """The quick claims of `idcontrol.trust`, and whether their kernels had to be compiled."""
     began = time.perf_counter()
+    tell("self-check of physics: seconds, or a minute or two where kernels are not compiled yet")
     try:
         from idcontrol import trust
     except RuntimeError as error:  # Numba finds no folder that it may write to
@@ -187,7 +192,11 @@ def _physics() -> Iterator[Finding]:
             remedy="export NUMBA_CACHE_DIR=/tmp/idcontrol-kernels",
         )
         return
-    verdicts = [trust.weigh(claim) for claim in trust.CLAIMS if claim.quick]
+    quick = [claim for claims in trust.CLAIMS.values() for claim in claims if claim.quick]
+    verdicts = []
+    for number, claim in enumerate(quick, start=1):
+        tell(f"{number} of {len(quick)}: {claim.statement}")
+        verdicts.append(trust.weigh(claim))
     took = time.perf_counter() - began
     yield _kernels(took)
     for verdict in verdicts:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from idcontrol import cli, doctor, trust
 from idcontrol.loop.realtime import Granted
+from idcontrol.trust import claims, machines
+
+ROOT = Path(__file__).parent.parent
+ALL = [claim for part in trust.CLAIMS.values() for claim in part]
 
 
 @pytest.fixture
@@ -31,7 +37,7 @@ def without(monkeypatch):
 @pytest.fixture
 def no_physics(monkeypatch):
     """Leave the self-check out where something else is in question."""
-    monkeypatch.setattr(doctor, "_physics", lambda: iter(()))
+    monkeypatch.setattr(doctor, "_physics", lambda tell: iter(()))
 
 
 def named(findings):
@@ -98,39 +104,75 @@ def test_threads_of_blas_are_noticed(monkeypatch, no_physics):
 
 
 def test_wrong_physics_is_a_fault(monkeypatch, capsys):
-    monkeypatch.setattr(trust, "WALKER_MASS", 1.01 * trust.WALKER_MASS)
+    monkeypatch.setattr(machines, "WALKER_MASS", 1.01 * machines.WALKER_MASS)
     assert cli.main(["doctor"]) == 1
-    assert "carry the weight" in capsys.readouterr().err
+    said = capsys.readouterr().err.splitlines()
+    assert "carry the weight" in said[-1]
+    # and it was not silent while it worked: a line before each claim
+    quick = [claim.statement for claim in ALL if claim.quick]
+    assert [line.partition(": ")[2] for line in said[1:-1]] == quick
 
 
 def test_every_claim_of_the_trust_table_holds(capsys):
     assert cli.main(["trust", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["holds"]
-    assert [row["claim"] for row in told["claims"]] == [claim.statement for claim in trust.CLAIMS]
-    assert all(row["figure"] <= row["limit"] for row in told["claims"])
+    assert [row["claim"] for row in told["claims"]] == [claim.statement for claim in ALL]
+    assert all(row["holds"] for row in told["claims"] if row["holds"] is not None)
+    assert all(row["figure"] <= row["limit"] for row in told["claims"] if row["holds"] is not None)
 
 
 @pytest.mark.parametrize("figure", [2.0, float("nan"), float("inf")])
 def test_a_claim_that_is_missed_or_no_number_does_not_hold(figure, monkeypatch, capsys):
-    wrong = replace(trust.CLAIMS[0], measure=lambda: figure, limit=1.0)
-    monkeypatch.setattr(trust, "CLAIMS", (wrong,))
+    wrong = replace(ALL[0], measure=lambda: figure, limit=1.0)
+    monkeypatch.setattr(trust, "CLAIMS", {"models": (wrong,)})
     assert cli.main(["trust"]) == 1
-    assert wrong.statement in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert wrong.statement in shown.err
+    assert wrong.tests[0] in shown.out
+    assert "0 of 1 claims hold" in shown.out
 
 
 def test_a_claim_that_cannot_be_measured_does_not_hold():
     def fail():
         raise ZeroDivisionError("no mass")
 
-    verdict = trust.weigh(replace(trust.CLAIMS[0], measure=fail))
+    verdict = trust.weigh(replace(ALL[0], measure=fail))
     assert not verdict.holds
     assert verdict.fault == "ZeroDivisionError: no mass"
+
+
+def test_a_claim_without_its_extra_is_said_to_be_unmeasured_and_does_not_fail(monkeypatch, capsys):
+    monkeypatch.setattr(claims, "MODULES", {"mujoco": ("no_such_engine",)})
+    unmeasured = replace(ALL[0], measure=lambda: float("inf"), extra="mujoco")
+    monkeypatch.setattr(trust, "CLAIMS", {"peers": (unmeasured,)})
+    assert cli.main(["trust"]) == 0
+    shown = capsys.readouterr().out
+    assert "not measured: needs mujoco" in shown
+    assert "0 of 0 claims hold" in shown
+    assert "pip install 'idcontrol[mujoco]'" in shown
 
 
 @pytest.mark.parametrize("claim", ["presses with its weight", "slides down", "carry the weight"])
 def test_claims_are_measured_against_something_outside(claim, monkeypatch):
     """Were gravity another one in the formulas than on the machines, they would fail."""
-    monkeypatch.setattr(trust, "G", 9.83)
-    (asked,) = (item for item in trust.CLAIMS if claim in item.statement)
+    monkeypatch.setattr(machines, "G", 9.83)
+    (asked,) = (item for item in ALL if claim in item.statement and not item.extra)
     assert not trust.weigh(asked).holds
+
+
+def test_the_extras_that_claims_need_are_those_of_the_package():
+    known = importlib.metadata.metadata("idcontrol").get_all("Provides-Extra")
+    assert {claim.extra for claim in ALL} - {""} <= set(claims.MODULES) <= set(known)
+
+
+@pytest.mark.parametrize("test", sorted({test for claim in ALL for test in claim.tests}))
+def test_the_tests_that_a_claim_names_exist(test):
+    file, _, name = test.partition("::")
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    assert name in {item.name for item in tree.body if isinstance(item, ast.FunctionDef)}
+
+
+def test_every_claim_names_a_test_and_says_something_of_its_own():
+    assert all(claim.tests for claim in ALL)
+    assert len({claim.statement for claim in ALL}) == len(ALL)

@@ -18,7 +18,7 @@ def command(as_json: bool) -> int:
     """Say what this machine has, what it lacks and the command that mends it; exit status 1 if something is broken."""
     from idcontrol.doctor import examine
 
-    findings = list(examine())
+    findings = list(examine() if as_json else examine(lambda line: click.echo(line, err=True)))
     broken = [finding for finding in findings if finding.verdict == "broken"]
     if as_json:
         rows = [dataclasses.asdict(finding) for finding in findings]

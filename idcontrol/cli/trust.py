@@ -3,49 +3,87 @@
 from __future__ import annotations
 
 import json
+import time
+from typing import TYPE_CHECKING
 
 import click
 
 from idcontrol.cli.console import DONE, TASK_FAILED, console, progress_bar, say
 
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from idcontrol.trust import Verdict
+
 
 @click.command("trust")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(as_json: bool) -> int:
-    """Measure what physics decides and print it: claim, figure, limit, tests; exit status 1 if a claim fails."""
+    """Measure what physics decides and print it: claim, figure, limit, test; exit status 1 if a claim fails.
+
+    A claim that needs an extra which is not installed is listed as not measured and does not fail.
+    """
     from idcontrol import trust
     from idcontrol.recording import jsonable
 
-    verdicts = []
+    rows: list[tuple[str, trust.Verdict]] = []
+    total, began = sum(map(len, trust.CLAIMS.values())), time.perf_counter()
     with progress_bar("trust", as_json) as progress:
-        for claim in trust.CLAIMS:
-            verdicts.append(trust.weigh(claim))
-            progress(len(verdicts) / len(trust.CLAIMS))
+        for part, claims in trust.CLAIMS.items():
+            for claim in claims:
+                rows.append((part, trust.weigh(claim)))
+                progress(len(rows) / total)
+    verdicts = [verdict for _, verdict in rows]
     failed = [verdict for verdict in verdicts if not verdict.holds]
     if as_json:
-        rows = [
+        told = [
             {
+                "part": part,
                 "claim": verdict.claim.statement,
-                "figure": verdict.figure,
+                "figure": None if verdict.lacks else verdict.figure,
                 "limit": verdict.claim.limit,
                 "unit": verdict.claim.unit,
-                "holds": verdict.holds,
+                "holds": None if verdict.lacks else verdict.holds,
                 "fault": verdict.fault,
-                "tests": verdict.claim.test,
+                "extra": verdict.claim.extra,
+                "tests": verdict.claim.tests,
             }
-            for verdict in verdicts
+            for part, verdict in rows
         ]
-        click.echo(json.dumps(jsonable({"holds": not failed, "claims": rows}), allow_nan=False))
+        click.echo(json.dumps(jsonable({"holds": not failed, "claims": told}), allow_nan=False))
     else:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table("claim", "missed by", "limit", "unit", "more in", box=None, header_style="dim")
-        for verdict in verdicts:
+        table = Table(
+            "", "claim, and the tests that hold it", "missed by", "limit", "unit", box=None, header_style="dim"
+        )
+        last = ""
+        for part, verdict in rows:
             claim = verdict.claim
-            figure = Text(verdict.fault or f"{verdict.figure:.1e}", style="green" if verdict.holds else "bold red")
-            table.add_row(Text(claim.statement), figure, f"{claim.limit:.0e}", claim.unit, claim.test)
-        console().print(table)
+            table.add_row(
+                Text("" if part == last else part, style="bold"),
+                Text.assemble(claim.statement, *((f"\n  {test}", "dim") for test in claim.tests), overflow="fold"),
+                _figure(verdict),
+                f"{claim.limit:.0e}" if claim.limit else "0",
+                claim.unit,
+            )
+            last = part
+        screen = console()
+        screen.print(table)
+        asked = [verdict for verdict in verdicts if not verdict.lacks]
+        screen.print(f"{len(asked) - len(failed)} of {len(asked)} claims hold, {time.perf_counter() - began:.0f} s")
+        for extra in sorted({verdict.lacks for verdict in verdicts if verdict.lacks}):
+            screen.print(f"more with: pip install 'idcontrol[{extra}]'", markup=False)
     if not failed:
         return DONE
     return say("does not hold: " + "; ".join(verdict.claim.statement for verdict in failed), TASK_FAILED)
+
+
+def _figure(verdict: Verdict) -> Text:
+    """What was measured, or why nothing was."""
+    from rich.text import Text
+
+    if verdict.lacks:
+        return Text(f"not measured: needs {verdict.lacks}", style="yellow")
+    return Text(verdict.fault or f"{verdict.figure:.1e}", style="green" if verdict.holds else "bold red")

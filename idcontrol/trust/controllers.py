@@ -1,0 +1,136 @@
+"""What controllers promise: weight, acceleration, limits, cones, and nothing remembered that should be forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from idcontrol import controllers, plants
+from idcontrol.trust import machines
+from idcontrol.types import Array, Command, Controller, Status
+
+EXACT: Final = (
+    "id-noslip-lcp",
+    "id-coulomb-lcp",
+    "id-coulomb-smooth",
+    "id-coulomb-qp",
+    "id-coulomb-qp-raw",
+    "id-noslip-qp",
+)
+"""Controllers whose contacts do not give way."""
+PREDICTING: Final = (*EXACT, "id-coulomb-qp-1", "id-sap", "id-constraint")
+STATED: Final = ("id-coulomb-qp", "id-coulomb-qp-1", "id-noslip-qp")
+"""Controllers whose convex programs a general library can solve as they are stated."""
+
+# The worst of several figures is taken by NumPy: unlike Python's `max` it passes no NaN over.
+
+
+def missed_weight() -> float:
+    """By how much, relative, the forces that are predicted at rest miss the weight."""
+    worst, weight = [], machines.WALKER_MASS * machines.G
+    for name in PREDICTING:
+        predicted = machines.first_command(name).predicted
+        total = np.zeros(3) if predicted is None else predicted.force.sum(axis=0)
+        worst.append(np.abs(total - [0.0, 0.0, weight]).max() / weight)
+    return float(np.max(worst))
+
+
+def missed_acceleration() -> float:
+    """Off what was asked [m/s²], when all legs push the trunk off alike: what the joints do under those torques."""
+    wanted = np.tile([-0.5, 0.3, -0.8], 4)
+    worst = []
+    for name in EXACT:
+        system, contacts = machines.walker()
+        plant = plants.make("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=machines.H))
+        plant.reset(machines.walker_state(system))
+        after = plant.step(machines.first_command(name, acceleration=wanted).tau, machines.H)
+        worst.append(np.abs(system.joint_velocities(after.v) / machines.H - wanted).max())
+    return float(np.max(worst))
+
+
+def _absurd(limit: float) -> list[tuple[Command, float]]:
+    """What every controller answers to absurd demands, and the friction that it may count on."""
+    rng = np.random.default_rng(0)
+    return [
+        (
+            machines.first_command(name, acceleration=size * rng.normal(size=12), limit=limit),
+            np.inf if "noslip" in name else machines.HOLDING,
+        )
+        for name in PREDICTING
+        for size in (1e2, 1e4, 1e6)
+    ]
+
+
+def torque_excess() -> float:
+    """By how much a torque exceeds its limit [N] under absurd demands; negative below it."""
+    limit = 12.0
+    return float(np.max([np.abs(command.tau).max() - limit for command, _ in _absurd(limit)]))
+
+
+def cone_excess() -> float:
+    """Predicted friction beyond its cone under absurd demands, relative to the largest force or the weight."""
+    worst = [0.0]
+    for command, mu in _absurd(12.0):
+        if command.predicted is None or np.isinf(mu):
+            continue
+        force, normal = command.predicted.force, command.predicted.normal
+        pressing = np.einsum("ij,ij->i", force, normal)
+        along = np.linalg.norm(force - pressing[:, None] * normal, axis=1)
+        size = max(np.abs(force).max(initial=0.0), machines.WALKER_MASS * machines.G)
+        worst.append(np.max(along - mu * pressing, initial=0.0) / size)
+    return float(np.max(worst))
+
+
+def trouble_with_nan() -> float:
+    """Controllers that answer a NaN with anything but zero torque and FAILED, or that remember it."""
+    count = 0
+    for name in PREDICTING:
+        control, state = machines.controller(name)
+        sound = control(state, machines.standing())
+        control.reset()
+        broken = control(replace(state, v=np.full_like(state.v, np.nan)), machines.standing())
+        silent = broken.status is Status.FAILED and not broken.tau.any()
+        control.reset()
+        after = control(state, machines.standing())
+        count += not (silent and np.array_equal(after.tau, sound.tau))
+    return float(count)
+
+
+def differing_bits() -> float:
+    """Numbers that differ between two runs of a controller in closed loop, the second after a reset."""
+
+    def run(control: Controller) -> Array:
+        own, ground = machines.walker()
+        plant = plants.make("coulomb-lcp", plants.Setup(system=own, contacts=ground, dt=machines.H))
+        state = plant.reset(machines.walker_state(own))
+        reference = replace(machines.standing(), q=0.005 * np.random.default_rng(0).normal(size=12))
+        rows = []
+        for _ in range(50):
+            tau = control(state, reference).tau
+            state = plant.step(tau, machines.H)
+            rows.append(np.concatenate((tau, state.q, state.v)))
+        return np.array(rows)
+
+    count = 0
+    for name in PREDICTING:
+        control, _ = machines.controller(name)
+        first = run(control)
+        control.reset()
+        count += int(np.count_nonzero(run(control) != first))
+        count += int(np.count_nonzero(run(machines.controller(name)[0]) != first))
+    return float(count)
+
+
+def off_the_statement() -> float:
+    """Largest difference in torque, relative to the largest, from the same programs solved by a general library."""
+    rng, worst = np.random.default_rng(0), []
+    for name in STATED:
+        fast, state = machines.controller(name)
+        stated, _ = machines.controller(name, settings=controllers.Settings(solver="reference"))
+        for _ in range(5):
+            asked = machines.standing(rng.normal(size=12))
+            expected = stated(state, asked).tau
+            worst.append(np.abs(fast(state, asked).tau - expected).max() / np.abs(expected).max())
+    return float(np.max(worst))

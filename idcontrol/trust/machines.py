@@ -1,0 +1,135 @@
+"""The machines that claims are measured on, built here, so that nothing but the library is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol import controllers, plants
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import Terrain, plane
+from idcontrol.models.problem import Prescribed, StepProblem
+from idcontrol.system import System
+from idcontrol.types import Array, Command, Controller, Reference, State
+
+H = 1e-3
+"""Period of every control and plant step here [s]."""
+G = 9.81
+SLIDING = 0.2
+"""Friction of what is to slide; what is to stand has `HOLDING`."""
+HOLDING = 0.7
+
+SLED_MASS = 2.0
+_SLED_FEET = np.array([[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)])
+FOOT = 0.02
+BALL = 0.1
+"""Radii of a foot and of the ball that rolls [m]."""
+
+
+def _body(inertia: float, name: str) -> System:
+    """One free body that weighs `SLED_MASS`; its inertia [kg m²] is a ball's, so that its spin takes no torque."""
+    model = pin.Model()
+    joint = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), name)
+    model.appendBodyToJoint(joint, pin.Inertia(SLED_MASS, np.zeros(3), inertia * np.eye(3)), pin.SE3.Identity())
+    model.addJointFrame(joint)
+    return System(model, actuated=())
+
+
+def sled(name: str, mu: float, ground: Terrain) -> plants.SimulatedPlant:
+    """A plant with one body on four ball feet."""
+    system = _body(0.02, "sled")
+    contacts = SphereContacts(system, ("sled",) * 4, FOOT, ground, mu, offsets=_SLED_FEET)
+    return plants.make(name, plants.Setup(system=system, contacts=contacts, dt=H))
+
+
+def sled_state(slope: float = 0.0, v: Array | None = None) -> State:
+    """The sled with its feet on a plane that falls along x by `slope` [rad]."""
+    height = 0.05 + FOOT
+    q = np.array([height * np.sin(slope), 0.0, height * np.cos(slope), 0.0, np.sin(slope / 2), 0.0, np.cos(slope / 2)])
+    return State(t=0.0, q=q, v=np.zeros(6) if v is None else v)
+
+
+def ball(name: str) -> plants.SimulatedPlant:
+    """A plant with a solid ball on level ground that holds."""
+    system = _body(0.4 * SLED_MASS * BALL**2, "ball")
+    contacts = SphereContacts(system, ("ball",), BALL, plane(), HOLDING)
+    return plants.make(name, plants.Setup(system=system, contacts=contacts, dt=H))
+
+
+LEG = 0.3
+"""Height of the walker's trunk above the centres of its feet [m]."""
+WALKER_MASS = 4.0 + 4 * 0.6
+
+
+def walker(limit: float = 1e3) -> tuple[System, SphereContacts]:
+    """A trunk on four legs of three sliding joints each, limited to `limit` [N], over level ground."""
+    model = pin.Model()
+    trunk = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "trunk")
+    model.appendBodyToJoint(trunk, pin.Inertia(4.0, np.zeros(3), np.diag([0.03, 0.06, 0.07])), pin.SE3.Identity())
+    slides = {"x": pin.JointModelPX, "y": pin.JointModelPY, "z": pin.JointModelPZ}
+    tips: list[str] = []
+    for x, y in ((0.2, 0.12), (0.2, -0.12), (-0.2, 0.12), (-0.2, -0.12)):
+        parent, placement = trunk, pin.SE3(np.eye(3), np.array([x, y, -LEG]))
+        for axis, kind in slides.items():
+            tip = f"leg{len(tips)}_{axis}"
+            parent = model.addJoint(parent, kind(), placement, tip)
+            model.appendBodyToJoint(parent, pin.Inertia(0.2, np.zeros(3), 1e-4 * np.eye(3)), pin.SE3.Identity())
+            placement = pin.SE3.Identity()
+        model.addJointFrame(parent)
+        tips.append(tip)
+    system = System(model, effort_limit=np.full(12, limit))
+    return system, SphereContacts(system, tips, FOOT, plane(), HOLDING)
+
+
+def walker_state(system: System) -> State:
+    """The walker at rest on its four feet."""
+    q = system.configuration(np.zeros(12), np.array([0.0, 0.0, LEG + FOOT, 0.0, 0.0, 0.0, 1.0]))
+    return State(t=0.0, q=q, v=np.zeros(18))
+
+
+def standing(acceleration: Array | None = None) -> Reference:
+    """The walker is to stand, or its joints to accelerate by `acceleration` (12,) [m/s²]."""
+    reference = Reference.standing(np.zeros(12), 4)
+    return reference if acceleration is None else replace(reference, a=acceleration)
+
+
+def controller(
+    name: str, *, limit: float = 1e3, settings: controllers.Settings | None = None
+) -> tuple[Controller, State]:
+    """The controller `name` of the walker, and the walker's state at rest."""
+    system, contacts = walker(limit)
+    given = controllers.Settings() if settings is None else settings
+    setup = controllers.Setup(system=system, contacts=contacts, h=H, settings=given)
+    return controllers.make(name, setup), walker_state(system)
+
+
+def first_command(name: str, *, acceleration: Array | None = None, limit: float = 1e3) -> Command:
+    """What a controller answers when the walker stands and its joints are asked for `acceleration` (12,) [m/s²]."""
+    control, state = controller(name, limit=limit)
+    return control(state, standing(acceleration))
+
+
+def random_step(rng: np.random.Generator, *, inverse: bool) -> StepProblem:
+    """One step of the walker in any pose, with feet on and above grounds of any friction.
+
+    Forward, under random motor forces; inverse, with random velocities that the joints must reach.
+    """
+    system, contacts = walker()
+    q = pin.integrate(system.model, walker_state(system).q, 0.2 * rng.normal(size=18))
+    moving = 0.3 * rng.normal(size=18)
+    system.update(q, moving)
+    v = system.ours(moving)
+    near = replace(
+        contacts.detect(np.inf).take(range(4)),
+        gap=rng.choice([0.0, 0.0, 1e-4, 1e-3], 4),
+        mu=rng.choice([0.0, 0.3, 0.7, 1.0], 4),
+    )
+    kappa = H * system.bias - system.M @ v
+    wanted = 10.0 * rng.normal(size=12)
+    if not inverse:
+        kappa[6:] -= H * wanted
+        return StepProblem(h=H, M=system.M.copy(), kappa=kappa, contacts=near)
+    prescribed = Prescribed(index=np.arange(6, 18), velocity=v[6:] + H * wanted)
+    return StepProblem(h=H, M=system.M.copy(), kappa=kappa, contacts=near, prescribed=prescribed)

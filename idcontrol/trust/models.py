@@ -1,0 +1,118 @@
+"""What contact models promise, on random steps: momentum, unilateral contact, friction cones, energy, the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, specification
+from idcontrol.models.problem import ContactModel, StepProblem, StepSolution
+from idcontrol.trust import machines
+from idcontrol.types import Status
+
+MODELS: Final[dict[str, ContactModel]] = {
+    "coulomb": coulomb.solve,
+    "dissipation": dissipation.solve,
+    "noslip": no_slip.solve,
+    "sap": sap.solve,
+    "constraint": constraint.compliant(constraint.springs(constraint.STIFFNESS, constraint.DAMPING), constraint.solve),
+}
+STEPS: Final = 50
+"""Random steps of each kind."""
+
+
+def _steps(*, inverse: bool) -> Iterator[StepProblem]:
+    for seed in range(STEPS):
+        yield machines.random_step(np.random.default_rng(seed), inverse=inverse)
+
+
+def _answers(*names: str) -> Iterator[tuple[str, StepProblem, StepSolution]]:
+    """What the models answer to the same steps, forward and inverse."""
+    for inverse in (False, True):
+        for problem in _steps(inverse=inverse):
+            for name in names:
+                yield name, problem, MODELS[name](problem, None)
+
+
+def lost_momentum() -> float:
+    """Largest part of M v⁺ + κ - Jᵀf - Pᵀ(hτ), relative to the terms that should cancel."""
+    worst = []
+    for _, problem, found in _answers(*MODELS):
+        J, f = problem.contacts.jacobian, found.impulses.T.ravel()
+        missing = problem.M @ found.v_plus + problem.kappa - J.T @ f
+        size = np.abs(problem.M) @ np.abs(found.v_plus) + np.abs(problem.kappa) + np.abs(J.T) @ np.abs(f)
+        if problem.prescribed is not None:
+            missing[problem.prescribed.index] -= found.multipliers
+        worst.append(np.abs(missing).max() / size.max())
+    return float(np.max(worst))
+
+
+def pull_or_penetration() -> float:
+    """Largest pull, relative to the weight's impulse, or speed [m/s] beyond what closes a gap, of rigid models."""
+    worst, weight = [], machines.WALKER_MASS * machines.G * machines.H
+    for _, problem, found in _answers("coulomb", "dissipation", "noslip"):
+        contacts, f_n = problem.contacts, found.impulses[:, 0]
+        opening = contacts.N @ found.v_plus + contacts.gap / problem.h
+        worst += [-f_n.min() / weight, -opening.min()]
+    return float(np.max(worst))
+
+
+def outside_the_cone() -> float:
+    """Largest friction beyond μ f_N, relative to the largest impulse or the weight's, of models with friction."""
+    worst, weight = [], machines.WALKER_MASS * machines.G * machines.H
+    for _, problem, found in _answers("coulomb", "dissipation", "sap", "constraint"):
+        f = found.impulses
+        excess = np.linalg.norm(f[:, 1:], axis=1) - problem.contacts.mu * f[:, 0]
+        worst.append(excess.max() / max(np.abs(f).max(), weight))
+    return float(np.max(worst))
+
+
+def gained_energy() -> float:
+    """Largest relative growth of the kinetic energy in a step in which nothing but contact acts."""
+    worst = []
+    for seed in range(STEPS):
+        rng = np.random.default_rng(seed)
+        problem = machines.random_step(rng, inverse=False)
+        v = 0.3 * rng.normal(size=18)
+        free = replace(problem, kappa=-problem.M @ v)
+        before = v @ problem.M @ v
+        for solve in MODELS.values():
+            after = solve(free, None).v_plus
+            worst.append(after @ problem.M @ after / before - 1.0)
+    return float(np.max(worst))
+
+
+def missed_way_back() -> float:
+    """Largest difference in velocity [m/s] between an inverse step and the forward step under its torques."""
+    worst = []
+    for name in ("dissipation", "sap", "constraint"):
+        for problem in _steps(inverse=True):
+            found = MODELS[name](problem, None)
+            assert problem.prescribed is not None
+            kappa = problem.kappa.copy()
+            kappa[problem.prescribed.index] -= found.multipliers
+            back = MODELS[name](replace(problem, kappa=kappa, prescribed=None), None)
+            worst.append(np.abs(back.v_plus - found.v_plus).max())
+    return float(np.max(worst))
+
+
+def off_the_optimum() -> float:
+    """Largest difference in velocity [m/s] from what a general library finds for the program that defines the model."""
+    worst = []
+    for inverse in (False, True):
+        for seed in range(10):
+            problem = machines.random_step(np.random.default_rng(seed), inverse=inverse)
+            ours, theirs = dissipation.solve(problem), specification.dissipation(problem)
+            worst.append(np.abs(ours.v_plus - theirs.v_plus).max())
+    return float(np.max(worst))
+
+
+def unsolved() -> float:
+    """Steps without a solution, of forward steps, which all have one."""
+    count = 0
+    for problem in _steps(inverse=False):
+        count += sum(solve(problem, None).status is Status.FALLBACK for solve in MODELS.values())
+    return float(count)

@@ -1,0 +1,118 @@
+"""What simulated machines do, beside the formulas of the school book."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import coal
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.bodies import BodyState, Surface, solid
+from idcontrol.contact.terrain import plane
+from idcontrol.models import coulomb
+from idcontrol.plants.bodies import FreeBodies, dense
+from idcontrol.trust import machines
+from idcontrol.types import Array, State
+
+NO_JOINTS: Final[Array] = np.zeros(0)
+STIFF: Final = ("coulomb-lcp", "dissipation", "noslip", "constraint")
+"""Plants whose contacts do not give way, or by less than a millionth."""
+CONES: Final = ("coulomb-lcp", "dissipation")
+"""Rigid plants with friction that ends in a cone."""
+SLOPE: Final = float(np.deg2rad(15.0))
+
+
+def missed_weight(*names: str, steps: int = 100) -> float:
+    """By how much, relative, the ground's forces on a sled at rest miss its weight."""
+    worst, weight = [], machines.SLED_MASS * machines.G
+    for name in names:
+        plant = machines.sled(name, machines.HOLDING, plane())
+        plant.reset(machines.sled_state())
+        for _ in range(steps):
+            plant.step(NO_JOINTS, machines.H)
+        worst.append(np.abs(plant.contact_forces().force.sum(axis=0) - [0.0, 0.0, weight]).max() / weight)
+    return float(np.max(worst))
+
+
+def missed_slide() -> float:
+    """By how much, relative, the way down a slope differs from ½ g (sin θ - μ cos θ) t²."""
+    steps, mu = 300, machines.SLIDING
+    downhill = np.array([np.cos(SLOPE), 0.0, -np.sin(SLOPE)])
+    plant = machines.sled("coulomb-lcp", mu, plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))))
+    start = state = plant.reset(machines.sled_state(SLOPE))
+    for _ in range(steps):
+        state = plant.step(NO_JOINTS, machines.H)
+    # velocities first, then positions: the steps' sum is n (n + 1) h² / 2 where the school book has t² / 2
+    expected = 0.5 * machines.G * (np.sin(SLOPE) - mu * np.cos(SLOPE)) * machines.H**2 * steps * (steps + 1)
+    return float(abs(downhill @ (state.q[:3] - start.q[:3]) / expected - 1.0))
+
+
+def missed_stop(name: str) -> float:
+    """By how much, relative, a thrown sled's way differs from v² / 2 μ g."""
+    mu, v = 0.4, 1.0
+    plant = machines.sled(name, mu, plane())
+    state = plant.reset(machines.sled_state(v=np.array([v, 0.0, 0.0, 0.0, 0.0, 0.0])))
+    for _ in range(400):
+        state = plant.step(NO_JOINTS, machines.H)
+    return float(abs(state.q[0] / (v**2 / (2.0 * mu * machines.G)) - 1.0))
+
+
+def _thrown(name: str) -> tuple[float, float]:
+    """Largest excess of friction over the cone, and largest gain of energy in a step; both in shares."""
+    plant = machines.sled(name, machines.SLIDING, plane())
+    state = plant.reset(machines.sled_state(v=np.array([0.5, 0.3, 0.0, 0.3, -0.4, 1.0])))
+    mass, weight = machines.SLED_MASS, machines.SLED_MASS * machines.G
+    excess, energies = [0.0], []
+    for _ in range(300):
+        state = plant.step(NO_JOINTS, machines.H)
+        force = plant.contact_forces()
+        pressure = np.einsum("ij,ij->i", force.force, force.normal)
+        along = np.linalg.norm(force.force - pressure[:, None] * force.normal, axis=1)
+        excess += list((along - machines.SLIDING * pressure) / weight)
+        v = state.v
+        energies.append(0.5 * (mass * v[:3] @ v[:3] + 0.02 * v[3:] @ v[3:]) + weight * state.q[2])
+    gain = np.diff(energies) / (energies[0] - energies[-1])
+    return float(np.max(excess)), float(np.max([0.0, *gain]))
+
+
+def cone_excess() -> float:
+    """Largest friction beyond the cone, relative to the weight, of a thrown and tumbling sled."""
+    return float(np.max([_thrown(name)[0] for name in CONES]))
+
+
+def gained_energy() -> float:
+    """Largest gain of energy in a step of the same, relative to all that friction takes."""
+    return float(np.max([_thrown(name)[1] for name in CONES]))
+
+
+def missed_rolling() -> float:
+    """By how much, relative, a ball thrown without spin misses 5/7 of its speed once it rolls."""
+    plant = machines.ball("coulomb-lcp")
+    start = np.array([0.0, 0.0, machines.BALL, 0.0, 0.0, 0.0, 1.0])
+    state = plant.reset(State(t=0.0, q=start, v=np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0])))
+    for _ in range(200):
+        state = plant.step(NO_JOINTS, machines.H)
+    turn = pin.Quaternion(state.q[6], *state.q[3:6]).matrix()
+    speed, spin = (turn @ state.v[:3])[0], (turn @ state.v[3:])[1]
+    return float(np.max(np.abs([speed * 7.0 / 5.0 - 1.0, spin * machines.BALL / speed - 1.0])))
+
+
+def lost_momentum() -> float:
+    """Largest change of both momenta, relative, while a ball meets two others off their centres in free space."""
+    balls = [solid(f"ball{i}", coal.Sphere(0.05), 1000.0, Surface(mu=0.5)) for i in range(3)]
+    plant = FreeBodies(balls, dense(coulomb.solve), gravity=(0.0, 0.0, 0.0))
+    rest = BodyState.at_rest(np.array([[0.0, 0.0, 0.0], [0.2, 0.03, 0.01], [0.35, -0.02, 0.0]]))
+    rest.velocity[0] = [2.0, 0.0, 0.1, 0.0, 3.0, 1.0]
+    state = plant.reset(rest)
+    mass, inertia = balls[0].mass, balls[0].inertia[0, 0]
+
+    def momenta(now: BodyState) -> Array:
+        linear, angular = mass * now.velocity[:, :3], inertia * now.velocity[:, 3:]
+        return np.concatenate((linear.sum(axis=0), (np.cross(now.position, linear) + angular).sum(axis=0)))
+
+    before = momenta(state)
+    for _ in range(300):
+        state = plant.step(machines.H)
+    touched = bool(state.velocity[1:].any(axis=1).all())
+    return float(np.abs(momenta(state) - before).max() / np.abs(before).max()) if touched else float("inf")

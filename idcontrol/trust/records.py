@@ -1,0 +1,106 @@
+"""Records: what was written is read, whatever was cut off or damaged, and equal runs give equal bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.recording import BLOCK_ROWS, Recorder, load
+from idcontrol.types import Array
+
+ROWS: Final = 2 * BLOCK_ROWS + 200
+PLACES: Final = 200
+"""Where logs are cut or damaged."""
+LOG: Final = "record.log"
+
+
+@dataclass(frozen=True, slots=True)
+class _Stopped:
+    """The folder of a run that was stopped, and after how many bytes of its log how many rows are whole."""
+
+    folder: Path
+    log: bytes
+    whole: dict[int, int]
+
+
+def _row(i: int) -> Array:
+    return np.array([i, -i, 0.5 * i])
+
+
+def _stopped(parent: Path) -> _Stopped:
+    """A run as a power cut leaves it: its log not yet turned into other files."""
+    folder, copy = parent / "running", parent / "stopped"
+    with Recorder(folder, {"t": (), "tau": (3,)}, {}, {}) as recorder:
+        whole = {(folder / LOG).stat().st_size: 0}
+        for i in range(ROWS):
+            recorder.append(t=float(i), tau=_row(i))
+            whole.setdefault((folder / LOG).stat().st_size, i + 1)
+        recorder.arrays()  # writes what waits
+        whole.setdefault((folder / LOG).stat().st_size, ROWS)
+        shutil.copytree(folder, copy)
+    return _Stopped(copy, (copy / LOG).read_bytes(), whole)
+
+
+def _rows(folder: Path) -> int:
+    """How many rows are read; -1 if one of them is none that was written.
+
+    Raises:
+        InputError: The folder is refused.
+    """
+    arrays = load(folder).arrays
+    count = arrays["t"].size
+    expected = np.array([_row(i) for i in range(count)]).reshape(-1, 3)
+    sound = np.array_equal(arrays["t"], np.arange(count)) and np.array_equal(arrays["tau"], expected)
+    return count if sound else -1
+
+
+def lost_to_a_cut() -> float:
+    """Cuts of a log after which rows are wrong, or fewer than were whole."""
+    wrong = 0
+    with TemporaryDirectory() as parent:
+        run = _stopped(Path(parent))
+        header = min(run.whole)
+        for at in np.linspace(0, len(run.log), PLACES, dtype=np.int64).tolist():
+            (run.folder / LOG).write_bytes(run.log[:at])
+            expected = max((rows for size, rows in run.whole.items() if size <= at), default=0)
+            try:
+                wrong += _rows(run.folder) != expected
+            except InputError:
+                wrong += at >= header
+    return float(wrong)
+
+
+def believed_damage() -> float:
+    """Bits turned in a log after which something is read that was never written."""
+    wrong = 0
+    rng = np.random.default_rng(0)
+    with TemporaryDirectory() as parent:
+        run = _stopped(Path(parent))
+        for at in np.linspace(0, len(run.log) - 1, PLACES, dtype=np.int64).tolist():
+            damaged = bytearray(run.log)
+            damaged[at] ^= 1 << int(rng.integers(8))
+            (run.folder / LOG).write_bytes(damaged)
+            with contextlib.suppress(InputError):
+                wrong += _rows(run.folder) < 0
+    return float(wrong)
+
+
+def differing_bytes() -> float:
+    """Bytes in which the arrays of two equal runs differ."""
+    with TemporaryDirectory() as parent:
+        data = []
+        for name in ("one", "two"):
+            with Recorder(Path(parent) / name, {"t": (), "tau": (3,)}, {"t": "s"}, {}) as recorder:
+                for i in range(ROWS):
+                    recorder.append(t=float(i), tau=_row(i))
+                recorder.close({})
+            data.append((Path(parent) / name / "arrays.h5").read_bytes())
+    first, second = (np.frombuffer(item, dtype=np.uint8) for item in data)
+    return float(np.count_nonzero(first != second)) if first.size == second.size else float("inf")
