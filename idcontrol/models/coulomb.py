@@ -6,7 +6,8 @@ r"""Coulomb friction as a linear complementarity problem (math.md 5; 003 section
 
 with F = [S; -S; T; -T]: the friction pyramid is the inscribed diamond |f_S| + |f_T| ≤ μ f_N, which has all of μ along
 the two tangents and μ/√2 along their diagonals. Contacts with μ = 0 have no tangential variables. Contacts with μ = inf
-do not slip while they press: their tangential rows hold with equality (math.md 4), found by trying which of them press.
+do not slip while they press: their tangential rows hold with equality (math.md 4), found by trying which of them press
+(`idcontrol.models.sticking`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numba import njit
 from idcontrol.errors import InputError
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
+from idcontrol.models.sticking import Attempt, settle
 from idcontrol.solvers.lcp import lcp_residual
 from idcontrol.solvers.lemke import TIKHONOV, lemke_kernel
 from idcontrol.solvers.linear import solve_in_place
@@ -276,26 +278,21 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         return _solution(reduction, outcome, f, identity, bits, settled=True)
     rigid = np.arange(3 * n, rows)
     rough = np.flatnonzero((mu > 0.0) & ~endless)
-    stick = endless & (problem.contacts.gap <= CLOSED_GAP)
-    settled = False
-    for attempt in range(2 * n + 2):
+    # as exact as its solver; a contact that neither presses nor opens by more keeps its role
+    tolerance = 1e-9 * max(1.0, float(np.abs(reduction.c).max(initial=0.0)))
+
+    def attempt(stick: Booleans) -> Attempt[tuple[_Outcome, Array, Integers]]:
         sticking = np.flatnonzero(stick)
         held = hold(reduction, np.concatenate((rigid, np.column_stack((n + sticking, 2 * n + sticking)).ravel())))
-        f = np.zeros(rows)
-        outcome = _solve_pyramids(held.rho[: 3 * n], held.c[: 3 * n], mu, rough, bits, f[: 3 * n])
+        f, kept = np.zeros(rows), bits.copy()
+        outcome = _solve_pyramids(held.rho[: 3 * n], held.c[: 3 * n], mu, rough, kept, f[: 3 * n])
         f = held.impulses(reduction, f)
         opening = reduction.c[:n] + reduction.rho[:n] @ (reduction.rho.T @ f)
-        # what presses sticks, what opens does not; a contact that does neither keeps its role
-        tolerance = 1e-9 * max(1.0, float(np.abs(reduction.c).max(initial=0.0)))
-        wanted = endless & ((f[:n] > 0.0) | (stick & (opening <= tolerance)))
-        settled = bool((wanted == stick).all())
-        if attempt > n:
-            # Some contact presses while it is free and would pull while it sticks: infinite friction then acts at a
-            # vanishing normal force, which no mode here has. It stays free, and the status says so.
-            wanted &= stick
-        if (wanted == stick).all():
-            break
-        stick = wanted
+        return Attempt(
+            found=(outcome, f, kept), solved=outcome.status == SOLVED, presses=f[:n] > 0.0, parts=opening > tolerance
+        )
+
+    (outcome, f, bits), settled = settle(endless, endless & (problem.contacts.gap <= CLOSED_GAP), attempt)
     return _solution(reduction, outcome, f, identity, bits, settled=settled)
 
 
