@@ -9,7 +9,6 @@ quaternions begin with w. All of that is converted in `MuJoCo._write` and `MuJoC
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
 from idcontrol.models.problem import StepSolution
 from idcontrol.plants.outside import Link, grid, links, quaternion, rotation
-from idcontrol.plants.parts import averaged, require_positive, substeps, touch
+from idcontrol.plants.parts import averaged, require_positive, substeps
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
 
@@ -33,6 +32,10 @@ TIME_CONSTANT = 2.0
 
 IMPEDANCE = (0.95, 0.99, 1e-4, 0.5, 2.0)
 """MuJoCo's ``solimp``: how much of a contact's acceleration its force decides, from 0 to 0.1 mm of depth."""
+
+TOLERANCE = 1e-18
+"""Of MuJoCo's Newton iterations, in cost: so that forces, which go with its square root, are exact to 1e-9. Zero would
+have most steps go on to the limit of 100 iterations, which takes a millisecond."""
 
 IMPEDANCE_RATIO = 10.0
 """Friction is this much harder than the normal direction, so that standing feet hardly creep."""
@@ -72,9 +75,17 @@ class MuJoCo:
         joints = [self.model.joint(link.name) for link in self._links]
         self._at_q = [int(joint.qposadr[0]) for joint in joints]
         self._at_v = [int(joint.dofadr[0]) for joint in joints]
+        # joints with one coordinate are read all at once, the others one by one
+        placed = list(zip(self._links, self._at_q, self._at_v, strict=True))
+        self._others = [(link, i, j) for link, i, j in placed if link.kind == "free" or link.circle]
+        single = [(link.at_q, i, link.at_v, j) for link, i, j in placed if link.kind != "free" and not link.circle]
+        self._joint_q, self._joint_at_q, self._joint_v, self._joint_at_v = (
+            np.array(single, dtype=np.int64).reshape(-1, 4).T
+        )
         motors = {link.name: at for link, at in zip(self._links, self._at_v, strict=True)}
         self._motors = [motors[name] for name in self._names]
         self._sphere_of = {self.model.geom(name).id: identity for identity, name in self._spheres.items()}
+        self._n_spheres = contacts.radius.size
         self._state = State(t=0.0, q=np.zeros(system.model.nq), v=np.zeros(system.model.nv))
         self._forces = ContactForces.none()
 
@@ -98,11 +109,11 @@ class MuJoCo:
         count = substeps(tau, dt, self._names, self._dt)
         self.model.opt.timestep = dt / count
         self.data.qfrc_applied[self._motors] = tau
-        touches: list[ContactForces] = []
+        pressed: list[ContactForces] = []
         for _ in range(count):
             mujoco.mj_step(self.model, self.data)
-            touches += self._touches()
-        self._forces = averaged(touches, count)
+            pressed.append(self._pressed())
+        self._forces = averaged(pressed, count)
         self._state = self._read(self._state.t + dt)
         return self._state
 
@@ -110,20 +121,24 @@ class MuJoCo:
         """Forces of the last `step`, averaged over it; only contacts that pressed are listed."""
         return self._forces
 
-    def _touches(self) -> Iterator[ContactForces]:
-        """What MuJoCo's solver found in the last substep."""
-        wrench = np.zeros(6)
-        for index, contact in enumerate(self.data.contact):
+    def _pressed(self) -> ContactForces:
+        """What MuJoCo's solver found in the last substep; a sphere may have several contacts with a height map."""
+        n, wrench = self._n_spheres, np.zeros(6)
+        force, normal, pressed = np.zeros((n, 3)), np.zeros((n, 3)), np.zeros(n, dtype=np.bool_)
+        # as arrays: to go through `data.contact` itself costs half a millisecond
+        geoms, frames = self.data.contact.geom.tolist(), self.data.contact.frame
+        for index, (first, second) in enumerate(geoms):
             mujoco.mj_contactForce(self.model, self.data, index, wrench)
             if not wrench[0] > 0.0:
                 continue
             # the first axis points from the first geom to the second, and the force is that on the second
-            first, second = (self._sphere_of.get(int(geom)) for geom in contact.geom)
-            axes = np.asarray(contact.frame).reshape(3, 3)
-            force = axes.T @ wrench[:3]
-            for sphere, sign in ((first, -1.0), (second, 1.0)):
-                if sphere is not None:
-                    yield touch(sphere, sign * force, sign * axes[0])
+            sign, geom = (1.0, second) if second in self._sphere_of else (-1.0, first)
+            axes, sphere = frames[index].reshape(3, 3), self._sphere_of[geom]
+            force[sphere] += sign * (wrench[:3] @ axes)
+            normal[sphere] = sign * axes[0]
+            pressed[sphere] = True
+        identity = np.flatnonzero(pressed)
+        return ContactForces(identity=identity, force=force[identity], normal=normal[identity])
 
     def _write(self, state: State) -> None:
         qpos, qvel = self.data.qpos, self.data.qvel
@@ -138,18 +153,15 @@ class MuJoCo:
     def _read(self, t: float) -> State:
         qpos, qvel = self.data.qpos, self.data.qvel
         q, v = np.empty_like(self._state.q), np.empty_like(self._state.v)
-        for link, i, j in zip(self._links, self._at_q, self._at_v, strict=True):
+        q[self._joint_q], v[self._joint_v] = qpos[self._joint_at_q], qvel[self._joint_at_v]
+        for link, i, j in self._others:
             a, b = link.at_q, link.at_v
             if link.kind == "free":
                 q[a : a + 3], q[a + 3 : a + 6], q[a + 6] = qpos[i : i + 3], qpos[i + 4 : i + 7], qpos[i + 3]
                 v[b : b + 3] = rotation(q[a + 3 : a + 7]).T @ qvel[j : j + 3]
                 v[b + 3 : b + 6] = qvel[j + 3 : j + 6]
-                continue
-            v[b] = qvel[j]
-            if link.circle:
-                q[a], q[a + 1] = np.cos(qpos[i]), np.sin(qpos[i])
             else:
-                q[a] = qpos[i]
+                q[a], q[a + 1], v[b] = np.cos(qpos[i]), np.sin(qpos[i]), qvel[j]
         return State(t=t, q=q, v=v)
 
 
@@ -161,7 +173,7 @@ def _specification(machine: list[Link], terrain: Terrain, gravity: Array, dt: fl
     spec.option.gravity = gravity
     spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
     spec.option.impratio = IMPEDANCE_RATIO
-    spec.option.tolerance = 0.0  # Newton's method runs until it gains nothing more
+    spec.option.tolerance = TOLERANCE
     bodies: list[Any] = []
     for link in machine:
         parent = spec.worldbody if link.parent < 0 else bodies[link.parent]
