@@ -5,79 +5,53 @@ The number of steps of each controller is ``IDCONTROL_LONG_STEPS`` (100000).
 
 from __future__ import annotations
 
-import gc
 import os
-import shutil
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-import robots
-from experiments.trot import Config, Friction, Kick, Path2D, experiment
-from idcontrol.recording import load
-from idcontrol.types import Status
+from experiments.endurance import CONVEX, GROWTH_MB, Config, Count, count, experiment, findings, random_walk
 
 STEPS = int(os.environ.get("IDCONTROL_LONG_STEPS", "100000"))
-EACH_S = 10.0
-CONVEX = ("id-coulomb-qp", "id-noslip-qp", "id-coulomb-qp-1", "id-coulomb-qp-raw", "id-sap", "id-constraint")
-GROWTH_MB = 20.0
-"""What may be added to the process after the first two runs; a leak of 1 kB in a step would be 80 MB."""
+SOUND = Count(steps=4, solved=2, repaired=1, fallback=1, failed=0, unreported=0, beyond_limit=0, not_finite=0)
 
 
-def random_trot(controller: str, seed: int) -> Config:
-    """A new command each second, one push, friction that changes with each step, wrongly told by up to a half."""
-    rng = np.random.default_rng(seed)
-    pieces = tuple(
-        (float(t), *(float(x) for x in rng.uniform([-0.3, -0.2, -1.0], [0.3, 0.2, 1.0]))) for t in range(int(EACH_S))
+def checks(total=SOUND, memory=(100.0, 101.0, 101.0)):
+    return {
+        one.key: one.holds for one in findings(total, [False] * len(memory), np.array(memory)) if one.holds is False
+    }
+
+
+def test_each_kind_of_step_is_counted():
+    tau = np.array([[1.0, 2.0], [1.0, -2.5], [0.0, np.nan], [0.0, 0.0], [1.0, 2.0]])
+    status, clipped = np.array([0.0, 1.0, 2.0, 3.0, 0.0]), np.array([1.0, 1.0, 0.0, 0.0, 0.0])
+    assert count(tau, status, clipped, np.array([1.0, 2.0])) == Count(
+        steps=5, solved=2, repaired=1, fallback=1, failed=1, unreported=1, beyond_limit=1, not_finite=1
     )
-    push = rng.uniform(-0.4, 0.4, 3) * [1.0, 1.0, 0.25]
-    return Config(
-        robot="go1",
-        controller=controller,
-        seed=seed,
-        duration_s=EACH_S,
-        mu_range=(0.3, 1.0),
-        friction=Friction(estimate=float(rng.uniform(0.3, 1.0))),
-        path=Path2D(kind="command", command=pieces),
-        kick=Kick(
-            at_s=float(rng.uniform(1.0, EACH_S - 1.0)), velocity_m_s=(float(push[0]), float(push[1]), float(push[2]))
-        ),
-    )
+    assert Count(8, 4, 2, 2, 0, 0, 0, 0) == SOUND + SOUND
 
 
-def resident_mb() -> float:
-    """Memory of this process [MB]."""
-    gc.collect()
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+@pytest.mark.parametrize("what", ["failed", "unreported", "beyond_limit", "not_finite"])
+def test_a_single_step_that_must_not_be_fails_the_run(what):
+    assert checks() == {}
+    assert checks(replace(SOUND, **{what: 1})) == {what: False}
+
+
+def test_memory_that_grows_after_the_second_walk_fails_the_run():
+    assert checks(memory=(50.0, 101.0, 101.0 + GROWTH_MB)) == {"memory_growth_mb": False}
+    assert checks(memory=(50.0, 300.0)) == checks(memory=(50.0,)) == {}
+
+
+def test_walks_differ_and_can_be_repeated():
+    assert random_walk("id-sap", 3, 5.0) == random_walk("id-sap", 3, 5.0)
+    assert random_walk("id-sap", 3, 5.0) != random_walk("id-sap", 4, 5.0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("controller", CONVEX)
 def test_random_commands_pushes_and_friction_break_nothing(controller, tmp_path):
-    robot = robots.load("go1")
-    limit = robot.torque_limit(robot.system().actuated_names)
-    done, falls, memory, worst = 0, 0, [], Status.SOLVED
-    for seed in range(10 * int(np.ceil(STEPS / (1000 * EACH_S)))):
-        folder = tmp_path / str(seed)
-        metrics = experiment.run(random_trot(controller, seed), folder, lambda share: None)
-        run = load(folder)
-        tau, status = run.arrays["tau"], run.arrays["status"]
-        assert np.isfinite(tau).all()
-        assert (np.abs(tau) <= limit).all()
-        # what was not solved as asked says so, and nothing was unusable
-        assert np.isin(status, [Status.SOLVED, Status.REPAIRED, Status.FALLBACK]).all()
-        assert (run.arrays["clipped"][status == Status.SOLVED] == 0).all()
-        assert metrics["solver"]["failed"] == 0
-        assert run.complete
-        worst = max(worst, Status(int(status.max())))
-        falls += metrics["fell_at_s"] is not None
-        done += len(tau)
-        memory.append(resident_mb())
-        shutil.rmtree(folder)
-        if done >= STEPS:
-            break
-    print(f"{controller}: {done} steps, {seed + 1} runs, {falls} falls, worst status {worst.name}, memory {memory}")
-    assert done >= STEPS
-    assert max(memory[2:], default=0.0) - memory[min(1, len(memory) - 1)] < GROWTH_MB
+    metrics = experiment.run(Config(controller=controller, steps=STEPS), tmp_path / "run", lambda share: None)
+    assert metrics["steps"] >= STEPS
+    assert metrics["completed"], metrics["checks"]
+    assert metrics["solved"] + metrics["repaired"] + metrics["fallback"] == metrics["steps"]

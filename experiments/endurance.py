@@ -1,0 +1,193 @@
+"""Walk after walk under random commands, pushes and friction: nothing unreported, no limit broken, no memory growth."""
+
+from __future__ import annotations
+
+import gc
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import numpy as np
+
+import robots
+from experiments import trot
+from experiments.findings import Finding, save
+from idcontrol.recording import load
+from idcontrol.types import Array, Status
+
+ROBOT: Final = "go1"
+CONVEX: Final = ("id-coulomb-qp", "id-noslip-qp", "id-coulomb-qp-1", "id-coulomb-qp-raw", "id-sap", "id-constraint")
+"""Controllers whose contact problems are convex."""
+GROWTH_MB: Final = 20.0
+"""What may be added to the process after the first two walks; a leak of 1 kB in a step would be 100 MB in 1e5 steps."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides the run.
+
+    Attributes:
+        controller: Its name.
+        steps: Control steps, at least; the last walk is finished.
+        walk_s: Length of a walk [s]; each has its own commands, push, friction and start.
+        seed: Of the first walk; each further one has the next.
+    """
+
+    controller: str = "id-coulomb-qp"
+    steps: Annotated[int, msgspec.Meta(ge=1)] = 100_000
+    walk_s: Annotated[float, msgspec.Meta(ge=3.0)] = 10.0
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How the steps of a walk ended.
+
+    Attributes:
+        steps: How many there were.
+        solved: Met all that was asked.
+        repaired: Gave up some tracking.
+        fallback: Had no solution that could be used.
+        failed: Called their input unusable, which it never was.
+        unreported: Were called solved although a limit had cut them.
+        beyond_limit: Had a torque beyond its limit.
+        not_finite: Had a torque that was no number.
+    """
+
+    steps: int
+    solved: int
+    repaired: int
+    fallback: int
+    failed: int
+    unreported: int
+    beyond_limit: int
+    not_finite: int
+
+    def __add__(self, other: Count) -> Count:
+        return Count(*(getattr(self, name) + getattr(other, name) for name in Count.__slots__))
+
+
+def count(tau: Array, status: Array, clipped: Array, limit: Array) -> Count:
+    """Count the steps of a record.
+
+    Args:
+        tau: Torques, shape (steps, a) [N m].
+        status: `Status` as numbers, shape (steps,).
+        clipped: Whether a limit was met, shape (steps,).
+        limit: Largest torques, shape (a,) [N m].
+    """
+    solved = status == Status.SOLVED
+    return Count(
+        steps=len(tau),
+        solved=int(solved.sum()),
+        repaired=int((status == Status.REPAIRED).sum()),
+        fallback=int((status == Status.FALLBACK).sum()),
+        failed=int((status == Status.FAILED).sum()),
+        unreported=int((solved & (clipped != 0.0)).sum()),
+        beyond_limit=int((np.abs(tau) > limit).any(axis=1).sum()),
+        not_finite=int((~np.isfinite(tau)).any(axis=1).sum()),
+    )
+
+
+def random_walk(controller: str, seed: int, walk_s: float) -> trot.Config:
+    """A new command each second, one push, friction that changes with each footstep, wrongly told by up to a half."""
+    rng = np.random.default_rng(seed)
+    pieces = []
+    for t in range(int(np.ceil(walk_s))):
+        forward, left, turn = rng.uniform([-0.3, -0.2, -1.0], [0.3, 0.2, 1.0]).tolist()
+        pieces.append((float(t), forward, left, turn))
+    push = rng.uniform(-0.4, 0.4, 3) * [1.0, 1.0, 0.25]
+    return trot.Config(
+        robot=ROBOT,
+        controller=controller,
+        seed=seed,
+        duration_s=walk_s,
+        mu_range=(0.3, 1.0),
+        friction=trot.Friction(estimate=float(rng.uniform(0.3, 1.0))),
+        path=trot.Path2D(kind="command", command=tuple(pieces)),
+        kick=trot.Kick(
+            at_s=float(rng.uniform(1.0, walk_s - 1.0)), velocity_m_s=(float(push[0]), float(push[1]), float(push[2]))
+        ),
+    )
+
+
+def resident_mb() -> float:
+    """Memory of this process that is in RAM [MB]; Linux only."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+class Endurance:
+    """The experiment, as the command line finds it."""
+
+    name = "endurance"
+    summary = "walks under random commands, pushes and friction, by the million of steps: what broke, what grew"
+    presets: Mapping[str, Config] = {
+        "default": Config(),
+        "quick": Config(steps=20_000),
+        "million": Config(steps=1_000_000),
+    }
+
+    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+        """Run it, record it into `out`, and return its metrics.
+
+        Raises:
+            InputError: There is no such controller.
+        """
+        began = time.perf_counter()
+        robot = robots.load(ROBOT)
+        limit = robot.torque_limit(robot.system().actuated_names)
+        total = Count(0, 0, 0, 0, 0, 0, 0, 0)
+        memory: list[float] = []
+        fell: list[bool] = []
+        while total.steps < config.steps:
+            walk = random_walk(config.controller, config.seed + len(memory), config.walk_s)
+            with tempfile.TemporaryDirectory() as folder:
+                metrics = trot.experiment.run(walk, Path(folder) / "walk", lambda share: None)
+                arrays = load(Path(folder) / "walk").arrays
+            total += count(arrays["tau"], arrays["status"], arrays["clipped"], limit)
+            fell.append(metrics["fell_at_s"] is not None)
+            memory.append(resident_mb())
+            progress(min(1.0, total.steps / config.steps))
+        return save(
+            out,
+            experiment=self.name,
+            config=config,
+            findings=findings(total, fell, np.array(memory)),
+            arrays={"fell": np.array(fell, dtype=np.float64), "memory": np.array(memory)},
+            units={"memory": "MB"},
+            wall_time=("memory",),
+            began=began,
+        )
+
+    def warmup(self, out: Path) -> None:
+        """One short walk with each convex controller: their kernels are compiled and cached."""
+        for name in CONVEX:
+            self.run(Config(controller=name, steps=1, walk_s=3.0), out / name, lambda share: None)
+
+
+def findings(total: Count, fell: list[bool], memory: Array) -> list[Finding]:
+    """What was seen, and whether it passes."""
+    growth = float(memory[2:].max(initial=memory[min(1, len(memory) - 1)]) - memory[min(1, len(memory) - 1)])
+    return [
+        Finding("steps", total.steps),
+        Finding("walks", len(fell)),
+        Finding("falls", sum(fell), note="of walks that end there: pushes and floors are made to be too much for some"),
+        Finding("solved", total.solved),
+        Finding("repaired", total.repaired, note="limits and cones held; some tracking gave way, and it was said"),
+        Finding("fallback", total.fallback, note="no solution could be used, and it was said"),
+        Finding("failed", total.failed, holds=total.failed == 0),
+        Finding("unreported", total.unreported, holds=total.unreported == 0, note="cut by a limit but called solved"),
+        Finding("beyond_limit", total.beyond_limit, holds=total.beyond_limit == 0),
+        Finding("not_finite", total.not_finite, holds=total.not_finite == 0),
+        Finding("memory_mb", float(memory[-1]), "MB"),
+        Finding("memory_growth_mb", growth, "MB", holds=growth < GROWTH_MB, note="after the first two walks"),
+    ]
+
+
+experiment = Endurance()
