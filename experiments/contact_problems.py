@@ -4,14 +4,15 @@ What is called solved is checked by `experiments.laws`, from the problem alone. 
 with what is known: forward, with gaps that are not negative, a solution always exists (math.md 5.1, 7.3). Inverse,
 prescribed velocities may squeeze; then a linear program finds a certificate, independent of the solvers, that no
 velocity of what is free keeps all contacts apart, or a search over all contact modes ends without a solution
-(`idcontrol.solvers.enumerate`, `idcontrol.solvers.existence`). What is neither solved nor shown to have no solution is
-counted as undecided.
+(`idcontrol.solvers.enumerate`). Its work grows exponentially with the contacts of a body that act on each other; where
+it meets its limit the problem is neither solved nor shown to have no solution, and counted as undecided.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -26,9 +27,9 @@ from experiments.random_steps import random_step
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.models.problem import ContactModel, StepProblem
 from idcontrol.models.reduction import reduce
+from idcontrol.recording import jsonable
 from idcontrol.solvers.active_set import project
-from idcontrol.solvers.enumerate import find_solution
-from idcontrol.solvers.existence import Existence, decide
+from idcontrol.solvers.enumerate import find_solution, islands
 from idcontrol.solvers.lcp import RowLcpResult
 from idcontrol.solvers.lemke import solve_lemke, uniform_scale
 from idcontrol.solvers.ppm import solve_ppm
@@ -38,11 +39,13 @@ from idcontrol.types import Array, Status
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
-MODE_NODES: Final = 10_000
-"""Quadratic programs of the search over contact modes, which settles most problems of up to ten contacts."""
-TREE_CONTACTS: Final = 30
-TREE_NODES: Final = 100
-"""Linear programs, and contacts, up to which the tree of certificates is tried after it."""
+MODE_NODES: Final = 100_000
+MODE_CONTACTS: Final = 14
+"""Quadratic programs of the search over contact modes, and the most contacts that act on each other for which there are
+so many: it settles nearly all problems up to there. Beyond, where it settles few, it gets the same time, whose share
+for each program grows as the cube of the contacts."""
+SO_FAR_EVERY: Final = 500
+"""Problems between two versions of the file that an interrupted run leaves."""
 SLIP_SPEED: Final = 1e-6
 """The no-slip model promises no more (math.md 4.3) [m/s]."""
 
@@ -86,15 +89,31 @@ class Model:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of one model's or solver's problems of one kind."""
+    """What became of one model's or solver's problems of one kind.
+
+    Attributes:
+        problems: All.
+        solved: Those whose answer obeys the law.
+        later: Of these, solved exactly, but not at the first attempt (`StepSolution.note`).
+        regularized: Of these, solved after something was added to the diagonal.
+        wrong: Called solved, though the law is violated.
+        no_solution: Not solved, and shown to have no solution.
+        missed: Not solved, though there is a solution.
+        undecided: Neither.
+        smallest_undecided: Contacts in the largest island of the smallest of these; 0 where there is none.
+        worst: Largest violation of what was called solved.
+        seconds: Of each call.
+    """
 
     problems: int = 0
     solved: int = 0
+    later: int = 0
     regularized: int = 0
     wrong: int = 0
     no_solution: int = 0
     missed: int = 0
     undecided: int = 0
+    smallest_undecided: int = 0
     worst: float = 0.0
     seconds: list[float] = field(default_factory=list)
 
@@ -104,20 +123,35 @@ class Tally:
         return {
             "problems": self.problems,
             "solved": self.solved,
+            "of_these_later": self.later,
             "of_these_regularized": self.regularized,
             "wrong": self.wrong,
             "unsolved": self.problems - self.solved - self.wrong,
             "no_solution_proved": self.no_solution,
             "missed": self.missed,
             "undecided": self.undecided,
+            "undecided_contacts_min": self.smallest_undecided,
             "worst_residual": self.worst,
             "us": {"p50": float(np.median(times)), "p99": float(np.quantile(times, 0.99))} if times.size else None,
         }
 
 
+def rows_of(tallies: Mapping[tuple[str, str], Tally]) -> list[dict[str, Any]]:
+    """One row for each model or solver and kind of problem."""
+    return [{"what": what, "kind": kind, **tally.row()} for (what, kind), tally in tallies.items()]
+
+
 def kind_of(number: int) -> tuple[bool, bool]:
     """Whether problem `number` stands on feet, and whether it is inverse."""
     return number % 2 == 0, number // 2 % 2 == 1
+
+
+def problem_of(config: Config, number: int) -> StepProblem:
+    """Problem `number` of a run."""
+    rng = np.random.default_rng([config.seed, number])
+    feet, inverse = kind_of(number)
+    wanted = int(np.exp(rng.uniform(0.0, np.log(config.most_contacts + 1))))
+    return random_step(rng, feet=feet, inverse=inverse, contacts=wanted)
 
 
 class ContactProblems:
@@ -130,15 +164,14 @@ class ContactProblems:
     presets = PRESETS
 
     def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Solve all problems with everything and count."""
+        """Solve all problems with everything and count; until the end ``so-far.json`` has what was counted by then."""
         began = time.perf_counter()
         tallies: dict[tuple[str, str], Tally] = {}
         condition, contacts = np.empty(config.problems), np.empty(config.problems)
+        so_far = out / "so-far.json"
         for number in range(config.problems):
-            rng = np.random.default_rng([config.seed, number])
             feet, inverse = kind_of(number)
-            wanted = int(np.exp(rng.uniform(0.0, np.log(config.most_contacts + 1))))
-            problem = random_step(rng, feet=feet, inverse=inverse, contacts=wanted)
+            problem = problem_of(config, number)
             condition[number], contacts[number] = np.linalg.cond(problem.M), len(problem.contacts)
             kind = f"{'feet' if feet else 'boxes'}, {'inverse' if inverse else 'forward'}"
             for name, model in MODELS.items():
@@ -152,7 +185,10 @@ class ContactProblems:
                 solvable = judge_solver(solver, rows, r, solvable, tally)
             if number % 50 == 0:
                 progress(number / config.problems)
-        table = [{"what": what, "kind": kind, **tally.row()} for (what, kind), tally in tallies.items()]
+            if number % SO_FAR_EVERY == SO_FAR_EVERY - 1:
+                so_far.write_text(json.dumps(jsonable({"problems": number + 1, "rows": rows_of(tallies)})))
+        so_far.unlink(missing_ok=True)
+        table = rows_of(tallies)
         return save(
             out,
             experiment=self.name,
@@ -184,6 +220,7 @@ def judge_model(model: Model, problem: StepProblem, tally: Tally) -> None:
         if violation <= TOLERANCE:
             tally.solved += 1
             tally.regularized += solution.status is not Status.SOLVED
+            tally.later += solution.status is Status.SOLVED and solution.note != ""
             return
         if solution.status is Status.SOLVED:
             tally.wrong += 1
@@ -206,17 +243,18 @@ def judge_model(model: Model, problem: StepProblem, tally: Tally) -> None:
 
 def count_decision(problem: StepProblem, tally: Tally) -> None:
     """What is known of a Coulomb problem that was not solved although velocities exist that it allows."""
-    reduction, mu = reduce(problem), problem.contacts.mu
-    y, settled, _ = find_solution(reduction.rho @ reduction.rho.T, reduction.c, mu, max_nodes=MODE_NODES)
+    reduction = reduce(problem)
+    V = reduction.rho @ reduction.rho.T
+    largest = max(members.size for members in islands(V))
+    nodes = int(MODE_NODES * min(1.0, MODE_CONTACTS / largest) ** 3)
+    y, settled, _ = find_solution(V, reduction.c, problem.contacts.mu, max_nodes=nodes)
     if y is not None and laws.coulomb(problem, y.reshape(3, -1).T) <= TOLERANCE:
         tally.missed += 1
-        return
-    existence = Existence.NONE if settled and y is None else Existence.UNDECIDED
-    if existence is Existence.UNDECIDED and mu.size <= TREE_CONTACTS:
-        existence = decide(*coulomb_lcp(problem), max_nodes=TREE_NODES).existence
-    tally.no_solution += existence is Existence.NONE
-    tally.missed += existence is Existence.SOLUTION
-    tally.undecided += existence is Existence.UNDECIDED
+    elif settled and y is None:
+        tally.no_solution += 1
+    else:
+        tally.undecided += 1
+        tally.smallest_undecided = min(tally.smallest_undecided or largest, largest)
 
 
 def judge_solver(
@@ -385,8 +423,15 @@ def findings(table: Sequence[dict[str, Any]], condition: Array) -> list[Finding]
             note = (
                 f"{total['unsolved']} of {total['problems']} reported unsolved: {total['no_solution_proved']} shown to "
                 f"have no solution, {total['missed']} have one, {total['undecided']} undecided; "
-                f"{total['of_these_regularized']} were solved after a regularization"
+                f"{total['of_these_later']} were solved at a later attempt, {total['of_these_regularized']} after a "
+                "regularization"
             )
+            smallest = min((row["undecided_contacts_min"] for row in rows if row["undecided_contacts_min"]), default=0)
+            if smallest:
+                note += (
+                    f"; undecided because the search over contact modes met its limit, which happened where {smallest} "
+                    "or more contacts act on each other"
+                )
             out += [
                 Finding(
                     f"{name}_{direction}_solved",

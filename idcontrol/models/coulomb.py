@@ -12,7 +12,8 @@ do not slip while they press: their tangential rows hold with equality (math.md 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numba import njit
@@ -21,14 +22,35 @@ from idcontrol.errors import InputError
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
 from idcontrol.models.sticking import Attempt, settle
+from idcontrol.solvers.active_set import project
+from idcontrol.solvers.enumerate import find_solution
 from idcontrol.solvers.lcp import lcp_residual
 from idcontrol.solvers.lemke import TIKHONOV, lemke_kernel
 from idcontrol.solvers.linear import solve_in_place
-from idcontrol.solvers.status import RAY, SOLVED, TOLERANCE, SolverStatus
+from idcontrol.solvers.status import INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
 MOST_CONTACTS = 500
 """More would need gigabytes: Lemke's tableau has (12 n)(6 n) entries."""
+
+RESTARTS: Final = 12
+"""Covering vectors that are tried after a failure. Of those that find a solution which the first ones missed, one in
+four does."""
+SPREAD: Final = 1.5
+"""Of their entries: standard deviation of the logarithm."""
+MOST_RESTARTED: Final = 64
+"""Contacts beyond which one run takes a second."""
+SEARCH_NODES: Final = 200
+"""Quadratic programs of the search over contact modes, which settles up to two contacts: some milliseconds."""
+MOST_SEARCHED: Final = 12
+"""Contacts beyond which so short a search is of no use."""
+
+SQUEEZE: Final = "squeeze"
+"""No velocity of what is free keeps the contacts apart: there is a certificate."""
+JAM: Final = "jam"
+"""Such velocities exist, but with friction no solution: all contact modes were searched."""
+UNSOLVED: Final = "no solution found"
+"""Neither a solution nor a proof that there is none."""
 
 
 @njit(cache=True)
@@ -218,34 +240,85 @@ def continued_lcp_kernel(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """How the LCP ended."""
+    """How the LCP ended; `note` as in `StepSolution`."""
 
     status: int
     iterations: int
     residual: float
-    regularization: float
+    regularization: float = 0.0
+    note: str = ""
 
 
 def _solve_pyramids(rho: Array, c: Array, mu: Array, rough: Integers, bits: Integers, f: Array) -> _Outcome:
-    """Exactly; after a failure with 1e-12, 1e-10, 1e-8 of the (balanced) diagonal added, and said so (math.md 13.5)."""
+    """By Lemke's method; after a failure by what else there is, and said so.
+
+    In this order: whether normals alone have no solution; Lemke's method with other covering vectors, which follow
+    other paths; 1e-12, 1e-10, 1e-8 of the (balanced) diagonal added (math.md 13.5); a short search over contact modes.
+    """
     status, iterations, residual = continued_lcp_kernel(rho, c, mu, rough, bits, f)
     if status == SOLVED:
-        return _Outcome(status=status, iterations=iterations, residual=residual, regularization=0.0)
+        return _Outcome(status=status, iterations=iterations, residual=residual)
+    if not _may_part(rho, c, mu.size):
+        return _Outcome(status=INFEASIBLE, iterations=iterations, residual=residual, note=SQUEEZE)
+    Q, r, scale = _assemble(rho, c, mu, mu.size, rough)
+    z = np.empty(r.size)
+    rng = np.random.default_rng(0)
+    for _ in range(RESTARTS if mu.size <= MOST_RESTARTED else 0):
+        # a positive factor on each variable does to the path what a covering vector other than 1 does
+        again, more, _ = _lemke(Q, r, scale * np.exp(rng.normal(scale=SPREAD, size=r.size)), 0.0, z)
+        iterations += more
+        residual = _residual(Q, r, scale, z)
+        if again == SOLVED and residual <= TOLERANCE:
+            _impulses(z, rough, f)
+            return _Outcome(status=SOLVED, iterations=iterations, residual=residual, note="restarted")
     for tikhonov in TIKHONOV:
-        again, more, rest = friction_lcp_kernel(rho, c, mu, rough, tikhonov, f)
+        again, more, residual = friction_lcp_kernel(rho, c, mu, rough, tikhonov, f)
         iterations += more
         if again == SOLVED:
-            return _Outcome(status=again, iterations=iterations, residual=rest, regularization=tikhonov)
-    return _Outcome(status=status, iterations=iterations, residual=residual, regularization=0.0)
+            return _Outcome(
+                status=again, iterations=iterations, residual=residual, regularization=tikhonov, note="regularized"
+            )
+    nodes_allowed = SEARCH_NODES if mu.size <= MOST_SEARCHED else 0
+    y, settled, nodes = find_solution(rho @ rho.T, c, mu, max_nodes=nodes_allowed)
+    iterations += nodes
+    if y is not None:
+        residual = _residual(Q, r, scale, _unknowns(rho, c, y, rough))
+        if residual <= TOLERANCE:
+            f[:] = y
+            return _Outcome(status=SOLVED, iterations=iterations, residual=residual, note="searched")
+    if settled and y is None:
+        return _Outcome(status=INFEASIBLE, iterations=iterations, residual=np.inf, note=JAM)
+    return _Outcome(status=status, iterations=iterations, residual=np.inf, note=UNSOLVED)
+
+
+def _may_part(rho: Array, c: Array, n: int) -> bool:
+    """Whether no certificate says that no velocity of what is free keeps the contacts apart (math.md 5.1)."""
+    return project(rho[:n], c[:n]).status is not SolverStatus.INFEASIBLE
+
+
+def _residual(Q: Array, r: Array, scale: Array, z: Array) -> float:
+    """As Lemke's method measures it, in scaled units."""
+    return float(lcp_residual(z / scale, scale * (Q @ z + r), scale * r))
+
+
+def _unknowns(rho: Array, c: Array, y: Array, rough: Integers) -> Array:
+    """The unknowns of the LCP, (f_N, f_F, λ), of impulses y = (f_N, f_S, f_T)."""
+    n = y.size // 3
+    _, s, t = (c + rho @ (rho.T @ y)).reshape(3, n)
+    f_n, f_s, f_t = y.reshape(3, n)
+    edges = [np.maximum(sign * along[rough], 0.0) for along in (f_s, f_t) for sign in (1.0, -1.0)]
+    return np.concatenate((f_n, *edges, np.maximum(np.abs(s), np.abs(t))[rough]))
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step under Coulomb friction.
 
     In forward mode with gaps that are not negative a solution exists and Lemke's method finds it. With prescribed
-    joints it
-    may not exist (joints that are told to squeeze): then the status is FALLBACK with the note ``"squeeze"`` and the
-    impulses are zero (math.md 5.1).
+    joints it may not exist (joints that are told to squeeze, or against friction, math.md 5.1), and Lemke's method is
+    not sure to find it where it does. Where none is found the status is FALLBACK, the impulses are zero, and the note
+    says what is known: `SQUEEZE`, `JAM` or `UNSOLVED`. A solution that was not found at the first attempt has the
+    note ``"restarted"`` (another covering vector), ``"regularized"`` (then the status is REPAIRED) or ``"searched"``
+    (over contact modes).
 
     Args:
         problem: The step.
@@ -293,6 +366,11 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         )
 
     (outcome, f, bits), settled = settle(endless, endless & (problem.contacts.gap <= CLOSED_GAP), attempt)
+    if outcome.status == INFEASIBLE and endless.any():
+        # that proof is of the contacts that were held; without them there may be a solution
+        alone = hold(reduction, rigid)
+        squeezed = not _may_part(alone.rho, alone.c, n)
+        outcome = replace(outcome, note=SQUEEZE if squeezed else UNSOLVED)
     return _solution(reduction, outcome, f, identity, bits, settled=settled)
 
 
@@ -300,13 +378,12 @@ def _solution(
     reduction: Reduction, outcome: _Outcome, f: Array, identity: list[int], bits: Integers, *, settled: bool
 ) -> StepSolution:
     n = len(identity)
-    status, note = Status.SOLVED, ""
+    status, note = Status.SOLVED, outcome.note
     if outcome.status != SOLVED:
         f = np.zeros_like(f)
         status = Status.FALLBACK
-        note = "squeeze" if outcome.status == RAY else SolverStatus(outcome.status).name.lower()
     elif outcome.regularization > 0.0:
-        status, note = Status.REPAIRED, "regularized"
+        status = Status.REPAIRED
     elif not settled:
         status, note = Status.REPAIRED, "which contacts stick did not settle"
     v_plus, impulse = recover(reduction, f)

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 from numba import njit
+from scipy.sparse.csgraph import connected_components
 
 from idcontrol.errors import InputError
 from idcontrol.solvers.active_set import qp_kernel
@@ -505,23 +506,55 @@ def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 
     return NearestResult(y=y, value=value, lower_bound=lower, proved=proved, nodes=nodes, modes=modes)
 
 
+def islands(V: Array) -> list[Integers]:
+    """Contacts that act on each other, directly or through others, smallest group first.
+
+    Args:
+        V: Contact velocities per impulse, shape (3n, 3n); what does not act on each other has entries that are zero.
+    """
+    n = V.shape[0] // 3
+    coupled = (V != 0.0).reshape(3, n, 3, n).any(axis=(0, 2))
+    count, label = connected_components(coupled, directed=False)
+    return sorted((np.flatnonzero(label == k) for k in range(count)), key=lambda members: members.size)
+
+
 def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> tuple[Array | None, bool, int]:
     """Search all contact modes for a solution of a Coulomb contact problem: what Lemke's ray leaves open.
+
+    Contacts that do not act on each other are searched apart: the work grows exponentially with the largest island
+    only, and one island without a solution settles the whole.
 
     Args:
         V: Contact velocities per impulse, J Γ Jᵀ, shape (3n, 3n).
         v0: Contact velocities at zero impulse, φ/h added to the normal ones, shape (3n,) [m/s].
         mu: Friction coefficients, finite, shape (n,).
-        max_nodes: Quadratic programs allowed.
+        max_nodes: Quadratic programs allowed, all islands together.
 
     Returns:
         A solution y = (f_N, f_S, f_T), to the 1e-9 of a contact velocity with which modes are told apart, or None;
         whether the question is settled, so that None means that there is none; quadratic programs solved.
     """
+    n, y, nodes, found = mu.size, np.zeros(v0.size), 0, True
+    for members in islands(V):
+        rows = np.concatenate((members, n + members, 2 * n + members))
+        part, settled, more = _search_island(V[np.ix_(rows, rows)], v0[rows], mu[members], max_nodes - nodes)
+        nodes += more
+        if part is not None:
+            y[rows] = part
+        elif settled:
+            return None, True, nodes
+        else:
+            found = False
+    return (y if found else None), found, nodes
+
+
+def _search_island(V: Array, v0: Array, mu: Array, max_nodes: int) -> tuple[Array | None, bool, int]:
     size, n = v0.size, mu.size
     typical, fastest = float(np.median(np.diag(V))), float(np.abs(v0).max(initial=0.0))
     if fastest == 0.0 or not v0[:n].min(initial=0.0) < 0.0:
         return np.zeros(size), True, 0
+    if max_nodes < 1:
+        return None, False, 0
     d = typical**-0.5 if typical > 0.0 else 1.0
     y, modes = np.zeros(size), np.zeros(n, dtype=np.int64)
     work, order = nearest_work(n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -115,6 +116,20 @@ def test_certificates_are_found_exactly_where_no_velocity_is_allowed():
     assert excluded(squeeze, np.array([-1.0, 1.5])) is False
     assert excluded(np.eye(2), np.array([-1.0, -1.0])) is False
     assert excluded(np.zeros((1, 2)), np.array([-1.0])) is True
+
+
+def test_an_interrupted_run_leaves_what_was_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(contact_problems, "SO_FAR_EVERY", 4)
+
+    def interrupt(share):
+        if share > 0.0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ContactProblems().run(Config(problems=60, most_contacts=3), tmp_path, interrupt)
+    left = json.loads((tmp_path / "so-far.json").read_text())
+    assert left["problems"] == 48
+    assert sum(row["problems"] for row in left["rows"] if row["what"] == "viscous") == 48
 
 
 def test_the_suite_finds_nothing_wrong_and_says_what_it_did(tmp_path):

@@ -7,10 +7,16 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+from experiments import laws
+from experiments.contact_problems import Config, coulomb_lcp, excluded, normal_rows, problem_of
+from experiments.random_steps import random_step
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb
 from idcontrol.models.problem import Prescribed, StepProblem
+from idcontrol.models.reduction import reduce
+from idcontrol.solvers.existence import Existence, decide
+from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Status
 from tests import scenes
 
@@ -360,6 +366,44 @@ def test_joints_told_to_squeeze_end_with_a_note_and_no_impulse(mu):
     assert solution.note == "squeeze"
     np.testing.assert_array_equal(solution.impulses, 0.0)
     assert np.isfinite(solution.v_plus).all()
+
+
+def hand_of_boxes(seed, contacts):
+    return random_step(np.random.default_rng(seed), feet=False, inverse=True, contacts=contacts)
+
+
+@pytest.mark.parametrize(
+    "problem", [hand_of_boxes(2160, 4), hand_of_boxes(558, 8), problem_of(Config(), 3843), problem_of(Config(), 5559)]
+)
+def test_a_solution_is_found_where_the_first_path_ends_on_a_ray(problem):
+    """Rays of this matrix prove nothing: other paths, or the search over contact modes, find more."""
+    c, rho, mu = reduce(problem).c, reduce(problem).rho, problem.contacts.mu
+    n = mu.size
+    status, _, _ = coulomb.friction_lcp_kernel(rho, c, mu, np.flatnonzero(mu), 0.0, np.zeros(3 * n))
+    assert status == SolverStatus.RAY
+    solution = coulomb.solve(problem)
+    assert solution.status is Status.SOLVED
+    assert solution.note in ("restarted", "searched")
+    assert laws.coulomb(problem, solution.impulses) <= 1e-8
+
+
+@pytest.mark.parametrize("seed", [1874, 1938, 2671])
+def test_a_jam_has_no_solution_though_velocities_that_part_the_contacts_exist(seed):
+    problem = hand_of_boxes(seed, 4)
+    assert not excluded(*normal_rows(problem))
+    assert decide(*coulomb_lcp(problem)).existence is Existence.NONE
+    solution = coulomb.solve(problem)
+    assert solution.status is Status.FALLBACK
+    assert solution.note == "jam"
+    np.testing.assert_array_equal(solution.impulses, 0.0)
+
+
+def test_what_a_short_search_leaves_open_is_not_called_a_squeeze():
+    problem = hand_of_boxes(171, 4)
+    assert not excluded(*normal_rows(problem))
+    solution = coulomb.solve(problem)
+    assert solution.status is Status.FALLBACK
+    assert solution.note == "no solution found"
 
 
 def test_fingers_that_do_not_close_are_no_squeeze():

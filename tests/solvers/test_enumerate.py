@@ -201,6 +201,30 @@ def test_a_solution_is_found_where_some_basis_is_one_and_excluded_where_none_is(
     assert 3 <= len(outcomes) - sum(outcomes) <= 21
 
 
+def test_contacts_that_do_not_act_on_each_other_are_searched_apart():
+    """The work of two islands is the sum of theirs, not the product; one without a solution settles the whole."""
+    rng = np.random.default_rng(9)
+    outcomes = set()
+    for _ in range(12):
+        mu = np.full(2, 0.5)
+        one, other = (squeezed(rng, 2, mu)[:2] for _ in range(2))
+        V, v0 = np.zeros((12, 12)), np.zeros(12)
+        alone = []
+        for island, (part, constant) in enumerate((one, other)):
+            members = 2 * island + np.array([0, 1])
+            rows = np.concatenate((members, 4 + members, 8 + members))
+            V[np.ix_(rows, rows)], v0[rows] = part, constant
+            alone.append(find_solution(part, constant, mu))
+        y, settled, nodes = find_solution(V, v0, np.full(4, 0.5))
+        assert settled
+        assert (y is not None) == all(part is not None for part, _, _ in alone)
+        assert nodes <= sum(count for _, _, count in alone)
+        outcomes.add(y is not None)
+        if y is not None:
+            assert_coulomb(NearestProblem(V=V, v0=v0, mu=np.full(4, 0.5), T=V, t0=v0, target=v0, weights=v0), y)
+    assert outcomes == {True, False}
+
+
 def test_a_search_that_meets_its_limit_settles_nothing():
     V, v0, *_ = squeezed(np.random.default_rng(8), 3, np.full(3, 0.5))
     v0[0] = -1.0
