@@ -108,7 +108,9 @@ def as_specified(scheme: Scheme) -> Scheme:
 
 
 def _outcome(solution: StepSolution) -> Outcome:
-    return Outcome(solution=solution, motor_impulse=solution.multipliers)
+    """The solution as it is; "exactness" was given up where the exact problem failed and a regularized one did not."""
+    regularized = solution.status is Status.REPAIRED and solution.regularization > 0.0
+    return Outcome(solution=solution, motor_impulse=solution.multipliers, dropped=("exactness",) if regularized else ())
 
 
 def _shared(
@@ -250,7 +252,7 @@ def nearest_torque(problem: StepProblem, step: Step) -> Outcome:
     )
     _, motor_impulse = recover(reduction, nearest.y)
     solution = replace(solution, impulses=np.ascontiguousarray(nearest.y.reshape(3, -1).T))
-    return Outcome(solution=solution, motor_impulse=motor_impulse)
+    return replace(_outcome(solution), motor_impulse=motor_impulse)
 
 
 def _shared_as_specified(problem: StepProblem, step: Step, solution: StepSolution) -> Outcome | None:
