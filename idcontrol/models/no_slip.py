@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import Reduction, recover, reduce
+from idcontrol.models.reduction import USED_UP, Reduction, recover, reduce
 from idcontrol.solvers.active_set import project_kernel
 from idcontrol.solvers.factor import solve_upper
 from idcontrol.solvers.lcp import gram_residual
@@ -34,9 +34,6 @@ from idcontrol.types import Array, Booleans, Integers, Status
 SLIP_SPEED: Final = 1e-6
 """A closed contact that still slips faster than this is reported, and a normal velocity that no impulse can change may
 fall short of zero by this much (math.md 4.3) [m/s]."""
-
-_ZERO_ROW: Final = 1e-16
-"""A normal row is held by the tangential ones if |ρ⊥|² is below this times |ρ|²: 1e-8 in length (math.md 13.4)."""
 
 _OPEN: Final = 1e-6
 """A contact is open if it parts faster than this, relative to the fastest free contact velocity (math.md 13.3)."""
@@ -165,7 +162,7 @@ def no_slip_kernel(
         reduced, r = rho[:n].copy(), c[:n].copy()
         eliminate_kernel(reduced, r, basis, constants, rank)
         for i in range(n):
-            if _dot(reduced[i], reduced[i]) <= _ZERO_ROW * _dot(rho[i], rho[i]):
+            if _dot(reduced[i], reduced[i]) <= USED_UP * _dot(rho[i], rho[i]):
                 reduced[i] = 0.0
                 if -SLIP_SPEED <= r[i] < 0.0:
                     r[i] = 0.0
