@@ -1,0 +1,112 @@
+"""How Sphinx builds the pages of this folder: ``make docs``."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from docutils import nodes
+from docutils.utils.math import MathError
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.util import logging
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+    from sphinx.writers.html5 import HTML5Translator
+
+os.environ["NUMBA_DISABLE_JIT"] = "1"  # so that kernels are functions with signatures, and nothing is compiled
+sys.path.insert(0, str(Path(__file__).parent))  # for `tables`
+
+project = "idcontrol"
+author = "The idcontrol maintainers"
+copyright = author
+release = metadata.version("idcontrol")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "tables"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline"]
+myst_heading_anchors = 3
+nitpicky = False
+default_role = "py:obj"  # single backticks of docstrings: a link where there is something to link to
+suppress_warnings = ["ref.python"]  # two classes have a member of that name: the link goes to the first
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_type_aliases = {"Array": "Array", "Integers": "Integers", "Booleans": "Booleans"}
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True
+python_use_unqualified_type_names = True
+
+html_theme = "furo"
+html_title = f"idcontrol {release}"
+html_static_path = ["static"]
+html_css_files = ["page.css"]
+html_math_renderer = "mathml"
+html_show_copyright = False
+html_show_sphinx = False
+html_copy_source = False
+
+SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Note|Example|Examples):")
+QUOTED = re.compile(r"(``.*?``|`.*?`)")
+BULLET = re.compile(r"(\s*(?:[*-] )?)(.*)")
+MARKUP = re.compile(r"(?<!\\)([|*]|(?<=\w)_(?=\W|$))")
+
+
+logger = logging.getLogger(__name__)
+
+
+def formula(node: nodes.math | nodes.math_block) -> str:
+    """The formula in MathML, which browsers draw without any script or network."""
+    tex = node.astext()
+    try:
+        return str(tex2mathml(tex, as_block=isinstance(node, nodes.math_block)))
+    except MathError as error:
+        logger.warning("formula %r: %s", tex, error, location=node)
+        return ""
+
+
+def visit_math(self: HTML5Translator, node: nodes.math) -> None:
+    """Write a formula within text."""
+    self.body.append(formula(node))
+    raise nodes.SkipNode
+
+
+def visit_math_block(self: HTML5Translator, node: nodes.math_block) -> None:
+    """Write a formula on lines of its own."""
+    self.body.append(f'<div class="formula">{formula(node)}</div>')
+    raise nodes.SkipNode
+
+
+def plain_text(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Let reStructuredText read docstrings as they were meant: ``|x|`` and ``a*`` are formulas, indented lines too."""
+    out: list[str] = []
+    verbatim = sections = False
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        sections |= indent == 0 and SECTION.fullmatch(line.strip()) is not None
+        if line.strip() and indent == 0:
+            verbatim = out[-2:] == ["::", ""] if not sections else False
+        if not sections and indent and line.strip() and not verbatim and (not out or not out[-1].strip()):
+            said = next((earlier for earlier in reversed(out) if earlier.strip()), "")
+            if not said.endswith("::") and not said.lstrip().startswith(("-", "*")):
+                out += ["::", ""]
+            verbatim = True
+        out.append(line if verbatim and indent else escaped(line))
+    lines[:] = out
+
+
+def escaped(line: str) -> str:
+    """The line with what reStructuredText would take for markup made plain, outside backticks."""
+    bullet, text = BULLET.fullmatch(line).groups()
+    parts = QUOTED.split(text)
+    parts[::2] = [MARKUP.sub(r"\\\1", part) for part in parts[::2]]
+    return bullet + "".join(parts)
+
+
+def setup(app: Sphinx) -> None:
+    """What Sphinx calls first."""
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
+    app.connect("autodoc-process-docstring", plain_text, priority=400)  # before napoleon

@@ -1,0 +1,116 @@
+"""What the pages tell people to type works as written."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+import robots
+from experiments import trot
+from idcontrol import controllers, plants
+from idcontrol.cli import cli, entries
+from idcontrol.loop.launch import Settings
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "idcontrol" / "docs"
+PAGES = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
+ELSEWHERE = ("source", "export", "mkdir", "cp", "cc", "./machine")
+"""Commands of other people that pages may show."""
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """Page and text of every block in a language."""
+    found = [(page, re.findall(rf"```{language}\n(.*?)```", text, flags=re.S)) for page, text in PAGES.items()]
+    return [(page, text) for page, texts in found for text in texts]
+
+
+def commands() -> list[tuple[str, str]]:
+    """Page and line of every command for a shell; a backslash continues a line."""
+    lines = [(page, line) for page, text in blocks("sh") for line in text.replace("\\\n", " ").splitlines()]
+    return [(page, line) for page, line in lines if line.strip() and not line.startswith("#")]
+
+
+@pytest.fixture(autouse=True)
+def at_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+@pytest.mark.parametrize("page", sorted({page for page, _ in blocks("python")}))
+def test_the_python_of_a_page_runs_from_top_to_bottom(page, monkeypatch):
+    monkeypatch.setattr(controllers, "_FACTORIES", dict(controllers._FACTORIES))
+    monkeypatch.setattr(plants, "_FACTORIES", dict(plants._FACTORIES))
+    names: dict[str, object] = {}
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        for _, text in (block for block in blocks("python") if block[0] == page):
+            exec(compile(text, page, "exec"), names)
+    for promised in re.findall(r"^print\(.*#> (.*)$", PAGES[page], flags=re.M):
+        assert promised in said.getvalue()
+
+
+@pytest.mark.parametrize(("page", "line"), commands())
+def test_a_command_of_a_page_is_understood(page, line):
+    words = shlex.split(line, comments=True)
+    if words[0] == "idcontrol":
+        name, *arguments = words[1:]
+        understood(cli.commands[name], name, arguments)
+    elif words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), flags=re.M)
+    elif words[:2] == ["pip", "install"]:
+        (extras,) = re.findall(r"idcontrol\[(.*)\]", words[2])
+        offered = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        assert set(extras.split(",")) <= set(offered)
+    elif words[:2] == ["python", "-m"]:
+        assert (ROOT / f"{words[2].replace('.', '/')}.py").exists()
+    else:
+        assert words[0] in ELSEWHERE
+        assert all(Path(word).exists() for word in words if word.startswith(("robots/", "experiments/")))
+
+
+def understood(command: click.Command, name: str, arguments: list[str]) -> None:
+    """Parse a command line as the command would, and look up the names in it."""
+    context = command.make_context(name, list(arguments))
+    values = context.params
+    for key, known in (("controller", controllers.available()), ("plant", plants.available())):
+        given = values.get(f"{key}s") or values.get(key)
+        if isinstance(given, str) and given != "all":
+            assert all(one in known or ":" in one for one in given.split(","))
+    if name in ("run", "compare"):
+        assert values["experiment"] in entries.entry_points(entries.EXPERIMENTS)
+    if values.get("study"):
+        assert values["study"] in entries.entry_points(entries.STUDIES)
+
+
+def test_settings_that_pages_name_can_be_set():
+    named = {key for page in PAGES.values() for key in re.findall(r"--(?:set|vary) ([a-z_.0-9]+)=", page)}
+    assert named
+    for key in named:
+        value: object = Settings() if key.startswith("loop.") else trot.Config()
+        for part in key.removeprefix("loop.").split("."):
+            value = getattr(value, part)
+
+
+def test_the_robot_file_of_the_tutorial_is_fit_to_run(tmp_path):
+    ((_, text),) = blocks("toml")
+    (tmp_path / "robot.toml").write_text(text, encoding="utf-8")
+    shutil.copy(ROOT / "robots" / "links" / "links.urdf", tmp_path / "my_robot.urdf")
+    assert not robots.library.check(str(tmp_path / "robot.toml")).problems
+
+
+@pytest.mark.slow
+def test_the_pages_build_without_a_warning(tmp_path):
+    pytest.importorskip("sphinx")
+    build = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "-d", tmp_path / "trees"]
+    done = subprocess.run([*build, DOCS, tmp_path / "pages"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    index = (tmp_path / "pages" / "index.html").read_text(encoding="utf-8")
+    assert "https://" not in "".join(re.findall(r"<(?:script|link)[^>]*>", index))  # readable without a network
