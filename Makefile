@@ -5,7 +5,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: trot test slow lint docs
+.PHONY: trot test slow lint docs figures
 
 trot: $(VENV)/.core
 	$(BIN)/idcontrol run trot
@@ -25,6 +25,12 @@ lint: $(VENV)/.dev
 docs: $(VENV)/.docs
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --doctree-dir build/doctrees idcontrol/docs build/docs
 	@echo "build/docs/index.html"
+
+# What the pages show of measurements and pictures; on a machine with nothing else to do.
+figures: $(VENV)/.dev
+	$(BIN)/idcontrol trust --json > idcontrol/docs/data/trust.json
+	$(BIN)/idcontrol bench all --json > idcontrol/docs/data/bench.json
+	$(BIN)/python idcontrol/docs/pictures.py idcontrol/docs/pictures
 
 $(VENV)/.core: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

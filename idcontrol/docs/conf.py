@@ -51,7 +51,7 @@ html_copy_source = False
 
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Note|Example|Examples):")
 QUOTED = re.compile(r"(``.*?``|`.*?`)")
-BULLET = re.compile(r"(\s*(?:[*-] )?)(.*)")
+BULLET = re.compile(r"^\s*(?:[*-] )?")
 MARKUP = re.compile(r"(?<!\\)([|*]|(?<=\w)_(?=\W|$))")
 
 
@@ -100,10 +100,10 @@ def plain_text(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
 
 def escaped(line: str) -> str:
     """The line with what reStructuredText would take for markup made plain, outside backticks."""
-    bullet, text = BULLET.fullmatch(line).groups()
-    parts = QUOTED.split(text)
+    bullet = len(line) - len(BULLET.sub("", line))
+    parts = QUOTED.split(line[bullet:])
     parts[::2] = [MARKUP.sub(r"\\\1", part) for part in parts[::2]]
-    return bullet + "".join(parts)
+    return line[:bullet] + "".join(parts)
 
 
 def setup(app: Sphinx) -> None:

@@ -26,13 +26,9 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def policy() -> str:
     """What is done about each fault by default (`idcontrol.loop.safety.Policy`)."""
-    meaning = {name: (fault.__doc__ or "") for fault, name in NAMES.items()}
-    rules = Policy()
-    rows = []
-    for name in meaning:
-        rule = getattr(rules, name)
-        rows.append([f"`{name}`", str(rule.tolerate), rule.then])
-    return markdown(["fault", "ticks survived", "then"], rows)
+    rules = {name: getattr(Policy(), name) for name in NAMES.values()}
+    rows = [[f"`{name}`", str(rule.tolerate), rule.then] for name, rule in rules.items()]
+    return markdown(["fault", "ticks in a row survived", "then"], rows)
 
 
 def trust() -> str:
@@ -53,40 +49,47 @@ def _claim_row(claim: dict[str, Any]) -> list[str]:
 
 def bench() -> str:
     """What ``idcontrol bench all --json`` said, a table a section."""
-    said = json.loads((DATA / "bench.json").read_text(encoding="utf-8"))
-    sections = list(dict.fromkeys(row["section"] for row in said["rows"]))
-    header = ["job", "contacts", "p50 [µs]", "p99 [µs]", "floors", "peer", "its p50 [µs]", "ours / its"]
+    rows = _bench()["rows"]
+    header = ["job", "contacts", "p50 [µs]", "p99 [µs]", "floors", "peer", "peer's p50 [µs]", "ours / peer's"]
     parts = []
-    for section in sections:
-        rows = [_bench_row(row) for row in said["rows"] if row["section"] == section]
-        parts += [f"## {section.capitalize()}", markdown(header, rows)]
+    for section in dict.fromkeys(row["section"] for row in rows):
+        chosen = [row for row in rows if row["section"] == section]
+        table = _by_contacts(chosen) if section == "models" else markdown(header, map(_bench_row, chosen))
+        parts += [f"## {section.capitalize()}", table]
     return "\n\n".join(parts)
 
 
-def _bench_row(row: dict[str, Any]) -> list[str]:
-    def number(value: float | None, digits: int = 1) -> str:
-        return "" if value is None else f"{value:.{digits}f}"
+def _bench() -> dict[str, Any]:
+    said: dict[str, Any] = json.loads((DATA / "bench.json").read_text(encoding="utf-8"))
+    return said
 
-    peer = row["peer_us"] or {"p50": None}
-    return [
-        row["what"],
-        "" if row["contacts"] is None else str(row["contacts"]),
-        number(row["us"]["p50"]),
-        number(row["us"]["p99"]),
-        number(row["floor_ratio"]),
-        row["peer"] or "",
-        number(peer["p50"]),
-        number(row["peer_ratio"], 2),
-    ]
+
+def _bench_row(row: dict[str, Any]) -> list[str]:
+    contacts = "" if row["contacts"] is None else str(row["contacts"])
+    ours = [f"{row['us']['p50']:.1f}", f"{row['us']['p99']:.1f}", f"{row['floor_ratio']:.1f}"]
+    if row["peer"] is None:
+        return [row["what"], contacts, *ours, "", "", ""]
+    return [row["what"], contacts, *ours, row["peer"], f"{row['peer_us']['p50']:.1f}", f"{row['peer_ratio']:.2g}"]
+
+
+def _by_contacts(rows: Sequence[dict[str, Any]]) -> str:
+    """Medians of warm starts, a column for each number of contacts."""
+    warm = {(row["what"].removesuffix(", warm"), row["contacts"]): row for row in rows if "cold" not in row["what"]}
+    counts = sorted({count for _, count in warm})
+    body = []
+    for name in dict.fromkeys(name for name, _ in warm):
+        found = [warm.get((name, count)) for count in counts]
+        body.append([name, *("" if row is None else f"{row['us']['p50']:.0f}" for row in found)])
+    return markdown(["p50 [µs], contacts:", *map(str, counts)], body)
 
 
 def machine() -> str:
     """Where and when the times of `bench` were taken."""
-    said = json.loads((DATA / "bench.json").read_text(encoding="utf-8"))
+    said = _bench()
     found = said["machine"]
     return (
-        f"Taken on {found['when'][:10]} at commit `{found['commit']}`: {found['processor']}, {found['cores']} cores, load "
-        f"{found['load']:.1f}, Python {found['python']}. The floor was {said['floor_us']:.1f} µs."
+        f"Taken on {found['when'][:10]} at commit `{found['commit']}`: {found['processor']}, {found['cores']} cores, "
+        f"load {found['load']:.1f}, Python {found['python']}. The floor was {said['floor_us']:.1f} µs."
     )
 
 
