@@ -72,7 +72,7 @@ class Counts:
         overruns: Of these, how many took longer than their period.
         missed: Beats that were skipped.
         complete: Whether it ran for as long as it was meant to.
-        error: Traceback of the first error that planner or controller raised; "" if there was none.
+        error: Traceback of the first error that planner or controller raised, or of where they hung; "" if neither.
     """
 
     ticks: int = 0
@@ -285,7 +285,7 @@ class ControlLoop:
         """
         if self._asking:
             self._asking = False
-            raise Hung
+            raise Hung("planner or controller did not return in time")
 
     def _look(self) -> None:
         """Read the newest state."""
@@ -316,12 +316,16 @@ class ControlLoop:
                 fault = self._answers()
             except Exception as error:
                 fault = Fault.RAISED
-                if not self.counts.error:
-                    self.counts.error = "".join(traceback.format_exception(error))
+                self._keep(error)
             self._asking = False
             return fault
-        except Hung:
+        except Hung as hung:
+            self._keep(hung)  # its traceback tells where they were
             return Fault.HUNG
+
+    def _keep(self, error: BaseException) -> None:
+        if not self.counts.error:
+            self.counts.error = "".join(traceback.format_exception(error))
 
     def _answers(self) -> Fault:
         parts, state, of = self._parts, self._seen, self.row.of
