@@ -77,6 +77,14 @@ def test_error_feedback_alone_drops_the_box_at_mu_1_as_the_check_has_said(tmp_pa
     assert metrics["grip_given_nm"] == pytest.approx(2.83 * 0.05 * np.cos(np.pi / 4), rel=1e-9)
 
 
+def test_infinite_friction_holds_what_finite_friction_holds(tmp_path):
+    """Error feedback with the original's weak grip: fingertips come and go by micrometres, and none slides meanwhile."""
+    found = [run(tmp_path / f"{mu}", controller="pid", mu=mu, duration_s=0.45) for mu in (np.inf, 100.0)]
+    assert all(metrics["completed"] for metrics in found)
+    # friction of 100 lets the box turn by a degree or two; the arm hardly knows
+    assert found[0]["q_err_rad"] == pytest.approx(found[1]["q_err_rad"], rel=0.02)
+
+
 def test_a_grip_as_the_check_asks_for_lets_error_feedback_hold_the_box_too(tmp_path):
     needed = run(tmp_path / "a", controller="pid", mu=1.0, duration_s=0.01)["grip_needed_nm"]
     # pid lags and shakes more than the plan: half as much again
@@ -139,6 +147,18 @@ def test_contact_aware_controllers_hold_the_box_for_three_seconds(tmp_path, cont
     assert metrics["completed"]
     # half of the recorded pid's
     assert metrics["q_err_rad"] < 0.5 * (0.10 if np.isinf(mu) else 0.074)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", ["coulomb-lcp", "noslip", "constraint", "sap"])
+def test_every_plant_with_infinite_friction_holds_the_box_for_both(tmp_path, plant):
+    pid = run(tmp_path / "pid", controller="pid", plant=plant)
+    aware = run(tmp_path / "aware", plant=plant)
+    assert pid["completed"]
+    assert aware["completed"]
+    # five contact models, one motion: see also the recorded 0.10 rad, in another simulator
+    assert pid["q_err_rad"] == pytest.approx(0.097, rel=0.05)
+    assert aware["q_err_rad"] < 0.5 * pid["q_err_rad"]
 
 
 @pytest.mark.slow
