@@ -88,7 +88,7 @@ class Gait:
         n = len(self.touchdown)
         stance = np.empty(n, dtype=np.bool_)
         times = np.empty((4, n))
-        _timing(t, self.period_s, self.duty, np.array(self.touchdown), stance, times)
+        write_timing(t, self.period_s, self.duty, np.array(self.touchdown), stance, times)
         return Timing(
             stance=stance,
             since_touchdown=times[0],
@@ -99,9 +99,10 @@ class Gait:
 
 
 @njit(cache=True)
-def _timing(
+def write_timing(
     t: float, period: float, duty: float, touchdown: Array, stance: Booleans, times: Array
 ) -> None:  # pragma: no cover - compiled
+    """`Gait.timing`: write the four times of `Timing` into the rows of `times`, shape (4, n_feet) [s]."""
     swing = (1.0 - duty) * period
     begun = max(t, 0.0)
     wait = begun - t

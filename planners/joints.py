@@ -20,6 +20,9 @@ UNREACHED = 1e-6
 """A foot that stays farther than this from its plan is out of reach [m]: its leg is asked to hold still."""
 
 
+_ORIGIN = np.zeros(3)
+
+
 @dataclass(slots=True)
 class Measured:
     """What the planner reads from a state; arrays change in place.
@@ -66,7 +69,7 @@ class Measured:
         Returns:
             Whether the state was finite.
         """
-        yaw = _measure(
+        yaw = measure(
             state.q,
             state.v,
             legs.q_index,
@@ -124,15 +127,16 @@ class LegPlan:
 
 
 @njit(cache=True)
-def _turn(omega: Array, arm: Array, out: Array) -> None:  # pragma: no cover - compiled
-    """Add ``ω × arm``."""
-    out[0] += omega[1] * arm[2] - omega[2] * arm[1]
-    out[1] += omega[2] * arm[0] - omega[0] * arm[2]
-    out[2] += omega[0] * arm[1] - omega[1] * arm[0]
+def _turn(omega: Array, rate: float, tip: Array, root: Array, out: Array) -> None:  # pragma: no cover - compiled
+    """Add ``ω rate × (tip - root)``."""
+    x, y, z = rate * (tip[0] - root[0]), rate * (tip[1] - root[1]), rate * (tip[2] - root[2])
+    out[0] += omega[1] * z - omega[2] * y
+    out[1] += omega[2] * x - omega[0] * z
+    out[2] += omega[0] * y - omega[1] * x
 
 
 @njit(cache=True)
-def _measure(
+def measure(
     q: Array,
     v: Array,
     q_index: Integers,
@@ -175,11 +179,12 @@ def _measure(
             angles[i, k] = q[q_index[i, k]]
         place_leg(origin0[i], axis0[i], foot0[i], angles[i], origin, axis, foot)
         rate[:], dp[:] = omega_B, 0.0
-        _turn(omega_B, foot, dp)
+        _turn(omega_B, 1.0, foot, _ORIGIN, dp)
         for k in range(3):
             qd = v[v_index[i, k]]
-            rate += axis[k] * qd
-            _turn(axis[k] * qd, foot - origin[k], dp)
+            for d in range(3):
+                rate[d] += axis[k, d] * qd
+            _turn(axis[k], qd, foot, origin[k], dp)
         for k in range(3):
             feet[i, k] = position[k] + R[k, 0] * foot[0] + R[k, 1] * foot[1] + R[k, 2] * foot[2]
             feet_velocity[i, k] = velocity[k] + R[k, 0] * dp[0] + R[k, 1] * dp[1] + R[k, 2] * dp[2]

@@ -293,7 +293,8 @@ def reach(
     """
     step, trial, miss = np.empty(3), np.empty(3), np.empty(3)
     place_leg(origin0, axis0, foot0, q, origin, axis, foot)
-    miss[:] = target - foot
+    for k in range(3):
+        miss[k] = target[k] - foot[k]
     left = math.sqrt(miss[0] ** 2 + miss[1] ** 2 + miss[2] ** 2)
     damping = REGULARIZATION
     leg_jacobian(origin, axis, foot, J)
@@ -301,10 +302,10 @@ def reach(
         if left <= tolerance:
             break
         solve_damped(J, miss, damping, step)
-        longest = np.abs(step).max()
-        if longest > _IK_STEP:
-            step *= _IK_STEP / longest
-        trial[:] = q + step
+        longest = max(abs(step[0]), abs(step[1]), abs(step[2]))
+        share = _IK_STEP / longest if longest > _IK_STEP else 1.0
+        for k in range(3):
+            trial[k] = q[k] + share * step[k]
         place_leg(origin0, axis0, foot0, trial, origin, axis, foot)
         dx, dy, dz = target[0] - foot[0], target[1] - foot[1], target[2] - foot[2]
         distance = math.sqrt(dx * dx + dy * dy + dz * dz)

@@ -14,6 +14,7 @@ All in the axes of the level reference base.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pinocchio as pin
@@ -21,67 +22,67 @@ from numba import njit
 
 from idcontrol.system import System
 from idcontrol.types import Array, Integers
-from planners.base import BaseReference
-from planners.feet import FootPlan
-from planners.joints import LegPlan
 from planners.legs import Legs, leg_bias, leg_solve
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Yield:
+    """What the solutions for velocity and acceleration of one instant share; arrays change in place.
+
+    Attributes:
+        nominal: Planar centre of mass in the base frame [m] and squared yaw radius of gyration about it [m²], (3,).
+        own: Joint velocities J_i⁻¹ṗ_i at rest of the base, shape (n, 3) [rad/s].
+        give: D_i, shape (n, 3, 3).
+        A: Matrix of the system, shape (3, 3).
+    """
+
+    nominal: Array
+    own: Array
+    give: Array
+    A: Array
+
+
 class MomentumBase:
-    """Replaces the planar velocity and acceleration of a base reference by those that keep the commanded momentum."""
+    """Pinocchio's terms of the planned motion, and room for what follows from them.
+
+    Attributes:
+        M: Inertia matrix at the planned joint angles and a level base, Pinocchio's order, shape (nv, nv): a view.
+        bias: Bias forces of the planned motion, Pinocchio's order, shape (nv,) [N, N m]: a view.
+        v: Velocity of the planned motion, Pinocchio's layout, shape (nv,).
+        work: See `Yield`.
+    """
 
     def __init__(self, system: System, legs: Legs, home: Array) -> None:
         """Prepare for a machine whose legs are `legs` and whose nominal joint angles are `home` (a,) [rad]."""
-        self._model, self._legs = system.model, legs
+        self._model, self._q_index = system.model, legs.q_index
         self._data = self._model.createData()
         self._q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
-        self._v = np.zeros(self._model.nv)
-        # Bias forces contain gravity, which has no part in the three rows as long as the base is level.
+        self.v: Array = np.zeros(self._model.nv)
         pin.crba(self._model, self._data, self._q)
-        pin.nonLinearEffects(self._model, self._data, self._q, self._v)
-        self._M, self._bias = self._data.M, self._data.nle
-        mass = self._M[0, 0]
-        com = np.array([self._M[1, 5], -self._M[0, 5]]) / mass
-        self._nominal = np.array([*com, self._M[5, 5] / mass - com @ com])
+        pin.nonLinearEffects(self._model, self._data, self._q, self.v)
+        self.M: Array = self._data.M
+        self.bias: Array = self._data.nle
+        mass = self.M[0, 0]
+        com = np.array([self.M[1, 5], -self.M[0, 5]]) / mass
         n = legs.foot.shape[0]
-        self._own, self._yield, self._A = np.zeros((n, 3)), np.zeros((n, 3, 3)), np.zeros((3, 3))
+        self.work = Yield(
+            nominal=np.array([*com, self.M[5, 5] / mass - com @ com]),
+            own=np.zeros((n, 3)),
+            give=np.zeros((n, 3, 3)),
+            A=np.zeros((3, 3)),
+        )
 
-    def apply(self, base: BaseReference, plan: FootPlan, legs: LegPlan) -> None:
-        """Let `base` yield to the motion of the feet `plan`, the legs being at the angles of `legs`."""
-        _place(legs.motion, self._legs.q_index, self._q)
+    def find_inertia(self, motion: Array) -> None:
+        """Compute M at the angles of `motion` (`joints.LegPlan`)."""
+        _place(motion, self._q_index, self._q)
         pin.crba(self._model, self._data, self._q)
-        _velocity(
-            self._M,
-            self._nominal,
-            self._legs.v_index,
-            plan.velocity,
-            legs.foot,
-            legs.jacobian,
-            base.pose,
-            base.twist,
-            base.rate,
-            self._own,
-            self._yield,
-            self._A,
-            self._v,
-        )
-        pin.nonLinearEffects(self._model, self._data, self._q, self._v)
-        _acceleration(
-            self._M,
-            self._bias,
-            self._v,
-            self._legs.v_index,
-            plan.acceleration,
-            legs.origin,
-            legs.axis,
-            legs.foot,
-            legs.jacobian,
-            base.pose,
-            base.rate,
-            self._own,
-            self._yield,
-            self._A,
-        )
+
+    def find_bias(self) -> None:
+        """Compute the bias forces at the same angles and the velocity `v`.
+
+        They contain gravity, which has no part in the three rows as long as the base is level.
+        """
+        pin.nonLinearEffects(self._model, self._data, self._q, self.v)
 
 
 @njit(cache=True)
@@ -115,7 +116,7 @@ def _rows(M: Array, j: int) -> tuple[float, float, float]:  # pragma: no cover -
 
 
 @njit(cache=True, error_model="numpy")
-def _velocity(
+def momentum_velocity(
     M: Array,
     nominal: Array,
     v_index: Integers,
@@ -191,7 +192,7 @@ def _velocity(
 
 
 @njit(cache=True, error_model="numpy")
-def _acceleration(
+def momentum_acceleration(
     M: Array,
     bias: Array,
     v: Array,
@@ -210,9 +211,9 @@ def _acceleration(
     """Solve for the acceleration of the base: the rate of momentum is ``A_g v̇ + bias``.
 
     Args:
-        M: See `_velocity`, as all that are not named here.
+        M: See `momentum_velocity`, as all that are not named here.
         bias: Bias forces of the planned motion, Pinocchio's order, shape (nv,) [N, N m].
-        v: Planned motion, from `_velocity`, shape (nv,).
+        v: Planned motion, from `momentum_velocity`, shape (nv,).
         v_index: See there.
         feet_acceleration: Planned, world axes, shape (n, 3) [m/s²].
         origin: See `joints.LegPlan`, as the next three.
@@ -220,10 +221,10 @@ def _acceleration(
         foot: See there.
         jacobian: See there.
         pose: See there.
-        rate: In: from `_velocity`; out: acceleration of the base, shape (4,).
+        rate: In: from `momentum_velocity`; out: acceleration of the base, shape (4,).
         own: Work, shape (n, 3).
-        give: From `_velocity`.
-        A: From `_velocity`.
+        give: From `momentum_velocity`.
+        A: From `momentum_velocity`.
     """
     c, s = math.cos(pose[3]), math.sin(pose[3])
     mass, omega = M[0, 0], v[5]

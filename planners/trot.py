@@ -9,19 +9,29 @@ import pinocchio as pin
 
 from idcontrol.errors import InputError
 from idcontrol.system import System
-from idcontrol.types import Array, Booleans, Reference, State
-from planners.balance import Balance, righting_acceleration
-from planners.base import BaseReference, advance_base, command_base
-from planners.commands import CommandLimits, Drive, Guide, limit_command
-from planners.feet import CAPTURE_GAIN, STANDING, FootPlan, Ground, choose_footholds, move_feet, notice_touchdowns
-from planners.gait import Gait, Timing
-from planners.joints import LegPlan, Measured, collect, move_joints, reach_feet
+from idcontrol.types import Array, Reference, State
+from planners.balance import Balance
+from planners.base import BaseReference
+from planners.commands import CommandLimits, Guide
+from planners.compiled import (
+    Memory,
+    Numbers,
+    aim,
+    follow,
+    joined,
+    observe,
+    swing,
+    viewed,
+    yield_acceleration,
+    yield_velocity,
+)
+from planners.feet import CAPTURE_GAIN, STANDING, FootPlan, Ground
+from planners.gait import Gait
+from planners.joints import LegPlan, Measured
 from planners.legs import Feet, Legs
 from planners.momentum import MomentumBase
 
 GRAVITY = 9.81
-
-_STAND = Drive(walk=False)
 
 
 class TrotPlanner:
@@ -80,31 +90,56 @@ class TrotPlanner:
                 f"the home pose must be {system.n_actuated} finite joint angles, one for each actuated joint"
             )
         self.feet, self.gait = feet, gait
-        self._guide, self._limits, self._ground = guide, limits or CommandLimits(), ground
-        self._legs = Legs.of(system, feet)
-        self._radius = np.ascontiguousarray(feet.radii, dtype=np.float64)
+        self._guide, self._ground = guide, ground
+        legs = Legs.of(system, feet)
         # Joints that belong to no leg hold the home pose.
         self._still = np.zeros((3, system.n_actuated))
         self._still[0] = home
-        self.height, self.nominal = self._nominal_stance(system)
-        self._capture_s = CAPTURE_GAIN * math.sqrt(self.height / GRAVITY)
-        # Height follows the ground within about half a gait cycle.
-        self._bandwidth = 2.0 / gait.period_s
-
-        self.command: Array = np.zeros(3)
+        radius = np.ascontiguousarray(feet.radii, dtype=np.float64)
+        self.height, self.nominal = _nominal_stance(system, legs, radius, self._still[0])
+        self._momentum = MomentumBase(system, legs, self._still[0]) if constant_momentum else None
+        limits, balance = limits or CommandLimits(), balance or Balance()
+        numbers = Numbers(
+            period_s=gait.period_s,
+            duty=gait.duty,
+            stance_s=gait.stance_s,
+            swing_s=gait.swing_s,
+            step_height_m=gait.step_height_m,
+            touchdown_speed_m_s=gait.touchdown_speed_m_s,
+            linear_m_s2=limits.linear_m_s2,
+            angular_rad_s2=limits.angular_rad_s2,
+            stiffness_1_s2=balance.stiffness_1_s2,
+            damping_1_s=balance.damping_1_s,
+            height=self.height,
+            # Height follows the ground within about half a gait cycle.
+            bandwidth=2.0 / gait.period_s,
+            capture_s=CAPTURE_GAIN * math.sqrt(self.height / GRAVITY),
+            touchdown=np.array(gait.touchdown),
+            radius=radius,
+            nominal=self.nominal,
+        )
+        bundles = {
+            "numbers": numbers,
+            "legs": legs,
+            "measured": Measured.of(n),
+            "plan": FootPlan.of(n),
+            "base": BaseReference(),
+            "leg_plan": LegPlan.of(n),
+            "memory": Memory.of(n),
+        }
+        if self._momentum is not None:
+            bundles["momentum"] = self._momentum.work
+        self._record = joined(**bundles)
+        self._legs = legs
+        self._measured = viewed(Measured.of(n), self._record, "measured")
+        self.plan = viewed(FootPlan.of(n), self._record, "plan")
+        self.base = viewed(BaseReference(), self._record, "base")
+        self._leg_plan = viewed(LegPlan.of(n), self._record, "leg_plan")
+        self._memory = viewed(Memory.of(n), self._record, "memory")
+        self.command: Array = self._memory.command
         self.standing = True
-        self._command_rate = np.zeros(3)
-        self._measured = Measured.of(n)
-        self.base = BaseReference()
-        self._momentum = MomentumBase(system, self._legs, self._still[0]) if constant_momentum else None
-        self.plan = FootPlan.of(n)
-        self._leg_plan = LegPlan.of(n)
-        self._where = np.zeros((2, n))
-        self._flat_height, self._flat_normal = np.zeros(n), np.tile([0.0, 0.0, 1.0], (n, 1))
-        self._balance, self._righting = balance, np.zeros(3)
         self._t = math.nan
         self._begin = math.inf
-        self._touched = np.full(n, -math.inf)
 
     def reset(self, state: State) -> None:
         """Begin anew at `state`: all feet stand where they are, the command is zero.
@@ -114,16 +149,16 @@ class TrotPlanner:
         """
         if not self._measured.read(state, self._legs):
             raise InputError("the planner cannot begin at a state that is not finite")
-        measured, plan = self._measured, self.plan
+        measured, plan, memory = self._measured, self.plan, self._memory
         self._guide.reset(measured.position.copy())
         self._t, self._begin, self.standing = state.t, state.t + self.gait.start_s, False
-        self._touched[:] = -math.inf
-        self.command[:] = 0.0
+        memory.touched[:], memory.command[:] = -math.inf, 0.0
         plan.phase[:] = STANDING
         plan.slide[:] = 0.0
         plan.position[:], plan.landing[:] = measured.feet, measured.feet
-        self._where[:] = measured.feet[:, :2].T
-        plan.level[:], _ = self._look_at_ground()
+        memory.where[:] = measured.feet[:, :2].T
+        self._look_at_ground()
+        plan.level[:] = memory.ground
         self._leg_plan.motion[0] = measured.angles
         base = self.base
         base.pose[:2], base.pose[2], base.pose[3] = measured.position[:2], self.height + plan.level.mean(), measured.yaw
@@ -131,194 +166,64 @@ class TrotPlanner:
 
     def __call__(self, state: State) -> Reference:
         """What the joints should do at `state.t`; the planner must have been reset."""
-        self._measured.read(state, self._legs)
-        dt = max(state.t - self._t, 0.0)
-        self._t = state.t
-        measured, plan = self._measured, self.plan
+        t, record, measured = state.t, self._record, self._measured
+        yaw = observe(record, state.q, state.v)
+        if not math.isnan(yaw):
+            measured.yaw = yaw
+        dt = max(t - self._t, 0.0)
+        self._t = t
 
-        drive = self._guide(state.t, measured.position, measured.yaw)
-        timing = self._time(state.t, drive)
-        self._move_base(dt, drive)
-        self._move_feet(dt, timing)
-        through_measured = plan.phase != STANDING
-        self._move_legs(through_measured)
-        return self._describe(dt, timing)
-
-    def _time(self, t: float, drive: Drive) -> Timing:
-        """The cycle of the feet at `t`; stops the gait when all feet stand and nothing moves, and starts it again."""
+        drive = self._guide(t, measured.position, measured.yaw)
         if self.standing and drive.walk:
             self.standing, self._begin = False, t + self.gait.start_s
-        timing = self.gait.timing(t - self._begin)
-        if not self.standing and not drive.walk and timing.stance.all() and not self.command.any():
+        walks = drive.walk and t >= self._begin
+        target = (drive.v_x, drive.v_y, drive.omega) if walks else (0.0, 0.0, 0.0)
+        stops = not self.standing and not drive.walk
+        n = len(self.feet.names)
+        stance, times = np.empty(n, dtype=np.bool_), np.empty((4, n))
+        if aim(record, t, dt, self._begin, measured.yaw, target, stops, stance, times):
             self.standing, self._begin = True, math.inf
-            timing = self.gait.timing(-math.inf)
-        m, plan = self._measured, self.plan
-        notice_touchdowns(
-            t,
-            self.gait.stance_s,
-            self.gait.swing_s,
-            self.gait.touchdown_speed_m_s,
-            m.feet,
-            m.feet_velocity,
-            plan.phase,
-            plan.landing,
-            timing.stance,
-            timing.since_touchdown,
-            timing.to_liftoff,
-            timing.since_liftoff,
-            timing.to_touchdown,
-            self._touched,
-        )
-        return timing
-
-    def _move_base(self, dt: float, drive: Drive) -> None:
-        """Advance the base reference and let its velocity follow the command."""
-        if not drive.walk or self._t < self._begin:
-            drive = _STAND
-        base, m, limits = self.base, self._measured, self._limits
-        advance_base(dt, base.pose, base.twist, base.rate)
-        target = (drive.v_x, drive.v_y, drive.omega)
-        limit_command(dt, target, limits.linear_m_s2, limits.angular_rad_s2, self.command, self._command_rate)
-        command_base(
-            m.position,
-            m.yaw,
-            self.command,
-            self._command_rate,
-            self.height,
-            self.plan.level,
-            self._bandwidth,
-            base.pose,
-            base.twist,
-            base.rate,
-        )
-
-    def _move_feet(self, dt: float, timing: Timing) -> None:
-        """Choose footholds, look at the ground there, and advance the planned feet."""
-        m, plan, gait = self._measured, self.plan, self.gait
-        choose_footholds(
-            timing.stance,
-            timing.since_liftoff,
-            timing.to_touchdown,
-            gait.stance_s,
-            m.position,
-            m.yaw,
-            m.velocity,
-            self.command,
-            self.nominal,
-            self._capture_s,
-            m.feet,
-            plan.phase,
-            plan.position,
-            plan.landing,
-            self._where,
-        )
-        ground, normal = self._look_at_ground()
-        move_feet(
-            dt,
-            timing.stance,
-            timing.since_touchdown,
-            timing.since_liftoff,
-            timing.to_touchdown,
-            gait.step_height_m,
-            gait.touchdown_speed_m_s,
-            m.feet,
-            m.feet_velocity,
-            m.shank_rate,
-            self._radius,
-            ground,
-            normal,
-            plan.phase,
-            plan.position,
-            plan.velocity,
-            plan.acceleration,
-            plan.course,
-            plan.slide,
-            plan.landing,
-            plan.level,
-        )
-
-    def _move_legs(self, through_measured: Booleans) -> None:
-        """Joint positions, velocities and accelerations that move the feet as planned."""
-        m, base, plan, legs, out = self._measured, self.base, self.plan, self._legs, self._leg_plan
-        reach_feet(
-            through_measured,
-            plan.position,
-            base.pose,
-            m.position,
-            m.rotation,
-            legs.origin,
-            legs.axis,
-            legs.foot,
-            out.motion,
-            out.origin,
-            out.axis,
-            out.foot,
-            out.jacobian,
-            out.residual,
-        )
+        self._look_at_ground()
+        swing(record, dt, stance, times)
         if self._momentum is not None:
-            self._momentum.apply(base, plan, out)
-        if self._balance is not None:
-            gains = self._balance
-            righting_acceleration(gains.stiffness_1_s2, gains.damping_1_s, m.rotation, m.omega_B, self._righting)
-        move_joints(
-            through_measured,
-            plan.velocity,
-            plan.acceleration,
-            base.pose,
-            base.twist,
-            base.rate,
-            self._righting,
-            m.rotation,
-            m.velocity,
-            m.omega_B,
-            out.origin,
-            out.axis,
-            out.foot,
-            out.jacobian,
-            out.residual,
-            out.motion,
-        )
-
-    def _look_at_ground(self) -> tuple[Array, Array]:
-        """Height and normal of the ground where the feet need it, shapes (n,) and (n, 3)."""
-        if self._ground is None:
-            return self._flat_height, self._flat_normal
-        x, y = self._where
-        return (
-            np.ascontiguousarray(self._ground.height(x, y), dtype=np.float64),
-            np.ascontiguousarray(self._ground.normal(x, y), dtype=np.float64),
-        )
-
-    def _describe(self, dt: float, timing: Timing) -> Reference:
-        """The plan of this instant as plain data of its own.
-
-        Joint velocities are means over the period `dt` that ends now: a machine whose accelerations are held for a
-        period each cannot have others. Feedback on the velocities of the instant would drive it ahead of its plan.
-        """
-        legs, plan, base = self._leg_plan, self.plan, self.base
+            self._keep_momentum(self._momentum)
         joints = self._still.copy()
-        residual = collect(legs.motion, legs.residual, self._legs.actuated, joints)
-        q, v, a = joints
+        residual = follow(record, dt, joints)
+        pose = self.base.pose
         return Reference(
-            q=q,
-            v=v - 0.5 * dt * a,
-            a=a,
-            stance=timing.stance,
-            since_touchdown=timing.since_touchdown,
-            to_liftoff=timing.to_liftoff,
-            base_position=base.pose[:3].copy(),
-            base_yaw=float(base.pose[3]),
-            feet=plan.position.copy(),
+            q=joints[0],
+            v=joints[1],
+            a=joints[2],
+            stance=stance,
+            since_touchdown=times[0],
+            to_liftoff=times[1],
+            base_position=pose[:3].copy(),
+            base_yaw=float(pose[3]),
+            feet=self.plan.position.copy(),
             residual=residual,
         )
 
-    def _nominal_stance(self, system: System) -> tuple[float, Array]:
-        """Height of the base and feet in the horizontal frame at the home pose, the feet's mean moved under the com."""
-        q = system.configuration(self._still[0], np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
-        measured = Measured.of(len(self.feet.names))
-        measured.read(State(t=0.0, q=q, v=np.zeros(system.n_velocities)), self._legs)
-        com = pin.centerOfMass(system.model, system.model.createData(), q)
-        feet = measured.feet
-        feet[:, :2] += com[:2] - feet[:, :2].mean(axis=0)
-        return float(np.max(self._radius - feet[:, 2])), feet
+    def _look_at_ground(self) -> None:
+        """Height and normal of the ground where the feet need it; the plane never changes."""
+        if self._ground is not None:
+            memory = self._memory
+            x, y = memory.where
+            memory.ground[:], memory.normal[:] = self._ground.height(x, y), self._ground.normal(x, y)
+
+    def _keep_momentum(self, momentum: MomentumBase) -> None:
+        """Let the base yield to the motion of the feet (planner.md 3.3)."""
+        momentum.find_inertia(self._leg_plan.motion)
+        yield_velocity(self._record, momentum.M, momentum.v)
+        momentum.find_bias()
+        yield_acceleration(self._record, momentum.M, momentum.bias, momentum.v)
+
+
+def _nominal_stance(system: System, legs: Legs, radius: Array, home: Array) -> tuple[float, Array]:
+    """Height of the base and feet in the horizontal frame at the home pose, the feet's mean moved under the com."""
+    q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
+    measured = Measured.of(radius.size)
+    measured.read(State(t=0.0, q=q, v=np.zeros(system.n_velocities)), legs)
+    com = pin.centerOfMass(system.model, system.model.createData(), q)
+    feet = measured.feet
+    feet[:, :2] += com[:2] - feet[:, :2].mean(axis=0)
+    return float(np.max(radius - feet[:, 2])), feet

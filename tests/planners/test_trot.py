@@ -260,7 +260,7 @@ def test_on_uneven_ground_feet_land_on_the_ground_and_the_base_keeps_its_height_
     assert np.ptp(levels) > 0.005
     assert abs(np.mean(heights[500:]) - planner.height - np.mean(levels[500:])) < 1e-3
     # Smooth: the base accelerates vertically by no more than bandwidth² times a step of the mean level.
-    assert np.abs(np.diff(heights, 2)).max() / TICK**2 < planner._bandwidth**2 * np.ptp(levels)
+    assert np.abs(np.diff(heights, 2)).max() / TICK**2 < (2.0 / planner.gait.period_s) ** 2 * np.ptp(levels)
 
 
 def test_on_a_flat_ground_object_the_plan_is_that_of_no_ground_at_all():
