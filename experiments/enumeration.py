@@ -38,6 +38,8 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 H: Final = 1e-3
 BRUTE_FORCE_CASES: Final = {1: 200, 2: 200, 3: 3}
 """Cases on which brute force runs, by the number of contacts: half a second each at three."""
+LIMITS: Final = (3, 30, 100)
+"""Quadratic programs after which the search is cut off, to see what it has by then."""
 GOAL_FLOORS: Final = 150.0
 """Bar for the median at four contacts, in times of the rigid-body terms."""
 
@@ -74,6 +76,8 @@ class Case:
         improved: By how much, relatively, the search found a nearer torque than the first program.
         brute_us: Time of brute force over bases; NaN where it did not run.
         excess: By how much, relatively, the nearest basic solution is farther than the search's; NaN likewise.
+        cut: For each of `LIMITS`: time [us], quadratic programs, whether proved, by how much, relatively, the answer is
+            farther than the nearest, and by how much its lower bound is too high, shape (limits, 5).
     """
 
     contacts: int
@@ -84,6 +88,7 @@ class Case:
     improved: float
     brute_us: float
     excess: float
+    cut: Array
 
 
 class Enumeration:
@@ -220,6 +225,20 @@ def measure(nearest: NearestProblem, start: Array, problem: StepProblem | None) 
         improved=(first.value - full.value) / scale,
         brute_us=brute_us,
         excess=excess,
+        cut=np.array([cut_off(nearest, start, limit, full.value) for limit in LIMITS]),
+    )
+
+
+def cut_off(nearest: NearestProblem, start: Array, limit: int, value: float) -> tuple[float, ...]:
+    """One row of `Case.cut`, where `value` is the objective of the nearest solution."""
+    found = nearest_solution(nearest, start, max_nodes=limit)
+    scale = 0.5 * float(np.sum((nearest.t0 - nearest.target) ** 2))
+    return (
+        microseconds(lambda: nearest_solution(nearest, start, max_nodes=limit)),
+        found.nodes,
+        found.proved,
+        (found.value - value) / scale,
+        (found.lower_bound - value) / scale,
     )
 
 
@@ -240,6 +259,7 @@ def table_row(cases: Sequence[Case], floor_us: float) -> dict[str, Any]:
         for name in ("proof_us", "first_us", "nodes", "brute_us", "excess")
     )
     ran = np.isfinite(brute)
+    cut = np.array([case.cut for case in cases])
     return {
         "contacts": cases[0].contacts,
         "cases": len(cases),
@@ -249,6 +269,17 @@ def table_row(cases: Sequence[Case], floor_us: float) -> dict[str, Any]:
         "nodes": percentiles(nodes),
         "floor_ratio": float(np.median(proof)) / floor_us,
         "first_us": percentiles(first),
+        "cut_off": [
+            {
+                "limit": limit,
+                "us": percentiles(cut[:, at, 0]),
+                "nodes_most": int(cut[:, at, 1].max()),
+                "proved": int(cut[:, at, 2].sum()),
+                "farther": int((cut[:, at, 3] > 1e-6).sum()),
+                "bound_excess": float(cut[:, at, 4].max()),
+            }
+            for at, limit in enumerate(LIMITS)
+        ],
         "brute_force": {
             "cases": int(ran.sum()),
             "us": float(np.median(brute[ran])) if ran.any() else None,
@@ -259,9 +290,9 @@ def table_row(cases: Sequence[Case], floor_us: float) -> dict[str, Any]:
 
 
 def percentiles(values: Array) -> dict[str, float]:
-    """Median, 90th and 99th percentile."""
-    p50, p90, p99 = (float(np.percentile(values, p)) for p in (50, 90, 99))
-    return {"p50": p50, "p90": p90, "p99": p99}
+    """Median, 90th and 99th percentile, and the largest."""
+    p50, p90, p99, most = (float(np.percentile(values, p)) for p in (50, 90, 99, 100))
+    return {"p50": p50, "p90": p90, "p99": p99, "max": most}
 
 
 def findings(table: Sequence[dict[str, Any]], floor_us: float) -> list[Finding]:
@@ -276,15 +307,29 @@ def findings(table: Sequence[dict[str, Any]], floor_us: float) -> list[Finding]:
                 "us",
                 holds=row["floor_ratio"] <= GOAL_FLOORS,
                 note=f"median of {row['cases']}, {row['proved']} proved; p90 {row['us']['p90']:.0f}, p99 "
-                f"{row['us']['p99']:.0f} us; {row['floor_ratio']:.0f} times the floor, at most {GOAL_FLOORS:.0f}",
+                f"{row['us']['p99']:.0f}, worst {row['us']['max']:.0f} us; {row['floor_ratio']:.0f} times the floor, "
+                f"at most {GOAL_FLOORS:.0f}",
             ),
             Finding(
                 f"nodes_{n}",
                 row["nodes"]["p50"],
                 paper=f"2^{6 * n} bases",
-                note=f"quadratic programs, median; p99 {row['nodes']['p99']:.0f}",
+                note=f"quadratic programs, median; p99 {row['nodes']['p99']:.0f}, most {row['nodes']['max']:.0f}",
             ),
             Finding(f"first_{n}_us", row["first_us"]["p50"], "us", note="nearest with the modes of Lemke's solution"),
+        ]
+        out += [
+            Finding(
+                f"cut_{cut['limit']}_{n}_us",
+                cut["us"]["max"],
+                "us",
+                # the search may exceed its limit by no program, and a bound above the optimum would be a false proof
+                holds=cut["nodes_most"] <= cut["limit"] and cut["bound_excess"] <= 1e-6,
+                note=f"worst time of the search cut off after {cut['limit']} quadratic programs, median "
+                f"{cut['us']['p50']:.0f} us; of {row['cases']} {cut['proved']} were proved by then, and in "
+                f"{cut['farther']} a nearer solution was still to be found",
+            )
+            for cut in row["cut_off"]
         ]
         if brute["cases"]:
             out += [

@@ -7,7 +7,7 @@ import pytest
 
 import robots
 from experiments import laws
-from experiments.enumeration import Config, Enumeration, measure, nearest_problem
+from experiments.enumeration import LIMITS, Config, Enumeration, measure, nearest_problem
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.models.reduction import recover, reduce
@@ -49,6 +49,11 @@ def test_no_basis_is_nearer_than_what_the_search_proves_to_be_nearest(machine):
         assert case.nodes < 100  # of 10^2 mode combinations and their parents
         assert case.excess > -1e-6
         assert case.improved > -1e-9
+        _, nodes, proved, farther, above = case.cut.T
+        assert np.all(nodes <= LIMITS)
+        assert np.all(np.diff(farther) <= 1e-12)  # a longer search is never worse
+        assert np.all(above <= 1e-9)  # a lower bound bounds from below, wherever the search stops
+        assert proved[-1] == 1.0
 
 
 def test_the_run_counts_every_case_and_finds_nothing_nearer(tmp_path):
