@@ -175,7 +175,7 @@ def findings(total: Count, fell: list[bool], memory: Array) -> list[Finding]:
     """What was seen, and whether it passes."""
     growth = float(memory[2:].max(initial=memory[min(1, len(memory) - 1)]) - memory[min(1, len(memory) - 1)])
     return [
-        Finding("steps", total.steps),
+        Finding("control_steps", total.steps),
         Finding("walks", len(fell)),
         Finding("falls", sum(fell), note="of walks that end there: pushes and floors are made to be too much for some"),
         Finding("solved", total.solved),

@@ -52,6 +52,6 @@ def test_walks_differ_and_can_be_repeated():
 @pytest.mark.parametrize("controller", CONVEX)
 def test_random_commands_pushes_and_friction_break_nothing(controller, tmp_path):
     metrics = experiment.run(Config(controller=controller, steps=STEPS), tmp_path / "run", lambda share: None)
-    assert metrics["steps"] >= STEPS
+    assert metrics["control_steps"] >= STEPS
     assert metrics["completed"], metrics["checks"]
-    assert metrics["solved"] + metrics["repaired"] + metrics["fallback"] == metrics["steps"]
+    assert metrics["solved"] + metrics["repaired"] + metrics["fallback"] == metrics["control_steps"]

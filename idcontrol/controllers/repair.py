@@ -64,7 +64,8 @@ def nearest_motion(
     H = A[index].T @ W @ A[index]
     scale = np.concatenate(
         (
-            np.full(pushing.size, CONTACT_WEIGHT * H.diagonal()[: pushing.size].mean()),
+            # a mean, of nothing where no contact is held
+            np.full(pushing.size, CONTACT_WEIGHT * H.diagonal()[: pushing.size].sum() / max(pushing.size, 1)),
             np.full(p, MOTOR_WEIGHT * H.diagonal()[pushing.size :].mean()),
         )
     )

@@ -147,5 +147,7 @@ def test_a_controller_keeps_limits_and_cones_and_forgets_when_it_is_reset(name, 
         assert bits(control(state, reference)) == bits(first)
 
     law(((5, 5, False), 4, 0.0))  # two contacts at one place share nothing but rounding
+    law(((1, 20, False), 4, 0.0))  # joints give way where no contact can be held
+    law(((6327, 18, False), 1, 1e4))  # the same under an absurd demand
     inputs = st.tuples(machines.machines(), st.integers(1, 6), st.sampled_from([0.0, 1.0, 100.0, 1e4]))
     explore(law, inputs, 15, effort)
