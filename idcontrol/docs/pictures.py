@@ -1,0 +1,82 @@
+"""Draw the pictures of the pages from new runs: ``python idcontrol/docs/pictures.py DIR``, or ``make figures``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import matplotlib.pyplot as plt
+import msgspec
+import numpy as np
+
+from experiments import trot
+from idcontrol.contact.terrain import plane
+from idcontrol.recording import Run, load
+from idcontrol.trust.machines import G, H, sled, sled_state
+
+SMOOTH = ("id-coulomb-qp", "id-coulomb-qp-raw", "pid")
+MODELS = ("coulomb-lcp", "dissipation", "sap", "constraint", "viscous", "noslip")
+SLOPE = np.deg2rad(15.0)
+
+
+def walk(controller: str) -> Run:
+    """Two seconds of the trot."""
+    with TemporaryDirectory() as folder:
+        config = msgspec.structs.replace(trot.PRESETS["default"], controller=controller, duration_s=2.0)
+        trot.experiment.run(config, Path(folder) / "run", lambda share: None)
+        return load(Path(folder) / "run")
+
+
+def smoothness(out: Path) -> None:
+    """The torque of one hind knee over two strides, by three controllers."""
+    figure, axes = plt.subplots(len(SMOOTH), 1, figsize=(8, 5), sharex=True, sharey=True, layout="constrained")
+    for ax, controller in zip(axes, SMOOTH, strict=True):
+        run = walk(controller)
+        t, joint = run.arrays["t"], run.meta["layout"]["joints"].index("LH_Y_3")
+        rows = (t >= 1.1) & (t < 1.1 + 2 * run.meta["layout"]["gait_period_s"])
+        ax.plot(t[rows], run.arrays["tau"][rows, joint], lw=1.0)
+        ax.set_title(controller, loc="left", fontsize=10)
+        ax.set_ylabel("torque [N m]")
+    axes[-1].set_xlabel("time [s]")
+    save(figure, out)
+
+
+def slid(name: str, mu: float) -> float:
+    """How far a body on four ball feet slides down a slope of 15 degrees in a second [m]."""
+    plant = sled(name, mu, plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))))
+    start = state = plant.reset(sled_state(SLOPE))
+    for _ in range(1000):
+        state = plant.step(np.zeros(0), H)
+    return float((state.q[:3] - start.q[:3]) @ [np.cos(SLOPE), 0.0, -np.sin(SLOPE)])
+
+
+def incline(out: Path) -> None:
+    """What each contact model makes of friction: the distance on a slope beside the school book's."""
+    figure, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
+    frictions = np.linspace(0.0, 0.4, 17)
+    exact = 0.5 * G * np.maximum(np.sin(SLOPE) - frictions * np.cos(SLOPE), 0.0)
+    ax.plot(frictions, exact, color="0.75", lw=6, label="½ g (sin θ - μ cos θ) t²")
+    for name, mark in zip(MODELS, "os^x+v", strict=True):
+        ax.plot(frictions, [slid(name, mu) for mu in frictions], mark, ms=5, mfc="none", label=name)
+    ax.set_xlabel("friction coefficient μ")
+    ax.set_ylabel("slid in 1 s [m]")
+    ax.legend(frameon=False, fontsize=9)
+    save(figure, out)
+
+
+def save(figure: plt.Figure, out: Path) -> None:
+    """Write a picture that is the same whenever it is drawn."""
+    for ax in figure.axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.grid(alpha=0.25)
+    figure.savefig(out, metadata={"Date": None})
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    plt.rcParams["svg.hashsalt"] = "idcontrol"
+    smoothness(folder / "smoothness.svg")
+    incline(folder / "incline.svg")
