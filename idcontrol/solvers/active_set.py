@@ -399,6 +399,49 @@ def _unwhiten(U: Array, x: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
+def _whiten_rows(
+    U: Array, origin: Array, A: Array, b: Array, E: Array, e: Array, taken: int, columns: Array, sides: Array
+) -> None:
+    """The first rows of E, A in y = Ux + U⁻ᵀg: U⁻ᵀa, b + (U⁻ᵀa)·(U⁻ᵀg), both over |U⁻ᵀa|, which goes to sides[2]."""
+    k, m = origin.size, e.size
+    white_sides, lengths = sides[0], sides[2]
+    for i in range(taken):
+        row = E[i] if i < m else A[i - m]
+        for d in range(k):
+            columns[d, i] = row[d]
+        white_sides[i] = e[i] if i < m else b[i - m]
+        lengths[i] = 0.0
+    # U⁻ᵀ on all rows at once
+    for d in range(k):
+        inverse = 1.0 / U[d, d]
+        for i in range(taken):
+            columns[d, i] *= inverse
+            lengths[i] += columns[d, i] * columns[d, i]
+            white_sides[i] += columns[d, i] * origin[d]
+        for c in range(d + 1, k):
+            for i in range(taken):
+                columns[c, i] -= U[d, c] * columns[d, i]
+    for i in range(taken):
+        lengths[i] = np.sqrt(lengths[i]) if lengths[i] > 0.0 else 1.0
+        white_sides[i] /= lengths[i]
+    for d in range(k):
+        for i in range(taken):
+            columns[d, i] /= lengths[i]
+
+
+@njit(cache=True, error_model="numpy")
+def _holds(A: Array, b: Array, x: Array, tolerance: Array, length: float) -> bool:
+    """Whether A x ≥ b to tolerance * length; False for a NaN."""
+    for i in range(b.size):
+        slack = -b[i]
+        for d in range(x.size):
+            slack += A[i, d] * x[d]
+        if not slack >= -tolerance[i] * length:
+            return False
+    return True
+
+
+@njit(cache=True, error_model="numpy")
 def _refine(
     H: Array,
     g: Array,
@@ -493,7 +536,7 @@ def qp_kernel(
     """
     k, m, p = g.size, e.size, b.size
     U, origin, y = work[:k], work[k], work[k + 1]
-    columns = rows.reshape(k, m + p)
+    flat = rows.reshape(rows.size)
     white_sides, tolerance, lengths = sides[0], sides[1], sides[2]
     for d in range(k):
         x[d] = 0.0
@@ -503,56 +546,50 @@ def qp_kernel(
     if not _cholesky(H, U):
         return INACCURATE, 0, 0, np.inf
 
-    # y = Ux + U⁻ᵀg: rows U⁻ᵀa, right sides b + (U⁻ᵀa)·(U⁻ᵀg), all divided by |U⁻ᵀa|
     # a length of the order of the answer's, from what is known before
-    steepest, g_square, length = 0.0, 0.0, 0.0
+    steepest, g_square = 0.0, 0.0
     for d in range(k):
         steepest = max(steepest, H[d, d])
         g_square += g[d] * g[d]
     length = np.sqrt(g_square) / steepest
-    _whiten(U, origin)
     for i in range(m + p):
         row = E[i] if i < m else A[i - m]
         side = e[i] if i < m else b[i - m]
         square = 0.0
         for d in range(k):
-            columns[d, i] = row[d]
             square += row[d] * row[d]
-        lengths[i] = np.sqrt(square) if square > 0.0 else 1.0
-        length = max(length, (abs(side) if i < m else side) / lengths[i])
-        tolerance[i] = _FEASIBLE * lengths[i]
-        white_sides[i] = side
-    # U⁻ᵀ on all rows at once
-    for d in range(k):
-        for i in range(m + p):
-            columns[d, i] /= U[d, d]
-        for c in range(d + 1, k):
-            for i in range(m + p):
-                columns[c, i] -= U[d, c] * columns[d, i]
-    for i in range(m + p):
-        square = 0.0
-        for d in range(k):
-            square += columns[d, i] * columns[d, i]
-            white_sides[i] += columns[d, i] * origin[d]
-        lengths[i] = np.sqrt(square) if square > 0.0 else 1.0
-        white_sides[i] /= lengths[i]
-        tolerance[i] /= lengths[i]
-        for d in range(k):
-            columns[d, i] /= lengths[i]
+        norm = np.sqrt(square) if square > 0.0 else 1.0
+        length = max(length, (abs(side) if i < m else side) / norm)
+        tolerance[i] = _FEASIBLE * norm
     if not np.isfinite(length):
         return INACCURATE, 0, 0, np.inf
-    for i in range(m + p):
-        tolerance[i] *= length
-    status, iterations, count = smallest_norm_kernel(
-        columns, white_sides, m, tolerance, y, multipliers, active, work[k + 2 :]
-    )
-    for i in range(m + p):
-        multipliers[i] /= lengths[i]
-    if status != SOLVED:
-        return status, iterations, count, np.inf
-    for d in range(k):
-        x[d] = y[d] - origin[d]
-    _unwhiten(U, x)
+    _whiten(U, origin)
+    status, iterations, count = SOLVED, 0, 0
+    # often no inequality is active: they are whitened only where the equalities alone do not meet them
+    for taken in (m, m + p):
+        _whiten_rows(U, origin, A, b, E, e, taken, flat[: k * taken].reshape(k, taken), sides)
+        for i in range(taken):
+            tolerance[i] *= length / lengths[i]
+        status, iterations, count = smallest_norm_kernel(
+            flat[: k * taken].reshape(k, taken),
+            white_sides[:taken],
+            m,
+            tolerance[:taken],
+            y,
+            multipliers[:taken],
+            active,
+            work[k + 2 :],
+        )
+        for i in range(taken):
+            multipliers[i] /= lengths[i]
+            tolerance[i] *= lengths[i] / length
+        if status != SOLVED:
+            return status, iterations, count, np.inf
+        for d in range(k):
+            x[d] = y[d] - origin[d]
+        _unwhiten(U, x)
+        if taken == m + p or _holds(A, b, x, tolerance[m:], length):
+            break
     residual = qp_residual(H, g, A, b, E, e, x, multipliers[m:], multipliers[:m])
     for _ in range(2):
         if residual <= 1e-3 * TOLERANCE:
