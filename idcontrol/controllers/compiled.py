@@ -17,8 +17,9 @@ from idcontrol.contact.landing import landing_kernel
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
 from idcontrol.controllers.projection import RANK_TOLERANCE, projection_kernel
 from idcontrol.models.compiled import NO_SLIP, NO_SLIP_DUAL, contact_impulses
-from idcontrol.models.distribution import smallest_torque_kernel, torque_map_kernel
+from idcontrol.models.distribution import share_kernel, smallest_torque_kernel, torque_map_kernel
 from idcontrol.models.reduction import recover_kernel, reduce_kernel
+from idcontrol.solvers.basis import pivoted_basis
 from idcontrol.solvers.enumerate import nearest_kernel, nearest_work
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
@@ -46,6 +47,14 @@ SEARCH_NODES: Final = 1
 The first is the nearest point with the contact modes of Lemke's solution; more would look for another motion, which
 exists for high friction only (math.md 6.3).
 """
+
+
+RANK: Final = 1e-2
+"""Directions of ρ shorter than this, relative to the longest, are not looked at by `_stuck`: as in the model without
+slip, or feet that all but miss a plane are braced with kilonewtons (math.md 4.2)."""
+
+CONSISTENT: Final = 1e-11
+"""What contact rows may miss, relative to their constants, and still agree to rounding."""
 
 
 class Plain(NamedTuple):
@@ -105,6 +114,32 @@ def _standing(
         which[n] = i
         n += 1
     return which[:n]
+
+
+@njit(cache=True, error_model="numpy")
+def _stuck(rho: Array, c: Array, x: Array) -> float:
+    """The shortest x with ρx + c = 0, whitened: no contact slips or parts. Returns what that misses, relative to c."""
+    rows, k = rho.shape
+    longest, largest = 0.0, 0.0
+    for r in range(rows):
+        square = 0.0
+        for d in range(k):
+            square += rho[r, d] * rho[r, d]
+        longest, largest = max(longest, square), max(largest, abs(c[r]))
+    basis, constants = np.empty((min(rows, k), k)), np.empty(min(rows, k))
+    rank = pivoted_basis(rho.copy(), c.copy(), RANK * np.sqrt(longest), basis, constants)
+    x[:] = 0.0
+    for j in range(rank):
+        for d in range(k):
+            x[d] -= constants[j] * basis[j, d]
+    miss = 0.0
+    for r in range(rows):
+        left = c[r]
+        for d in range(k):
+            left += rho[r, d] * x[d]
+        if not abs(left) <= miss:
+            miss = abs(left)
+    return miss / largest if largest > 0.0 else miss
 
 
 @njit(cache=True, error_model="numpy")
@@ -192,24 +227,39 @@ def _step(
     free, fixed = np.arange(u), np.arange(u, m)
     L, v_free, rho, c = reduce_kernel(M, kappa, free, fixed, b, J)
     c -= surface
-    f = np.zeros(3 * n)
-    closed = np.ones(n, dtype=np.bool_)  # as `landing_contacts` has it: the gap is part of the reference velocity
-    plain, _, residual = contact_impulses(model, rho, c, mu, closed, bits, f)
+    f, held = np.zeros(3 * n), np.isinf(mu)
+    plain, residual = False, 0.0
     _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
-    if plain and n > 0 and after == NEAREST_RAMPS:
-        torque = torque_map_kernel(M, free, fixed, L, J, rho, 3 * n)
-        f = _nearest(torque, rho, c, mu, f, impulse, h * last)
+    if projects and after == SHARES and n > 0:
+        # b agrees with contacts that stick. If sticking takes no more friction than there is, all models say the same
+        # and stage II answers; that it finds impulses within the pyramids is the proof
+        x, y = np.empty(u), np.empty(3 * n)
+        residual = _stuck(rho, c, x)
+        if residual <= CONSISTENT:
+            torque = torque_map_kernel(M, free, fixed, L, J, rho, 3 * n)
+            plain = share_kernel(rho, c, x, torque, impulse, mu, held, edge_speed, reluctance, y)
+    if plain:
+        f = y
         _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
-        bits[:] = 0
-    if plain and n > 0 and after != ALONE and (after == SHARES or reluctance.any()):
-        y, held = np.empty(3 * n), np.isinf(mu)
-        constant = impulse if after == SHARES else np.zeros(a)
-        shared = smallest_torque_kernel(M, free, fixed, L, J, rho, c, f, constant, mu, held, edge_speed, reluctance, y)
-        if shared:
-            f = y
+    else:
+        closed = np.ones(n, dtype=np.bool_)  # as `landing_contacts` has it: the gap is part of the reference velocity
+        plain, _, residual = contact_impulses(model, rho, c, mu, closed, bits, f)
+        _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
+        if plain and n > 0 and after == NEAREST_RAMPS:
+            torque = torque_map_kernel(M, free, fixed, L, J, rho, 3 * n)
+            f = _nearest(torque, rho, c, mu, f, impulse, h * last)
             _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
-        elif after == SHARES:
-            plain = False
+            bits[:] = 0
+        if plain and n > 0 and after != ALONE and (after == SHARES or reluctance.any()):
+            y, constant = np.empty(3 * n), impulse if after == SHARES else np.zeros(a)
+            shared = smallest_torque_kernel(
+                M, free, fixed, L, J, rho, c, f, constant, mu, held, edge_speed, reluctance, y
+            )
+            if shared:
+                f = y
+                _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
+            elif after == SHARES:
+                plain = False
     tau = impulse / h
     for j in range(a):
         plain = plain and abs(tau[j]) <= joints[2, j]  # false for a NaN, too

@@ -30,25 +30,32 @@ RANK_TOLERANCE = 1e-8
 """Relative length below which a direction of J_bᵀ depends on the others (math.md 7.4, 13.4)."""
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def torque_map_kernel(M: Array, free: Integers, fixed: Integers, L: Array, rows: Array, rho: Array, n3: int) -> Array:
     # pragma: no cover - compiled
     """Lτ = (L⁻¹ M_bq)ᵀ ρᵀ - J_qᵀ, shape (p, 3 n)."""
     k, p = free.shape[0], fixed.shape[0]
-    out = np.empty((p, n3))
-    x = np.empty(k)
-    for a in range(p):
-        j = fixed[a]
+    X = np.empty((k, p))
+    for i in range(k):
+        for a in range(p):
+            X[i, a] = M[free[i], fixed[a]]
+        for o in range(i):
+            for a in range(p):
+                X[i, a] -= L[i, o] * X[o, a]
+        inverse = 1.0 / L[i, i]
+        for a in range(p):
+            X[i, a] *= inverse
+    columns = np.empty((k, n3))
+    for r in range(n3):
         for i in range(k):
-            s = M[free[i], j]
-            for o in range(i):
-                s -= L[i, o] * x[o]
-            x[i] = s / L[i, i]
+            columns[i, r] = rho[r, i]
+    out = np.empty((p, n3))
+    for a in range(p):
         for r in range(n3):
-            s = -rows[r, j]
-            for i in range(k):
-                s += x[i] * rho[r, i]
-            out[a, r] = s
+            out[a, r] = -rows[r, fixed[a]]
+        for i in range(k):
+            for r in range(n3):
+                out[a, r] += X[i, a] * columns[i, r]
     return out
 
 
@@ -131,12 +138,51 @@ def smallest_torque_kernel(
     out: Array,
 ) -> bool:  # pragma: no cover - compiled
     """The QP of the module; `out` gets the new impulses. `constant` is hτ(y) - hτ_ref."""
-    n3, k, p = y.shape[0], rho.shape[1], fixed.shape[0]
-    n = n3 // 3
-    x = np.zeros(k)
+    n3, p = y.shape[0], fixed.shape[0]
+    x = np.zeros(rho.shape[1])
     for r in range(n3):
-        for i in range(k):
+        for i in range(x.shape[0]):
             x[i] += rho[r, i] * y[r]
+    torque = torque_map_kernel(M, free, fixed, L, rows, rho, n3)
+    rest = constant.copy()
+    for a in range(p):
+        for r in range(n3):
+            rest[a] -= torque[a, r] * y[r]
+    return bool(share_kernel(rho, c, x, torque, rest, mu, held, v_tol, reluctance, out))
+
+
+@njit(cache=True, error_model="numpy")
+def share_kernel(
+    rho: Array,
+    c: Array,
+    x: Array,
+    torque: Array,
+    rest: Array,
+    mu: Array,
+    held: Booleans,
+    v_tol: float,
+    reluctance: Array,
+    out: Array,
+) -> bool:  # pragma: no cover - compiled
+    """The QP of the module, for a motion that is known without impulses y₁.
+
+    Args:
+        rho: Whitened contact rows, shape (3 n, k).
+        c: Their constants, shape (3 n,).
+        x: The whitened velocity change ρᵀy that is kept, shape (k,).
+        torque: Lτ, shape (p, 3 n).
+        rest: hτ(0) - hτ_ref, the first at zero contact impulse, where v⁺ = v°, shape (p,).
+        mu: Friction, shape (n,).
+        held: Contacts whose friction is not bounded, shape (n,).
+        v_tol: Of the edge rule.
+        reluctance: Extra weights, shape (n,).
+        out: Result, shape (3 n,).
+
+    Returns:
+        Whether impulses were found.
+    """
+    n3, k = rho.shape
+    n, p = n3 // 3, rest.shape[0]
     u = np.empty(n3)
     for r in range(n3):
         u[r] = c[r]
@@ -147,19 +193,15 @@ def smallest_torque_kernel(
     d, limits = _generators(u, mu, held, v_tol, row, other, weight, space)
     if d == 0:
         out[:] = 0.0
-        return not np.any(y != 0.0)
+        return not np.any(x != 0.0)
     A = np.ascontiguousarray(space[:limits, :d])
-    torque = torque_map_kernel(M, free, fixed, L, rows, rho, n3)
     typical = 0.0
     for a in range(p):
         for r in range(n3):
             typical += torque[a, r] * torque[a, r]
     typical /= n3
-    TB, rest = np.empty((p, d)), np.empty(p)
+    TB = np.empty((p, d))
     for a in range(p):
-        rest[a] = constant[a]
-        for r in range(n3):
-            rest[a] -= torque[a, r] * y[r]
         for j in range(d):
             TB[a, j] = torque[a, row[j]] + weight[j] * torque[a, other[j]]
     H, g = np.zeros((d, d)), np.zeros(d)
