@@ -154,6 +154,7 @@ class Grasp:
         check = _check(hand, swing)
         run = ticks(plant, swing, controller, hand.start(), h=h, steps=steps)
         arrays = _watched(run, hand, plant, steps, progress)
+        arrays["q_err_arm"] = np.abs(arrays["q_err"][:, ~hand.fingers]).mean(axis=1)
         progress(1.0)
         found = _measured(arrays, hand, h)
         return save(
@@ -331,6 +332,7 @@ class _WithFeedback:
 UNITS = {
     "t": "s",
     "q_err": "rad",
+    "q_err_arm": "rad",
     "qd_err": "rad/s",
     "tau": "N m",
     "force": "N",
@@ -420,13 +422,25 @@ def _measured(arrays: Mapping[str, Array], hand: _Hand, h: float) -> dict[str, A
         "box_pos_err_m": float(away[held].mean()),
         "box_pos_max_m": float(away[held].max()),
         "box_turn_max_rad": float(arrays["box_turn"][held].max()),
-        "q_err_held_rad": float(np.abs(arrays["q_err"][held][:, arm]).mean()),
+        **_grip_while(arrays, held),
+        "q_err_held_rad": float(arrays["q_err_arm"][held].mean()),
         "step_us": metrics.percentiles(arrays["step_us"]),
         "solver": metrics.statuses(arrays["status"]),
         "plant_solver": metrics.plant_solver(
             arrays["plant_status"], arrays["plant_residual"], arrays["plant_regularization"]
         ),
     }
+
+
+def _grip_while(arrays: Mapping[str, Array], held: slice) -> dict[str, float]:
+    """How much of the friction was used, and for how long a fingertip was off the box: why it is dropped."""
+    force, normal = arrays["force"][held][1:], arrays["normal"][held][1:]  # no force has acted before the first tick
+    if not len(normal):
+        return {"friction_used": 0.0, "tips_off": 0.0}
+    along = np.sqrt(np.maximum(np.einsum("tij,tij->ti", force, force) - normal**2, 0.0)).sum(axis=1)
+    pressed = normal.sum(axis=1)
+    used = np.divide(along, pressed, out=np.zeros_like(along), where=pressed > 0.0)
+    return {"friction_used": float(used.max()), "tips_off": float((normal <= 0.0).any(axis=1).mean())}
 
 
 def _check(hand: _Hand, swing: Swing) -> list[Finding]:
@@ -508,6 +522,13 @@ def _results(config: Config, hand: _Hand, found: Mapping[str, Any], steps: int) 
         ),
         Finding("q_err_held_rad", found["q_err_held_rad"], "rad", note="the same while the box was held"),
         Finding("box_pos_max_m", found["box_pos_max_m"], "m", note="largest way of the box in the hand while held"),
+        Finding(
+            "friction_used",
+            found["friction_used"],
+            note="largest ratio of tangential to normal force, of all fingertips together, while held: at mu the box "
+            "slides out of the hand",
+        ),
+        Finding("tips_off", found["tips_off"], note="part of the time held in which a fingertip did not touch"),
         Finding("box_turn_max_rad", found["box_turn_max_rad"], "rad", note="largest turn of the box in the hand"),
     ]
 
@@ -518,7 +539,7 @@ def _drawings(arrays: Mapping[str, Array], hand: _Hand) -> list[Drawing]:
     with matplotlib.rc_context(STYLE):
         error = Figure(figsize=(6.0, 3.0))
         axes = error.subplots()
-        axes.plot(t, 1e3 * np.abs(arrays["q_err"][:, ~hand.fingers]).mean(axis=1))
+        axes.plot(t, 1e3 * arrays["q_err_arm"])
         axes.set(xlabel="time [s]", ylabel="error of the arm's joints [mrad]", ylim=(0.0, None))
 
         place = Figure(figsize=(6.0, 3.0))

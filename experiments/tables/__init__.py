@@ -1,7 +1,7 @@
 """Tables 3 to 6 of 003 and data of its Figs. 6, 14, 15, 17: the paper, preset paper, preset default side by side.
 
 A study of the trot: ``idcontrol compare trot --study tables``. Fig. 16 is the study `bumps` of the experiment `rough`;
-Figs. 18 and 19 belong to the experiments `grasp` and `scaling`.
+Fig. 18 is the study `grasping` of the experiment `grasp`, Fig. 19 the experiment `scaling`.
 """
 
 from __future__ import annotations
@@ -11,18 +11,28 @@ from collections.abc import Sequence
 from experiments.tables import figures
 from experiments.tables.claims import claims
 from experiments.tables.printed import force_prediction, scores, smoothness, tracking
-from experiments.tables.results import CONTROLLERS, MITIGATION, PRESETS, SMOOTHNESS_ON, TERRAINS, Results
+from experiments.tables.results import CONTROLLERS, MITIGATION, OWN_PLANTS, PRESETS, SMOOTHNESS_ON, TERRAINS, Results
 from experiments.tables.torque_parts import torque_parts
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import Outcome
 from idcontrol.sweeps.study import Study, Table
 
-RUNS = tuple(
-    run | TERRAINS[terrain][1]
-    for terrain in TERRAINS
-    for run in product(
-        {"preset": PRESETS, "controller": CONTROLLERS + (MITIGATION if terrain == SMOOTHNESS_ON else ())}
-    )
+SOFT = {"inverse.landing.decay_s": 0.01}
+"""The preset paper on soft ground.
+
+Told to stop at once, as the original tells them, feet swing up against its dampers (`idcontrol.contact.landing`):
+id-coulomb-lcp and id-coulomb-qp fall within 3 s. The dampers of the original are not known.
+"""
+
+RUNS = (
+    *(
+        run | TERRAINS[terrain][1] | (SOFT if run["preset"] == "paper" and terrain.startswith("compliant") else {})
+        for terrain in TERRAINS
+        for run in product(
+            {"preset": PRESETS, "controller": CONTROLLERS + (MITIGATION if terrain == SMOOTHNESS_ON else ())}
+        )
+    ),
+    *({"preset": "default", "controller": controller} | own for controller, own in OWN_PLANTS.items()),
 )
 
 
