@@ -18,6 +18,17 @@ class SensedForces:
     The joints' part of v̇ is desired, the base's is that of the same balance:
     ``M_bb v̇_b = J_bᵀ f - c_b - M_bq q̈_des``.
     Forces count at feet that are planned to stand, as in the original.
+
+    What it cannot do is hold forces that the motion does not show. Where feet stick, the difference between what the
+    joints are told and what the footholds allow moves nothing; it turns into contact forces that balance each other,
+    and these are sensed and fed back in the next period, with the same difference added. They are its integral over
+    time: four feet of the paper's quadruped whose hips are told 0.01 rad more than they can turn press sideways by 51
+    N/s more and more, until friction lets go (8.3 N at μ = 0.7). At infinite friction nothing does: in the trot on
+    ``mu=inf`` what the feet do against each other grows from a median of 12 N to 26 N within 3.5 s and 114 N at most
+    (9 to 16 N and 33 N at most at μ = 0.7); feet lose contact, a foot that has lost it is sensed as zero and not
+    loaded again, and the machine falls (at 5 s; the time depends on the last digit). Projection of the demand
+    (math.md 12.1) is no remedy: it takes the inconsistent part away, not what was collected before, and the walk fell
+    at 2.5 s. Use a controller that predicts its forces there.
     """
 
     def __init__(self, system: System, contacts: Detector, gains: Gains, delay: int) -> None:

@@ -1,0 +1,75 @@
+"""Inverse dynamics with sensed forces: what it balances, and what it collects (`idcontrol.controllers.sensed`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idcontrol.models import coulomb
+from idcontrol.types import ContactForces, State
+from tests import scenes
+from tests.controllers import walker
+
+STEPS = 100
+
+
+def standing_forces(system, mu, turned, steps=STEPS):
+    """Forces of four feet, shape (steps, 4, 3) [N], while hips are told to turn by `turned` more than they can."""
+    control = walker.controller("id-sensed-1", mu=mu)
+    told = np.zeros(12)
+    told[::3] = turned * np.sign(scenes.HOME[::3])
+    reference = walker.stand(q=scenes.HOME + told)
+    q, v = scenes.home(system), np.zeros(18)
+    sensed = walker.controller(mu=mu)(State(t=0.0, q=q, v=v), walker.stand()).predicted
+    found = []
+    for k in range(steps):
+        tau = control(State(t=k * scenes.H, q=q, v=v, forces=sensed), reference).tau
+        system.update(q, v)
+        contacts = scenes.foot_contacts(system, mu)
+        solution = coulomb.solve(scenes.forward_problem(system, system.ours(v), scenes.H * tau, contacts))
+        force = contacts.force_world(solution.impulses, scenes.H)
+        sensed = ContactForces(identity=contacts.identity, force=force, normal=contacts.axes[:, 0].copy())
+        found.append(force)
+        v = system.theirs(solution.v_plus)
+        q = system.integrate(q, solution.v_plus, scenes.H)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("mu", [0.7, np.inf])
+def test_forces_of_a_machine_that_is_told_what_it_does_stay_as_they_are(quadruped, mu):
+    force = standing_forces(quadruped, mu, 0.0)
+    # home is written down to a nanometre: a hundred thousandth of what 0.005 rad collect in this time
+    np.testing.assert_allclose(force, force[:1].repeat(STEPS, axis=0), rtol=0, atol=2.5e-5)
+
+
+def test_what_feet_that_stick_cannot_do_is_collected_as_internal_force_at_the_same_rate(quadruped):
+    slow, fast = (standing_forces(quadruped, np.inf, turned)[:, 0, 1] for turned in (0.005, 0.01))
+    grown, more = np.diff(slow), np.diff(fast)
+    assert np.all(more < 0.0)  # inwards, without end
+    # proportional to time and to what is asked, up to the millimetre that the base gives way meanwhile
+    np.testing.assert_allclose(more, more.mean(), rtol=0.02)
+    np.testing.assert_allclose(more, 2.0 * grown, rtol=0.02)
+
+
+def test_friction_bounds_what_is_collected(quadruped):
+    mu, most = 0.7, 0.0
+    for force in standing_forces(quadruped, mu, 0.02, steps=150)[100:]:
+        side = np.abs(force[:, :2]).sum(axis=1)
+        assert np.all(side <= mu * force[:, 2] * (1.0 + 1e-9))
+        most = max(most, float((side / force[:, 2]).max()))
+    assert most == pytest.approx(mu, rel=1e-6)
+    endless = standing_forces(quadruped, np.inf, 0.02, steps=150)[-1]
+    assert np.abs(endless[:, 1]).max() > 1.5 * mu * walker.WEIGHT / 4
+
+
+def test_a_foot_that_is_not_planned_to_stand_does_not_count(quadruped):
+    state = walker.at_home(quadruped)
+    weight = np.array([[0.0, 0.0, walker.WEIGHT / 4]] * 4)
+    on_all = ContactForces(identity=np.arange(4), force=weight, normal=np.tile([0.0, 0.0, 1.0], (4, 1)))
+    three = np.array([True, True, True, False])
+    on_three = ContactForces(identity=np.arange(3), force=weight[:3], normal=on_all.normal[:3])
+    ignored = walker.controller("id-sensed-1")(replace(state, forces=on_all), walker.stand(stance=three)).tau
+    absent = walker.controller("id-sensed-1")(replace(state, forces=on_three), walker.stand()).tau
+    np.testing.assert_array_equal(ignored, absent)
