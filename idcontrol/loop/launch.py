@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 
-from idcontrol import sensing
+from idcontrol import controllers, sensing
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
 from idcontrol.loop import machine, real, realtime, record
@@ -32,6 +33,7 @@ from idcontrol.loop.simulated import ticks
 from idcontrol.loop.transport import Link, inprocess
 from idcontrol.loop.transport.shared import BYTES, SharedLink
 from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
+from idcontrol.types import Controller
 
 RING_S = 10.0
 """Telemetry that the rings hold while the recorder is held up [s]."""
@@ -41,6 +43,10 @@ ENDING_S = 10.0
 """How long it may take to end."""
 REHEARSAL_S = 0.6
 """Of the walk that is simulated before the first tick, so that every kernel is compiled and loaded: a step and more."""
+ASIDE = 10
+"""Of so many ticks of it, the controller's weak twin is asked one."""
+WEAK = 1e-3
+"""The twin's torque limits [N m or N]: whatever it wants is beyond them."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
@@ -127,7 +133,8 @@ class _Work:
         self.plant_period = round(NS / (settings.plant_rate_hz or config.rate_hz))
         self.duration = round(config.duration_s * NS)
         self.wire = wire_format(session)
-        controller = make_controller(config.controller, session.setup())
+        self.name: str = config.controller
+        controller = make_controller(self.name, session.setup())
         self.parts = Parts(
             planner=session.planner(),
             controller=controller,
@@ -218,15 +225,21 @@ class _Work:
         return process
 
     def _rehearse(self) -> None:
-        """Plan, control and simulate for a moment; what planner or controller raise comes out before anything moves."""
+        """Plan, control and simulate for a moment; what planner or controller raise comes out before anything moves.
+
+        A controller of ours has a twin that is asked along (`weak_twin`): a kernel that is first needed in trouble
+        takes 0.1 s and more to load, which in a tick would look as if the controller hung.
+        """
         session, planner, h = self.session, self.parts.planner, self.period / NS
+        twin = None if ":" in self.name else weak_twin(self.name, session.setup())
         planner.reset(session.start)
         self.parts.controller.reset()
         rehearsal = ticks(
             session.plant(h), planner, self.parts.controller, session.start, h=h, steps=round(REHEARSAL_S / h)
         )
-        for _ in rehearsal:
-            pass
+        for k, tick in enumerate(rehearsal):
+            if twin is not None and k % ASIDE == 0:
+                twin(tick.sensed, tick.reference)
 
     def _beat(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
         recorder = children[0]
@@ -282,6 +295,12 @@ class _Work:
         shared_fd, memory = anonymous(BYTES)
         job = msgspec.structs.replace(job, shared=shared_fd)
         return SharedLink(memory, side=0), start("idcontrol.loop.plant_process", job, [machine_fd, shared_fd])
+
+
+def weak_twin(name: str, setup: controllers.Setup) -> Controller:
+    """The controller called `name` for a machine with next to no torque: it can do nothing the plain way."""
+    setup.system.effort_limit = np.full(setup.system.n_actuated, WEAK)
+    return controllers.make(name, setup)
 
 
 def _outcome(loop: ControlLoop, asked: int, granted: realtime.Granted) -> record.Outcome:

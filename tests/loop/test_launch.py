@@ -13,13 +13,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments import live, trot
 from idcontrol.errors import InputError
 from idcontrol.loop import launch
 from idcontrol.loop.clock import NS
 from idcontrol.loop.launch import Settings
 from idcontrol.loop.safety import Mode, Policy
 from idcontrol.recording import load
-from idcontrol.types import Command
+from idcontrol.types import Command, Status
 from tests.loop.rig import PATIENT, PERIOD, TORQUE, Config, Pd
 
 ROOT = Path(__file__).parents[2]
@@ -220,6 +221,17 @@ def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp
 def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, settings, line):
     with pytest.raises(InputError, match=line):
         launch.run(TARGET, Config(), settings, tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["id-noslip-lcp", "id-coulomb-qp", "id-sap"])
+def test_the_weak_twin_of_a_controller_can_do_nothing_the_plain_way(name):
+    session = live.loop.session(trot.Config())
+    planner = session.planner()
+    planner.reset(session.start)
+    command = launch.weak_twin(name, session.setup())(session.start, planner(session.start))
+    assert command.status is Status.REPAIRED
+    assert command.clipped
+    assert (np.abs(command.tau) <= launch.WEAK).all()
 
 
 def test_periods_are_whole_nanoseconds():
