@@ -21,6 +21,14 @@ TERRAINS: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 """The paper's terrains: what people read, and the settings."""
 
+OWN_PLANTS: Mapping[str, dict[str, Any]] = {
+    "id-coulomb-lcp": {"plant": "coulomb-lcp", "mu": 0.8},
+    "id-noslip-lcp": {"plant": "noslip", "mu": float("inf")},
+    "id-coulomb-qp": {"plant": "dissipation", "mu": 0.8},
+}
+"""Plants with the controller's own contact model, where nothing but discretization and contacts that come and go stands
+between predicted and real forces."""
+
 CONTROLLERS = (
     "id-coulomb-qp",
     "id-noslip-qp",
@@ -46,14 +54,22 @@ class Results:
 
     def __init__(self, outcomes: Sequence[Outcome]) -> None:
         self._by_place: dict[tuple[str, str, str], list[Outcome]] = {}
+        self._own: dict[str, Outcome] = {}
         for o in outcomes:
             for terrain, (_, settings) in TERRAINS.items():
                 if o.setting("plant") == settings["plant"] and float(o.setting("mu")) == settings["mu"]:
                     self._by_place.setdefault((o.row.preset, o.setting("controller"), terrain), []).append(o)
+            own = OWN_PLANTS.get(o.setting("controller"))
+            if own and o.row.preset == "default" and all(o.setting(key) == value for key, value in own.items()):
+                self._own[o.setting("controller")] = o
 
     def at(self, preset: str, controller: str, terrain: str) -> list[Outcome]:
         """The runs; none if there is none."""
         return self._by_place.get((preset, controller, terrain), [])
+
+    def on_own_plant(self, controller: str) -> Outcome | None:
+        """The run of the preset default on the plant with the controller's own contact model; None if there is none."""
+        return self._own.get(controller)
 
     def done(self, preset: str, controller: str, terrain: str) -> bool:
         """Whether there are runs, and all did their task."""

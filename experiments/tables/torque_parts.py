@@ -1,4 +1,12 @@
-"""Where the torque rate of a run comes from: contact switching, chatter, or motion."""
+"""Where the torque rate of a run comes from: contact switching, internal forces, what contacts must bear, feedback.
+
+With the joints' accelerations w = q̈_des + feedback prescribed and the base free, inverse dynamics is linear in them and
+in the contact forces f (math.md 3; feet that are planned to stand):
+
+    τ = S w + C f + rest,   S = M_qq - M_qb M_bb⁻¹ M_bq,   C = M_qb M_bb⁻¹ J_bᵀ - J_qᵀ
+
+f splits into P f, which the base does not feel (J_bᵀ P f = 0): the part that is indeterminate, and what the base needs.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +19,74 @@ from typing import Any
 import msgspec
 import numpy as np
 
+import robots
 from experiments.tables.results import CONTROLLERS, MITIGATION, PRESETS, SMOOTHNESS_ON, Results
+from experiments.trot import foot_spheres
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
 from idcontrol.metrics import TOUCHING_N, Layout
-from idcontrol.recording import load
+from idcontrol.recording import Run, load
 from idcontrol.sweeps.study import Table
-from idcontrol.types import Booleans
+from idcontrol.types import Array, Booleans, Integers
 
 SWITCH_S = 0.005
 """So long before and after a foot is set down or lifted, torque changes count as contact switching."""
+
+SAMPLES = 1000
+"""Of the other changes at most as many, evenly spread, are taken apart."""
+
+SENSED = {"id-sensed-1": 1, "id-sensed-2": 2}
+"""Controllers that predict no forces but feed back those that were sensed so many periods ago."""
+
+RANK = 1e-6
+"""Singular values below this part of the largest count as zero: J_b is dimensionally mixed, its own are near 1."""
+
+WORDS = {
+    "switching": "contact switching",
+    "internal": "forces that the base does not feel (indeterminacy)",
+    "borne": "forces that the demands ask of the contacts",
+    "feedback": "error feedback",
+    "rest": "planned motion and what projection takes out",
+}
+"""The parts of a torque rate, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class TorqueParts:
     """Where a run's torque changes come from, and how its load is shared.
 
+    The first five add up to the mean |Δτ/Δt| [N m/s]: each part counts with the sign of the change that it is part of,
+    so that one which counteracts the others is negative.
+
     Attributes:
-        switching: Mean |Δτ/Δt| near contact changes, averaged over all ticks [N m/s].
-        reversing: Of other changes that turn back from one tick to the next: chatter and noise [N m/s].
-        flowing: Of what is left: motion and feedback [N m/s].
+        switching: Near contact changes.
+        internal: Of other changes those of forces that the base does not feel: indeterminacy.
+        borne: Those of forces that the base feels: what the demands, consistent or not, ask of the contacts.
+        feedback: Those of the error feedback, noise of the state among them.
+        rest: Planned motion, bias, and what projection changed of the demand.
+        turning_back: Share of those other changes that is undone at the next tick: chatter.
+        forbidden: Mean part of the joints' demanded accelerations that standing feet cannot follow [rad/s²].
         largest_share: Mean of the largest part of the load on one foot while all planned to stand do [-].
     """
 
     switching: float
-    reversing: float
-    flowing: float
+    internal: float
+    borne: float
+    feedback: float
+    rest: float
+    turning_back: float
+    forbidden: float
     largest_share: float
+
+    @property
+    def total(self) -> float:
+        """Mean |Δτ/Δt| [N m/s]."""
+        return self.switching + self.internal + self.borne + self.feedback + self.rest
+
+    def share(self, part: str) -> float:
+        """Of the total."""
+        value: float = getattr(self, part)
+        return value / self.total if self.total > 0.0 else 0.0
 
 
 @lru_cache(maxsize=256)
@@ -48,17 +99,26 @@ def torques_of(folder: Path) -> TorqueParts | None:
     change = np.diff(run.arrays["tau"], axis=0)
     stance, force = run.arrays["stance"] > 0.5, run.arrays["force"]
     near = near_switches(stance, np.linalg.norm(force, axis=2) > TOUCHING_N, round(SWITCH_S / h))[1:]
-    reverses = np.zeros(change.shape, dtype=bool)
-    reverses[1:] = change[1:] * change[:-1] < 0.0
     rate = np.abs(change) / h
-    everywhere = rate.size
+    switching, quiet = float(rate[near].sum() / rate.size), float(rate[~near].sum() / rate.size)
+    back = np.zeros(change.shape, dtype=bool)
+    back[:-1] = change[1:] * change[:-1] < 0.0
     load_on = force[:, :, 2]
     all_stand = stance.all(axis=1) & (load_on.sum(axis=1) > 1.0)
     share = (load_on[all_stand].max(axis=1) / load_on[all_stand].sum(axis=1)).mean() if all_stand.any() else np.nan
+    others: Integers = np.flatnonzero(~near) + 1
+    others = others[others > max(SENSED.values())]
+    if others.size > SAMPLES:
+        others = others[np.linspace(0, others.size - 1, SAMPLES).astype(np.int64)]
+    internal, borne, feedback, forbidden = _taken_apart(run, others, h)
     return TorqueParts(
-        switching=float(rate[near].sum() / everywhere),
-        reversing=float((rate * reverses)[~near].sum() / everywhere),
-        flowing=float((rate * ~reverses)[~near].sum() / everywhere),
+        switching=switching,
+        internal=internal * quiet,
+        borne=borne * quiet,
+        feedback=feedback * quiet,
+        rest=(1.0 - internal - borne - feedback) * quiet,
+        turning_back=float((rate * back)[~near].sum() / rate[~near].sum()) if rate[~near].any() else 0.0,
+        forbidden=forbidden,
         largest_share=float(share),
     )
 
@@ -78,6 +138,90 @@ def near_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
     return near
 
 
+def _taken_apart(run: Run, rows: Integers, h: float) -> tuple[float, float, float, float]:
+    """Shares of internal and borne forces and of feedback in the changes towards `rows`; the forbidden demand."""
+    robot = robots.load(run.config["robot"])
+    spheres = foot_spheres(robot, robot.system(), plane(), 1.0)
+    controller, delay = run.config["controller"], SENSED.get(run.config["controller"], 0)
+    force = run.arrays["force"] if delay else np.nan_to_num(run.arrays["force_pred"])
+    told, known = run.config.get("gains", {}), robot.description.gains.acceleration
+    gains = (
+        known.kp_1_s2 if told.get("kp_1_s2") is None else told["kp_1_s2"],
+        known.kd_1_s if told.get("kd_1_s") is None else told["kd_1_s"],
+    )
+    signed, absolute, forbidden = np.zeros(3), 0.0, 0.0
+    for k in rows.tolist():
+        change = run.arrays["tau"][k] - run.arrays["tau"][k - 1]
+        sign = np.sign(change)
+        absolute += np.abs(change).sum()
+        if controller == "pid":
+            signed[2] += np.abs(change).sum()
+            continue
+        before = _Split.at(spheres, run, k - 1, force[k - 1 - delay], gains)
+        now = _Split.at(spheres, run, k, force[k - delay], gains)
+        signed += (now.torques - before.torques) @ sign
+        forbidden += np.abs(now.forbidden(before, spheres.system.ours(run.arrays["v"][k]), h)).mean()
+    count = max(1, rows.size)
+    internal, borne, feedback = (signed / absolute).tolist() if absolute > 0.0 else (0.0, 0.0, 0.0)
+    return internal, borne, feedback, forbidden / count
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """One tick: torques by part, and what standing feet let the joints do.
+
+    Attributes:
+        torques: Of internal forces, borne forces and feedback, shape (3, a) [N m].
+        J: Rows of the standing feet in world axes, shape (3 n, m).
+        demand: Accelerations asked of the joints, shape (a,) [rad/s²].
+    """
+
+    torques: Array
+    J: Array
+    demand: Array
+
+    @staticmethod
+    def at(spheres: SphereContacts, run: Run, k: int, force: Array, gains: tuple[float, float]) -> _Split:
+        """Of row `k` with the contact forces `force` (n_feet, 3) [N] behind its torques."""
+        system, arrays = spheres.system, run.arrays
+        u = system.n_unactuated
+        system.update(arrays["q"][k], arrays["v"][k])
+        contacts = spheres.detect(np.inf)
+        n, m = len(contacts), system.n_velocities
+        rows = contacts.jacobian.reshape(3, n, m).transpose(1, 0, 2)
+        standing = arrays["stance"][k] > 0.5
+        J = (contacts.axes.transpose(0, 2, 1) @ rows)[standing].reshape(-1, m)
+        f = force[standing].ravel()
+        M = system.M
+        onto_base = np.linalg.solve(M[:u, :u], M[:u, u:]).T
+        borne = J[:, :u] @ np.linalg.pinv(J[:, :u], rcond=RANK) @ f
+        C = onto_base @ J[:, :u].T - J[:, u:].T
+        q, v = system.joint_positions(arrays["q"][k]), system.joint_velocities(arrays["v"][k])
+        feedback = gains[0] * (arrays["q_des"][k] - q) + gains[1] * (arrays["v_des"][k] - v)
+        S = M[u:, u:] - onto_base @ M[:u, u:]
+        return _Split(
+            torques=np.array([C @ (f - borne), C @ borne, S @ feedback]),
+            J=J,
+            demand=arrays["a_des"][k] + feedback,
+        )
+
+    def forbidden(self, before: _Split, v: Array, h: float) -> Array:
+        """Smallest change of the demand after which ``J v̇ + J̇ v = 0`` has a solution, shape (a,) [rad/s²].
+
+        Args:
+            before: The tick before, for J̇; the same feet stand.
+            v: Velocity in our order, shape (m,).
+            h: Time between the two [s].
+        """
+        u = self.J.shape[1] - self.demand.size
+        base = self.J[:, :u]
+        # what is left of the rows when the base does its best
+        kept = np.eye(len(base)) - base @ np.linalg.pinv(base, rcond=RANK)
+        lacking = kept @ (self.J[:, u:] @ self.demand + (self.J - before.J) @ v / h)
+        smallest: Array = np.linalg.pinv(kept @ self.J[:, u:], rcond=RANK) @ lacking
+        return smallest
+
+
 def torque_parts(results: Results) -> Table:
     """What Table 4's numbers are made of."""
     rows = []
@@ -86,28 +230,45 @@ def torque_parts(results: Results) -> Table:
             for run in results.at(preset, controller, SMOOTHNESS_ON)[:1]:
                 parts = torques_of(run.folder) if run.metrics is not None else None
                 if parts is not None:
-                    total = parts.switching + parts.reversing + parts.flowing
-                    shares = (part / total for part in (parts.switching, parts.reversing, parts.flowing))
-                    rows.append((preset, controller, total, *shares))
+                    shares = (parts.share(name) for name in WORDS)
+                    rows.append((preset, controller, parts.total, *shares, parts.turning_back, parts.forbidden))
     return Table(
         name="torque-rate-parts",
         title="Where the torque rate comes from",
         sentence=_parts_say(rows),
-        header=("preset", "controller", "mean |dτ/dt| [N m/s]", "contact switching", "turning back", "flowing"),
+        header=(
+            "preset",
+            "controller",
+            "mean |dτ/dt| [N m/s]",
+            "contact switching",
+            "internal forces",
+            "borne forces",
+            "feedback",
+            "rest",
+            "turns back",
+            "forbidden demand [rad/s²]",
+        ),
         rows=tuple(rows),
     )
 
 
 def _parts_say(rows: Sequence[tuple[Any, ...]]) -> str:
     said = [
-        f"Changes within {1e3 * SWITCH_S:g} ms of a foot being set down or lifted are contact switching; of others, "
-        "those that turn back at the next tick are chatter (indeterminacy and noise); the rest is motion and feedback."
+        f"Changes within {1e3 * SWITCH_S:g} ms of a foot being set down or lifted are contact switching. Others are "
+        "taken apart by what inverse dynamics is linear in: contact forces that the base does not feel (internal: "
+        "indeterminate), those that it does (borne: what the demands, consistent or not, ask of the contacts), error "
+        "feedback, and the rest (plan, bias, what projection takes out). A negative share works against the others. "
+        "Beside them the share of these changes that the next tick undoes, and what of the demanded accelerations "
+        "standing feet cannot follow."
     ]
-    default = [row for row in rows if row[0] == "default"]
-    if default:
-        switching, turning = max(default, key=lambda row: row[3]), max(default, key=lambda row: row[2] * row[4])
-        said.append(
-            f"In the preset default contact switching is the largest part for {switching[1]} ({switching[3]:.0%}), and "
-            f"{turning[1]} turns back most ({turning[2] * turning[4]:.3g} N m/s)."
-        )
+    for preset in PRESETS:
+        of_it = [row for row in rows if row[0] == preset]
+        if of_it:
+            roughest = max(of_it, key=lambda row: row[2])
+            shares = dict(zip(WORDS, roughest[3:8], strict=True))
+            most = max(shares, key=lambda part: shares[part])
+            said.append(
+                f"Roughest in the preset {preset} is {roughest[1]}, {roughest[2]:.3g} N m/s, {shares[most]:.0%} of it "
+                f"{WORDS[most]}."
+            )
     return " ".join(said)
