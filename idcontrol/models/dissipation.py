@@ -193,6 +193,9 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
     is the momentum of the base, as if the joints stood still: feet at rest under a base that walks are predicted to
     brake it (math.md 7.2). It is **not** the inverse of a contact model; `solve` is.
 
+    Soft bilateral rows are dampers folded into M and κ, so ½ (row v⁺)² / C is part of that energy, whatever the target:
+    as C → 0 the answer is the rigid row's only where the target is zero.
+
     Args:
         problem: The step.
         warm: Not used: Lemke's method starts cold.
