@@ -12,7 +12,19 @@ import msgspec
 import numpy as np
 import pytest
 
-from experiments.trot import PRESETS, Config, Friction, Kick, Noise, Path2D, experiment
+from experiments.trot import (
+    PRESETS,
+    Config,
+    Feedback,
+    Friction,
+    Kick,
+    Noise,
+    Path2D,
+    controller_setup,
+    experiment,
+    load_walker,
+    make_ground,
+)
 from idcontrol.errors import InputError
 from idcontrol.recording import load
 
@@ -166,6 +178,22 @@ def test_friction_is_counted_on_in_part_and_capped():
     assert counted_friction(Config(mu=0.1)) == pytest.approx(0.08)
     assert counted_friction(Config(mu=np.inf)) == 0.7
     assert counted_friction(Config(mu=0.1, friction=Friction(estimate=0.3, share=1.0))) == 0.3
+
+
+def test_gains_that_are_not_set_are_those_of_the_robot_file():
+    def gains(**told):
+        config = Config(gains=Feedback(**told))
+        robot = load_walker(config)
+        setup = controller_setup(config, robot, make_ground(config), 1e-3)
+        return setup.acceleration_gains, setup.torque_gains, robot
+
+    acceleration, torque, robot = gains(kp_1_s2=5e3, kd_nm_s_rad=0.1)
+    known = robot.description.gains.acceleration
+    assert set(acceleration.kp) == {5e3}
+    assert set(acceleration.kd) == {known.kd_1_s}
+    kp, _ = robot.torque_gains(robot.system().actuated_names)
+    np.testing.assert_array_equal(torque.kp, kp)
+    assert set(torque.kd) == {0.1}
 
 
 def test_the_original_planner_walks_under_the_original_feedback(tmp_path):
