@@ -160,7 +160,8 @@ def record(
                 progress(count / steps)
             # the state at the beginning of the tick: the row that shows the fall is in the record
             q, level = tick.state.q, float(tick.reference.base_position[2])
-            if not np.isfinite(tick.after.q).all() or fallen(q[2], level, _tilt(q), layout.base_height_m):
+            lost = fallen(float(q[2]), level, _tilt(q), layout.base_height_m)
+            if lost or not np.isfinite(tick.after.q).all():
                 recorder.event(Event(t=tick.state.t, what="the robot fell"))
                 break
         progress(1.0)

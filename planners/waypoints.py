@@ -82,13 +82,16 @@ class Waypoints:
             self.turning = False
             return Drive(walk=False)
         x, y = float(position[0]), float(position[1])
-        distance = math.hypot(self.target[0] - x, self.target[1] - y)
+        x1, y1 = self.target.tolist()
+        distance = math.hypot(x1 - x, y1 - y)
         if distance < RADIUS:
             self.reached += 1
             self.previous, self.target = self.target, self.points[self.reached % len(self.points)]
-            distance = math.hypot(self.target[0] - x, self.target[1] - y)
+            x1, y1 = self.target.tolist()
+            distance = math.hypot(x1 - x, y1 - y)
 
-        aim_x, aim_y = self._carrot(x, y)
+        x0, y0 = self.previous.tolist()
+        aim_x, aim_y = _carrot(x, y, x0, y0, x1, y1)
         error = wrap(math.atan2(aim_y - y, aim_x - x) - yaw)
         self.turning = abs(error) > (TURN_UNTIL if self.turning else TURN_FROM)
         if self.turning:
@@ -96,13 +99,13 @@ class Waypoints:
         slow = max(CRAWL, math.sqrt(2.0 * BRAKING * distance))
         return Drive(v_x=min(self._speed * math.cos(error), slow), omega=min(max(2.0 * error, -self._turn), self._turn))
 
-    def _carrot(self, x: float, y: float) -> tuple[float, float]:
-        """The point of the line previous → target that lies ahead of the projection of (x, y), or the target."""
-        x0, y0 = float(self.previous[0]), float(self.previous[1])
-        dx, dy = float(self.target[0]) - x0, float(self.target[1]) - y0
-        length = math.hypot(dx, dy)
-        if length == 0.0:
-            return x0, y0
-        along = (dx * (x - x0) + dy * (y - y0)) / length + CARROT
-        share = min(along / length, 1.0)
-        return x0 + share * dx, y0 + share * dy
+
+def _carrot(x: float, y: float, x0: float, y0: float, x1: float, y1: float) -> tuple[float, float]:
+    """The point of the line (x0, y0) → (x1, y1) that lies ahead of the projection of (x, y), or the line's end."""
+    dx, dy = x1 - x0, y1 - y0
+    length = math.hypot(dx, dy)
+    if length == 0.0:
+        return x0, y0
+    along = (dx * (x - x0) + dy * (y - y0)) / length + CARROT
+    share = min(along / length, 1.0)
+    return x0 + share * dx, y0 + share * dy
