@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat
@@ -108,7 +109,7 @@ class Machine:
         )
         a = len(limits.torque)
         state = plant.reset(start)
-        self._motion = _Motion(State(t=0.0, q=state.q, v=state.v), np.zeros(a), -_own_axes(state, GRAVITY, wire))
+        self._motion = _Motion(State(t=0.0, q=state.q, v=state.v), np.zeros(a), specific_force(state, state, 1.0, wire))
         self.safety = Safety()
         self.row = Row(channels(wire))
         self.finished = False
@@ -128,7 +129,6 @@ class Machine:
         asked = Mode.IDLE if heard is None else Mode(heard.mode)
         silence = self.endpoint.silence(now)
         faults = Fault.SILENT if silence > self._policy.late_s * NS else Fault.NONE
-        speed = np.abs(self._system.joint_velocities(self._motion.state.v)).max(initial=0.0)
         self.safety = advance(
             self.safety,
             self._policy,
@@ -138,7 +138,7 @@ class Machine:
             start=asked is Mode.RUNNING,
             damp=asked is Mode.DAMPED,
             stop=stop or asked is Mode.STOPPED,
-            resting=bool(speed < self._policy.rest_speed) and bool(faults),
+            resting=bool(faults) and self._resting(),
         )
         began = time.perf_counter_ns()
         self._move(None if heard is None else heard.values)
@@ -150,6 +150,10 @@ class Machine:
         if self.safety.mode is Mode.STOPPED:
             self._farewell += 1
             self.finished = self._farewell >= FAREWELL
+
+    def _resting(self) -> bool:
+        speed = np.abs(self._system.joint_velocities(self._motion.state.v)).max(initial=0.0)
+        return bool(speed < self._policy.rest_speed)
 
     def _move(self, command: Array | None) -> None:
         mode, limits, before = self.safety.mode, self._limits, self._motion.state
@@ -178,19 +182,24 @@ class Machine:
 
 
 def specific_force(before: State, after: State, dt: float, wire: Format) -> Array:
-    """What an accelerometer at the base's origin shows, its own axes, shape (3,) [m/s²]; zero for a fixed base."""
-    if not wire.floating:
-        return np.zeros(3)
-    v, omega = after.v[:3], after.v[3:6]
-    return (v - before.v[:3]) / dt + np.cross(omega, v) - _own_axes(after, GRAVITY, wire)
+    """What an accelerometer at the base's origin shows, its own axes, shape (3,) [m/s²]; zero for a fixed base.
+
+    It is ``dv/dt + ω × v - Rᵀ g`` with the velocities of the base in its own axes.
+    """
+    return _specific_force(before.v, after.v, after.q, dt, GRAVITY) if wire.floating else np.zeros(3)
 
 
-def _own_axes(state: State, vector: Array, wire: Format) -> Array:
-    """A vector of the world in the axes of the floating base, shape (3,)."""
-    if not wire.floating:
-        return np.zeros(3)
-    xyz, w = state.q[3:6], state.q[6]
-    # the inverse rotation of a quaternion, without a matrix
-    turned = 2.0 * np.cross(-xyz, vector)
-    own: Array = vector + w * turned + np.cross(-xyz, turned)
-    return own
+@njit(cache=True)
+def _specific_force(
+    v_before: Array, v: Array, q: Array, dt: float, gravity: Array
+) -> Array:  # pragma: no cover - compiled
+    out, turned = np.empty(3), np.empty(3)
+    w = q[6]
+    for i in range(3):  # Rᵀ g by the inverse of the quaternion: g + w t - x × t, t = -2 x × g
+        j, k = (i + 1) % 3, (i + 2) % 3
+        turned[i] = -2.0 * (q[3 + j] * gravity[k] - q[3 + k] * gravity[j])
+    for i in range(3):
+        j, k = (i + 1) % 3, (i + 2) % 3
+        own = gravity[i] + w * turned[i] - (q[3 + j] * turned[k] - q[3 + k] * turned[j])
+        out[i] = (v[i] - v_before[i]) / dt + v[3 + j] * v[k] - v[3 + k] * v[j] - own
+    return out
