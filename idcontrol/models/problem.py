@@ -85,7 +85,7 @@ class StepSolution:
         iterations: Pivots or passes of the solver.
         regularization: What was added to the diagonal, relative to it; 0 unless the exact problem failed or the model
             is a regularized one.
-        note: What the status means here, e.g. ``"squeeze"``; empty when solved.
+        note: What the status means here, e.g. ``"squeeze"``; empty when solved at the first attempt.
         warm: To be handed to the next step.
     """
 

@@ -75,8 +75,9 @@ def check_forward(system, seed, count):
         problem = random_forward(system, rng, penetration=rng.choice([0.0, 1e-3]))
         solution = coulomb.solve(problem)
         assert solution.status is Status.SOLVED, solution.note
-        assert solution.residual <= 1e-8
-        assert violation(problem, solution) <= 1e-8
+        # the final basis is solved afresh: 1e-15 is left, and conditioning may take three digits of that
+        assert solution.residual <= 1e-12
+        assert violation(problem, solution) <= 1e-12
         if problem.contacts.gap.min(initial=0.0) >= 0.0:
             before = kinetic_energy(problem, np.linalg.solve(problem.M, -problem.kappa))
             after = kinetic_energy(problem, solution.v_plus)
@@ -234,7 +235,7 @@ def test_smooth_and_rough_contacts_stand_side_by_side(quadruped):
     solution = coulomb.solve(problem)
     assert solution.status is Status.SOLVED
     np.testing.assert_array_equal(solution.impulses[[0, 2], 1:], 0.0)
-    assert violation(problem, solution) <= 1e-8
+    assert violation(problem, solution) <= 1e-12
 
 
 def test_a_duplicated_contact_changes_no_velocity(quadruped):
@@ -384,7 +385,7 @@ def test_a_solution_is_found_where_the_first_path_ends_on_a_ray(problem):
     solution = coulomb.solve(problem)
     assert solution.status is Status.SOLVED
     assert solution.note in ("restarted", "searched")
-    assert laws.coulomb(problem, solution.impulses) <= 1e-8
+    assert laws.coulomb(problem, solution.impulses) <= 1e-10  # inertias of these boxes differ by up to 1e6
 
 
 @pytest.mark.parametrize("seed", [1874, 1938, 2671])
@@ -451,4 +452,5 @@ def test_whatever_is_remembered_the_laws_hold(quadruped, seed):
     warm = dict(zip(problem.contacts.identity.tolist(), rng.integers(0, 64, len(problem.contacts)), strict=True))
     solution = coulomb.solve(problem, warm)
     assert solution.status is Status.SOLVED
-    assert violation(problem, solution) < 1e-8  # what a residual of 1e-8 lets through
+    # a remembered vertex is accepted at a residual of 1e-8; these are no solutions, or exact ones
+    assert violation(problem, solution) < 1e-12

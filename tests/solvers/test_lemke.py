@@ -19,11 +19,15 @@ from tests.solvers.oracles import all_lcp_bases, body_velocity, coulomb_lcp, sta
 
 
 def assert_complementary(Q, r, result):
-    """No sign is wrong and z ⊥ w; 1e-8 is what the solver promises (math.md 13.3), in the units of Q and r."""
+    """No sign is wrong and z ⊥ w, in the units of Q and r.
+
+    The final basis is solved afresh, so what is left is its rounding: 1e-11 where masses differ by thousands. The
+    solver promises 1e-8 (math.md 13.3).
+    """
     w = Q @ result.z + r
     assert result.z.min(initial=0.0) >= 0.0
-    assert w.min(initial=0.0) >= -1e-8 * np.abs(r).max(initial=0.0)
-    assert np.abs(result.z * w).max(initial=0.0) <= 1e-8 * np.abs(result.z).max(initial=0.0) * np.abs(r).max(
+    assert w.min(initial=0.0) >= -1e-10 * np.abs(r).max(initial=0.0)
+    assert np.abs(result.z * w).max(initial=0.0) <= 1e-10 * np.abs(result.z).max(initial=0.0) * np.abs(r).max(
         initial=0.0
     )
     np.testing.assert_allclose(result.w, w, atol=1e-12 * np.abs(Q).max() * np.abs(result.z).max() + 1e-14)
@@ -38,8 +42,8 @@ def test_a_positive_definite_problem_has_the_solution_that_enumeration_finds(see
     result = solve_lemke(Q, r)
     assert result.status is SolverStatus.SOLVED
     (only,) = all_lcp_bases(Q, r)[:1]
-    # cond(Q) is below 1e4 here: eight digits of sixteen are sure
-    np.testing.assert_allclose(result.z, only, atol=1e-8 * (1.0 + np.abs(only).max()))
+    # cond(Q) is below 1e4 here: twelve digits of sixteen are sure, one is for n sums
+    np.testing.assert_allclose(result.z, only, atol=1e-11 * (1.0 + np.abs(only).max()))
 
 
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(2, 7))
