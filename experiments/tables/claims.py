@@ -32,7 +32,7 @@ WITHIN = 2.0
 """The preset paper should have the paper's magnitudes within this factor."""
 
 GOAL_RAD, SLACK = {"rigid_low": 0.007, "rigid_high": 0.004}, 1.5
-"""Goals of planner.md 10 for id-coulomb-qp's joint error, and how much more others that know contacts may have."""
+"""Goals of planner.md 10 for id-coulomb-qp's joint error, and how much more others that predict contacts may have."""
 
 OWN_MODEL = 1e-3
 """Force prediction on a plant with the same contact model should be better than this, relative."""
@@ -108,7 +108,7 @@ def _tracking(results: Results) -> Iterator[Claim]:
         if errors:
             worst = max(errors, key=lambda c: errors[c])
             yield Claim(
-                what=f"on {TERRAINS[terrain][0]} all that know contacts and stand are within {SLACK * goal:.3g} rad",
+                what=f"on {TERRAINS[terrain][0]} all that predict contacts and stand are within {SLACK * goal:.3g} rad",
                 default=f"worst {worst} {errors[worst]:.3g} rad of {len(errors)}",
                 holds=errors[worst] <= SLACK * goal,
             )
@@ -122,7 +122,7 @@ def _magnitudes(results: Results, table: str, key: str) -> Iterator[Claim]:
         printed = paper[terrain] if table == "tracking" else paper if terrain == SMOOTHNESS_ON else {}
         for controller, numbers in printed.items():
             runs = results.at("paper", controller, terrain)
-            if numbers is None or not runs:
+            if numbers is None or not runs or runs[0].metrics is None:
                 continue
             value = results.value("paper", controller, terrain, key)
             if value is None:
