@@ -95,6 +95,8 @@ def plain_text(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
                 out += ["::", ""]
             verbatim = True
         out.append(line if verbatim and indent else escaped(line))
+    if what in ("attribute", "data"):
+        out[:0] = ["..", ""]  # an empty comment, or napoleon takes all before a colon for the type
     lines[:] = out
 
 

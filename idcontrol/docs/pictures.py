@@ -16,7 +16,7 @@ from idcontrol.recording import Run, load
 from idcontrol.trust.machines import G, H, sled, sled_state
 
 SMOOTH = ("id-coulomb-qp", "id-coulomb-qp-raw", "pid")
-MODELS = ("coulomb-lcp", "dissipation", "sap", "constraint", "viscous", "noslip")
+MODELS = {"coulomb-lcp": "o", "dissipation": "s", "sap": "^", "constraint": "x", "viscous": "+", "noslip": "v"}
 SLOPE = np.deg2rad(15.0)
 
 
@@ -52,16 +52,19 @@ def slid(name: str, mu: float) -> float:
 
 
 def incline(out: Path) -> None:
-    """What each contact model makes of friction: the distance on a slope beside the school book's."""
-    figure, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
+    """What each contact model makes of friction: distances on a slope, and by how much they miss the school book's."""
+    figure, (far, off) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
     frictions = np.linspace(0.0, 0.4, 17)
     exact = 0.5 * G * np.maximum(np.sin(SLOPE) - frictions * np.cos(SLOPE), 0.0)
-    ax.plot(frictions, exact, color="0.75", lw=6, label="½ g (sin θ - μ cos θ) t²")
-    for name, mark in zip(MODELS, "os^x+v", strict=True):
-        ax.plot(frictions, [slid(name, mu) for mu in frictions], mark, ms=5, mfc="none", label=name)
-    ax.set_xlabel("friction coefficient μ")
-    ax.set_ylabel("slid in 1 s [m]")
-    ax.legend(frameon=False, fontsize=9)
+    far.plot(frictions, exact, color="0.75", lw=6, label="½ g (sin θ - μ cos θ) t²")
+    for name, mark in MODELS.items():
+        distance = np.array([slid(name, mu) for mu in frictions])
+        far.plot(frictions, distance, mark, ms=5, mfc="none", label=name)
+        off.semilogy(frictions, np.abs(distance - exact), f"{mark}-", ms=5, mfc="none", lw=0.6)
+    for ax, what in ((far, "slid in 1 s [m]"), (off, "distance from the law [m]")):
+        ax.set_xlabel("friction coefficient μ")
+        ax.set_ylabel(what)
+    far.legend(frameon=False, fontsize=9)
     save(figure, out)
 
 
