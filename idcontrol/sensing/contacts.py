@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.types import Booleans, Reference, State
+from idcontrol.types import Array, Booleans, Reference, State
 
 ON_N, OFF_N = 5.0, 2.0
 """A foot touches from the larger force on, and until the smaller: noise of a newton makes no chatter between [N]."""
@@ -49,7 +49,11 @@ class Geometry:
 
 
 class Touch:
-    """Those that feel a force, with hysteresis."""
+    """Those that feel a force, with hysteresis.
+
+    Alone it makes a poor trot: a foot that is not believed to stand is given no load, so that none is felt until those
+    before it have lifted and the machine sinks onto it, 20 ms in each step. Its use is the vote in `Fused`.
+    """
 
     def __init__(self, n_feet: int, on_n: float = ON_N, off_n: float = OFF_N) -> None:
         """All feet are in the air until a force is felt.
@@ -92,5 +96,19 @@ class Fused:
 
 
 def believe(source: ContactSource) -> Callable[[State, Reference], Reference]:
-    """A function that replaces the planned stance of a reference by what `source` says."""
-    return lambda state, reference: replace(reference, stance=source(state, reference))
+    """A function that replaces the planned stance of a reference by what `source` says.
+
+    But a foot that the plan is lifting does not stand: a controller keeps the feet that it believes to stand where they
+    are, so one that is still at the ground as it should rise would be held there for the whole of its swing (a trot by
+    geometry alone falls after two seconds). A foot that meets the ground early, on its way down, stands.
+    """
+    last: Array | None = None
+
+    def believed(state: State, reference: Reference) -> Reference:
+        nonlocal last
+        height = reference.feet[:, 2]
+        rising = np.zeros_like(reference.stance) if last is None else ~reference.stance & (height > last)
+        last = height.copy()
+        return replace(reference, stance=source(state, reference) & ~rising)
+
+    return believed

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from experiments import trot
+from idcontrol import sensing
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.loop import launch
+from idcontrol.loop.launch import Settings
 from idcontrol.sensing.contacts import NEAR_M, OFF_N, ON_N, Fused, Geometry, Planned, Touch, believe
 from idcontrol.types import ContactForces, Reference, State
 from tests import scenes
@@ -73,3 +78,33 @@ def test_what_is_believed_takes_the_place_of_the_plan_and_nothing_else():
     assert reference.stance.tolist() == [True, False, True, False]
     assert reference.q is STAND.q
     assert Planned()(felt([0.0]), STAND).all()
+
+
+def planned(heights, stance):
+    feet = np.zeros((4, 3))
+    feet[:, 2] = heights
+    return replace(STAND, feet=feet, stance=np.array(stance, dtype=np.bool_))
+
+
+def test_a_foot_that_the_plan_lifts_is_let_go_though_it_is_still_at_the_ground():
+    stance, touching = believe(Touch(4)), felt([9.0, 9.0, 9.0, 9.0])
+    assert stance(touching, planned([0.0, 0.0, 0.0, 0.0], [1, 1, 1, 1])).stance.all()
+    lifting = stance(touching, planned([1e-6, 0.0, 0.0, 1e-6], [0, 1, 1, 0]))
+    assert lifting.stance.tolist() == [False, True, True, False]
+
+
+def test_a_foot_that_meets_the_ground_early_stands():
+    stance = believe(Touch(4))
+    stance(felt([9.0, 9.0, 9.0, 0.0]), planned([0.0, 0.0, 0.0, 0.02], [1, 1, 1, 0]))
+    met = stance(felt([9.0, 9.0, 9.0, 9.0]), planned([0.0, 0.0, 0.0, 0.01], [1, 1, 1, 0]))
+    assert met.stance.all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("contacts", ["planned", "geometry", "sensed", "fused"])
+def test_a_trot_needs_no_more_than_any_one_source_of_contacts(contacts, tmp_path):
+    settings = Settings(transport="inprocess", pacing="fast", sensing=sensing.Settings(contacts=contacts))
+    metrics = launch.run("experiments.live:loop", trot.Config(duration_s=3.0), settings, tmp_path / "run")
+    assert metrics["completed"]
+    # a foot is felt only once the machine sinks onto it (see `Touch`), and the joints give way meanwhile
+    assert metrics["q_err_rad"] < (0.05 if contacts == "sensed" else 0.005)
