@@ -413,9 +413,8 @@ def _whiten_rows(
         lengths[i] = 0.0
     # U⁻ᵀ on all rows at once
     for d in range(k):
-        inverse = 1.0 / U[d, d]
         for i in range(taken):
-            columns[d, i] *= inverse
+            columns[d, i] /= U[d, d]
             lengths[i] += columns[d, i] * columns[d, i]
             white_sides[i] += columns[d, i] * origin[d]
         for c in range(d + 1, k):
