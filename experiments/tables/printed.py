@@ -82,7 +82,7 @@ def _paper_preset_says(results: Results, table: str, key: str) -> Iterator[str]:
     for terrain, (title, _) in TERRAINS.items():
         for controller in CONTROLLERS:
             printed = paper[terrain].get(controller, ())
-            if not results.at("paper", controller, terrain) or printed == ():
+            if printed == () or not any(run.metrics for run in results.at("paper", controller, terrain)):
                 continue
             value = results.value("paper", controller, terrain, key)
             if value is None:
