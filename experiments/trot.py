@@ -218,7 +218,7 @@ ORIGINAL_GAINS = Feedback(kp_1_s2=5e3, kd_1_s=150.0, kp_nm_rad=15.0, kd_nm_s_rad
 The files of 2015 have (5e4, 100) for accelerations. With them most controllers fall within 1.5 s here, at joint errors
 of a fifth of the printed ones; a tenth of the stiffness gives the printed errors, and with half as much damping again
 id-coulomb-lcp does not hop itself over in the first 5 s. For pid they have 10 (2014) and 20 N m/rad (2015): with 10
-it falls at 3.7 s where friction has no bound, with 20 its error is a third of the printed one.
+it falls at 3.7 s where friction has no bound, with 20 its error is 0.4 of the printed one.
 """
 
 PRESETS = {
