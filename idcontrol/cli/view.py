@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from idcontrol.errors import InputError
 @click.option("--port", type=int, metavar="N", help="Port on 127.0.0.1; by default 8080 or the next that is free.")
 @click.option("--no-browser", is_flag=True, help="Only serve the page; open it yourself.")
 def command(folder: Path, port: int | None, no_browser: bool) -> int:
-    """Replay the run in DIR in 3-D in the browser, until Ctrl-C."""
+    """Replay the run in DIR in 3-D in the browser, until Ctrl-C or SIGTERM."""
     from idcontrol.recording import load
 
     run = load(folder)
@@ -29,6 +30,7 @@ def command(folder: Path, port: int | None, no_browser: bool) -> int:
         raise InputError(f"the view needs the package {error.name}: pip install 'idcontrol[viz]'") from error
     film = Film(run, find_robot)
     server = serve(port, f"idcontrol view {folder.name}")
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         player = Player(Page(server, film.stage, film.title(), follow=film.strays()), film)
         address = f"http://{server.get_host()}:{server.get_port()}"
@@ -41,6 +43,7 @@ def command(folder: Path, port: int | None, no_browser: bool) -> int:
         return say("the view has ended", DONE)
     finally:
         stop(server)
+        signal.signal(signal.SIGTERM, before)
     return DONE
 
 

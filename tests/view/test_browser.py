@@ -136,9 +136,10 @@ def command(folder):
     process.communicate()
 
 
-def test_ctrl_c_ends_the_command_with_one_line(command):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_ctrl_c_and_sigterm_end_the_command_with_one_line(command, name):
     process, _ = command
-    process.send_signal(signal.SIGINT)
+    process.send_signal(getattr(signal, name))
     out, err = process.communicate(timeout=30)
     assert process.returncode == 0
     assert out == ""
