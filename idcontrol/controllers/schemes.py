@@ -18,7 +18,7 @@ from idcontrol.controllers.compiled import ALONE, NEAREST_RAMPS, RAMPS, SEARCH_N
 from idcontrol.controllers.repair import nearest_motion
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb, dissipation, no_slip, specification
-from idcontrol.models.compiled import COULOMB, DISSIPATION, NO_SLIP, NO_SLIP_DUAL
+from idcontrol.models.compiled import COULOMB, DISSIPATION, NO_SLIP, NO_SLIP_DUAL, ONE_STAGE
 from idcontrol.models.distribution import smallest_torque, torque_map
 from idcontrol.models.problem import CLOSED_GAP, ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, recover, reduce
@@ -307,6 +307,7 @@ COULOMB_QP_RAW = Scheme(
 COULOMB_QP_1 = Scheme(
     solve=one_stage,
     model=dissipation.one_stage,
+    plain=Plain(model=ONE_STAGE, after=RAMPS),
     specified=lambda problem, step: _outcome(specification.one_stage(problem)),
 )
 NO_SLIP_LCP = Scheme(

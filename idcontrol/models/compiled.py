@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.models.coulomb import continued_lcp_kernel
-from idcontrol.models.dissipation import edge_lcp_kernel
+from idcontrol.models.dissipation import edge_lcp_kernel, one_stage_kernel
 from idcontrol.models.no_slip import SLIP_SPEED, no_slip_kernel
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array, Booleans, Integers
@@ -17,6 +17,7 @@ DISSIPATION: Final = 0
 NO_SLIP: Final = 1
 NO_SLIP_DUAL: Final = 2
 COULOMB: Final = 3
+ONE_STAGE: Final = 4
 
 
 @njit(cache=True, error_model="numpy")
@@ -41,6 +42,11 @@ def contact_impulses(
     if model == DISSIPATION:
         active = np.empty(n, dtype=np.int64)
         status, iterations, residual = edge_lcp_kernel(rho, c, mu, warm, f, active)
+        warm[:] = active
+        return status == SOLVED, iterations, residual
+    if model == ONE_STAGE:
+        active = np.empty(n, dtype=np.int64)
+        status, iterations, residual = one_stage_kernel(rho, c, mu, warm, f, active)
         warm[:] = active
         return status == SOLVED, iterations, residual
     if model == COULOMB:

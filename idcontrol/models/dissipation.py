@@ -15,6 +15,7 @@ prints it (`solve_printed`).
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 from numba import njit
@@ -30,12 +31,18 @@ from idcontrol.solvers.rank import RANK_TOLERANCE
 from idcontrol.solvers.status import INFEASIBLE, RAY, SOLVED, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
-YIELD = 0.1
+YIELD: Final = 0.1
 """See `one_stage`: regular problems have 1e-4 and less, a squeeze has about 1."""
 
 
 OPENING = 1e-6
 """A contact is open if it parts faster than this, relative to the fastest free contact velocity (math.md 13.3)."""
+
+EPSILON: Final = 1e-6
+"""δ of `one_stage`, relative to the mean diagonal entry of ρρᵀ."""
+
+DEPENDENT: Final = 1e-6
+"""Held rows of `one_stage` depend on others if what is left of them is below this part of δ: δ keeps them apart."""
 
 MOST_CONTACTS = 1000
 """Of `one_stage`, whose rows have as many entries as there are rows."""
@@ -100,6 +107,50 @@ def edge_lcp_kernel(
     return status, iterations, residual
 
 
+@njit(cache=True, error_model="numpy")
+def _ridged(rho: Array, n3: int, epsilon: float) -> tuple[Array, float]:  # pragma: no cover - compiled
+    """``[ρ, √δ I]`` and δ, for rows of which the first n3 are those of contacts."""
+    rows, k = rho.shape
+    square = 0.0
+    for r in range(n3):
+        for a in range(k):
+            square += rho[r, a] * rho[r, a]
+    delta = epsilon * square / max(n3, 1)
+    ridged = np.zeros((rows, k + n3))
+    ridged[:, :k] = rho
+    for r in range(n3):
+        ridged[r, k + r] = np.sqrt(delta)
+    return ridged, delta
+
+
+@njit(cache=True, error_model="numpy")
+def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cover - compiled
+    """Whether one of the n contacts gives way at more than `YIELD` of the speed that those in touch should undo."""
+    largest, undone = 0.0, 0.0
+    for i in range(n):
+        touches = False
+        for r in (i, n + i, 2 * n + i):
+            touches = touches or f[r] != 0.0
+            largest = max(largest, abs(f[r]))
+        if touches:
+            for r in (i, n + i, 2 * n + i):
+                undone = max(undone, abs(c[r]))
+    return delta * largest > YIELD * undone
+
+
+@njit(cache=True, error_model="numpy")
+def one_stage_kernel(
+    rho: Array, c: Array, mu: Array, warm: Integers, f: Array, active: Integers
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """`one_stage` of contacts that may slip, without other rows; arguments and result as for `edge_lcp_kernel`."""
+    ridged, delta = _ridged(rho, rho.shape[0], EPSILON)
+    status, iterations, residual = edge_lcp_kernel(ridged, c, mu, warm, f, active)
+    if _yields(f, c, mu.shape[0], delta):
+        f[:] = 0.0
+        status = INFEASIBLE
+    return status, iterations, residual
+
+
 def held_contacts(problem: StepProblem) -> Booleans:
     """Contacts that may not slip: infinite friction, closed."""
     return np.isinf(problem.contacts.mu) & (problem.contacts.gap <= CLOSED_GAP)
@@ -130,7 +181,7 @@ def solve_reduced(problem: StepProblem, reduction: Reduction, warm: WarmStart | 
     return replace(solution, status=Status.REPAIRED, note="which contacts stick did not settle")
 
 
-def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = 1e-6) -> StepSolution:
+def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = EPSILON) -> StepSolution:
     r"""Stage I with ``½ δ |y|²`` added, y = (f_N, f_S, f_T): a unique distribution at once (math.md 7.5; 003 "QP-1").
 
     δ I is added to the matrix ρρᵀ of the rows, so that ``[ρ, √δ I]`` takes the place of ρ: contacts give way at the
@@ -158,17 +209,10 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
             "use two stages"
         )
     reduction = reduce(problem)
-    rows = reduction.rho.shape[0]
-    contact_rows = reduction.rho[:n3]
-    ridge = np.zeros((rows, n3))
-    delta = epsilon * float(np.vdot(contact_rows, contact_rows)) / max(n3, 1)
-    ridge[:n3] = np.sqrt(delta) * np.eye(n3)
-    ridged = replace(reduction, rho=np.hstack((reduction.rho, ridge)))
-    # held rows that only δ tells apart share the load: they are not dependent
-    f, active, number, iterations, residual, _ = _stage_one(problem, ridged, warm, 1e-6 * epsilon, lets_go=False)
-    y, u = f[:n3].reshape(3, -1), reduction.c[:n3].reshape(3, -1)
-    undone = np.abs(u[:, y.any(axis=0)]).max(initial=0.0)
-    if delta * np.abs(y).max(initial=0.0) > YIELD * undone:
+    rho, delta = _ridged(reduction.rho, n3, epsilon)
+    ridged = replace(reduction, rho=rho)
+    f, active, number, iterations, residual, _ = _stage_one(problem, ridged, warm, DEPENDENT * epsilon, lets_go=False)
+    if _yields(f, reduction.c, n3 // 3, delta):
         f, number = np.zeros_like(f), INFEASIBLE
     return _solution(problem, reduction, f, number, iterations, residual, active=active, regularization=epsilon)
 

@@ -20,6 +20,7 @@ from tests.controllers import walker
 SCHEMES = {
     "id-coulomb-qp": schemes.COULOMB_QP,
     "id-coulomb-qp-raw": schemes.COULOMB_QP_RAW,
+    "id-coulomb-qp-1": schemes.COULOMB_QP_1,
     "id-noslip-lcp": schemes.NO_SLIP_LCP,
     "id-noslip-qp": schemes.NO_SLIP_QP,
     "id-coulomb-lcp": schemes.COULOMB_LCP,
