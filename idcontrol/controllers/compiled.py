@@ -16,7 +16,7 @@ from numba import njit
 from idcontrol.contact.landing import landing_kernel
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
 from idcontrol.controllers.projection import RANK_TOLERANCE, projection_kernel
-from idcontrol.models.compiled import NO_SLIP, NO_SLIP_DUAL, contact_impulses
+from idcontrol.models.compiled import COMPLIANT, NO_SLIP, NO_SLIP_DUAL, compliant_impulses, contact_impulses
 from idcontrol.models.distribution import share_kernel, smallest_torque_kernel, torque_map_kernel
 from idcontrol.models.reduction import recover_kernel, reduce_kernel
 from idcontrol.solvers.basis import pivoted_basis
@@ -63,10 +63,12 @@ class Plain(NamedTuple):
     Attributes:
         model: A number of `idcontrol.models.compiled`.
         after: What follows it: a number of this module.
+        law: Of `compliant_impulses`, where the model is one of those.
     """
 
     model: int
     after: int
+    law: tuple[float, float] = (0.0, 0.0)
 
 
 @njit(cache=True, error_model="numpy")
@@ -166,6 +168,7 @@ def _nearest(torque: Array, rho: Array, c: Array, mu: Array, f: Array, impulse: 
 @njit(cache=True, error_model="numpy")
 def _step(
     choice: tuple[int, int, bool],
+    law: tuple[float, float],
     h: float,
     M: Array,
     bias: Array,
@@ -242,9 +245,16 @@ def _step(
         f = y
         _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
     else:
-        closed = np.ones(n, dtype=np.bool_)  # as `landing_contacts` has it: the gap is part of the reference velocity
-        plain, _, residual = contact_impulses(model, rho, c, mu, closed, bits, f)
+        # contacts are closed, as `landing_contacts` has it: the gap is part of the reference velocity
+        away = np.zeros(u)
+        if model in COMPLIANT:
+            plain, _, residual = compliant_impulses(model, law, h, M, free, L, v_free, J, rho, c, mu, bits, f, away)
+        else:
+            plain, _, residual = contact_impulses(model, rho, c, mu, np.ones(n, dtype=np.bool_), bits, f)
         _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
+        for j in range(a):
+            for i in range(u):
+                impulse[j] += M[u + j, i] * away[i]
         if plain and n > 0 and after == NEAREST_RAMPS:
             torque = torque_map_kernel(M, free, fixed, L, J, rho, 3 * n)
             f = _nearest(torque, rho, c, mu, f, impulse, h * last)
@@ -298,7 +308,7 @@ class CompiledStep:
         """
         self._system = system
         self._h = h
-        self._choice = (plain.model, plain.after, projects)
+        self._choice, self._law = (plain.model, plain.after, projects), plain.law
         a = system.n_actuated
         self._joints = np.ascontiguousarray(
             [np.broadcast_to(gains.kp, a), np.broadcast_to(gains.kd, a), system.effort_limit], dtype=np.float64
@@ -342,6 +352,7 @@ class CompiledStep:
         """
         plain, residual, tau, identity, force, normal = _step(
             self._choice,
+            self._law,
             self._h,
             self._system.M,
             self._system.bias,

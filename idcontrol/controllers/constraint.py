@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from idcontrol.controllers.compiled import RAMPS, Plain
 from idcontrol.controllers.schemes import Outcome, Scheme, Step
 from idcontrol.models import constraint
+from idcontrol.models.compiled import SPRINGS
 from idcontrol.models.problem import StepProblem
 
 
@@ -13,4 +15,8 @@ def stiff_springs(problem: StepProblem, step: Step) -> Outcome:
     return Outcome(solution=solution, motor_impulse=solution.multipliers)
 
 
-CONSTRAINT = Scheme(solve=stiff_springs, model=constraint.solve_nearly_rigid)
+CONSTRAINT = Scheme(
+    solve=stiff_springs,
+    model=constraint.solve_nearly_rigid,
+    plain=Plain(model=SPRINGS, after=RAMPS, law=(constraint.STIFFNESS, constraint.DAMPING)),
+)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from idcontrol.controllers.compiled import RAMPS, Plain
 from idcontrol.controllers.schemes import Outcome, Scheme, Step
-from idcontrol.models import sap
+from idcontrol.models import compiled, sap
 from idcontrol.models.problem import StepProblem
 
 STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
@@ -23,4 +24,8 @@ def compliant(problem: StepProblem, step: Step) -> Outcome:
     return Outcome(solution=solution, motor_impulse=solution.multipliers)
 
 
-SAP = Scheme(solve=compliant, model=partial(sap.solve, parameters=STIFF))
+SAP = Scheme(
+    solve=compliant,
+    model=partial(sap.solve, parameters=STIFF),
+    plain=Plain(model=compiled.SAP, after=RAMPS, law=(STIFF.beta, STIFF.sigma)),
+)

@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from idcontrol.models import sap
+from idcontrol.models.constraint import solver as constraint
 from idcontrol.models.coulomb import continued_lcp_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel, one_stage_kernel
 from idcontrol.models.no_slip import SLIP_SPEED, no_slip_kernel
@@ -18,6 +20,11 @@ NO_SLIP: Final = 1
 NO_SLIP_DUAL: Final = 2
 COULOMB: Final = 3
 ONE_STAGE: Final = 4
+SAP: Final = 5
+SPRINGS: Final = 6
+
+COMPLIANT: Final = (SAP, SPRINGS)
+"""Models whose ground gives way: `compliant_impulses` has them, `contact_impulses` the others."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -27,7 +34,7 @@ def contact_impulses(
     """Impulses of contacts with finite friction, by the model as it stands.
 
     Args:
-        model: One of the numbers of this module.
+        model: One of the numbers of this module, not of `COMPLIANT`.
         rho: Whitened rows [N; S; T], shape (3 n, k) (math.md 3).
         c: Their constants, φ/h added on normals, shape (3 n,).
         mu: Friction, shape (n,); finite (without slip it does not matter).
@@ -54,3 +61,50 @@ def contact_impulses(
         return status == SOLVED, iterations, residual
     status, iterations, residual, slip = no_slip_kernel(rho, c, closed, warm, model == NO_SLIP_DUAL, f)
     return status == SOLVED and slip <= SLIP_SPEED, iterations, residual
+
+
+@njit(cache=True, error_model="numpy")
+def compliant_impulses(
+    model: int,
+    law: tuple[float, float],
+    h: float,
+    M: Array,
+    free: Integers,
+    L: Array,
+    v_free: Array,
+    J: Array,
+    rho: Array,
+    c: Array,
+    mu: Array,
+    warm: Integers,
+    f: Array,
+    away: Array,
+) -> tuple[bool, int, float]:
+    """Impulses of contacts that are closed when the step begins, on ground that gives way, by the model as it stands.
+
+    Args:
+        model: One of `COMPLIANT`.
+        law: How stiff the ground is: β and σ of `SAP`, stiffness [N/m] and damping [N s/m] of `SPRINGS`.
+        h: Length of the step [s].
+        M: Inertia, shape (m, m).
+        free: Unknown velocities, shape (k,).
+        L: Cholesky factor of M_bb, shape (k, k).
+        v_free: v°, shape (m,).
+        J: Contact rows [N; S; T], shape (3 n, m).
+        rho: The same, whitened, shape (3 n, k).
+        c: Their constants, shape (3 n,).
+        mu: Finite friction, shape (n,).
+        warm: As for `contact_impulses`.
+        f: Result, shape (3 n,).
+        away: Result: free velocities of the solution less those that f causes, shape (k,). Momentum is balanced to the
+            solver's tolerance only, and stiff ground answers to velocities.
+
+    Returns:
+        As `contact_impulses`.
+    """
+    if model == SAP:
+        return sap.closed_kernel(h, M, free, L, v_free, J, rho, c, mu, law[0], law[1], warm, f, away)
+    warm[:] = 0
+    away[:] = 0.0
+    status, iterations, residual = constraint.closed_kernel(h, law[0], law[1], M, J, rho, c, mu, f)
+    return status == SOLVED, iterations, residual

@@ -10,8 +10,10 @@ import pytest
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import schemes
+from idcontrol.controllers.constraint import CONSTRAINT
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.inverse import InverseDynamics
+from idcontrol.controllers.sap import SAP
 from idcontrol.system import System
 from idcontrol.types import Status
 from tests import scenes
@@ -25,6 +27,8 @@ SCHEMES = {
     "id-noslip-qp": schemes.NO_SLIP_QP,
     "id-coulomb-lcp": schemes.COULOMB_LCP,
     "id-coulomb-smooth": schemes.COULOMB_SMOOTH,
+    "id-sap": SAP,
+    "id-constraint": CONSTRAINT,
 }
 
 

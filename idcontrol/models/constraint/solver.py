@@ -31,12 +31,12 @@ from numba import njit
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
-from idcontrol.models.constraint.unilateral import solve_springs
+from idcontrol.models.constraint.unilateral import solve_springs, spring_kernel
 from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.solvers.lemke import solve_regularized
-from idcontrol.solvers.status import INFEASIBLE, RAY, SolverStatus
+from idcontrol.solvers.lemke import lemke_kernel, solve_regularized
+from idcontrol.solvers.status import INFEASIBLE, RAY, SOLVED, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
 CREEP = 1e-6
@@ -108,10 +108,67 @@ def tangential_compliance(problem: StepProblem) -> Array:
     w is the mean of ``Σ_j J_j² / M_jj`` over both tangents: that of each velocity by itself, so that a step has the
     same one whether its joints are prescribed or not, and light and heavy bodies creep alike.
     """
-    n = len(problem.contacts)
-    tangents = problem.contacts.jacobian[n:]
-    w: Array = (tangents * tangents) @ (0.5 / np.diag(problem.M))
-    return CREEP * (w[:n] + w[n:])
+    return _creep(problem.M, problem.contacts.jacobian)
+
+
+@njit(cache=True)
+def _creep(M: Array, J: Array) -> Array:  # pragma: no cover - compiled
+    n = J.shape[0] // 3
+    w = np.zeros(n)
+    for i in range(n):
+        for r in (n + i, 2 * n + i):
+            for j in range(M.shape[0]):
+                w[i] += 0.5 * J[r, j] * J[r, j] / M[j, j]
+    return CREEP * w
+
+
+@njit(cache=True, error_model="numpy")
+def closed_kernel(
+    h: float, stiffness: float, damping: float, M: Array, J: Array, rho: Array, c: Array, mu: Array, f: Array
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """`solve` for contacts of gap 0 on ground of one stiffness and damping, without other rows, at the first attempt.
+
+    Args:
+        h: Length of the step [s].
+        stiffness: K, positive, finite [N/m].
+        damping: B [N s/m].
+        M: Inertia, shape (m, m).
+        J: Contact rows [N; S; T], shape (3 n, m).
+        rho: The same, whitened, shape (3 n, k).
+        c: Their constants, shape (3 n,).
+        mu: Friction, finite, shape (n,).
+        f: Result, shape (3 n,).
+
+    Returns:
+        Status number, iterations, residual.
+    """
+    n = mu.shape[0]
+    creep = _creep(M, J)
+    compliance = np.concatenate((np.full(n, 1.0 / (h * (h * stiffness + damping))), creep, creep))
+    rough = np.flatnonzero((mu > 0.0) & (creep > 0.0))
+    f[:] = 0.0
+    if rough.shape[0] == 0:
+        return spring_kernel(rho[:n], c[:n], compliance[:n], f[:n], np.empty(n))
+    Q, r, scale = _friction_lcp(rho, c, compliance, mu, rough)
+    size, t = r.shape[0], rough.shape[0]
+    z = np.empty(size)
+    status, iterations, residual = lemke_kernel(
+        Q,
+        r,
+        scale,
+        0.0,
+        50 * size + 100,
+        z,
+        np.empty(size),
+        np.empty((2 * size + 3, size + 2)),
+        np.empty(5 * size + 2, dtype=np.int64),
+    )
+    if status == SOLVED:
+        f[:n] = z[:n]
+        for j in range(t):
+            f[n + rough[j]] = z[n + j] - z[n + t + j]
+            f[2 * n + rough[j]] = z[n + 2 * t + j] - z[n + 3 * t + j]
+    return status, iterations, residual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

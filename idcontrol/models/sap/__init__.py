@@ -17,6 +17,7 @@ along its tangents; one that parts is let go, unless it would press then (`idcon
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numba import njit
@@ -27,11 +28,17 @@ from idcontrol.models.reduction import cholesky, hold, recover, reduce, solve_lo
 from idcontrol.models.sap.bounded import Bounded, joint_limits, motors
 from idcontrol.models.sap.cone import OPEN, STICK, project
 from idcontrol.models.sap.many import solve_sparse
-from idcontrol.models.sap.newton import ACCEPTED, CONVERGED, NOT_FINITE, UNPHYSICAL, Law, minimize, respond
+from idcontrol.models.sap.newton import ACCEPTED, CONVERGED, NOT_FINITE, STALLED, UNPHYSICAL, Law, minimize, respond
 from idcontrol.models.sap.regularization import BETA, SIGMA, mean_inverse_mass, regularize
 from idcontrol.types import Array, Integers, Status
 
 __all__ = ["Bounded", "Parameters", "joint_limits", "motors", "solve", "solve_bounded", "solve_sparse"]
+
+TOLERANCE: Final = 1e-13
+"""Default of `Parameters.tolerance`."""
+
+ITERATIONS: Final = 100
+"""Default of `Parameters.iterations`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +55,8 @@ class Parameters:
 
     beta: float = BETA
     sigma: float = SIGMA
-    tolerance: float = 1e-13
-    iterations: int = 100
+    tolerance: float = TOLERANCE
+    iterations: int = ITERATIONS
     exact: bool = True
 
 
@@ -156,6 +163,70 @@ def _solve(
                 settled = False
         if settled or code == NOT_FINITE:
             return code, total, residual
+
+
+@njit(cache=True, error_model="numpy")
+def closed_kernel(
+    h: float,
+    M: Array,
+    free: Integers,
+    L: Array,
+    v_free: Array,
+    J: Array,
+    rho: Array,
+    c: Array,
+    mu: Array,
+    beta: float,
+    sigma: float,
+    mode: Integers,
+    f: Array,
+    away: Array,
+) -> tuple[bool, int, float]:  # pragma: no cover - compiled
+    """`solve` for rigid contacts that are closed when the step begins, without other rows.
+
+    Args:
+        h: Length of the step [s].
+        M: Inertia, shape (m, m).
+        free: Unknown velocities, shape (k,).
+        L: See `idcontrol.models.reduction`, like v_free and rho.
+        v_free: v°, shape (m,).
+        J: Contact rows [N; S; T], shape (3 n, m).
+        rho: The same, whitened, shape (3 n, k).
+        c: Their constants, shape (3 n,).
+        mu: Friction, shape (n,).
+        beta: β of `Parameters`.
+        sigma: σ of `Parameters`.
+        mode: In and out: what each contact did in the last step, does in this one, shape (n,).
+        f: Overwritten with the impulses, shape (3 n,).
+        away: Overwritten with the free velocities' v⁺ less that which f causes (see `solve_bounded`), shape (k,).
+
+    Returns:
+        Whether it is solved, iterations, residual.
+    """
+    n, k = mu.shape[0], free.shape[0]
+    momentum, z, gamma, none = np.zeros(k), np.zeros(k), np.zeros(3 * n), np.zeros(0)
+    for i in range(k):
+        for j in range(i, k):
+            momentum[i] += L[j, i] * v_free[free[j]]
+    code, iterations, residual = _solve(
+        h,
+        (np.zeros(n), mu, np.full(n, np.inf), np.zeros(n), _inverse_mass(M, J)),
+        (none, none, none),
+        rho,
+        c.copy(),
+        momentum,
+        (beta, sigma, TOLERANCE, ITERATIONS, True),
+        mode,
+        z,
+        gamma,
+    )
+    f[:] = gamma
+    away[:] = z
+    for r in range(3 * n):
+        for i in range(k):
+            away[i] -= rho[r, i] * gamma[r]
+    solve_lower_transposed(L, away)
+    return code == CONVERGED or (code == STALLED and residual <= ACCEPTED), iterations, residual
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Parameters = Parameters()) -> StepSolution:
