@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
@@ -19,6 +19,7 @@ from experiments.tables.results import (
     PAPER,
     PREDICTING,
     PRESETS,
+    SENSING,
     SMOOTHNESS_ON,
     TERRAINS,
     Results,
@@ -67,13 +68,19 @@ class Claim:
 
 def claims(results: Results) -> Table:
     """What the paper says, and what should be so, against what was measured."""
-    found = [*_tracking(results), *_forces(results), *_smoothness(results), *_path(results)]
+    return beside_each_other((*_tracking(results), *_forces(results), *_smoothness(results), *_path(results)))
+
+
+def beside_each_other(found: Sequence[Claim]) -> Table:
+    """The table of some claims."""
     missed = [claim.what for claim in found if not claim.holds]
     held = len(found) - len(missed)
     return Table(
         name="claims",
         title="Claims",
-        sentence=f"{held} of {len(found)} hold." + (f" Not so: {'; '.join(missed)}." if missed else ""),
+        sentence=(f"{held} of {len(found)} hold." + (f" Not so: {'; '.join(missed)}." if missed else ""))
+        if found
+        else "The runs that a claim needs did not walk to the end.",
         header=("claim", "paper", "preset paper", "preset default", "holds", "why"),
         rows=tuple((c.what, c.printed, c.paper, c.default, c.holds, c.why) for c in found),
     )
@@ -100,17 +107,21 @@ def _tracking(results: Results) -> Iterator[Claim]:
                 else "",
             )
     for terrain, goal in GOAL_RAD.items():
-        errors = {
-            controller: value
-            for controller in CONTROLLERS
-            if controller != "pid" and (value := results.value("default", controller, terrain, "q_err_rad")) is not None
-        }
+        errors, sensing = (
+            {c: value for c in names if (value := results.value("default", c, terrain, "q_err_rad")) is not None}
+            for names in (PREDICTING, SENSING)
+        )
         if errors:
             worst = max(errors, key=lambda c: errors[c])
             yield Claim(
                 what=f"on {TERRAINS[terrain][0]} all that predict contacts and stand are within {SLACK * goal:.3g} rad",
                 default=f"worst {worst} {errors[worst]:.3g} rad of {len(errors)}",
                 holds=errors[worst] <= SLACK * goal,
+                why="Those that sense forces and predict none have "
+                + ", ".join(f"{c} {value:.3g} rad" for c, value in sensing.items())
+                + "."
+                if sensing
+                else "",
             )
 
 

@@ -44,6 +44,7 @@ MITIGATION = ("id-coulomb-qp-raw", "id-coulomb-smooth")
 """Beside them, where torques are compared: chatter mitigation left out, and the paper's Algorithm 3."""
 
 PREDICTING = ("id-coulomb-qp", "id-noslip-qp", "id-coulomb-lcp", "id-noslip-lcp")
+SENSING = ("id-sensed-1", "id-sensed-2")
 PRESETS = ("paper", "default")
 SMOOTHNESS_ON = "rigid_high"
 """The terrain that Table 4 is compared on; the paper does not say its own."""

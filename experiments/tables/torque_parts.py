@@ -173,11 +173,13 @@ class _Split:
     Attributes:
         torques: Of internal forces, borne forces and feedback, shape (3, a) [N m].
         J: Rows of the standing feet in world axes, shape (3 n, m).
+        to_base: Pseudoinverse of the columns of `J` for the base, shape (u, 3 n).
         demand: Accelerations asked of the joints, shape (a,) [rad/s²].
     """
 
     torques: Array
     J: Array
+    to_base: Array
     demand: Array
 
     @staticmethod
@@ -194,7 +196,8 @@ class _Split:
         f = force[standing].ravel()
         M = system.M
         onto_base = np.linalg.solve(M[:u, :u], M[:u, u:]).T
-        borne = J[:, :u] @ np.linalg.pinv(J[:, :u], rcond=RANK) @ f
+        to_base = np.linalg.pinv(J[:, :u], rcond=RANK)
+        borne = J[:, :u] @ to_base @ f
         C = onto_base @ J[:, :u].T - J[:, u:].T
         q, v = system.joint_positions(arrays["q"][k]), system.joint_velocities(arrays["v"][k])
         feedback = gains[0] * (arrays["q_des"][k] - q) + gains[1] * (arrays["v_des"][k] - v)
@@ -202,6 +205,7 @@ class _Split:
         return _Split(
             torques=np.array([C @ (f - borne), C @ borne, S @ feedback]),
             J=J,
+            to_base=to_base,
             demand=arrays["a_des"][k] + feedback,
         )
 
@@ -216,7 +220,7 @@ class _Split:
         u = self.J.shape[1] - self.demand.size
         base = self.J[:, :u]
         # what is left of the rows when the base does its best
-        kept = np.eye(len(base)) - base @ np.linalg.pinv(base, rcond=RANK)
+        kept = np.eye(len(base)) - base @ self.to_base
         lacking = kept @ (self.J[:, u:] @ self.demand + (self.J - before.J) @ v / h)
         smallest: Array = np.linalg.pinv(kept @ self.J[:, u:], rcond=RANK) @ lacking
         return smallest

@@ -82,11 +82,31 @@ def test_monte_carlo_draws_are_the_same_at_every_call_and_within_their_bounds():
     assert all(0.2 <= draw["mu"] <= 1.5 and 0 <= draw["disturbance.payload_share"] <= 0.2 for draw in draws)
 
 
-def test_bumps_compare_with_pid_of_the_same_preset():
-    error = {"id-coulomb-qp": 0.008, "pid": 0.01}
+@pytest.mark.parametrize(("error", "words", "holds"), [(0.008, "20% below", True), (0.0085, "15% below", False)])
+def test_bumps_compare_with_pid_of_the_same_preset(error, words, holds):
+    ours = {"id-coulomb-qp": {"default": error, "paper": 0.015}, "pid": {"default": 0.01, "paper": 0.01}}
     outcomes = [
-        outcome(rough.experiment, dict(run), walked(q_err_rad=error.get(run["controller"], 0.02)))
+        outcome(
+            rough.experiment,
+            dict(run),
+            walked(q_err_rad=ours.get(run["controller"], {}).get(run["preset"], 0.02)),
+        )
         for run in studies.bumps.runs
     ]
-    (table,) = studies.bumps.tables(outcomes)
-    assert "In the preset default id-coulomb-qp's error is 20% below pid's" in table.sentence
+    table, claims = studies.bumps.tables(outcomes)
+    assert f"In the preset default id-coulomb-qp's error is {words} pid's" in table.sentence
+    assert ("paper", "id-coulomb-qp", 0.015, "50% above", "done") in table.rows
+    (row,) = claims.rows
+    assert row[1:5] == (
+        "19% below", "50% above pid's, 0.015 against 0.01 rad", f"{words} pid's, {error:.3g} against 0.01 rad", holds
+    )  # fmt: skip
+
+
+def test_nothing_is_claimed_of_bumps_where_pid_fell():
+    outcomes = [
+        outcome(rough.experiment, dict(run), walked(fell_at_s=1.0 if run["controller"] == "pid" else None))
+        for run in studies.bumps.runs
+    ]
+    table, claims = studies.bumps.tables(outcomes)
+    assert table.sentence == "id-coulomb-qp or pid did not walk to the end."
+    assert claims.rows == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -124,6 +125,19 @@ def test_claims_follow_the_numbers(walk):
     assert not holds(rough, "id-coulomb-smooth of the preset default has at most a tenth")
 
 
+def test_goals_are_those_of_controllers_that_predict_and_what_sensing_costs_is_said(walk):
+    def change(run):
+        return {"q_err_rad": 0.05 if run["controller"].startswith("id-sensed") else 0.002}
+
+    found = table(tables.tables(comparison(walk, change)), "claims")
+    rows = [row for row in found.rows if "all that predict contacts" in row[0]]
+    assert len(rows) == 2
+    for row in rows:
+        assert row[3].endswith("of 4")
+        assert row[4]
+        assert "id-sensed-1 0.05 rad, id-sensed-2 0.05 rad" in row[5]
+
+
 def test_the_order_of_controllers_is_compared_pair_by_pair(walk):
     """The printed errors themselves are in order; with two of them swapped one pair is not."""
     printed = {c: numbers[0] for c, numbers in PAPER["tracking"]["values"]["rigid_low"].items() if numbers}
@@ -178,7 +192,7 @@ def test_switches_are_near_where_stance_or_contact_changes():
 
 
 def test_parts_of_the_torque_rate_add_up_and_what_turns_back_is_chatter(tmp_path):
-    data = walks.arrays(3.0)
+    data = walks.arrays(1.0)
     data["tau"][:] = np.sin(data["t"])[:, None]
     smooth = torques_of(walks.record(tmp_path / "smooth", data=dict(data), metrics={}))
     data["tau"][:, 0] += 0.1 * (-1.0) ** np.arange(len(data["t"]))
@@ -205,8 +219,9 @@ def standing(tmp_path_factory):
     onto_base = np.linalg.solve(M[:6, :6], M[:6, 6:]).T
     S, C = M[6:, 6:] - onto_base @ M[:6, 6:], onto_base @ J[:, :6].T - J[:, 6:].T
 
-    def record(part):
-        data = walks.arrays(1.0)
+    @cache
+    def parts_of(part):
+        data = walks.arrays(0.3)
         n = len(data["t"])
         data["stance"][:] = 1.0
         data["force"][:], data["force"][:, :, 2], data["a_des"][:], data["v"][:] = 0.0, 10.0, 0.0, 0.0
@@ -224,7 +239,7 @@ def standing(tmp_path_factory):
         folder = tmp_path_factory.mktemp("parts") / part
         return torques_of(walks.record(folder, data=data, metrics={}))
 
-    return record
+    return parts_of
 
 
 @pytest.mark.parametrize("part", ["internal", "borne", "feedback"])
