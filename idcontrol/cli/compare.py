@@ -240,7 +240,7 @@ def _show(outcomes: Sequence[Outcome], tables: Sequence[Table], out: Path) -> No
         if not table.printed:
             continue
         header = (Column(Text(name)) for name in table.header)  # units in brackets are no markup
-        grid = Grid(*header, title=table.title, title_justify="left", title_style="bold", box=None)
+        grid = Grid(*header, title=Text(table.title), title_justify="left", title_style="bold", box=None)
         for row in table.rows:
             grid.add_row(*(Text(number(value)) for value in row))
         screen.print(grid)

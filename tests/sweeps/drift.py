@@ -60,7 +60,7 @@ class Drift:
 
 def _table(outcomes: Any) -> tuple[Table, ...]:
     rows = tuple((o.setting("seed"), o.metric("x")) for o in outcomes)
-    return (Table(name="positions", title="Positions", sentence="They grow.", header=("seed", "x [m]"), rows=rows),)
+    return (Table(name="positions", title="Positions [m]", sentence="They grow.", header=("seed", "x [m]"), rows=rows),)
 
 
 experiment = Drift()

@@ -152,7 +152,7 @@ def test_rows_with_equal_settings_are_run_once(compare, drift):
 def test_a_study_writes_its_tables(compare):
     status, out, _ = compare("--controllers", "all", "--study", "positions", "--out", "c")
     assert status == 0
-    assert "Positions" in out
+    assert "Positions [m]" in out
     assert "x [m]" in out
     assert "They grow." in out
     assert Path("c/positions.csv").read_text().splitlines() == ["seed,x [m]", "1,1.0", "2,4.0"]
