@@ -121,6 +121,24 @@ def _generators(
 
 
 @njit(cache=True, error_model="numpy")
+def _into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover - compiled
+    """Take from y (3 n,) what rounding has put outside the pyramids of its contacts, `held` ones but pressing.
+
+    It is rounding of the impulses that would give the torque alone, and those of feet that carry little are smaller.
+    """
+    n = mu.shape[0]
+    for i in range(n):
+        y[i] = max(y[i], 0.0)
+        if held[i]:
+            continue
+        friction, most = abs(y[n + i]) + abs(y[2 * n + i]), mu[i] * y[i]
+        if friction > most:
+            share = most / friction
+            y[n + i] *= share
+            y[2 * n + i] *= share
+
+
+@njit(cache=True, error_model="numpy")
 def smallest_torque_kernel(
     M: Array,
     free: Integers,
@@ -250,6 +268,7 @@ def share_kernel(
     for j in range(d):
         out[row[j]] += xi[j]
         out[other[j]] += weight[j] * xi[j]
+    _into_cones(mu, held, out)
     return True
 
 

@@ -152,6 +152,20 @@ def test_duplicate_contacts_share_evenly(quadruped):
     np.testing.assert_allclose(g[[2, 4, 5]].sum(axis=0), f[2], rtol=0, atol=1e-5 * np.abs(f).max())
 
 
+def test_no_impulse_is_outside_its_cone_by_as_little_as_rounding(quadruped):
+    """Not even where the feet carry nothing, and what is rounded is the torque of a hard demand."""
+    problem = standing_problem(quadruped, np.random.default_rng(6))
+    doubled = replace(problem, contacts=problem.contacts.take([0, 0, 1, 2, 3, 3]))
+    b = problem.prescribed.velocity + 0.05 * np.random.default_rng(6).normal(size=12)
+    rising = np.concatenate((np.ones(6), b))  # so that no foot has to press
+    for kappa in (problem.kappa, -problem.M @ rising):
+        step = replace(doubled, kappa=kappa, prescribed=replace(problem.prescribed, velocity=b))
+        f, _, _ = redistribute(step, dissipation.solve(step), v_tol=10.0)
+        assert (f[:, 0] >= 0.0).all()
+        # one rounding of the sum, one of the share
+        assert (np.abs(f[:, 1:]).sum(axis=1) <= 0.7 * f[:, 0] * (1.0 + 4e-16)).all()
+
+
 def test_smooth_feet_get_no_friction(quadruped):
     problem = standing_problem(quadruped, np.random.default_rng(7), mu=np.array([0.0, 0.7, 0.0, 0.7]))
     f, _, _ = redistribute(problem, dissipation.solve(problem))
