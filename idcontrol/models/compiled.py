@@ -103,8 +103,13 @@ def compliant_impulses(
         As `contact_impulses`.
     """
     if model == SAP:
-        return sap.closed_kernel(h, M, free, L, v_free, J, rho, c, mu, law[0], law[1], warm, f, away)
+        beta, sigma = law
+        solved, iterations, residual = sap.closed_kernel(
+            h, M, free, L, v_free, J, rho, c, mu, beta, sigma, warm, f, away
+        )
+        return solved, iterations, residual
     warm[:] = 0
     away[:] = 0.0
-    status, iterations, residual = constraint.closed_kernel(h, law[0], law[1], M, J, rho, c, mu, f)
+    stiffness, damping = law
+    status, iterations, residual = constraint.closed_kernel(h, stiffness, damping, M, J, rho, c, mu, f)
     return status == SOLVED, iterations, residual

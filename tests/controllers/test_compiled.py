@@ -10,12 +10,13 @@ import pytest
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import schemes
+from idcontrol.controllers.compiled import CompiledStep
 from idcontrol.controllers.constraint import CONSTRAINT
 from idcontrol.controllers.feedback import Gains
-from idcontrol.controllers.inverse import InverseDynamics
+from idcontrol.controllers.inverse import InverseDynamics, Settings
 from idcontrol.controllers.sap import SAP
 from idcontrol.system import System
-from idcontrol.types import Status
+from idcontrol.types import Command, Reference, State, Status
 from tests import scenes
 from tests.controllers import walker
 
@@ -32,10 +33,26 @@ SCHEMES = {
 }
 
 
-def controller(scheme: schemes.Scheme, *, limit: float = 100.0, mu: float = 0.7) -> InverseDynamics:
+GAINS = Gains(kp=400.0, kd=40.0)
+
+
+def machine(*, limit: float = 100.0, mu: float = 0.7) -> tuple[System, SphereContacts]:
     system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=np.full(12, limit))
-    contacts = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), mu)
-    return InverseDynamics(scheme, system, contacts, Gains(kp=400.0, kd=40.0), scenes.H)
+    return system, SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), mu)
+
+
+def controller(scheme: schemes.Scheme, *, limit: float = 100.0, mu: float = 0.7) -> InverseDynamics:
+    return InverseDynamics(scheme, *machine(limit=limit, mu=mu), GAINS, scenes.H)
+
+
+def compiled(scheme: schemes.Scheme, state: State, reference: Reference, *, mu: float = 0.7) -> Command | None:
+    """What the compiled step alone makes of a first step."""
+    assert scheme.plain is not None
+    system, contacts = machine(mu=mu)
+    step = CompiledStep(scheme.plain, scheme.projects, system, contacts, GAINS, scenes.H, Settings())
+    assert step.fits
+    system.update(state.q, state.v)
+    return step(state, reference, np.zeros(12))
 
 
 def steps(quadruped, rng):
@@ -70,6 +87,45 @@ def test_plain_steps_give_the_torques_of_the_general_step(quadruped, name):
         np.testing.assert_allclose(got.predicted.force, wanted.predicted.force, rtol=0, atol=1e-7)
         np.testing.assert_allclose(got.predicted.normal, wanted.predicted.normal, rtol=0, atol=1e-15)
     assert solved > 20
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+@pytest.mark.parametrize("feet", [4, 2, 0])
+def test_standing_is_plain_on_whatever_feet(quadruped, name, feet):
+    reference = walker.stand(stance=np.array([feet > 0, feet > 2, feet > 2, feet > 0]))
+    command = compiled(SCHEMES[name], walker.at_home(quadruped), reference)
+    assert command is not None
+    assert command.predicted.identity.size == feet
+
+
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp", "id-noslip-qp"])
+def test_where_sticking_takes_more_friction_than_there_is_the_model_decides(quadruped, name):
+    # joints that move the resting base sideways at half of gravity while the feet stand: friction of 0.5 is needed
+    state, scheme = walker.at_home(quadruped), SCHEMES[name]
+    quadruped.update(state.q, state.v)
+    J = scenes.foot_contacts(quadruped, 0.7).jacobian
+    reference = walker.stand(a=np.linalg.solve(J[:, 6:], -J[:, 0] * 0.5 * 9.81))
+    sticks = compiled(scheme, state, reference, mu=0.7)
+    assert sticks is not None
+    total = sticks.predicted.force.sum(axis=0)
+    assert 0.4 < np.hypot(total[0], total[1]) / total[2] < 0.6
+
+    slips = compiled(scheme, state, reference, mu=0.2)
+    if name == "id-coulomb-qp":
+        assert slips is not None
+        assert slips.status is Status.SOLVED
+    else:  # the model without slip has no such motion
+        assert slips is None
+    got, wanted = (controller(s, mu=0.2)(state, reference) for s in (scheme, replace(scheme, plain=None)))
+    assert got.status == wanted.status
+    assert got.dropped == wanted.dropped
+    # the same arithmetic in another order, as above
+    np.testing.assert_allclose(got.tau, wanted.tau, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(got.predicted.force, wanted.predicted.force, rtol=0, atol=1e-7)
+    force = got.predicted.force
+    # on level ground with tangents along x and y; impulses of 1e-2 N s to rounding
+    assert (np.abs(force[:, :2]).sum(axis=1) <= 0.2 * force[:, 2] + 1e-9).all()
+    assert np.hypot(*force[:, :2].sum(axis=0)) > 0.1 * force[:, 2].sum()
 
 
 @pytest.mark.parametrize("name", SCHEMES)

@@ -108,7 +108,8 @@ def tangential_compliance(problem: StepProblem) -> Array:
     w is the mean of ``Σ_j J_j² / M_jj`` over both tangents: that of each velocity by itself, so that a step has the
     same one whether its joints are prescribed or not, and light and heavy bodies creep alike.
     """
-    return _creep(problem.M, problem.contacts.jacobian)
+    creep: Array = _creep(problem.M, problem.contacts.jacobian)
+    return creep
 
 
 @njit(cache=True)
@@ -148,7 +149,8 @@ def closed_kernel(
     rough = np.flatnonzero((mu > 0.0) & (creep > 0.0))
     f[:] = 0.0
     if rough.shape[0] == 0:
-        return spring_kernel(rho[:n], c[:n], compliance[:n], f[:n], np.empty(n))
+        status, iterations, residual = spring_kernel(rho[:n], c[:n], compliance[:n], f[:n], np.empty(n))
+        return status, iterations, residual
     Q, r, scale = _friction_lcp(rho, c, compliance, mu, rough)
     size, t = r.shape[0], rough.shape[0]
     z = np.empty(size)
