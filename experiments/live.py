@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from experiments import trot
-from experiments.locomotion import Scene, channels, posture
+from experiments.locomotion import POSTURE, Posture, Scene, channels
 from idcontrol import controllers
 from idcontrol.loop.safety import Limits
 from idcontrol.metrics import locomotion
@@ -76,6 +76,9 @@ class TrotSession:
         self.start = trot.start_state(self._robot, self._observer, config.start_spread_rad, rng)
         self.limits = self._limits()
         self.feet = tuple(foot.name for foot in self._robot.description.feet)
+        shapes, _ = self.channels()
+        self._found = {name: np.empty(shapes[name]) for name in POSTURE}
+        self._posture = Posture(self._observer, self._found)
 
     def planner(self) -> NotedPlanner:
         """The planner of the trot."""
@@ -97,7 +100,8 @@ class TrotSession:
 
     def derive(self, row: Mapping[str, Array]) -> dict[str, Any]:
         """What follows from the state, and how far the walk has come."""
-        found = posture(self._observer, row["q"], row["v"])
+        self._posture(row["q"], row["v"])
+        found: dict[str, Any] = dict(self._found)
         if self._config.path.kind == "waypoints":
             notes = row["notes"]
             found["target"], found["segment"] = notes[:2], notes[2:4]

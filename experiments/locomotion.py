@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 import numpy as np
+import pinocchio as pin
+from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import sphere_gap
+from idcontrol.loop.ring import Row, span
 from idcontrol.loop.simulated import Tick
 from idcontrol.metrics import Layout, fallen, locomotion
+from idcontrol.placements import placement_views
 from idcontrol.plants import SimulatedPlant
 from idcontrol.recording import Recorder
 from idcontrol.system import System
-from idcontrol.types import Array, Event
+from idcontrol.types import Array, Booleans, Event, Integers
 from idcontrol.view.scenery import Scenery
 from planners.gait import Gait
 
 UNREACHABLE_M = 1e-6
 """A planned foot farther than this from where the joints can put it is out of reach [m] (planner.md 5)."""
+MOTION = ("q", "v", "q_des", "v_des", "a_des", "tau", "stance")
+"""Channels that are copied together: side by side in a row."""
+POSTURE = ("feet", "gap", "slip", "base_tilt", "com")
+"""Channels that follow from a state alone."""
 
 
 def channels(system: System, feet: int) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
@@ -147,11 +156,12 @@ def record(
     """
     layout = scene.layout()
     shapes, units = channels(scene.observer.system, len(layout.feet))
+    row = TickRow(scene)
     began, unreachable = time.perf_counter(), 0
     meta = {"layout": msgspec.to_builtins(layout), "scene": msgspec.to_builtins(scene.scenery), **meta}
     with Recorder(out, shapes, units, meta, config=config, wall_time=("step_us",)) as recorder:
         for count, tick in enumerate(run, start=1):
-            recorder.append(**row(tick, scene))
+            recorder.extend(row(tick)[None])
             if tick.reference.residual > UNREACHABLE_M:
                 if unreachable == 0:
                     recorder.event(Event(t=tick.state.t, what="a planned foot is out of reach of its leg"))
@@ -159,8 +169,8 @@ def record(
             if count % 100 == 0:
                 progress(count / steps)
             # the state at the beginning of the tick: the row that shows the fall is in the record
-            q, level = tick.state.q, float(tick.reference.base_position[2])
-            lost = fallen(float(q[2]), level, _tilt(q), layout.base_height_m)
+            level = float(tick.reference.base_position[2])
+            lost = fallen(float(tick.state.q[2]), level, row.tilt, layout.base_height_m)
             if lost or not np.isfinite(tick.after.q).all():
                 recorder.event(Event(t=tick.state.t, what="the robot fell"))
                 break
@@ -175,60 +185,123 @@ def record(
     return metrics
 
 
-def row(tick: Tick, scene: Scene) -> dict[str, Any]:
-    """What is recorded of a tick (`channels`)."""
-    observer, plant, walk = scene.observer, scene.plant, scene.walk
-    n = len(scene.feet)
-    state, reference, command = tick.state, tick.reference, tick.command
-    force, predicted = np.zeros((n, 3)), np.full((n, 3), np.nan)
-    force[tick.forces.identity] = tick.forces.force
-    if command.predicted is not None:
-        predicted[:] = 0.0
-        predicted[command.predicted.identity] = command.predicted.force
-    found: dict[str, Any] = {
-        "t": state.t,
-        "q": state.q,
-        "v": state.v,
-        "q_des": reference.q,
-        "v_des": reference.v,
-        "a_des": reference.a,
-        "tau": command.tau,
-        "stance": reference.stance,
-        "feet_des": reference.feet,
-        "force": force,
-        "force_pred": predicted,
-        "status": command.status,
-        "residual": command.residual,
-        "clipped": command.clipped,
-        "base_ref": (*reference.base_position, reference.base_yaw),
-        "step_us": 1e6 * tick.controller_s,
-        **posture(observer, state.q, state.v),
-    }
-    if plant is not None and plant.last is not None:
-        found["plant_status"] = plant.last.status
-        found["plant_residual"] = plant.last.residual
-        found["plant_regularization"] = plant.last.regularization
-    if walk is not None:
-        found["target"], found["segment"] = walk.target, walk.previous
-        found["waypoints"], found["turning"] = walk.reached, walk.turning
-    return found
+class TickRow:
+    """What is recorded of a tick, as one row (`channels`)."""
+
+    def __init__(self, scene: Scene) -> None:
+        """Lay out the row; nothing is known yet."""
+        shapes, _ = channels(scene.observer.system, len(scene.feet))
+        self._plant, self._walk = scene.plant, scene.walk
+        self._row = Row(shapes)
+        self._motion = self._row.values[span(shapes, MOTION)]
+        self._posture = Posture(scene.observer, self._row.of)
+
+    def __call__(self, tick: Tick) -> Array:
+        """The row of `tick`, shape (values,): overwritten by the next call."""
+        of, plant, walk = self._row.of, self._plant, self._walk
+        state, reference, command = tick.state, tick.reference, tick.command
+        of["t"][...] = state.t
+        np.concatenate(
+            (state.q, state.v, reference.q, reference.v, reference.a, command.tau, reference.stance), out=self._motion
+        )
+        of["feet_des"][:] = reference.feet
+        of["base_ref"][:3], of["base_ref"][3] = reference.base_position, reference.base_yaw
+        of["force"][:] = 0.0
+        of["force"][tick.forces.identity] = tick.forces.force
+        if command.predicted is None:
+            of["force_pred"][:] = np.nan
+        else:
+            of["force_pred"][:] = 0.0
+            of["force_pred"][command.predicted.identity] = command.predicted.force
+        of["status"][...], of["residual"][...], of["clipped"][...] = command.status, command.residual, command.clipped
+        of["step_us"][...] = 1e6 * tick.controller_s
+        self._posture(state.q, state.v)
+        if plant is not None and plant.last is not None:
+            last = plant.last
+            of["plant_status"][...], of["plant_residual"][...] = last.status, last.residual
+            of["plant_regularization"][...] = last.regularization
+        if walk is not None:
+            of["target"][:], of["segment"][:] = walk.target, walk.previous
+            of["waypoints"][...], of["turning"][...] = walk.reached, walk.turning
+        return self._row.values
+
+    @property
+    def tilt(self) -> float:
+        """Of the base in the last row [rad]."""
+        return float(self._row.of["base_tilt"])
 
 
-def posture(observer: SphereContacts, q: Array, v: Array) -> dict[str, Any]:
-    """What follows from a state alone: feet, their gaps and slip, tilt of the base, centre of mass (`channels`)."""
-    system = observer.system
-    system.update(q, v)
-    observer.detect(0.0)
-    return {
-        "feet": observer.centre,
-        "gap": observer.gap,
-        "slip": observer.slip(system.ours(v)),
-        "base_tilt": _tilt(q),
-        "com": system.com(q),
-    }
+class Posture:
+    """What follows from a state alone: feet, their gaps and slip, tilt of the base, centre of mass (`channels`).
+
+    Kinematics only: no inertia, no forces, no contact rows.
+    """
+
+    def __init__(self, observer: SphereContacts, out: Mapping[str, Array]) -> None:
+        """Look at the spheres of `observer`.
+
+        Args:
+            observer: Foot spheres; only their geometry matters, not the last update of their system.
+            out: Arrays of the channels ``feet, gap, slip, base_tilt, com``, overwritten by each call.
+        """
+        system = observer.system
+        self._model, self._data = system.model, system.model.createData()
+        self._joint, self._offset = observer.mounting()
+        moves = np.empty((len(self._joint), system.n_velocities), dtype=np.bool_)
+        moves[:, system.order] = system.support[self._joint]
+        self._feet = (
+            *placement_views(self._data.oMi),
+            self._data.J,
+            self._joint,
+            moves,
+            self._offset,
+            observer.radius,
+            observer.terrain.parameters,
+            observer.terrain.coefficients,
+        )
+        self._com = out["com"]
+        self._found = out["feet"], out["gap"], out["slip"], out["base_tilt"]
+
+    def __call__(self, q: Array, v: Array) -> None:
+        """Write what follows from configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout."""
+        pin.computeJointJacobians(self._model, self._data, q)
+        self._com[:] = pin.centerOfMass(self._model, self._data, pin.KinematicLevel.POSITION, False)
+        _look(*self._feet, q, v, *self._found)
 
 
-def _tilt(q: Array) -> float:
-    """Angle between the base's z axis and the world's [rad]."""
-    x, y = float(q[3]), float(q[4])
-    return math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (x * x + y * y))))
+@njit(cache=True, error_model="numpy")
+def _look(
+    position: Array,
+    rotation: Array,
+    jacobian: Array,
+    joint: Integers,
+    moves: Booleans,
+    offset: Array,
+    radius: Array,
+    parameters: Array,
+    coefficients: Array,
+    q: Array,
+    v: Array,
+    feet: Array,
+    gap: Array,
+    slip: Array,
+    tilt: Array,
+) -> None:  # pragma: no cover - compiled
+    """Centres of the spheres, gaps, speeds of the material contact points across the normals; how the base leans."""
+    for i in range(joint.shape[0]):
+        at, turn = position[joint[i]], rotation[joint[i]]
+        for k in range(3):
+            feet[i, k] = at[k] + turn[k, 0] * offset[i, 0] + turn[k, 1] * offset[i, 1] + turn[k, 2] * offset[i, 2]
+        gap[i], n, p = sphere_gap(parameters, coefficients, feet[i, 0], feet[i, 1], feet[i, 2], radius[i])
+        twist = np.zeros(6)
+        for j in range(v.shape[0]):
+            if moves[i, j]:
+                for row in range(6):
+                    twist[row] += jacobian[row, j] * v[j]
+        wx, wy, wz = twist[3], twist[4], twist[5]
+        x, y, z = twist[0] + wy * p[2] - wz * p[1], twist[1] + wz * p[0] - wx * p[2], twist[2] + wx * p[1] - wy * p[0]
+        along = n[0] * x + n[1] * y + n[2] * z
+        x, y, z = x - along * n[0], y - along * n[1], z - along * n[2]
+        slip[i] = np.sqrt(x * x + y * y + z * z)
+    # the cosine of the angle between the base's z axis and the world's, from the base's quaternion (x, y, z, w)
+    tilt[()] = math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (q[3] * q[3] + q[4] * q[4]))))

@@ -173,6 +173,26 @@ class Recorder:
         if i + 1 == BLOCK_ROWS:
             self._write_block()
 
+    def extend(self, rows: Array) -> None:
+        """Append whole rows: copies, without a look at any single channel.
+
+        Args:
+            rows: The channels side by side in the order that the recorder was given, shape (n, values).
+
+        Raises:
+            InputError: The rows have another width.
+        """
+        if rows.shape[1:] != self._block.shape[1:]:
+            raise InputError(f"rows of this record have shape (n, {self._block.shape[1]}), not {rows.shape}")
+        while len(rows):
+            offset, i = self._position
+            n = min(len(rows), BLOCK_ROWS - i)
+            self._block[i : i + n] = rows[:n]
+            self._position = (offset, i + n)
+            if i + n == BLOCK_ROWS:
+                self._write_block()
+            rows = rows[n:]
+
     def event(self, event: Event) -> None:
         """Write down an event at once."""
         if self._events is None:

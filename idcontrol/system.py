@@ -173,6 +173,7 @@ class System:
         self.effort_limit: Array = np.where(limits >= UNLIMITED, np.inf, limits)
         self.joint_q: Integers = np.array([joint.idx_q for joint in joints], dtype=np.int64)
         self.joint_circle: Booleans = np.array([joint.nq == 2 for joint in joints], dtype=np.bool_)
+        self._circles = [(i, joint.idx_q) for i, joint in enumerate(joints) if joint.nq == 2]
 
         flyers = [joint for joint in model.joints if joint.shortname() == "JointModelFreeFlyer"]
         self._flyer_q: Integers = np.array([joint.idx_q for joint in flyers], dtype=np.int64)
@@ -292,8 +293,7 @@ class System:
     def joint_positions(self, q: Array) -> Array:
         """Angles (or lengths) of the actuated joints, shape (a,) [rad or m]; continuous joints within (-π, π]."""
         angles: Array = q[self.joint_q]
-        for i in np.flatnonzero(self.joint_circle):
-            k = self.joint_q[i]
+        for i, k in self._circles:
             angles[i] = np.arctan2(q[k + 1], q[k])
         return angles
 

@@ -243,6 +243,31 @@ def test_channels_that_a_row_leaves_out_are_nan(tmp_path):
     assert np.isnan(run.arrays["feet"]).all()
 
 
+@pytest.mark.parametrize("cuts", [[], [1, 2], [BLOCK_ROWS], [3, BLOCK_ROWS + 3, 2 * BLOCK_ROWS]])
+def test_whole_rows_are_recorded_as_channel_by_channel_in_pieces_of_any_size(tmp_path, cuts):
+    n = 3 * BLOCK_ROWS + 2
+    data = rows(n)
+    side_by_side = np.hstack([data[name].reshape(n, -1) for name in CHANNELS])
+    record(tmp_path / "one", data)
+    with Recorder(
+        tmp_path / "other", CHANNELS, UNITS, {"robot": "links", "mu": np.inf}, config={"seed": 7}, wall_time=["step_us"]
+    ) as recorder:
+        for piece in np.split(side_by_side, cuts):
+            recorder.extend(piece)
+        recorder.close({})
+    for name in ("arrays.h5", "timing.h5"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+
+
+def test_rows_of_another_width_are_refused(tmp_path):
+    with Recorder(tmp_path / "run", CHANNELS, UNITS, {}) as recorder:
+        for wrong in (np.zeros(WIDTH), np.zeros((2, WIDTH + 1))):
+            with pytest.raises(InputError, match=rf"shape \(n, {WIDTH}\)"):
+                recorder.extend(wrong)
+        recorder.close({})
+    assert len(load(tmp_path / "run").arrays["t"]) == 0
+
+
 def test_a_wrong_name_or_shape_is_named_and_leaves_no_row(tmp_path):
     with Recorder(tmp_path / "run", CHANNELS, UNITS, {}) as recorder:
         with pytest.raises(InputError, match=r"'feat' is no channel.*feet"):

@@ -190,7 +190,6 @@ class ControlLoop:
         self._began: int | None = None
         self._first, self._woke, self._farewell = 0, 0, 0
         self._alarm, self._asking = interrupt, False
-        self._circles = bool(parts.system.joint_circle.any())
 
     def connect(self, timeout_s: float, alive: Callable[[], bool] = lambda: True) -> bool:
         """Wait for the first state of the machine, warm up planner and controller on it; whether one came.
@@ -375,7 +374,7 @@ class ControlLoop:
             self._tau[:] = 0.0
             return Cut.NONE
         system = self._parts.system
-        q = system.joint_positions(state.q) if self._circles else state.q[system.joint_q]
+        q = system.joint_positions(state.q)
         v = system.joint_velocities(state.v)
         share = 1.0
         if mode is Mode.DAMPED:
