@@ -78,7 +78,7 @@ def test_error_feedback_alone_drops_the_box_at_mu_1_as_the_check_has_said(tmp_pa
 
 
 def test_infinite_friction_holds_what_finite_friction_holds(tmp_path):
-    """Error feedback with the original's weak grip: fingertips come and go by micrometres, and none slides meanwhile."""
+    """Error feedback with the weak grip of the original: fingertips come and go by micrometres, none slides."""
     found = [run(tmp_path / f"{mu}", controller="pid", mu=mu, duration_s=0.45) for mu in (np.inf, 100.0)]
     assert all(metrics["completed"] for metrics in found)
     # friction of 100 lets the box turn by a degree or two; the arm hardly knows
