@@ -327,6 +327,7 @@ corrections = Study(
         for changes in CORRECTIONS.values()
     ),
     tables=_corrections_tables,
+    grouping=lambda outcome: (_what_is_missing(outcome), f"µ {outcome.setting('mu'):g}"),
 )
 
 TRUE_MU = 0.3
@@ -377,6 +378,7 @@ monte_carlo = Study(
         for controller in ("id-coulomb-qp", "id-sap", "pid")
     ),
     tables=_monte_carlo_tables,
+    grouping=lambda outcome: (outcome.setting("controller"), ""),
 )
 
 bumps = Study(

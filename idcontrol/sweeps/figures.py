@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,6 +13,7 @@ import matplotlib
 import msgspec
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from idcontrol.figures import STYLE, Picture, panels, picture
 from idcontrol.metrics import Layout
@@ -21,6 +23,9 @@ from idcontrol.types import Array
 
 PANELS = 8
 """Conditions that a figure shows at most, one panel each."""
+
+JOINED = 12
+"""Values of a setting up to which their points are joined by a line; more are draws."""
 
 LEGEND_LETTERS = 130
 """What fits into a line of a legend."""
@@ -88,11 +93,22 @@ def _digest(folder: Path) -> Digest | None:
     )
 
 
-def pictures(outcomes: Sequence[Outcome]) -> list[Picture]:
-    """All figures that these rows have something for."""
-    scene = _Scene.of(outcomes)
+def pictures(
+    outcomes: Sequence[Outcome], grouping: Callable[[Outcome], tuple[str, str]] | None = None
+) -> list[Picture]:
+    """All figures that these rows have something for.
+
+    Args:
+        outcomes: The rows.
+        grouping: Names of a row's line and panel (`Study.grouping`).
+    """
+    scene = _Scene.of(outcomes, grouping)
     found = []
     with matplotlib.rc_context(STYLE):
+        for key in scene.numeric:
+            drawn = _curves(scene, key)
+            if drawn is not None:
+                found.append(picture(f"What {key} does", *drawn))
         for title, draw in (
             ("Torque rate", _torque_rate),
             ("Tracking error", _tracking),
@@ -102,10 +118,6 @@ def pictures(outcomes: Sequence[Outcome]) -> list[Picture]:
             drawn = draw(scene)
             if drawn is not None:
                 found.append(picture(title, *drawn))
-        for key in scene.numeric:
-            drawn = _curves(scene, key)
-            if drawn is not None:
-                found.append(picture(f"What {key} does", *drawn))
     return found
 
 
@@ -114,22 +126,28 @@ class _Scene:
     """Rows by line (what has a colour: the controller) and panel (what else was varied, seeds apart)."""
 
     outcomes: Sequence[Outcome]
-    line_key: str
+    groups: Mapping[str, tuple[str, str]]
     lines: tuple[str, ...]
     panels: Mapping[str, Sequence[Outcome]]
     numeric: tuple[str, ...]
 
     @staticmethod
-    def of(outcomes: Sequence[Outcome]) -> _Scene:
+    def of(outcomes: Sequence[Outcome], grouping: Callable[[Outcome], tuple[str, str]] | None) -> _Scene:
         varied = [key for key in varied_keys([o.row for o in outcomes]) if key != "seed"]
         line_key = "controller" if "controller" in varied or not varied else varied[0]
+        others = [key for key in varied if key != line_key]
+
+        def by_settings(outcome: Outcome) -> tuple[str, str]:
+            return str(outcome.setting(line_key)), ", ".join(f"{key} {outcome.setting(key)}" for key in others)
+
+        groups = {o.row.name: (grouping or by_settings)(o) for o in outcomes}
         panels: dict[str, list[Outcome]] = {}
         for o in outcomes:
-            panels.setdefault(_condition(o, [key for key in varied if key != line_key]), []).append(o)
+            panels.setdefault(groups[o.row.name][1], []).append(o)
         return _Scene(
             outcomes=outcomes,
-            line_key=line_key,
-            lines=tuple(dict.fromkeys(str(o.setting(line_key)) for o in outcomes)),
+            groups=groups,
+            lines=tuple(dict.fromkeys(line for line, _ in groups.values())),
             panels=panels,
             numeric=tuple(key for key in varied if _is_numeric(outcomes, key)),
         )
@@ -138,12 +156,12 @@ class _Scene:
         return _COLORS[self.lines.index(line) % len(_COLORS)]
 
     def line(self, outcome: Outcome) -> str:
-        return str(outcome.setting(self.line_key))
+        return self.groups[outcome.row.name][0]
 
     def name(self, outcome: Outcome) -> str:
         """What tells a row from the others, for a sentence."""
-        condition = next(name for name, members in self.panels.items() if outcome in members)
-        return f"{self.line(outcome)} ({condition})" if condition else self.line(outcome)
+        line, condition = self.groups[outcome.row.name]
+        return f"{line} ({condition})" if condition else line
 
     def best_and_worst(self, key: str) -> tuple[Outcome, Outcome] | None:
         """Rows that did their task, with the smallest and the largest of a metric."""
@@ -151,14 +169,11 @@ class _Scene:
         return (found[0], found[-1]) if found else None
 
 
-def _condition(outcome: Outcome, keys: Sequence[str]) -> str:
-    return ", ".join(f"{key} {outcome.setting(key)}" for key in keys)
-
-
 def _is_numeric(outcomes: Sequence[Outcome], key: str) -> bool:
+    """Whether a setting can be an axis: more than two numbers, all finite."""
     values = [outcome.setting(key) for outcome in outcomes]
     numbers = {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
-    return len(numbers) > 2 and len(numbers) == len(set(map(str, values)))
+    return len(numbers) > 2 and all(map(math.isfinite, numbers)) and len(numbers) == len(set(map(str, values)))
 
 
 def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
@@ -194,7 +209,7 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
 def _tracking(scene: _Scene) -> tuple[str, Figure] | None:
     def draw(axes: Any, o: Outcome, found: Digest, color: str) -> None:
         axes.plot(found.t, 1e3 * found.q_err, color=color, linewidth=1.0)
-        axes.set_yscale("log")
+        _log(axes.yaxis)
 
     drawn = _panels(scene, draw, x="time [s]", y="|q − q_des| [mrad]")
     extremes = scene.best_and_worst("q_err_rad")
@@ -236,7 +251,7 @@ def _feet(scene: _Scene) -> tuple[str, Figure] | None:
         if np.isfinite(found.foot_err).any():
             axes.plot(range(len(found.feet)), found.foot_err, "o-", color=color, markersize=4, linewidth=0.8)
             axes.set_xticks(range(len(found.feet)), found.feet)
-            axes.set_yscale("log")
+            _log(axes.yaxis)
 
     extremes = scene.best_and_worst("force_err_rel")
     drawn = _panels(scene, draw, x="", y="mean error [N]") if extremes else None
@@ -277,6 +292,9 @@ def _panels(scene: _Scene, draw: Callable[[Any, Outcome, Digest, str], None], *,
     for line in scene.lines:
         axes[0, 0].plot([], [], color=scene.color(line), label=line)
     _legend_above(figure, axes[0, 0])
+    if len(drawable) > len(shown):
+        note = f"{len(drawable) - len(shown)} more conditions are not drawn"
+        figure.text(0.99, 0.01, note, ha="right", va="bottom", color="#5f6368")
     return figure
 
 
@@ -290,12 +308,14 @@ def _curves(scene: _Scene, key: str) -> tuple[str, Figure] | None:
         for line in scene.lines:
             members = [o for o in scene.outcomes if scene.line(o) == line and o.metric(metric) is not None]
             done = sorted((o for o in members if o.done), key=lambda o: o.setting(key))
-            panel.plot(*_means(done, key, metric), "o-", color=scene.color(line), markersize=4)
+            values, means = _means(done, key, metric)
+            panel.plot(values, means, "o-" if len(values) <= JOINED else "o", color=scene.color(line), markersize=4)
             failed = [o for o in members if not o.done]
             panel.plot(*_means(failed, key, metric), "x", color=scene.color(line), markersize=5)
         panel.set_xlabel(key)
         panel.set_ylabel(label)
-        panel.set_yscale("log" if log else "linear")
+        if log:
+            _log(panel.yaxis)
     for line in scene.lines:
         axes[0, 0].plot([], [], "o-", color=scene.color(line), label=line)
     _legend_above(figure, axes[0, 0])
@@ -317,6 +337,15 @@ def _trends(scene: _Scene, key: str) -> Iterator[str]:
         if failed:
             said += f", failed at {', '.join(f'{value:.3g}' for value in sorted(set(failed)))}"
         yield said + "."
+
+
+def _log(axis: Any) -> None:
+    """A logarithmic axis of what is drawn so far, its ticks plain numbers: 1, 2, 5 in each of few decades."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100.0 * low else (1.0,)))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _means(outcomes: Sequence[Outcome], key: str, metric: str) -> tuple[list[float], list[float]]:

@@ -31,6 +31,7 @@ def report(comparison: Comparison, study: Study | None) -> Path:
     """
     outcomes = comparison.outcomes
     done = sum(o.done for o in outcomes)
+    general = figures.pictures(outcomes, study.grouping if study else None)
     text = render(
         "comparison.html.j2",
         note="",
@@ -39,7 +40,7 @@ def report(comparison: Comparison, study: Study | None) -> Path:
         state=(f"{done} of {len(outcomes)} runs did their task", "good" if done == len(outcomes) else "warn"),
         tables=[_as_text(table) for table in (study.tables(outcomes) if study else ()) if table.printed],
         rows=_as_text(all_rows(outcomes)),
-        pictures=[*(study.pictures(outcomes) if study else ()), *figures.pictures(outcomes), *_of_the_runs(outcomes)],
+        pictures=[*(study.pictures(outcomes) if study else ()), *general, *_of_the_runs(outcomes)],
         command=shlex.join(comparison.command),
         settings=_shared_settings(outcomes),
         versions=comparison.versions,
@@ -48,17 +49,24 @@ def report(comparison: Comparison, study: Study | None) -> Path:
 
 
 def all_rows(outcomes: Sequence[Outcome]) -> Table:
-    """Every run: what was varied, what came out, why it failed."""
+    """Every run: what was varied, what came out and is not the same for all, why it failed."""
     keys = varied_keys([o.row for o in outcomes])
-    shown = [q for q in QUANTITIES if q.topic != "Solvers" and any(q.of(o.metrics or {}) is not None for o in outcomes)]
-    shown = [q for q in shown if q.key not in ("completed", "fell_at_s", "step_us.p99", "step_us.p999", "step_us.max")]
+    ended = [o.metrics for o in outcomes if o.metrics is not None]
+    shown = [
+        q
+        for q in QUANTITIES
+        if q.topic != "Solvers"
+        and q.key not in ("completed", "fell_at_s", "step_us.p99", "step_us.p999", "step_us.max")
+        and (len({q.of(metrics) for metrics in ended}) > 1 or (len(ended) == 1 and q.of(ended[0]) is not None))
+    ]
     failed = [o for o in outcomes if not o.done]
     return Table(
         name="rows",
         title="All runs",
         sentence=f"{len(outcomes)} runs, of which {len(failed)} did not do their task."
         if failed
-        else f"All {len(outcomes)} runs did their task.",
+        else f"All {len(outcomes)} runs did their task."
+        + (" Columns in which they agree are only in table.csv." if len(ended) > 1 else ""),
         header=(*keys, "outcome", *(f"{q.label} [{q.unit}]" if q.unit else q.label for q in shown)),
         rows=tuple(
             (

@@ -49,6 +49,8 @@ class Study:
         runs: Changes of each run by dotted key, ``preset`` among them.
         tables: From what came out to the tables that answer the study's question.
         pictures: The same for figures.
+        grouping: From a run to the names of its line and of its panel in the general figures; None names lines by
+            controllers and panels by whatever else differs.
     """
 
     experiment: str
@@ -56,3 +58,4 @@ class Study:
     runs: Sequence[Mapping[str, Any]]
     tables: Callable[[Sequence[Outcome]], Sequence[Table]]
     pictures: Callable[[Sequence[Outcome]], Sequence[Picture]] = _nothing
+    grouping: Callable[[Outcome], tuple[str, str]] | None = None
