@@ -23,12 +23,12 @@ class SensedForces:
     joints are told and what the footholds allow moves nothing; it turns into contact forces that balance each other,
     and these are sensed and fed back in the next period, with the same difference added. They are its integral over
     time: four feet of the paper's quadruped whose hips are told 0.01 rad more than they can turn press sideways by 51
-    N/s more and more, until friction lets go (8.3 N at μ = 0.7). At infinite friction nothing does: in the trot on
-    ``mu=inf`` what the feet do against each other grows from a median of 12 N to 26 N within 3.5 s and 114 N at most
-    (9 to 16 N and 33 N at most at μ = 0.7); feet lose contact, a foot that has lost it is sensed as zero and not
-    loaded again, and the machine falls (at 5 s; the time depends on the last digit). Projection of the demand
-    (math.md 12.1) is no remedy: it takes the inconsistent part away, not what was collected before, and the walk fell
-    at 2.5 s. Use a controller that predicts its forces there.
+    N/s more and more, until friction lets go (8.3 N at μ = 0.7). At infinite friction nothing does: in a trot on
+    ``mu=inf`` what the feet do against each other was measured to grow from a median of 12 N to 26 N within 3.5 s, with
+    a maximum of 114 N (9 to 16 N and at most 33 N at μ = 0.7); feet lost contact, a foot that had lost it was sensed as
+    zero and not loaded again, and in that run the machine fell at 5 s. With projection of the demand (math.md 12.1),
+    which takes the inconsistent part out of each, it fell at 2.5 s; why so early was not looked into. Use a controller
+    that predicts its forces there.
     """
 
     def __init__(self, system: System, contacts: Detector, gains: Gains, delay: int) -> None:

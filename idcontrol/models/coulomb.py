@@ -38,12 +38,11 @@ RESTARTS: Final = 12
 four does."""
 SPREAD: Final = 1.5
 """Of their entries: standard deviation of the logarithm."""
-MOST_RESTARTED: Final = 64
-"""Contacts beyond which one run takes a second."""
 SEARCH_NODES: Final = 200
-"""Quadratic programs of the search over contact modes, which settles up to two contacts: some milliseconds."""
-MOST_SEARCHED: Final = 12
-"""Contacts beyond which so short a search is of no use."""
+"""Quadratic programs of the search over contact modes: some milliseconds at a few contacts, two seconds at 54. It
+settles up to two contacts that act on each other, and gets to the end of a branch at all that are searched."""
+MOST_RETRIED: Final = 64
+"""Contacts beyond which neither is tried: one run takes a second, and the search too few of its branches to the end."""
 
 SQUEEZE: Final = "squeeze"
 """No velocity of what is free keeps the contacts apart: there is a certificate."""
@@ -263,7 +262,7 @@ def _solve_pyramids(rho: Array, c: Array, mu: Array, rough: Integers, bits: Inte
     Q, r, scale = _assemble(rho, c, mu, mu.size, rough)
     z = np.empty(r.size)
     rng = np.random.default_rng(0)
-    for _ in range(RESTARTS if mu.size <= MOST_RESTARTED else 0):
+    for _ in range(RESTARTS if mu.size <= MOST_RETRIED else 0):
         # a positive factor on each variable does to the path what a covering vector other than 1 does
         again, more, _ = _lemke(Q, r, scale * np.exp(rng.normal(scale=SPREAD, size=r.size)), 0.0, z)
         iterations += more
@@ -278,7 +277,7 @@ def _solve_pyramids(rho: Array, c: Array, mu: Array, rough: Integers, bits: Inte
             return _Outcome(
                 status=again, iterations=iterations, residual=residual, regularization=tikhonov, note="regularized"
             )
-    nodes_allowed = SEARCH_NODES if mu.size <= MOST_SEARCHED else 0
+    nodes_allowed = SEARCH_NODES if mu.size <= MOST_RETRIED else 0
     y, settled, nodes = find_solution(rho @ rho.T, c, mu, max_nodes=nodes_allowed)
     iterations += nodes
     if y is not None:
