@@ -1,11 +1,12 @@
 # Two commands do everything, environment included:   make trot     make test
-# Others: make lint (style and types), make slow (the long checks), make docs (the pages, into build/docs).
+# Others: make lint (style and types), make slow (the long checks), make docs (the pages, into build/docs),
+# make coverage (which lines the fast tests run, by module, into build/coverage.txt).
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: trot test slow lint docs figures
+.PHONY: trot test slow coverage lint docs figures
 
 trot: $(VENV)/.core
 	$(BIN)/idcontrol run trot
@@ -16,6 +17,15 @@ test: $(VENV)/.dev
 
 slow: $(VENV)/.dev
 	$(BIN)/pytest -m slow
+
+# Kernels are left out: they run compiled, unseen, and tests compare them with references.   make coverage COVER=tests/solvers
+COVER ?= tests
+coverage: export COVERAGE_FILE = build/coverage.data
+coverage: $(VENV)/.dev
+	@mkdir -p build
+	$(BIN)/pytest -n 2 -m "not slow and not wallclock" --cov --cov-report= $(COVER)
+	$(BIN)/coverage report --skip-empty --show-missing > build/coverage.txt
+	@cut -c 1-100 build/coverage.txt
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
