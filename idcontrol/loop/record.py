@@ -14,7 +14,7 @@ import select
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -121,7 +121,8 @@ class Scribe:
             kept = _filled(self._machine_channels)
             units = {name: unit for name, unit in machine.UNITS.items() if name in kept}
             self._machine = Recorder(out / "machine", kept, units, {}, config=config, wall_time=machine.WALL_TIME)
-        self._pending: dict[str, Array] | None = None
+        self._width = width(self._kept)
+        self._pending: Array = np.empty((0, width(self._channels)))  # the last row, until the next one is known
         self._first: float | None = None
         self._mode, self._faults = Mode.IDLE, 0
         self._machine_mode, self._machine_faults = Mode.IDLE, 0
@@ -129,45 +130,50 @@ class Scribe:
 
     def loop_rows(self, rows: Array) -> None:
         """Take rows of the loop's ring, shape (n, width)."""
-        for row in _each(rows, self._channels):
-            mode = Mode(int(row["mode"]))
+        columns = views(rows, self._channels)
+        begin = 0 if self._first is not None else len(rows)
+        for i, (mode, faults) in enumerate(zip(columns["mode"].tolist(), columns["faults"].tolist(), strict=True)):
             if self._first is None and mode not in (Mode.IDLE, Mode.READY):
-                self._first = float(row["tick"])
-            self._write_pending(row)
-            self._note(row, mode)
-            self._pending = row if self._first is not None else None
+                self._first, begin = float(columns["tick"][i]), i
+            if mode != self._mode or faults != self._faults:
+                self._note(int(columns["tick"][i]), Mode(int(mode)), int(faults))
+        waiting = np.concatenate((self._pending, rows[begin:]))
+        # a row is written once the next one tells which forces came of it
+        self._write(waiting[:-1], views(waiting[1:], self._channels)["force_sensed"])
+        self._pending = waiting[-1:].copy()
 
     def machine_rows(self, rows: Array) -> None:
         """Take rows of the machine's ring."""
         if self._machine is None:
             return
-        for row in _each(rows, self._machine_channels):
-            mode, faults = Mode(int(row["mode"])), int(row["faults"])
-            t = float(row["t"])
+        columns = views(rows, self._machine_channels)
+        for i, (value, flags) in enumerate(zip(columns["mode"].tolist(), columns["faults"].tolist(), strict=True)):
+            if value == self._machine_mode and flags == self._machine_faults:
+                continue
+            mode, faults, t = Mode(int(value)), int(flags), float(columns["t"][i])
             for fault in Fault(faults & ~self._machine_faults):
                 self._machine.event(Event(t=t, what=f"fault: {NAMES[fault]}"))
             if mode is not self._machine_mode:
                 self._machine.event(Event(t=t, what=f"the machine is {mode.name.lower()}"))
             self._machine_mode, self._machine_faults = mode, faults
-            self._machine.append(**row)
+        self._machine.extend(rows)
 
     def close(self, outcome: Outcome | None) -> dict[str, Any] | None:
         """End the record; the metrics if it is known how the loop ended."""
-        self._write_pending(None)
+        self._write(self._pending, views(self._pending, self._channels)["force_sensed"])
         if self._machine is not None:
             self._machine.close({} if outcome is not None else None)
         metrics = None if outcome is None else self._metrics(outcome)
         self._recorder.close(metrics)
         return metrics
 
-    def _note(self, row: Mapping[str, Array], mode: Mode) -> None:
+    def _note(self, tick: int, mode: Mode, faults: int) -> None:
         """Events are what changes from tick to tick."""
-        faults = int(row["faults"])
         if Mode.RUNNING not in (mode, self._mode):
             faults = 0  # before and after, what is wrong harms nobody
         if mode is self._mode and faults == self._faults:
             return
-        t, tick = self._time(row), int(row["tick"])
+        t = 0.0 if self._first is None else (tick - self._first) * self._h
         for fault in Fault(faults & ~self._faults):
             self._recorder.event(Event(t=t, what=f"fault: {NAMES[fault]}", detail={"tick": tick}))
             self.fault_events += fault is not Fault.OVERRUN
@@ -176,25 +182,30 @@ class Scribe:
             self._recorder.event(Event(t=t, what=what, detail={"tick": tick, "before": self._mode.name.lower()}))
         self._mode, self._faults = mode, faults
 
-    def _time(self, row: Mapping[str, Array]) -> float:
-        return 0.0 if self._first is None else (float(row["tick"]) - self._first) * self._h
-
-    def _write_pending(self, following: Mapping[str, Array] | None) -> None:
-        """Write a row once the next one tells which forces came of it."""
-        row, self._pending = self._pending, None
-        if row is None:
+    def _write(self, rows: Array, force: Array) -> None:
+        """Write rows of the loop, shape (n, width), and the forces that came of them, shape (n, feet, 3)."""
+        if self._first is None or not len(rows):
             return
-        values: dict[str, Any] = {name: row[name] for name in self._plain}
-        values |= self._session.derive(row)
-        values["t"], values["t_machine"] = self._time(row), row["t"]
-        if "force" in self._kept:
-            values["force"] = (row if following is None else following)["force_sensed"]
-        self._recorder.append(**values)
+        columns = {name: values for name, values in views(rows, self._channels).items() if values.size}
+        written = np.full((len(rows), self._width), np.nan)
+        out = views(written, self._kept)
+        for name in self._plain:
+            out[name][:] = columns[name]
+        for i in range(len(rows)):
+            for name, value in self._session.derive({name: values[i] for name, values in columns.items()}).items():
+                out[name][i] = value
+        out["t"][:], out["t_machine"][:] = (columns["tick"] - self._first) * self._h, columns["t"]
+        if "force" in out:
+            out["force"][:] = force
+        self._recorder.extend(written)
 
     def _metrics(self, outcome: Outcome) -> dict[str, Any]:
         recorded = self._recorder.arrays()
         running = recorded["mode"] == Mode.RUNNING
-        arrays = {name: values[running] for name, values in recorded.items()}
+        # one stretch, for nothing leads back to it (`safety`): views will do, where copies would double the memory
+        began = int(running.argmax()) if running.any() else 0
+        stretch = slice(began, began + int(np.count_nonzero(running)))
+        arrays = {name: values[stretch] for name, values in recorded.items()}
         metrics = self._session.metrics(arrays)
         # the tick that ended it is told by its faults, but is no longer one of running
         ended_it = np.concatenate([[False], running[:-1]]) if len(running) else running
@@ -224,16 +235,9 @@ def _filled(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]
     return {name: shape for name, shape in shapes.items() if math.prod(shape)}
 
 
-def _each(rows: Array, channels: Mapping[str, tuple[int, ...]]) -> Iterator[dict[str, Array]]:
-    """The rows one by one, channel by channel; channels that hold nothing are left out."""
-    columns = {name: values for name, values in views(rows, channels).items() if values.size}
-    for i in range(len(rows)):
-        yield {name: values[i] for name, values in columns.items()}
-
-
 @dataclass(slots=True)
 class _Drain:
-    """A ring, and the rows that were fetched from it but not yet written: on a busy computer writing may lag behind."""
+    """A ring, and what was fetched from it but not yet written: on a busy computer writing may lag behind."""
 
     ring: Ring
     take: Callable[[Array], None]
@@ -242,8 +246,7 @@ class _Drain:
     def fetch(self) -> bool:
         """Empty the ring; whether there was anything."""
         rows = self.ring.take()
-        if len(rows):
-            self.waiting.append(rows)
+        self.waiting.extend(rows[at : at + WRITTEN_AT_ONCE] for at in range(0, len(rows), WRITTEN_AT_ONCE))
         return len(rows) > 0
 
     def write(self, most: int | None = None) -> None:
