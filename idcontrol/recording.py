@@ -454,29 +454,26 @@ def _export(folder: Path, *, complete: bool) -> None:
         partial = folder / (filename + ".part")
         with h5py.File(partial, "w") as file:
             file.attrs["format"], file.attrs["schema"], file.attrs["complete"] = FORMAT, SCHEMA, complete
-            for name in names:
-                shape = log.channels[name]
-                dataset = file.create_dataset(
-                    name,
-                    (log.rows, *shape),
-                    dtype="<f8",
-                    track_times=False,  # a time stamp would make equal runs differ
-                    **(
-                        {"chunks": (min(BLOCK_ROWS, log.rows), *shape), "compression": 1, "shuffle": True}
-                        if log.rows
-                        else {}
-                    ),
-                )
-                dataset.attrs["units"] = log.units[name]
+            datasets = {name: _dataset(file, name, log) for name in names}
             first = 0
             for block in log.payloads():
                 views = _views(block, log.channels)
-                for name in names:
-                    file[name][first : first + len(block)] = views[name]
+                for name, dataset in datasets.items():
+                    dataset[first : first + len(block)] = views[name]
                 first += len(block)
         with partial.open("rb") as written:
             os.fsync(written.fileno())
         partial.replace(folder / filename)
+
+
+def _dataset(file: h5py.File, name: str, log: _Log) -> h5py.Dataset:
+    """An empty dataset for all rows of a channel."""
+    shape = log.channels[name]
+    packed = {"chunks": (min(BLOCK_ROWS, log.rows), *shape), "compression": 1, "shuffle": True} if log.rows else {}
+    # a time stamp would make equal runs differ
+    dataset = file.create_dataset(name, (log.rows, *shape), dtype="<f8", track_times=False, **packed)
+    dataset.attrs["units"] = log.units[name]
+    return dataset
 
 
 def _read_h5(path: Path) -> tuple[dict[str, Array], dict[str, str], bool]:
