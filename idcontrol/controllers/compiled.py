@@ -231,8 +231,7 @@ def _step(
     L, v_free, rho, c = reduce_kernel(M, kappa, free, fixed, b, J)
     c -= surface
     f, held = np.zeros(3 * n), np.isinf(mu)
-    plain, residual = False, 0.0
-    _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
+    plain, residual, impulse = False, 0.0, np.zeros(a)
     if projects and after == SHARES and n > 0:
         # b agrees with contacts that stick. If sticking takes no more friction than there is, all models say the same
         # and stage II answers; that it finds impulses within the pyramids is the proof
@@ -240,11 +239,11 @@ def _step(
         residual = _stuck(rho, c, x)
         if residual <= CONSISTENT:
             torque = torque_map_kernel(M, free, fixed, L, J, rho, 3 * n)
-            plain = share_kernel(rho, c, x, torque, impulse, mu, held, edge_speed, reluctance, y)
-    if plain:
-        f = y
-        _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
-    else:
+            _, rest = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
+            plain = share_kernel(rho, c, x, torque, rest, mu, held, edge_speed, reluctance, y)
+            if plain:
+                f, impulse = y, rest + np.dot(torque, y)
+    if not plain:
         # contacts are closed, as `landing_contacts` has it: the gap is part of the reference velocity
         away = np.zeros(u)
         if model in COMPLIANT:
