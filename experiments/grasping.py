@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import matplotlib
 import numpy as np
 
 from experiments.grasp import NO_SLIP_MU, PAPER_DROP_S, PAPER_ERROR
+from experiments.tables.claims import Claim, beside_each_other
 from experiments.tables.printed import CHATTER
 from experiments.tables.results import PAPER
 from idcontrol.figures import STYLE, Picture, panels, picture
 from idcontrol.recording import load
+from idcontrol.sweeps.figures import COLORS
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import Outcome
 from idcontrol.sweeps.study import Study, Table
@@ -47,7 +49,7 @@ FRAMES = 150
 
 def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
     """What came out, as the paper shows it."""
-    return (_held(outcomes), _scores(outcomes), _curves(outcomes))
+    return (_held(outcomes), _scores(outcomes), beside_each_other(tuple(_claims(outcomes))), _curves(outcomes))
 
 
 def _at(outcomes: Sequence[Outcome], controller: str, mu: float) -> Outcome | None:
@@ -132,6 +134,35 @@ def _score(outcome: Outcome | None, baseline: float | None) -> str | None:
     return "pass"
 
 
+def _claims(outcomes: Sequence[Outcome]) -> Iterator[Claim]:
+    """What should be seen where nothing slips."""
+    aware = [
+        o
+        for o in outcomes
+        if math.isinf(float(o.setting("mu"))) and o.setting("controller") != "pid" and o.metrics is not None
+    ]
+    baseline = _at(outcomes, "pid", math.inf)
+    if not aware:
+        return
+    dropping = [str(o.setting("controller")) for o in aware if o.metric("dropped_at_s") is not None]
+    yield Claim(
+        what="at mu inf all that know contacts hold the box to the end",
+        default=f"{len(aware) - len(dropping)} of {len(aware)}",
+        holds=not dropping,
+        why=f"dropped by {', '.join(dropping)}" if dropping else "",
+    )
+    error = None if baseline is None else baseline.metric("q_err_held_rad")
+    if error is not None:
+        worst = max(aware, key=lambda o: o.metric("q_err_held_rad") or 0.0)  # none where it was dropped at once
+        off = worst.metric("q_err_held_rad")
+        yield Claim(
+            what="at mu inf their arm is off by at most half of pid's",
+            printed=f"pid {PAPER_ERROR[NO_SLIP_MU]:.2g} rad, recorded",
+            default=f"worst {worst.setting('controller')} {off:.3g} rad, pid {error:.3g} rad",
+            holds=off <= 0.5 * error,
+        )
+
+
 def _curve(outcome: Outcome) -> tuple[Array, Array]:
     """Time and mean error of the joints of the arm, in `FRAMES` means [s, rad]."""
     arrays = load(outcome.folder).arrays
@@ -169,11 +200,11 @@ def pictures(outcomes: Sequence[Outcome]) -> tuple[Picture, ...]:
                 o = _at(drawn, controller, mu)
                 if o is None:
                     continue
-                style = {"color": f"C{number % 8}", "linestyle": "--" if number >= 8 else "-"}
-                panel.semilogy(*_curve(o), linewidth=1.0, label=controller, **style)
+                # some are equal: the thinner ones are drawn over the wider ones
+                panel.semilogy(*_curve(o), color=COLORS[number], linewidth=3.0 - 0.25 * number, label=controller)
                 dropped = o.metric("dropped_at_s")
                 if dropped is not None:
-                    panel.axvline(dropped, linewidth=0.8, linestyle=":", color=style["color"])
+                    panel.axvline(dropped, linewidth=0.8, linestyle=":", color=COLORS[number])
             panel.axhline(
                 PAPER_ERROR[min(mu, NO_SLIP_MU)], color="0.3", linewidth=0.8, linestyle="-.", label="pid, recorded"
             )
@@ -183,8 +214,8 @@ def pictures(outcomes: Sequence[Outcome]) -> tuple[Picture, ...]:
         return (
             picture(
                 "Fig. 18: error of the arm that swings the box",
-                "Mean over the seven joints; a dotted line is where the box is dropped, dash-dotted the mean error of "
-                "the original's pid.",
+                "Mean over the seven joints; curves that are equal lie on each other. A dotted line is where the box "
+                "is dropped, dash-dotted the mean error of the original's pid.",
                 figure,
             ),
         )

@@ -27,10 +27,14 @@ PANELS = 8
 JOINED = 12
 """Values of a setting up to which their points are joined by a line; more are draws."""
 
+LETTER = 0.0062
+"""Width of a letter of a tick's name, as a share of the figure's."""
+
 LEGEND_LETTERS = 130
 """What fits into a line of a legend."""
 
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31", "#444444", "#9aa0a6")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31", "#444444", "#9aa0a6")
+"""Of lines, the first ones told apart by colour-blind readers, too."""
 _MARKERS = "os^Dv<>ph*"
 
 CURVES = (
@@ -153,7 +157,7 @@ class _Scene:
         )
 
     def color(self, line: str) -> str:
-        return _COLORS[self.lines.index(line) % len(_COLORS)]
+        return COLORS[self.lines.index(line) % len(COLORS)]
 
     def line(self, outcome: Outcome) -> str:
         return self.groups[outcome.row.name][0]
@@ -187,16 +191,16 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
             if o.metric(key) is None:
                 continue
             place = scene.lines.index(scene.line(o)) + 0.5 * (number - (len(scene.panels) - 1) / 2) / len(scene.panels)
-            look = {"color": _COLORS[number % len(_COLORS)], "fillstyle": "full" if o.done else "none"}
+            look = {"color": COLORS[number % len(COLORS)], "fillstyle": "full" if o.done else "none"}
             axes[0, 0].plot(o.metric(key), place, _MARKERS[number % len(_MARKERS)], markersize=5, **look)
             axes[0, 0].plot([o.metric(key), o.metric("dtau_max_nm_s")], [place, place], linewidth=0.8, **look)
-        axes[0, 0].plot([], [], _MARKERS[number % len(_MARKERS)], color=_COLORS[number % len(_COLORS)], label=condition)
+        axes[0, 0].plot([], [], _MARKERS[number % len(_MARKERS)], color=COLORS[number % len(COLORS)], label=condition)
     axes[0, 0].set_yticks(range(len(scene.lines)), scene.lines)
     axes[0, 0].invert_yaxis()
     axes[0, 0].set_xscale("log")
     axes[0, 0].set_xlabel("|Δτ/Δt| [N m/s], mean (marker) to largest (end of the line); hollow: the task failed")
     _legend_above(figure, axes[0, 0])
-    _place(figure, left=0.16)  # names of controllers are long
+    _place(figure, left=max(0.16, 0.02 + LETTER * max(map(len, scene.lines))))
     low, high = extremes
     sentence = (
         f"Of the runs that did their task, {scene.name(low)} has the smallest mean torque rate, {low.metric(key):.3g} "
@@ -208,7 +212,8 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
 
 def _tracking(scene: _Scene) -> tuple[str, Figure] | None:
     def draw(axes: Any, o: Outcome, found: Digest, color: str) -> None:
-        axes.plot(found.t, 1e3 * found.q_err, color=color, linewidth=1.0)
+        # one that fell in its first gait period is a point
+        axes.plot(found.t, 1e3 * found.q_err, "x" if len(found.t) == 1 else "-", color=color, linewidth=1.0)
         _log(axes.yaxis)
 
     drawn = _panels(scene, draw, x="time [s]", y="|q − q_des| [mrad]")

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.grasping import CONTROLLERS, FRICTIONS, TASKS, _score, study
+from experiments.grasp import experiment
+from experiments.grasping import CONTROLLERS, FRICTIONS, TASKS, _claims, _score, study
 from experiments.tables.results import PAPER
+from tests.experiments.outcomes import outcome
 
 
 @pytest.mark.parametrize(
@@ -26,3 +28,19 @@ def test_it_runs_the_papers_controllers_at_both_frictions():
     assert len(study.runs) == len(CONTROLLERS) * len(FRICTIONS)
     assert set(PAPER["scores"]["columns"]) <= set(CONTROLLERS)
     assert all("grasping" in PAPER["scores"]["rows"][number]["task"] for number in TASKS)
+
+
+@pytest.mark.parametrize(
+    ("error", "dropped", "holds"), [(0.04, None, [True, True]), (0.06, None, [True, False]), (0.04, 0.5, [False, True])]
+)
+def test_claims_follow_the_numbers_at_infinite_friction(error, dropped, holds):
+    def grasp(run):
+        off = {"pid": 0.1, "id-coulomb-lcp": error}.get(run["controller"], 0.001)
+        fell = dropped if run["controller"] == "id-coulomb-lcp" else None
+        return {"completed": True, "dropped_at_s": fell, "q_err_held_rad": off}
+
+    outcomes = [outcome(experiment, dict(run), grasp(run)) for run in study.runs]
+    claims = list(_claims(outcomes))
+    assert [claim.holds for claim in claims] == holds
+    assert claims[1].default == f"worst id-coulomb-lcp {error:.3g} rad, pid 0.1 rad"
+    assert list(_claims([o for o in outcomes if o.setting("mu") == 1.0])) == []

@@ -104,6 +104,26 @@ def test_a_number_that_is_varied_gets_curves_that_say_how_far_each_controller_go
     assert re.search(r"id-coulomb-qp: joint error times [\d.]+ from 0 to 0.002\.", sentence)
 
 
+def test_lines_and_panels_have_the_names_that_a_study_gives_them(folder):
+    outcomes = record.load(folder).outcomes
+    rate = figures.pictures(outcomes, lambda o: (f"no {o.setting('controller')}", "anywhere"))[0]
+    assert re.search(r"no (pid|id-coulomb-qp|id-sap) \(anywhere\) has the smallest", rate.sentence)
+
+
+def test_numbers_that_are_infinite_are_no_axis(folder):
+    rows = plan(experiment, product({"mu": (0.1, 0.8, float("inf")), "controller": ("pid", "id-sap")}))
+    outcomes = [record.outcome(row, folder / "runs") for row in rows]
+    assert not figures._is_numeric(outcomes, "mu")
+    assert not figures._is_numeric(outcomes[:4], "mu")  # two values are no curve
+
+
+def test_columns_in_which_all_runs_agree_are_left_out(folder):
+    outcomes = record.load(folder).outcomes
+    header = page.all_rows(outcomes).header
+    assert "predicted contact force, mean error [N]" in header  # its noise has another seed in each walk
+    assert "joint position error, mean [mrad]" not in header
+
+
 def test_a_study_s_tables_are_on_its_page_and_data_of_figures_are_not(folder):
     def tables(outcomes):
         return (
