@@ -1,0 +1,90 @@
+"""From telemetry to the record: what is written does not depend on how the rows came."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from idcontrol.loop import machine, real
+from idcontrol.loop.record import Outcome, Scribe
+from idcontrol.loop.ring import views, width
+from idcontrol.loop.safety import Fault, Mode
+from idcontrol.loop.session import wire_format
+from idcontrol.recording import load
+from tests.loop.rig import ArmSession
+
+H = 1e-3
+OUTCOME = Outcome(ended="duration", overruns=0, missed=0, realtime={})
+
+
+class TouchingArm(ArmSession):
+    """An arm whose tip feels forces, and of which something is derived."""
+
+    def __init__(self):
+        super().__init__()
+        self.feet = ("tip",)
+
+    def channels(self):
+        shapes, units = super().channels()
+        return shapes | {"force_pred": (1, 3), "force": (1, 3), "reach": ()}, units
+
+    def derive(self, row):
+        return {"reach": row["q"].sum()}
+
+
+def telemetry(channels, seed):
+    """30 rows: 4 before the start, 20 of running with an overrun in two of them, 6 of braking."""
+    rows = np.random.default_rng(seed).standard_normal((30, width(channels)))
+    of = views(rows, channels)
+    of["mode"][:] = np.repeat([Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED], [2, 2, 20, 6])
+    of["faults"][:] = Fault.NONE
+    of["faults"][9:11] = Fault.OVERRUN
+    if "tick" in of:
+        of["tick"][:] = np.arange(30) + 100
+    return rows
+
+
+def written(out, size):
+    session = TouchingArm()
+    wire = wire_format(session)
+    scribe = Scribe(session, out, {}, H, machine_too=True)
+    loop = telemetry(real.channels(wire, session.notes), 0)
+    body = telemetry(machine.channels(wire), 1)
+    for at in range(0, 30, size):
+        scribe.loop_rows(loop[at : at + size])
+        scribe.machine_rows(body[at : at + size])
+    scribe.close(OUTCOME)
+    return views(loop, real.channels(wire, session.notes))
+
+
+@pytest.mark.parametrize("size", [7, 30])
+def test_rows_in_pieces_of_any_size_leave_the_same_bytes(tmp_path, size):
+    written(tmp_path / "one", 1)
+    written(tmp_path / "other", size)
+    for name in ("arrays.h5", "timing.h5", "events.jsonl", "metrics.json"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+        if name != "metrics.json":
+            machines = [(tmp_path / run / "machine" / name).read_bytes() for run in ("one", "other")]
+            assert machines[0] == machines[1]
+
+
+def test_the_record_begins_with_the_first_torque_and_has_the_forces_that_came_of_it(tmp_path):
+    sent = written(tmp_path / "run", 7)
+    run = load(tmp_path / "run")
+    arrays = run.arrays
+    np.testing.assert_array_equal(arrays["tick"], np.arange(104, 130))
+    np.testing.assert_array_equal(arrays["t"], np.arange(26) * H)
+    np.testing.assert_array_equal(arrays["t_machine"], sent["t"][4:])
+    np.testing.assert_array_equal(arrays["q"], sent["q"][4:])
+    np.testing.assert_array_equal(arrays["reach"], sent["q"][4:].sum(axis=1))
+    # a state tells the forces of the period before; after the last there is none
+    np.testing.assert_array_equal(arrays["force"], sent["force_sensed"][[*range(5, 30), 29]])
+    assert run.metrics is not None
+    assert run.metrics["steps"] == 20  # those of running
+    told = [(event["what"], event["t"]) for event in run.events]
+    assert told == [
+        ("the loop is ready", 0.0),
+        ("the loop is running", 0.0),
+        ("fault: overrun", pytest.approx(5 * H)),
+        ("the loop is damped", pytest.approx(20 * H)),
+    ]
