@@ -121,7 +121,8 @@ def slip(problem: StepProblem, impulses: Array) -> float:
     """Fastest slip of closed contacts that do not part, or that have an impulse [m/s]."""
     m = motion(problem, impulses)
     closed = problem.contacts.gap <= CLOSED_GAP
-    held = closed & ((m.velocities[0] <= 1e-6) | m.impulses.any(axis=0))
+    # in m/s as the slip: of a free velocity of 300 m/s, a millionth would be a contact that opens for all to see
+    held = closed & ((m.unit * m.velocities[0] <= 1e-6) | m.impulses.any(axis=0))
     return m.unit * largest(np.where(held, m.velocities[1:], 0.0))
 
 

@@ -98,6 +98,18 @@ def test_a_wrong_answer_called_solved_is_counted_as_wrong():
     assert rows.wrong == 1
 
 
+@pytest.mark.parametrize("solve", [no_slip.solve, dissipation.no_slip_qp])
+def test_a_contact_that_opens_by_a_quarter_of_a_millimetre_per_second_may_slip(solve):
+    """However fast it would be without impulses; here 291 m/s."""
+    problem = contact_problems.problem_of(Config(), 29180)
+    solution = solve(problem, None)
+    assert solution.status is Status.SOLVED
+    assert laws.slip(problem, solution.impulses) <= contact_problems.SLIP_SPEED
+    # and one that presses may not: without its friction it slips
+    impulses = solution.impulses * [1.0, 0.0, 0.0]
+    assert laws.slip(problem, impulses) > 1e-3
+
+
 def test_a_step_reported_unsolved_though_it_has_a_solution_is_counted_as_missed():
     def shy(problem, warm):
         return replace(dissipation.solve(problem, warm), status=Status.FALLBACK)
