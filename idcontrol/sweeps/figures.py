@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from scipy.stats import spearmanr
 
 from idcontrol.figures import STYLE, Picture, panels, picture
 from idcontrol.metrics import Layout
@@ -299,7 +300,7 @@ def _panels(scene: _Scene, draw: Callable[[Any, Outcome, Digest, str], None], *,
     _legend_above(figure, axes[0, 0])
     if len(drawable) > len(shown):
         note = f"{len(drawable) - len(shown)} more conditions are not drawn"
-        figure.text(0.99, 0.01, note, ha="right", va="bottom", color="#5f6368")
+        figure.text(0.01, 0.01, note, va="bottom", color="#5f6368")
     return figure
 
 
@@ -333,10 +334,13 @@ def _trends(scene: _Scene, key: str) -> Iterator[str]:
         done = sorted((o for o in members if o.done), key=lambda o: abs(o.setting(key)))
         failed = [o.setting(key) for o in members if not o.done]
         said = f"{line}: "
-        if len(done) > 1:
-            near, far = done[0], done[-1]
-            ratio = far.metric("q_err_rad") / near.metric("q_err_rad")
-            said += f"joint error times {ratio:.3g} from {near.setting(key):.3g} to {far.setting(key):.3g}"
+        values, errors = [o.setting(key) for o in done], [o.metric("q_err_rad") for o in done]
+        if len(set(values)) > JOINED:  # from one draw to another something else changes, too
+            said += (
+                f"rank correlation with the joint error {spearmanr(values, errors).statistic:.2f} in {len(done)} runs"
+            )
+        elif len(done) > 1:
+            said += f"joint error times {errors[-1] / errors[0]:.3g} from {values[0]:.3g} to {values[-1]:.3g}"
         else:
             said += "no two runs did their task"
         if failed:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments.trot import experiment
@@ -108,6 +110,17 @@ def test_lines_and_panels_have_the_names_that_a_study_gives_them(folder):
     outcomes = record.load(folder).outcomes
     rate = figures.pictures(outcomes, lambda o: (f"no {o.setting('controller')}", "anywhere"))[0]
     assert re.search(r"no (pid|id-coulomb-qp|id-sap) \(anywhere\) has the smallest", rate.sentence)
+
+
+def test_of_random_draws_the_rank_correlation_is_told():
+    values = [float(x) for x in np.random.default_rng(4).permutation(20)]
+    rows = plan(experiment, [{"mu": value, "controller": "pid"} for value in values])
+    outcomes = [
+        record.Outcome(row=row, metrics={"q_err_rad": float(np.exp(-value))}, reason=None, folder=Path("nowhere"))
+        for row, value in zip(rows, values, strict=True)
+    ]
+    scene = figures._Scene.of(outcomes, lambda o: (o.setting("controller"), ""))
+    assert list(figures._trends(scene, "mu")) == ["pid: rank correlation with the joint error -1.00 in 20 runs."]
 
 
 def test_numbers_that_are_infinite_are_no_axis(folder):
