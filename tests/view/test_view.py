@@ -45,7 +45,7 @@ def test_the_shapes_of_a_robot_are_where_its_urdf_puts_them(film):
     model = robots.load("links").system().model
     nodes = {node.name: node for node in film.stage.nodes}
     body = nodes["root_joint"].meshes[0].vertices
-    np.testing.assert_allclose(np.ptp(body, axis=0), [0.10, 0.14, 0.02], atol=1e-12)
+    np.testing.assert_allclose(np.ptp(body, axis=0), [0.20, 0.14, 0.02], atol=1e-12)
     shank = np.concatenate([mesh.vertices for mesh in nodes["LF_Y_3"].meshes])
     foot = model.frames[model.getFrameId("LF_FOOT")].placement.translation
     # the foot sphere of radius 0.01 is part of what the knee carries
