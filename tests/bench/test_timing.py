@@ -79,7 +79,7 @@ def row(theirs, *, tolerance=0.1, bar=None, counted=None):
         ours,
         Job(run=lambda i: None),
         10,
-        Effort(samples=50, budget_s=np.inf),
+        Effort(samples=50, budget_s=60.0),
         peer=peer,
         peer_solved=lambda answer: answer is not None,
         counted=counted,
