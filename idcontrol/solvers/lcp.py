@@ -68,6 +68,54 @@ def gram_residual(rho: Array, r: Array, z: Array, y: Array, w: Array) -> float:
     return float(lcp_residual(z, w, r))
 
 
+@njit(cache=True, error_model="numpy")
+def _add_product(total: float, rest: float, a: float, b: float) -> tuple[float, float]:
+    """(total, rest) + a b, where total + rest is a sum to twice the precision (Ogita, Rump and Oishi, 2005, Dot2)."""
+    product = a * b
+    # Dekker: the halves of a and b have 26 bits, their products are exact
+    shifted = 134217729.0 * a
+    a_high = shifted - (shifted - a)
+    shifted = 134217729.0 * b
+    b_high = shifted - (shifted - b)
+    a_low, b_low = a - a_high, b - b_high
+    error = a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
+    after = total + product
+    share = after - total
+    return after, rest + (((total - (after - share)) + (product - share)) + error)
+
+
+@njit(cache=True, error_model="numpy")
+def gram_residual_doubled(rho: Array, r: Array, z: Array, y: Array, low: Array, w: Array) -> float:
+    """`gram_residual` in twice the precision, for multipliers so large that rounding in ρρᵀz is above the tolerance.
+
+    Args:
+        rho: Rows, shape (n, k).
+        r: Constant, shape (n,).
+        z: Unknowns, shape (n,).
+        y: Result, shape (k,).
+        low: Result, what y is less than ρᵀz, shape (k,).
+        w: Result, shape (n,).
+
+    Returns:
+        `lcp_residual`; inf if anything is NaN.
+    """
+    n, k = rho.shape
+    for d in range(k):
+        y[d] = 0.0
+        low[d] = 0.0
+    for i in range(n):
+        if z[i] != 0.0:
+            for d in range(k):
+                y[d], low[d] = _add_product(y[d], low[d], z[i], rho[i, d])
+    for i in range(n):
+        along, rest = r[i], 0.0
+        for d in range(k):
+            along, rest = _add_product(along, rest, rho[i, d], y[d])
+            rest += rho[i, d] * low[d]
+        w[i] = along + rest
+    return float(lcp_residual(z, w, r))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowLcpResult:
     """Outcome of LCP(r, ρρᵀ): w = ρy + r, y = ρᵀz, 0 ≤ z ⊥ w ≥ 0.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import cvxpy
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.contact_problems import Config, edge_rows, problem_of
 from idcontrol.errors import InputError
-from idcontrol.solvers.active_set import qp_residual, solve_qp
-from idcontrol.solvers.status import SolverStatus
+from idcontrol.solvers.active_set import project, qp_residual, solve_qp
+from idcontrol.solvers.lcp import gram_residual
+from idcontrol.solvers.status import TOLERANCE, SolverStatus
 
 
 def feasible_program(rng, k, m, p, condition=1.0):
@@ -160,3 +164,27 @@ def test_the_residual_sees_each_kind_of_violation():
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="do not fit"):
         solve_qp(np.eye(3), np.zeros(3), np.eye(2), np.zeros(2))
+
+
+@pytest.mark.parametrize("number", [87575, 95253])
+def test_multipliers_too_large_for_double_precision_are_rounded_together(number):
+    """Boxes with 5 and 27 contacts, rows that depend on each other to 3e-5 and 2e-7."""
+    rows, r = edge_rows(problem_of(Config(), number))
+    result = project(rows, r)
+    assert result.status is SolverStatus.SOLVED
+    # each multiplier rounded by itself would miss by as much as it does in double precision
+    assert gram_residual(rows, r, result.z, np.empty(rows.shape[1]), np.empty(r.size)) > TOLERANCE
+    # the conditions again, in rational numbers: no rounding but that of the answer
+    exact = [[Fraction(x) for x in row] for row in rows.tolist()]
+    z = [Fraction(x) for x in result.z.tolist()]
+    y = [sum((z[i] * row[d] for i, row in enumerate(exact) if z[i]), Fraction(0)) for d in range(rows.shape[1])]
+    w = np.array(
+        [
+            float(sum((a * b for a, b in zip(row, y, strict=True)), Fraction(c)))
+            for row, c in zip(exact, r.tolist(), strict=True)
+        ]
+    )
+    assert result.z.min() >= 0.0
+    missed = np.abs(np.minimum(result.z / result.z.max(), w / np.abs(r).max())).max()
+    assert missed <= TOLERANCE
+    assert missed == pytest.approx(result.residual, rel=1e-6)
