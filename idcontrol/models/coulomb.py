@@ -27,7 +27,7 @@ from idcontrol.solvers.enumerate import find_solution
 from idcontrol.solvers.lcp import lcp_residual
 from idcontrol.solvers.lemke import TIKHONOV, lemke_kernel
 from idcontrol.solvers.linear import solve_in_place
-from idcontrol.solvers.status import INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
+from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
 MOST_CONTACTS = 500
@@ -112,8 +112,43 @@ def _assemble(
 
 
 @njit(cache=True, error_model="numpy")
+def _judged(Q: Array, r: Array, slips: int, z: Array, residual: float) -> float:  # pragma: no cover - compiled
+    """`residual`, of the balanced problem; but where impulses and velocities miss the law by more than is solved, that.
+
+    Balanced, the velocity of a heavy body counts by its momentum; here all velocities are relative to the fastest at
+    zero impulse, impulses to the largest or what gives the lightest contact that velocity (math.md 13.3).
+
+    Args:
+        Q: Matrix of the module, as it is.
+        r: Its constants.
+        slips: How many of the unknowns, the last ones, are slip speeds λ.
+        z: The unknowns.
+        residual: Of z.
+    """
+    size = r.shape[0]
+    impulses = size - slips
+    unit, lightest, push = 0.0, 0.0, 0.0
+    for i in range(impulses):
+        unit = max(unit, abs(r[i]))
+        lightest = max(lightest, Q[i, i])
+        push = max(push, z[i])
+    if unit == 0.0 or lightest == 0.0:
+        return residual
+    push = max(push, unit / lightest)
+    worst = 0.0
+    for i in range(size):
+        w = r[i]
+        for j in range(size):
+            if z[j] != 0.0:
+                w += Q[i, j] * z[j]
+        missed = min(z[i] / push, w / unit) if i < impulses else min(z[i] / unit, w / push)
+        worst = max(worst, abs(missed))
+    return worst if worst > TOLERANCE else residual
+
+
+@njit(cache=True, error_model="numpy")
 def _lemke(
-    Q: Array, r: Array, scale: Array, tikhonov: float, z: Array
+    Q: Array, r: Array, scale: Array, slips: int, tikhonov: float, z: Array
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     size = r.shape[0]
     status, pivots, residual = lemke_kernel(
@@ -127,6 +162,10 @@ def _lemke(
         np.empty((2 * size + 3, size + 2)),
         np.empty(5 * size + 2, dtype=np.int64),
     )
+    if status == SOLVED:
+        residual = _judged(Q, r, slips, z, residual)
+        if residual > TOLERANCE:
+            status = INACCURATE
     return status, pivots, residual
 
 
@@ -149,7 +188,7 @@ def friction_lcp_kernel(
     """Assemble and solve the LCP of the module; f (3 n,) gets the contact impulses. Status, pivots, residual."""
     Q, r, scale = _assemble(rho, c, mu, mu.shape[0], rough)
     z = np.empty(r.shape[0])
-    status, pivots, residual = _lemke(Q, r, scale, tikhonov, z)
+    status, pivots, residual = _lemke(Q, r, scale, rough.shape[0], tikhonov, z)
     f[:] = 0.0
     if status == SOLVED:
         _impulses(z, rough, f)
@@ -214,11 +253,11 @@ def continued_lcp_kernel(
         for j in range(t):
             for unknown in range(5):  # four edges and λ
                 support[n + unknown * t + j] = (bits[rough[j]] >> (1 + unknown)) & 1
-        residual = _on_support(Q, r, scale, support, z)
+        residual = _judged(Q, r, t, z, _on_support(Q, r, scale, support, z))
         if residual <= TOLERANCE:
             _impulses(z, rough, f)
             return SOLVED, 0, residual
-    status, pivots, residual = _lemke(Q, r, scale, 0.0, z)
+    status, pivots, residual = _lemke(Q, r, scale, t, 0.0, z)
     f[:] = 0.0
     bits[:] = 0
     if status != SOLVED:
@@ -264,7 +303,8 @@ def _solve_pyramids(rho: Array, c: Array, mu: Array, rough: Integers, bits: Inte
     rng = np.random.default_rng(0)
     for _ in range(RESTARTS if mu.size <= MOST_RETRIED else 0):
         # a positive factor on each variable does to the path what a covering vector other than 1 does
-        again, more, _ = _lemke(Q, r, scale * np.exp(rng.normal(scale=SPREAD, size=r.size)), 0.0, z)
+        factors = scale * np.exp(rng.normal(scale=SPREAD, size=r.size))
+        again, more, _ = _lemke(Q, r, factors, rough.size, 0.0, z)
         iterations += more
         residual = _residual(Q, r, scale, z)
         if again == SOLVED and residual <= TOLERANCE:
@@ -281,7 +321,8 @@ def _solve_pyramids(rho: Array, c: Array, mu: Array, rough: Integers, bits: Inte
     y, settled, nodes = find_solution(rho @ rho.T, c, mu, max_nodes=nodes_allowed)
     iterations += nodes
     if y is not None:
-        residual = _residual(Q, r, scale, _unknowns(rho, c, y, rough))
+        z = _unknowns(rho, c, y, rough)
+        residual = _judged(Q, r, rough.size, z, _residual(Q, r, scale, z))
         if residual <= TOLERANCE:
             f[:] = y
             return _Outcome(status=SOLVED, iterations=iterations, residual=residual, note="searched")

@@ -16,7 +16,7 @@ from idcontrol.models import coulomb
 from idcontrol.models.problem import Prescribed, StepProblem
 from idcontrol.models.reduction import reduce
 from idcontrol.solvers.existence import Existence, decide
-from idcontrol.solvers.status import SolverStatus
+from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Status
 from tests import scenes
 
@@ -387,6 +387,15 @@ def test_a_solution_is_found_where_the_first_path_ends_on_a_ray(problem):
     assert solution.status is Status.SOLVED
     assert solution.note in ("restarted", "searched")
     assert laws.coulomb(problem, solution.impulses) <= 1e-10  # inertias of these boxes differ by up to 1e6
+
+
+def test_solved_means_that_velocities_obey_the_law_and_not_only_their_balanced_values():
+    """38 contacts of boxes whose contacts move 750-fold differently: balanced, the first path ends at 2.9e-9."""
+    problem = problem_of(Config(), 82881)
+    solution = coulomb.solve(problem)
+    assert solution.status is Status.SOLVED
+    assert solution.note == "restarted"
+    assert laws.coulomb(problem, solution.impulses) <= TOLERANCE
 
 
 @pytest.mark.parametrize("seed", [1874, 1938, 2671])
