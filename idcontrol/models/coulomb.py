@@ -13,6 +13,7 @@ do not slip while they press: their tangential rows hold with equality (math.md 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -293,11 +294,25 @@ def _solve_pyramids(rho: Array, c: Array, mu: Array, rough: Integers, bits: Inte
     In this order: whether normals alone have no solution; Lemke's method with other covering vectors, which follow
     other paths; 1e-12, 1e-10, 1e-8 of the (balanced) diagonal added (math.md 13.5); a short search over contact modes.
     """
+    _load()
     status, iterations, residual = continued_lcp_kernel(rho, c, mu, rough, bits, f)
     if status == SOLVED:
         return _Outcome(status=status, iterations=iterations, residual=residual)
+    return _after_failure(rho, c, mu, rough, f, _Outcome(status=status, iterations=iterations, residual=residual))
+
+
+@cache
+def _load() -> None:
+    """Load with the first step what only failures need: in a tick of a loop that takes longer than a robot waits."""
+    rho, c, mu, rough = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.array([0.5]), np.zeros(1, dtype=np.int64)
+    _after_failure(rho, c, mu, rough, np.zeros(3), _Outcome(status=INACCURATE, iterations=0, residual=np.inf))
+    find_solution(rho, c, mu, max_nodes=1)
+
+
+def _after_failure(rho: Array, c: Array, mu: Array, rough: Integers, f: Array, first: _Outcome) -> _Outcome:
+    status, iterations, residual = first.status, first.iterations, first.residual
     if not _may_part(rho, c, mu.size):
-        return _Outcome(status=INFEASIBLE, iterations=iterations, residual=residual, note=SQUEEZE)
+        return replace(first, status=INFEASIBLE, note=SQUEEZE)
     Q, r, scale = _assemble(rho, c, mu, mu.size, rough)
     z = np.empty(r.size)
     rng = np.random.default_rng(0)
