@@ -16,12 +16,12 @@ from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import sphere_gap
-from idcontrol.loop.ring import Row, span
 from idcontrol.loop.simulated import Tick
 from idcontrol.metrics import Layout, fallen, locomotion
 from idcontrol.placements import placement_views
 from idcontrol.plants import SimulatedPlant
 from idcontrol.recording import Recorder
+from idcontrol.rows import Row, span
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Event, Integers
 from idcontrol.view.scenery import Scenery

@@ -40,6 +40,7 @@ import h5py
 import numpy as np
 
 from idcontrol.errors import InputError
+from idcontrol.rows import views, width
 from idcontrol.types import Array, Event
 
 SCHEMA = 1
@@ -140,9 +141,8 @@ class Recorder:
         write_json(self.folder / "config.json", config)
         write_json(self.folder / "run.json", run)
 
-        width = sum(math.prod(shape) for shape in self._channels.values())
-        self._block: Array = np.full((BLOCK_ROWS, width), np.nan)
-        self._views = _views(self._block, self._channels)
+        self._block: Array = np.full((BLOCK_ROWS, width(self._channels)), np.nan)
+        self._views = views(self._block, self._channels)
         self._log: IO[bytes] = (self.folder / "record.log").open("wb", buffering=0)
         head = json.dumps(header).encode()
         offset = self._log.write(_LOG_HEAD.pack(_LOG_MAGIC, len(head), zlib.crc32(head)) + head)
@@ -376,31 +376,20 @@ class _Log:
 
     def payloads(self) -> Iterator[Array]:
         """The blocks, one at a time, each of shape (rows, values)."""
-        width = sum(math.prod(shape) for shape in self.channels.values())
+        values = width(self.channels)
         with self.path.open("rb") as file:
             for offset, rows in self.blocks:
                 file.seek(offset)
-                yield np.frombuffer(file.read(8 * width * rows), dtype="<f8").reshape(rows, width)
+                yield np.frombuffer(file.read(8 * values * rows), dtype="<f8").reshape(rows, values)
 
     def arrays(self) -> dict[str, Array]:
         out = {name: np.empty((self.rows, *shape)) for name, shape in self.channels.items()}
         first = 0
         for block in self.payloads():
-            for name, view in _views(block, self.channels).items():
+            for name, view in views(block, self.channels).items():
                 out[name][first : first + len(block)] = view
             first += len(block)
         return out
-
-
-def _views(block: Array, channels: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """A view of each channel's columns, shaped (rows, *shape)."""
-    views: dict[str, Array] = {}
-    column = 0
-    for name, shape in channels.items():
-        width = math.prod(shape)
-        views[name] = block[:, column : column + width].reshape(len(block), *shape)
-        column += width
-    return views
 
 
 def _read_log(path: Path) -> _Log:
@@ -409,12 +398,12 @@ def _read_log(path: Path) -> _Log:
     with path.open("rb") as file:
         header = _read_log_header(file, path)
         channels = {name: tuple(shape) for name, shape in header["channels"]}
-        width = sum(math.prod(shape) for shape in channels.values())
+        values = width(channels)
         blocks: list[tuple[int, int]] = []
         sound = file.tell()
         while len(head := file.read(_BLOCK_HEAD.size)) == _BLOCK_HEAD.size:
             magic, rows, length, crc = _BLOCK_HEAD.unpack(head)
-            if magic != _BLOCK_MAGIC or length != 8 * width * rows or length > size - file.tell():
+            if magic != _BLOCK_MAGIC or length != 8 * values * rows or length > size - file.tell():
                 break
             if zlib.crc32(file.read(length), zlib.crc32(struct.pack("<IQ", rows, length))) != crc:
                 break
@@ -457,9 +446,9 @@ def _export(folder: Path, *, complete: bool) -> None:
             datasets = {name: _dataset(file, name, log) for name in names}
             first = 0
             for block in log.payloads():
-                views = _views(block, log.channels)
+                columns = views(block, log.channels)
                 for name, dataset in datasets.items():
-                    dataset[first : first + len(block)] = views[name]
+                    dataset[first : first + len(block)] = columns[name]
                 first += len(block)
         with partial.open("rb") as written:
             os.fsync(written.fileno())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,8 +24,11 @@ from planners.gait import write_timing
 from planners.joints import collect, measure, move_joints, reach_feet
 from planners.momentum import momentum_acceleration, momentum_velocity
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 Record = npt.NDArray[np.void]
-Bundle = TypeVar("Bundle")
+Bundle = TypeVar("Bundle", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +129,8 @@ def joined(**bundles: Any) -> Record:
 def viewed(bundle: Bundle, record: Record, name: str) -> Bundle:
     """The dataclass `bundle`, its arrays being views of those under `name` in a record; its numbers stay its own."""
     part = record[name]
-    arrays = [f.name for f in dataclasses.fields(bundle) if isinstance(getattr(bundle, f.name), np.ndarray)]  # type: ignore[arg-type]
-    return dataclasses.replace(bundle, **{key: part[key][0] for key in arrays})  # type: ignore[type-var]
+    arrays = [f.name for f in dataclasses.fields(bundle) if isinstance(getattr(bundle, f.name), np.ndarray)]
+    return dataclasses.replace(bundle, **{key: part[key][0] for key in arrays})
 
 
 @njit(cache=True)

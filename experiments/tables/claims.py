@@ -155,24 +155,19 @@ def _magnitudes(results: Results, table: str, key: str) -> Iterator[Claim]:
 def _order(results: Results, terrain: str, title: str) -> Iterator[Claim]:
     """Whether pairs of controllers are in the paper's order of joint error, where both stand in both."""
     paper = PAPER["tracking"]["values"][terrain]
-    ours = {c: results.value("paper", c, terrain, "q_err_rad") for c in CONTROLLERS}
-    pairs = [
-        (a, b)
-        for a, b in combinations(CONTROLLERS, 2)
-        if paper[a] and paper[b] and paper[a][0] != paper[b][0] and ours[a] is not None and ours[b] is not None
-    ]
+    ours = {c: x for c in CONTROLLERS if (x := results.value("paper", c, terrain, "q_err_rad")) is not None}
+    pairs = [(a, b) for a, b in combinations(ours, 2) if paper[a] and paper[b] and paper[a][0] != paper[b][0]]
     if not pairs:
         return
-    wrong = [(a, b) for a, b in pairs if (paper[a][0] < paper[b][0]) is not (ours[a] < ours[b])]  # type: ignore[operator]
+    wrong = [(a, b) for a, b in pairs if (paper[a][0] < paper[b][0]) is not (ours[a] < ours[b])]
 
     def ranking(errors: dict[str, float]) -> str:
         return " < ".join(sorted(errors, key=lambda c: errors[c]))
 
-    standing = {c: value for c, value in ours.items() if value is not None}
     yield Claim(
         what=f"on {title} the preset paper has the paper's order of joint errors",
-        printed=ranking({c: paper[c][0] for c in standing if paper[c]}),
-        paper=ranking(standing),
+        printed=ranking({c: paper[c][0] for c in ours if paper[c]}),
+        paper=ranking(ours),
         holds=not wrong,
         why=f"{len(wrong)} of {len(pairs)} pairs the other way round: {', '.join(f'{a} and {b}' for a, b in wrong)}"
         if wrong

@@ -19,9 +19,10 @@ from idcontrol.loop import real
 from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import ViewJob, decode
 from idcontrol.loop.memory import attach
-from idcontrol.loop.ring import Ring, views, width
+from idcontrol.loop.ring import Ring
 from idcontrol.loop.safety import Mode
 from idcontrol.loop.session import resolve, wire_format
+from idcontrol.rows import views, width
 from idcontrol.types import Array
 from idcontrol.view.page import Page, serve, stop
 from idcontrol.view.scenery import of_meta

@@ -26,13 +26,14 @@ from idcontrol.loop.clock import NS, Beat, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
 from idcontrol.loop.real import ControlLoop, Parts, Stop
-from idcontrol.loop.ring import Ring, ring_bytes, width
+from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import Policy
 from idcontrol.loop.session import Session, make_controller, resolve, wire_format
 from idcontrol.loop.simulated import ticks
 from idcontrol.loop.transport import Link, inprocess
 from idcontrol.loop.transport.shared import BYTES, SharedLink
 from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
+from idcontrol.rows import width
 from idcontrol.types import Controller
 
 RING_S = 10.0

@@ -15,10 +15,10 @@ from numba import njit
 
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat
-from idcontrol.loop.ring import Row
 from idcontrol.loop.safety import Fault, Limits, Mode, Policy, Rule, Safety, advance
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import Format, Inbox, Kind, Outbox
+from idcontrol.rows import Row
 from idcontrol.system import System
 from idcontrol.types import Array, Plant, State
 

@@ -19,12 +19,13 @@ from idcontrol.loop.clock import NS, Pacer, WallClock
 from idcontrol.loop.jobs import PlantJob, decode
 from idcontrol.loop.machine import Machine
 from idcontrol.loop.memory import attach
-from idcontrol.loop.ring import Ring, width
+from idcontrol.loop.ring import Ring
 from idcontrol.loop.safety import Mode
 from idcontrol.loop.session import resolve, wire_format
 from idcontrol.loop.transport import Link
 from idcontrol.loop.transport.shared import SharedLink
 from idcontrol.loop.transport.udp import UdpLink
+from idcontrol.rows import width
 
 WARM_STEPS = 20
 """Steps before the first tick, so that all is compiled, loaded and in caches."""

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -20,11 +21,11 @@ from numba import njit
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat, Clock, Pacer
 from idcontrol.loop.machine import FAREWELL
-from idcontrol.loop.ring import Row, span
 from idcontrol.loop.safety import Cut, Fault, Limits, Mode, Policy, Safety, admit, advance
 from idcontrol.loop.session import Planner
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, Sensed
+from idcontrol.rows import Row, span
 from idcontrol.system import System
 from idcontrol.types import Array, Controller, Reference, State, Status
 
@@ -415,7 +416,7 @@ class Stop:
         """Call `on_alarm` at SIGALRM; it may raise."""
         self._on_alarm = on_alarm
         self.asked = 0
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Stop:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -426,7 +427,7 @@ class Stop:
     def __exit__(self, *_: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.asked:

@@ -26,12 +26,13 @@ from idcontrol.loop import machine, real
 from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import RecordJob, decode
 from idcontrol.loop.memory import attach
-from idcontrol.loop.ring import Ring, views, width
+from idcontrol.loop.ring import Ring
 from idcontrol.loop.safety import NAMES, Fault, Mode
 from idcontrol.loop.session import Session, resolve, wire_format
 from idcontrol.loop.wire import Drop
 from idcontrol.metrics import percentiles
 from idcontrol.recording import Recorder, jsonable
+from idcontrol.rows import views, width
 from idcontrol.types import Array, Event
 
 EXTRA = {

@@ -7,58 +7,13 @@ killed half-way leaves no torn row.
 
 from __future__ import annotations
 
-import math
 import mmap
-from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from idcontrol.types import Array
 
 _HEAD_BYTES = 64
-
-
-class Row:
-    """One row, channel by channel.
-
-    Attributes:
-        values: All of it, shape (width,).
-        of: A view of each channel in `values`.
-    """
-
-    def __init__(self, channels: Mapping[str, tuple[int, ...]]) -> None:
-        """Lay out `channels`: name and shape, in order."""
-        self.values: Array = np.full(width(channels), np.nan)
-        self.of: dict[str, Array] = views(self.values, channels)
-
-    def clear(self) -> None:
-        """Nothing is known."""
-        self.values[:] = np.nan
-
-
-def width(channels: Mapping[str, tuple[int, ...]]) -> int:
-    """How many numbers a row has."""
-    return sum(math.prod(shape) for shape in channels.values())
-
-
-def views(values: Array, channels: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """The channels within `values`, shape (..., width): views of shape (..., *shape)."""
-    found: dict[str, Array] = {}
-    at = 0
-    for name, shape in channels.items():
-        size = math.prod(shape)
-        found[name] = values[..., at : at + size].reshape((*values.shape[:-1], *shape))
-        at += size
-    return found
-
-
-def span(channels: Mapping[str, tuple[int, ...]], names: Sequence[str]) -> slice:
-    """Where `names`, which stand side by side in `channels` and in this order, are within a row."""
-    at = list(channels).index(names[0])
-    before = dict(list(channels.items())[:at])
-    chosen = dict(list(channels.items())[at : at + len(names)])
-    assert tuple(chosen) == tuple(names)
-    return slice(width(before), width(before) + width(chosen))
 
 
 def ring_bytes(row_width: int, rows: int) -> int:

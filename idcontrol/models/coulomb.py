@@ -310,6 +310,7 @@ def _load() -> None:
 
 
 def _after_failure(rho: Array, c: Array, mu: Array, rough: Integers, f: Array, first: _Outcome) -> _Outcome:
+    """What else there is, in the order of `_solve_pyramids`; `first` is how the first attempt ended."""
     status, iterations, residual = first.status, first.iterations, first.residual
     if not _may_part(rho, c, mu.size):
         return replace(first, status=INFEASIBLE, note=SQUEEZE)

@@ -27,7 +27,7 @@ from idcontrol.models.reduction import Reduction, hold, recover, reduce, solve_l
 from idcontrol.models.sticking import Attempt, settle
 from idcontrol.solvers.lcp import gram_residual
 from idcontrol.solvers.lemke import solve_regularized
-from idcontrol.solvers.psd import METHODS, psd_lcp_kernel
+from idcontrol.solvers.psd import ACTIVE_SET, psd_lcp_kernel
 from idcontrol.solvers.rank import RANK_TOLERANCE
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
@@ -92,7 +92,7 @@ def edge_lcp_kernel(
     status, iterations, _, residual, method = psd_lcp_kernel(
         rows, r, start, started, z, y, w, np.empty((count, k)), np.empty((3, count)), np.empty((2 * k + 4, k))
     )
-    if status == SOLVED and METHODS[method] == "active set":
+    if status == SOLVED and method == ACTIVE_SET:
         # edges are summed to impulses in double precision, which loses an answer that twice the precision has to check
         residual = gram_residual(rows, r, z, y, w)
         if not residual <= TOLERANCE:

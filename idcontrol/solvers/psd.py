@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 from numba import njit
@@ -16,6 +17,9 @@ from idcontrol.types import Array, Integers
 
 METHODS = ("ppm", "active set", "lemke")
 """The methods in the order in which they are tried; kernels return the number."""
+PPM: Final = 0
+ACTIVE_SET: Final = 1
+LEMKE: Final = 2
 
 _LEMKE_ROWS = 400
 """Rows up to which Lemke's method, which forms the matrix, is worth its cubic cost."""
@@ -54,9 +58,9 @@ def psd_lcp_kernel(
     # where it answers it does so in some ten passes; more of them cost more than the finite method
     status, iterations, count, residual = ppm_kernel(rho, r, 10 + 2 * rho.shape[1], active, count, z, y, w, work)
     if status in (SOLVED, INFEASIBLE):
-        return status, iterations, count, residual, 0
+        return status, iterations, count, residual, PPM
     status, iterations, count, residual = project_kernel(rho, r, active, z, y, w, rows, sides, work)
-    return status, iterations, count, residual, 1
+    return status, iterations, count, residual, ACTIVE_SET
 
 
 def psd_work(k: int) -> Array:
@@ -109,5 +113,5 @@ def _by_lemke(rho: Array, r: Array, otherwise: RowLcpResult) -> RowLcpResult:
         active=np.flatnonzero(z)[:k],
         residual=residual,
         iterations=pivots,
-        method=METHODS[2],
+        method=METHODS[LEMKE],
     )

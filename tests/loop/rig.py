@@ -14,10 +14,10 @@ from idcontrol.loop import machine, real
 from idcontrol.loop.clock import NS, Beat, VirtualClock
 from idcontrol.loop.machine import Machine, watchdog
 from idcontrol.loop.real import ControlLoop, Parts, run
-from idcontrol.loop.ring import views
 from idcontrol.loop.safety import Limits, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
 from idcontrol.loop.transport import inprocess
+from idcontrol.rows import views
 from idcontrol.system import System
 from idcontrol.types import Command, ContactForces, Reference, State
 

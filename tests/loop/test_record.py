@@ -7,10 +7,10 @@ import pytest
 
 from idcontrol.loop import machine, real
 from idcontrol.loop.record import Outcome, Scribe
-from idcontrol.loop.ring import views, width
 from idcontrol.loop.safety import Fault, Mode
 from idcontrol.loop.session import wire_format
 from idcontrol.recording import load
+from idcontrol.rows import views, width
 from tests.loop.rig import ArmSession
 
 H = 1e-3

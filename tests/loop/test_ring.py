@@ -11,24 +11,12 @@ import sys
 import numpy as np
 
 from idcontrol.loop.memory import anonymous, attach
-from idcontrol.loop.ring import Ring, Row, ring_bytes, views, width
-
-CHANNELS = {"t": (), "q": (2,), "feet": (2, 3)}
+from idcontrol.loop.ring import Ring, ring_bytes
 
 
 def ring_pair(rows):
     memory = mmap.mmap(-1, ring_bytes(3, rows))
     return Ring(memory, 3), Ring(memory, 3)
-
-
-def test_a_row_is_its_channels_side_by_side():
-    row = Row(CHANNELS)
-    assert width(CHANNELS) == row.values.size == 9
-    row.of["t"][...], row.of["q"][:], row.of["feet"][1] = 1.0, [2.0, 3.0], [4.0, 5.0, 6.0]
-    np.testing.assert_array_equal(row.values, [1, 2, 3, *[np.nan] * 3, 4, 5, 6])
-    np.testing.assert_array_equal(views(row.values[None], CHANNELS)["feet"][0, 1], [4, 5, 6])
-    row.clear()
-    assert np.isnan(row.values).all()
 
 
 def test_rows_come_out_as_they_went_in():

@@ -1,0 +1,23 @@
+"""Rows of a record: each channel has its columns, in order."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from idcontrol.rows import Row, span, views, width
+
+CHANNELS = {"t": (), "q": (2,), "feet": (2, 3)}
+
+
+def test_a_row_is_its_channels_side_by_side():
+    row = Row(CHANNELS)
+    assert width(CHANNELS) == row.values.size == 9
+    row.of["t"][...], row.of["q"][:], row.of["feet"][1] = 1.0, [2.0, 3.0], [4.0, 5.0, 6.0]
+    np.testing.assert_array_equal(row.values, [1, 2, 3, *[np.nan] * 3, 4, 5, 6])
+    np.testing.assert_array_equal(views(row.values[None], CHANNELS)["feet"][0, 1], [4, 5, 6])
+
+
+def test_channels_that_stand_side_by_side_are_one_span_of_the_row():
+    assert span(CHANNELS, ["t", "q"]) == slice(0, 3)
+    assert span(CHANNELS, ["q", "feet"]) == slice(1, 9)
+    assert span(CHANNELS, ["feet"]) == slice(3, 9)
