@@ -27,6 +27,9 @@ PAGES = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page 
 ELSEWHERE = ("source", "export", "mkdir", "cp", "cc", "./machine")
 """Commands of other people that pages may show."""
 
+SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?) |^(\d+)\. ", flags=re.M)
+CITATION = re.compile(r"\b(math|planner)\.md[\s#]+(\d{1,2}(?!\d)[\d.,;\s#-]*)")
+
 
 def blocks(language: str) -> list[tuple[str, str]]:
     """Page and text of every block in a language."""
@@ -104,6 +107,50 @@ def test_the_robot_file_of_the_tutorial_is_fit_to_run(tmp_path):
     (tmp_path / "robot.toml").write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "robots" / "links" / "links.urdf", tmp_path / "my_robot.urdf")
     assert not robots.library.check(str(tmp_path / "robot.toml")).problems
+
+
+def sections(page: str) -> set[str]:
+    """Numbers of a page's sections; the items of a numbered list are those of the section they stand in."""
+    found, section = set(), ""
+    for heading, item in SECTION.findall(page):
+        section = heading or section
+        found.add(heading or f"{section}.{item}")
+    return found
+
+
+def unresolved(text: str) -> list[str]:
+    """What a text cites of the numbered pages that they do not have."""
+    cited = [
+        (f"{name}.md", number)
+        for name, numbers in CITATION.findall(text)
+        for number in re.findall(r"(?<![\d.])\d{1,2}(?:\.\d{1,2})?(?![\d.]*\d)", numbers)
+    ]
+    return [f"{page} {number}" for page, number in cited if number not in sections(PAGES[page])]
+
+
+def test_every_section_that_the_sources_cite_exists():
+    sources = [
+        source
+        for folder in ("idcontrol", "planners", "robots", "experiments", "tests")
+        for source in (ROOT / folder).rglob("*.py")
+    ]
+    wrong = {str(source.relative_to(ROOT)): unresolved(source.read_text(encoding="utf-8")) for source in sources}
+    assert not {source: cited for source, cited in wrong.items() if cited}
+
+
+@pytest.mark.parametrize(
+    ("numbers", "missing"),
+    [
+        ("7.3", []),
+        ("7.1-7.3; 003 (69)", []),
+        ("16.11", []),
+        ("7.3, 7.9)", ["7.9"]),
+        ("17.", ["17"]),
+        ("6.4;\n    # 19, 16.12", ["19", "16.12"]),
+    ],
+)
+def test_a_citation_of_a_section_that_does_not_exist_is_found(numbers, missing):
+    assert unresolved(f"as is (math.md {numbers}") == [f"math.md {number}" for number in missing]
 
 
 @pytest.mark.slow

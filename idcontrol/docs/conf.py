@@ -52,6 +52,11 @@ html_copy_source = False
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Note|Example|Examples):")
 QUOTED = re.compile(r"(``.*?``|`.*?`)")
 BULLET = re.compile(r"^\s*(?:[*-] )?")
+NUMBERED = ("math", "planner")
+"""Pages that docstrings cite by section: "math.md 7.3"."""
+
+HEADING = re.compile(r"^(?=#{2,3} (\d+(?:\.\d+)?) )", flags=re.M)
+CITATION = re.compile(rf"\b({'|'.join(NUMBERED)})\.md (\d+(?:\.\d+)?)")
 MARKUP = re.compile(r"(?<!\\)([|*]|(?<=\w)_(?=\W|$))")
 
 
@@ -80,6 +85,12 @@ def visit_math_block(self: HTML5Translator, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def name_sections(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Give every numbered section a name that a citation can be linked to."""
+    if docname in NUMBERED:
+        source[0] = HEADING.sub(rf"({docname}-\1)=\n", source[0])
+
+
 def plain_text(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Let reStructuredText read docstrings as they were meant: ``|x|`` and ``a*`` are formulas, indented lines too."""
     out: list[str] = []
@@ -101,7 +112,8 @@ def plain_text(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
 
 
 def escaped(line: str) -> str:
-    """The line with what reStructuredText would take for markup made plain, outside backticks."""
+    """The line with citations made links, and what reStructuredText would take for markup plain, outside backticks."""
+    line = CITATION.sub(r":ref:`\g<0> <\1-\2>`", line)
     bullet = len(line) - len(BULLET.sub("", line))
     parts = QUOTED.split(line[bullet:])
     parts[::2] = [MARKUP.sub(r"\\\1", part) for part in parts[::2]]
@@ -111,4 +123,5 @@ def escaped(line: str) -> str:
 def setup(app: Sphinx) -> None:
     """What Sphinx calls first."""
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
+    app.connect("source-read", name_sections)
     app.connect("autodoc-process-docstring", plain_text, priority=400)  # before napoleon
