@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numba import njit
 
+from idcontrol.bound import Bound, bind
 from idcontrol.contact.landing import landing_kernel
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
 from idcontrol.controllers.projection import RANK_TOLERANCE, projection_kernel
@@ -69,6 +70,19 @@ class Plain(NamedTuple):
     model: int
     after: int
     law: tuple[float, float] = (0.0, 0.0)
+
+
+@njit(cache=True)
+def finite(q: Array, v: Array, a: Array) -> bool:  # pragma: no cover - compiled
+    """Whether all are numbers: configuration, velocity, acceleration that is asked for."""
+    total = 0.0
+    for x in q:
+        total += x - x
+    for x in v:
+        total += x - x
+    for x in a:
+        total += x - x
+    return total == 0.0
 
 
 @njit(cache=True, error_model="numpy")
@@ -167,15 +181,7 @@ def _nearest(torque: Array, rho: Array, c: Array, mu: Array, f: Array, impulse: 
 
 @njit(cache=True, error_model="numpy")
 def _step(
-    choice: tuple[int, int, bool],
-    law: tuple[float, float],
-    h: float,
-    M: Array,
-    bias: Array,
-    reads: tuple[Array, ...],
-    writes: tuple[Array, ...],
-    order: Integers,
-    joint_q: Integers,
+    machine: Bound,
     q: Array,
     v_theirs: Array,
     q_des: Array,
@@ -184,19 +190,20 @@ def _step(
     stance: Booleans,
     since_touchdown: Array,
     to_liftoff: Array,
-    joints: Array,
-    landing: tuple[float, ...],
-    numbers: tuple[float, ...],
-    warm: Integers,
     last: Array,
-) -> tuple[bool, float, Array, Integers, Array, Array]:
-    """One step; see `idcontrol.controllers.inverse` for what it does.
+) -> tuple[bool, float, int]:
+    """One step; see `idcontrol.controllers.inverse` for what it does, and `CompiledStep` for what is bound.
 
     Returns:
-        Whether it is plain, the model's residual, torques (a,), identity of the contacts (n,), their predicted forces
-        and normals (n, 3), world frame.
+        Whether it is plain, the model's residual, how many contacts n there are. What is bound last gets torques (a,),
+        identity of the contacts (n,), their predicted forces and normals (n, 3), world frame.
     """
+    if not finite(q, v_theirs, a_des):
+        return False, 0.0, 0
+    choice, law, h, terms, detection, joints, landing, numbers, warm, result = machine.values
     model, after, projects = choice
+    M, bias, order, joint_q = terms
+    reads, writes = detection
     margin, landing_s, approach, slide, edge_speed, ramp_s, ramp_weight = numbers
     m, a = M.shape[0], joint_q.shape[0]
     u = m - a
@@ -269,16 +276,20 @@ def _step(
                 _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
             elif after == SHARES:
                 plain = False
-    tau = impulse / h
+    tau, listed, force, normal = result
     for j in range(a):
+        tau[j] = impulse[j] / h
         plain = plain and abs(tau[j]) <= joints[2, j]  # false for a NaN, too
     warm[:] = 0
-    force = np.zeros((n, 3))
     for i in range(n):
         warm[identity[i]] = bits[i]
-        for axis in range(3):
-            force[i] += f[axis * n + i] / h * axes[i, axis]
-    return plain, residual, tau, identity, force, axes[:, 0].copy()
+        listed[i] = identity[i]
+        for d in range(3):
+            normal[i, d] = axes[i, 0, d]
+            force[i, d] = 0.0
+            for axis in range(3):
+                force[i, d] += f[axis * n + i] / h * axes[i, axis, d]
+    return plain, residual, n
 
 
 class CompiledStep:
@@ -305,34 +316,45 @@ class CompiledStep:
             h: Control period [s].
             settings: Of the controller.
         """
-        self._system = system
-        self._h = h
-        self._choice, self._law = (plain.model, plain.after, projects), plain.law
-        a = system.n_actuated
-        self._joints = np.ascontiguousarray(
+        a, feet = system.n_actuated, contacts.mu.shape[0]
+        joints = np.ascontiguousarray(
             [np.broadcast_to(gains.kp, a), np.broadcast_to(gains.kd, a), system.effort_limit], dtype=np.float64
         )
-        self._reads, self._writes = contacts.detection
         landing = settings.landing
-        self._landing = (
-            max(0.0, 1.0 - h / landing.decay_s),
-            landing.closing_s,
-            landing.sink_m_s,
-            landing.rise_m_s,
-            landing.dead_band_m_s,
-            landing.settle_s,
-            landing.slip_m_s,
+        self._warm: Integers = np.zeros(feet, dtype=np.int64)
+        self._tau: Array = np.zeros(a)
+        self._identity: Integers = np.zeros(feet, dtype=np.int64)
+        self._force, self._normal = np.zeros((feet, 3)), np.zeros((feet, 3))
+        self._machine = bind(
+            (
+                (plain.model, plain.after, projects),
+                plain.law,
+                h,
+                (system.M, system.bias, system.order, system.joint_q),
+                contacts.detection,
+                joints,
+                (
+                    max(0.0, 1.0 - h / landing.decay_s),
+                    landing.closing_s,
+                    landing.sink_m_s,
+                    landing.rise_m_s,
+                    landing.dead_band_m_s,
+                    landing.settle_s,
+                    landing.slip_m_s,
+                ),
+                (
+                    settings.contact_margin_m,
+                    settings.landing_s,
+                    settings.approach_speed_m_s,
+                    settings.slide_speed_m_s,
+                    settings.edge_speed_m_s,
+                    settings.ramp_s,
+                    RAMP_WEIGHT,
+                ),
+                self._warm,
+                (self._tau, self._identity, self._force, self._normal),
+            )
         )
-        self._numbers = (
-            settings.contact_margin_m,
-            settings.landing_s,
-            settings.approach_speed_m_s,
-            settings.slide_speed_m_s,
-            settings.edge_speed_m_s,
-            settings.ramp_s,
-            RAMP_WEIGHT,
-        )
-        self._warm: Integers = np.zeros(contacts.mu.shape[0], dtype=np.int64)
         rough = plain.model in (NO_SLIP, NO_SLIP_DUAL) or bool(np.isfinite(contacts.mu).all())
         self.fits = rough and not system.joint_circle.any()
         """Whether there is a compiled step: no joint is continuous, and the model's kernel takes the friction."""
@@ -349,16 +371,8 @@ class CompiledStep:
             reference: What is asked for.
             last: Torques of the last step, shape (a,) [N m].
         """
-        plain, residual, tau, identity, force, normal = _step(
-            self._choice,
-            self._law,
-            self._h,
-            self._system.M,
-            self._system.bias,
-            self._reads,
-            self._writes,
-            self._system.order,
-            self._system.joint_q,
+        plain, residual, n = _step(
+            self._machine,
             state.q,
             state.v,
             reference.q,
@@ -367,13 +381,11 @@ class CompiledStep:
             reference.stance,
             reference.since_touchdown,
             reference.to_liftoff,
-            self._joints,
-            self._landing,
-            self._numbers,
-            self._warm,
             last,
         )
         if not plain:
             return None
-        predicted = ContactForces(identity=identity, force=force, normal=normal)
-        return Command(tau=tau, predicted=predicted, status=Status.SOLVED, residual=residual)
+        predicted = ContactForces(
+            identity=self._identity[:n].copy(), force=self._force[:n].copy(), normal=self._normal[:n].copy()
+        )
+        return Command(tau=self._tau.copy(), predicted=predicted, status=Status.SOLVED, residual=residual)

@@ -27,7 +27,7 @@ from numba import njit
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.controllers.compiled import RAMP_WEIGHT, CompiledStep
+from idcontrol.controllers.compiled import RAMP_WEIGHT, CompiledStep, finite
 from idcontrol.controllers.feedback import Gains, proportional_derivative
 from idcontrol.controllers.projection import project
 from idcontrol.controllers.schemes import Objective, Outcome, Scheme, Step, as_specified, ramp
@@ -133,18 +133,6 @@ def _fading(
     return out
 
 
-@njit(cache=True)
-def _finite(q: Array, v: Array, a: Array) -> bool:  # pragma: no cover - compiled
-    total = 0.0
-    for x in q:
-        total += x - x
-    for x in v:
-        total += x - x
-    for x in a:
-        total += x - x
-    return total == 0.0
-
-
 class InverseDynamics:
     """ID(t_i): inverse dynamics whose contact forces come from a contact model in the same solve."""
 
@@ -194,16 +182,16 @@ class InverseDynamics:
     def __call__(self, state: State, reference: Reference) -> Command:
         """Torques for the period that begins at `state.t`; see the module for the steps."""
         system, h = self._system, self._h
-        if not _finite(state.q, state.v, reference.a):
-            return Command(
-                tau=np.zeros(system.n_actuated), status=Status.FAILED, dropped=("state or reference is not finite",)
-            )
         system.update(state.q, state.v)
         if self._compiled is not None:
             command = self._compiled(state, reference, self._last_tau)
             if command is not None:
                 self._last_tau, self._warm = command.tau, {}
                 return command
+        if not finite(state.q, state.v, reference.a):
+            return Command(
+                tau=np.zeros(system.n_actuated), status=Status.FAILED, dropped=("state or reference is not finite",)
+            )
         v = system.ours(state.v)
         q_joint, v_joint = system.joint_positions(state.q), v[system.n_unactuated :]
         b = v_joint + h * (reference.a + proportional_derivative(self._gains, reference, q_joint, v_joint))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from idcontrol.bound import Bound, bind
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
 from idcontrol.models.compiled import contact_impulses
 from idcontrol.models.problem import CLOSED_GAP, PUSH_OUT_SPEED, StepSolution
@@ -15,25 +16,17 @@ from idcontrol.types import Array, ContactForces, Integers, Status
 
 
 @njit(cache=True, error_model="numpy")
-def _substep(
-    model: int,
-    h: float,
-    near: float,
-    M: Array,
-    bias: Array,
-    reads: tuple[Array, ...],
-    writes: tuple[Array, ...],
-    order: Integers,
-    v_theirs: Array,
-    tau: Array,
-    warm: Integers,
-) -> tuple[bool, int, float, Array, Array, Integers, Array, Array]:
-    """One substep; `warm` is by contact identity, shape (spheres,).
+def _substep(machine: Bound, h: float, v_theirs: Array, tau: Array) -> tuple[bool, int, float, int, int]:
+    """One substep; see `CompiledSubstep` for what is bound.
 
     Returns:
-        Whether the model solved it without any repair, iterations, residual, v⁺ (m,), impulses (n, 3); of p contacts
-        that press identity (p,), forces (p, 3) and normals (p, 3) in world axes.
+        Whether the model solved it without any repair, iterations, residual, how many contacts n and how many of them p
+        press. What is bound last gets v⁺ (m,) and impulses (n, 3); of the contacts that press identity (p,), forces
+        (p, 3) and normals (p, 3) in world axes.
     """
+    model, near, M, bias, order, detection, warm, result = machine.values
+    reads, writes = detection
+    v_plus, impulses, listed, force, normal = result
     m, u = M.shape[0], M.shape[0] - tau.shape[0]
     v = np.empty(m)
     reach = 0.0
@@ -59,12 +52,10 @@ def _substep(
     iterations, residual = 0, 0.0
     if plain:
         plain, iterations, residual = contact_impulses(model, rho, c, mu[:n].copy(), closed, bits, f)
-    v_plus, _ = recover_kernel(M, kappa, free, nothing, L, v_free, J[: 3 * n], rho, f)
+    v_plus[:], _ = recover_kernel(M, kappa, free, nothing, L, v_free, J[: 3 * n], rho, f)
     for i in range(m):
         plain = plain and np.isfinite(v_plus[i])
     warm[:] = 0
-    impulses, force = np.empty((n, 3)), np.zeros((n, 3))
-    listed, normal = np.empty(n, dtype=np.int64), np.empty((n, 3))
     p = 0
     for i in range(n):
         warm[identity[i]] = bits[i]
@@ -74,11 +65,14 @@ def _substep(
             largest = max(largest, abs(f[axis * n + i]))
         # not the normal impulse alone: what holds where nothing slips may need none
         if largest > ROUNDING_N * h:
-            listed[p], normal[p] = identity[i], axes[i, 0]
-            for axis in range(3):
-                force[p] += f[axis * n + i] / h * axes[i, axis]
+            listed[p] = identity[i]
+            for d in range(3):
+                normal[p, d] = axes[i, 0, d]
+                force[p, d] = 0.0
+                for axis in range(3):
+                    force[p, d] += f[axis * n + i] / h * axes[i, axis, d]
             p += 1
-    return bool(plain), iterations, residual, v_plus, impulses, listed[:p], force[:p], normal[:p]
+    return bool(plain), iterations, residual, n, p
 
 
 class CompiledSubstep:
@@ -93,9 +87,23 @@ class CompiledSubstep:
             contacts: Detector of contacts on `system`.
             near: Contacts are listed below this gap, or where they could close within two steps [m].
         """
-        self._model, self._system, self._near = model, system, near
-        self._reads, self._writes = contacts.detection
-        self._warm: Integers = np.zeros(contacts.mu.shape[0], dtype=np.int64)
+        spheres = contacts.mu.shape[0]
+        self._warm: Integers = np.zeros(spheres, dtype=np.int64)
+        self._v_plus: Array = np.zeros(system.n_velocities)
+        self._impulses, self._force, self._normal = (np.zeros((spheres, 3)) for _ in range(3))
+        self._identity: Integers = np.zeros(spheres, dtype=np.int64)
+        self._machine = bind(
+            (
+                model,
+                near,
+                system.M,
+                system.bias,
+                system.order,
+                contacts.detection,
+                self._warm,
+                (self._v_plus, self._impulses, self._identity, self._force, self._normal),
+            )
+        )
 
     def reset(self) -> None:
         """Forget the last substep."""
@@ -109,31 +117,23 @@ class CompiledSubstep:
         Returns:
             The solution, and the forces of the contacts that press.
         """
-        system = self._system
-        plain, iterations, residual, v_plus, impulses, identity, force, normal = _substep(
-            self._model,
-            h,
-            self._near,
-            system.M,
-            system.bias,
-            self._reads,
-            self._writes,
-            system.order,
-            v,
-            tau,
-            self._warm,
-        )
+        plain, iterations, residual, n, pressing = _substep(self._machine, h, v, tau)
         if not plain:
             return None
         solution = StepSolution(
-            v_plus=v_plus,
-            impulses=impulses,
+            v_plus=self._v_plus.copy(),
+            impulses=self._impulses[:n].copy(),
             multipliers=_NO_MULTIPLIERS,
             status=Status.SOLVED,
             residual=residual,
             iterations=iterations,
         )
-        return solution, ContactForces(identity=identity, force=force, normal=normal)
+        forces = ContactForces(
+            identity=self._identity[:pressing].copy(),
+            force=self._force[:pressing].copy(),
+            normal=self._normal[:pressing].copy(),
+        )
+        return solution, forces
 
 
 _NO_MULTIPLIERS: Array = np.zeros(0)
