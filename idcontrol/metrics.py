@@ -130,6 +130,8 @@ QUANTITIES = (
     Quantity("Contact forces", "force_err_n", "predicted contact force, mean error", "N"),
     Quantity("Contact forces", "force_err_median_n", "predicted contact force, median error", "N"),
     Quantity("Contact forces", "force_err_rel", "predicted contact force, relative error", "%", 1e2),
+    Quantity("Contact forces", "force_err_same_feet_rel", "the same, while the predicted feet carry load", "%", 1e2),
+    Quantity("Contact forces", "force_same_feet_share", "time in which they do", "%", 1e2, more_is_better=True),
     Quantity("Body and feet", "base_pos_err_m", "base position error, mean", "mm", 1e3),
     Quantity("Body and feet", "base_height_err_m", "base height over a gait period, largest error", "mm", 1e3),
     Quantity("Body and feet", "base_tilt_rad", "base tilt, mean", "mrad", 1e3),
@@ -219,7 +221,9 @@ def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
     """Error of the predicted sum of normal forces.
 
     ``e(t) = |Σ_feet predicted - Σ_feet force|`` over the ticks in which something was predicted; its mean, its median,
-    and its mean relative to the mean of ``Σ_feet force`` over the same ticks.
+    and its mean relative to the mean of ``Σ_feet force`` over the same ticks. The latter once more over those ticks in
+    which exactly the feet carry load that were predicted to, and their share: what the contact model misses, apart from
+    feet that land or lift within the period.
 
     Args:
         force: The plant's normal forces, shape (rows, nf) [N].
@@ -227,14 +231,22 @@ def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
             counts as 0.
     """
     counted = ~np.isnan(predicted).all(axis=1)
-    total = force[counted].sum(axis=1)
-    error = np.abs(np.nansum(predicted[counted], axis=1) - total)
-    mean, load = _mean(error), _mean(total)
+    force, predicted = force[counted], np.nan_to_num(predicted[counted])
+    total = force.sum(axis=1)
+    error = np.abs(predicted.sum(axis=1) - total)
+    same = ((force > TOUCHING_N) == (predicted > TOUCHING_N)).all(axis=1)
     return {
-        "force_err_n": mean,
+        "force_err_n": _mean(error),
         "force_err_median_n": _finite(np.median(error)) if error.size else None,
-        "force_err_rel": _finite(mean / load) if mean is not None and load else None,
+        "force_err_rel": _relative(error, total),
+        "force_err_same_feet_rel": _relative(error[same], total[same]),
+        "force_same_feet_share": _mean(same),
     }
+
+
+def _relative(error: Array, total: Array) -> float | None:
+    mean, load = _mean(error), _mean(total)
+    return _finite(mean / load) if mean is not None and load else None
 
 
 def fallen(height: Any, height_ref: Any, tilt: Any, nominal_m: float) -> Any:

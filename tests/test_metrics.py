@@ -67,6 +67,7 @@ def test_a_machine_that_does_exactly_what_was_planned_has_no_error():
         "torque_clipped_steps",
         "force_err_n",
         "force_err_rel",
+        "force_err_same_feet_rel",
         "force_err_median_n",
         "base_pos_err_m",
         "base_height_err_m",
@@ -117,6 +118,16 @@ def test_force_errors_are_those_of_the_sum_over_feet():
     assert got["force_err_median_n"] == 0
 
 
+def test_a_foot_that_lands_unpredicted_is_told_apart_from_what_is_off_while_feet_stand():
+    arrays = standing()
+    arrays["force_pred"][:, 0, 2] += 0.1  # 1 % of the load, all the time
+    arrays["force_pred"][:200, 1] = 0.0  # a tenth of the time a foot bears its 5 N unpredicted
+    got = of(arrays)
+    assert got["force_err_rel"] == pytest.approx(0.9 * 0.01 + 0.1 * 0.49)
+    assert got["force_err_same_feet_rel"] == pytest.approx(0.01)
+    assert got["force_same_feet_share"] == pytest.approx(0.9)
+
+
 def test_ticks_without_a_prediction_do_not_count():
     arrays = standing()
     arrays["force_pred"][:1000] = np.nan
@@ -127,6 +138,7 @@ def test_ticks_without_a_prediction_do_not_count():
     got = of(arrays)
     assert got["force_err_n"] is None
     assert got["force_err_rel"] is None
+    assert got["force_same_feet_share"] is None
     assert got["force_err_median_n"] is None
 
 

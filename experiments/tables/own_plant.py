@@ -1,0 +1,130 @@
+"""Force prediction where the plant has the controller's own contact model: what is still off, and where it comes from.
+
+``idcontrol compare trot --study own-plant``. Two things stand between the two, although both solve the same problem:
+feet that land within a period, whose impact the controller leaves to happen, and gaps under standing feet, which the
+plant closes within a period and the controller slowly. The study closes them at once, too, and adds noise to what is
+sensed, which is why the controller does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments.tables.claims import OWN_MODEL, beside_each_other, on_own_plant, prediction
+from experiments.tables.results import OWN_PLANTS
+from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.study import Study, Table
+
+DURATION_S = 5.0
+"""Sixteen gait periods; another one changes nothing."""
+
+GAPS: Mapping[str, dict[str, Any]] = {
+    "slowly": {},
+    "at once": {"inverse.landing.closing_s": 1e-3, "inverse.landing.decay_s": 1e-3},
+}
+"""How the controller closes the gap under a foot that stands: as it does, and within its period of 1 ms."""
+
+NOISE_M = (0.0, 1e-4)
+"""Standard deviation of the sensed position of the base."""
+
+
+def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+    """Where the error is made, and whether it is as small as it should be."""
+    rows = []
+    for o in outcomes:
+        found = prediction(o.folder) if o.metrics is not None else None
+        rows.append(
+            (
+                o.setting("controller"),
+                o.setting("plant"),
+                _gap(o),
+                1e3 * o.setting("noise.position_m"),
+                *(
+                    (None,) * 5
+                    if found is None
+                    else (
+                        f"{found.whole:.3%}",
+                        f"{found.median:.4%}",
+                        f"{found.same_feet:.4%}",
+                        f"{found.share:.1%}",
+                        f"{found.landing:.0%}",
+                    )
+                ),
+                o.metric("dtau_mean_nm_s"),
+                o.reason or "done",
+            )
+        )
+    return (
+        Table(
+            name="own-plant",
+            title="Force prediction on the plant with the controller's own contact model",
+            sentence=_says(outcomes),
+            header=(
+                "controller",
+                "plant",
+                "gaps are closed",
+                "noise [mm]",
+                "mean error",
+                "median error",
+                "mean error, predicted feet carry load",
+                "time in which they do",
+                "part of the error in the rest of the time",
+                "mean |dτ/dt| [N m/s]",
+                "outcome",
+            ),
+            rows=tuple(rows),
+        ),
+        beside_each_other(
+            [
+                claim
+                for o in outcomes
+                if _gap(o) == "slowly" and o.setting("noise.position_m") == 0.0
+                for claim in on_own_plant(o)
+            ]
+        ),
+    )
+
+
+def _gap(outcome: Outcome) -> str:
+    """How gaps are closed in a row."""
+    at_once = all(outcome.setting(key) == value for key, value in GAPS["at once"].items())
+    return "at once" if at_once else "slowly"
+
+
+def _says(outcomes: Sequence[Outcome]) -> str:
+    said = [
+        "Sum of the normal forces, relative to the load. Controller and plant solve the same contact problem. They "
+        "differ where a foot lands within the period: its impact is left to happen and not predicted."
+    ]
+    for noise in NOISE_M:
+        done = [o for o in outcomes if o.done and o.setting("noise.position_m") == noise]
+        for gap in GAPS:
+            of_it = [o for o in done if _gap(o) == gap]
+            found = [p for o in of_it if (p := prediction(o.folder)) is not None]
+            if not found:
+                continue
+            same, rates = [p.same_feet for p in found], [o.metric("dtau_mean_nm_s") for o in of_it]
+            said.append(
+                f"Gaps closed {gap}, {1e3 * noise:g} mm of noise: while the predicted feet carry load the error is "
+                f"{min(same):.2g} to {max(same):.2g}, the torque rate {min(rates):.3g} to {max(rates):.3g} N m/s."
+            )
+    said.append(f"The goal is {OWN_MODEL:.1%}.")
+    return " ".join(said)
+
+
+study = Study(
+    experiment="trot",
+    summary="force prediction where the plant has the controller's own contact model: what is off, and why",
+    runs=tuple(
+        {"controller": controller, "duration_s": DURATION_S, "noise.position_m": noise} | own | gap
+        for noise in NOISE_M
+        for controller, own in OWN_PLANTS.items()
+        for gap in GAPS.values()
+    ),
+    tables=tables,
+    grouping=lambda outcome: (
+        outcome.setting("controller"),
+        f"gaps closed {_gap(outcome)}, noise {1e3 * outcome.setting('noise.position_m'):g} mm",
+    ),
+)
