@@ -35,8 +35,8 @@ MOST_CONTACTS = 500
 """More would need gigabytes: Lemke's tableau has (12 n)(6 n) entries."""
 
 RESTARTS: Final = 12
-"""Covering vectors that are tried after a failure. Of those that find a solution which the first ones missed, one in
-four does."""
+"""Covering vectors that are tried after a failure, or one for each contact where these are more. Where there is a
+solution that the first one missed, one in four finds it; at dozens of contacts, one in twenty."""
 SPREAD: Final = 1.5
 """Of their entries: standard deviation of the logarithm."""
 SEARCH_NODES: Final = 200
@@ -317,7 +317,7 @@ def _after_failure(rho: Array, c: Array, mu: Array, rough: Integers, f: Array, f
     Q, r, scale = _assemble(rho, c, mu, mu.size, rough)
     z = np.empty(r.size)
     rng = np.random.default_rng(0)
-    for _ in range(RESTARTS if mu.size <= MOST_RETRIED else 0):
+    for _ in range(max(RESTARTS, mu.size) if mu.size <= MOST_RETRIED else 0):
         # a positive factor on each variable does to the path what a covering vector other than 1 does
         factors = scale * np.exp(rng.normal(scale=SPREAD, size=r.size))
         again, more, _ = _lemke(Q, r, factors, rough.size, 0.0, z)

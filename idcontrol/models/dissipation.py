@@ -25,7 +25,7 @@ from idcontrol.models import no_slip
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce, solve_lower
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.solvers.lcp import gram_residual
+from idcontrol.solvers.lcp import gram_residual_doubled, lcp_residual
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.psd import ACTIVE_SET, psd_lcp_kernel
 from idcontrol.solvers.rank import RANK_TOLERANCE
@@ -69,20 +69,19 @@ def edge_lcp_kernel(
         Status number, iterations, residual.
     """
     n, k = mu.shape[0], rho.shape[1]
-    rows, r = np.empty((4 * n, k)), np.empty(4 * n)
+    rows, r, slope = np.empty((4 * n, k)), np.empty(4 * n), np.empty(4 * n)
     owner, start = np.empty(4 * n, dtype=np.int64), np.empty(k, dtype=np.int64)
     count, started = 0, 0
     for i in range(n):
         edges = 1 if mu[i] == 0.0 or np.isinf(mu[i]) else 4
-        weight = mu[i] if edges == 4 else 0.0
-        s = np.sqrt(1.0 + weight * weight)
         for edge in range(edges):
-            source = (1 + edge // 2) * n + i
-            signed = weight if edge % 2 == 0 else -weight
-            for a in range(k):
-                rows[count, a] = (rho[i, a] + signed * rho[source, a]) / s
-            r[count] = (c[i] + signed * c[source]) / s
+            slope[count] = 0.0 if edges == 1 else mu[i] if edge % 2 == 0 else -mu[i]
             owner[count] = 4 * i + edge
+            normal, tangent = i, (1 + edge // 2) * n + i
+            s = np.sqrt(1.0 + slope[count] ** 2)
+            for a in range(k):
+                rows[count, a] = (rho[normal, a] + slope[count] * rho[tangent, a]) / s
+            r[count] = (c[normal] + slope[count] * c[tangent]) / s
             if (warm[i] >> edge) & 1 and started < k:
                 start[started] = count
                 started += 1
@@ -92,24 +91,29 @@ def edge_lcp_kernel(
     status, iterations, _, residual, method = psd_lcp_kernel(
         rows, r, start, started, z, y, w, np.empty((count, k)), np.empty((3, count)), np.empty((2 * k + 4, k))
     )
-    if status == SOLVED and method == ACTIVE_SET:
-        # edges are summed to impulses in double precision, which loses an answer that twice the precision has to check
-        residual = gram_residual(rows, r, z, y, w)
-        if not residual <= TOLERANCE:
-            status = INACCURATE
     f[:] = 0.0
     active[:] = 0
     if status != SOLVED:
         return status, iterations, residual
     for row in range(count):
-        if z[row] <= 0.0:
-            continue
-        i, edge = owner[row] // 4, owner[row] % 4
-        active[i] |= 1 << edge
-        weight = 0.0 if mu[i] == 0.0 or np.isinf(mu[i]) else mu[i]
-        value = z[row] / np.sqrt(1.0 + weight * weight)
-        f[i] += value
-        f[(1 + edge // 2) * n + i] += (weight if edge % 2 == 0 else -weight) * value
+        if z[row] > 0.0:
+            i, edge = owner[row] // 4, owner[row] % 4
+            value = z[row] / np.sqrt(1.0 + slope[row] ** 2)
+            active[i] |= 1 << edge
+            f[i] += value
+            f[(1 + edge // 2) * n + i] += slope[row] * value
+    if method == ACTIVE_SET:
+        # its multipliers may be so large that they obey the law to twice the precision only, and their sums do not
+        v = np.empty(3 * n)
+        gram_residual_doubled(rho, c, f, y, np.empty(k), v)
+        for row in range(count):
+            i, edge = owner[row] // 4, owner[row] % 4
+            w[row] = (v[i] + slope[row] * v[(1 + edge // 2) * n + i]) / np.sqrt(1.0 + slope[row] ** 2)
+        residual = float(lcp_residual(z, w, r))
+        if not residual <= TOLERANCE:
+            f[:] = 0.0
+            active[:] = 0
+            status = INACCURATE
     return status, iterations, residual
 
 

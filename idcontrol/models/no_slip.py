@@ -28,7 +28,7 @@ from idcontrol.solvers.lcp import gram_residual
 from idcontrol.solvers.lemke import lemke_kernel
 from idcontrol.solvers.psd import psd_lcp_kernel
 from idcontrol.solvers.rank import RANK_TOLERANCE, eliminate_kernel, find_indices_kernel
-from idcontrol.solvers.status import INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
+from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
 SLIP_SPEED: Final = 1e-6
@@ -111,6 +111,44 @@ def _candidates(n: int, rigid: int, stick: Booleans, bits: Integers) -> Integers
 
 
 @njit(cache=True, error_model="numpy")
+def _judge(
+    rho: Array, c: Array, f: Array, reduced: Array, unit: float, w: Array, x: Array
+) -> float:  # pragma: no cover - compiled
+    """How far the impulses miss 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0, with what elimination and its inverse lost.
+
+    As in math.md 13.3, velocities are relative to the fastest at zero impulse, impulses to the largest or to what gives
+    the lightest contact that velocity.
+
+    Args:
+        rho: As for `no_slip_kernel`.
+        c: As for `no_slip_kernel`.
+        f: Impulses of all rows, shape (3 n + e,).
+        reduced: Normal rows after elimination; zero where it has used them up, shape (n, k).
+        unit: The fastest contact velocity at zero impulse.
+        w: Result, normal velocities, shape (n,).
+        x: Result, ρᵀf, shape (k,).
+    """
+    n, k = reduced.shape
+    x[:] = 0.0
+    push, lightest = 0.0, 0.0
+    for row in range(f.shape[0]):
+        if f[row] != 0.0:
+            for d in range(k):
+                x[d] += rho[row, d] * f[row]
+    for row in range(3 * n):
+        push, lightest = max(push, abs(f[row])), max(lightest, _dot(rho[row], rho[row]))
+    if unit == 0.0:
+        unit = 1.0
+    push = max(push, unit / lightest if lightest > 0.0 else 1.0)
+    worst = 0.0
+    for i in range(n):
+        w[i] = c[i] + _dot(rho[i], x)
+        short = 0.0 if -SLIP_SPEED <= w[i] < 0.0 and not reduced[i].any() else w[i]
+        worst = max(worst, abs(min(f[i] / push, short / unit)))
+    return worst
+
+
+@njit(cache=True, error_model="numpy")
 def no_slip_kernel(
     rho: Array, c: Array, closed: Booleans, bits: Integers, dual: bool, f: Array
 ) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
@@ -126,14 +164,17 @@ def no_slip_kernel(
 
     Returns:
         Status number, iterations, residual, largest velocity of a row that should hold (of contacts that are closed and
-        stay so, and rigid ones), or with which a contact parts that holds along its tangents.
+        stay so, and rigid ones), or with which a contact parts that holds along its tangents; 0 where that is within
+        the solvers' tolerance of the fastest contact velocity at zero impulse.
     """
     n, k = closed.shape[0], rho.shape[1]
     stick = closed.copy()
-    fastest = 0.0
+    fastest, unit = 0.0, 0.0
     for i in range(n):
+        speed = max(abs(c[i]), abs(c[n + i]), abs(c[2 * n + i]))
+        unit = max(unit, speed)
         if closed[i]:
-            fastest = max(fastest, abs(c[i]), abs(c[n + i]), abs(c[2 * n + i]))
+            fastest = max(fastest, speed)
     opening = _OPEN * fastest
     basis, upper, constants = np.empty((k, k)), np.empty((k, k)), np.empty(k)
     kept, active = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
@@ -204,20 +245,18 @@ def no_slip_kernel(
         return status, iterations, residual, 0.0
     for a in range(count):
         bits[active[a]] |= 1
-    # x, the whitened change of velocity, is what the normals give plus what the kept rows ask for:
-    # Σ ρ_kept g = x - Σ ρ_N f_N lies in their span
-    x, push = y.copy(), np.zeros(k)
+    # y, the whitened change of velocity, and what the kept rows ask for are what normals and kept rows give:
+    # Σ ρ_kept g = y - Σ c_kept e - Σ ρ_N f_N lies in their span, of orthonormal basis e
+    push = y.copy()
     for j in range(rank):
         for d in range(k):
-            x[d] -= constants[j] * basis[j, d]
+            push[d] -= constants[j] * basis[j, d]
     for i in range(n):
         f[i] = z[i]
-    g = np.zeros(k)
-    for d in range(k):
-        push[d] = x[d]
-        for i in range(n):
-            if z[i] != 0.0:
+        if z[i] != 0.0:
+            for d in range(k):
                 push[d] -= rho[i, d] * z[i]
+    g = np.zeros(k)
     for j in range(rank):
         g[j] = _dot(basis[j], push)
     solve_upper(upper, rank, g)
@@ -225,17 +264,20 @@ def no_slip_kernel(
         f[kept[j]] = g[j]
         if kept[j] < 3 * n:
             bits[kept[j] % n] |= 1 << (kept[j] // n)
+    x = np.empty(k)
+    residual = max(residual, _judge(rho, c, f, reduced, unit, w, x))
+    if residual > TOLERANCE:
+        return INACCURATE, iterations, residual, 0.0
     slip = 0.0
     for i in range(n):
-        parting = c[i] + _dot(rho[i], x)
-        if stick[i] and parting > opening:
-            slip = max(slip, parting)
-        elif closed[i] and parting <= opening:
+        if stick[i] and w[i] > opening:
+            slip = max(slip, w[i])
+        elif closed[i] and w[i] <= opening:
             for axis in range(1, 3):
                 slip = max(slip, abs(c[axis * n + i] + _dot(rho[axis * n + i], x)))
     for row in range(3 * n, c.shape[0]):
         slip = max(slip, abs(c[row] + _dot(rho[row], x)))
-    return status, iterations, residual, slip
+    return status, iterations, residual, slip if slip > TOLERANCE * unit else 0.0
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -252,7 +294,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
             identity.
 
     Returns:
-        The solution; its residual is that of the complementarity problem.
+        The solution; its residual is that of the complementarity problem, with all impulses.
     """
     return solve_reduced(problem, reduce(problem), warm)
 

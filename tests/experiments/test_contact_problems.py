@@ -98,6 +98,32 @@ def test_a_wrong_answer_called_solved_is_counted_as_wrong():
     assert rows.wrong == 1
 
 
+@pytest.mark.parametrize(
+    ("solve", "number"),
+    [
+        (no_slip.solve, 80720),
+        (dissipation.no_slip_qp, 46745),
+        (dissipation.no_slip_qp, 92569),
+        (dissipation.solve, 95253),
+    ],
+)
+def test_impulses_that_lose_too_many_digits_are_not_called_solved(solve, number):
+    """The solver's own unknowns obeyed the law; what they were turned into missed it by up to 2e-7."""
+    solution = solve(contact_problems.problem_of(Config(), number), None)
+    assert (solution.status, solution.note) == (Status.FALLBACK, "inaccurate")
+    assert solution.residual > contact_problems.TOLERANCE
+
+
+@pytest.mark.parametrize("number", [87575, 95253])
+def test_convex_steps_that_are_not_solved_are_those_that_double_precision_cannot_express(number):
+    tally = Tally()
+    judge_model(contact_problems.MODELS["dissipation"], contact_problems.problem_of(Config(), number), tally)
+    assert (tally.beyond, tally.missed, tally.wrong) == (1, 0, 0)
+    # nearly all others it can
+    rows, r = contact_problems.edge_rows(contact_problems.problem_of(Config(), 3))
+    assert not contact_problems.beyond_double(rows, r)
+
+
 @pytest.mark.parametrize("solve", [no_slip.solve, dissipation.no_slip_qp])
 def test_a_contact_that_opens_by_a_quarter_of_a_millimetre_per_second_may_slip(solve):
     """However fast it would be without impulses; here 291 m/s."""
