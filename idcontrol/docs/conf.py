@@ -52,6 +52,11 @@ html_copy_source = False
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Note|Example|Examples):")
 QUOTED = re.compile(r"(``.*?``|`.*?`)")
 BULLET = re.compile(r"^\s*(?:[*-] )?")
+TIGHT = re.compile(r"<mo (stretchy=\"false\">[/|]</mo>)")
+"""Signs that browsers would set like operators, with space around."""
+
+FORWARD = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
+
 NUMBERED = ("math", "planner")
 """Pages that docstrings cite by section: "math.md 7.3"."""
 
@@ -67,7 +72,9 @@ def formula(node: nodes.math | nodes.math_block) -> str:
     """The formula in MathML, which browsers draw without any script or network."""
     tex = node.astext()
     try:
-        return str(tex2mathml(tex, as_block=isinstance(node, nodes.math_block)))
+        return TIGHT.sub(
+            r'<mo lspace="0" rspace="0" \1', str(tex2mathml(tex, as_block=isinstance(node, nodes.math_block)))
+        )
     except MathError as error:
         logger.warning("formula %r: %s", tex, error, location=node)
         return ""
@@ -111,6 +118,14 @@ def plain_text(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines:
     lines[:] = out
 
 
+def plain_types(*documented: Any) -> tuple[str, str] | None:
+    """Signature and result with the names of type aliases as they are written, within other types too."""
+    *_, signature, result = documented
+    if signature is None:
+        return None
+    return FORWARD.sub(r"\1", signature), FORWARD.sub(r"\1", result or "")
+
+
 def escaped(line: str) -> str:
     """The line with citations made links, and what reStructuredText would take for markup plain, outside backticks."""
     line = CITATION.sub(r":ref:`\g<0> <\1-\2>`", line)
@@ -123,5 +138,6 @@ def escaped(line: str) -> str:
 def setup(app: Sphinx) -> None:
     """What Sphinx calls first."""
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
+    app.connect("autodoc-process-signature", plain_types)
     app.connect("source-read", name_sections)
     app.connect("autodoc-process-docstring", plain_text, priority=400)  # before napoleon

@@ -59,13 +59,15 @@ def _power(value: float) -> str:
 
 
 def bench() -> str:
-    """What ``idcontrol bench all --json`` said, a table a section."""
+    """What ``idcontrol bench all --json`` said, a table a section; without the peers where there are none."""
     rows = _bench()["rows"]
     header = ["job", "contacts", "p50 [µs]", "floors", "peer", "peer's p50 [µs]", "ours / peer's"]
     parts = []
     for section in dict.fromkeys(row["section"] for row in rows):
         chosen = [row for row in rows if row["section"] == section]
-        table = _by_contacts(chosen) if section == "models" else markdown(header, map(_bench_row, chosen))
+        columns = len(header) if any(row["peer"] for row in chosen) else header.index("peer")
+        lines = [_bench_row(row)[:columns] for row in chosen]
+        table = _by_contacts(chosen) if section == "models" else markdown(header[:columns], lines)
         parts += [f"## {section.capitalize()}", table]
     return "\n\n".join(parts)
 
@@ -114,6 +116,8 @@ class Table(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """The table, parsed as a part of the page."""
+        for measured in DATA.glob("*.json"):
+            self.env.note_dependency(str(measured))
         return self.parse_text_to_nodes(TABLES[self.arguments[0]](), allow_section_headings=True)
 
 
