@@ -50,10 +50,21 @@ def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
     )
 
 
+def _line_and_panel(outcome: Outcome) -> tuple[str, str]:
+    """Controllers are lines; presets on terrains are panels."""
+    plant, mu = outcome.setting("plant"), float(outcome.setting("mu"))
+    terrain = next(
+        (title for title, settings in TERRAINS.values() if (settings["plant"], settings["mu"]) == (plant, mu)),
+        f"{plant}, µ {str(mu).replace('inf', '∞')}",
+    )
+    return outcome.setting("controller"), f"preset {outcome.row.preset}, {terrain}"
+
+
 study = Study(
     experiment="trot",
     summary="Tables 3 to 6 of 003: seven controllers on four terrains, the paper beside both presets",
     runs=RUNS,
     tables=tables,
     pictures=figures.pictures,
+    grouping=_line_and_panel,
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.tables.claims import OWN_MODEL, beside_each_other, on_own_plant, prediction
+from experiments.tables.claims import OWN_MODEL, SWITCH_S, beside_each_other, on_own_plant, prediction
 from experiments.tables.results import OWN_PLANTS
 from idcontrol.sweeps.record import Outcome
 from idcontrol.sweeps.study import Study, Table
@@ -41,14 +41,15 @@ def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
                 _gap(o),
                 1e3 * o.setting("noise.position_m"),
                 *(
-                    (None,) * 5
+                    (None,) * 6
                     if found is None
                     else (
                         f"{found.whole:.3%}",
                         f"{found.median:.4%}",
                         f"{found.same_feet:.4%}",
-                        f"{found.share:.1%}",
+                        f"{found.same_feet_share:.1%}",
                         f"{found.landing:.0%}",
+                        f"{found.quiet:.4%}",
                     )
                 ),
                 o.metric("dtau_mean_nm_s"),
@@ -70,6 +71,7 @@ def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
                 "mean error, predicted feet carry load",
                 "time in which they do",
                 "part of the error in the rest of the time",
+                f"mean error farther than {1e3 * SWITCH_S:g} ms from feet that land or lift",
                 "mean |dτ/dt| [N m/s]",
                 "outcome",
             ),
@@ -107,7 +109,7 @@ def _says(outcomes: Sequence[Outcome]) -> str:
             same, rates = [p.same_feet for p in found], [o.metric("dtau_mean_nm_s") for o in of_it]
             said.append(
                 f"Gaps closed {gap}, {1e3 * noise:g} mm of noise: while the predicted feet carry load the error is "
-                f"{min(same):.2g} to {max(same):.2g}, the torque rate {min(rates):.3g} to {max(rates):.3g} N m/s."
+                f"{min(same):.2g} to {max(same):.2g} of it, the torque rate {min(rates):.3g} to {max(rates):.3g} N m/s."
             )
     said.append(f"The goal is {OWN_MODEL:.1%}.")
     return " ".join(said)

@@ -61,16 +61,19 @@ def _tracking_says(results: Results) -> str:
     said = [
         f"In the preset default {len(standing)} of {len(places)} runs of 7 controllers on 4 terrains go to the end."
     ]
-    ratios = []
+    ratios = {}
     for controller, terrain in standing:
         value, printed = (
             results.value("default", controller, terrain, "q_err_rad"),
             PAPER["tracking"]["values"][terrain][controller],
         )
         if value and printed:
-            ratios.append(printed[0] / value)
+            ratios[f"{controller} on {TERRAINS[terrain][0]}"] = value / printed[0]
     if ratios:
-        said.append(f"Their position errors are {min(ratios):.3g} to {max(ratios):.3g} times below the paper's.")
+        best, worst = (pick(ratios, key=lambda name: ratios[name]) for pick in (min, max))
+        said.append(
+            f"Their position errors are {ratios[best]:.2g} ({best}) to {ratios[worst]:.2g} ({worst}) of the paper's."
+        )
     said += list(_paper_preset_says(results, "tracking", "q_err_rad"))
     return " ".join(said)
 

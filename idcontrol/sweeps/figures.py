@@ -154,7 +154,11 @@ class _Scene:
             groups=groups,
             lines=tuple(dict.fromkeys(line for line, _ in groups.values())),
             panels=panels,
-            numeric=tuple(key for key in varied if _is_numeric(outcomes, key)),
+            numeric=tuple(
+                key
+                for key in varied
+                if _is_numeric(outcomes, key) and (grouping is None or _moves_a_line(outcomes, key, groups))
+            ),
         )
 
     def color(self, line: str) -> str:
@@ -181,6 +185,14 @@ def _is_numeric(outcomes: Sequence[Outcome], key: str) -> bool:
     return len(numbers) > 2 and all(map(math.isfinite, numbers)) and len(numbers) == len(set(map(str, values)))
 
 
+def _moves_a_line(outcomes: Sequence[Outcome], key: str, groups: Mapping[str, tuple[str, str]]) -> bool:
+    """Whether some line has several values of a setting within a panel: otherwise its points are other conditions."""
+    values: dict[tuple[str, str], set[Any]] = {}
+    for o in outcomes:
+        values.setdefault(groups[o.row.name], set()).add(o.setting(key))
+    return any(len(found) > 1 for found in values.values())
+
+
 def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
     key = "dtau_mean_nm_s"
     extremes = scene.best_and_worst(key)
@@ -197,7 +209,7 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
             axes[0, 0].plot([o.metric(key), o.metric("dtau_max_nm_s")], [place, place], linewidth=0.8, **look)
         axes[0, 0].plot([], [], _MARKERS[number % len(_MARKERS)], color=COLORS[number % len(COLORS)], label=condition)
     axes[0, 0].set_yticks(range(len(scene.lines)), scene.lines)
-    axes[0, 0].invert_yaxis()
+    axes[0, 0].set_ylim(len(scene.lines) - 0.5, -0.5)  # the first line on top, none on an edge
     axes[0, 0].set_xscale("log")
     axes[0, 0].set_xlabel("|Δτ/Δt| [N m/s], mean (marker) to largest (end of the line); hollow: the task failed")
     _legend_above(figure, axes[0, 0])
@@ -264,11 +276,12 @@ def _feet(scene: _Scene) -> tuple[str, Figure] | None:
     if drawn is None or extremes is None:
         return None
     low, high = extremes
+    best = f"by {scene.name(low)} to {100 * low.metric('force_err_rel'):.3g} % of the load"
+    worst = f"by {scene.name(high)} to {100 * high.metric('force_err_rel'):.3g} %"
     return (
         "Mean error of the normal force that the controller predicted at each foot. The sum over the feet is predicted "
-        f"best by {scene.name(low)}, to {100 * low.metric('force_err_rel'):.3g} % of the load, and worst by "
-        f"{scene.name(high)}, to {100 * high.metric('force_err_rel'):.3g} %. Single feet are off by more where several "
-        "distributions give the same motion."
+        + (best if low is high else f"best {best}, and worst {worst}")
+        + ". Single feet are off by more where several distributions give the same motion."
     ), drawn
 
 
