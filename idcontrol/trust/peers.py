@@ -46,11 +46,11 @@ def off_articulated_bodies() -> float:
     return float(np.max(worst))
 
 
-def _chain() -> System:
-    """Four links of 0.2 m and 0.3 kg on passive hinges about y and x in turn, hung from the world."""
+def chain(links: int) -> System:
+    """Links of 0.2 m and 0.3 kg on passive hinges about y and x in turn, hung from the world; each hinge a frame."""
     model = pin.Model()
     parent, place = 0, pin.SE3(np.eye(3), np.array([0.0, 0.0, 1.0]))
-    for i in range(4):
+    for i in range(links):
         hinge = pin.JointModelRY() if i % 2 == 0 else pin.JointModelRX()
         parent = model.addJoint(parent, hinge, place, f"hinge{i}")
         rod = pin.Inertia(0.3, np.array([0.1, 0.0, 0.0]), np.diag([1e-4, 1e-3, 1e-3]))
@@ -65,7 +65,7 @@ _CHAIN_TIME = 0.2
 
 
 def _fallen(h: float) -> Array:
-    system = _chain()
+    system = chain(4)
     contacts = SphereContacts(system, ("hinge3",), 0.01, plane(), 0.5)
     plant = plants.make("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=h))
     state = plant.reset(State(t=0.0, q=_CHAIN_START, v=np.zeros(4)))
@@ -79,7 +79,7 @@ def off_the_flow() -> float:
 
     Steps of two lengths tell our first-order error, which is taken off.
     """
-    model = _chain().model
+    model = chain(4).model
     data = model.createData()
 
     def flow(_: float, y: Array) -> Array:

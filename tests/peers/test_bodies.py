@@ -13,7 +13,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.models import coulomb
 from idcontrol.plants.bodies import FreeBodies, dense
-from idcontrol.system import System
+from idcontrol.trust.peers import chain
 from idcontrol.types import State
 from tests.plants import bodies
 
@@ -122,20 +122,6 @@ def test_each_ball_of_a_column_carries_the_weight_of_those_above(stack):
     expected = mass * G * np.arange(n, 0, -1)
     # 1500 steps of soft contact, or 500 sweeps of sequential impulses, come to rest within a thousandth
     np.testing.assert_allclose(stack(n, 0.05, mass), expected, rtol=1e-3)
-
-
-def chain(links: int) -> System:
-    """Links of 0.2 m and 0.3 kg on passive hinges about y and x in turn, hung from the world; a frame at the tip."""
-    model = pin.Model()
-    parent, place = 0, pin.SE3(np.eye(3), np.array([0.0, 0.0, 1.0]))
-    for i in range(links):
-        hinge = pin.JointModelRY() if i % 2 == 0 else pin.JointModelRX()
-        parent = model.addJoint(parent, hinge, place, f"hinge{i}")
-        rod = pin.Inertia(0.3, np.array([0.1, 0.0, 0.0]), np.diag([1e-4, 1e-3, 1e-3]))
-        model.appendBodyToJoint(parent, rod, pin.SE3.Identity())
-        model.addJointFrame(parent)
-        place = pin.SE3(np.eye(3), np.array([0.2, 0.0, 0.0]))
-    return System(model)
 
 
 def falling_chain(name: str, h: float) -> np.ndarray:
