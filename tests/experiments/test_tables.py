@@ -190,16 +190,13 @@ def test_force_errors_while_the_predicted_feet_stand_leave_out_feet_that_land(tm
     found = prediction(walks.record(tmp_path / "walk", data=data, metrics={}))
     assert found.same_feet == pytest.approx(0.01)
     assert found.median == pytest.approx(0.01)
-    assert found.quiet == pytest.approx(0.01)
     assert found.same_feet_share == pytest.approx(1.0 - 3 * len(landed) / len(data["t"]))
-    switched = np.flatnonzero((np.diff(data["stance"], axis=0) != 0).any(axis=1)) + 1
-    assert found.quiet_share == pytest.approx(1.0 - 21 * len(switched) / len(data["t"]), rel=0.05)
-    assert found.whole > 0.01
+    assert found.mean > 0.01
     # all feet share the load alike, so the parts add up
-    assert found.landing == pytest.approx(1.0 - found.same_feet_share * 0.01 / found.whole)
+    assert found.landing == pytest.approx(1.0 - found.same_feet_share * 0.01 / found.mean)
 
 
-def test_forces_on_the_own_plant_are_judged_over_all_ticks_and_while_the_predicted_feet_stand(tmp_path):
+def test_forces_on_the_own_plant_are_judged_by_mean_and_median_and_with_gaps_closed_at_once(tmp_path):
     data = walks.arrays(3.0)
     data["force_pred"] = data["force"].copy()
     switched = np.flatnonzero((np.diff(data["stance"], axis=0) != 0).any(axis=1)) + 1
@@ -208,7 +205,8 @@ def test_forces_on_the_own_plant_are_judged_over_all_ticks_and_while_the_predict
     rows = [outcome(experiment, dict(run), walked(), folder) for run in own_plant.study.runs]
     assert len({o.row.name for o in rows}) == len(rows)
     found = table(own_plant.tables(rows), "claims")
-    assert [row[4] for row in found.rows] == [False, True] * 3
+    # the mean, the median; with the gaps closed at once, while the predicted feet stand
+    assert [row[4] for row in found.rows] == [False, True, True] * 3
     assert "100% of the error is made in" in found.rows[0][5]
     assert "the error is 0 to 0" in table(own_plant.tables(rows), "own-plant").sentence
 
