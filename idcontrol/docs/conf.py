@@ -52,8 +52,8 @@ html_copy_source = False
 SECTION = re.compile(r"(Args|Attributes|Returns|Raises|Yields|Note|Example|Examples):")
 QUOTED = re.compile(r"(``.*?``|`.*?`)")
 BULLET = re.compile(r"^\s*(?:[*-] )?")
-TIGHT = re.compile(r"<mo (stretchy=\"false\">[/|]</mo>)")
-"""Signs that browsers would set like operators, with space around."""
+TIGHT = re.compile(r"<mo(?: stretchy=\"false\">([/|])|[^>]*>(‖))</mo>")
+"""Signs that browsers would set like operators, with space around, and the first of a pair higher than the second."""
 
 FORWARD = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
 
@@ -72,9 +72,8 @@ def formula(node: nodes.math | nodes.math_block) -> str:
     """The formula in MathML, which browsers draw without any script or network."""
     tex = node.astext()
     try:
-        return TIGHT.sub(
-            r'<mo lspace="0" rspace="0" \1', str(tex2mathml(tex, as_block=isinstance(node, nodes.math_block)))
-        )
+        drawn = str(tex2mathml(tex, as_block=isinstance(node, nodes.math_block)))
+        return TIGHT.sub(r'<mo stretchy="false" lspace="0" rspace="0">\1\2</mo>', drawn)
     except MathError as error:
         logger.warning("formula %r: %s", tex, error, location=node)
         return ""
