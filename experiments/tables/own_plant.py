@@ -110,9 +110,11 @@ def _says(outcomes: Sequence[Outcome]) -> str:
         "differ where a foot lands within the period: its impact is left to happen and not predicted."
     ]
     for noise in NOISE_M:
-        done = [o for o in outcomes if o.done and o.setting("noise.position_m") == noise]
         for gap in GAPS:
-            of_it = [o for o in done if _gap(o) == gap]
+            alike = [o for o in outcomes if o.setting("noise.position_m") == noise and _gap(o) == gap]
+            of_it = [o for o in alike if o.done]
+            if alike and not of_it:
+                said.append(f"Gaps closed {gap}, {1e3 * noise:g} mm of noise: none walks to the end.")
             found = [p for o in of_it if (p := prediction(o.folder)) is not None]
             if not found:
                 continue
