@@ -31,6 +31,10 @@ UNREACHABLE_M = 1e-6
 """A planned foot farther than this from where the joints can put it is out of reach [m] (planner.md 5)."""
 MOTION = ("q", "v", "q_des", "v_des", "a_des", "tau", "stance")
 """Channels that are copied together: side by side in a row."""
+OUTCOME = ("status", "residual", "clipped")
+"""Channels of what the controller says of its step: side by side in a row."""
+COURSE = ("waypoints", "turning", "step_us", "plant_status", "plant_residual", "plant_regularization")
+"""Channels of how the walk and the plant fare: side by side in a row."""
 POSTURE = ("feet", "gap", "slip", "base_tilt", "com")
 """Channels that follow from a state alone."""
 
@@ -194,6 +198,7 @@ class TickRow:
         self._plant, self._walk = scene.plant, scene.walk
         self._row = Row(shapes)
         self._motion = self._row.values[span(shapes, MOTION)]
+        self._write_outcome, self._write_course = self._row.writer(OUTCOME), self._row.writer(COURSE)
         self._posture = Posture(scene.observer, self._row.of)
 
     def __call__(self, tick: Tick) -> Array:
@@ -213,16 +218,16 @@ class TickRow:
         else:
             of["force_pred"][:] = 0.0
             of["force_pred"][command.predicted.identity] = command.predicted.force
-        of["status"][...], of["residual"][...], of["clipped"][...] = command.status, command.residual, command.clipped
-        of["step_us"][...] = 1e6 * tick.controller_s
+        self._write_outcome(command.status, command.residual, command.clipped)
         self._posture(state.q, state.v)
-        if plant is not None and plant.last is not None:
-            last = plant.last
-            of["plant_status"][...], of["plant_residual"][...] = last.status, last.residual
-            of["plant_regularization"][...] = last.regularization
+        last = None if plant is None else plant.last
         if walk is not None:
             of["target"][:], of["segment"][:] = walk.target, walk.previous
-            of["waypoints"][...], of["turning"][...] = walk.reached, walk.turning
+        self._write_course(
+            *((math.nan, math.nan) if walk is None else (walk.reached, walk.turning)),
+            1e6 * tick.controller_s,
+            *((math.nan,) * 3 if last is None else (last.status, last.residual, last.regularization)),
+        )
         return self._row.values
 
     @property

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.types import Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drive:
+class Drive(msgspec.Struct, frozen=True, kw_only=True):
     """A command in the horizontal frame (base position, heading only).
 
     Attributes:

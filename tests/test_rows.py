@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
+import pytest
 
 from idcontrol.rows import Row, span, views, width
 
@@ -21,3 +24,17 @@ def test_channels_that_stand_side_by_side_are_one_span_of_the_row():
     assert span(CHANNELS, ["t", "q"]) == slice(0, 3)
     assert span(CHANNELS, ["q", "feet"]) == slice(1, 9)
     assert span(CHANNELS, ["feet"]) == slice(3, 9)
+
+
+def test_numbers_that_stand_side_by_side_are_written_together_and_nothing_else_is():
+    row = Row({"q": (2,), "t": (), "status": (), "good": (), "feet": (2, 3)})
+    write = row.writer(["t", "status", "good"])
+    write(0.5, 3, True)
+    np.testing.assert_array_equal(row.values, [*[np.nan] * 2, 0.5, 3.0, 1.0, *[np.nan] * 6])
+    with pytest.raises(struct.error):
+        write(0.5, 3)
+
+
+def test_only_channels_of_one_number_are_written_together():
+    with pytest.raises(AssertionError):
+        Row(CHANNELS).writer(["t", "q"])

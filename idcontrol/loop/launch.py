@@ -22,7 +22,7 @@ from idcontrol import controllers, sensing
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
 from idcontrol.loop import machine, real, realtime, record
-from idcontrol.loop.clock import NS, Beat, VirtualClock, WallClock
+from idcontrol.loop.clock import AWAKE_NS, NS, Beat, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
 from idcontrol.loop.real import ControlLoop, Parts, Stop
@@ -247,7 +247,7 @@ class _Work:
         link, plant = self._connect(machine_fd)
         if plant is not None:
             children.append(plant)
-        clock = WallClock()
+        clock = WallClock(awake=AWAKE_NS)
         loop = ControlLoop(
             link, self.parts, clock, self.settings.policy,
             period=self.period, duration=self.duration, session=secrets.randbits(32), interrupt=_in_main_thread(),
@@ -265,13 +265,15 @@ class _Work:
                 raise InputError(f"the recorder could not open {self.out}")
             try:
                 with realtime.undisturbed() as granted:
+                    before = realtime.resident_mb()
                     real.run(loop, clock, self.period, ring.push, lambda: bool(stop.asked))
+                    memory = before, realtime.resident_mb()
             finally:
                 link.close()
             if plant is not None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     plant.wait(ENDING_S)
-            out, _ = recorder.communicate(encode(_outcome(loop, stop.asked, granted)))
+            out, _ = recorder.communicate(encode(_outcome(loop, stop.asked, granted, memory)))
         if recorder.returncode != 0:
             raise RuntimeError("the recorder ended early; record.log has the rows that it was given")
         metrics: dict[str, Any] = json.loads(out.splitlines()[-1])
@@ -304,7 +306,9 @@ def weak_twin(name: str, setup: controllers.Setup) -> Controller:
     return controllers.make(name, setup)
 
 
-def _outcome(loop: ControlLoop, asked: int, granted: realtime.Granted) -> record.Outcome:
+def _outcome(
+    loop: ControlLoop, asked: int, granted: realtime.Granted, memory: tuple[float, float] | None = None
+) -> record.Outcome:
     counts = loop.counts
     return record.Outcome(
         ended="signal" if asked else "duration" if counts.complete else "fault",
@@ -313,6 +317,7 @@ def _outcome(loop: ControlLoop, asked: int, granted: realtime.Granted) -> record
         realtime=msgspec.to_builtins(granted),
         signal=asked or None,
         error=counts.error,
+        memory_mb=memory,
     )
 
 

@@ -83,11 +83,17 @@ class Counts:
     error: str = ""
 
 
+COURSE = (
+    "tick", "mode", "faults", "cut", "machine_mode", "missed", "period_us", "late_us", "age_us", "compute_us", "cpu_us",
+)  # fmt: skip
+"""Channels of one number each of how the tick went, side by side."""
 HEARD = ("t", "q", "v", "tau_applied", "accelerometer", "force_sensed", "normal_sensed")
 """Channels of what the machine says: side by side, in the order of a state datagram (`idcontrol.loop.wire`)."""
 PLAN = ("q_des", "v_des", "a_des", "base_ref", "feet_des", "stance")
 """Channels of what the planner says, side by side."""
-ANSWER = (*PLAN, "unreachable", "notes", "status", "residual", "clipped", "force_pred", "step_us")
+VERDICT = ("unreachable", "status", "residual", "clipped", "step_us")
+"""Channels of one number each of what planner and controller say, side by side."""
+ANSWER = (*PLAN, *VERDICT, "notes", "force_pred")
 """Channels that are known only where planner and controller were asked, side by side."""
 
 
@@ -96,18 +102,8 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
     a, feet = len(wire.torque_limit), wire.n_feet
     one: tuple[int, ...] = ()
     return {
-        "tick": one,
-        "mode": one,
-        "faults": one,
-        "cut": one,
-        "machine_mode": one,
+        **dict.fromkeys(COURSE, one),
         "dropped": (len(Drop),),
-        "missed": one,
-        "period_us": one,
-        "late_us": one,
-        "age_us": one,
-        "compute_us": one,
-        "cpu_us": one,
         "tau_wanted": (a,),
         "tau": (a,),
         "t": one,
@@ -123,13 +119,9 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
         "base_ref": (4,),
         "feet_des": (feet, 3),
         "stance": (feet,),
-        "unreachable": one,
+        **dict.fromkeys(VERDICT, one),
         "notes": (notes,),
-        "status": one,
-        "residual": one,
-        "clipped": one,
         "force_pred": (feet, 3),
-        "step_us": one,
     }
 
 
@@ -185,9 +177,11 @@ class ControlLoop:
         # the torques live in the row, so that no tick has to copy them there
         self._tau, self._wanted = self.row.of["tau"], self.row.of["tau_wanted"]
         self._tau[:], self._wanted[:] = 0.0, 0.0
+        self._dropped = self.row.of["dropped"]
         self._heard, self._plan, self._answer = (
             self.row.values[span(layout, names)] for names in (HEARD, PLAN, ANSWER)
         )
+        self._write_course, self._write_verdict = self.row.writer(COURSE), self.row.writer(VERDICT)
         self._began: int | None = None
         self._first, self._woke, self._farewell = 0, 0, 0
         self._alarm, self._asking = interrupt, False
@@ -269,10 +263,7 @@ class ControlLoop:
             self._first = beat.index
         cut = self._gate(now, beat)
         endpoint.post(self.safety.mode, self._tau, self._clock.now())
-        self._describe(beat, faults, cut, age)
-        of = self.row.of
-        of["compute_us"][...] = 1e-3 * (self._clock.now() - beat.woke)
-        of["cpu_us"][...] = 1e-3 * (time.thread_time_ns() - cpu)
+        self._describe(beat, faults, cut, age, cpu)
         if self.safety.mode is Mode.STOPPED:
             self._farewell += 1
             self.finished = self._farewell >= FAREWELL
@@ -335,7 +326,7 @@ class ControlLoop:
             reference = parts.stance(state, reference)
         began = time.perf_counter_ns()
         command = parts.controller(state, reference)
-        of["step_us"][...] = 1e-3 * (time.perf_counter_ns() - began)
+        step_us = 1e-3 * (time.perf_counter_ns() - began)
         np.concatenate(
             (
                 reference.q,
@@ -348,10 +339,9 @@ class ControlLoop:
             ),
             out=self._plan,
         )
-        of["unreachable"][...] = reference.residual
+        self._write_verdict(reference.residual, command.status, command.residual, command.clipped, step_us)
         if parts.notes:
             of["notes"][:] = parts.planner.notes()
-        of["status"][...], of["residual"][...], of["clipped"][...] = command.status, command.residual, command.clipped
         if command.predicted is not None:
             of["force_pred"][:] = 0.0
             of["force_pred"][command.predicted.identity] = command.predicted.force
@@ -385,14 +375,23 @@ class ControlLoop:
         dt = (1 + beat.missed) * self._period / NS
         return admit(limits, self._wanted, self._tau, q, v, share, dt, self._tau)
 
-    def _describe(self, beat: Beat, faults: Fault, cut: Cut, age: int) -> None:
-        of, newest = self.row.of, self.endpoint.newest
-        of["tick"][...], of["mode"][...], of["faults"][...], of["cut"][...] = beat.index, self.safety.mode, faults, cut
-        if newest is not None:
-            of["machine_mode"][...] = newest.mode
-        of["dropped"][:], of["missed"][...] = self.endpoint.inbox.dropped, beat.missed
-        of["period_us"][...] = 1e-3 * (beat.woke - self._woke) if self._woke else np.nan
-        of["late_us"][...], of["age_us"][...] = 1e-3 * (beat.woke - beat.due), 1e-3 * age
+    def _describe(self, beat: Beat, faults: Fault, cut: Cut, age: int, cpu: int) -> None:
+        """Write how the tick went, as its last act; `cpu` is the time of the thread at its beginning [ns]."""
+        newest = self.endpoint.newest
+        self._dropped[:] = self.endpoint.inbox.dropped
+        self._write_course(
+            beat.index,
+            self.safety.mode,
+            faults,
+            cut,
+            np.nan if newest is None else newest.mode,
+            beat.missed,
+            1e-3 * (beat.woke - self._woke) if self._woke else np.nan,
+            1e-3 * (beat.woke - beat.due),
+            1e-3 * age,
+            1e-3 * (self._clock.now() - beat.woke),
+            1e-3 * (time.thread_time_ns() - cpu),
+        )
         self._woke = beat.woke
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import math
 import os
 import resource
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
@@ -94,6 +96,15 @@ def undisturbed(cpu: int | None = None) -> Iterator[Granted]:
             os.sched_setaffinity(0, before)
         if locked:
             ctypes.CDLL(None).munlockall()
+
+
+def resident_mb() -> float:
+    """Memory that the process holds [MB]; NaN where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return math.nan
+    return 1e-6 * pages * resource.getpagesize()
 
 
 def _go_first(refused: dict[str, str]) -> bool:

@@ -76,6 +76,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         realtime: What the operating system granted.
         signal: Number of the signal that ended it; null where none did.
         error: Traceback of what planner or controller raised.
+        memory_mb: What the loop's process held before its first tick and after the last; null in process.
     """
 
     ended: str
@@ -84,6 +85,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     realtime: dict[str, Any]
     signal: int | None = None
     error: str = ""
+    memory_mb: tuple[float, float] | None = None
 
 
 class Scribe:
@@ -218,6 +220,7 @@ class Scribe:
             "signal": outcome.signal,
             "error": outcome.error or None,
             "period_us": percentiles(arrays["period_us"]),
+            "period_mean_us": _mean(arrays["period_us"]),
             "late_us": percentiles(arrays["late_us"]),
             "compute_us": percentiles(arrays["compute_us"]),
             "compute_cpu_us": percentiles(arrays["cpu_us"]),
@@ -227,8 +230,15 @@ class Scribe:
             "faults": {NAMES[fault]: int(np.count_nonzero(faults & fault)) for fault in NAMES},
             "gate_ticks": int(np.count_nonzero(arrays["cut"] > 0)),
             "dropped": {why.name.lower(): int(count) for why, count in zip(Drop, dropped, strict=True)},
+            "memory_mb": outcome.memory_mb and dict(zip(("start", "end"), outcome.memory_mb, strict=True)),
             "realtime": outcome.realtime,
         }
+
+
+def _mean(values: Array) -> float | None:
+    """Mean of what is finite; shape (rows,)."""
+    values = values[np.isfinite(values)]
+    return float(values.mean()) if values.size else None
 
 
 def _filled(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:

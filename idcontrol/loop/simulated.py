@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from idcontrol.types import Command, ContactForces, Controller, Plant, Reference, State
 
@@ -12,8 +13,7 @@ Planner = Callable[[State], Reference]
 Sensor = Callable[[State], State]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
+class Tick(msgspec.Struct, frozen=True, kw_only=True):
     """One control period.
 
     Attributes:

@@ -36,6 +36,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numba import njit
 
@@ -71,8 +72,7 @@ class Drop(enum.IntEnum):
     RANGE = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Datagram:
+class Datagram(msgspec.Struct, frozen=True):
     """One that was accepted.
 
     Attributes:
@@ -193,8 +193,7 @@ def _within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover
     return inside
 
 
-@dataclass(frozen=True, slots=True)
-class Sensed:
+class Sensed(msgspec.Struct, frozen=True):
     """What a state datagram says.
 
     Attributes:

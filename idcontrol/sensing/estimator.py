@@ -20,6 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 import pinocchio as pin
+from msgspec import structs
 from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
@@ -81,7 +82,7 @@ class BaseEstimator:
         correct(self.x, self.P, self._place, self._velocity, touching, self._feet.radius)
         q, v = state.q.copy(), state.v.copy()
         q[:3], v[:3] = self.x[:3], R.T @ self.x[3:6]
-        return replace(sensed, state=replace(state, q=q, v=v))
+        return structs.replace(sensed, state=replace(state, q=q, v=v))
 
     def _kinematics(self, q: Array, v: Array) -> Array:
         """Feet relative to the base in world axes; returns R. The base's own place and linear velocity are not used."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import numpy as np
 import pytest
 
-from idcontrol.loop.clock import NS, Pacer, VirtualClock, WallClock
+from idcontrol.loop.clock import AWAKE_NS, NS, SPIN_NS, Pacer, VirtualClock, WallClock
 
 P = NS // 1000
 
@@ -87,12 +88,21 @@ def test_a_paced_simulation_is_no_faster_than_the_wall_clock():
     assert wall.now() - began >= NS // 50
 
 
-def test_the_wall_clock_does_not_return_early():
-    clock = WallClock()
+@pytest.mark.parametrize("awake", [SPIN_NS, AWAKE_NS])
+def test_the_wall_clock_does_not_return_early(awake):
+    clock = WallClock(awake=awake)
     for _ in range(20):
         deadline = clock.now() + NS // 2000
         clock.sleep_until(deadline)
         assert clock.now() >= deadline
+
+
+def test_a_clock_that_keeps_awake_leaves_half_of_a_wait_to_others():
+    clock, wait = WallClock(awake=AWAKE_NS), AWAKE_NS
+    began = time.thread_time_ns()
+    for _ in range(100):
+        clock.sleep_until(clock.now() + wait)
+    assert time.thread_time_ns() - began < 0.9 * 100 * wait
 
 
 def test_the_wall_clock_keeps_its_mean_period():

@@ -45,6 +45,8 @@ def test_json_has_the_keys_of_the_contract(command, tmp_path):
     assert status == 0
     found = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert set(found["period_us"]) == {"p50", "p99", "p999", "max"}
+    assert found["period_mean_us"] == pytest.approx(1000.0)
+    assert found["memory_mb"] is None  # of a process of its own only
     for key in ("overruns", "missed", "fault_events"):
         assert found[key] == 0
     assert {"scheduler", "cpu", "memory_locked"} <= set(found["realtime"])

@@ -72,6 +72,10 @@ def test_a_loop_on_the_wall_clock_runs_records_and_ends(tmp_path, transport):
     assert metrics["error"] is None
     assert metrics["steps"] + metrics["missed"] == pytest.approx(400, abs=1)
     assert metrics["period_us"]["p50"] > 0
+    # deadlines are absolute: only missed beats make the mean longer, and the last beat's lateness
+    beats = (metrics["steps"] + metrics["missed"]) / metrics["steps"]
+    assert metrics["period_mean_us"] == pytest.approx(1000.0 * beats, rel=0.01)
+    assert metrics["memory_mb"]["end"] - metrics["memory_mb"]["start"] < 1.0
     assert metrics["realtime"]["scheduler"] in ("SCHED_FIFO", "SCHED_OTHER")
     assert metrics["rows_lost"] == 0
     run, body = load(tmp_path / "run"), load(tmp_path / "run" / "machine")
