@@ -22,7 +22,6 @@ import numpy as np
 import pinocchio as pin
 from numba import njit
 
-from idcontrol.bound import Bound, bind
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.placements import placement_views
 from idcontrol.types import Array, Booleans, Integers
@@ -49,9 +48,18 @@ class FreeBody:
 
 
 @njit(cache=True)
-def _gather(terms: Bound, v_pin: Array) -> None:  # pragma: no cover - compiled
+def _gather(
+    M_pin: Array,
+    c_pin: Array,
+    J_pin: Array,
+    v_pin: Array,
+    order: Integers,
+    flyers: Integers,
+    M: Array,
+    c: Array,
+    J: Array,
+) -> None:  # pragma: no cover - compiled
     """Copy Pinocchio's terms into our order: M from the triangle that crba fills, c less ``M_lin (ω × v)``."""
-    M_pin, c_pin, J_pin, order, flyers, M, c, J = terms.values
     m = order.shape[0]
     for i in range(m):
         oi = order[i]
@@ -183,8 +191,7 @@ class System:
         self.frame_joint: Integers = np.array([frame.parentJoint for frame in model.frames], dtype=np.int64)
         self.frame_position, self.frame_rotation = placement_views(self.data.oMf)
         # the Jacobian of a machine with a single velocity comes as a vector
-        theirs = (self.data.M, self.data.nle, self.data.J.reshape(6, m))
-        self._terms = bind((*theirs, self.order, self._flyer_v, self.M, self.bias, self.jacobian))
+        self._M_pin, self._c_pin, self._J_pin = self.data.M, self.data.nle, self.data.J.reshape(6, m)
         self.update(pin.neutral(model), np.zeros(m))
         self._refuse_singular_inertia()
 
@@ -235,7 +242,17 @@ class System:
         pin.nonLinearEffects(self.model, self.data, q, v)
         pin.computeJointJacobians(self.model, self.data, q)
         pin.updateFramePlacements(self.model, self.data)
-        _gather(self._terms, v)
+        _gather(
+            self._M_pin,
+            self._c_pin,
+            self._J_pin,
+            v,
+            self.order,
+            self._flyer_v,
+            self.M,
+            self.bias,
+            self.jacobian,
+        )
 
     def ours(self, v: Array) -> Array:
         """A velocity in our order, from Pinocchio's."""

@@ -26,25 +26,25 @@ from idcontrol.solvers.rank import RANK_TOLERANCE, find_indices
 from idcontrol.types import Array, Integers
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
     """Lower factor L of a symmetric matrix A = L Lᵀ; False if A is not positive definite."""
     n = A.shape[0]
-    for i in range(n):
-        for j in range(i + 1):
+    for j in range(n):  # by columns: their entries do not wait for one another
+        for i in range(j, n):
             s = A[i, j]
             for k in range(j):
                 s -= L[i, k] * L[j, k]
-            if i == j:
-                if not s > 0.0:
-                    return False
-                L[i, i] = np.sqrt(s)
-            else:
+            if i > j:
                 L[i, j] = s / L[j, j]
+            elif s > 0.0:
+                L[j, j] = np.sqrt(s)
+            else:
+                return False
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def solve_lower(L: Array, x: Array) -> None:  # pragma: no cover - compiled
     """X ← L⁻¹ x in place."""
     for i in range(L.shape[0]):
@@ -54,7 +54,7 @@ def solve_lower(L: Array, x: Array) -> None:  # pragma: no cover - compiled
         x[i] = s / L[i, i]
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def solve_lower_transposed(L: Array, x: Array) -> None:  # pragma: no cover - compiled
     """X ← L⁻ᵀ x in place."""
     for i in range(L.shape[0] - 1, -1, -1):
@@ -64,7 +64,7 @@ def solve_lower_transposed(L: Array, x: Array) -> None:  # pragma: no cover - co
         x[i] = s / L[i, i]
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def reduce_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array
 ) -> tuple[Array, Array, Array, Array]:  # pragma: no cover - compiled
@@ -90,20 +90,28 @@ def reduce_kernel(
         v_free[free[i]] = x[i]
     for j in range(fixed.shape[0]):
         v_free[fixed[j]] = b[j]
+    # L⁻¹ of all rows at once, as columns: nothing waits for the sum before
+    white = np.empty((k, rows))
+    for i in range(k):
+        for r in range(rows):
+            white[i, r] = J[r, free[i]]
+        for o in range(i):
+            factor = L[i, o]
+            for r in range(rows):
+                white[i, r] -= factor * white[o, r]
+        for r in range(rows):
+            white[i, r] /= L[i, i]
     rho = np.empty((rows, k))
-    c = np.empty(rows)
+    c = np.zeros(rows)
     for r in range(rows):
         for i in range(k):
-            rho[r, i] = J[r, free[i]]
-        solve_lower(L, rho[r])
-        s = 0.0
+            rho[r, i] = white[i, r]
         for i in range(m):
-            s += J[r, i] * v_free[i]
-        c[r] = s
+            c[r] += J[r, i] * v_free[i]
     return L, v_free, rho, c
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def recover_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, L: Array, v_free: Array, J: Array, rho: Array, f: Array
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled

@@ -44,7 +44,8 @@ def substeps(tau: Array, dt: float, names: Sequence[str], longest: float) -> int
     require_positive("time step", dt)
     if tau.shape != (len(names),):
         raise InputError(f"a plant with {len(names)} actuated joints got torques of shape {tau.shape}")
-    if not np.isfinite(tau).all():
+    # the product alone is finite for all but absurd torques, and takes a fifth of the time of looking at each
+    if not math.isfinite(tau @ tau) and not np.isfinite(tau).all():
         joint = names[int(np.argmin(np.isfinite(tau)))]
         raise InputError(f"the torque of joint {joint!r} is not finite; a controller must return numbers")
     return max(1, math.ceil(dt / longest - 1e-9))
