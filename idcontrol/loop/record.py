@@ -58,6 +58,8 @@ EVERY_S = 0.05
 """How often the rings are drained."""
 WRITTEN_AT_ONCE = 200
 """Rows that are written between two looks at the rings, which must not overflow meanwhile."""
+FULL = 0.9
+"""Of a period: a loop whose ticks take more than this cannot last (`idcontrol.loop.realtime`)."""
 STILL_S = 0.5
 """A ring whose writer was killed counts as ended after so long without a row."""
 
@@ -75,7 +77,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         missed: Beats that were skipped.
         realtime: What the operating system granted.
         signal: Number of the signal that ended it; null where none did.
-        error: Traceback of what planner or controller raised.
+        error: Traceback of what planner or controller raised; "" if neither did.
         memory_mb: What the loop's process held before its first tick and after the last; null in process.
     """
 
@@ -218,7 +220,7 @@ class Scribe:
             "completed": outcome.ended == "duration" and metrics.get("fell_at_s") is None and bool(running.any()),
             "ended": outcome.ended,
             "signal": outcome.signal,
-            "error": outcome.error or None,
+            "error": outcome.error or (too_slow(arrays["compute_us"], self._h) if outcome.ended == "fault" else None),
             "period_us": percentiles(arrays["period_us"]),
             "period_mean_us": _mean(arrays["period_us"]),
             "late_us": percentiles(arrays["late_us"]),
@@ -233,6 +235,17 @@ class Scribe:
             "memory_mb": outcome.memory_mb and dict(zip(("start", "end"), outcome.memory_mb, strict=True)),
             "realtime": outcome.realtime,
         }
+
+
+def too_slow(compute_us: Array, h: float) -> str | None:
+    """What to say where most ticks took all of their period `h` [s], or nearly so; None where they did not."""
+    median = percentiles(compute_us)["p50"]
+    if median is None or median < FULL * 1e6 * h:
+        return None
+    return (
+        f"half of the ticks took {median:.0f} us or more of a period of {1e6 * h:.0f} us: with this controller the "
+        f"computer cannot keep {1.0 / h:.0f} Hz; ask for a lower rate (--rate)"
+    )
 
 
 def _mean(values: Array) -> float | None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from idcontrol.loop import machine, real
-from idcontrol.loop.record import Outcome, Scribe
+from idcontrol.loop.record import Outcome, Scribe, too_slow
 from idcontrol.loop.safety import Fault, Mode
 from idcontrol.loop.session import wire_format
 from idcontrol.recording import load
@@ -88,3 +88,13 @@ def test_the_record_begins_with_the_first_torque_and_has_the_forces_that_came_of
         ("fault: overrun", pytest.approx(5 * H)),
         ("the loop is damped", pytest.approx(20 * H)),
     ]
+
+
+def test_a_period_that_is_too_short_for_its_ticks_is_named():
+    slow = np.array([np.nan, 260.0, 254.0, 240.0])
+    said = too_slow(slow, 1.0 / 4000.0)
+    assert said is not None
+    assert "254 us" in said
+    assert "4000 Hz" in said
+    assert too_slow(slow, 1e-3) is None
+    assert too_slow(np.full(3, np.nan), 1e-3) is None
