@@ -258,9 +258,9 @@ def lemke_kernel(
     """Lemke's method with the lexicographic ratio test (math.md 5.2).
 
     The basis that pivoting ends with is solved afresh; only the residual of the problem as given decides whether the
-    answer is called solved. The covering vector is 1; where rounding lost the path (in 1 of 300 contact problems, with
-    many dependent rows or with masses that differ by thousands), two others are tried, with every variable balanced by
-    itself.
+    answer is called solved. The covering vector is 1; where rounding lost the path or closed it to a cycle (in 1 of 300
+    contact problems, with many dependent rows or with masses that differ by thousands), two others are tried, with
+    every variable balanced by itself.
 
     Args:
         Q: Matrix, shape (n, n).
@@ -314,7 +314,7 @@ def lemke_kernel(
         status, more, column = _follow(Q, constants, factors, tikhonov, turn, max_pivots, T, order)
         pivots += more
         if status == ITERATIONS:
-            break
+            continue  # ties that rounding breaks anew make a cycle; another covering vector has others
         if status == RAY:
             longest = 0.0
             for i in range(n):
