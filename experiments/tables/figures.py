@@ -98,7 +98,7 @@ def pictures(outcomes: Sequence[Outcome]) -> tuple[Picture, ...]:
     if not shown:
         return ()
     with matplotlib.rc_context(STYLE):
-        figure, axes = panels([1.2] * -(-len(shown) // 2), 2, gap=0.4, aside=0.6)
+        figure, axes = panels([1.2] * -(-len(shown) // 2), 2, gap=0.55, aside=0.6)
         for panel, (preset, controller, run) in zip(axes.flat, shown, strict=False):
             t, tau = close_up_torques(load(run.folder))
             panel.step(t, tau, where="post", linewidth=0.9)
