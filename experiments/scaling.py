@@ -20,6 +20,7 @@ from idcontrol.bench.scenes import Walk, floor, problems
 from idcontrol.bench.timing import in_turns
 from idcontrol.errors import InputError
 from idcontrol.models.coulomb import MOST_CONTACTS
+from idcontrol.sweeps.figures import COLORS
 from idcontrol.types import Array
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -117,7 +118,7 @@ class Scaling:
             arrays=series,
             units={name: "us" for name in series if name.endswith("_us")},
             wall_time=[name for name in series if name != "contacts"],
-            drawings=[_drawing(names, counts, medians)],
+            drawings=[_drawing(names, counts, medians, [growth(counts, row) for row in medians / floors])],
             began=began,
         )
 
@@ -163,7 +164,7 @@ def _findings(name: str, contacts: Sequence[int], medians: Array, floors: Array)
             paper=paper,
             # the numbers of contacts tried may not hold the paper's; nothing is decided then
             holds=most >= paper if paper is not None and max(contacts) >= paper else None,
-            note=(f"paper: {words}; " if words else "") + "the largest number tried",
+            note=(f"paper: {words}; " if words else "") + "the largest of the numbers tried",
         )
     ]
     # in floors, so that a load on the machine that comes and goes within a run cancels
@@ -175,21 +176,26 @@ def _findings(name: str, contacts: Sequence[int], medians: Array, floors: Array)
     return findings
 
 
-def _drawing(names: Sequence[str], contacts: Sequence[int], medians: Array) -> Drawing:
+def _drawing(
+    names: Sequence[str], contacts: Sequence[int], medians: Array, exponents: Sequence[float | None]
+) -> Drawing:
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(7.0, 4.5))
         axes = figure.subplots()
-        for name, row in zip(names, medians, strict=True):
-            (line,) = axes.loglog(contacts, row, "o-", markersize=3, label=name)
+        axes.set_prop_cycle(color=COLORS)
+        for name, row, exponent in zip(names, medians, exponents, strict=True):
+            label = name if exponent is None else f"{name}, $n^{{{exponent:.1f}}}$"
+            (line,) = axes.loglog(contacts, row, "o-", markersize=3, label=label)
             if name in PAPER_CONTACTS:
                 axes.plot(PAPER_CONTACTS[name][0], PERIOD_US, "x", color=line.get_color(), markersize=8)
         axes.axhline(PERIOD_US, color="0.6", linewidth=0.8)
         axes.set_xlabel("contacts")
-        axes.set_ylabel("median time [us]")
+        axes.set_ylabel("median time [µs]")
         axes.legend()
     return Drawing(
         "Time of inverse dynamics against the number of contacts (003 Fig. 19)",
         "Crosses are where the paper's text has its controllers reach 1 ms, on a laptop of 2011; its curves have no "
-        "numbers.",
+        f"numbers. Beside the names is how the time grows from {MANY} contacts on, as multiples of the floor: the "
+        "rigid-body terms, timed in turns with it.",
         figure,
     )
