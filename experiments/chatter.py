@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -18,6 +18,7 @@ import matplotlib
 import msgspec
 import numpy as np
 from matplotlib.figure import Figure
+from msgspec import structs
 
 import robots
 from experiments.findings import STYLE, Drawing, Finding, save
@@ -207,7 +208,7 @@ def follow(
     standing = Reference.standing(np.zeros(system.n_actuated), len(robot.description.feet))
     for state, a in path:
         demand = a + noise * rng.normal(size=a.size)
-        command = control(state, replace(standing, a=demand))
+        command = control(state, structs.replace(standing, a=demand))
         torque.append(command.tau)
         normal.append(0.0 if command.predicted is None else float(command.predicted.force[:, 2].sum()))
         unsolved += command.status is not Status.SOLVED

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import msgspec
 import numpy as np
 import pinocchio as pin
+from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
@@ -205,7 +206,7 @@ class WrongSchedule:
             since[expected] = self.late_s - to_touchdown[expected]
             until[expected] = to_touchdown[expected] + self.stance_s
             stance |= expected
-        return replace(reference, stance=stance, since_touchdown=since, to_liftoff=until)
+        return structs.replace(reference, stance=stance, since_touchdown=since, to_liftoff=until)
 
 
 def loaded(system: System, share: float) -> System:

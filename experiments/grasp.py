@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 from matplotlib.figure import Figure
+from msgspec import structs
 
 import robots
 from experiments.findings import STYLE, Drawing, Finding, save
@@ -326,7 +327,7 @@ class _WithFeedback:
         if not np.isfinite(more).all():
             return command
         limit = self.system.effort_limit
-        return replace(command, tau=np.clip(command.tau + more, -limit, limit))
+        return structs.replace(command, tau=np.clip(command.tau + more, -limit, limit))
 
 
 UNITS = {

@@ -1,6 +1,8 @@
 """The data that flows: state -> reference -> command -> state, and the words for how a step ended.
 
-Arrays are float64, C-contiguous, SI units. Everything here is plain data; nothing here computes.
+Arrays are float64, C-contiguous, SI units. Everything here is plain data; nothing here computes. What is made anew in
+each step is a frozen `msgspec.Struct`, which takes a fifth of the time of a frozen dataclass; change a copy with
+`msgspec.structs.replace`.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -31,8 +34,7 @@ class Status(enum.IntEnum):
     """The input could not be used at all (a NaN in the state): the command is zero torque."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContactForces:
+class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
     """Forces at named contacts, from a plant (measured) or a controller (predicted).
 
     Attributes:
@@ -51,8 +53,7 @@ class ContactForces:
         return ContactForces(identity=np.zeros(0, dtype=np.int64), force=np.zeros((0, 3)), normal=np.zeros((0, 3)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(msgspec.Struct, frozen=True, kw_only=True):
     """Where the machine is.
 
     Attributes:
@@ -68,8 +69,7 @@ class State:
     forces: ContactForces | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """What a planner asks for at one instant; joints in the order of `System.actuated_names`.
 
     Attributes:
@@ -115,8 +115,7 @@ class Reference:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class Command(msgspec.Struct, frozen=True, kw_only=True):
     """What a controller returns for one period.
 
     Attributes:

@@ -19,9 +19,10 @@ body is to be moved faster is the model's part.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.system import System
@@ -56,7 +57,7 @@ class Swing:
         """What is asked for at the time `t` [s]."""
         phase = self.rate * t
         moved = self.amplitude * self.arm
-        return replace(
+        return structs.replace(
             Reference.standing(self.home + moved * (np.cos(phase) - 1.0) - self.closing * ~self.arm, self.tips),
             v=-self.rate * np.sin(phase) * moved,
             a=-(self.rate**2) * np.cos(phase) * moved,
@@ -113,7 +114,7 @@ class Gripping:
         limit = system.effort_limit
         wanted = command.tau - contacts.jacobian[:, u:].T @ internal
         tau = np.clip(wanted, -limit, limit)
-        return replace(
+        return structs.replace(
             command,
             tau=tau,
             predicted=None if command.predicted is None else _added(command.predicted, force),
@@ -123,8 +124,8 @@ class Gripping:
 
 def _with(state: State, force: Array) -> State:
     """`state` with `force`, shape (k, 3), added to what is sensed at each fingertip that touches."""
-    return state if state.forces is None else replace(state, forces=_added(state.forces, force))
+    return state if state.forces is None else structs.replace(state, forces=_added(state.forces, force))
 
 
 def _added(forces: ContactForces, more: Array) -> ContactForces:
-    return replace(forces, force=forces.force + more[forces.identity])
+    return structs.replace(forces, force=forces.force + more[forces.identity])

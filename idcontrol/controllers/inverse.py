@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+from msgspec import structs
 from numba import njit
 
 from idcontrol.contact.contacts import Contacts, Detector
@@ -308,5 +309,5 @@ class InverseDynamics:
         solution = self._scheme.model(replace(problem, prescribed=None, bilateral=servos), None)
         motor_impulse = (problem.prescribed.velocity - solution.v_plus[index]) / compliance
         if solution.status is Status.SOLVED:
-            solution = replace(solution, status=Status.REPAIRED, note="squeeze")
+            solution = structs.replace(solution, status=Status.REPAIRED, note="squeeze")
         return Outcome(solution=solution, motor_impulse=motor_impulse, dropped=("tracking", *dropped))

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
+from msgspec import structs
 
 from idcontrol.controllers.compiled import ALONE, NEAREST_RAMPS, RAMPS, SEARCH_NODES, SHARES, Plain
 from idcontrol.controllers.repair import nearest_motion
@@ -136,7 +137,7 @@ def _shared(
         return None
     rigid = np.zeros(reduction.rho.shape[0] - y.size)
     _, motor_impulse = recover(reduction, np.concatenate((y, rigid)))
-    solution = replace(solution, impulses=np.ascontiguousarray(y.reshape(3, -1).T))
+    solution = structs.replace(solution, impulses=np.ascontiguousarray(y.reshape(3, -1).T))
     return Outcome(solution=solution, motor_impulse=motor_impulse)
 
 
@@ -145,7 +146,7 @@ def ramp(problem: StepProblem, step: Step, outcome: Outcome) -> Outcome:
     solution = outcome.solution
     if step.reluctance is None or not step.reluctance.any() or solution.status is Status.FALLBACK:
         return outcome
-    found = replace(solution, multipliers=outcome.motor_impulse)
+    found = structs.replace(solution, multipliers=outcome.motor_impulse)
     held = dissipation.held_contacts(problem)
     shared = _shared(problem, step, reduce(problem), found, held, reference=outcome.motor_impulse)
     return outcome if shared is None else replace(shared, dropped=outcome.dropped)
@@ -163,7 +164,7 @@ def two_stages(problem: StepProblem, step: Step) -> Outcome:
         return _outcome(solution)
     shared = _shared(problem, step, reduction, solution, dissipation.held_contacts(problem))
     if shared is None:
-        return _outcome(replace(solution, status=Status.REPAIRED, note="stage II found no point"))
+        return _outcome(structs.replace(solution, status=Status.REPAIRED, note="stage II found no point"))
     return shared
 
 
@@ -224,7 +225,7 @@ def without_slip(problem: StepProblem, step: Step, *, dual: bool) -> Outcome:
 def _repaired(solution: StepSolution, note: str) -> StepSolution:
     if solution.status is Status.FALLBACK:
         return solution
-    return replace(solution, status=Status.REPAIRED, note=note, warm={})
+    return structs.replace(solution, status=Status.REPAIRED, note=note, warm={})
 
 
 def nearest_torque(problem: StepProblem, step: Step) -> Outcome:
@@ -251,7 +252,7 @@ def nearest_torque(problem: StepProblem, step: Step) -> Outcome:
         max_nodes=SEARCH_NODES,
     )
     _, motor_impulse = recover(reduction, nearest.y)
-    solution = replace(solution, impulses=np.ascontiguousarray(nearest.y.reshape(3, -1).T))
+    solution = structs.replace(solution, impulses=np.ascontiguousarray(nearest.y.reshape(3, -1).T))
     return replace(_outcome(solution), motor_impulse=motor_impulse)
 
 
@@ -265,7 +266,7 @@ def _shared_as_specified(problem: StepProblem, step: Step, solution: StepSolutio
     )
     if shared is None:
         return None
-    return Outcome(solution=replace(solution, impulses=shared[1]), motor_impulse=shared[0])
+    return Outcome(solution=structs.replace(solution, impulses=shared[1]), motor_impulse=shared[0])
 
 
 def two_stages_specified(problem: StepProblem, step: Step) -> Outcome:
@@ -275,7 +276,7 @@ def two_stages_specified(problem: StepProblem, step: Step) -> Outcome:
         return _outcome(solution)
     shared = _shared_as_specified(problem, step, solution)
     if shared is None:
-        return _outcome(replace(solution, status=Status.REPAIRED, note="stage II found no point"))
+        return _outcome(structs.replace(solution, status=Status.REPAIRED, note="stage II found no point"))
     return shared
 
 

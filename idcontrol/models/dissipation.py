@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import structs
 from numba import njit
 
 from idcontrol.errors import InputError
@@ -188,7 +189,7 @@ def solve_reduced(problem: StepProblem, reduction: Reduction, warm: WarmStart | 
     solution = _solution(problem, reduction, f, number, iterations, residual, active=active)
     if settled or solution.status is Status.FALLBACK:
         return solution
-    return replace(solution, status=Status.REPAIRED, note="which contacts stick did not settle")
+    return structs.replace(solution, status=Status.REPAIRED, note="which contacts stick did not settle")
 
 
 def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = EPSILON) -> StepSolution:
@@ -280,7 +281,9 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
     f = held.impulses(reduction, f)
     solution = _solution(problem, reduction, f, int(result.status), result.iterations, result.residual)
     if solution.status is Status.SOLVED and result.regularization > 0.0:
-        solution = replace(solution, status=Status.REPAIRED, note="regularized", regularization=result.regularization)
+        solution = structs.replace(
+            solution, status=Status.REPAIRED, note="regularized", regularization=result.regularization
+        )
     return solution
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
 import numpy as np
 from numba import njit
 
@@ -71,8 +72,7 @@ class StepProblem:
     bilateral: Bilateral | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepSolution:
+class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
     """What a contact model found.
 
     Attributes:
@@ -97,7 +97,7 @@ class StepSolution:
     iterations: int
     regularization: float = 0.0
     note: str = ""
-    warm: WarmStart = field(default_factory=dict)
+    warm: WarmStart = {}
 
 
 ContactModel: TypeAlias = Callable[[StepProblem, WarmStart | None], StepSolution]

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec import structs
 
 from idcontrol.errors import InputError
 from idcontrol.models.dissipation import YIELD
@@ -77,7 +78,7 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
     if _delta(r, n, epsilon) * np.abs(y).max(initial=0.0) <= YIELD * undone:
         return solution
     v_plus, impulse = recover(r, np.zeros(r.rho.shape[0]))
-    return replace(
+    return structs.replace(
         solution,
         v_plus=v_plus,
         impulses=np.zeros((n, 3)),
@@ -199,7 +200,7 @@ def _without_slip(problem: StepProblem, closed: Booleans, mu: Array) -> StepSolu
     solution, settled = settle(closed, closed, attempt)
     if settled or solution.status is not Status.SOLVED:
         return solution
-    return replace(solution, status=Status.REPAIRED, note="which contacts stick did not settle")
+    return structs.replace(solution, status=Status.REPAIRED, note="which contacts stick did not settle")
 
 
 def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float = 0.0) -> StepSolution:

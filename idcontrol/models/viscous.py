@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from idcontrol.models import dissipation
 from idcontrol.models.problem import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart
@@ -81,4 +82,4 @@ def _joined(one: Bilateral, other: Bilateral) -> Bilateral:
 def _with_drag(solution: StepSolution, axis: Integers, dragged: Integers, impulse: Array) -> StepSolution:
     impulses = solution.impulses.copy()
     impulses[dragged, axis] = impulse
-    return replace(solution, impulses=impulses)
+    return structs.replace(solution, impulses=impulses)

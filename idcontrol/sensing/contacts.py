@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
+from msgspec import structs
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.types import Array, Booleans, Reference, State
@@ -109,6 +109,6 @@ def believe(source: ContactSource) -> Callable[[State, Reference], Reference]:
         height = reference.feet[:, 2]
         rising = np.zeros_like(reference.stance) if last is None else ~reference.stance & (height > last)
         last = height.copy()
-        return replace(reference, stance=source(state, reference) & ~rising)
+        return structs.replace(reference, stance=source(state, reference) & ~rising)
 
     return believed

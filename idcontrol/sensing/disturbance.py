@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 import pinocchio as pin
+from msgspec import structs
 
 from idcontrol.loop.wire import Sensed
 
@@ -56,9 +56,13 @@ class Noise:
         v = state.v + self._v * rng.standard_normal(len(self._v))
         forces = state.forces
         if forces is not None:
-            forces = replace(forces, force=forces.force + level.force_n * rng.standard_normal(forces.force.shape))
+            forces = structs.replace(
+                forces, force=forces.force + level.force_n * rng.standard_normal(forces.force.shape)
+            )
         accelerometer = sensed.accelerometer + level.acceleration_m_s2 * rng.standard_normal(3)
-        return Sensed(state=replace(state, q=q, v=v, forces=forces), tau=sensed.tau, accelerometer=accelerometer)
+        return Sensed(
+            state=structs.replace(state, q=q, v=v, forces=forces), tau=sensed.tau, accelerometer=accelerometer
+        )
 
 
 class Delay:

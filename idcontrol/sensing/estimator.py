@@ -16,8 +16,6 @@ and drift.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pinocchio as pin
 from msgspec import structs
@@ -82,7 +80,7 @@ class BaseEstimator:
         correct(self.x, self.P, self._place, self._velocity, touching, self._feet.radius)
         q, v = state.q.copy(), state.v.copy()
         q[:3], v[:3] = self.x[:3], R.T @ self.x[3:6]
-        return structs.replace(sensed, state=replace(state, q=q, v=v))
+        return structs.replace(sensed, state=structs.replace(state, q=q, v=v))
 
     def _kinematics(self, q: Array, v: Array) -> Array:
         """Feet relative to the base in world axes; returns R. The base's own place and linear velocity are not used."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec import structs
 
 from idcontrol import controllers, plants
 from idcontrol.trust import machines
@@ -90,7 +90,7 @@ def trouble_with_nan() -> float:
         control, state = machines.controller(name)
         sound = control(state, machines.standing())
         control.reset()
-        broken = control(replace(state, v=np.full_like(state.v, np.nan)), machines.standing())
+        broken = control(structs.replace(state, v=np.full_like(state.v, np.nan)), machines.standing())
         silent = broken.status is Status.FAILED and not broken.tau.any()
         control.reset()
         after = control(state, machines.standing())
@@ -105,7 +105,7 @@ def differing_bits() -> float:
         own, ground = machines.walker()
         plant = plants.make("coulomb-lcp", plants.Setup(system=own, contacts=ground, dt=machines.H))
         state = plant.reset(machines.walker_state(own))
-        reference = replace(machines.standing(), q=0.005 * np.random.default_rng(0).normal(size=12))
+        reference = structs.replace(machines.standing(), q=0.005 * np.random.default_rng(0).normal(size=12))
         rows = []
         for _ in range(50):
             tau = control(state, reference).tau

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from idcontrol.loop.brake import brake
 from idcontrol.loop.safety import Limits, admit
@@ -64,7 +65,7 @@ def energy_of_the_brake() -> float:
     for _ in range(200):
         limits = replace(_limits(rng), torque=np.full(12, np.inf))
         v = rng.normal(size=18)
-        tau = brake(system, limits, replace(at_home, v=v), machines.H)
+        tau = brake(system, limits, structs.replace(at_home, v=v), machines.H)
         system.update(at_home.q, v)
         now = system.ours(v)
         push = np.concatenate((np.zeros(6), tau))

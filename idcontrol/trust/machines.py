@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pinocchio as pin
+from msgspec import structs
 
 from idcontrol import controllers, plants
 from idcontrol.contact.spheres import SphereContacts
@@ -92,7 +93,7 @@ def walker_state(system: System) -> State:
 def standing(acceleration: Array | None = None) -> Reference:
     """The walker is to stand, or its joints to accelerate by `acceleration` (12,) [m/s²]."""
     reference = Reference.standing(np.zeros(12), 4)
-    return reference if acceleration is None else replace(reference, a=acceleration)
+    return reference if acceleration is None else structs.replace(reference, a=acceleration)
 
 
 def controller(

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
@@ -64,7 +65,7 @@ def steps(quadruped, rng):
         since[rng.integers(4)], until[rng.integers(4)] = 0.005 * rng.random(), 0.02 * rng.random()
         v = state.v + 0.02 * rng.normal(size=18)
         reference = walker.stand(a=a + rng.normal(size=12), stance=stance, since_touchdown=since, to_liftoff=until)
-        yield replace(state, v=v), reference
+        yield structs.replace(state, v=v), reference
 
 
 @pytest.mark.parametrize("name", SCHEMES)
@@ -142,6 +143,6 @@ def test_a_state_that_is_no_number_gives_no_torque(quadruped):
     state = walker.at_home(quadruped)
     v = state.v.copy()
     v[7] = np.nan
-    command = controller(schemes.COULOMB_QP)(replace(state, v=v), walker.stand())
+    command = controller(schemes.COULOMB_QP)(structs.replace(state, v=v), walker.stand())
     assert command.status is Status.FAILED
     assert not command.tau.any()

@@ -1,11 +1,10 @@
 """Inverse dynamics with predicted forces: what it must do whatever the numerics inside (math.md 7.4, 12, 13.6, 16)."""
 
-from dataclasses import replace
-
 import numpy as np
 import pinocchio as pin
 import pytest
 import scipy.optimize
+from msgspec import structs
 
 from idcontrol import controllers
 from idcontrol.contact.landing import Landing, landing_contacts
@@ -171,7 +170,7 @@ def test_the_printed_objective_brakes_a_walking_base(quadruped):
     J = scenes.foot_contacts(quadruped, 0.7).jacobian
     base = np.array([0.2, 0.0, 0.0, 0.0, 0.0, 0.0])
     v = np.concatenate((base, np.linalg.solve(J[:, 6:], -J[:, :6] @ base)))
-    state = replace(state, v=quadruped.theirs(v))
+    state = structs.replace(state, v=quadruped.theirs(v))
     reference = walker.stand(v=v[6:])
     consistent = walker.controller()(state, reference).predicted.force.sum(axis=0)
     printed = walker.controller(objective="printed")(state, reference).predicted.force.sum(axis=0)
@@ -226,7 +225,7 @@ def test_at_their_limits_motors_still_get_the_forces_that_are_predicted(quadrupe
 def test_a_state_that_is_not_finite_gives_zero_torque_and_is_forgotten(quadruped, name):
     control, fresh = walker.controller(name), walker.controller(name)
     good, reference = walker.at_home(quadruped), walker.stand()
-    for bad in (replace(good, q=np.full(19, np.nan)), replace(good, v=np.full(18, np.inf))):
+    for bad in (structs.replace(good, q=np.full(19, np.nan)), structs.replace(good, v=np.full(18, np.inf))):
         command = control(bad, reference)
         assert command.status is Status.FAILED
         np.testing.assert_array_equal(command.tau, 0.0)
@@ -337,10 +336,10 @@ def lifted(system, foot, gap):
     direction = raise_foot(system, state, foot)
 
     def excess(length):
-        return foot_heights(system, replace(state, q=system.integrate(state.q, direction, length)))[foot] - gap
+        return foot_heights(system, structs.replace(state, q=system.integrate(state.q, direction, length)))[foot] - gap
 
     length = scipy.optimize.brentq(excess, 0.0, 3.0 * gap, xtol=1e-15)
-    return replace(state, q=system.integrate(state.q, direction, length))
+    return structs.replace(state, q=system.integrate(state.q, direction, length))
 
 
 def test_a_foot_planned_to_stand_but_5_mm_up_is_no_contact(quadruped):
@@ -354,7 +353,7 @@ def test_a_foot_planned_to_stand_but_5_mm_up_is_no_contact(quadruped):
 def test_a_landing_foot_counts_only_once_it_has_met_the_ground(quadruped):
     """Its impact is left to happen: asked to stop within one period it would take the whole machine with it."""
     state = lifted(quadruped, 1, 2e-4)
-    state = replace(state, v=quadruped.theirs(-0.1 * raise_foot(quadruped, state, 1)))
+    state = structs.replace(state, v=quadruped.theirs(-0.1 * raise_foot(quadruped, state, 1)))
     just_now, long_ago = np.full(4, np.inf), np.full(4, np.inf)
     just_now[1] = 1e-3
     landing = walker.controller()(state, walker.stand(since_touchdown=just_now))

@@ -1,9 +1,8 @@
 """Joint-space feedback alone."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec import structs
 
 from idcontrol.types import State, Status
 from tests import scenes
@@ -42,8 +41,8 @@ def test_what_is_not_finite_gives_zero_torque(quadruped, part):
     state, reference = errors(quadruped, np.random.default_rng(2))
     control = walker.controller("pid")
     for command in (
-        control(replace(state, **{part: np.full_like(getattr(state, part), np.nan)}), reference),
-        control(state, replace(reference, **{part: np.full(12, np.inf)})),
+        control(structs.replace(state, **{part: np.full_like(getattr(state, part), np.nan)}), reference),
+        control(state, structs.replace(reference, **{part: np.full(12, np.inf)})),
     ):
         assert command.status is Status.FAILED
         np.testing.assert_array_equal(command.tau, 0.0)
@@ -51,5 +50,5 @@ def test_what_is_not_finite_gives_zero_torque(quadruped, part):
 
 def test_accelerations_that_it_does_not_use_may_be_missing(quadruped):
     state, reference = errors(quadruped, np.random.default_rng(3))
-    command = walker.controller("pid")(state, replace(reference, a=np.full(12, np.nan)))
+    command = walker.controller("pid")(state, structs.replace(reference, a=np.full(12, np.nan)))
     assert command.status is Status.SOLVED

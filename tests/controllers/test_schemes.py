@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec import structs
 
 from experiments.random_steps import random_step
 from idcontrol.controllers.schemes import Step, friction_lcp, nearest_torque
@@ -20,7 +19,7 @@ def test_a_step_whose_problem_was_regularized_says_what_was_given_up(monkeypatch
     found = coulomb.solve(problem)
     assert found.status is Status.SOLVED
     if regularization > 0.0:
-        found = replace(found, status=Status.REPAIRED, regularization=regularization, note="regularized")
+        found = structs.replace(found, status=Status.REPAIRED, regularization=regularization, note="regularized")
     monkeypatch.setattr(coulomb, "solve", lambda *_: found)
     joints = found.multipliers.size
     step = Step(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec import structs
 
 from idcontrol.models import coulomb
 from idcontrol.types import ContactForces, State
@@ -70,6 +69,6 @@ def test_a_foot_that_is_not_planned_to_stand_does_not_count(quadruped):
     on_all = ContactForces(identity=np.arange(4), force=weight, normal=np.tile([0.0, 0.0, 1.0], (4, 1)))
     three = np.array([True, True, True, False])
     on_three = ContactForces(identity=np.arange(3), force=weight[:3], normal=on_all.normal[:3])
-    ignored = walker.controller("id-sensed-1")(replace(state, forces=on_all), walker.stand(stance=three)).tau
-    absent = walker.controller("id-sensed-1")(replace(state, forces=on_three), walker.stand()).tau
+    ignored = walker.controller("id-sensed-1")(structs.replace(state, forces=on_all), walker.stand(stance=three)).tau
+    absent = walker.controller("id-sensed-1")(structs.replace(state, forces=on_three), walker.stand()).tau
     np.testing.assert_array_equal(ignored, absent)

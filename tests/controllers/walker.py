@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from idcontrol import controllers
 from idcontrol.contact.spheres import SphereContacts
@@ -57,7 +57,7 @@ def stand(feet: int = 4, **changes: Any) -> Reference:
         base_yaw=0.0,
         feet=np.zeros((feet, 3)),
     )
-    return replace(reference, **changes)
+    return structs.replace(reference, **changes)
 
 
 def at_home(system: System) -> State:

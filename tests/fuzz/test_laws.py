@@ -6,12 +6,11 @@ the ground: much of it no machine that anybody would build.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import assume
 from hypothesis import strategies as st
+from msgspec import structs
 
 from idcontrol import controllers
 from idcontrol.contact.spheres import SphereContacts
@@ -125,7 +124,7 @@ def test_a_controller_keeps_limits_and_cones_and_forgets_when_it_is_reset(name, 
         )
         control = controllers.make(name, setup)
         standing = Reference.standing(system.joint_positions(state.q), feet)
-        reference = replace(standing, a=demand * rng.normal(size=joints))
+        reference = structs.replace(standing, a=demand * rng.normal(size=joints))
         system.update(state.q, state.v)
         motion = np.abs(system.M) @ np.abs(system.ours(state.v)) / machines.H
         cancels = max(system.mass * 9.81, motion.max())  # forces that hold, and that would stop it within a period

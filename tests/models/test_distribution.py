@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
@@ -133,7 +134,7 @@ def test_the_answer_does_not_depend_on_the_impulses_it_starts_from(quadruped):
         for share in (0.0, 0.5):
             between = share * first.impulses + (1.0 - share) * f
             torque = share * first.multipliers + (1.0 - share) * motor_impulse
-            g, _, again = redistribute(problem, replace(first, impulses=between, multipliers=torque))
+            g, _, again = redistribute(problem, structs.replace(first, impulses=between, multipliers=torque))
             np.testing.assert_allclose(motor_impulse, again, rtol=0, atol=1e-9 * np.abs(motor_impulse).max())
             # the ridge, 1e-8, is all that fixes some directions: half the digits
             np.testing.assert_allclose(f, g, rtol=0, atol=1e-7 * np.abs(f).max())

@@ -1,10 +1,9 @@
 """Time stepping with rigid contact: momentum, weight, impact, sliding, rolling, substeps, pushes (math.md 2, 5, 16)."""
 
-from dataclasses import replace
-
 import numpy as np
 import pinocchio as pin
 import pytest
+from msgspec import structs
 
 from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
@@ -188,7 +187,7 @@ def test_a_ball_that_slides_ends_up_rolling_at_five_sevenths_of_its_speed():
 
 def test_friction_takes_sliding_energy_at_its_rate():
     plant = bodies.box(0.3)
-    plant.reset(replace(bodies.box_at_rest(), v=np.array([1.0, 0, 0, 0, 0, 0])))
+    plant.reset(structs.replace(bodies.box_at_rest(), v=np.array([1.0, 0, 0, 0, 0, 0])))
     for _ in range(200):
         state = plant.step(np.zeros(0), 1e-3)
         force = plant.contact_forces().force.sum(axis=0)

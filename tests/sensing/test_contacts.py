@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from experiments import trot
 from idcontrol import sensing
@@ -83,7 +83,7 @@ def test_what_is_believed_takes_the_place_of_the_plan_and_nothing_else():
 def planned(heights, stance):
     feet = np.zeros((4, 3))
     feet[:, 2] = heights
-    return replace(STAND, feet=feet, stance=np.array(stance, dtype=np.bool_))
+    return structs.replace(STAND, feet=feet, stance=np.array(stance, dtype=np.bool_))
 
 
 def test_a_foot_that_the_plan_lifts_is_let_go_though_it_is_still_at_the_ground():

@@ -27,6 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import structs
 from numba import njit
 
 from idcontrol.contact.contacts import Contacts
@@ -288,7 +289,7 @@ def _without(problem: StepProblem, pushing: Booleans) -> StepSolution:
     solution = solve(replace(problem, contacts=problem.contacts.take(pushing)))
     impulses = np.zeros((pushing.size, 3))
     impulses[pushing] = solution.impulses
-    return replace(solution, impulses=impulses)
+    return structs.replace(solution, impulses=impulses)
 
 
 def _solution(reduction: Reduction, outcome: _Outcome, n: int) -> StepSolution:
