@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ import numpy as np
 import robots
 from experiments import trot
 from experiments.findings import Finding, save
+from idcontrol.loop.realtime import resident_mb
 from idcontrol.recording import load
 from idcontrol.types import Array, Status
 
@@ -115,13 +115,6 @@ def random_walk(controller: str, seed: int, walk_s: float) -> trot.Config:
     )
 
 
-def resident_mb() -> float:
-    """Memory of this process that is in RAM [MB]; Linux only."""
-    gc.collect()
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
 class Endurance:
     """The experiment, as the command line finds it."""
 
@@ -152,6 +145,7 @@ class Endurance:
                 arrays = load(Path(folder) / "walk").arrays
             total += count(arrays["tau"], arrays["status"], arrays["clipped"], limit)
             fell.append(metrics["fell_at_s"] is not None)
+            gc.collect()
             memory.append(resident_mb())
             progress(min(1.0, total.steps / config.steps))
         return save(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from idcontrol import controllers, plants
 from idcontrol.bench.execute import PLANT, ROBOT
 from idcontrol.bench.scenes import Scenes
+from idcontrol.loop.realtime import resident_mb
 from idcontrol.types import Array
 
 PEAK_BAR_MB, IMPORT_BAR_S = 500.0, 1.0
@@ -24,12 +24,6 @@ GROWTH_BAR_MB = 1.0
 SAMPLES = 20
 PERIODS = 320
 """Length of the walk that is stepped through again and again: a gait period [ms]."""
-
-
-def resident_mb() -> float:
-    """Memory of this process that is in RAM [MB]; Linux only."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * 4096 / 1e6
 
 
 def sampled(scenes: Scenes, steps: int) -> Array:
