@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from experiments import contact_problems, laws
 from experiments.contact_problems import Config, ContactProblems, Model, Tally, excluded, judge_model, judge_solver
@@ -85,7 +85,7 @@ def test_the_motion_of_the_laws_is_the_general_form_of_the_balance():
 
 def test_a_wrong_answer_called_solved_is_counted_as_wrong():
     def liar(problem, warm):
-        return replace(coulomb.solve(problem, warm), impulses=np.zeros((len(problem.contacts), 3)))
+        return structs.replace(coulomb.solve(problem, warm), impulses=np.zeros((len(problem.contacts), 3)))
 
     rng = np.random.default_rng(4)
     tally = Tally()
@@ -138,7 +138,7 @@ def test_a_contact_that_opens_by_a_quarter_of_a_millimetre_per_second_may_slip(s
 
 def test_a_step_reported_unsolved_though_it_has_a_solution_is_counted_as_missed():
     def shy(problem, warm):
-        return replace(dissipation.solve(problem, warm), status=Status.FALLBACK)
+        return structs.replace(dissipation.solve(problem, warm), status=Status.FALLBACK)
 
     rng = np.random.default_rng(5)
     tally = Tally()

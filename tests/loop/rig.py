@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
@@ -64,7 +64,7 @@ class Swing:
     def __call__(self, state):
         phase = 2 * np.pi * (state.t - self.begin)
         held = Reference.standing(0.3 * np.sin(phase) * np.ones(2), 0)
-        return replace(held, v=0.6 * np.pi * np.cos(phase) * np.ones(2))
+        return msgspec.structs.replace(held, v=0.6 * np.pi * np.cos(phase) * np.ones(2))
 
     def notes(self):
         return np.zeros(0)

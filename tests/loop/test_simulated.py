@@ -1,10 +1,11 @@
 """The loop on a simulated clock: who is called when, with what, and at which time."""
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from idcontrol.loop.simulated import ticks
 from idcontrol.types import Command, ContactForces, Reference, State
@@ -107,7 +108,7 @@ def test_planner_and_controller_see_only_what_is_sensed():
     diary = Diary()
 
     def blurred(true):
-        return replace(true, q=true.q + 100.0)
+        return structs.replace(true, q=true.q + 100.0)
 
     tick = next(iter(run(diary, 1, sense=blurred)))
     assert ("plan", 0.0, 105.0) in diary.calls
