@@ -1,7 +1,8 @@
 """From what users type to the configuration of an experiment: typed, validated, and refused in one line.
 
 A configuration is a frozen `msgspec.Struct` with a default for every field, nested by topic. Users change single values
-by dotted key (``friction.cap=0.5``); whatever does not fit is named by the key, or by the option that set it.
+by dotted key (``friction.cap=0.5``), or by its last part where that names one setting only (``cap=0.5``); whatever does
+not fit is named by the key, or by the option that set it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -37,7 +38,7 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
 
     Args:
         start: The configuration to begin with.
-        changes: New values by dotted key.
+        changes: New values by dotted key, or its last part.
         spelling: How the user spelled a key, where that was not the key itself, e.g. ``{"mu": "--mu"}``.
 
     Raises:
@@ -48,9 +49,8 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
     config = type(start)
     known = tuple(keys(start))
     values = msgspec.to_builtins(start)
-    for key, value in changes.items():
-        if key not in known:
-            raise UnknownName("setting", key, known)
+    for given, value in changes.items():
+        key = _in_full(given, known)
         if _has_nan(value):
             raise InputError(f"{spelling.get(key, key)}: NaN is no value; give a number")
         *path, last = key.split(".")
@@ -62,6 +62,18 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
         return msgspec.convert(values, config)
     except msgspec.ValidationError as error:
         raise InputError(_explain(str(error), config, values, spelling)) from None
+
+
+def _in_full(key: str, known: Sequence[str]) -> str:
+    """The dotted key that is meant: the key itself, or the only one that ends in it."""
+    if key in known:
+        return key
+    ending = [name for name in known if name.endswith(f".{key}")]
+    if len(ending) > 1:
+        raise InputError(f"setting {key!r} may be any of {', '.join(ending)}: write it in full")
+    if not ending:
+        raise UnknownName("setting", key, known)
+    return ending[0]
 
 
 def keys(config: Any, prefix: str = "") -> Iterator[str]:

@@ -71,6 +71,24 @@ def test_dotted_keys_reach_into_tables():
     assert build(Config(), {"friction": {"cap": 1.5}}).friction == Friction(cap=1.5)
 
 
+def test_the_last_part_of_a_key_is_enough_where_it_names_one_setting():
+    assert build(Config(), {"cap": 2.0}) == Config(friction=Friction(cap=2.0))
+    with pytest.raises(InputError, match=r"^friction.cap: expected a number > 0.0; it is -1.0"):
+        build(Config(), {"cap": -1.0})
+
+
+def test_the_last_part_of_several_keys_is_refused_with_them():
+    class Foot(msgspec.Struct, frozen=True):
+        radius: float = 0.1
+
+    class Pair(msgspec.Struct, frozen=True):
+        left: Foot = Foot()
+        right: Foot = Foot()
+
+    with pytest.raises(InputError, match=r"'radius' may be any of left.radius, right.radius: write it in full"):
+        build(Pair(), {"radius": 0.2})
+
+
 def test_every_key_is_known():
     assert list(keys(Config())) == [
         "mu", "seed", "preset", "mode", "friction", "friction.cap", "friction.estimate", "friction.edges",
