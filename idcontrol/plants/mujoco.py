@@ -18,7 +18,7 @@ from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
 from idcontrol.models.problem import StepSolution
 from idcontrol.plants.outside import Link, grid, links, quaternion, rotation
-from idcontrol.plants.parts import averaged, require_positive, substeps
+from idcontrol.plants.parts import averaged, require_positive, require_torques, substeps
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
 
@@ -106,7 +106,8 @@ class MuJoCo:
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
         """
-        count = substeps(tau, dt, self._names, self._dt)
+        require_torques(tau, self._names)
+        count = substeps(dt, self._dt)
         self.model.opt.timestep = dt / count
         self.data.qfrc_applied[self._motors] = tau
         pressed: list[ContactForces] = []

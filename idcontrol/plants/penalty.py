@@ -24,7 +24,7 @@ from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.models.problem import StepSolution
-from idcontrol.plants.parts import averaged, pushed, require_not_negative, require_positive, substeps
+from idcontrol.plants.parts import averaged, pushed, require_not_negative, require_positive, require_torques, substeps
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, ContactForces, State
 
@@ -97,7 +97,8 @@ class Penalty:
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
         """
-        count = substeps(tau, dt, self._system.actuated_names, self._dt)
+        require_torques(tau, self._system.actuated_names)
+        count = substeps(dt, self._dt)
         self._forces = averaged([self._substep(tau, dt / count) for _ in range(count)], count)
         return self._state
 

@@ -20,7 +20,7 @@ from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
 from idcontrol.models.problem import StepSolution
 from idcontrol.plants.outside import Link, grid, links, quaternion, rotation
-from idcontrol.plants.parts import averaged, require_positive, substeps, touch
+from idcontrol.plants.parts import averaged, require_positive, require_torques, substeps, touch
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
 
@@ -108,7 +108,8 @@ class PyBullet:
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
         """
-        count = substeps(tau, dt, self._names, self._dt)
+        require_torques(tau, self._names)
+        count = substeps(dt, self._dt)
         self._world.call(bullet.setTimeStep, dt / count)
         touches: list[ContactForces] = []
         for _ in range(count):

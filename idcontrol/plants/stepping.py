@@ -8,7 +8,7 @@ from idcontrol.contact.contacts import Detector
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.plants.compiled import CompiledSubstep
-from idcontrol.plants.parts import ROUNDING_N, averaged, pushed, require_positive, substeps
+from idcontrol.plants.parts import ROUNDING_N, averaged, pushed, require_positive, require_torques, substeps
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State, Status
 
@@ -71,7 +71,7 @@ class Stepping:
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
         """
-        count = substeps(tau, dt, self._system.actuated_names, self._dt)
+        count = substeps(dt, self._dt)
         self._forces = averaged([self._substep(tau, dt / count) for _ in range(count)], count)
         return self._state
 
@@ -82,7 +82,9 @@ class Stepping:
     def _substep(self, tau: Array, h: float) -> ContactForces:
         system, state = self._system, self._state
         system.update(state.q, state.v)
-        plain = None if self._plain is None else self._plain(state.v, tau, h)
+        plain = None
+        if self._plain is not None and tau.shape == (system.n_actuated,):
+            plain = self._plain(state.v, tau, h)
         solution, forces = self._solve(tau, h) if plain is None else plain
         self._warm, self.last = solution.warm, solution
         self.residual_max = max(self.residual_max, solution.residual)
@@ -96,6 +98,8 @@ class Stepping:
     def _solve(self, tau: Array, h: float) -> tuple[StepSolution, ContactForces]:
         """The model's solution, and what it means for the contacts that press."""
         system = self._system
+        # not before: a plain substep that ends in finite velocities has had finite torques
+        require_torques(tau, system.actuated_names)
         v = system.ours(self._state.v)
         applied = -system.bias
         applied[system.n_unactuated :] += tau
