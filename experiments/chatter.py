@@ -64,7 +64,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     duration_s: Positive = 0.2
     rate_hz: Positive = 1000.0
     seed: int = 0
-    noise_rad_s2: tuple[NotNegative, ...] = (0.01, 1.0)
+    noise_rad_s2: Annotated[tuple[NotNegative, ...], msgspec.Meta(min_length=1)] = (0.01, 1.0)
     speed_m_s: NotNegative = 0.1
 
 

@@ -24,6 +24,7 @@ from experiments.findings import Finding, save
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers.projection import project
+from idcontrol.errors import InputError
 from idcontrol.models import coulomb
 from idcontrol.models.distribution import torque_map
 from idcontrol.models.problem import Prescribed, StepProblem
@@ -99,9 +100,17 @@ class Enumeration:
     presets = PRESETS
 
     def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Time both on the same steps."""
+        """Time both on the same steps.
+
+        Raises:
+            InputError: The robot does not stand on feet, or friction has no bound.
+        """
         began = time.perf_counter()
         robot = robots.load(config.robot)
+        if not robot.description.feet or robot.description.base != "free-flyer":
+            raise InputError(f"robot {robot.name!r} has no feet or no floating base: it cannot stand and move on them")
+        if np.isinf(config.mu):
+            raise InputError("mu=inf: modes of contacts are those of friction pyramids; give a finite mu")
         system = robot.system()
         feet = robot.description.feet
         spheres = SphereContacts(

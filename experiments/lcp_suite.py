@@ -22,6 +22,7 @@ from scipy.optimize import linprog
 
 from experiments.findings import STYLE, Drawing, Finding, save
 from experiments.piles import random_pile
+from idcontrol.errors import InputError
 from idcontrol.models import acceleration
 from idcontrol.models.acceleration import AccelerationProblem, PyramidLcp
 from idcontrol.solvers.existence import Existence, decide
@@ -154,8 +155,15 @@ class LcpSuite:
     presets = PRESETS
 
     def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Solve all data sets and compare with the paper's table."""
+        """Solve all data sets and compare with the paper's table.
+
+        Raises:
+            InputError: A size is not one of the paper's, or there is none.
+        """
         began = time.perf_counter()
+        known = [row.size for row in TABLE_1]
+        if not config.sizes or not set(config.sizes) <= set(known):
+            raise InputError(f"sizes={list(config.sizes)}: give some of the paper's, {', '.join(map(str, known))}")
         rows = [row for row in TABLE_1 if row.size in config.sizes]
         total, trials = sum(row.sets for row in rows) * config.repeat, []
         for row in rows:

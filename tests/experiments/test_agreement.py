@@ -124,8 +124,8 @@ def test_a_trot_has_enough_steps_without_a_contact_switch(steps):
     """Of 1200; the others are those in which a foot lands before the controller counts on it."""
     assert sum(not s.switched for s in steps) > 1000
     pressing = [int((s.actual[:, 0] > 0.0).sum()) for s in steps]
-    assert {2, 4} <= set(pressing) | {3, 4}
-    assert len(set(pressing)) > 1
+    assert 2 in pressing  # the diagonal pairs of a trot
+    assert max(pressing) > 2  # and the double support between them
 
 
 def test_predicted_impulses_and_velocity_solve_the_plants_problem(steps):

@@ -10,6 +10,7 @@ from experiments import laws
 from experiments.enumeration import LIMITS, Config, Enumeration, measure, nearest_problem
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.errors import InputError
 from idcontrol.models.reduction import recover, reduce
 
 
@@ -54,6 +55,15 @@ def test_no_basis_is_nearer_than_what_the_search_proves_to_be_nearest(machine):
         assert np.all(np.diff(farther) <= 1e-12)  # a longer search is never worse
         assert np.all(above <= 1e-9)  # a lower bound bounds from below, wherever the search stops
         assert proved[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("config", "line"),
+    [(Config(robot="arm"), "no feet or no floating base"), (Config(mu=np.inf), "mu=inf: modes of contacts")],
+)
+def test_what_has_no_contact_modes_to_search_is_refused(tmp_path, config, line):
+    with pytest.raises(InputError, match=line):
+        Enumeration().run(config, tmp_path, lambda share: None)
 
 
 def test_the_run_counts_every_case_and_finds_nothing_nearer(tmp_path):

@@ -20,6 +20,7 @@ from experiments.lcp_suite import (
     residual,
 )
 from experiments.piles import WORLD, random_pile
+from idcontrol.errors import InputError
 from idcontrol.models import acceleration
 from idcontrol.models.acceleration import AccelerationProblem
 from idcontrol.types import Status
@@ -134,6 +135,12 @@ def test_a_wrong_answer_has_a_residual():
     assert residual(lcp, np.zeros(10)) > 1e-3
     assert residual(lcp, np.full(10, np.nan)) == np.inf
     assert residual(lcp, -np.ones(10)) > 1e-3
+
+
+@pytest.mark.parametrize("sizes", [(), (3,), (2, 11)])
+def test_a_size_that_the_paper_does_not_have_is_refused_with_those_it_has(tmp_path, sizes):
+    with pytest.raises(InputError, match="give some of the paper's, 2, 10, 16"):
+        LcpSuite().run(Config(sizes=sizes), tmp_path, lambda share: None)
 
 
 def test_the_suite_counts_every_data_set_once_and_writes_its_rows(tmp_path):
