@@ -1,12 +1,15 @@
 /* A machine in C at the other end of `idcontrol loop`: joints of equal inertia that turn freely.
  *
- *     cc -O2 -o machine machine.c
- *     ./machine ROBOT JOINTS OWN_PORT LOOP_PORT [HZ [PATIENCE]]
+ *     cc -O2 -o machine machine.c -lm
+ *     ./machine [-f FEET] [-q Q,Q,...] [-r HZ] [-p PATIENCE] ROBOT JOINTS OWN_PORT LOOP_PORT
  *
  * It speaks the datagrams that idcontrol/loop/wire.py describes, on loopback, and does what the electronics of a robot
  * do: hold still until torques are asked for, apply the newest until newer ones come, brake when none came for
- * PATIENCE (20) of its periods, and tell its state in every period. Replace `move` by your drives and sensors. Little-endian computers
- * only: values are copied as they lie in memory.
+ * PATIENCE (20) of its periods, and tell its state in every period, HZ (1000) times in a second. Replace `move` by your
+ * drives and sensors.
+ *
+ * With -f it is a robot on legs that hangs from a hoist: its base stands still, its FEET feel nothing. Without, it is an
+ * arm. Joints begin at Q, or at zero. Little-endian computers only: values are copied as they lie in memory.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
@@ -21,15 +24,23 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEAD = 48, MOST_JOINTS = 64, COMMAND = 1, STATE = 2, FAREWELL = 20 };
+enum { HEAD = 48, MOST_JOINTS = 64, MOST_FEET = 16, COMMAND = 1, STATE = 2, FAREWELL = 20 };
+enum { MOST_VALUES = 1 + 7 + 6 + 3 * MOST_JOINTS + 3 + 6 * MOST_FEET };
 enum mode { IDLE, READY, RUNNING, DAMPED, STOPPED };
 
 static const double INERTIA = 0.1; /* of every joint [kg m2] */
 static const double DAMPING = 1.0; /* of the brake [N m s/rad] */
 static const double REST = 0.05;   /* all joints slower than this are at rest [rad/s] */
+static const double HOIST = 1.0;   /* height at which a robot on legs hangs [m] */
 
 struct joint {
     double q, v, tau;
+};
+
+struct machine {
+    uint32_t robot, joints, feet; /* no feet: an arm */
+    struct joint joint[MOST_JOINTS];
+    double t;
 };
 
 static uint32_t crc32(uint32_t crc, const unsigned char *data, size_t size) {
@@ -53,7 +64,7 @@ static int64_t now_ns(void) {
 
 /* What the loop said last. */
 struct heard {
-    int any;
+    int any; /* since we last lost it */
     uint16_t mode;
     uint32_t session;
     uint64_t sequence;
@@ -77,7 +88,7 @@ static void listen_to(struct heard *heard, const unsigned char *data, size_t siz
     memcpy(&sum, data + 44, 4);
     if (sum != checksum(data, size)) return;
     if (kind != COMMAND || to != robot || count != joints || mode > STOPPED) return;
-    if (heard->any && (session != heard->session || sequence <= heard->sequence)) return;
+    if (session == heard->session ? sequence <= heard->sequence : heard->any) return; /* old, or of somebody else */
     memcpy(tau, data + HEAD, 8u * joints);
     for (uint32_t i = 0; i < joints; i++)
         if (!isfinite(tau[i])) return;
@@ -90,22 +101,33 @@ static void listen_to(struct heard *heard, const unsigned char *data, size_t siz
     memcpy(heard->tau, tau, sizeof heard->tau);
 }
 
-static size_t speak(unsigned char *data, enum mode mode, uint32_t robot, uint64_t sequence, uint64_t echo, double t,
-                    const struct joint *joint, uint32_t joints) {
+/* What is told of the machine, in the order of a state datagram; returns how many values that are. */
+static uint32_t describe(double *value, const struct machine *m) {
+    uint32_t n = 0;
+    value[n++] = m->t;
+    if (m->feet) {
+        const double pose[7] = {0.0, 0.0, HOIST, 0.0, 0.0, 0.0, 1.0}; /* position, then a quaternion that ends with w */
+        memcpy(value + n, pose, sizeof pose), n += 7;
+    }
+    for (uint32_t i = 0; i < m->joints; i++) value[n++] = m->joint[i].q;
+    for (int i = 0; m->feet && i < 6; i++) value[n++] = 0.0; /* velocity of the base */
+    for (uint32_t i = 0; i < m->joints; i++) value[n++] = m->joint[i].v;
+    for (uint32_t i = 0; i < m->joints; i++) value[n++] = m->joint[i].tau;
+    for (int i = 0; i < 3; i++) value[n++] = i == 2 && m->feet ? 9.81 : 0.0; /* accelerometer */
+    for (uint32_t i = 0; i < 6 * m->feet; i++) value[n++] = 0.0;             /* forces, then normals */
+    return n;
+}
+
+static size_t speak(unsigned char *data, enum mode mode, uint64_t sequence, uint64_t echo, const struct machine *m) {
+    double value[MOST_VALUES];
     const uint16_t kind = STATE, as = (uint16_t)mode;
-    const uint32_t session = (uint32_t)getpid(), count = 1 + 3 * joints + 3;
+    const uint32_t session = (uint32_t)getpid(), count = describe(value, m);
     const int64_t stamp = now_ns();
     const size_t size = HEAD + 8u * count;
-    double value[1 + 3 * MOST_JOINTS + 3] = {t}; /* t, q, v, tau, and an accelerometer that shows zero */
-    for (uint32_t i = 0; i < joints; i++) {
-        value[1 + i] = joint[i].q;
-        value[1 + joints + i] = joint[i].v;
-        value[1 + 2 * joints + i] = joint[i].tau;
-    }
     memcpy(data, "IDC1", 4);
     memcpy(data + 4, &kind, 2);
     memcpy(data + 6, &as, 2);
-    memcpy(data + 8, &robot, 4);
+    memcpy(data + 8, &m->robot, 4);
     memcpy(data + 12, &session, 4);
     memcpy(data + 16, &sequence, 8);
     memcpy(data + 24, &stamp, 8);
@@ -117,47 +139,93 @@ static size_t speak(unsigned char *data, enum mode mode, uint32_t robot, uint64_
     return size;
 }
 
-static void move(struct joint *joint, uint32_t joints, enum mode mode, const double *tau, double dt) {
-    for (uint32_t i = 0; i < joints; i++) {
-        joint[i].tau = mode == RUNNING ? tau[i] : 0.0;
-        if (mode == DAMPED) joint[i].tau = -DAMPING * joint[i].v / (1.0 + dt * DAMPING / INERTIA);
-        joint[i].v += dt * joint[i].tau / INERTIA;
-        joint[i].q += dt * joint[i].v;
+static void move(struct machine *m, enum mode mode, const double *tau, double dt) {
+    for (uint32_t i = 0; i < m->joints; i++) {
+        struct joint *joint = &m->joint[i];
+        joint->tau = mode == RUNNING ? tau[i] : 0.0;
+        if (mode == DAMPED) joint->tau = -DAMPING * joint->v / (1.0 + dt * DAMPING / INERTIA);
+        joint->v += dt * joint->tau / INERTIA;
+        joint->q += dt * joint->v;
+    }
+    m->t += dt;
+}
+
+static double fastest(const struct machine *m) {
+    double speed = 0.0;
+    for (uint32_t i = 0; i < m->joints; i++) speed = fmax(speed, fabs(m->joint[i].v));
+    return speed;
+}
+
+/* A whole number from `least` to `most`; anything else ends the program. */
+static long number(const char *text, const char *what, long least, long most) {
+    char *end;
+    const long value = strtol(text, &end, 10);
+    if (*text == 0 || *end != 0 || value < least || value > most) {
+        fprintf(stderr, "%s must be a whole number from %ld to %ld, not %s\n", what, least, most, text);
+        exit(2);
+    }
+    return value;
+}
+
+/* Positions "Q,Q,...", one for each joint; anything else ends the program. */
+static void place(struct machine *m, const char *text) {
+    for (uint32_t i = 0; i < m->joints; i++) {
+        char *end;
+        m->joint[i].q = strtod(text, &end);
+        if (end == text || *end != (i + 1 < m->joints ? ',' : 0)) {
+            fprintf(stderr, "-q must be %u numbers with commas between\n", (unsigned)m->joints);
+            exit(2);
+        }
+        text = end + 1;
     }
 }
 
-int main(int argc, char **argv) {
-    if (argc < 5) {
-        fprintf(stderr, "usage: %s ROBOT JOINTS OWN_PORT LOOP_PORT [HZ [PATIENCE]]\n", argv[0]);
-        return 2;
-    }
-    const uint32_t robot = crc32(0, (const unsigned char *)argv[1], strlen(argv[1]));
-    const uint32_t joints = (uint32_t)strtoul(argv[2], NULL, 10);
-    const int64_t period = 1000000000 / (argc > 5 ? strtol(argv[5], NULL, 10) : 1000);
-    const int64_t patience = period * (argc > 6 ? strtol(argv[6], NULL, 10) : 20);
-    if (joints < 1 || joints > MOST_JOINTS) {
-        fprintf(stderr, "JOINTS must be 1 to %d\n", MOST_JOINTS);
-        return 2;
-    }
+/* A socket on loopback that sends to one port and hears nobody else; below 0 if there is none to be had. */
+static int open_channel(long own_port, long loop_port) {
     struct sockaddr_in own = {.sin_family = AF_INET}, loop = {.sin_family = AF_INET};
-    own.sin_port = htons((uint16_t)strtoul(argv[3], NULL, 10));
-    loop.sin_port = htons((uint16_t)strtoul(argv[4], NULL, 10));
+    own.sin_port = htons((uint16_t)own_port);
+    loop.sin_port = htons((uint16_t)loop_port);
     own.sin_addr.s_addr = loop.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     const int channel = socket(AF_INET, SOCK_DGRAM, 0);
     if (channel < 0 || bind(channel, (struct sockaddr *)&own, sizeof own) != 0 ||
-        connect(channel, (struct sockaddr *)&loop, sizeof loop) != 0 || fcntl(channel, F_SETFL, O_NONBLOCK) != 0) {
+        connect(channel, (struct sockaddr *)&loop, sizeof loop) != 0 || fcntl(channel, F_SETFL, O_NONBLOCK) != 0)
+        return -1;
+    return channel;
+}
+
+int main(int argc, char **argv) {
+    struct machine machine = {0};
+    const char *begin = NULL;
+    long hz = 1000, patience = 20;
+    for (int option; (option = getopt(argc, argv, "f:q:r:p:")) != -1;) {
+        if (option == 'f') machine.feet = (uint32_t)number(optarg, "FEET", 1, MOST_FEET);
+        if (option == 'q') begin = optarg;
+        if (option == 'r') hz = number(optarg, "HZ", 1, 100000);
+        if (option == 'p') patience = number(optarg, "PATIENCE", 1, 1000000);
+        if (option == '?') return 2;
+    }
+    if (argc - optind != 4) {
+        fprintf(stderr, "usage: machine [-f FEET] [-q Q,Q,...] [-r HZ] [-p PATIENCE] ROBOT JOINTS OWN_PORT LOOP_PORT\n");
+        return 2;
+    }
+    argv += optind;
+    machine.robot = crc32(0, (const unsigned char *)argv[0], strlen(argv[0]));
+    machine.joints = (uint32_t)number(argv[1], "JOINTS", 1, MOST_JOINTS);
+    if (begin != NULL) place(&machine, begin);
+    const int channel = open_channel(number(argv[2], "OWN_PORT", 1, 65535), number(argv[3], "LOOP_PORT", 1, 65535));
+    if (channel < 0) {
         fprintf(stderr, "UDP: %s\n", strerror(errno));
         return 3;
     }
 
-    struct joint joint[MOST_JOINTS] = {{0.0, 0.0, 0.0}};
     struct heard heard = {0};
     unsigned char data[65536];
     enum mode mode = IDLE;
     uint64_t sequence = 0;
-    int64_t due = now_ns(), since_heard = due;
-    double t = 0.0;
-    int silent = 0, braking = 0, farewell = 0;
+    const int64_t period = 1000000000 / hz;
+    const pid_t parent = getppid();
+    int64_t due = now_ns(), since_heard = due, since_damped = 0;
+    int silent = 0, farewell = 0;
     while (farewell < FAREWELL) {
         due += period;
         const struct timespec until = {due / 1000000000, due % 1000000000};
@@ -165,29 +233,24 @@ int main(int argc, char **argv) {
         }
         const unsigned long before = heard.accepted;
         for (ssize_t got; (got = recv(channel, data, sizeof data, 0)) >= 0;)
-            listen_to(&heard, data, (size_t)got, robot, joints);
+            listen_to(&heard, data, (size_t)got, machine.robot, machine.joints);
         if (heard.accepted != before) since_heard = now_ns();
-        silent = now_ns() - since_heard > patience;
+        silent = now_ns() - since_heard > patience * period;
 
-        if (mode == IDLE && heard.any) mode = READY;
-        if (mode == READY && heard.mode == RUNNING && !silent) mode = RUNNING;
-        if (mode == RUNNING && (silent || heard.mode == DAMPED)) mode = DAMPED;
+        if (mode == IDLE && heard.any && !silent) mode = READY;
+        if (mode == READY && silent) mode = IDLE, heard.any = 0; /* the next loop is welcome: nothing has moved */
+        if (mode == READY && heard.mode == RUNNING) mode = RUNNING;
+        if (mode == RUNNING && (silent || heard.mode == DAMPED)) mode = DAMPED, since_damped = now_ns();
         if (heard.any && heard.mode == STOPPED) mode = STOPPED;
-        if (mode == DAMPED && silent) {
-            double fastest = 0.0;
-            for (uint32_t i = 0; i < joints; i++) fastest = fmax(fastest, fabs(joint[i].v));
-            if (fastest < REST || ++braking * period > 1000000000) mode = STOPPED;
-        }
-        if (mode >= RUNNING) {
-            move(joint, joints, mode, heard.tau, 1e-9 * (double)period);
-            t += 1e-9 * (double)period;
-        }
-        const size_t size = speak(data, mode, robot, ++sequence, heard.any ? heard.sequence : 0, t, joint, joints);
+        if (mode == DAMPED && silent && (fastest(&machine) < REST || now_ns() - since_damped > 1000000000))
+            mode = STOPPED;
+        if (mode >= RUNNING) move(&machine, mode, heard.tau, 1e-9 * (double)period);
+        const size_t size = speak(data, mode, ++sequence, heard.any ? heard.sequence : 0, &machine);
         if (send(channel, data, size, 0) < 0 && errno != ECONNREFUSED && errno != EAGAIN) break;
         farewell += mode == STOPPED;
-        if (getppid() == 1 && mode < RUNNING) break; /* whoever started us is gone before we moved */
+        if (getppid() != parent && mode < RUNNING) break; /* whoever started us is gone before we moved */
     }
-    printf("accepted %lu dropped %lu moved %.3f s %s\n", heard.accepted, heard.dropped, t,
+    printf("accepted %lu dropped %lu moved %.3f s %s\n", heard.accepted, heard.dropped, machine.t,
            silent ? "silent" : "told to stop");
     close(channel);
     return 0;

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ def command(
     one_blas_thread()
     from idcontrol.configuration import build, parse_setting
     from idcontrol.loop.launch import Settings, Viewer, run
+    from idcontrol.loop.real import Interrupted
     from idcontrol.recording import claim, fresh_folder, jsonable
 
     viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
@@ -92,9 +93,10 @@ def command(
         claim(out)
     try:
         metrics = run(entries[experiment].value, config, how, out, viewer)
-    except IdControlError:
-        with contextlib.suppress(OSError):
-            out.rmdir()  # a folder that nothing was recorded into only confuses
+    except (IdControlError, Interrupted) as error:
+        shutil.rmtree(out, ignore_errors=True)  # nothing has moved: what the recorder has opened only confuses
+        if isinstance(error, Interrupted):
+            return say("stopped by a signal before anything moved", 128 + error.number)
         raise
     except Exception as error:
         raise RunFault(out) from error

@@ -21,6 +21,7 @@ class PlantJob(msgspec.Struct, frozen=True, kw_only=True):
         config: Its configuration.
         period: Between two ticks of the plant [ns].
         session: Number of its side of the conversation.
+        parent: Number of the loop's process.
         silence_s: After which silence it brakes.
         ring: File descriptor of the memory for its telemetry.
         shared: File descriptor of the memory of its link; None is UDP.
@@ -32,6 +33,7 @@ class PlantJob(msgspec.Struct, frozen=True, kw_only=True):
     config: dict[str, Any]
     period: int
     session: int
+    parent: int
     silence_s: float
     ring: int
     shared: int | None = None

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import subprocess
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -28,11 +28,12 @@ from idcontrol.loop.memory import anonymous
 from idcontrol.loop.real import ControlLoop, Parts, Stop
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import Policy
-from idcontrol.loop.session import Session, make_controller, resolve, wire_format
+from idcontrol.loop.session import make_controller, resolve, wire_format
 from idcontrol.loop.simulated import ticks
 from idcontrol.loop.transport import Link, inprocess
 from idcontrol.loop.transport.shared import BYTES, SharedLink
 from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
+from idcontrol.loop.wire import HEAD_BYTES, Drop
 from idcontrol.rows import width
 from idcontrol.types import Controller
 
@@ -107,8 +108,8 @@ def run(
 
     Raises:
         InputError: Something cannot be used; nothing has moved.
+        Interrupted: A signal asked for the end before anything moved.
     """
-    session = resolve(target, config)
     if settings.peer is not None and settings.transport != "udp":
         raise InputError(f"peer={settings.peer} is reached by transport=udp, not {settings.transport}")
     if (settings.pacing == "real") != (settings.transport != "inprocess"):
@@ -118,17 +119,19 @@ def run(
         )
     if viewer is not None and settings.transport == "inprocess":
         raise InputError("a loop in process is over too soon to be shown; record it and replay it: idcontrol view DIR")
-    work = _Work(target, config, settings, session, out, viewer)
-    return work.in_process() if settings.transport == "inprocess" else work.on_the_wall_clock()
+    with Stop() as stop:
+        work = _Work(target, config, settings, stop, out, viewer)
+        return work.in_process() if settings.transport == "inprocess" else work.on_the_wall_clock()
 
 
 class _Work:
     """One run: what its parts have in common."""
 
     def __init__(
-        self, target: str, config: Any, settings: Settings, session: Session, out: Path, viewer: Viewer | None
+        self, target: str, config: Any, settings: Settings, stop: Stop, out: Path, viewer: Viewer | None
     ) -> None:
-        self.target, self.settings, self.session, self.out, self.viewer = target, settings, session, out, viewer
+        self.target, self.settings, self.stop, self.out, self.viewer = target, settings, stop, out, viewer
+        self.session = session = resolve(target, config)
         self.config: dict[str, Any] = msgspec.to_builtins(config)
         self.period = round(NS / config.rate_hz)
         self.plant_period = round(NS / (settings.plant_rate_hz or config.rate_hz))
@@ -181,10 +184,10 @@ class _Work:
             here, self.parts, clock, self.settings.policy,
             period=self.period, duration=self.duration, session=2,
         )  # fmt: skip
-        with Stop() as stop:
-            loop.connect(CONNECT_S)
-            real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), lambda: bool(stop.asked))
-        metrics = scribe.close(_outcome(loop, stop.asked, realtime.Granted()))
+        loop.connect(CONNECT_S)
+        self.stop.moving = True
+        real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), self._asked)
+        metrics = scribe.close(_outcome(loop, self.stop.asked, realtime.Granted()))
         assert metrics is not None
         return metrics
 
@@ -242,48 +245,67 @@ class _Work:
             if twin is not None and k % ASIDE == 0:
                 twin(tick.sensed, tick.reference)
 
+    def _asked(self) -> bool:
+        return bool(self.stop.asked)
+
     def _beat(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
-        recorder = children[0]
+        recorder, stop = children[0], self.stop
         link, plant = self._connect(machine_fd)
         if plant is not None:
             children.append(plant)
         clock = WallClock(awake=AWAKE_NS)
         loop = ControlLoop(
             link, self.parts, clock, self.settings.policy,
-            period=self.period, duration=self.duration, session=secrets.randbits(32), interrupt=_in_main_thread(),
+            period=self.period, duration=self.duration, session=secrets.randbits(32), interrupt=stop.heeded,
         )  # fmt: skip
-        assert recorder.stdout is not None
+        stop.on_alarm = loop.on_alarm
         self._rehearse()
-        with Stop(loop.on_alarm) as stop:
-            if not loop.connect(CONNECT_S, lambda: not stop.asked and (plant is None or plant.poll() is None)):
-                raise InputError(
-                    "the plant's process ended before it spoke"
-                    if plant is not None
-                    else f"nobody speaks at {self.settings.peer}; is the machine switched on, and its address right?"
-                )
-            if recorder.stdout.readline().strip() != record.READY.encode():
-                raise InputError(f"the recorder could not open {self.out}")
-            try:
-                with realtime.undisturbed() as granted:
-                    before = realtime.resident_mb()
-                    real.run(loop, clock, self.period, ring.push, lambda: bool(stop.asked))
-                    memory = before, realtime.resident_mb()
-            finally:
-                link.close()
-            if plant is not None:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    plant.wait(ENDING_S)
-            out, _ = recorder.communicate(encode(_outcome(loop, stop.asked, granted, memory)))
+        try:
+            self._meet(loop, plant, recorder)
+            with realtime.undisturbed() as granted:
+                before, stop.moving = realtime.resident_mb(), True
+                real.run(loop, clock, self.period, ring.push, self._asked)
+                memory = before, realtime.resident_mb()
+        finally:
+            if not stop.moving:
+                loop.leave()
+            link.close()
+        if plant is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                plant.wait(ENDING_S)
+        out, _ = recorder.communicate(encode(_outcome(loop, stop.asked, granted, memory)))
         if recorder.returncode != 0:
             raise RuntimeError("the recorder ended early; record.log has the rows that it was given")
         metrics: dict[str, Any] = json.loads(out.splitlines()[-1])
         return metrics
+
+    def _meet(
+        self, loop: ControlLoop, plant: subprocess.Popen[bytes] | None, recorder: subprocess.Popen[bytes]
+    ) -> None:
+        """Wait until the machine speaks and the recorder listens."""
+        if not loop.connect(CONNECT_S, lambda: plant is None or plant.poll() is None):
+            if plant is not None:
+                raise InputError("the plant's process ended before it spoke")
+            dropped = {why.name.lower(): int(n) for why, n in zip(Drop, loop.endpoint.inbox.dropped, strict=True) if n}
+            if dropped:
+                size = HEAD_BYTES + 8 * self.wire.state_values
+                raise InputError(
+                    f"who speaks at {self.settings.peer} is no {self.wire.robot} whose datagrams have {size} bytes: "
+                    f"dropped {dropped} (see idcontrol.loop.wire)"
+                )
+            raise InputError(
+                f"nobody speaks at {self.settings.peer}; is the machine switched on, and its address right?"
+            )
+        assert recorder.stdout is not None
+        if recorder.stdout.readline().strip() != record.READY.encode():
+            raise InputError(f"the recorder could not open {self.out}")
 
     def _connect(self, machine_fd: int | None) -> tuple[Link, subprocess.Popen[bytes] | None]:
         """The loop's end of the link, and the process at its other end if it is ours."""
         settings = self.settings
         job = PlantJob(
             target=self.target, config=self.config, period=self.plant_period, session=secrets.randbits(32),
+            parent=os.getpid(),
             silence_s=self.machine_policy.late_s, ring=-1 if machine_fd is None else machine_fd,
         )  # fmt: skip
         if settings.transport == "udp":
@@ -319,7 +341,3 @@ def _outcome(
         error=counts.error,
         memory_mb=memory,
     )
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()

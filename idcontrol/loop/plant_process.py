@@ -33,7 +33,6 @@ WARM_STEPS = 20
 
 def main() -> int:
     """Stand in for the hardware."""
-    parent = os.getppid()
     job = decode(sys.stdin.readline(), PlantJob)
     session, dt = resolve(job.target, job.config), job.period / NS
     wire = wire_format(session)
@@ -61,7 +60,7 @@ def main() -> int:
     pacer = Pacer(WallClock(), job.period)
     with realtime.undisturbed(cpu=min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None):
         while not body.finished:
-            orphaned = os.getppid() != parent and body.safety.mode in (Mode.IDLE, Mode.READY)
+            orphaned = os.getppid() != job.parent and body.safety.mode in (Mode.IDLE, Mode.READY)
             body.tick(pacer.wait(), stop=bool(asked) or orphaned)
             ring.push(body.row.values)
     link.close()

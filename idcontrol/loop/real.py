@@ -8,6 +8,7 @@ stays.
 from __future__ import annotations
 
 import signal
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -33,6 +34,19 @@ Sense = Callable[[Sensed], State]
 """What planner and controller are shown of what the machine says."""
 Stance = Callable[[State, Reference], Reference]
 """The reference with the contacts that the controller is to believe in."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked for the end before anything moved.
+
+    Attributes:
+        number: Of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        """By signal `number`."""
+        super().__init__(number)
+        self.number = number
 
 
 class Hung(BaseException):
@@ -158,7 +172,7 @@ class ControlLoop:
             period: Between two beats [ns].
             duration: How long to run, from the first torque on [ns].
             session: Number of this conversation.
-            interrupt: Whether planner and controller may be interrupted by SIGALRM; only within a `Stop` that was given
+            interrupt: Whether planner and controller may be interrupted by SIGALRM; only within a `Stop` that calls
                 `on_alarm`.
         """
         self._parts, self._clock, self._policy, self._period, self._duration = parts, clock, policy, period, duration
@@ -212,6 +226,11 @@ class ControlLoop:
         parts.planner.reset(self._seen)
         parts.controller.reset()
         return True
+
+    def leave(self) -> None:
+        """Tell a machine that waits that nobody will come; before the first tick."""
+        self._tau[:] = 0.0
+        self.endpoint.post(Mode.STOPPED, self._tau, self._clock.now())
 
     def tick(self, beat: Beat, *, damp: bool = False) -> None:
         """One period.
@@ -409,26 +428,46 @@ WARM_TICKS = 20
 
 
 class Stop:
-    """Whether somebody asked for the end: SIGINT and SIGTERM do; the second one ends the process at once."""
+    """Whether somebody asked for the end: SIGINT, SIGTERM and SIGHUP (the terminal is gone) do.
 
-    def __init__(self, on_alarm: Callable[[], None] = lambda: None) -> None:
-        """Call `on_alarm` at SIGALRM; it may raise."""
-        self._on_alarm = on_alarm
-        self.asked = 0
+    Before anything moves they raise `Interrupted`; then the first one is told to who asks, and the second one ends the
+    process at once. Python handles signals in the main thread alone: entered in another one, this does nothing.
+
+    Attributes:
+        asked: Number of the signal; 0 before.
+        moving: Whether something may move, so that the end has to be a damped one.
+        on_alarm: Called at SIGALRM; it may raise.
+    """
+
+    def __init__(self) -> None:
+        """Nobody has asked."""
+        self.asked, self.moving = 0, False
+        self.on_alarm: Callable[[], None] = lambda: None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Stop:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._before[number] = signal.signal(number, self._on_signal)
-        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: self._on_alarm())
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # by nohup
+                self._before[number] = signal.signal(number, self._on_signal)
+        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: self.on_alarm())
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    @property
+    def heeded(self) -> bool:
+        """Whether signals reach it."""
+        return bool(self._before)
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if not self.moving:
+            raise Interrupted(number)
         if self.asked:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import socket
@@ -15,12 +16,14 @@ import pytest
 
 import experiments.examples
 from experiments import trot
+from idcontrol import cli
+from idcontrol.errors import InputError
 from idcontrol.loop import launch
 from idcontrol.loop.clock import VirtualClock
 from idcontrol.loop.launch import Settings
 from idcontrol.loop.safety import Mode, Policy
 from idcontrol.loop.transport.udp import UdpLink
-from idcontrol.loop.wire import Kind, Outbox
+from idcontrol.loop.wire import HEAD, Kind, Outbox
 from idcontrol.recording import load
 from tests.loop import rig
 from tests.loop.test_launch import wait_for_event
@@ -87,6 +90,10 @@ def free_ports(n):
     return ports
 
 
+def start(program, *arguments):
+    return subprocess.Popen([program, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+
+
 def settings(own, machine):
     return Settings(transport="udp", bind=f"127.0.0.1:{own}", peer=f"127.0.0.1:{machine}", policy=rig.PATIENT)
 
@@ -95,8 +102,7 @@ def settings(own, machine):
 @pytest.mark.wallclock
 def test_a_machine_in_c_is_driven_over_udp(program, tmp_path):
     own, there = free_ports(2)
-    arguments = ["arm", "2", str(there), str(own), "100", "100"]  # silence of 1 s is survived
-    machine = subprocess.Popen([program, *arguments], stdout=subprocess.PIPE, text=True)
+    machine = start(program, "-r", "100", "-p", "100", "arm", "2", there, own)  # silence of 1 s is survived
     metrics = launch.run("tests.loop.rig:offer", rig.Config(duration_s=0.6), settings(own, there), tmp_path / "run")
     said, _ = machine.communicate(timeout=10)
     assert metrics["ended"] == "duration"
@@ -117,7 +123,7 @@ def test_a_machine_in_c_is_driven_over_udp(program, tmp_path):
 @pytest.mark.wallclock
 def test_a_machine_in_c_drops_what_is_not_sound(program):
     own, there = free_ports(2)
-    machine = subprocess.Popen([program, "arm", "2", str(there), str(own), "100"], stdout=subprocess.PIPE, text=True)
+    machine = start(program, "-r", "100", "arm", "2", there, own)
     link = UdpLink(("127.0.0.1", own), ("127.0.0.1", there))
     while link.receive() is None:
         time.sleep(0.01)
@@ -139,9 +145,95 @@ def test_a_machine_in_c_drops_what_is_not_sound(program):
 
 @needs_compiler
 @pytest.mark.wallclock
+def test_a_machine_in_c_that_has_not_moved_takes_another_loop_but_no_replay_of_the_first(program):
+    own, there = free_ports(2)
+    machine = start(program, "-r", "100", "arm", "2", there, own)
+    link = UdpLink(("127.0.0.1", own), ("127.0.0.1", there))
+
+    def heard(mode):
+        """Wait until the machine says that it is in `mode`; what it has heard last."""
+        while True:
+            data = link.receive()
+            if data is None:
+                time.sleep(0.001)
+            elif HEAD.unpack_from(data)[2] == mode:
+                return HEAD.unpack_from(data)[7]
+
+    first, second = (Outbox(Kind.COMMAND, "arm", 2, session) for session in (1, 2))
+    old = bytes(first.seal(Mode.IDLE, 0, 0))
+    link.send(memoryview(old))
+    heard(Mode.READY)
+    link.send(second.seal(Mode.IDLE, 0, 0))  # one at a time
+    heard(Mode.IDLE)  # after 20 of its periods of silence
+    link.send(memoryview(old))
+    for _ in range(3):
+        link.send(second.seal(Mode.IDLE, 0, 0))
+    assert heard(Mode.READY) == 4
+    link.send(second.seal(Mode.STOPPED, 0, 0))
+    said, _ = machine.communicate(timeout=10)
+    link.close()
+    assert said.startswith("accepted 5 dropped 2 moved")
+
+
+@needs_compiler
+@pytest.mark.wallclock
+def test_go1_hangs_from_a_hoist_as_the_tutorial_says(program, tmp_path, capsys):
+    own, there = free_ports(2)
+    home = ",".join(["0,0.8,-1.6"] * 4)
+    machine = start(program, "-p", "1000", "-f", "4", "-q", home, "go1", "12", there, own)
+    patience = [f"loop.policy.{name}" for name in ("late_s=1", "hang_s=1", "overrun.then=hold", "clock.then=hold")]
+    status = cli.main(
+        ["loop", "--robot", "go1", "--duration", "0.5", "--out", str(tmp_path / "run"), "--json"]
+        + ["--bind", f"127.0.0.1:{own}", "--peer", f"127.0.0.1:{there}", "--set", "path.stand_from_s=0"]
+        + [word for setting in patience for word in ("--set", setting)]
+    )
+    machine.communicate(timeout=10)
+    assert status == 0
+    assert json.loads(capsys.readouterr().out)["ended"] == "duration"
+    run = load(tmp_path / "run").arrays
+    running = run["mode"] == Mode.RUNNING
+    np.testing.assert_array_equal(run["q"][running][:, :7], np.tile([0, 0, 1, 0, 0, 0, 1], (running.sum(), 1)))
+    # nothing pulls at the joints, so that the standing pose is held exactly; its feet are in the air
+    np.testing.assert_allclose(run["q"][running][:, 7:], np.tile([0, 0.8, -1.6], (running.sum(), 4)), atol=1e-3)
+    assert not run["force"].any()
+
+
+@needs_compiler
+@pytest.mark.wallclock
+def test_who_speaks_for_another_robot_is_told_apart_from_nobody(program, tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "CONNECT_S", 0.3)
+    own, there = free_ports(2)
+    machine = start(program, "-r", "100", "arm", "3", there, own)
+    with pytest.raises(InputError, match=r"is no arm whose datagrams have \d+ bytes: dropped {'size'"):
+        launch.run("tests.loop.rig:offer", rig.Config(), settings(own, there), tmp_path / "run")
+    machine.kill()
+    machine.communicate()
+    with pytest.raises(InputError, match="nobody speaks"):
+        launch.run("tests.loop.rig:offer", rig.Config(), settings(own, there), tmp_path / "run")
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "usage"),
+        (["arm", "two", "9002", "9001"], "JOINTS must be a whole number from 1 to 64, not two"),
+        (["arm", "2", "9002", "90010"], "LOOP_PORT"),
+        (["-q", "1,2", "arm", "3", "9002", "9001"], "-q must be 3 numbers"),
+        (["-r", "0", "arm", "2", "9002", "9001"], "HZ"),
+    ],
+)
+def test_a_machine_in_c_refuses_what_it_cannot_use(program, arguments, line):
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert line in done.stderr
+
+
+@needs_compiler
+@pytest.mark.wallclock
 def test_a_machine_in_c_brakes_when_its_loop_is_killed(program, tmp_path):
     own, there = free_ports(2)
-    machine = subprocess.Popen([program, "arm", "2", str(there), str(own), "100"], stdout=subprocess.PIPE, text=True)
+    machine = start(program, "-r", "100", "arm", "2", there, own)
     code = (
         "from pathlib import Path; from idcontrol.loop import launch; from tests.loop.rig import Config; "
         "from tests.experiments.test_examples import settings; "
