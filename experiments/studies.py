@@ -75,7 +75,7 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
 """What is taken away, one at a time, and how.
 
 The tolerance at which rows count as dependent is none of them: ours, 1e-4 (math.md 14), is nearly the original's of
-2015, 1.2e-4 (reference/controllers.md), and a constant of compiled kernels.
+2015, the fourth root of the rounding unit, 1.2e-4, and a constant of compiled kernels.
 """
 
 

@@ -197,7 +197,7 @@ TERRAINS = Path(__file__).parent / "terrains"
 """Where height maps are found by name; see the table there."""
 
 ORIGINAL_RADIUS = 0.025
-"""Radius in which the original counts a waypoint of the diamond as reached (reference/experiments.md) [m]."""
+"""Radius in which the authors' program (Pacer) counts a waypoint of the diamond as reached [m]; 003 prints none."""
 
 START_PASSES = 5
 """Newton's passes that put the feet on the ground at the start; three reach rounding."""
@@ -213,17 +213,17 @@ SLIPPERY_MU = 0.3
 
 
 ORIGINAL_GAINS = Feedback(kp_1_s2=5e3, kd_1_s=150.0, kp_nm_rad=15.0, kd_nm_s_rad=0.1)
-"""Gains of the preset `paper`, ours: which ones gave its tables is recorded nowhere (reference/gait.md).
+"""Gains of the preset `paper`, ours: which ones gave the tables of 003 is recorded nowhere.
 
-The files of 2015 have (5e4, 100) for accelerations. With them most controllers fall within 1.5 s here, at joint errors
-of a fifth of the printed ones; a tenth of the stiffness gives the printed errors, and with half as much damping again
-id-coulomb-lcp does not hop itself over in the first 5 s. For pid they have 10 (2014) and 20 N m/rad (2015): with 10
-it falls at 3.7 s where friction has no bound, with 20 its error is 0.4 of the printed one.
+The authors' program (Pacer) of 2015 has (5e4, 100) for accelerations. With them most controllers fall within 1.5 s
+here, at joint errors of a fifth of the printed ones; a tenth of the stiffness gives the printed errors, and with half
+as much damping again id-coulomb-lcp does not hop itself over in the first 5 s. For pid it has 10 (2014) and
+20 N m/rad (2015): with 10 it falls at 3.7 s where friction has no bound, with 20 its error is 0.4 of the printed one.
 """
 
 PRESETS = {
     "default": Config(),
-    # the original's quirks (reference/controllers.md, gait.md): its planner, friction as the plant has it but at most
+    # the quirks of the authors' program (Pacer, May 2015): its planner, friction as the plant has it but at most
     # 1.5, feet that are contacts from the first touch and stop at once, no gap that is closed, desired velocities not
     # projected onto the contacts, nothing unloaded before it lifts, drag where the ground is soft
     "paper": Config(

@@ -156,7 +156,13 @@ def number(value: Any) -> str:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return plain(value, 4) if isinstance(value, float) else str(value)
+
+
+def plain(value: float, digits: int = 3) -> str:
+    """`value` to as many significant digits; below a million without an exponent."""
+    text = f"{value:.{digits}g}"
+    return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e6 else text
 
 
 def command(run: Run) -> str:

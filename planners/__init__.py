@@ -1,4 +1,4 @@
-"""Planners: what the joints of a legged machine should do next (design/planner.md).
+"""Planners: what the joints of a legged machine should do next (planner.md).
 
 One concept a file, from when to where to how:
 

@@ -36,7 +36,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gait:
-    """A periodic gait; the defaults are the trot of the paper (reference/gait.md).
+    """A periodic gait; the defaults are the trot of 003.
 
     Attributes:
         period_s: Time of one cycle T [s].

@@ -1,4 +1,4 @@
-"""The original planner of the paper with its quirks, for comparison: generation P of reference/gait.md (May 2015).
+"""The original planner of the paper with its quirks, for comparison: the authors' program (Pacer) of May 2015.
 
 Goals live in the frame of the base, so nothing tells it where the robot is. Standing feet integrate the commanded
 velocity open loop; swinging feet follow cubic splines without regard for the measured velocity; joint velocities and
@@ -32,7 +32,7 @@ LINKS_NOMINAL: Array = np.array([0.03, 0.0, 0.0]) + np.array(
         [-0.175, -0.0762394, -0.161853],
     ]
 )
-"""Nominal feet of `links` in the base frame: a rectangle, shifted ahead (reference/quadruped.md), shape (4, 3) [m]."""
+"""Nominal feet of `links` in the base frame: a rectangle, shifted ahead, as the program has it, shape (4, 3) [m]."""
 
 IK_TOLERANCE = 1.5e-3
 """Where the original inverse kinematics stopped [m]."""

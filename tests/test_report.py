@@ -14,7 +14,7 @@ import pytest
 from idcontrol import figures, metrics
 from idcontrol.errors import InputError
 from idcontrol.recording import Recorder, load
-from idcontrol.report import command, report, table
+from idcontrol.report import command, plain, report, table
 from tests import walks
 
 TITLES = ["The run at a glance", "Path", "Joints", "Torques", "Contact forces", "Feet and gait"]
@@ -190,3 +190,12 @@ def test_the_close_up_walks_straight_if_the_run_ever_does():
     assert not data["turning"][rows].any()
     data["turning"][:] = 1.0
     assert figures._close_up_rows(data, walks.LAYOUT) == slice(3800, 5000)
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(88289.0, 3, "88300"), (88289.0, 4, "88290"), (1.43e6, 3, "1.43e+06"), (-1650.0, 3, "-1650"), (3e-7, 3, "3e-07"),
+     (float("inf"), 3, "inf"), (0.0, 3, "0"), (999999.0, 3, "1000000")],
+)  # fmt: skip
+def test_numbers_below_a_million_have_no_exponent(value, digits, text):
+    assert plain(value, digits) == text

@@ -16,6 +16,7 @@ from experiments.tables.results import (
     Results,
 )
 from experiments.tables.torque_parts import torques_of
+from idcontrol.report import plain
 from idcontrol.sweeps.record import Outcome
 from idcontrol.sweeps.study import Table
 
@@ -117,7 +118,9 @@ def smoothness(results: Results) -> Table:
         (c for c in CONTROLLERS if results.done("default", c, SMOOTHNESS_ON)),
         key=lambda c: results.value("default", c, SMOOTHNESS_ON, "dtau_mean_nm_s") or 0.0,
     )
-    order = ", ".join(f"{c} {results.value('default', c, SMOOTHNESS_ON, 'dtau_mean_nm_s'):.3g}" for c in ranked)
+    order = ", ".join(
+        f"{c} {plain(results.value('default', c, SMOOTHNESS_ON, 'dtau_mean_nm_s') or 0.0)}" for c in ranked
+    )
     return Table(
         name="table4-smoothness",
         title="Table 4: torque smoothness",
@@ -216,10 +219,10 @@ def _score(results: Results, preset: str, controller: str, terrain: str) -> str 
     step = results.value(preset, controller, terrain, "step_us.p50")
     assert rate is not None
     if baseline is not None and rate > CHATTER * baseline:
-        return f"fail: torque chatter ({rate:.3g} N m/s, pid {baseline:.3g})"
+        return f"fail: torque chatter ({plain(rate)} N m/s, pid {plain(baseline)})"
     if step is not None and step > 1e6 / float(runs[0].setting("rate_hz")):
         return f"fail: {step:.0f} µs a step"
-    return f"pass ({rate:.3g} N m/s, {step:.0f} µs, {_largest_share(runs[0]):.0%} on one foot)"
+    return f"pass ({plain(rate)} N m/s, {step:.0f} µs, {_largest_share(runs[0]):.0%} on one foot)"
 
 
 def _largest_share(outcome: Outcome) -> float:

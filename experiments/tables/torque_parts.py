@@ -26,6 +26,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.metrics import TOUCHING_N, Layout
 from idcontrol.recording import Run, load
+from idcontrol.report import plain
 from idcontrol.sweeps.study import Table
 from idcontrol.types import Array, Booleans, Integers
 
@@ -34,6 +35,9 @@ SWITCH_S = 0.005
 
 SAMPLES = 1000
 """Of the other changes at most as many, evenly spread, are taken apart."""
+
+JUMP = 10.0
+"""So many times their median torques have jumped."""
 
 SENSED = {"id-sensed-1": 1, "id-sensed-2": 2}
 """Controllers that predict no forces but feed back those that were sensed so many periods ago."""
@@ -121,6 +125,23 @@ def torques_of(folder: Path) -> TorqueParts | None:
         forbidden=forbidden,
         largest_share=float(share),
     )
+
+
+@lru_cache(maxsize=256)
+def jumped_at_a_switch(folder: Path) -> bool | None:
+    """Of the run in `folder`: whether its largest torque first exceeded `JUMP` medians near a contact change.
+
+    None if it never did.
+    """
+    run = load(folder)
+    largest = np.abs(run.arrays["tau"]).max(axis=1)
+    jumped = largest > JUMP * np.median(largest)
+    if not jumped.any():
+        return None
+    h = msgspec.convert(run.meta["layout"], Layout).period_s
+    touching = np.linalg.norm(run.arrays["force"], axis=2) > TOUCHING_N
+    near = near_switches(run.arrays["stance"] > 0.5, touching, round(SWITCH_S / h))
+    return bool(near[np.argmax(jumped)])
 
 
 def near_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
@@ -272,7 +293,7 @@ def _parts_say(rows: Sequence[tuple[Any, ...]]) -> str:
             shares = dict(zip(WORDS, roughest[3:8], strict=True))
             most = max(shares, key=lambda part: shares[part])
             said.append(
-                f"Roughest in the preset {preset} is {roughest[1]}, {roughest[2]:.3g} N m/s, {shares[most]:.0%} of it "
-                f"{WORDS[most]}."
+                f"Roughest in the preset {preset} is {roughest[1]}, {plain(roughest[2])} N m/s, {shares[most]:.0%} of "
+                f"it {WORDS[most]}."
             )
     return " ".join(said)

@@ -72,6 +72,8 @@ def command(
     if jobs is not None and scheduler is not None:
         raise InputError("--jobs is for this machine, --scheduler for a cluster; leave one of them out")
     chosen = load_experiment(experiment)
+    if options["preset"] not in (None, *chosen.presets):
+        raise UnknownName("preset", options["preset"], chosen.presets)
     named = None if study is None else load_study(study, experiment)
     runs = _runs(chosen, options) if named is None else _runs_of_study(named.runs, options)
     spelling = {"controller": "--controllers", "plant": "--plants", "mu": "--mu", "duration_s": "--duration"}
@@ -117,8 +119,6 @@ def _runs(experiment: Any, options: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     shared: dict[str, Any] = dict(parse_setting(text) for text in options["settings"])
     preset = options["preset"] or "default"
-    if preset not in experiment.presets:
-        raise UnknownName("preset", preset, experiment.presets)
     start = experiment.presets[preset]
     shared["preset"] = preset
     for name in ("robot", "duration_s"):
@@ -160,6 +160,7 @@ def _runs_of_study(runs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
         wanted["mu"] = _frictions(options["mu"])
     if options["preset"] is not None:
         wanted["preset"] = [options["preset"]]
+        runs = [{"preset": "default"} | dict(run) for run in runs]
     shared: dict[str, Any] = dict(parse_setting(text) for text in options["settings"])
     for name in ("robot", "duration_s"):
         if options[name] is not None:

@@ -13,12 +13,13 @@ import matplotlib
 import msgspec
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from scipy.stats import spearmanr
 
 from idcontrol.figures import STYLE, Picture, panels, picture
 from idcontrol.metrics import Layout
 from idcontrol.recording import load
+from idcontrol.report import plain
 from idcontrol.sweeps.record import Outcome, varied_keys
 from idcontrol.types import Array
 
@@ -200,14 +201,16 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
         return None
     figure, axes = panels([0.34 * len(scene.lines) + 0.4])
     for number, (condition, members) in enumerate(scene.panels.items()):
+        color = COLORS[number % len(COLORS)]
+        marker = _MARKERS[(number + number // len(COLORS)) % len(_MARKERS)]  # the eleventh has another than the first
         for o in members:
             if o.metric(key) is None:
                 continue
             place = scene.lines.index(scene.line(o)) + 0.5 * (number - (len(scene.panels) - 1) / 2) / len(scene.panels)
-            look = {"color": COLORS[number % len(COLORS)], "fillstyle": "full" if o.done else "none"}
-            axes[0, 0].plot(o.metric(key), place, _MARKERS[number % len(_MARKERS)], markersize=5, **look)
+            look = {"color": color, "fillstyle": "full" if o.done else "none"}
+            axes[0, 0].plot(o.metric(key), place, marker, markersize=5, **look)
             axes[0, 0].plot([o.metric(key), o.metric("dtau_max_nm_s")], [place, place], linewidth=0.8, **look)
-        axes[0, 0].plot([], [], _MARKERS[number % len(_MARKERS)], color=COLORS[number % len(COLORS)], label=condition)
+        axes[0, 0].plot([], [], marker, color=color, label=condition)
     axes[0, 0].set_yticks(range(len(scene.lines)), scene.lines)
     axes[0, 0].set_ylim(len(scene.lines) - 0.5, -0.5)  # the first line on top, none on an edge
     axes[0, 0].set_xscale("log")
@@ -216,9 +219,9 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
     _place(figure, left=max(0.16, 0.02 + LETTER * max(map(len, scene.lines))))
     low, high = extremes
     sentence = (
-        f"Of the runs that did their task, {scene.name(low)} has the smallest mean torque rate, {low.metric(key):.3g} "
-        f"N m/s, and {scene.name(high)} the largest, {high.metric(key):.3g} N m/s, "
-        f"{high.metric(key) / low.metric(key):.3g} times as much."
+        f"Of the runs that did their task, {scene.name(low)} has the smallest mean torque rate, "
+        f"{plain(low.metric(key))} N m/s, and {scene.name(high)} the largest, {plain(high.metric(key))} N m/s, "
+        f"{plain(high.metric(key) / low.metric(key))} times as much."
     )
     return sentence, figure
 
@@ -259,48 +262,71 @@ def _paths(scene: _Scene) -> tuple[str, Figure] | None:
     low, high = extremes
     return (
         "The centre of mass from above; crosses are waypoints. It keeps closest to the lines between them with "
-        f"{scene.name(low)}, {1e3 * low.metric('com_path_err_m'):.3g} mm off on average, and strays farthest with "
-        f"{scene.name(high)}, {1e3 * high.metric('com_path_err_m'):.3g} mm."
+        f"{scene.name(low)}, {plain(1e3 * low.metric('com_path_err_m'))} mm off on average, and strays farthest with "
+        f"{scene.name(high)}, {plain(1e3 * high.metric('com_path_err_m'))} mm."
     ), drawn
 
 
 def _feet(scene: _Scene) -> tuple[str, Figure] | None:
+    def predicted(o: Outcome, found: Digest) -> bool:
+        # what one that falls predicts may be a million newtons, beside which nothing else is seen
+        return o.done and bool(np.isfinite(found.foot_err).any())
+
     def draw(axes: Any, o: Outcome, found: Digest, color: str) -> None:
-        if np.isfinite(found.foot_err).any():
-            axes.plot(range(len(found.feet)), found.foot_err, "o-", color=color, markersize=4, linewidth=0.8)
-            axes.set_xticks(range(len(found.feet)), found.feet)
-            _log(axes.yaxis)
+        beside = 0.5 * ((scene.lines.index(scene.line(o)) + 0.5) / len(scene.lines) - 0.5)  # none hides another
+        axes.plot(np.arange(len(found.feet)) + beside, found.foot_err, "o", color=color, markersize=4)
+        axes.set_xticks(range(len(found.feet)), found.feet)
+        axes.set_xlim(-0.5, len(found.feet) - 0.5)
+        _log(axes.yaxis)
 
     extremes = scene.best_and_worst("force_err_rel")
-    drawn = _panels(scene, draw, x="", y="mean error [N]") if extremes else None
+    drawn = _panels(scene, draw, predicted, x="", y="mean error [N]") if extremes else None
     if drawn is None or extremes is None:
         return None
     low, high = extremes
+    single = [
+        (float(error), foot, o)
+        for o in scene.outcomes
+        if (found := digest(o)) is not None and predicted(o, found)
+        for error, foot in zip(found.foot_err, found.feet, strict=True)
+        if np.isfinite(error)
+    ]
+    off, foot, of_run = max(single, key=lambda each: each[0])
     best = f"by {scene.name(low)} to {100 * low.metric('force_err_rel'):.3g} % of the load"
     worst = f"by {scene.name(high)} to {100 * high.metric('force_err_rel'):.3g} %"
     return (
-        "Mean error of the normal force that the controller predicted at each foot. The sum over the feet is predicted "
+        "Mean error of the normal force that the controller predicted at each foot, of runs that did their task. The "
+        "sum over the feet is predicted "
         + (best if low is high else f"best {best}, and worst {worst}")
-        + ". Single feet are off by more where several distributions give the same motion."
+        + f". A single foot is off by {plain(off)} N at most ({foot}, {scene.name(of_run)}), where the sum is off by "
+        f"{plain(of_run.metric('force_err_n'))} N."
     ), drawn
 
 
-def _panels(scene: _Scene, draw: Callable[[Any, Outcome, Digest, str], None], *, x: str, y: str) -> Figure | None:
+def _panels(
+    scene: _Scene,
+    draw: Callable[[Any, Outcome, Digest, str], None],
+    wanted: Callable[[Outcome, Digest], bool] = lambda o, found: True,
+    *,
+    x: str,
+    y: str,
+) -> Figure | None:
     """One panel a condition, one colour a line; None if no row has arrays for it."""
-    drawable = {
-        condition: members for condition, members in scene.panels.items() if any(digest(o) is not None for o in members)
-    }
+    drawable: dict[str, list[tuple[Outcome, Digest]]] = {}
+    for condition, members in scene.panels.items():
+        for o in members:
+            found = digest(o)
+            if found is not None and wanted(o, found):
+                drawable.setdefault(condition, []).append((o, found))
     if not drawable:
         return None
     shown = dict(list(drawable.items())[:PANELS])
     columns = 2 if len(shown) > 1 else 1
     rows = -(-len(shown) // columns)
     figure, axes = panels([2.3] * rows, columns, gap=0.5)
-    for panel, (condition, members) in zip(axes.flat, shown.items(), strict=False):
-        for o in members:
-            found = digest(o)
-            if found is not None:
-                draw(panel, o, found, scene.color(scene.line(o)))
+    for panel, (condition, drawn) in zip(axes.flat, shown.items(), strict=False):
+        for o, found in drawn:
+            draw(panel, o, found, scene.color(scene.line(o)))
         panel.set_title(condition)
     for panel in axes.flat[len(shown) :]:
         panel.set_visible(False)
@@ -308,8 +334,10 @@ def _panels(scene: _Scene, draw: Callable[[Any, Outcome, Digest, str], None], *,
         panel.set_ylabel(y)
     for panel in axes[-1]:
         panel.set_xlabel(x)
+    present = {scene.line(o) for drawn in shown.values() for o, _ in drawn}
     for line in scene.lines:
-        axes[0, 0].plot([], [], color=scene.color(line), label=line)
+        if line in present:
+            axes[0, 0].plot([], [], color=scene.color(line), label=line)
     _legend_above(figure, axes[0, 0])
     if len(drawable) > len(shown):
         note = f"{len(drawable) - len(shown)} more conditions are not drawn"
@@ -365,7 +393,10 @@ def _log(axis: Any) -> None:
     """A logarithmic axis of what is drawn so far, its ticks plain numbers: 1, 2, 5 in each of few decades."""
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100.0 * low else (1.0,)))
+    if high < 5.0 * low:  # 1, 2, 5 would leave one or two
+        axis.set_major_locator(MaxNLocator(5))
+    else:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100.0 * low else (1.0,)))
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
 

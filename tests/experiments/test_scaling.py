@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from experiments.scaling import Config, experiment, growth
+from experiments.scaling import Config, _as_many, experiment, growth
 from idcontrol.cli import main
 from idcontrol.errors import InputError
 
@@ -23,6 +23,19 @@ def test_each_scheme_has_its_times_and_its_paper_beside_it(tmp_path):
     assert "id_coulomb_qp_contacts_within_1_ms" not in metrics["checks"]  # thirty were not tried
     assert metrics["no_slip_lcp_alone_exponent"] > 0.0
     assert (tmp_path / "figure-1.svg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("medians", "holds"),
+    [
+        ([10.0, 500.0, 900.0], True),
+        ([10.0, 2000.0, np.nan], False),  # sixteen are too many already
+        ([10.0, 500.0, 4000.0], None),  # thirty may be in time or not: only sixteen and sixty-four were tried
+        ([10.0, np.nan, np.nan], None),
+    ],
+)
+def test_the_paper_s_number_of_contacts_is_judged_only_by_numbers_that_decide_it(medians, holds):
+    assert _as_many(30, [4, 16, 64], np.array(medians)) is holds
 
 
 @pytest.mark.parametrize("change", [{"schemes": ("lemke",)}, {"contacts": ()}])

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from idcontrol import cli
+from idcontrol.cli.compare import _runs_of_study
 from idcontrol.recording import load
 
 
@@ -177,6 +178,7 @@ def test_a_study_writes_its_tables(compare):
         (["--robot", "links"], "no setting 'robot'"),
         (["--study", "velocities"], "no study 'velocities'"),
         (["--study", "positions", "--vary", "gain=1"], "--vary: a study says itself what it varies"),
+        (["--study", "positions", "--preset", "papers"], "no preset 'papers'; did you mean 'paper'?"),
         (["--study", "positions", "--mu", "0.3"], "the study has no such runs"),
         (["--jobs", "2", "--scheduler", "tcp://127.0.0.1:1"], "--jobs is for this machine"),
         (["--out", "full"], "full holds something else than a comparison"),
@@ -192,6 +194,13 @@ def test_what_cannot_be_used_is_status_2_with_exactly_one_line(compare, argument
     assert err.count("\n") == 1
     assert line in err
     assert [path.name for path in Path("full").iterdir()] == ["notes.txt"]
+
+
+def test_runs_of_a_study_that_name_no_preset_are_those_of_the_default():
+    given = dict.fromkeys(("vary", "controllers", "plants", "mu", "robot", "duration_s", "seeds")) | {"settings": ()}
+    runs = [{"seed": 1}, {"seed": 2, "preset": "paper"}]
+    assert [run["seed"] for run in _runs_of_study(runs, given | {"preset": "default"})] == [1]
+    assert [run["seed"] for run in _runs_of_study(runs, given | {"preset": "paper"})] == [2]
 
 
 def test_list_shows_studies(drift, capsys):

@@ -106,6 +106,26 @@ def test_a_number_that_is_varied_gets_curves_that_say_how_far_each_controller_go
     assert re.search(r"id-coulomb-qp: joint error times [\d.]+ from 0 to 0.002\.", sentence)
 
 
+def test_feet_of_runs_that_fell_are_not_drawn_and_the_largest_error_of_one_foot_is_told(folder):
+    outcomes = record.load(folder).outcomes
+    sentence = figures.pictures(outcomes)[3].sentence
+    errors = {o.row.name: figures.digest(o).foot_err for o in outcomes if o.done and o.setting("controller") != "pid"}
+    worst = max(errors, key=lambda name: errors[name].max())
+    assert f"off by {errors[worst].max():.3g} N at most" in sentence
+    scene = figures._Scene.of(outcomes, None)
+    figure = figures._panels(scene, lambda axes, o, found, color: None, lambda o, found: o.done, x="", y="")
+    assert [axes.get_title() for axes in figure.axes] == ["mu 0.1"]  # at 0.8 the one that ended fell
+
+
+def test_eleven_conditions_differ_in_colour_or_marker(folder):
+    (outcome,) = record.load(folder).outcomes[:1]
+    members = {f"condition {i}": [outcome] for i in range(11)}
+    scene = figures._Scene((outcome,), {outcome.row.name: ("pid", "")}, ("pid",), members, ())
+    _, figure = figures._torque_rate(scene)
+    looks = [(h.get_color(), h.get_marker()) for h in figure.axes[0].get_lines() if h.get_label().startswith("cond")]
+    assert len(looks) == len(set(looks)) == 11
+
+
 def test_lines_and_panels_have_the_names_that_a_study_gives_them(folder):
     outcomes = record.load(folder).outcomes
     rate = figures.pictures(outcomes, lambda o: (f"no {o.setting('controller')}", "anywhere"))[0]
