@@ -29,7 +29,8 @@ from idcontrol.models import coulomb
 from idcontrol.models.distribution import torque_map
 from idcontrol.models.problem import Prescribed, StepProblem
 from idcontrol.models.reduction import reduce
-from idcontrol.solvers.enumerate import NearestProblem, nearest_basis, nearest_solution
+from idcontrol.solvers.enumerate import NearestProblem, nearest_solution
+from idcontrol.solvers.mindiff import nearest_basis
 from idcontrol.system import System
 from idcontrol.types import Array, Status
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from idcontrol.models.problem import StepProblem, StepSolution
 from idcontrol.models.reduction import Reduction
-from idcontrol.solvers.active_set import solve_qp
+from idcontrol.solvers.active_set_qp import solve_qp
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Array, Booleans, Status
 

@@ -7,9 +7,8 @@ In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y�
              y_i in the cone of the friction edges e of contact i with G_e v⁺ + φ/h ≤ v_tol
 
 The last line is the edge rule: an open contact keeps no edge and so no force, a sliding one the edge or the two that
-oppose
-it, a sticking one all four. Three edges or fewer are linearly independent, so their multipliers are the unknowns; the
-full pyramid has its three components as unknowns and its four facets as inequalities.
+oppose it, a sticking one all four. Three edges or fewer are linearly independent, so their multipliers are the
+unknowns; the full pyramid has its three components as unknowns and its four facets as inequalities.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.models.reduction import Reduction
-from idcontrol.solvers.active_set import qp_kernel
+from idcontrol.solvers.active_set_qp import qp_kernel
 from idcontrol.solvers.basis import pivoted_basis
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array, Booleans, Integers
@@ -300,8 +299,7 @@ def smallest_torque(
         held: Contacts whose friction is not bounded (no slip), shape (n,).
         v_tol: An edge whose velocity exceeds this carries no impulse [m/s].
         reluctance: Extra weight of each contact's impulse, in units of the mean of diag(LτᵀLτ), shape (n,): unloads
-            feet
-            that are about to lift or have just landed (planner.md 7).
+            feet that are about to lift or have just landed (planner.md 7).
         reference: hτ_ref, shape (p,) [N m s]; zero by default.
 
     Returns:

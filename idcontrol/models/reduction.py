@@ -46,7 +46,7 @@ def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def solve_lower(L: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """X ← L⁻¹ x in place."""
+    """Solve L x = x in place."""
     for i in range(L.shape[0]):
         s = x[i]
         for k in range(i):
@@ -56,7 +56,7 @@ def solve_lower(L: Array, x: Array) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def solve_lower_transposed(L: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """X ← L⁻ᵀ x in place."""
+    """Solve Lᵀ x = x in place."""
     for i in range(L.shape[0] - 1, -1, -1):
         s = x[i]
         for k in range(i + 1, L.shape[0]):
@@ -115,7 +115,7 @@ def reduce_kernel(
 def recover_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, L: Array, v_free: Array, J: Array, rho: Array, f: Array
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """V⁺ and hτ of the module's formulas."""
+    """The velocity v⁺ and the motor impulses hτ of the module's formulas."""
     m, k = M.shape[0], free.shape[0]
     x = np.zeros(k)
     for r in range(f.shape[0]):
@@ -152,8 +152,7 @@ class Reduction:
         rows: Contact rows [N; S; T], then rigid bilateral rows, shape (3 n + e, m).
         rho: Whitened rows, shape (3 n + e, k).
         c: ``rows v°`` measured against the surface's velocity, φ/h added on normals, targets subtracted on bilateral
-            rows;
-            shape (3 n + e,) [m/s].
+            rows; shape (3 n + e,) [m/s].
     """
 
     M: Array

@@ -164,7 +164,7 @@ def _solve_block(U: Array, A: Array) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # pragma: no cover - compiled
-    """A ← U in place.
+    """Replace A by its upper factor U.
 
     Args:
         structure: From `analyze`.
@@ -208,7 +208,7 @@ def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # p
 
 @njit(cache=True, error_model="numpy")
 def solve(structure: Structure, diagonal: Array, upper: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """X ← A⁻¹ x in place, with A factorized.
+    """Solve A x = x in place, with A factorized.
 
     Args:
         structure: From `analyze`.

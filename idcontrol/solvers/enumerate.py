@@ -3,7 +3,7 @@
 For fixed modes of all contacts (apart, sticking, sliding along one of four edges or four corners of the pyramid) the
 solutions form one polyhedron, and the nearest of them is a quadratic program. `nearest_solution` searches the 10^n
 combinations by branch and bound; `find_solution` does so without a solution to start from, where Lemke's method ended
-on a ray; `nearest_basis` tries the 2^size bases of an LCP as the paper prints it.
+on a ray. What the paper prints, to try all bases of the LCP, is `idcontrol.solvers.mindiff`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from numba import njit
 from scipy.sparse.csgraph import connected_components
 
 from idcontrol.errors import InputError
-from idcontrol.solvers.active_set import qp_kernel
-from idcontrol.solvers.linear import solve_in_place
+from idcontrol.solvers.active_set_qp import qp_kernel
 from idcontrol.solvers.status import INFEASIBLE, SOLVED
 from idcontrol.types import Array, Integers
 
@@ -161,6 +160,115 @@ def _velocity_row(
 
 
 @njit(cache=True, error_model="numpy")
+def _count_conditions(modes: Integers, mu: Array) -> tuple[int, int]:
+    """How many equalities and inequalities `_conditions` has."""
+    m, p = 0, 0
+    for i in range(modes.size):
+        mode = modes[i]
+        free = mu[i] == 0.0
+        m += 0 if mode <= APART else (1 if free or EDGE <= mode < CORNER else (2 if mode >= CORNER else 3))
+        if mode == APART:
+            p += 1
+        elif free:
+            p += 1 if mode == STICK else 2
+        else:
+            p += 5 if mode == RELAXED else (4 if mode == STICK else 3)
+    return m, p
+
+
+@njit(cache=True, error_model="numpy")
+def _objective(H: Array, g: Array, owner: Integers, column: Array, Hk: Array, gk: Array) -> None:
+    """The objective ½yᵀHy + gᵀy over the impulses that are free."""
+    n = g.size // 3
+    for a in range(gk.size):
+        gk[a] = 0.0
+        for alpha in range(3):
+            if column[a, alpha] != 0.0:
+                gk[a] += column[a, alpha] * g[alpha * n + owner[a]]
+        for c in range(gk.size):
+            total = 0.0
+            for alpha in range(3):
+                if column[a, alpha] != 0.0:
+                    for beta in range(3):
+                        total += column[a, alpha] * H[alpha * n + owner[a], beta * n + owner[c]] * column[c, beta]
+            Hk[a, c] = total
+
+
+@njit(cache=True, error_model="numpy")
+def _conditions(
+    V: Array,
+    v0: Array,
+    mu: Array,
+    modes: Integers,
+    owner: Integers,
+    column: Array,
+    A: Array,
+    b: Array,
+    E: Array,
+    e: Array,
+) -> None:
+    """What the modes demand of the impulses that are free: A x ≥ b, E x = e."""
+    n = mu.size
+    A[:] = 0.0
+    b[:] = 0.0
+    m, p, first = 0, 0, 0
+    for i in range(n):
+        mode = modes[i]
+        v_n, v_s, v_t = v0[i], v0[n + i], v0[2 * n + i]
+        if mode <= APART:
+            _velocity_row(V, i, 0.0, 0.0, 1.0, owner, column, A[p])
+            b[p] = -v_n
+            p += 1
+        else:
+            _velocity_row(V, i, 0.0, 0.0, 1.0, owner, column, E[m])
+            e[m] = -v_n
+            m += 1
+        if mode == APART:
+            continue
+        if mu[i] == 0.0:
+            A[p, first] = 1.0
+            p += 1
+            first += 1
+        elif mode >= CORNER:
+            # both shares ≥ 0; both edges are met with the same speed, and that speed opposes them
+            sigma, tau = column[first, 1], column[first + 1, 2]
+            A[p, first] = A[p + 1, first + 1] = 1.0
+            _velocity_row(V, i, sigma, -tau, 0.0, owner, column, E[m])
+            e[m] = -(sigma * v_s - tau * v_t)
+            _velocity_row(V, i, -sigma, 0.0, 0.0, owner, column, A[p + 2])
+            b[p + 2] = sigma * v_s
+            m += 1
+            p += 3
+            first += 2
+        elif mode >= EDGE:
+            # no other edge is met with a higher speed
+            sign = 1.0 if (mode - EDGE) % 2 == 0 else -1.0
+            along_s, along_t = (sign, 0.0) if mode < EDGE + 2 else (0.0, sign)
+            A[p, first] = 1.0
+            for c in range(2):
+                other = 1.0 if c == 0 else -1.0
+                s = -along_s + other * abs(along_t)
+                t = -along_t + other * abs(along_s)
+                _velocity_row(V, i, s, t, 0.0, owner, column, A[p + 1 + c])
+                b[p + 1 + c] = -(s * v_s + t * v_t)
+            p += 3
+            first += 1
+        else:
+            if mode == STICK:
+                _velocity_row(V, i, 1.0, 0.0, 0.0, owner, column, E[m])
+                e[m] = -v_s
+                _velocity_row(V, i, 0.0, 1.0, 0.0, owner, column, E[m + 1])
+                e[m + 1] = -v_t
+                m += 2
+            for c in range(4):
+                A[p, first] = mu[i]
+                A[p, first + 1] = -1.0 if c < 2 else 1.0
+                A[p, first + 2] = -1.0 if c % 2 == 0 else 1.0
+                p += 1
+            first += 3
+
+
+@njit(cache=True, error_model="numpy")
 def _node(
     V: Array,
     v0: Array,
@@ -190,18 +298,7 @@ def _node(
             lowest = min(lowest, v0[i])
         return SOLVED if lowest >= -1e-9 * fastest else INFEASIBLE
 
-    # count the rows, then fill them
-    m, p = 0, 0
-    for i in range(n):
-        mode = modes[i]
-        free = mu[i] == 0.0
-        m += 0 if mode <= APART else (1 if free or EDGE <= mode < CORNER else (2 if mode >= CORNER else 3))
-        if mode == APART:
-            p += 1
-        elif free:
-            p += 1 if mode == STICK else 2
-        else:
-            p += 5 if mode == RELAXED else (4 if mode == STICK else 3)
+    m, p = _count_conditions(modes, mu)
     at = 3 * size
     Hk = work[at : at + k * k].reshape(k, k)
     at += size * size
@@ -225,79 +322,8 @@ def _node(
     at += 24 * n
     scratch = work[at : at + (3 * k + 6) * k].reshape(3 * k + 6, k)
 
-    for a in range(k):
-        gk[a] = 0.0
-        for alpha in range(3):
-            if column[a, alpha] != 0.0:
-                gk[a] += column[a, alpha] * g[alpha * n + owner[a]]
-        for c in range(k):
-            total = 0.0
-            for alpha in range(3):
-                if column[a, alpha] != 0.0:
-                    for beta in range(3):
-                        total += column[a, alpha] * H[alpha * n + owner[a], beta * n + owner[c]] * column[c, beta]
-            Hk[a, c] = total
-
-    for a in range(p):
-        for c in range(k):
-            A[a, c] = 0.0
-        b[a] = 0.0
-    m, p, first = 0, 0, 0
-    for i in range(n):
-        mode = modes[i]
-        v_n, v_s, v_t = v0[i], v0[n + i], v0[2 * n + i]
-        if mode <= APART:
-            _velocity_row(V, i, 0.0, 0.0, 1.0, owner[:k], column, A[p])
-            b[p] = -v_n
-            p += 1
-        else:
-            _velocity_row(V, i, 0.0, 0.0, 1.0, owner[:k], column, E[m])
-            e[m] = -v_n
-            m += 1
-        if mode == APART:
-            continue
-        if mu[i] == 0.0:
-            A[p, first] = 1.0
-            p += 1
-            first += 1
-        elif mode >= CORNER:
-            # both shares ≥ 0; both edges are met with the same speed, and that speed opposes them
-            sigma, tau = column[first, 1], column[first + 1, 2]
-            A[p, first] = A[p + 1, first + 1] = 1.0
-            _velocity_row(V, i, sigma, -tau, 0.0, owner[:k], column, E[m])
-            e[m] = -(sigma * v_s - tau * v_t)
-            _velocity_row(V, i, -sigma, 0.0, 0.0, owner[:k], column, A[p + 2])
-            b[p + 2] = sigma * v_s
-            m += 1
-            p += 3
-            first += 2
-        elif mode >= EDGE:
-            # no other edge is met with a higher speed
-            sign = 1.0 if (mode - EDGE) % 2 == 0 else -1.0
-            along_s, along_t = (sign, 0.0) if mode < EDGE + 2 else (0.0, sign)
-            A[p, first] = 1.0
-            for c in range(2):
-                other = 1.0 if c == 0 else -1.0
-                s = -along_s + other * abs(along_t)
-                t = -along_t + other * abs(along_s)
-                _velocity_row(V, i, s, t, 0.0, owner[:k], column, A[p + 1 + c])
-                b[p + 1 + c] = -(s * v_s + t * v_t)
-            p += 3
-            first += 1
-        else:
-            if mode == STICK:
-                _velocity_row(V, i, 1.0, 0.0, 0.0, owner[:k], column, E[m])
-                e[m] = -v_s
-                _velocity_row(V, i, 0.0, 1.0, 0.0, owner[:k], column, E[m + 1])
-                e[m + 1] = -v_t
-                m += 2
-            for c in range(4):
-                A[p, first] = mu[i]
-                A[p, first + 1] = -1.0 if c < 2 else 1.0
-                A[p, first + 2] = -1.0 if c % 2 == 0 else 1.0
-                p += 1
-            first += 3
-
+    _objective(H, g, owner[:k], column[:k], Hk, gk)
+    _conditions(V, v0, mu, modes, owner[:k], column[:k], A, b, E, e)
     status, _, _, _ = qp_kernel(Hk, gk, A, b, E, e, x, multipliers, active, rows, sides, scratch)
     for a in range(k):
         for axis in range(3):
@@ -565,78 +591,3 @@ def _search_island(V: Array, v0: Array, mu: Array, max_nodes: int) -> tuple[Arra
     )
     found = value < np.inf
     return (d * d * fastest * y if found else None), found or proved, nodes
-
-
-@njit(cache=True, error_model="numpy")
-def _nearest_basis(Q: Array, r: Array, X: Array, miss: Array, best: Array) -> tuple[float, int]:
-    """All 2^n bases; the nearest solution goes to `best`."""
-    n = r.size
-    system, z = np.empty((n, n + 1)), np.empty(n)
-    members = np.empty(n, dtype=np.int64)
-    r_max = 0.0
-    for i in range(n):
-        r_max = max(r_max, abs(r[i]))
-    nearest, found = np.inf, 0
-    for mask in range(2**n):
-        size = 0
-        for i in range(n):
-            z[i] = 0.0
-            if mask >> i & 1:
-                members[size] = i
-                size += 1
-        for a in range(size):
-            for b in range(size):
-                system[a, b] = Q[members[a], members[b]]
-            system[a, size] = -r[members[a]]
-        if not solve_in_place(system, size):
-            continue
-        lowest, largest = 0.0, 0.0
-        for a in range(size):
-            z[members[a]] = system[a, size]
-            lowest = min(lowest, system[a, size])
-            largest = max(largest, abs(system[a, size]))
-        if lowest < -1e-9 * largest:
-            continue
-        below = 0.0
-        for i in range(n):
-            w = r[i]
-            for a in range(size):
-                w += Q[i, members[a]] * z[members[a]]
-            below = min(below, w)
-        if below < -1e-9 * r_max:
-            continue
-        found += 1
-        distance = 0.0
-        for i in range(miss.size):
-            d = miss[i]
-            for a in range(size):
-                d += X[i, members[a]] * z[members[a]]
-            distance += d * d
-        if distance < nearest:
-            nearest = distance
-            for i in range(n):
-                best[i] = z[i]
-    return 0.5 * nearest, found
-
-
-def nearest_basis(Q: Array, r: Array, X: Array, x0: Array, target: Array) -> tuple[Array | None, float]:
-    """The basic solution of an LCP whose x = X z + x0 is nearest to a target, by trying all bases (003 Alg. 3).
-
-    The printed algorithm, its sign mended (x = -A⁻¹(Cz + g) in 003's words) and an infeasible leaf worth infinity. It
-    finds vertices only, takes 2^n linear solves, and is here as a reference for problems of some 18 unknowns at most.
-
-    Args:
-        Q: Matrix, shape (n, n).
-        r: Constant, shape (n,).
-        X: Shape (t, n).
-        x0: Shape (t,).
-        target: Shape (t,).
-
-    Returns:
-        z, shape (n,), and ½|X z + x0 - target|²; None and infinity if no basis is a solution.
-    """
-    best = np.zeros(r.size)
-    value, found = _nearest_basis(
-        np.ascontiguousarray(Q), np.ascontiguousarray(r), np.ascontiguousarray(X), x0 - target, best
-    )
-    return (best, value) if found else (None, np.inf)

@@ -1,6 +1,6 @@
 """Quadratic programs behind one function: the dual active set of this package, and other people's solvers.
 
-The others are there as referees, in tests and in benchmarks; what a control step calls is `active_set.qp_kernel`. To
+The others are there as referees, in tests and in benchmarks; what a control step calls is `active_set_qp.qp_kernel`. To
 add one: write a function ``_name(program) -> (x, u, v, iterations, infeasible)`` and a line in `_BACKENDS`.
 """
 
@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from idcontrol.errors import InputError, UnknownName
-from idcontrol.solvers import active_set
-from idcontrol.solvers.active_set import QpResult, checked_qp, qp_residual
+from idcontrol.solvers import active_set_qp
+from idcontrol.solvers.active_set_qp import QpResult, checked_qp, qp_residual
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Array
 
@@ -196,7 +196,7 @@ def solve_qp(problem: QpProblem, backend: str = OURS) -> QpResult:
     """
     H, g, A, b, E, e = checked_qp(problem.H, problem.g, problem.A, problem.b, problem.E, problem.e)
     if backend == OURS:
-        return active_set.solve_qp(H, g, A, b, E, e)
+        return active_set_qp.solve_qp(H, g, A, b, E, e)
     if backend not in _BACKENDS:
         raise UnknownName("qp backend", backend, [OURS, *_BACKENDS])
     packages, extra, solve = _BACKENDS[backend]

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from idcontrol.errors import InputError
-from idcontrol.solvers.enumerate import NearestProblem, find_solution, nearest_basis, nearest_solution
+from idcontrol.solvers.enumerate import NearestProblem, find_solution, nearest_solution
+from idcontrol.solvers.mindiff import nearest_basis
 from tests.solvers.modes import nearest_of_all_modes, random_problem
 from tests.solvers.oracles import all_lcp_bases, coulomb_lcp, standing_feet
 

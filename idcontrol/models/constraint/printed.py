@@ -18,7 +18,7 @@ import numpy as np
 from idcontrol.errors import InputError
 from idcontrol.models.problem import StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import recover, reduce
-from idcontrol.solvers.active_set import solve_qp
+from idcontrol.solvers.active_set_qp import solve_qp
 from idcontrol.types import Array, Status
 
 TANGENTIAL_DAMPING = 1e6

@@ -1,0 +1,419 @@
+"""Strictly convex quadratic programs by the dual active set (Goldfarb and Idnani, 1983).
+
+With H = UᵀU and y = Ux + U⁻ᵀg the program min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e asks for the smallest-norm point of a
+polyhedron, which `idcontrol.solvers.active_set` finds; here are the way there and back, the refinement of the answer,
+and the residual that decides whether it is called solved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from idcontrol.errors import InputError
+from idcontrol.solvers.active_set import FEASIBLE, smallest_norm_kernel
+from idcontrol.solvers.factor import solve_upper, solve_upper_transposed
+from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
+from idcontrol.types import Array, Integers
+
+
+@njit(cache=True, error_model="numpy")
+def qp_residual(H: Array, g: Array, A: Array, b: Array, E: Array, e: Array, x: Array, u: Array, v: Array) -> float:
+    """Largest relative violation of the optimality conditions of min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e.
+
+    Violated rows are measured as a distance relative to the longer of |x| and |g| / max H_ii, gradients (stationarity
+    Hx + g = Aᵀu + Eᵀv, signs of u) relative to the largest of their terms, u·(A x - b) relative to the product of both.
+
+    Args:
+        H: Shape (k, k).
+        g: Shape (k,).
+        A: Inequality rows, shape (p, k).
+        b: Shape (p,).
+        E: Equality rows, shape (m, k).
+        e: Shape (m,).
+        x: Point, shape (k,).
+        u: Multipliers of A, shape (p,).
+        v: Multipliers of E, shape (m,).
+
+    Returns:
+        Zero at the optimum; inf if anything is NaN.
+    """
+    k = x.size
+    gradient, push, stationarity, steepest = 0.0, 0.0, 0.0, 0.0
+    x_square, g_square = 0.0, 0.0
+    for i in range(k):
+        curvature, forces = 0.0, 0.0
+        for j in range(k):
+            curvature += H[i, j] * x[j]
+        for j in range(b.size):
+            forces += A[j, i] * u[j]
+        for j in range(e.size):
+            forces += E[j, i] * v[j]
+        gradient = max(gradient, max(abs(curvature), abs(g[i])))
+        push = max(push, abs(forces))
+        wrong = curvature + g[i] - forces
+        if not np.isfinite(wrong):
+            return np.inf
+        stationarity = max(stationarity, abs(wrong))
+        steepest = max(steepest, H[i, i])
+        x_square += x[i] * x[i]
+        g_square += g[i] * g[i]
+    gradient = max(gradient, push)
+    length = max(np.sqrt(x_square), np.sqrt(g_square) / steepest)
+    worst = stationarity / gradient if gradient > 0.0 else 0.0
+    for j in range(e.size + b.size):
+        equality = j < e.size
+        row = E[j] if equality else A[j - e.size]
+        slack = -e[j] if equality else -b[j - e.size]
+        square = 0.0
+        for i in range(k):
+            slack += row[i] * x[i]
+            square += row[i] * row[i]
+        norm = np.sqrt(square) if square > 0.0 else 1.0
+        distance = slack / norm
+        if not np.isfinite(distance):
+            return np.inf
+        violation = abs(distance) if equality else max(-distance, 0.0)
+        if violation > 0.0:
+            worst = max(worst, violation / length if length > 0.0 else np.inf)
+        if not equality:
+            pressure = u[j - e.size] * norm
+            if pressure < 0.0:
+                worst = max(worst, -pressure / gradient)
+            elif pressure > 0.0 and distance > 0.0:
+                worst = max(worst, pressure * distance / (gradient * length))
+    return worst
+
+
+@njit(cache=True, error_model="numpy")
+def _cholesky(H: Array, U: Array) -> bool:
+    """Upper factor H = UᵀU from the upper triangle of H; False if H is not positive definite."""
+    k = H.shape[0]
+    for i in range(k):
+        for j in range(i, k):
+            U[i, j] = H[i, j]
+    for d in range(k):
+        if not U[d, d] > 0.0:
+            return False
+        pivot = 1.0 / np.sqrt(U[d, d])
+        for j in range(d, k):
+            U[d, j] *= pivot
+        for i in range(d + 1, k):
+            for j in range(i, k):
+                U[i, j] -= U[d, i] * U[d, j]
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def _whiten(U: Array, x: Array) -> None:
+    """Solve Uᵀx = x in place."""
+    for d in range(x.size):
+        x[d] /= U[d, d]
+        for i in range(d + 1, x.size):
+            x[i] -= U[d, i] * x[d]
+
+
+@njit(cache=True, error_model="numpy")
+def _unwhiten(U: Array, x: Array) -> None:
+    """Solve U x = x in place."""
+    for d in range(x.size - 1, -1, -1):
+        total = x[d]
+        for i in range(d + 1, x.size):
+            total -= U[d, i] * x[i]
+        x[d] = total / U[d, d]
+
+
+@njit(cache=True, error_model="numpy")
+def _whiten_rows(
+    U: Array, origin: Array, A: Array, b: Array, E: Array, e: Array, taken: int, columns: Array, sides: Array
+) -> None:
+    """The first rows of E, A in y = Ux + U⁻ᵀg: U⁻ᵀa, b + (U⁻ᵀa)·(U⁻ᵀg), both over |U⁻ᵀa|, which goes to sides[2]."""
+    k, m = origin.size, e.size
+    white_sides, lengths = sides[0], sides[2]
+    for i in range(taken):
+        row = E[i] if i < m else A[i - m]
+        for d in range(k):
+            columns[d, i] = row[d]
+        white_sides[i] = e[i] if i < m else b[i - m]
+        lengths[i] = 0.0
+    # U⁻ᵀ on all rows at once
+    for d in range(k):
+        for i in range(taken):
+            columns[d, i] /= U[d, d]
+            lengths[i] += columns[d, i] * columns[d, i]
+            white_sides[i] += columns[d, i] * origin[d]
+        for c in range(d + 1, k):
+            for i in range(taken):
+                columns[c, i] -= U[d, c] * columns[d, i]
+    for i in range(taken):
+        lengths[i] = np.sqrt(lengths[i]) if lengths[i] > 0.0 else 1.0
+        white_sides[i] /= lengths[i]
+    for d in range(k):
+        for i in range(taken):
+            columns[d, i] /= lengths[i]
+
+
+@njit(cache=True, error_model="numpy")
+def _holds(A: Array, b: Array, x: Array, tolerance: Array, length: float) -> bool:
+    """Whether A x ≥ b to tolerance * length; False for a NaN."""
+    for i in range(b.size):
+        slack = -b[i]
+        for d in range(x.size):
+            slack += A[i, d] * x[d]
+        if not slack >= -tolerance[i] * length:
+            return False
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def _refine(
+    H: Array,
+    g: Array,
+    A: Array,
+    b: Array,
+    E: Array,
+    e: Array,
+    x: Array,
+    multipliers: Array,
+    active: Integers,
+    count: int,
+    lengths: Array,
+    work: Array,
+) -> None:
+    """One step of iterative refinement of x and the multipliers on the active rows.
+
+    With s = -(Hx + g - Σ multiplier · row) and t what the active rows miss, dx and du solve H dx - Σ du · row = s,
+    row · dx = t; the factors in `work` are those of H and of the whitened active rows of length one.
+    """
+    k, m = x.size, e.size
+    U, s, dy = work[:k], work[k], work[k + 1]
+    basis, upper, t, along = work[k + 2 : 2 * k + 2], work[2 * k + 2 : 3 * k + 2], work[3 * k + 2], work[3 * k + 3]
+    for d in range(k):
+        s[d] = -g[d]
+        for i in range(k):
+            s[d] -= H[d, i] * x[i]
+    for c in range(count):
+        i = active[c]
+        row = E[i] if i < m else A[i - m]
+        t[c] = e[i] if i < m else b[i - m]
+        for d in range(k):
+            s[d] += multipliers[i] * row[d]
+            t[c] -= row[d] * x[d]
+        t[c] /= lengths[i]
+    _whiten(U, s)
+    solve_upper_transposed(upper, count, t)
+    for d in range(k):
+        dy[d] = s[d]
+    for c in range(count):
+        along[c] = 0.0
+        for d in range(k):
+            along[c] += basis[c, d] * dy[d]
+        for d in range(k):
+            dy[d] += (t[c] - along[c]) * basis[c, d]
+        t[c] -= along[c]
+    _unwhiten(U, dy)
+    solve_upper(upper, count, t)
+    for d in range(k):
+        x[d] += dy[d]
+    for c in range(count):
+        i = active[c]
+        multipliers[i] += t[c] / lengths[i]
+        if i >= m:
+            multipliers[i] = max(multipliers[i], 0.0)
+
+
+@njit(cache=True, error_model="numpy")
+def qp_kernel(
+    H: Array,
+    g: Array,
+    A: Array,
+    b: Array,
+    E: Array,
+    e: Array,
+    x: Array,
+    multipliers: Array,
+    active: Integers,
+    rows: Array,
+    sides: Array,
+    work: Array,
+) -> tuple[int, int, int, float]:
+    """Solve min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e by the dual active set.
+
+    Args:
+        H: Symmetric positive definite, shape (k, k); only its upper triangle is factored.
+        g: Shape (k,).
+        A: Inequality rows, shape (p, k).
+        b: Shape (p,).
+        E: Equality rows, shape (m, k); those that depend on earlier ones are skipped where they hold.
+        e: Shape (m,).
+        x: Result, shape (k,).
+        multipliers: Result, shape (m + p,), of E, then of A: Hx + g = Eᵀv + Aᵀu. Where the status is INFEASIBLE the
+            certificate c: c ≥ 0 on A, Eᵀc_E + Aᵀc_A = 0, e·c_E + b·c_A > 0.
+        active: Result, shape (k,): the active rows, numbered as the multipliers.
+        rows: Scratch, (m + p) k numbers in any shape.
+        sides: Scratch, shape (3, m + p).
+        work: Scratch from `qp_work`.
+
+    Returns:
+        Status number (INACCURATE also where H is not positive definite), iterations, number of active rows,
+        `qp_residual`; inf where there is no answer.
+    """
+    k, m, p = g.size, e.size, b.size
+    U, origin, y = work[:k], work[k], work[k + 1]
+    flat = rows.reshape(rows.size)
+    white_sides, tolerance, lengths = sides[0], sides[1], sides[2]
+    for d in range(k):
+        x[d] = 0.0
+        origin[d] = g[d]
+    for i in range(m + p):
+        multipliers[i] = 0.0
+    if not _cholesky(H, U):
+        return INACCURATE, 0, 0, np.inf
+
+    # a length of the order of the answer's, from what is known before
+    steepest, g_square = 0.0, 0.0
+    for d in range(k):
+        steepest = max(steepest, H[d, d])
+        g_square += g[d] * g[d]
+    length = np.sqrt(g_square) / steepest
+    for i in range(m + p):
+        row = E[i] if i < m else A[i - m]
+        side = e[i] if i < m else b[i - m]
+        square = 0.0
+        for d in range(k):
+            square += row[d] * row[d]
+        norm = np.sqrt(square) if square > 0.0 else 1.0
+        length = max(length, (abs(side) if i < m else side) / norm)
+        tolerance[i] = FEASIBLE * norm
+    if not np.isfinite(length):
+        return INACCURATE, 0, 0, np.inf
+    _whiten(U, origin)
+    status, iterations, count = SOLVED, 0, 0
+    # often no inequality is active: they are whitened only where the equalities alone do not meet them
+    for taken in (m, m + p):
+        _whiten_rows(U, origin, A, b, E, e, taken, flat[: k * taken].reshape(k, taken), sides)
+        for i in range(taken):
+            tolerance[i] *= length / lengths[i]
+        status, iterations, count = smallest_norm_kernel(
+            flat[: k * taken].reshape(k, taken),
+            white_sides[:taken],
+            m,
+            tolerance[:taken],
+            y,
+            multipliers[:taken],
+            active,
+            work[k + 2 :],
+        )
+        for i in range(taken):
+            multipliers[i] /= lengths[i]
+            tolerance[i] *= lengths[i] / length
+        if status != SOLVED:
+            return status, iterations, count, np.inf
+        for d in range(k):
+            x[d] = y[d] - origin[d]
+        _unwhiten(U, x)
+        if taken == m + p or _holds(A, b, x, tolerance[m:], length):
+            break
+    residual = qp_residual(H, g, A, b, E, e, x, multipliers[m:], multipliers[:m])
+    for _ in range(2):
+        if residual <= 1e-3 * TOLERANCE:
+            break
+        _refine(H, g, A, b, E, e, x, multipliers, active, count, lengths, work)
+        residual = qp_residual(H, g, A, b, E, e, x, multipliers[m:], multipliers[:m])
+    return (SOLVED if residual <= TOLERANCE else INACCURATE), iterations, count, residual
+
+
+def qp_work(k: int) -> Array:
+    """Scratch of `qp_kernel` for k variables."""
+    return np.empty((3 * k + 6, k))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QpResult:
+    """Outcome of a quadratic program.
+
+    Attributes:
+        status: SOLVED, INFEASIBLE, ITERATIONS or INACCURATE (also where H is not positive definite).
+        x: Minimizer, shape (k,); zeros where there is none.
+        multipliers: Of the inequalities, shape (p,), ≥ 0: Hx + g = Aᵀu + Eᵀv.
+        equality_multipliers: Of the equalities, shape (m,).
+        active: Inequalities of the final active set.
+        residual: Largest relative violation of the optimality conditions (`qp_residual`); inf where there is no answer.
+        iterations: Rows taken in.
+        certificate: Where the status is INFEASIBLE: (c_A, c_E), c_A ≥ 0, with Aᵀc_A + Eᵀc_E = 0 and
+            b·c_A + e·c_E > 0, so that no x meets the rows.
+    """
+
+    status: SolverStatus
+    x: Array
+    multipliers: Array
+    equality_multipliers: Array
+    active: Integers
+    residual: float
+    iterations: int
+    certificate: tuple[Array, Array] | None = None
+
+
+def checked_qp(
+    H: Array, g: Array, A: Array | None, b: Array | None, E: Array | None, e: Array | None
+) -> tuple[Array, Array, Array, Array, Array, Array]:
+    """The program as contiguous float64, absent rows as no rows; raises InputError where the shapes do not fit."""
+    H, g = np.ascontiguousarray(H, dtype=np.float64), np.ascontiguousarray(g, dtype=np.float64)
+    k = g.size
+    A = np.zeros((0, k)) if A is None else np.ascontiguousarray(A, dtype=np.float64)
+    b = np.zeros(0) if b is None else np.ascontiguousarray(b, dtype=np.float64)
+    E = np.zeros((0, k)) if E is None else np.ascontiguousarray(E, dtype=np.float64)
+    e = np.zeros(0) if e is None else np.ascontiguousarray(e, dtype=np.float64)
+    if g.shape != (k,) or H.shape != (k, k) or A.shape != (b.size, k) or E.shape != (e.size, k):
+        raise InputError(
+            f"qp: H {H.shape}, g {g.shape}, A {A.shape}, b {b.shape}, E {E.shape}, e {e.shape} do not fit: "
+            "give (k, k), (k,), (p, k), (p,), (m, k), (m,)"
+        )
+    return H, g, A, b, E, e
+
+
+def solve_qp(
+    H: Array,
+    g: Array,
+    A: Array | None = None,
+    b: Array | None = None,
+    E: Array | None = None,
+    e: Array | None = None,
+) -> QpResult:
+    """Solve min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e by the dual active set.
+
+    Args:
+        H: Symmetric positive definite, shape (k, k).
+        g: Shape (k,).
+        A: Inequality rows, shape (p, k).
+        b: Shape (p,).
+        E: Equality rows, shape (m, k); they may depend on each other where they agree.
+        e: Shape (m,).
+
+    Returns:
+        The outcome, its residual checked; INFEASIBLE with a certificate if no x meets the rows.
+
+    Raises:
+        InputError: The shapes do not fit.
+    """
+    H, g, A, b, E, e = checked_qp(H, g, A, b, E, e)
+    k, m, p = g.size, e.size, b.size
+    x, multipliers, active = np.empty(k), np.empty(m + p), np.empty(k, dtype=np.int64)
+    status, iterations, count, residual = qp_kernel(
+        H, g, A, b, E, e, x, multipliers, active, np.empty((m + p, k)), np.empty((3, m + p)), qp_work(k)
+    )
+    v, u = multipliers[:m], multipliers[m:]
+    infeasible = status == INFEASIBLE
+    taken = active[:count]
+    return QpResult(
+        status=SolverStatus(status),
+        x=x,
+        multipliers=np.zeros(p) if infeasible else u,
+        equality_multipliers=np.zeros(m) if infeasible else v,
+        active=taken[taken >= m] - m,
+        residual=residual,
+        iterations=iterations,
+        certificate=(u, v) if infeasible else None,
+    )

@@ -1,0 +1,87 @@
+"""MINDIFF as 003 prints it (Alg. 3): the basic solution of an LCP that is nearest to a target, by trying all 2^n bases.
+
+A reference for `idcontrol.solvers.enumerate`, which is what controllers use.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from idcontrol.solvers.linear import solve_in_place
+from idcontrol.types import Array
+
+
+@njit(cache=True, error_model="numpy")
+def _nearest_basis(Q: Array, r: Array, X: Array, miss: Array, best: Array) -> tuple[float, int]:
+    """All 2^n bases; the nearest solution goes to `best`."""
+    n = r.size
+    system, z = np.empty((n, n + 1)), np.empty(n)
+    members = np.empty(n, dtype=np.int64)
+    r_max = 0.0
+    for i in range(n):
+        r_max = max(r_max, abs(r[i]))
+    nearest, found = np.inf, 0
+    for mask in range(2**n):
+        size = 0
+        for i in range(n):
+            z[i] = 0.0
+            if mask >> i & 1:
+                members[size] = i
+                size += 1
+        for a in range(size):
+            for b in range(size):
+                system[a, b] = Q[members[a], members[b]]
+            system[a, size] = -r[members[a]]
+        if not solve_in_place(system, size):
+            continue
+        lowest, largest = 0.0, 0.0
+        for a in range(size):
+            z[members[a]] = system[a, size]
+            lowest = min(lowest, system[a, size])
+            largest = max(largest, abs(system[a, size]))
+        if lowest < -1e-9 * largest:
+            continue
+        below = 0.0
+        for i in range(n):
+            w = r[i]
+            for a in range(size):
+                w += Q[i, members[a]] * z[members[a]]
+            below = min(below, w)
+        if below < -1e-9 * r_max:
+            continue
+        found += 1
+        distance = 0.0
+        for i in range(miss.size):
+            d = miss[i]
+            for a in range(size):
+                d += X[i, members[a]] * z[members[a]]
+            distance += d * d
+        if distance < nearest:
+            nearest = distance
+            for i in range(n):
+                best[i] = z[i]
+    return 0.5 * nearest, found
+
+
+def nearest_basis(Q: Array, r: Array, X: Array, x0: Array, target: Array) -> tuple[Array | None, float]:
+    """The basic solution of an LCP whose x = X z + x0 is nearest to a target, by trying all bases (003 Alg. 3).
+
+    The printed algorithm, its sign mended (x = -A⁻¹(Cz + g) in 003's words) and an infeasible leaf worth infinity. It
+    finds vertices only, takes 2^n linear solves, and is here as a reference for problems of some 18 unknowns at most.
+
+    Args:
+        Q: Matrix, shape (n, n).
+        r: Constant, shape (n,).
+        X: Shape (t, n).
+        x0: Shape (t,).
+        target: Shape (t,).
+
+    Returns:
+        z, shape (n,), and ½|X z + x0 - target|²; None and infinity if no basis is a solution.
+    """
+    best = np.zeros(r.size)
+    value, found = _nearest_basis(
+        np.ascontiguousarray(Q), np.ascontiguousarray(r), np.ascontiguousarray(X), x0 - target, best
+    )
+    return (best, value) if found else (None, np.inf)
