@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 RAMP_WEIGHT: Final = 30.0
 """Reluctance of a foot at lift-off and touchdown (planner.md 7), in units of the torque objective."""
 
-
 SHARES: Final = 0
 """Stage II follows the model (math.md 7.4), and minds the ramp of feet that land or lift."""
 RAMPS: Final = 1
@@ -48,7 +47,6 @@ SEARCH_NODES: Final = 1
 The first is the nearest point with the contact modes of Lemke's solution; more would look for another motion, which
 exists for high friction only (math.md 6.3).
 """
-
 
 RANK: Final = 1e-2
 """Directions of ρ shorter than this, relative to the longest, are not looked at by `_stuck`: as in the model without
@@ -73,7 +71,7 @@ class Plain(NamedTuple):
 
 
 @njit(cache=True)
-def finite(q: Array, v: Array, a: Array) -> bool:  # pragma: no cover - compiled
+def finite(q: Array, v: Array, a: Array) -> bool:
     """Whether all are numbers: configuration, velocity, acceleration that is asked for."""
     total = 0.0
     for x in q:
@@ -100,7 +98,7 @@ def _wanted(
 
 
 @njit(cache=True, error_model="numpy")
-def _standing(
+def standing(
     found: int,
     identity: Integers,
     gap: Array,
@@ -112,7 +110,23 @@ def _standing(
     approach: float,
     slide: float,
 ) -> Integers:
-    """Which of the feet found are contacts: planned to stand, and not still landing (`Settings.landing_s`)."""
+    """Which of the feet found are contacts: planned to stand, and not still landing (`Settings.landing_s`).
+
+    Args:
+        found: How many feet are near the ground.
+        identity: Their numbers, the first `found` entries.
+        gap: Likewise [m].
+        J: Their rows, in block order, shape (3 found, m) or more.
+        v: Velocity, shape (m,).
+        stance: Of every foot: whether it is planned to stand.
+        since_touchdown: Of every foot [s].
+        landing_s: See `Settings`.
+        approach: `Settings.approach_speed_m_s`.
+        slide: `Settings.slide_speed_m_s`.
+
+    Returns:
+        Their places among those found.
+    """
     which = np.empty(found, dtype=np.int64)
     n = 0
     w = np.empty(3)
@@ -130,6 +144,21 @@ def _standing(
         which[n] = i
         n += 1
     return which[:n]
+
+
+@njit(cache=True, error_model="numpy")
+def ramp_weights(identity: Integers, to_liftoff: Array, since_touchdown: Array, ramp_s: float) -> Array:
+    """Weights on the forces of feet that are about to lift or have just landed, shape (n,) (planner.md 7).
+
+    ``RAMP_WEIGHT (1 - t / ramp_s)³`` with t to lift-off or since touchdown; zeros where `ramp_s` is 0.
+    """
+    out = np.zeros(identity.shape[0])
+    if ramp_s > 0.0:
+        for i in range(identity.shape[0]):
+            t = min(to_liftoff[identity[i]], since_touchdown[identity[i]])
+            share = min(max(1.0 - t / ramp_s, 0.0), 1.0)
+            out[i] = RAMP_WEIGHT * share * share * share
+    return out
 
 
 @njit(cache=True, error_model="numpy")
@@ -204,7 +233,7 @@ def _step(
     model, after, projects = choice
     M, bias, order, joint_q = terms
     reads, writes = detection
-    margin, landing_s, approach, slide, edge_speed, ramp_s, ramp_weight = numbers
+    margin, landing_s, approach, slide, edge_speed, ramp_s = numbers
     m, a = M.shape[0], joint_q.shape[0]
     u = m - a
     v = np.empty(m)
@@ -214,10 +243,10 @@ def _step(
 
     found = detect_kernel(*reads, margin, *writes)
     _, _, _, _, all_identity, _, all_axes, all_gap, all_mu, all_J = writes
-    which = _standing(found, all_identity, all_gap, all_J, v, stance, since_touchdown, landing_s, approach, slide)
+    which = standing(found, all_identity, all_gap, all_J, v, stance, since_touchdown, landing_s, approach, slide)
     n = which.shape[0]
     identity = np.empty(n, dtype=np.int64)
-    gap, mu, reluctance, J, axes = np.empty(n), np.empty(n), np.zeros(n), np.empty((3 * n, m)), np.empty((n, 3, 3))
+    gap, mu, J, axes = np.empty(n), np.empty(n), np.empty((3 * n, m)), np.empty((n, 3, 3))
     bits = np.empty(n, dtype=np.int64)
     for i in range(n):
         foot = all_identity[which[i]]
@@ -225,9 +254,7 @@ def _step(
         axes[i] = all_axes[which[i]]
         for axis in range(3):
             J[axis * n + i] = all_J[axis * found + which[i]]
-        if ramp_s > 0.0:
-            share = min(max(1.0 - min(to_liftoff[foot], since_touchdown[foot]) / ramp_s, 0.0), 1.0)
-            reluctance[i] = ramp_weight * share * share * share
+    reluctance = ramp_weights(identity, to_liftoff, since_touchdown, ramp_s)
     surface, still = np.empty(3 * n), np.zeros((n, 3))
     landing_kernel(J, v, gap, still.ravel(), h, landing, reluctance, still, surface)
     if projects and n > 0:
@@ -349,7 +376,6 @@ class CompiledStep:
                     settings.slide_speed_m_s,
                     settings.edge_speed_m_s,
                     settings.ramp_s,
-                    RAMP_WEIGHT,
                 ),
                 self._warm,
                 (self._tau, self._identity, self._force, self._normal),

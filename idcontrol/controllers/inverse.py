@@ -23,19 +23,18 @@ from typing import Literal
 
 import numpy as np
 from msgspec import structs
-from numba import njit
 
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.controllers.compiled import RAMP_WEIGHT, CompiledStep, finite
+from idcontrol.controllers.compiled import CompiledStep, finite, ramp_weights, standing
 from idcontrol.controllers.feedback import Gains, proportional_derivative
 from idcontrol.controllers.projection import project
 from idcontrol.controllers.schemes import Objective, Outcome, Scheme, Step, as_specified, ramp
 from idcontrol.errors import InputError
 from idcontrol.models.problem import Bilateral, Prescribed, StepProblem, WarmStart
 from idcontrol.system import System
-from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
+from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
 
 SERVO_COMPLIANCE = 1e-4
 """ε of soft tracking (math.md 12.3): joints follow to 1e-4 of the demand where the demand can be met."""
@@ -93,45 +92,6 @@ class Settings:
             raise InputError("inverse.solver=reference states the consistent objective only; drop inverse.objective")
         if not self.ramp_s >= 0.0:
             raise InputError(f"inverse.ramp_s is {self.ramp_s}; it must not be negative")
-
-
-@njit(cache=True)
-def _standing(
-    identity: Integers,
-    gap: Array,
-    jacobian: Array,
-    v: Array,
-    stance: Booleans,
-    since_touchdown: Array,
-    landing_s: float,
-    approach: float,
-    slide: float,
-) -> Booleans:  # pragma: no cover - compiled
-    """Which near feet are contacts: planned to stand, and not still landing (see `Settings.landing_s`)."""
-    n = identity.shape[0]
-    out = np.empty(n, dtype=np.bool_)
-    for i in range(n):
-        foot = identity[i]
-        out[i] = stance[foot]
-        if not stance[foot] or not since_touchdown[foot] < landing_s:
-            continue
-        normal, s, t = np.dot(jacobian[i], v), np.dot(jacobian[n + i], v), np.dot(jacobian[2 * n + i], v)
-        falling = gap[i] > 0.0 and normal < -approach
-        out[i] = not falling and s * s + t * t <= slide * slide
-    return out
-
-
-@njit(cache=True)
-def _fading(
-    identity: Integers, to_liftoff: Array, since_touchdown: Array, span: float, weight: float
-) -> Array:  # pragma: no cover - compiled
-    """``weight (1 - t/span)³`` with t to lift-off or since touchdown, shape (n,)."""
-    out = np.empty(identity.shape[0])
-    for i in range(identity.shape[0]):
-        t = min(to_liftoff[identity[i]], since_touchdown[identity[i]])
-        share = min(max(1.0 - t / span, 0.0), 1.0)
-        out[i] = weight * share * share * share
-    return out
 
 
 class InverseDynamics:
@@ -225,7 +185,8 @@ class InverseDynamics:
         """Feet that are planned to stand and near the ground, with the velocity that they may still have."""
         s = self._settings
         near = self._contacts.detect(s.contact_margin_m)
-        standing = _standing(
+        which = standing(
+            len(near),
             near.identity,
             near.gap,
             near.jacobian,
@@ -236,19 +197,15 @@ class InverseDynamics:
             s.approach_speed_m_s,
             s.slide_speed_m_s,
         )
-        planned = near if standing.all() else near.take(standing)
+        planned = near if which.size == len(near) else near.take(which)
         return landing_contacts(planned, v, self._h, s.landing)
 
     def _reluctance(self, contacts: Contacts, reference: Reference) -> Array | None:
         """Weight on the forces of feet that are about to lift or have just landed (planner.md 7)."""
         if self._settings.ramp_s == 0.0:
             return None
-        weight: Array = _fading(
-            contacts.identity,
-            reference.to_liftoff,
-            reference.since_touchdown,
-            self._settings.ramp_s,
-            RAMP_WEIGHT,
+        weight: Array = ramp_weights(
+            contacts.identity, reference.to_liftoff, reference.since_touchdown, self._settings.ramp_s
         )
         return weight
 

@@ -229,12 +229,20 @@ def _repaired(solution: StepSolution, note: str) -> StepSolution:
 
 
 def nearest_torque(problem: StepProblem, step: Step) -> Outcome:
-    """Of the solutions of the friction LCP the one whose torque is nearest to the last (003 Alg. 3; math.md 6)."""
+    """Of the solutions of the friction LCP the one whose torque is nearest to the last (003 Alg. 3; math.md 6).
+
+    The search knows the modes of friction pyramids. With a contact of infinite friction the motion is kept, and of the
+    impulses that give it those with the nearest torque are taken.
+    """
     solution = coulomb.solve(problem)
     n = len(problem.contacts)
     if n == 0 or solution.status is Status.FALLBACK:
         return _outcome(solution)
     reduction = reduce(problem)
+    if np.isinf(problem.contacts.mu).any():
+        outcome, held = _outcome(solution), dissipation.held_contacts(problem)
+        shared = _shared(problem, step, reduction, solution, held, reference=step.last)
+        return outcome if shared is None else replace(shared, dropped=outcome.dropped)
     y = solution.impulses.T.ravel()
     torque = torque_map(reduction, n)
     rho = reduction.rho[: 3 * n]

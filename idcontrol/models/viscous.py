@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import structs
 
+from idcontrol.errors import InputError
 from idcontrol.models import dissipation
 from idcontrol.models.problem import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart
 from idcontrol.types import Array, Integers
@@ -34,6 +35,9 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     Returns:
         The solution; FALLBACK with the note ``"squeeze"`` where no impulses can keep contacts apart, drag alone acts
         then.
+
+    Raises:
+        InputError: A drag coefficient is not finite.
     """
     axis, dragged, rate = _drag(problem)
     rows = axis * len(problem.contacts) + dragged
@@ -51,6 +55,9 @@ def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None
         problem: The step, forward or inverse.
         v: Velocity at the beginning of the step, shape (m,).
         warm: As for `solve`.
+
+    Raises:
+        InputError: A drag coefficient is not finite.
     """
     axis, dragged, rate = _drag(problem)
     rows = axis * len(problem.contacts) + dragged
@@ -63,6 +70,8 @@ def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None
 def _drag(problem: StepProblem) -> tuple[Integers, Integers, Array]:
     """Tangent axis (1 or 2), contact and h μ_v of every row with drag."""
     contacts = problem.contacts
+    if not np.isfinite(contacts.damping).all():
+        raise InputError("viscous model: drag must be finite; use the model no_slip where nothing slips")
     closed = np.flatnonzero((contacts.gap <= CLOSED_GAP) & (contacts.damping > 0.0))
     return np.repeat([1, 2], closed.size), np.tile(closed, 2), problem.h * np.tile(contacts.damping[closed], 2)
 

@@ -9,7 +9,9 @@ from msgspec import structs
 from experiments.random_steps import random_step
 from idcontrol.controllers.schemes import Step, friction_lcp, nearest_torque
 from idcontrol.models import coulomb
+from idcontrol.models.reduction import recover, reduce
 from idcontrol.types import Status
+from tests import scenes
 
 
 @pytest.mark.parametrize("scheme", [friction_lcp, nearest_torque])
@@ -30,3 +32,19 @@ def test_a_step_whose_problem_was_regularized_says_what_was_given_up(monkeypatch
         limit=np.full(joints, np.inf),
     )
     assert scheme(problem, step).dropped == dropped
+
+
+def test_where_friction_has_no_bound_the_nearest_torque_is_that_of_the_same_motion(quadruped, standing):
+    contacts = scenes.foot_contacts(quadruped, np.inf)
+    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts)
+    found = coulomb.solve(problem)
+    assert found.status is Status.SOLVED
+    # feet that push against each other by a newton or so
+    last = found.multipliers + scenes.H * np.random.default_rng(2).normal(scale=0.1, size=12)
+    step = Step(warm={}, reluctance=None, edge_speed_m_s=1e-3, last=last, limit=np.full(12, np.inf))
+    outcome = nearest_torque(problem, step)
+    v_plus, motor_impulse = recover(reduce(problem), outcome.solution.impulses.T.ravel())
+    # rounding, relative to the 0.01 m/s of gravity in a step and the torques of some N m
+    np.testing.assert_allclose(v_plus, found.v_plus, atol=1e-12)
+    np.testing.assert_allclose(motor_impulse, outcome.motor_impulse, atol=1e-12)
+    assert np.linalg.norm(outcome.motor_impulse - last) < 0.9 * np.linalg.norm(found.multipliers - last)

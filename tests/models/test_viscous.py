@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from idcontrol.contact.contacts import Contacts
+from idcontrol.errors import InputError
 from idcontrol.models import dissipation, viscous
 from idcontrol.models.problem import Bilateral, StepProblem
 from idcontrol.types import Status
@@ -114,6 +115,14 @@ def test_a_sliding_block_slows_down_exponentially():
         v = solution.v_plus
         assert solution.impulses[0, 0] == pytest.approx(2.0 * 9.81 * h, rel=1e-12)
     np.testing.assert_allclose(v, np.exp(-1.0) * np.array([1.0, -0.5, 0.0]), atol=1e-12, rtol=1.1 * 2.0 * 0.5 * h)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("damping", [np.inf, np.nan])
+def test_drag_that_is_not_finite_is_refused(form, damping):
+    v = np.array([1.0, 0.0, 0.0])
+    with pytest.raises(InputError, match="drag must be finite"):
+        solve(form, sliding_block(0.01, damping, v), v)
 
 
 def test_only_the_implicit_form_is_stable_for_every_step():

@@ -113,7 +113,7 @@ def tangential_compliance(problem: StepProblem) -> Array:
     return creep
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def _creep(M: Array, J: Array) -> Array:  # pragma: no cover - compiled
     n = J.shape[0] // 3
     w = np.zeros(n)
