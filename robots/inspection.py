@@ -104,15 +104,35 @@ def _foot_problems(robot: Robot, system: System) -> list[str]:
             found.append(f"feet.{foot.name}.frame: {foot.frame!r} names a joint and a link; rename one in the URDF")
     if found:
         return found
+    walks = robot.description.gait is not None
+    owner: dict[int, str] = {}
     for foot, leg in zip(robot.description.feet, legs(robot, system), strict=True):
+        shared = next((i for i in leg.tolist() if i in owner), None)
+        endless = next((name for name in (system.actuated_names[i] for i in leg) if _coordinates(system, name) > 1), "")
         if not leg.size:
             found.append(f"feet.{foot.name}.frame: no joint moves {foot.frame}; name a frame at the end of a leg")
-        elif robot.description.gait is not None and leg.size != LEG_JOINTS:
+        elif walks and shared is not None:
+            found.append(
+                f"feet.{foot.name}.frame: joint {system.actuated_names[shared]} moves foot {owner[shared]}, too; "
+                "the gait needs a leg for each foot: name another frame, or leave [gait] out"
+            )
+        elif walks and endless:
+            found.append(
+                f"feet.{foot.name}.frame: joint {endless} of its leg is continuous; make it revolute with limits in "
+                "the URDF, or leave [gait] out"
+            )
+        elif walks and leg.size != LEG_JOINTS:
             found.append(
                 f"feet.{foot.name}.frame: {leg.size} actuated joints lead to {foot.frame}, the gait needs "
                 f"{LEG_JOINTS}; name another frame, or leave [gait] out"
             )
+        owner |= dict.fromkeys(leg.tolist(), foot.name)
     return found
+
+
+def _coordinates(system: System, name: str) -> int:
+    """How many numbers say where a joint is: two, a cosine and a sine, for a continuous one."""
+    return int(system.model.nqs[system.model.getJointId(name)])
 
 
 def _home_problems(robot: Robot, system: System) -> list[str]:

@@ -26,7 +26,7 @@ def problems(values: Mapping[str, float], joints: Sequence[str], where: str, *, 
     """
     found = []
     for key in values:
-        if not any(fnmatchcase(joint, key) for joint in joints):
+        if key not in joints and not any(fnmatchcase(joint, key) for joint in joints):
             near = difflib.get_close_matches(key, joints, n=1, cutoff=0.0)
             hint = f"the nearest is {near[0]}" if near else "the robot has no joints"
             found.append(f'{where}."{key}": matches no actuated joint; {hint}')

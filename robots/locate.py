@@ -40,7 +40,8 @@ def robot_file(name_or_path: str | Path) -> Path:
         if not os.path.exists(path):
             raise InputError(f"{path}: no such file; give the path of an existing URDF")
         if not os.path.isfile(beside):
-            raise InputError(f"{path}: no {ROBOT_FILE} beside it; write one (the robots that come along show how)")
+            where = "in" if os.path.isdir(path) else "beside"
+            raise InputError(f"{path}: no {ROBOT_FILE} {where} it; write one (the robots that come along show how)")
         return beside
     if path.suffix or path.name != text:
         raise InputError(f"{path}: no such robot file; give a {ROBOT_FILE}, its folder or the URDF beside it")

@@ -22,6 +22,10 @@ from robots.wording import LONGEST_LINE, shown
 
 MOST_BYTES = 1 << 20
 """Of a robot file."""
+MOST_DOTS = 1000
+"""In one line; the time that a dotted key takes to read grows with the square of its parts."""
+LARGEST = 1e9
+"""Of any number in a robot file: what is computed from larger ones soon is no number."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
@@ -178,10 +182,13 @@ def parse(path: Path) -> tuple[Description | None, list[str]]:
             raise InputError(
                 f"{path}: cannot be read: it is larger than {MOST_BYTES >> 20} MiB, which no robot file is"
             )
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig")  # some editors put a mark in front
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"{path}: cannot be read: {reason}") from None
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.count(".") > MOST_DOTS:
+            raise InputError(f"{path}: line {number}: more than {MOST_DOTS} dots; write a table over several lines")
     try:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a plain ValueError: a number of too many digits
@@ -236,6 +243,8 @@ def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
     numbers = converted if isinstance(converted, tuple) else (converted,)
     if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
         return [f"{at} = {_literal(value)}: must be finite"]
+    if any(isinstance(number, float) and abs(number) > LARGEST for number in numbers):
+        return [f"{at} = {_literal(value)}: must not exceed {LARGEST:.0e}"]
     return []
 
 

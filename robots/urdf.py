@@ -31,6 +31,9 @@ _NUMBERS = {
     **{("inertia", key): 1 for key in ("ixx", "ixy", "ixz", "iyy", "iyz", "izz")},
     **{("limit", key): 1 for key in ("lower", "upper", "effort", "velocity")},
     **{("dynamics", key): 1 for key in ("damping", "friction")},
+    **{("mimic", key): 1 for key in ("multiplier", "offset")},
+    **{("safety_controller", key): 1 for key in ("k_velocity", "k_position", "soft_lower_limit", "soft_upper_limit")},
+    **{("calibration", key): 1 for key in ("rising", "falling")},
     ("box", "size"): 3,
     ("sphere", "radius"): 1,
     ("cylinder", "radius"): 1,
@@ -39,9 +42,16 @@ _NUMBERS = {
 }
 """How many numbers each attribute holds."""
 
+_NOT_NEGATIVE = {("limit", "effort"), ("limit", "velocity"), ("dynamics", "damping"), ("dynamics", "friction")}
+_BOUNDED = ("origin", "axis", "mass", "inertia")
+LARGEST = 1e9
+"""Of the numbers that make the machine [m, rad, kg, kg m²]: what is computed from larger ones soon is no number."""
+
 _JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 _WITH_AXIS = ("revolute", "continuous", "prismatic", "planar")
 _WITH_LIMIT = ("revolute", "prismatic")
+_RESERVED = ("universe", "root_joint")
+"""Pinocchio's names for the world and for the joint under a floating base."""
 
 MOST_BYTES = 1 << 24
 """Of a file; URDFs of humanoids have a hundredth of that."""
@@ -99,6 +109,8 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
         return Findings(problems=(str(error),))
     if document.root.tag != "robot":
         return Findings(problems=(f"line 1: the root element is <{shown(document.root.tag)}>; a URDF has <robot>",))
+    if unexpanded := next(_unexpanded(document), ""):
+        return Findings(problems=(unexpanded,))  # whatever else it lacks, xacro may bring
     problems = [*_bad_numbers(document), *_bad_names(document), *_bad_joints(document)]
     if not problems:
         problems += [*_no_tree(document)]
@@ -106,9 +118,8 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
     if not problems:
         problems += [*_massless(document, free_flyer)]
     geometry, warnings = _bad_meshes(document)
-    return Findings(
-        problems=tuple(problems), geometry=tuple(geometry), warnings=(*_unphysical_inertias(document), *warnings)
-    )
+    warnings = [*_left_out(document), *_unphysical_inertias(document), *warnings]
+    return Findings(problems=tuple(problems), geometry=tuple(geometry), warnings=tuple(warnings))
 
 
 def mesh_file(filename: str, urdf: Path) -> Path:
@@ -196,8 +207,8 @@ def _read(path: Path) -> _Document:
 
 
 def _floats(text: str) -> list[float]:
-    """The numbers of a text as C reads them: Python would take 1_000 too."""
-    if "_" in text:
+    """The numbers of a text as C reads them: Python would take 1_000 and the digits of every script too."""
+    if "_" in text or not text.isascii():
         raise ValueError(text)
     return [float(word) for word in text.split()]
 
@@ -210,6 +221,16 @@ def _numbers(element: ET.Element | None, key: str, default: tuple[float, ...]) -
     except ValueError:
         values = np.array(default)
     return values if values.shape == (len(default),) and np.isfinite(values).all() else np.array(default)
+
+
+def _unexpanded(document: _Document) -> Iterator[str]:
+    """What only xacro understands: URDF readers pass over it, and a machine without those parts would remain."""
+    for element, line in document.line.items():
+        if element.tag.startswith("xacro:"):
+            yield f"line {line}: <{shown(element.tag)}> is not expanded; run xacro first"
+    for element in [*document.root.findall("link"), *document.root.findall("joint")]:
+        if "${" in element.get("name", ""):
+            yield f"{document.at(element)}: the name is not expanded; run xacro first"
 
 
 def _bad_numbers(document: _Document) -> Iterator[str]:
@@ -232,10 +253,14 @@ def _bad_numbers(document: _Document) -> Iterator[str]:
                     yield f"{where} has {len(values)} numbers; give {size}"
                 elif not all(math.isfinite(value) for value in values):
                     yield f"{where} is {shown(text.strip())}; give a finite number"
+                elif element.tag in _BOUNDED and max(map(abs, values)) > LARGEST:
+                    yield f"{where} is {shown(text.strip())}; give numbers below {LARGEST:.0e}, no machine needs larger"
+                elif (element.tag, key) in _NOT_NEGATIVE and values[0] < 0.0:
+                    yield f"{where} is negative ({shown(text.strip())}); correct the sign"
 
 
 def _bad_names(document: _Document) -> Iterator[str]:
-    for tag in ("link", "joint"):
+    for tag in ("link", "joint", "material"):
         seen: set[str] = set()
         for element in document.root.findall(tag):
             name = element.get("name", "")
@@ -243,6 +268,8 @@ def _bad_names(document: _Document) -> Iterator[str]:
                 yield f"{document.at(element)} has no name; give it one"
             elif name in seen:
                 yield f"{document.at(element)}: the name is taken; rename one of the two"
+            elif tag == "joint" and name in _RESERVED:
+                yield f"{document.at(element)}: Pinocchio keeps that name for itself; rename the joint"
             seen.add(name)
     if not document.root.findall("link"):
         yield "line 1: robot has no links; a URDF needs at least one"
@@ -263,8 +290,16 @@ def _bad_joints(document: _Document) -> Iterator[str]:
                 near = difflib.get_close_matches(name[:100], links, n=1, cutoff=0.0) if guesses <= _MOST_GUESSES else []
                 hint = f"the nearest is {shown(near[0])}" if near else "correct the name"
                 yield f"{at}: {end} link {shown(name)!r} does not exist; {hint}"
-        if kind in _WITH_AXIS and not _numbers(joint.find("axis"), "xyz", (1.0, 0.0, 0.0)).any():
-            yield f"{at}: its axis is zero; give a direction such as 0 1 0"
+        axis = joint.find("axis")
+        if kind in _WITH_AXIS and axis is not None:
+            if axis.get("xyz") is None:
+                yield f"{at}: its axis has no xyz; give a direction such as 0 1 0"
+            elif not sum(x * x for x in _numbers(axis, "xyz", (1.0, 0.0, 0.0)).tolist()):  # by which it is normalized
+                yield f"{at}: its axis is zero; give a direction such as 0 1 0"
+        for tag, key in (("mimic", "joint"), ("safety_controller", "k_velocity")):
+            element = joint.find(tag)
+            if element is not None and element.get(key) is None:
+                yield f"{at}: {tag} has no {key}; add it or delete the {tag}"
         limit = joint.find("limit")
         if kind in _WITH_LIMIT:
             missing = [key for key in ("effort", "velocity") if limit is None or limit.get(key) is None]
@@ -339,12 +374,24 @@ def _bad_inertials(document: _Document) -> Iterator[str]:
             yield f"{at}: a principal moment of its inertia is negative ({moments[0]:.3g} kg m²); correct the matrix"
 
 
+def _left_out(document: _Document) -> Iterator[str]:
+    """What a URDF may say of a joint that is not computed with, or was hardly meant."""
+    for joint in document.root.findall("joint"):
+        mimic, limit = joint.find("mimic"), joint.find("limit")
+        if leader := mimic.get("joint") if mimic is not None else None:
+            yield f"{document.at(joint)}: it should follow joint {shown(leader)}; here it moves on its own"
+        if joint.get("type") in _WITH_LIMIT and limit is not None:
+            lower, upper = (float(_numbers(limit, key, (0.0,))[0]) for key in ("lower", "upper"))
+            if lower == upper:
+                yield f"{document.at(joint)}: its limits leave it only {lower:g}; give lower and upper"
+
+
 def _unphysical_inertias(document: _Document) -> Iterator[str]:
     for link in document.root.findall("link"):
         element = link.find("inertial/inertia")
         if element is None:
             continue
-        a, b, c = np.linalg.eigvalsh(_inertia(element))
+        a, b, c = np.linalg.eigvalsh(_inertia(element)).tolist()
         if a >= 0.0 and c > (a + b) * (1.0 + _TRIANGLE):
             yield (
                 f"line {document.line[element]}: link {shown(link.get('name', ''))}: no mass distribution has the "

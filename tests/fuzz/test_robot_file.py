@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 from hypothesis import strategies as st
@@ -31,6 +32,7 @@ def told(folder, text: str) -> robots.Report:
 
 VALUES = [
     "nan", "inf", "-1", "0", "true", '""', '"x"', "[]", "{}", "[[]]", "1e400", "0x" + "f" * 5000, "9" * 5000,
+    "1e300", "-1e300",
     "1979-05-27", '"\\u0000"', '"\\n"', '"\\u009b31m"', "'" + "x" * 5000 + "'", "[" * 2000 + "]" * 2000, '{ "*" = 1 }',
     '{ "FL_*" = 1, "*_hip" = 2 }', '{ "nobody" = 1 }', '{ "*" = -1 }', '{ "a\\nb" = 1 }',
 ]  # fmt: skip
@@ -76,6 +78,26 @@ def test_lines_that_are_cut_doubled_or_exchanged_are_told_or_harmless(tmp_path, 
 
     change = st.tuples(st.integers(0, 200), st.integers(0, 200), st.sampled_from(["cut", "double", "exchange"]))
     explore(law, st.lists(change, min_size=1, max_size=3), 60, effort)
+
+
+@pytest.mark.parametrize("key", ["{} = 1", "[{}]"], ids=["key", "table"])
+def test_a_key_of_absurdly_many_parts_is_refused_at_once(tmp_path, key):
+    """The reader of TOML takes time by the square of the parts: minutes for a file of the size that is allowed."""
+    began = time.process_time()
+    (line,) = told(tmp_path, SOUND + key.format(".".join(["gait"] * 100_000))).problems
+    assert "more than 1000 dots" in line
+    assert time.process_time() - began < 10.0
+
+
+def test_a_mark_in_front_is_passed_over(tmp_path):
+    assert told(tmp_path, "\ufeff" + SOUND).fit
+
+
+def test_a_joint_whose_name_is_a_pattern_can_be_named(tmp_path):
+    descriptions.write(tmp_path)
+    for path in (tmp_path / "robot.toml", tmp_path / "mule.urdf"):
+        path.write_text(path.read_text().replace("FL_knee", "FL_knee[0]"))
+    assert robots.check(tmp_path).fit
 
 
 def test_a_robot_file_of_absurd_size_is_not_read(tmp_path):

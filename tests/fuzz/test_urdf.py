@@ -239,6 +239,19 @@ def test_bytes_that_are_no_urdf_are_told(tmp_path, effort):
     explore(law, st.binary(max_size=200) | cut, 40, effort)
 
 
+@pytest.mark.parametrize("which", ["mule.urdf", "robot.toml"])
+@pytest.mark.parametrize("kind", ["folder", "loop"])
+def test_what_is_no_file_is_told(tmp_path, kind, which):
+    descriptions.write(tmp_path)
+    (tmp_path / which).unlink()
+    if kind == "folder":
+        (tmp_path / which).mkdir()
+    else:
+        (tmp_path / which).symlink_to(which)
+    (line,) = robots.check(tmp_path).problems
+    assert which in line
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig", "latin-1"])
 def test_a_urdf_in_another_encoding_is_read_or_refused(tmp_path, encoding):
     told(tmp_path, f'<?xml version="1.0" encoding="{encoding}"?>{SOUND}'.encode(encoding))

@@ -37,7 +37,8 @@ def test_a_sound_robot_is_fit_and_shows_its_table(tmp_path):
 
 
 def test_a_continuous_joint_has_no_limits_in_the_table(tmp_path):
-    report = check(tmp_path, urdf_old='"revolute"', urdf_new='"continuous"')
+    without_gait = descriptions.ROBOT_FILE.partition("[gait]")
+    report = check(tmp_path, "".join(without_gait[1:]), "", urdf_old='"revolute"', urdf_new='"continuous"')
     assert report.fit
     assert (report.summary["joints"][0]["lower_rad"], report.summary["joints"][0]["upper_rad"]) == (None, None)
 
@@ -74,6 +75,12 @@ def test_a_continuous_joint_has_no_limits_in_the_table(tmp_path):
             "robot.toml: feet.LF.frame: no frame 'FL_food' in the URDF; the nearest is FL_foot",
         ),
         (
+            'frame = "FR_foot"',
+            'frame = "FL_foot"',
+            "robot.toml: feet.RF.frame: joint FL_hip moves foot LF, too; the gait needs a leg for each foot: name "
+            "another frame, or leave [gait] out",
+        ),
+        (
             'frame = "FL_foot"',
             'frame = "trunk"',
             "robot.toml: feet.LF.frame: no joint moves trunk; name a frame at the end of a leg",
@@ -103,6 +110,11 @@ def test_what_is_wrong_with_the_robot_file_is_said_in_one_line(tmp_path, old, ne
     assert line in report.problems
     assert not report.fit
     assert not report.summary
+
+
+def test_a_leg_that_the_planner_of_steps_would_refuse_is_not_fit_to_walk(tmp_path):
+    (told,) = check(tmp_path, urdf_old='"revolute"', urdf_new='"continuous"').problems
+    assert told.startswith("robot.toml: feet.LF.frame: joint FL_hip of its leg is continuous; make it revolute")
 
 
 def test_problems_of_both_files_are_told_together(tmp_path):

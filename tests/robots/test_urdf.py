@@ -33,6 +33,23 @@ def test_a_sound_urdf_has_no_findings(tmp_path):
         (HIP, '<axis xyz="1 0"/>', "line 5: joint FL_hip: axis xyz has 2 numbers; give 3"),
         (HIP, '<axis xyz="1_0 0 0"/>', "line 5: joint FL_hip: axis xyz is '1_0 0 0', not 3 numbers"),
         (HIP, '<axis xyz="${x}"/>', "line 5: joint FL_hip: axis xyz is '${x}', not 3 numbers; run xacro first"),
+        (HIP, '<axis xyz="١ 0 0"/>', "line 5: joint FL_hip: axis xyz is '١ 0 0', not 3 numbers"),
+        (HIP, '<axis xyz="1e-200 0 0"/>', "line 4: joint FL_hip: its axis is zero; give a direction such as 0 1 0"),
+        (HIP, "<axis/>", "line 4: joint FL_hip: its axis has no xyz; give a direction such as 0 1 0"),
+        (HIP, '<axis xyz="1e300 1e300 0"/>', "line 5: joint FL_hip: axis xyz is 1e300 1e300 0; give numbers below"),
+        ('xyz="0.2 0.1 0"', 'xyz="1e300 0 0"', "line 5: joint FL_hip: origin xyz is 1e300 0 0; give numbers below"),
+        ('<mass value="4"/>', '<mass value="1e300"/>', "line 2: link trunk: mass value is 1e300; give numbers below"),
+        ('ixy="0"', 'ixy="1e308"', "line 3: link trunk: inertia ixy is 1e308; give numbers below 1e+09"),
+        ('effort="9"', 'effort="-9"', "line 6: joint FL_hip: limit effort is negative (-9); correct the sign"),
+        (LIMIT, f'{LIMIT}<dynamics friction="-1"/>', "line 6: joint FL_hip: dynamics friction is negative (-1)"),
+        (LIMIT, f"{LIMIT}<mimic/>", "line 4: joint FL_hip: mimic has no joint; add it or delete the mimic"),
+        (LIMIT, f'{LIMIT}<mimic joint="FL_knee" offset="x"/>', "line 6: joint FL_hip: mimic offset is 'x', not"),
+        (LIMIT, f"{LIMIT}<safety_controller/>", "line 4: joint FL_hip: safety_controller has no k_velocity; add it"),
+        ('name="FL_hip"', 'name="root_joint"', "line 4: joint root_joint: Pinocchio keeps that name for itself"),
+        ('name="FL_hip"', 'name="universe"', "line 4: joint universe: Pinocchio keeps that name for itself"),
+        ('name="FL_hip"', 'name="${leg}_hip"', "line 4: joint ${leg}_hip: the name is not expanded; run xacro first"),
+        ("</robot>", "<xacro:leg/></robot>", "line 88: <xacro:leg> is not expanded; run xacro first"),
+        ("</robot>", '<material name="m"/><material name="m"/></robot>', "line 88: material m: the name is taken"),
         (LIMIT, "", "line 4: joint FL_hip: a revolute joint needs <limit lower= upper= effort= velocity=>"),
         (LIMIT, '<limit effort="9"/>', "line 4: joint FL_hip: limit has no velocity; add it"),
         ('lower="-2"', 'lower="3"', "line 4: joint FL_hip: its lower limit is above its upper one; exchange them"),
@@ -130,6 +147,25 @@ def test_a_loop_beside_the_tree_is_named(tmp_path):
 def test_document_types_and_entities_are_refused_before_they_expand(tmp_path, header):
     found = inspect(tmp_path, "<robot", header + "<robot")
     assert found.problems == ("line 1: it declares a document type or an entity; delete that",)
+
+
+@pytest.mark.parametrize(
+    ("new", "line"),
+    [
+        (
+            f'{LIMIT}<mimic joint="FR_hip"/>',
+            "line 4: joint FL_hip: it should follow joint FR_hip; here it moves on its own",
+        ),
+        (
+            '<limit effort="9" velocity="20"/>',
+            "line 4: joint FL_hip: its limits leave it only 0; give lower and upper",
+        ),
+    ],
+    ids=["mimic", "no limits"],
+)
+def test_what_is_not_computed_with_or_hardly_meant_is_a_warning_and_no_problem(tmp_path, new, line):
+    assert inspect(tmp_path, LIMIT, new) == urdf.Findings(warnings=(line,))
+    assert robots.check(tmp_path).fit
 
 
 def test_an_inertia_beyond_the_triangle_inequality_is_a_warning_and_no_problem(tmp_path):
