@@ -45,7 +45,8 @@ machine killed or cut off         braked, as silence; then stopped
 loop killed                       the machine brakes, then stops; both records are readable
 machine brakes by itself          braked
 clock jumps, process suspended    braked
-SIGINT, SIGTERM, end of the run   braked, then stopped; the record is complete
+SIGINT, SIGTERM, SIGHUP, end      braked, then stopped; the record is complete; before anything moved there is none
+of the run
 ================================  ===============================================================================
 
 Braked is the mode *damped*: it ends in *stopped* when the joints rest, or after a second. From there nothing leads

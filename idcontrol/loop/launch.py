@@ -185,7 +185,7 @@ class _Work:
             period=self.period, duration=self.duration, session=2,
         )  # fmt: skip
         loop.connect(CONNECT_S)
-        self.stop.moving = True
+        self.stop.begin()
         real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), self._asked)
         metrics = scribe.close(_outcome(loop, self.stop.asked, realtime.Granted()))
         assert metrics is not None
@@ -263,7 +263,8 @@ class _Work:
         try:
             self._meet(loop, plant, recorder)
             with realtime.undisturbed() as granted:
-                before, stop.moving = realtime.resident_mb(), True
+                before = realtime.resident_mb()
+                stop.begin()
                 real.run(loop, clock, self.period, ring.push, self._asked)
                 memory = before, realtime.resident_mb()
         finally:

@@ -430,8 +430,8 @@ WARM_TICKS = 20
 class Stop:
     """Whether somebody asked for the end: SIGINT, SIGTERM and SIGHUP (the terminal is gone) do.
 
-    Before anything moves they raise `Interrupted`; then the first one is told to who asks, and the second one ends the
-    process at once. Python handles signals in the main thread alone: entered in another one, this does nothing.
+    Until `begin` they raise `Interrupted`; then the first one is told to who asks, and the second one ends the process at
+    once. Python handles signals in the main thread alone: entered in another one, this does nothing.
 
     Attributes:
         asked: Number of the signal; 0 before.
@@ -454,11 +454,23 @@ class Stop:
         self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: self.on_alarm())
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._before:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if error is not None and self.asked and not self.moving and not isinstance(error, Interrupted):
+            raise Interrupted(self.asked) from error  # what is interrupted may say so in its own way, as compilers do
+
+    def begin(self) -> None:
+        """Say that something may move from now on.
+
+        Raises:
+            Interrupted: Somebody has asked for the end, but what was done then lost it.
+        """
+        if self.asked:
+            raise Interrupted(self.asked)
+        self.moving = True
 
     @property
     def heeded(self) -> bool:
@@ -467,6 +479,7 @@ class Stop:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.moving:
+            self.asked = number
             raise Interrupted(number)
         if self.asked:
             signal.signal(number, signal.SIG_DFL)

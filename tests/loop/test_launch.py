@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from idcontrol.errors import InputError
 from idcontrol.loop import launch
 from idcontrol.loop.clock import NS
 from idcontrol.loop.launch import Settings
+from idcontrol.loop.real import Interrupted, Stop
 from idcontrol.loop.safety import Mode, Policy
 from idcontrol.recording import load
 from idcontrol.types import Command, Status
@@ -173,22 +175,88 @@ def test_a_killed_plant_is_noticed_and_the_record_is_complete(tmp_path):
     assert len(load(out / "machine").arrays["t"]) > 0
 
 
-def separate(out: Path, ready: str) -> subprocess.Popen:
-    """A loop in a process of its own, once it runs."""
+def separate(out: Path) -> subprocess.Popen:
+    """A loop in a process of its own."""
     code = (
         "from pathlib import Path; from idcontrol.loop import launch; from tests.loop.rig import Config; "
         "from tests.loop.test_launch import SETTINGS; import sys; "
         f"sys.exit(launch.run({TARGET!r}, Config(duration_s=60.0), SETTINGS, Path({str(out)!r}))['signal'] or 0)"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
-    wait_for_event(out, ready)
-    return process
+    return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody has waited for yet has no command line any more."""
+    try:
+        return not Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_loop_that_ends_before_anything_moved_leaves_no_process_behind(tmp_path, number):
+    """Its plant has only begun to import what it needs by then."""
+    process = separate(tmp_path / "run")
+    deadline = time.monotonic() + 60
+    while not children(process.pid, "plant_process") and time.monotonic() < deadline:
+        time.sleep(0.005)
+    started = children(process.pid, "idcontrol.loop.")
+    assert len(started) == 2
+    process.send_signal(number)
+    assert process.wait(30) != 0
+    deadline = time.monotonic() + 60
+    while not all(gone(pid) for pid in started) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert all(gone(pid) for pid in started)
+
+
+def test_signals_before_anything_moves_raise_and_later_are_told():
+    with Stop() as stop:
+        with pytest.raises(Interrupted) as interrupted:
+            signal.raise_signal(signal.SIGTERM)
+        assert interrupted.value.number == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with Stop() as stop:
+        stop.begin()
+        signal.raise_signal(signal.SIGHUP)
+        assert stop.asked == signal.SIGHUP
+
+
+def test_a_signal_that_what_it_interrupted_has_lost_or_renamed_is_found_again():
+    """A compiler's callbacks in C swallow what a signal raises, and what follows is an error of its own."""
+    with pytest.raises(Interrupted), Stop() as stop:
+        with contextlib.suppress(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+        stop.begin()
+    with pytest.raises(Interrupted), Stop():
+        with contextlib.suppress(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+        raise RuntimeError("no compiled object yet")
+
+
+def test_a_loop_may_run_in_a_thread(tmp_path):
+    """Signals are not its business there."""
+    found = []
+
+    def work():
+        settings = Settings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.1))
+        found.append(launch.run(TARGET, Config(duration_s=0.1), settings, tmp_path / "run"))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found[0]["completed"]
+
+
+SOME_MORE = [pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGINT, signal.SIGHUP)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, *SOME_MORE])
 def test_a_signal_ends_damped_with_the_record_complete(tmp_path, number):
     out = tmp_path / "run"
-    process = separate(out, "the loop is running")
+    process = separate(out)
+    wait_for_event(out, "the loop is running")
     process.send_signal(number)
     assert process.wait(30) == number
     run, body = load(out), load(out / "machine")
@@ -199,7 +267,8 @@ def test_a_signal_ends_damped_with_the_record_complete(tmp_path, number):
 
 def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp_path):
     out = tmp_path / "run"
-    process = separate(out, "the loop is running")
+    process = separate(out)
+    wait_for_event(out, "the loop is running")
     process.kill()
     process.wait()
     wait_for_event(out / "machine", "the machine is stopped")
