@@ -430,8 +430,8 @@ WARM_TICKS = 20
 class Stop:
     """Whether somebody asked for the end: SIGINT, SIGTERM and SIGHUP (the terminal is gone) do.
 
-    Until `begin` they raise `Interrupted`; then the first one is told to who asks, and the second one ends the process at
-    once. Python handles signals in the main thread alone: entered in another one, this does nothing.
+    Until `begin` they raise `Interrupted`; then the first one is told to who asks, and the second one ends the process
+    at once. Python handles signals in the main thread alone: entered in another one, this does nothing.
 
     Attributes:
         asked: Number of the signal; 0 before.

@@ -225,14 +225,19 @@ def test_signals_before_anything_moves_raise_and_later_are_told():
 
 def test_a_signal_that_what_it_interrupted_has_lost_or_renamed_is_found_again():
     """A compiler's callbacks in C swallow what a signal raises, and what follows is an error of its own."""
-    with pytest.raises(Interrupted), Stop() as stop:
-        with contextlib.suppress(Interrupted):
-            signal.raise_signal(signal.SIGTERM)
-        stop.begin()
-    with pytest.raises(Interrupted), Stop():
-        with contextlib.suppress(Interrupted):
-            signal.raise_signal(signal.SIGTERM)
+
+    def prepare(then):
+        with Stop() as stop:
+            with contextlib.suppress(Interrupted):
+                signal.raise_signal(signal.SIGTERM)
+            then(stop)
+
+    def fail(stop):
         raise RuntimeError("no compiled object yet")
+
+    for then in (Stop.begin, fail):
+        with pytest.raises(Interrupted):
+            prepare(then)
 
 
 def test_a_loop_may_run_in_a_thread(tmp_path):
