@@ -53,14 +53,14 @@ def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
 
 
 def _at(outcomes: Sequence[Outcome], controller: str, mu: float) -> Outcome | None:
-    return next((o for o in outcomes if o.setting("controller") == controller and float(o.setting("mu")) == mu), None)
+    return next((o for o in outcomes if o.setting("controller") == controller and o.setting("mu") == mu), None)
 
 
 def _held(outcomes: Sequence[Outcome]) -> Table:
     """How long the box was held, and how far off the arm was."""
     rows = []
     for o in outcomes:
-        controller, mu = o.setting("controller"), float(o.setting("mu"))
+        controller, mu = o.setting("controller"), o.setting("mu")
         paper_error = PAPER_ERROR[min(mu, NO_SLIP_MU)] if controller == "pid" else None
         paper_held = PAPER_DROP_S if mu == 1.0 and controller in DROPS else None
         found = ("held_s", "q_err_held_rad", "box_pos_max_m", "friction_used", "tips_off", "dtau_mean_nm_s")
@@ -69,7 +69,7 @@ def _held(outcomes: Sequence[Outcome]) -> Table:
     dropped = [o for o in outcomes if o.metric("dropped_at_s") is not None]
     said = [f"{o.setting('controller')} at mu {o.setting('mu'):g} after {o.metric('held_s'):.2f} s" for o in dropped]
     lost = [o for o in outcomes if o.metrics is None]
-    known = next((o for o in outcomes if float(o.setting("mu")) == 1.0 and o.metrics is not None), None)
+    known = next((o for o in outcomes if o.setting("mu") == 1.0 and o.metrics is not None), None)
     why = ""
     if known is not None and known.metric("grip_needed_nm") is not None:
         needed, given = known.metric("grip_needed_nm"), known.metric("grip_given_nm")
@@ -139,7 +139,7 @@ def _claims(outcomes: Sequence[Outcome]) -> Iterator[Claim]:
     aware = [
         o
         for o in outcomes
-        if math.isinf(float(o.setting("mu"))) and o.setting("controller") != "pid" and o.metrics is not None
+        if math.isinf(o.setting("mu")) and o.setting("controller") != "pid" and o.metrics is not None
     ]
     baseline = _at(outcomes, "pid", math.inf)
     if not aware:
@@ -152,8 +152,9 @@ def _claims(outcomes: Sequence[Outcome]) -> Iterator[Claim]:
         why=f"dropped by {', '.join(dropping)}" if dropping else "",
     )
     error = None if baseline is None else baseline.metric("q_err_held_rad")
-    if error is not None:
-        worst = max(aware, key=lambda o: o.metric("q_err_held_rad") or 0.0)  # none where it was dropped at once
+    known = [o for o in aware if o.metric("q_err_held_rad") is not None]  # none where it was dropped at once
+    if error is not None and known:
+        worst = max(known, key=lambda o: o.metric("q_err_held_rad"))
         off = worst.metric("q_err_held_rad")
         yield Claim(
             what="at mu inf their arm is off by at most half of pid's",
@@ -177,7 +178,7 @@ def _curves(outcomes: Sequence[Outcome]) -> Table:
     rows = []
     for o in outcomes:
         if o.metrics is not None:
-            rows += [(o.setting("controller"), float(o.setting("mu")), *pair) for pair in zip(*_curve(o), strict=True)]
+            rows += [(o.setting("controller"), o.setting("mu"), *pair) for pair in zip(*_curve(o), strict=True)]
     return Table(
         name="fig18-data",
         title="Data of Fig. 18",

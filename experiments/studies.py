@@ -141,23 +141,39 @@ def _corrections_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
         keys = ("q_err_rad", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel")
         rows.append((name, o.setting("mu"), *(o.metric(key) for key in keys), o.reason or "done"))
     right = {o.setting("mu"): o for o in outcomes if _what_is_missing(o) == "everything right" and o.done}
-    said = []
+    ratios: dict[str, list[float]] = {}
+    failed: dict[str, list[str]] = {}
     for o in outcomes:
-        best = right.get(o.setting("mu"))
+        name, best = _what_is_missing(o), right.get(o.setting("mu"))
         if best is None or o is best:
             continue
-        where = f"{_what_is_missing(o)} (µ {o.setting('mu')})"
-        ratio = o.metric("dtau_mean_nm_s") / best.metric("dtau_mean_nm_s") if o.done else None
-        said.append(f"{where}: {o.reason}" if ratio is None else f"{where}: torque rate times {ratio:.3g}")
+        if o.done:
+            ratios.setdefault(name, []).append(o.metric("dtau_mean_nm_s") / best.metric("dtau_mean_nm_s"))
+        else:
+            failed.setdefault(name, []).append(f"{o.reason} (µ {o.setting('mu'):g})")
+    said = [
+        f"{name}: {', '.join([*_times(ratios.get(name, [])), *failed.get(name, [])])}"
+        for name in CORRECTIONS
+        if name in ratios or name in failed
+    ]
     return (
         Table(
             name="corrections",
             title="What each correction is worth",
-            sentence="Each row takes one thing away from id-coulomb-qp. " + "; ".join(said) + ".",
+            sentence="Each row takes one thing away from id-coulomb-qp, and this is what becomes of its torque rate at "
+            f"the same friction; {'; '.join(said) or 'nothing was walked to the end'}.",
             header=("taken away", "µ", "q_err [rad]", "mean |dτ/dt| [N m/s]", "largest", "force error", "outcome"),
             rows=tuple(rows),
         ),
     )
+
+
+def _times(ratios: Sequence[float]) -> list[str]:
+    """Smallest and largest of some ratios, in words; nothing if there is none."""
+    if not ratios:
+        return []
+    low, high = f"{min(ratios):.3g}", f"{max(ratios):.3g}"
+    return [f"torque rate times {low}" + (f" to {high}" if high != low else "")]
 
 
 def _what_is_missing(outcome: Outcome) -> str:

@@ -52,7 +52,7 @@ def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
 
 def _line_and_panel(outcome: Outcome) -> tuple[str, str]:
     """Controllers are lines; presets on terrains are panels."""
-    plant, mu = outcome.setting("plant"), float(outcome.setting("mu"))
+    plant, mu = outcome.setting("plant"), outcome.setting("mu")
     terrain = next(
         (title for title, settings in TERRAINS.values() if (settings["plant"], settings["mu"]) == (plant, mu)),
         f"{plant}, µ {str(mu).replace('inf', '∞')}",

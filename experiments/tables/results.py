@@ -58,10 +58,10 @@ class Results:
         self._own: dict[str, Outcome] = {}
         for o in outcomes:
             for terrain, (_, settings) in TERRAINS.items():
-                if o.setting("plant") == settings["plant"] and float(o.setting("mu")) == settings["mu"]:
+                if o.setting("plant") == settings["plant"] and o.setting("mu") == settings["mu"]:
                     self._by_place.setdefault((o.row.preset, o.setting("controller"), terrain), []).append(o)
             own = OWN_PLANTS.get(o.setting("controller"))
-            if own and o.row.preset == "default" and all(_same(o.setting(key), value) for key, value in own.items()):
+            if own and o.row.preset == "default" and all(o.setting(key) == value for key, value in own.items()):
                 self._own[o.setting("controller")] = o
 
     def at(self, preset: str, controller: str, terrain: str) -> list[Outcome]:
@@ -88,8 +88,3 @@ class Results:
         runs = self.at(preset, controller, terrain)
         failed = [run for run in runs if not run.done]
         return failed[0].reason if failed else self.value(preset, controller, terrain, key)
-
-
-def _same(setting: Any, value: Any) -> bool:
-    """Whether a setting, in words of JSON, which has no infinity, is `value`."""
-    return bool(float(setting) == value if isinstance(value, float) else setting == value)

@@ -54,7 +54,8 @@ class Outcome:
 
     def setting(self, key: str) -> Any:
         """A setting by dotted key, or ``preset``; None where there is none."""
-        return self.row.preset if key == "preset" else _at(self.row.config, key)
+        value = self.row.preset if key == "preset" else _at(self.row.config, key)
+        return float(value) if value in ("inf", "-inf") else value  # the words of JSON, which has no infinity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from experiments.grasp import experiment
-from experiments.grasping import CONTROLLERS, FRICTIONS, TASKS, _claims, _score, study
+from experiments.grasping import CONTROLLERS, FRICTIONS, TASKS, _claims, _held, _score, study
 from experiments.tables.results import PAPER
 from tests.experiments.outcomes import outcome
 
@@ -22,6 +22,24 @@ from tests.experiments.outcomes import outcome
 def test_a_grasp_passes_if_it_holds_without_chatter(metrics, found):
     outcome = SimpleNamespace(metrics=metrics, reason="a fault", metric=(metrics or {}).get)
     assert _score(outcome, 6.0) == found
+
+
+def test_who_drops_the_box_is_told_at_any_friction():
+    dropped = {"completed": False, "dropped_at_s": 0.0, "held_s": 0.0}
+    found = study.tables([outcome(experiment, dict(run), dropped) for run in study.runs[:0]])
+    assert found[0].sentence.startswith("The box is dropped by none.")
+    at_infinity, at_one = (
+        _held([outcome(experiment, {"controller": "pid", "mu": mu}, dropped)]).sentence for mu in FRICTIONS
+    )
+    assert "dropped by pid at mu inf after 0.00 s" in at_infinity
+    assert "dropped by pid at mu 1 after 0.00 s" in at_one
+
+
+def test_an_arm_that_drops_everything_at_once_has_no_error_to_claim():
+    dropped = {"completed": False, "dropped_at_s": 0.0, "q_err_held_rad": None}
+    pid = {"completed": True, "dropped_at_s": None, "q_err_held_rad": 0.1}
+    outcomes = [outcome(experiment, dict(run), pid if run["controller"] == "pid" else dropped) for run in study.runs]
+    assert [claim.holds for claim in _claims(outcomes)] == [False]
 
 
 def test_it_runs_the_papers_controllers_at_both_frictions():

@@ -7,6 +7,7 @@ import pytest
 from experiments import rough, studies, trot
 from idcontrol.controllers import available as controllers
 from idcontrol.plants import available as plants
+from idcontrol.sweeps import figures
 from idcontrol.sweeps.plan import plan
 from tests.experiments.outcomes import outcome, walked
 
@@ -59,6 +60,27 @@ def test_each_correction_that_is_taken_away_is_named_by_its_settings():
         studies._what_is_missing(outcome(trot.experiment, dict(run), walked())) for run in studies.corrections.runs
     ]
     assert named == 3 * list(studies.CORRECTIONS)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_run_has_a_line_and_a_panel_in_the_general_figures(name):
+    study = STUDIES[name]
+    outcomes = [outcome(EXPERIMENTS[study.experiment], dict(run), walked()) for run in study.runs]
+    scene = figures._Scene.of(outcomes, study.grouping)
+    assert all(line and isinstance(line, str) for line in scene.lines)
+    assert sum(map(len, scene.panels.values())) == len(outcomes)
+
+
+def test_corrections_are_told_with_their_worth_over_all_frictions_and_who_fell():
+    def rate(run):
+        if "inverse.project" in run and run["mu"] == 0.1:
+            return walked(fell_at_s=0.7)
+        return walked(dtau_mean_nm_s={0.1: 40.0, 0.8: 60.0}.get(run["mu"], 80.0) if "inverse.ramp_s" in run else 20.0)
+
+    outcomes = [outcome(trot.experiment, dict(run), rate(run)) for run in studies.corrections.runs]
+    (table,) = studies.corrections.tables(outcomes)
+    assert "; feet not unloaded before they lift: torque rate times 2 to 4;" in table.sentence
+    assert "; desired velocities not projected: torque rate times 1, fell at 0.70 s (µ 0.1);" in table.sentence
 
 
 def test_robustness_says_which_values_are_not_walked_to_the_end():
