@@ -206,7 +206,7 @@ def _physics(tell: Callable[[str], None]) -> Iterator[Finding]:
             name=claim.statement,
             found=verdict.fault or f"to {verdict.figure:.1e} {claim.unit}".rstrip() + f" (limit {claim.limit:.0e})",
             verdict="fine" if verdict.holds else "broken",
-            remedy="" if verdict.holds else "pip install --force-reinstall idcontrol && idcontrol trust",
+            remedy="" if verdict.holds else "pip check; idcontrol trust   # do not use its torques",
         )
 
 

@@ -27,7 +27,7 @@ copyright = author
 release = metadata.version("idcontrol")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "tables"]
-myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline", "deflist"]
 myst_heading_anchors = 3
 nitpicky = False
 default_role = "py:obj"  # single backticks of docstrings: a link where there is something to link to
