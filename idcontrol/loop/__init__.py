@@ -44,6 +44,7 @@ controller's status is fallback   its torque is sent; braked after 20 ticks in a
 machine killed or cut off         braked, as silence; then stopped
 loop killed                       the machine brakes, then stops; both records are readable
 machine brakes by itself          braked
+plant diverges                    it stops where it was within bounds last; the loop brakes
 clock jumps, process suspended    braked
 SIGINT, SIGTERM, SIGHUP, end      braked, then stopped; the record is complete; before anything moved there is none
 of the run

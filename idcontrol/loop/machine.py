@@ -2,7 +2,8 @@
 
 It is held still (a robot on its stand, its brakes closed) until the loop is running, applies the newest torques until
 newer ones come, brakes its joints as soon as commands stop, and tells its state in every tick. Its world stands still
-while its process does: what the computer steals from it is not charged to the controller.
+while its process does: what the computer steals from it is not charged to the controller. It stops where the plant
+leaves all bounds (`Format.state_range`), as one does that a controller has made unstable: no brake helps there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.safety import Fault, Limits, Mode, Policy, Rule, Safety, advance
 from idcontrol.loop.transport import Endpoint, Link
-from idcontrol.loop.wire import Format, Inbox, Kind, Outbox
+from idcontrol.loop.wire import Format, Inbox, Kind, Outbox, within
 from idcontrol.rows import Row
 from idcontrol.system import System
 from idcontrol.types import Array, Plant, State
@@ -115,6 +116,7 @@ class Machine:
         self.finished = False
         self._farewell = 0
         self._values = np.zeros(wire.state_values)
+        self._range, self._lost = wire.state_range(), False
 
     def tick(self, beat: Beat, *, stop: bool = False) -> None:
         """Listen, move, tell.
@@ -129,6 +131,8 @@ class Machine:
         asked = Mode.IDLE if heard is None else Mode(heard.mode)
         silence = self.endpoint.silence(now)
         faults = Fault.SILENT if silence > self._policy.late_s * NS else Fault.NONE
+        if self._lost:
+            faults |= Fault.NOT_FINITE
         self.safety = advance(
             self.safety,
             self._policy,
@@ -137,14 +141,13 @@ class Machine:
             heard=heard is not None,
             start=asked is Mode.RUNNING,
             damp=asked is Mode.DAMPED,
-            stop=stop or asked is Mode.STOPPED,
+            stop=stop or self._lost or asked is Mode.STOPPED,
             resting=bool(faults) and self._resting(),
         )
         began = time.perf_counter_ns()
         self._move(None if heard is None else heard.values)
         spent = time.perf_counter_ns() - began
-        motion = self._motion
-        self._wire.write_state(self._values, motion.state, motion.tau, motion.accelerometer)
+        self._tell(self._motion)
         self.endpoint.post(self.safety.mode, self._values, now)
         self._describe(beat, faults, silence, spent)
         if self.safety.mode is Mode.STOPPED:
@@ -154,6 +157,9 @@ class Machine:
     def _resting(self) -> bool:
         speed = np.abs(self._system.joint_velocities(self._motion.state.v)).max(initial=0.0)
         return bool(speed < self._policy.rest_speed)
+
+    def _tell(self, motion: _Motion) -> None:
+        self._wire.write_state(self._values, motion.state, motion.tau, motion.accelerometer)
 
     def _move(self, command: Array | None) -> None:
         mode, limits, before = self.safety.mode, self._limits, self._motion.state
@@ -167,7 +173,11 @@ class Machine:
             tau = np.zeros_like(limits.torque)
         after = self._plant.step(tau, self._dt)
         state = State(t=before.t + self._dt, q=after.q, v=after.v, forces=self._plant.contact_forces())
-        self._motion = _Motion(state, tau, specific_force(before, state, self._dt, self._wire))
+        motion = _Motion(state, tau, specific_force(before, state, self._dt, self._wire))
+        self._tell(motion)
+        self._lost = not within(self._range[0], self._values, self._range[1])
+        if not self._lost:
+            self._motion = motion
 
     def _describe(self, beat: Beat, faults: Fault, silence: int, spent: int) -> None:
         of, motion = self.row.of, self._motion

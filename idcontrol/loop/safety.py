@@ -81,7 +81,7 @@ class Fault(enum.IntFlag):
     SILENT = 2
     """The newest news of the other side is older than `Policy.late_s`."""
     NOT_FINITE = 4
-    """The controller returned a NaN, an infinity, or torques of another shape."""
+    """The controller returned a NaN, an infinity, or torques of another shape; at a machine: its plant diverged."""
     RAISED = 8
     """Planner or controller raised."""
     HUNG = 16

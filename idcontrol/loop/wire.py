@@ -178,14 +178,14 @@ class Inbox:
         if (self._session is not None and session != self._session) or sequence <= self._last:
             return Drop.OLD
         values: Array = np.frombuffer(data, dtype="<f8", offset=HEAD_BYTES).copy()
-        if mode > LAST_MODE or not _within(self._low, values, self._high):
+        if mode > LAST_MODE or not within(self._low, values, self._high):
             return Drop.RANGE
         self._session, self._last = session, sequence
         return Datagram(mode=mode, sequence=sequence, stamp=stamp, echo=echo, values=values)
 
 
 @njit(cache=True)
-def _within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover - compiled
+def within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover - compiled
     """Whether ``low <= values <= high`` holds of each; a NaN is out of range."""
     inside = True
     for i in range(values.shape[0]):

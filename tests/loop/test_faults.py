@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.safety import Fault, Mode, Policy, Rule
@@ -311,3 +312,22 @@ def test_torques_grow_from_zero_over_the_soft_start(runs):
     for k, row in enumerate(running[:100]):
         share = (k + 1) / 100
         assert (np.abs(row["tau"]) <= share * np.abs(row["tau_wanted"]) + 1e-9).all() or row["cut"] > 0
+
+
+def test_a_plant_that_diverges_stops_and_the_loop_is_told():
+    """As an unstable controller makes it do; the brake could only answer with a NaN."""
+    rig = Rig()
+    explodes = rig.machine._plant.step
+
+    def step(tau, dt):
+        state = explodes(tau, dt)
+        return structs.replace(state, v=state.v * (np.nan if state.t > 0.1 else 1.0))
+
+    rig.machine._plant.step = step
+    rig.run()
+    check_torques(rig)
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.PEER
+    assert not rig.loop.counts.complete
+    assert rig.modes(rig.machine_rows)[-2:] == [Mode.RUNNING, Mode.STOPPED]
+    assert int(rig.machine_rows[-1]["faults"]) & Fault.NOT_FINITE
