@@ -136,7 +136,7 @@ def make_controller(name: str, setup: controllers.Setup) -> Controller:
         sys.path.insert(0, os.getcwd())
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, SyntaxError) as error:
         raise InputError(f"controller {name}: {error}; write it as package.module:Class") from error
     if not isinstance(found, type) and hasattr(found, "reset"):
         made = found

@@ -66,6 +66,14 @@ def test_a_module_in_the_working_directory_is_found(tmp_path, monkeypatch):
     assert type(make_controller("my_own_law:Law", SETUP)).__name__ == "Law"
 
 
+def test_a_module_with_a_mistake_is_refused_in_one_line(tmp_path, monkeypatch):
+    (tmp_path / "my_mistaken_law.py").write_text("def law(:\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(InputError, match=r"my_mistaken_law.py, line 1"):
+        make_controller("my_mistaken_law:law", SETUP)
+
+
 @pytest.mark.parametrize(
     ("name", "line"),
     [
