@@ -161,7 +161,7 @@ def _corrections_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
             name="corrections",
             title="What each correction is worth",
             sentence="Each row takes one thing away from id-coulomb-qp, and this is what becomes of its torque rate at "
-            f"the same friction; {'; '.join(said) or 'nothing was walked to the end'}.",
+            f"the same friction: {'; '.join(said) or 'nothing was walked to the end'}.",
             header=("taken away", "µ", "q_err [rad]", "mean |dτ/dt| [N m/s]", "largest", "force error", "outcome"),
             rows=tuple(rows),
         ),

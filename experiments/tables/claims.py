@@ -145,7 +145,7 @@ def _magnitudes(results: Results, table: str, key: str) -> Iterator[Claim]:
     off = {name: ratio for name, ratio in ratios.items() if not 1.0 / WITHIN <= ratio <= WITHIN}
     reasons = [
         f"{what}: {'; '.join(which)}."
-        for what, which in (("Off", [f"{name} times {ratio:.2g}" for name, ratio in off.items()]), ("Fell", fell))
+        for what, which in (("Off", [f"{name} times {ratio:.3g}" for name, ratio in off.items()]), ("Fell", fell))
         if which
     ]
     if fallen:

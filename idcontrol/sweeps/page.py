@@ -12,7 +12,7 @@ from idcontrol.metrics import QUANTITIES
 from idcontrol.recording import load as load_run
 from idcontrol.report import flat, number, render, write_page
 from idcontrol.sweeps import figures
-from idcontrol.sweeps.record import Comparison, Outcome, varied_keys
+from idcontrol.sweeps.record import NOT_RUN, Comparison, Outcome, varied_keys
 from idcontrol.sweeps.study import Study, Table
 
 DRAWN = 12
@@ -37,7 +37,10 @@ def report(comparison: Comparison, study: Study | None) -> Path:
         note="",
         title=" · ".join(word for word in (comparison.experiment, comparison.study, "comparison") if word),
         summary=study.summary if study else None,
-        state=(f"{done} of {len(outcomes)} runs did their task", "good" if done == len(outcomes) else "warn"),
+        state=(
+            f"{done} of {len(outcomes)} runs did their task" + _and_waiting(outcomes),
+            "good" if done == len(outcomes) else "warn",
+        ),
         tables=[_as_text(table) for table in (study.tables(outcomes) if study else ()) if table.printed],
         rows=_as_text(all_rows(outcomes)),
         pictures=[*(study.pictures(outcomes) if study else ()), *general, *_of_the_runs(outcomes)],
@@ -59,12 +62,13 @@ def all_rows(outcomes: Sequence[Outcome]) -> Table:
         and q.key not in ("completed", "fell_at_s", "step_us.p99", "step_us.p999", "step_us.max")
         and (len({q.of(metrics) for metrics in ended}) > 1 or (len(ended) == 1 and q.of(ended[0]) is not None))
     ]
-    failed = [o for o in outcomes if not o.done]
+    failed = [o for o in outcomes if not o.done and o.reason != NOT_RUN]
+    waiting = _and_waiting(outcomes)
     return Table(
         name="rows",
         title="All runs",
-        sentence=f"{len(outcomes)} runs, of which {len(failed)} did not do their task."
-        if failed
+        sentence=f"{len(outcomes)} runs, of which {len(failed)} did not do their task{waiting}."
+        if failed or waiting
         else f"All {len(outcomes)} runs did their task."
         + (" Columns in which they agree are only in table.csv." if len(ended) > 1 else ""),
         header=(*keys, "outcome", *(f"{q.label} [{q.unit}]" if q.unit else q.label for q in shown)),
@@ -77,6 +81,12 @@ def all_rows(outcomes: Sequence[Outcome]) -> Table:
             for o in outcomes
         ),
     )
+
+
+def _and_waiting(outcomes: Sequence[Outcome]) -> str:
+    """How many runs are still to be made, for the end of a sentence; nothing if none is."""
+    waiting = sum(o.reason == NOT_RUN for o in outcomes)
+    return f", {waiting} not run yet" if waiting else ""
 
 
 def _as_text(table: Table) -> dict[str, Any]:

@@ -23,6 +23,9 @@ FORMAT = "idcontrol-comparison"
 SCHEMA = 1
 """Version of the layout: a reader refuses folders with a larger one."""
 
+NOT_RUN = "not run yet"
+"""Reason of a row that no attempt has been made at, or none that came to its end."""
+
 SETTINGS = ("preset", "controller", "plant", "robot", "terrain", "mu", "seed", "duration_s", "rate_hz")
 """Settings that every row repeats, where the experiment has them."""
 
@@ -154,7 +157,7 @@ def outcome(row: Row, runs: Path) -> Outcome:
         return Outcome(row=row, metrics=metrics, reason=_why_not(metrics), folder=folder)
     folder = failed_folder(row, runs)
     note = folder / "reason.txt"
-    reason = note.read_text(encoding="utf-8").strip() if note.is_file() else "not run yet"
+    reason = note.read_text(encoding="utf-8").strip() if note.is_file() else NOT_RUN
     return Outcome(row=row, metrics=None, reason=reason, folder=folder)
 
 

@@ -325,5 +325,5 @@ def test_torques_with_and_without_mitigation_are_drawn_with_a_sentence_of_number
         return {"dtau_max_nm_s": 90000.0 if run["controller"] == "id-coulomb-qp-raw" else 900.0}
 
     (picture,) = tables.study.pictures(comparison(walk, change))
-    assert "takes the largest torque rate from 90000 to 900 N m/s" in picture.sentence
+    assert "takes the largest torque rate from 90000 to 900 N m/s, by a factor of 100." in picture.sentence
     assert picture.source.startswith("data:image/svg+xml;base64,")

@@ -74,7 +74,8 @@ def test_the_page_is_whole_needs_nothing_beside_it_and_escapes_what_it_shows(fol
     assert parsed.open == []
     assert parsed.sources
     assert all(source.startswith("data:image/svg+xml;base64,") for source in parsed.sources)
-    assert "3 of 6 runs did their task" in text
+    assert "3 of 6 runs did their task, 1 not run yet" in text
+    assert "6 runs, of which 2 did not do their task, 1 not run yet." in text
     assert "&lt;b&gt;ouch" in text
     assert "idcontrol compare trot --out &#39;with &lt;space&gt;&#39;" in text
 
