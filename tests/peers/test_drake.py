@@ -1,20 +1,28 @@
-"""The bodies, stack and chain of `test_bodies` in Drake's SAP. Its quadruped is beside ours in `tests/bench`."""
+"""The bodies, stack and chain of `test_bodies`, and the standing quadruped, in Drake's SAP."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import pinocchio as pin
 import pytest
 
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.plants.outside import links
+from idcontrol.system import System
 from idcontrol.trust.peers import chain
+from idcontrol.types import State
+from tests import scenes
+from tests.controllers import walker
 from tests.peers.test_bodies import G, H, falling_chain
 from tests.plants import bodies
 
 pytest.importorskip("pydrake")
 
 from pydrake.geometry import AddContactMaterial, Box, ProximityProperties, Sphere
-from pydrake.math import RigidTransform
+from pydrake.math import RigidTransform, RotationMatrix
 from pydrake.multibody.math import SpatialVelocity
 from pydrake.multibody.plant import AddMultibodyPlantSceneGraph, CoulombFriction, DiscreteContactApproximation
 from pydrake.multibody.tree import FixedOffsetFrame, RevoluteJoint, SpatialInertia, UnitInertia
@@ -109,30 +117,84 @@ def test_each_ball_of_a_column_carries_the_weight_of_those_above():
     np.testing.assert_allclose(pressing, mass * G * np.arange(n, 0, -1), rtol=1e-3)
 
 
-def fallen_in_drake(h: float) -> np.ndarray:
-    """Where the joints of the chain of `test_bodies` are after 0.2 s."""
-    model = chain(4).model
-    world = World(0.5, h)
-    parent, joints = world.plant.world_body(), []
-    for i in range(1, model.njoints):
-        inertia = model.inertias[i]
-        com, mass = inertia.lever, inertia.mass
-        about = inertia.inertia + mass * (com @ com * np.eye(3) - np.outer(com, com))
-        link = world.plant.AddRigidBody(
-            f"link{i}", SpatialInertia(mass, com, UnitInertia(*np.diag(about / mass)), skip_validity_check=True)
-        )
-        at = RigidTransform(model.jointPlacements[i].translation)
-        frame = world.plant.AddFrame(FixedOffsetFrame(f"at{i}", parent.body_frame(), at))
-        axis = [0.0, 1.0, 0.0] if i % 2 else [1.0, 0.0, 0.0]
-        joints.append(world.plant.AddJoint(RevoluteJoint(f"joint{i}", frame, link.body_frame(), axis)))
-        parent = link
-    world.start()
-    for joint, angle in zip(joints, [0.0, 0.3, 0.1, -0.4], strict=True):
-        joint.set_angle(world.context, angle)
-    world.run(0.2)
-    return np.array([joint.get_angle(world.context) for joint in joints])
+def add_machine(world: World, system: System, contacts: SphereContacts) -> tuple[list, list]:
+    """The links of a machine and the joints of those that have one, None for the floating base."""
+    parts, joints, plant = [], [], world.plant
+    for link in links(system, contacts):
+        about = link.inertia + link.mass * (link.com @ link.com * np.eye(3) - np.outer(link.com, link.com))
+        unit = about / link.mass
+        moments = UnitInertia(*np.diag(unit), unit[0, 1], unit[0, 2], unit[1, 2])
+        # makers give some links inertias that no body can have
+        part = plant.AddRigidBody(link.name, SpatialInertia(link.mass, link.com, moments, skip_validity_check=True))
+        for sphere in link.spheres:
+            shape, at = Sphere(sphere.radius), RigidTransform(sphere.centre)
+            plant.RegisterCollisionGeometry(part, at, shape, f"foot {sphere.identity}", world.surface)
+        joint = None
+        if link.kind != "free":
+            parent = plant.world_body() if link.parent < 0 else parts[link.parent]
+            at = RigidTransform(RotationMatrix(link.rotation), link.position)
+            frame = plant.AddFrame(FixedOffsetFrame(f"{link.name} at", parent.body_frame(), at))
+            joint = plant.AddJoint(RevoluteJoint(link.name, frame, part.body_frame(), link.axis))
+        parts.append(part)
+        joints.append(joint)
+    return parts, joints
 
 
 def test_a_falling_chain_goes_where_ours_goes():
     """Both step velocities first, from the same terms: alike to rounding. `test_bodies` says that ours goes right."""
-    np.testing.assert_allclose(fallen_in_drake(H), falling_chain("coulomb-lcp", H), rtol=0, atol=1e-9)
+    world, system = World(0.5), chain(4)
+    _, joints = add_machine(world, system, SphereContacts(system, ("hinge3",), 0.01, plane(), 0.5))
+    world.start()
+    for joint, angle in zip(joints, [0.0, 0.3, 0.1, -0.4], strict=True):
+        joint.set_angle(world.context, angle)
+    world.run(0.2)
+    fallen = [joint.get_angle(world.context) for joint in joints]
+    np.testing.assert_allclose(fallen, falling_chain("coulomb-lcp", H), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-sap"])
+def test_a_standing_quadruped_is_carried_by_the_forces_that_were_predicted(name):
+    system, world = scenes.links(), World(0.7)
+    world.lay_ground()
+    parts, joints = add_machine(world, system, SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7))
+    by_name = {joint.name(): joint for joint in joints if joint is not None}
+    driven = [by_name[joint] for joint in system.actuated_names]
+    for joint in driven:
+        world.plant.AddJointActuator(joint.name(), joint)
+    world.start()
+    motors = world.plant.get_actuation_input_port().FixValue(world.context, np.zeros(12))
+    world.place(parts[0], walker.at_home(scenes.links()).q[:3])
+    for joint, angle in zip(driven, scenes.HOME, strict=True):
+        joint.set_angle(world.context, angle)
+
+    def sensed(t: float) -> State:
+        pose = world.plant.EvalBodyPoseInWorld(world.context, parts[0])
+        moving = world.plant.EvalBodySpatialVelocityInWorld(world.context, parts[0])
+        turn = pose.rotation().matrix()
+        quaternion = pin.Quaternion(turn).coeffs()
+        q = system.configuration(
+            np.array([joint.get_angle(world.context) for joint in driven]),
+            base=np.concatenate((pose.translation(), quaternion)),
+        )
+        v = np.zeros(18)
+        v[system.order[:6]] = np.concatenate((turn.T @ moving.translational(), turn.T @ moving.rotational()))
+        v[system.order[6:]] = [joint.get_angular_rate(world.context) for joint in driven]
+        return State(t=t, q=q, v=v)
+
+    control, carried = walker.controller(name), []
+    for step in range(300):
+        command = control(sensed(step * H), walker.stand())
+        motors.GetMutableData().set_value(command.tau)
+        world.run((step + 1) * H)
+        found = world.plant.get_contact_results_output_port().Eval(world.context)
+        count = found.num_point_pair_contacts()
+        pressing = sum(abs(found.point_pair_contact_info(i).contact_force()[2]) for i in range(count))
+        carried.append((pressing, command.predicted.force[:, 2].sum()))
+    assert count == 4
+    # SAP's feet creep, and the trunk sways by hundredths of a millimetre: the mean of 200 steps is the weight
+    measured, predicted = np.array(carried[100:]).T
+    assert measured.mean() == pytest.approx(walker.WEIGHT, rel=2e-3)
+    assert predicted.mean() == pytest.approx(walker.WEIGHT, rel=2e-3)
+    assert np.abs(measured - predicted).mean() < 5e-3 * walker.WEIGHT
+    # soft at the first touch, it lifts the trunk by a quarter of a millimetre: 4 mrad at knees of 0.1 m
+    assert np.abs(system.joint_positions(sensed(0.0).q) - scenes.HOME).max() < 1e-2
