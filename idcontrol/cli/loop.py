@@ -6,6 +6,7 @@ import importlib.util
 import json
 import math
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,8 @@ def command(
         out = fresh_folder("runs", f"loop-{experiment}")
     else:
         claim(out)
+    if sys.stderr.isatty():
+        click.echo(f"preparing, then running for {config.duration_s:g} s; Ctrl-C brakes and ends it", err=True)
     try:
         metrics = run(entries[experiment].value, config, how, out, viewer)
     except (IdControlError, Interrupted) as error:
@@ -106,7 +109,7 @@ def command(
     if as_json:
         click.echo(json.dumps(jsonable(metrics), allow_nan=False))
     else:
-        show_metrics(metrics)
+        show_metrics({key: value for key, value in metrics.items() if key != "error"})  # too long for a table
         _show_timing(metrics)
     if metrics["signal"] is not None:
         return say(f"stopped by a signal, damped; the record is complete: {out}", 128 + metrics["signal"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from idcontrol import cli
 from idcontrol.recording import load
-from tests.loop.rig import offer
+from tests.loop.rig import Pd, offer
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,6 +70,25 @@ def test_a_loop_that_a_fault_ended_is_status_1(command):
     status, out, _ = command("--controller", "tests.loop.test_launch:Broken", "--json")
     assert status == 1
     assert json.loads(out)["ended"] == "fault"
+
+
+def test_what_ended_it_is_printed_once(command):
+    status, out, _ = command("--controller", "tests.loop.test_launch:Broken")
+    assert status == 1
+    assert out.count("Traceback") == 1
+
+
+def test_what_was_opened_before_a_signal_ended_the_preparation_is_removed(command, monkeypatch, tmp_path):
+    class Slow(Pd):
+        def __init__(self):
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("tests.loop.rig.Pd", Slow)
+    status, out, err = command()
+    assert status == 128 + signal.SIGTERM
+    assert out == ""
+    assert err == "idcontrol: stopped by a signal before anything moved\n"
+    assert not (tmp_path / "run").exists()
 
 
 def test_settings_of_the_loop_and_of_the_experiment_are_told_apart(command, tmp_path):
