@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from idcontrol.arena import HEAP, Arena, vector
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.types import Array
@@ -104,6 +105,7 @@ def landing_contacts(
         gap if since_touchdown is None else since_touchdown,
         np.zeros((n, 3)) if drift is None else drift,
         velocity,
+        HEAP,
     )
     return Contacts(
         identity=contacts.identity,
@@ -129,11 +131,12 @@ def landing_kernel(
     since: Array,
     drift: Array,
     out: Array,
+    arena: Arena,
 ) -> None:
     """Velocity that each contact row is measured against, as `landing_contacts` says, into `out`, shape (3 n,)."""
     decay, closing_s, sink, rise, dead, settle_s, slip = landing
     n = gap.shape[0]
-    w = np.empty(3)
+    w = vector(arena, 3)
     for i in range(n):
         for axis in range(3):
             w[axis] = -surface[axis * n + i]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numba import njit
 
+from idcontrol.arena import Arena, begin, indices, matrix, reserve, vector, zeros
 from idcontrol.bound import Bound, bind
 from idcontrol.contact.landing import landing_kernel
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
@@ -85,16 +86,14 @@ def finite(q: Array, v: Array, a: Array) -> bool:
 
 @njit(cache=True, error_model="numpy")
 def _wanted(
-    h: float, q: Array, v: Array, joint_q: Integers, q_des: Array, v_des: Array, a_des: Array, joints: Array
-) -> Array:
+    h: float, q: Array, v: Array, joint_q: Integers, q_des: Array, v_des: Array, a_des: Array, joints: Array, b: Array
+) -> None:
     """Desired joint velocities b = v + h (a_des + kp (q_des - q) + kd (v_des - v)); `joints` has kp and kd, (2, a)."""
     a, u = joint_q.shape[0], v.shape[0] - joint_q.shape[0]
-    b = np.empty(a)
     for j in range(a):
         speed = v[u + j]
         feedback = joints[0, j] * (q_des[j] - q[joint_q[j]]) + joints[1, j] * (v_des[j] - speed)
         b[j] = speed + h * (a_des[j] + feedback)
-    return b
 
 
 @njit(cache=True, error_model="numpy")
@@ -109,6 +108,7 @@ def standing(
     landing_s: float,
     approach: float,
     slide: float,
+    arena: Arena,
 ) -> Integers:
     """Which of the feet found are contacts: planned to stand, and not still landing (`Settings.landing_s`).
 
@@ -123,13 +123,13 @@ def standing(
         landing_s: See `Settings`.
         approach: `Settings.approach_speed_m_s`.
         slide: `Settings.slide_speed_m_s`.
+        arena: Where arrays come from.
 
     Returns:
         Their places among those found.
     """
-    which = np.empty(found, dtype=np.int64)
-    n = 0
-    w = np.empty(3)
+    which: Integers = indices(arena, found)
+    w, n = vector(arena, 3), 0
     for i in range(found):
         foot = identity[i]
         if not stance[foot]:
@@ -147,12 +147,12 @@ def standing(
 
 
 @njit(cache=True, error_model="numpy")
-def ramp_weights(identity: Integers, to_liftoff: Array, since_touchdown: Array, ramp_s: float) -> Array:
+def ramp_weights(identity: Integers, to_liftoff: Array, since_touchdown: Array, ramp_s: float, arena: Arena) -> Array:
     """Weights on the forces of feet that are about to lift or have just landed, shape (n,) (planner.md 7).
 
     ``RAMP_WEIGHT (1 - t / ramp_s)³`` with t to lift-off or since touchdown; zeros where `ramp_s` is 0.
     """
-    out = np.zeros(identity.shape[0])
+    out: Array = zeros(arena, identity.shape[0])
     if ramp_s > 0.0:
         for i in range(identity.shape[0]):
             t = min(to_liftoff[identity[i]], since_touchdown[identity[i]])
@@ -162,7 +162,7 @@ def ramp_weights(identity: Integers, to_liftoff: Array, since_touchdown: Array, 
 
 
 @njit(cache=True, error_model="numpy")
-def _stuck(rho: Array, c: Array, x: Array) -> float:
+def _stuck(rho: Array, c: Array, x: Array, arena: Arena) -> float:
     """The shortest x with ρx + c = 0, whitened: no contact slips or parts. Returns what that misses, relative to c."""
     rows, k = rho.shape
     longest, largest = 0.0, 0.0
@@ -171,19 +171,21 @@ def _stuck(rho: Array, c: Array, x: Array) -> float:
         for d in range(k):
             square += rho[r, d] * rho[r, d]
         longest, largest = max(longest, square), max(largest, abs(c[r]))
-    basis, constants = np.empty((min(rows, k), k)), np.empty(min(rows, k))
-    rank = pivoted_basis(rho.copy(), c.copy(), RANK * np.sqrt(longest), basis, constants)
+    left, carried = matrix(arena, rows, k), vector(arena, rows)
+    left[:], carried[:] = rho, c
+    basis, constants = matrix(arena, min(rows, k), k), vector(arena, min(rows, k))
+    rank = pivoted_basis(left, carried, RANK * np.sqrt(longest), basis, constants, arena)
     x[:] = 0.0
     for j in range(rank):
         for d in range(k):
             x[d] -= constants[j] * basis[j, d]
     miss = 0.0
     for r in range(rows):
-        left = c[r]
+        velocity = c[r]
         for d in range(k):
-            left += rho[r, d] * x[d]
-        if not abs(left) <= miss:
-            miss = abs(left)
+            velocity += rho[r, d] * x[d]
+        if not abs(velocity) <= miss:
+            miss = abs(velocity)
     return miss / largest if largest > 0.0 else miss
 
 
@@ -229,78 +231,83 @@ def _step(
     """
     if not finite(q, v_theirs, a_des):
         return False, 0.0, 0
-    choice, law, h, terms, detection, joints, landing, numbers, warm, result = machine.values
+    arena, choice, law, h, terms, detection, joints, landing, numbers, warm, result = machine.values
+    begin(arena)
     model, after, projects = choice
-    M, bias, order, joint_q = terms
+    M, bias, order, joint_q, free, fixed = terms
     reads, writes = detection
     margin, landing_s, approach, slide, edge_speed, ramp_s = numbers
-    m, a = M.shape[0], joint_q.shape[0]
-    u = m - a
-    v = np.empty(m)
+    m, u, a = M.shape[0], free.shape[0], fixed.shape[0]
+    v, b = vector(arena, m), vector(arena, a)
     for i in range(m):
         v[i] = v_theirs[order[i]]
-    b = _wanted(h, q, v, joint_q, q_des, v_des, a_des, joints)
+    _wanted(h, q, v, joint_q, q_des, v_des, a_des, joints, b)
 
     found = detect_kernel(*reads, margin, *writes)
     _, _, _, _, all_identity, _, all_axes, all_gap, all_mu, all_J = writes
-    which = standing(found, all_identity, all_gap, all_J, v, stance, since_touchdown, landing_s, approach, slide)
+    which = standing(found, all_identity, all_gap, all_J, v, stance, since_touchdown, landing_s, approach, slide, arena)
     n = which.shape[0]
-    identity = np.empty(n, dtype=np.int64)
-    gap, mu, J, axes = np.empty(n), np.empty(n), np.empty((3 * n, m)), np.empty((n, 3, 3))
-    bits = np.empty(n, dtype=np.int64)
+    identity, bits, J = indices(arena, n), indices(arena, n), matrix(arena, 3 * n, m)
+    gap, mu, since, surface = vector(arena, n), vector(arena, n), vector(arena, n), vector(arena, 3 * n)
     for i in range(n):
         foot = all_identity[which[i]]
-        identity[i], gap[i], mu[i], bits[i] = foot, all_gap[which[i]], all_mu[which[i]], warm[foot]
-        axes[i] = all_axes[which[i]]
+        identity[i], gap[i], mu[i] = foot, all_gap[which[i]], all_mu[which[i]]
+        bits[i], since[i] = warm[foot], since_touchdown[foot]
         for axis in range(3):
             J[axis * n + i] = all_J[axis * found + which[i]]
-    reluctance = ramp_weights(identity, to_liftoff, since_touchdown, ramp_s)
-    surface, still = np.empty(3 * n), np.zeros((n, 3))
-    landing_kernel(J, v, gap, still.ravel(), h, landing, reluctance, still, surface)
+    reluctance = ramp_weights(identity, to_liftoff, since_touchdown, ramp_s, arena)
+    still, no_drift = zeros(arena, 3 * n), matrix(arena, n, 3)
+    no_drift[:] = 0.0
+    landing_kernel(J, v, gap, still, h, landing, since, no_drift, surface, arena)
     if projects and n > 0:
-        b = projection_kernel(M, J, surface, b, u, RANK_TOLERANCE)
+        b = projection_kernel(M, J, surface, b, u, RANK_TOLERANCE, arena)
 
-    kappa = h * bias - np.dot(M, v)
-    free, fixed = np.arange(u), np.arange(u, m)
-    L, v_free, rho, c = reduce_kernel(M, kappa, free, fixed, b, J)
+    kappa = vector(arena, m)
+    np.dot(M, v, kappa)
+    for i in range(m):
+        kappa[i] = h * bias[i] - kappa[i]
+    L, v_free, rho, c = reduce_kernel(M, kappa, free, fixed, b, J, arena)
     c -= surface
-    f, held = np.zeros(3 * n), np.isinf(mu)
-    plain, residual, impulse = False, 0.0, np.zeros(a)
+    f, held = zeros(arena, 3 * n), np.isinf(mu)
+    plain, residual, impulse = False, 0.0, zeros(arena, a)
     if projects and after == SHARES and n > 0:
         # b agrees with contacts that stick. If sticking takes no more friction than there is, all models say the same
         # and stage II answers; that it finds impulses within the pyramids is the proof
-        x, y = np.empty(u), np.empty(3 * n)
-        residual = _stuck(rho, c, x)
+        x, y = vector(arena, u), vector(arena, 3 * n)
+        residual = _stuck(rho, c, x, arena)
         if residual <= CONSISTENT:
-            torque = torque_map_kernel(M, free, fixed, L, J, rho, 3 * n)
-            _, rest = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
-            plain = share_kernel(rho, c, x, torque, rest, mu, held, edge_speed, reluctance, y)
+            torque = torque_map_kernel(M, free, fixed, L, J, rho, 3 * n, arena)
+            _, rest = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f, arena)
+            plain = share_kernel(rho, c, x, torque, rest, mu, held, edge_speed, reluctance, y, arena)
             if plain:
-                f, impulse = y, rest + np.dot(torque, y)
+                f = y
+                np.dot(torque, y, impulse)
+                impulse += rest
     if not plain:
         # contacts are closed, as `landing_contacts` has it: the gap is part of the reference velocity
-        away = np.zeros(u)
+        away = zeros(arena, u)
         if model in COMPLIANT:
             plain, _, residual = compliant_impulses(model, law, h, M, free, L, v_free, J, rho, c, mu, bits, f, away)
         else:
-            plain, _, residual = contact_impulses(model, rho, c, mu, np.ones(n, dtype=np.bool_), bits, f)
-        _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
+            closed = np.ones(n, dtype=np.bool_)
+            plain, _, residual = contact_impulses(model, rho, c, mu, closed, bits, f, arena)
+        _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f, arena)
         for j in range(a):
             for i in range(u):
                 impulse[j] += M[u + j, i] * away[i]
         if plain and n > 0 and after == NEAREST_RAMPS:
-            torque = torque_map_kernel(M, free, fixed, L, J, rho, 3 * n)
+            torque = torque_map_kernel(M, free, fixed, L, J, rho, 3 * n, arena)
             f = _nearest(torque, rho, c, mu, f, impulse, h * last)
-            _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
+            _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f, arena)
             bits[:] = 0
         if plain and n > 0 and after != ALONE and (after == SHARES or reluctance.any()):
-            y, constant = np.empty(3 * n), impulse if after == SHARES else np.zeros(a)
+            y, constant = vector(arena, 3 * n), impulse if after == SHARES else zeros(arena, a)
             shared = smallest_torque_kernel(
-                M, free, fixed, L, J, rho, c, f, constant, mu, held, edge_speed, reluctance, y
+                M, free, fixed, L, J, rho, c, f, constant, mu, held, edge_speed, reluctance, y, arena
             )
             if shared:
                 f = y
-                _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f)
+                _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f, arena)
             elif after == SHARES:
                 plain = False
     tau, listed, force, normal = result
@@ -312,10 +319,10 @@ def _step(
         warm[identity[i]] = bits[i]
         listed[i] = identity[i]
         for d in range(3):
-            normal[i, d] = axes[i, 0, d]
+            normal[i, d] = all_axes[which[i], 0, d]
             force[i, d] = 0.0
             for axis in range(3):
-                force[i, d] += f[axis * n + i] / h * axes[i, axis, d]
+                force[i, d] += f[axis * n + i] / h * all_axes[which[i], axis, d]
     return plain, residual, n
 
 
@@ -343,7 +350,7 @@ class CompiledStep:
             h: Control period [s].
             settings: Of the controller.
         """
-        a, feet = system.n_actuated, contacts.mu.shape[0]
+        u, a, feet = system.n_unactuated, system.n_actuated, contacts.mu.shape[0]
         joints = np.ascontiguousarray(
             [np.broadcast_to(gains.kp, a), np.broadcast_to(gains.kd, a), system.effort_limit], dtype=np.float64
         )
@@ -354,10 +361,11 @@ class CompiledStep:
         self._force, self._normal = np.zeros((feet, 3)), np.zeros((feet, 3))
         self._machine = bind(
             (
+                reserve(),
                 (plain.model, plain.after, projects),
                 plain.law,
                 h,
-                (system.M, system.bias, system.order, system.joint_q),
+                (system.M, system.bias, system.order, system.joint_q, np.arange(u), np.arange(u, u + a)),
                 contacts.detection,
                 joints,
                 (

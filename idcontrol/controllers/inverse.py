@@ -24,6 +24,7 @@ from typing import Literal
 import numpy as np
 from msgspec import structs
 
+from idcontrol.arena import HEAP
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.contact.spheres import SphereContacts
@@ -196,16 +197,18 @@ class InverseDynamics:
             s.landing_s,
             s.approach_speed_m_s,
             s.slide_speed_m_s,
+            HEAP,
         )
         planned = near if which.size == len(near) else near.take(which)
-        return landing_contacts(planned, v, self._h, s.landing)
+        since = reference.since_touchdown[planned.identity]
+        return landing_contacts(planned, v, self._h, s.landing, since_touchdown=since)
 
     def _reluctance(self, contacts: Contacts, reference: Reference) -> Array | None:
         """Weight on the forces of feet that are about to lift or have just landed (planner.md 7)."""
         if self._settings.ramp_s == 0.0:
             return None
         weight: Array = ramp_weights(
-            contacts.identity, reference.to_liftoff, reference.since_touchdown, self._settings.ramp_s
+            contacts.identity, reference.to_liftoff, reference.since_touchdown, self._settings.ramp_s, HEAP
         )
         return weight
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from idcontrol.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.solvers.basis import pivoted_basis
 from idcontrol.types import Array, Integers
 
@@ -49,15 +50,16 @@ def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
 
 
 @njit(cache=True, error_model="numpy")
-def _reflect(G: Array, wide: int, smallest: float) -> int:
+def _reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
     """Householder with column pivoting on the first `wide` columns of G, down to the length `smallest`.
 
     G ← Q G with Q orthogonal, so that those columns are zero (or that short) below the first rows; returns the rank,
     the number of these rows.
     """
     rows, columns = G.shape
-    v, p = np.empty(rows), np.empty(columns)
-    used = np.zeros(wide, dtype=np.bool_)
+    v, p = vector(arena, rows), vector(arena, columns)
+    used = indices(arena, wide)
+    used[:] = 0
     rank = 0
     while rank < min(rows, wide):
         p[:wide] = 0.0
@@ -71,7 +73,7 @@ def _reflect(G: Array, wide: int, smallest: float) -> int:
         norm = np.sqrt(square)
         if not norm > smallest:
             break
-        used[best] = True
+        used[best] = 1
         for r in range(rank, rows):
             v[r] = G[r, best]
         v[rank] += norm if v[rank] >= 0.0 else -norm
@@ -89,17 +91,18 @@ def _reflect(G: Array, wide: int, smallest: float) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def projection_kernel(M: Array, J: Array, d: Array, b: Array, u: int, tolerance: float) -> Array:
+def projection_kernel(M: Array, J: Array, d: Array, b: Array, u: int, tolerance: float, arena: Arena) -> Array:
     """`project`, compiled; u velocities are unactuated."""
     m, rows = M.shape[0], J.shape[0]
     a = m - u
-    out = b.copy()
-    C, begin = np.empty((a, a)), np.empty(a, dtype=np.int64)
+    out: Array = vector(arena, a)
+    out[:] = b
+    C, begin = matrix(arena, a, a), indices(arena, a)
     if not _metric(M, u, C, begin):
         return out
     # [J_b, J_q C⁻ᵀ, d - J_q b]
-    G = np.empty((rows, m + 1))
-    longest, widest = 0.0, np.zeros(u)
+    G = matrix(arena, rows, m + 1)
+    longest, widest = 0.0, zeros(arena, u)
     for r in range(rows):
         x = G[r]
         for i in range(u):
@@ -119,11 +122,13 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, u: int, tolerance:
         x[m] = rest
         longest = max(longest, square)
     # below the rank of J_b are the rows of its left null space: what the unactuated velocities cannot take up
-    rank = _reflect(G, u, tolerance * np.sqrt(np.max(widest)) if u > 0 else 0.0)
-    A, e = G[rank:, u:m].copy(), G[rank:, m].copy()
-    E, carried = np.empty((min(rows - rank, a), a)), np.empty(min(rows - rank, a))
-    rank = pivoted_basis(A, e, tolerance * np.sqrt(longest), E, carried)
-    x = np.zeros(a)
+    rank = _reflect(G, u, tolerance * np.sqrt(np.max(widest)) if u > 0 else 0.0, arena)
+    left = rows - rank
+    A, e = matrix(arena, left, a), vector(arena, left)
+    A[:], e[:] = G[rank:, u:m], G[rank:, m]
+    E, carried = matrix(arena, min(left, a), a), vector(arena, min(left, a))
+    rank = pivoted_basis(A, e, tolerance * np.sqrt(longest), E, carried, arena)
+    x = zeros(arena, a)
     for k in range(rank):
         for i in range(a):
             x[i] += carried[k] * E[k, i]
@@ -150,5 +155,5 @@ def project(M: Array, jacobian: Array, target: Array, b: Array) -> Array:
     """
     if jacobian.shape[0] == 0:
         return b
-    projected: Array = projection_kernel(M, jacobian, target, b, M.shape[0] - b.shape[0], RANK_TOLERANCE)
+    projected: Array = projection_kernel(M, jacobian, target, b, M.shape[0] - b.shape[0], RANK_TOLERANCE, HEAP)
     return projected

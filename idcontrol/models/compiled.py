@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from idcontrol.arena import Arena
 from idcontrol.models import sap
 from idcontrol.models.constraint import solver as constraint
 from idcontrol.models.coulomb import continued_lcp_kernel
@@ -29,7 +30,7 @@ COMPLIANT: Final = (SAP, SPRINGS)
 
 @njit(cache=True, error_model="numpy")
 def contact_impulses(
-    model: int, rho: Array, c: Array, mu: Array, closed: Booleans, warm: Integers, f: Array
+    model: int, rho: Array, c: Array, mu: Array, closed: Booleans, warm: Integers, f: Array, arena: Arena
 ) -> tuple[bool, int, float]:
     """Impulses of contacts with finite friction, by the model as it stands.
 
@@ -41,6 +42,7 @@ def contact_impulses(
         closed: Contacts that may not slip, where the model forbids it, shape (n,).
         warm: In and out: what the model remembers of each contact, shape (n,).
         f: Result, shape (3 n,).
+        arena: Where arrays come from.
 
     Returns:
         Whether it was solved without any repair, iterations, the residual.
@@ -57,7 +59,7 @@ def contact_impulses(
         warm[:] = active
         return status == SOLVED, iterations, residual
     if model == COULOMB:
-        status, iterations, residual = continued_lcp_kernel(rho, c, mu, np.flatnonzero(mu), warm, f)
+        status, iterations, residual = continued_lcp_kernel(rho, c, mu, np.flatnonzero(mu), warm, f, arena)
         return status == SOLVED, iterations, residual
     status, iterations, residual, slip = no_slip_kernel(rho, c, closed, warm, model == NO_SLIP_DUAL, f)
     return status == SOLVED and slip <= SLIP_SPEED, iterations, residual

@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from idcontrol.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.errors import InputError
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
@@ -55,7 +56,7 @@ UNSOLVED: Final = "no solution found"
 
 @njit(cache=True)
 def _assemble(
-    rho: Array, c: Array, mu: Array, n: int, rough: Integers
+    rho: Array, c: Array, mu: Array, n: int, rough: Integers, arena: Arena
 ) -> tuple[Array, Array, Array]:  # pragma: no cover - compiled
     """Q, r and the balancing scale for n normals and the contacts `rough` with finite friction.
 
@@ -64,8 +65,7 @@ def _assemble(
     """
     k, t = rho.shape[1], rough.shape[0]
     impulses = n + 4 * t
-    rows = np.empty((impulses, k))
-    r = np.zeros(impulses + t)
+    rows, r = matrix(arena, impulses, k), zeros(arena, impulses + t)
     rows[:n] = rho[:n]
     r[:n] = c[:n]
     for j in range(t):
@@ -78,7 +78,8 @@ def _assemble(
             r[plus] = c[source]
             r[minus] = -c[source]
     size = impulses + t
-    Q = np.zeros((size, size))
+    Q = matrix(arena, size, size)
+    Q[:] = 0.0
     for i in range(impulses):
         for j in range(i + 1):
             s = 0.0
@@ -93,7 +94,7 @@ def _assemble(
             Q[n + edge * t + j, slip] = 1.0
             Q[slip, n + edge * t + j] = -1.0
     # one factor for the three axes of a contact, so that its cone keeps its shape; 1/d for λ keeps E and μ as they are
-    scale = np.zeros(size)
+    scale = zeros(arena, size)
     largest = 0.0
     for i in range(n):
         square = 0.0
@@ -149,7 +150,7 @@ def _judged(Q: Array, r: Array, slips: int, z: Array, residual: float) -> float:
 
 @njit(cache=True, error_model="numpy")
 def _lemke(
-    Q: Array, r: Array, scale: Array, slips: int, tikhonov: float, z: Array
+    Q: Array, r: Array, scale: Array, slips: int, tikhonov: float, z: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     size = r.shape[0]
     status, pivots, residual = lemke_kernel(
@@ -159,9 +160,9 @@ def _lemke(
         tikhonov,
         50 * (size + 1),
         z,
-        np.empty(size),
-        np.empty((2 * size + 3, size + 2)),
-        np.empty(5 * size + 2, dtype=np.int64),
+        vector(arena, size),
+        matrix(arena, 2 * size + 3, size + 2),
+        indices(arena, 5 * size + 2),
     )
     if status == SOLVED:
         residual = _judged(Q, r, slips, z, residual)
@@ -184,12 +185,12 @@ def _impulses(z: Array, rough: Integers, f: Array) -> None:  # pragma: no cover 
 
 @njit(cache=True, error_model="numpy")
 def friction_lcp_kernel(
-    rho: Array, c: Array, mu: Array, rough: Integers, tikhonov: float, f: Array
+    rho: Array, c: Array, mu: Array, rough: Integers, tikhonov: float, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Assemble and solve the LCP of the module; f (3 n,) gets the contact impulses. Status, pivots, residual."""
-    Q, r, scale = _assemble(rho, c, mu, mu.shape[0], rough)
-    z = np.empty(r.shape[0])
-    status, pivots, residual = _lemke(Q, r, scale, rough.shape[0], tikhonov, z)
+    Q, r, scale = _assemble(rho, c, mu, mu.shape[0], rough, arena)
+    z = vector(arena, r.shape[0])
+    status, pivots, residual = _lemke(Q, r, scale, rough.shape[0], tikhonov, z, arena)
     f[:] = 0.0
     if status == SOLVED:
         _impulses(z, rough, f)
@@ -197,11 +198,13 @@ def friction_lcp_kernel(
 
 
 @njit(cache=True, error_model="numpy")
-def _on_support(Q: Array, r: Array, scale: Array, support: Booleans, z: Array) -> float:  # pragma: no cover - compiled
+def _on_support(
+    Q: Array, r: Array, scale: Array, support: Booleans, z: Array, arena: Arena
+) -> float:  # pragma: no cover - compiled
     """Solve for the z whose w = Qz + r is zero in `support`, z zero outside; returns its residual as an LCP, scaled."""
     members = np.flatnonzero(support)
     count = members.shape[0]
-    A = np.empty((count, count + 1))
+    A = matrix(arena, count, count + 1)
     for a in range(count):
         i = members[a]
         for b in range(count):
@@ -225,7 +228,7 @@ def _on_support(Q: Array, r: Array, scale: Array, support: Booleans, z: Array) -
 
 @njit(cache=True, error_model="numpy")
 def continued_lcp_kernel(
-    rho: Array, c: Array, mu: Array, rough: Integers, bits: Integers, f: Array
+    rho: Array, c: Array, mu: Array, rough: Integers, bits: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """`friction_lcp_kernel`, but the vertex of the last step is kept where it still is a solution.
 
@@ -240,13 +243,14 @@ def continued_lcp_kernel(
         bits: In and out, which unknowns of a contact are positive, shape (n,): bit 0 its normal, bits 1 to 4 its edges
             +S, -S, +T, -T, bit 5 its slip speed λ.
         f: Result, contact impulses, shape (3 n,).
+        arena: Where arrays come from.
 
     Returns:
         Status number, pivots (0 where the last vertex was kept), residual.
     """
     n, t = mu.shape[0], rough.shape[0]
-    Q, r, scale = _assemble(rho, c, mu, n, rough)
-    z = np.empty(r.shape[0])
+    Q, r, scale = _assemble(rho, c, mu, n, rough, arena)
+    z = vector(arena, r.shape[0])
     if np.any(bits != 0):
         support = np.zeros(r.shape[0], dtype=np.bool_)
         for i in range(n):
@@ -254,11 +258,11 @@ def continued_lcp_kernel(
         for j in range(t):
             for unknown in range(5):  # four edges and λ
                 support[n + unknown * t + j] = (bits[rough[j]] >> (1 + unknown)) & 1
-        residual = _judged(Q, r, t, z, _on_support(Q, r, scale, support, z))
+        residual = _judged(Q, r, t, z, _on_support(Q, r, scale, support, z, arena))
         if residual <= TOLERANCE:
             _impulses(z, rough, f)
             return SOLVED, 0, residual
-    status, pivots, residual = _lemke(Q, r, scale, t, 0.0, z)
+    status, pivots, residual = _lemke(Q, r, scale, t, 0.0, z, arena)
     f[:] = 0.0
     bits[:] = 0
     if status != SOLVED:
@@ -295,7 +299,7 @@ def _solve_pyramids(rho: Array, c: Array, mu: Array, rough: Integers, bits: Inte
     other paths; 1e-12, 1e-10, 1e-8 of the (balanced) diagonal added (math.md 13.5); a short search over contact modes.
     """
     _load()
-    status, iterations, residual = continued_lcp_kernel(rho, c, mu, rough, bits, f)
+    status, iterations, residual = continued_lcp_kernel(rho, c, mu, rough, bits, f, HEAP)
     if status == SOLVED:
         return _Outcome(status=status, iterations=iterations, residual=residual)
     return _after_failure(rho, c, mu, rough, f, _Outcome(status=status, iterations=iterations, residual=residual))
@@ -314,20 +318,20 @@ def _after_failure(rho: Array, c: Array, mu: Array, rough: Integers, f: Array, f
     status, iterations, residual = first.status, first.iterations, first.residual
     if not _may_part(rho, c, mu.size):
         return replace(first, status=INFEASIBLE, note=SQUEEZE)
-    Q, r, scale = _assemble(rho, c, mu, mu.size, rough)
+    Q, r, scale = _assemble(rho, c, mu, mu.size, rough, HEAP)
     z = np.empty(r.size)
     rng = np.random.default_rng(0)
     for _ in range(max(RESTARTS, mu.size) if mu.size <= MOST_RETRIED else 0):
         # a positive factor on each variable does to the path what a covering vector other than 1 does
         factors = scale * np.exp(rng.normal(scale=SPREAD, size=r.size))
-        again, more, _ = _lemke(Q, r, factors, rough.size, 0.0, z)
+        again, more, _ = _lemke(Q, r, factors, rough.size, 0.0, z, HEAP)
         iterations += more
         residual = _residual(Q, r, scale, z)
         if again == SOLVED and residual <= TOLERANCE:
             _impulses(z, rough, f)
             return _Outcome(status=SOLVED, iterations=iterations, residual=residual, note="restarted")
     for tikhonov in TIKHONOV:
-        again, more, residual = friction_lcp_kernel(rho, c, mu, rough, tikhonov, f)
+        again, more, residual = friction_lcp_kernel(rho, c, mu, rough, tikhonov, f, HEAP)
         iterations += more
         if again == SOLVED:
             return _Outcome(

@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from idcontrol.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.models.reduction import Reduction
 from idcontrol.solvers.active_set_qp import qp_kernel
 from idcontrol.solvers.basis import pivoted_basis
@@ -30,11 +31,12 @@ RANK_TOLERANCE = 1e-8
 
 
 @njit(cache=True, error_model="numpy")
-def torque_map_kernel(M: Array, free: Integers, fixed: Integers, L: Array, rows: Array, rho: Array, n3: int) -> Array:
-    # pragma: no cover - compiled
+def torque_map_kernel(
+    M: Array, free: Integers, fixed: Integers, L: Array, rows: Array, rho: Array, n3: int, arena: Arena
+) -> Array:  # pragma: no cover - compiled
     """Lτ = (L⁻¹ M_bq)ᵀ ρᵀ - J_qᵀ, shape (p, 3 n)."""
     k, p = free.shape[0], fixed.shape[0]
-    X = np.empty((k, p))
+    X = matrix(arena, k, p)
     for i in range(k):
         for a in range(p):
             X[i, a] = M[free[i], fixed[a]]
@@ -44,11 +46,11 @@ def torque_map_kernel(M: Array, free: Integers, fixed: Integers, L: Array, rows:
         inverse = 1.0 / L[i, i]
         for a in range(p):
             X[i, a] *= inverse
-    columns = np.empty((k, n3))
+    columns = matrix(arena, k, n3)
     for r in range(n3):
         for i in range(k):
             columns[i, r] = rho[r, i]
-    out = np.empty((p, n3))
+    out: Array = matrix(arena, p, n3)
     for a in range(p):
         for r in range(n3):
             out[a, r] = -rows[r, fixed[a]]
@@ -153,19 +155,21 @@ def smallest_torque_kernel(
     v_tol: float,
     reluctance: Array,
     out: Array,
+    arena: Arena,
 ) -> bool:  # pragma: no cover - compiled
     """The QP of the module; `out` gets the new impulses. `constant` is hτ(y) - hτ_ref."""
     n3, p = y.shape[0], fixed.shape[0]
-    x = np.zeros(rho.shape[1])
+    x = zeros(arena, rho.shape[1])
     for r in range(n3):
         for i in range(x.shape[0]):
             x[i] += rho[r, i] * y[r]
-    torque = torque_map_kernel(M, free, fixed, L, rows, rho, n3)
-    rest = constant.copy()
+    torque = torque_map_kernel(M, free, fixed, L, rows, rho, n3, arena)
+    rest = vector(arena, p)
+    rest[:] = constant
     for a in range(p):
         for r in range(n3):
             rest[a] -= torque[a, r] * y[r]
-    return bool(share_kernel(rho, c, x, torque, rest, mu, held, v_tol, reluctance, out))
+    return bool(share_kernel(rho, c, x, torque, rest, mu, held, v_tol, reluctance, out, arena))
 
 
 @njit(cache=True, error_model="numpy")
@@ -180,6 +184,7 @@ def share_kernel(
     v_tol: float,
     reluctance: Array,
     out: Array,
+    arena: Arena,
 ) -> bool:  # pragma: no cover - compiled
     """The QP of the module, for a motion that is known without impulses y₁.
 
@@ -194,34 +199,37 @@ def share_kernel(
         v_tol: Of the edge rule.
         reluctance: Extra weights, shape (n,).
         out: Result, shape (3 n,).
+        arena: Where arrays come from.
 
     Returns:
         Whether impulses were found.
     """
     n3, k = rho.shape
     n, p = n3 // 3, rest.shape[0]
-    u = np.empty(n3)
+    u = vector(arena, n3)
     for r in range(n3):
         u[r] = c[r]
         for i in range(k):
             u[r] += rho[r, i] * x[i]
-    row, other, weight = np.empty(n3, dtype=np.int64), np.empty(n3, dtype=np.int64), np.empty(n3)
-    space = np.empty((4 * n, n3))
+    row, other, weight = indices(arena, n3), indices(arena, n3), vector(arena, n3)
+    space = matrix(arena, 4 * n, n3)
     d, limits = _generators(u, mu, held, v_tol, row, other, weight, space)
     if d == 0:
         out[:] = 0.0
         return not np.any(x != 0.0)
-    A = np.ascontiguousarray(space[:limits, :d])
+    A = matrix(arena, limits, d)
+    A[:] = space[:limits, :d]
     typical = 0.0
     for a in range(p):
         for r in range(n3):
             typical += torque[a, r] * torque[a, r]
     typical /= n3
-    TB = np.empty((p, d))
+    TB = matrix(arena, p, d)
     for a in range(p):
         for j in range(d):
             TB[a, j] = torque[a, row[j]] + weight[j] * torque[a, other[j]]
-    H, g = np.zeros((d, d)), np.zeros(d)
+    H, g = matrix(arena, d, d), zeros(arena, d)
+    H[:] = 0.0
     for a in range(p):
         for i in range(d):
             share = TB[a, i] / typical
@@ -235,7 +243,8 @@ def share_kernel(
             if weight[i] * weight[j] != 0.0 and other[i] == other[j]:
                 H[i, j] += (RIDGE + reluctance[row[i] % n]) * weight[i] * weight[j]
     # J_bᵀ y is kept: dependent rows first removed, or rounding would decide whether they agree
-    span, motion = np.empty((k, d)), x.copy()
+    span, motion = matrix(arena, k, d), vector(arena, k)
+    motion[:] = x
     longest = 0.0
     for i in range(k):
         square = 0.0
@@ -244,22 +253,22 @@ def share_kernel(
             square += span[i, j] * span[i, j]
         longest = max(longest, square)
     most = min(k, d)
-    E, e = np.empty((most, d)), np.empty(most)
-    rank = pivoted_basis(span, motion, RANK_TOLERANCE * np.sqrt(longest), E, e)
-    xi, multipliers, active = np.empty(d), np.empty(rank + limits), np.empty(d, dtype=np.int64)
+    E, e = matrix(arena, most, d), vector(arena, most)
+    rank = pivoted_basis(span, motion, RANK_TOLERANCE * np.sqrt(longest), E, e, arena)
+    xi, multipliers, active = vector(arena, d), vector(arena, rank + limits), indices(arena, d)
     status, _, _, _ = qp_kernel(
         H,
         g,
         A,
-        np.zeros(limits),
+        zeros(arena, limits),
         E[:rank],
         e[:rank],
         xi,
         multipliers,
         active,
-        np.empty((rank + limits, d)),
-        np.empty((3, rank + limits)),
-        np.empty((3 * d + 6, d)),
+        matrix(arena, rank + limits, d),
+        matrix(arena, 3, rank + limits),
+        matrix(arena, 3 * d + 6, d),
     )
     if status != SOLVED:
         return False
@@ -274,7 +283,7 @@ def share_kernel(
 def torque_map(reduction: Reduction, n: int) -> Array:
     """Lτ of the module: how motor impulses answer to the impulses [N; S; T] of n contacts, shape (p, 3 n)."""
     r = reduction
-    mapped: Array = torque_map_kernel(r.M, r.free, r.fixed, r.L, r.rows, r.rho, 3 * n)
+    mapped: Array = torque_map_kernel(r.M, r.free, r.fixed, r.L, r.rows, r.rho, 3 * n, HEAP)
     return mapped
 
 
@@ -313,6 +322,6 @@ def smallest_torque(
     weights = np.zeros(n) if reluctance is None else reluctance
     out = np.empty(3 * n)
     better = smallest_torque_kernel(
-        r.M, r.free, r.fixed, r.L, r.rows, r.rho[: 3 * n], r.c, y, constant, mu, held, v_tol, weights, out
+        r.M, r.free, r.fixed, r.L, r.rows, r.rho[: 3 * n], r.c, y, constant, mu, held, v_tol, weights, out, HEAP
     )
     return (out, True) if better else (y, False)

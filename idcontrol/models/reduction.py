@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from idcontrol.arena import HEAP, Arena, matrix, vector, zeros
 from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem, free_indices
 from idcontrol.solvers.factor import solve_upper
 from idcontrol.solvers.rank import RANK_TOLERANCE, find_indices
@@ -66,18 +67,19 @@ def solve_lower_transposed(L: Array, x: Array) -> None:  # pragma: no cover - co
 
 @njit(cache=True, error_model="numpy")
 def reduce_kernel(
-    M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array
+    M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array, arena: Arena
 ) -> tuple[Array, Array, Array, Array]:  # pragma: no cover - compiled
     """L, v°, ρ and c = J v° of the module's formulas."""
     m, k, rows = M.shape[0], free.shape[0], J.shape[0]
-    M_bb = np.empty((k, k))
+    M_bb = matrix(arena, k, k)
     for i in range(k):
         for j in range(k):
             M_bb[i, j] = M[free[i], free[j]]
-    L = np.zeros((k, k))
+    L = matrix(arena, k, k)
+    L[:] = 0.0
     if not cholesky(M_bb, L):
         L[:] = np.nan
-    x = np.empty(k)
+    x = vector(arena, k)
     for i in range(k):
         s = -kappa[free[i]]
         for j in range(fixed.shape[0]):
@@ -85,13 +87,13 @@ def reduce_kernel(
         x[i] = s
     solve_lower(L, x)
     solve_lower_transposed(L, x)
-    v_free = np.empty(m)
+    v_free = vector(arena, m)
     for i in range(k):
         v_free[free[i]] = x[i]
     for j in range(fixed.shape[0]):
         v_free[fixed[j]] = b[j]
     # L⁻¹ of all rows at once, as columns: nothing waits for the sum before
-    white = np.empty((k, rows))
+    white = matrix(arena, k, rows)
     for i in range(k):
         for r in range(rows):
             white[i, r] = J[r, free[i]]
@@ -101,8 +103,7 @@ def reduce_kernel(
                 white[i, r] -= factor * white[o, r]
         for r in range(rows):
             white[i, r] /= L[i, i]
-    rho = np.empty((rows, k))
-    c = np.zeros(rows)
+    rho, c = matrix(arena, rows, k), zeros(arena, rows)
     for r in range(rows):
         for i in range(k):
             rho[r, i] = white[i, r]
@@ -113,20 +114,29 @@ def reduce_kernel(
 
 @njit(cache=True, error_model="numpy")
 def recover_kernel(
-    M: Array, kappa: Array, free: Integers, fixed: Integers, L: Array, v_free: Array, J: Array, rho: Array, f: Array
+    M: Array,
+    kappa: Array,
+    free: Integers,
+    fixed: Integers,
+    L: Array,
+    v_free: Array,
+    J: Array,
+    rho: Array,
+    f: Array,
+    arena: Arena,
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
     """The velocity v⁺ and the motor impulses hτ of the module's formulas."""
     m, k = M.shape[0], free.shape[0]
-    x = np.zeros(k)
+    x = zeros(arena, k)
     for r in range(f.shape[0]):
         if f[r] != 0.0:
             for i in range(k):
                 x[i] += rho[r, i] * f[r]
     solve_lower_transposed(L, x)
-    v_plus = v_free.copy()
+    v_plus, impulse = vector(arena, m), vector(arena, fixed.shape[0])
+    v_plus[:] = v_free
     for i in range(k):
         v_plus[free[i]] += x[i]
-    impulse = np.empty(fixed.shape[0])
     for a in range(fixed.shape[0]):
         j = fixed[a]
         s = kappa[j]
@@ -187,14 +197,14 @@ def reduce(problem: StepProblem) -> Reduction:
             kappa = kappa - weighted @ problem.bilateral.target[soft]
         rows = np.vstack((rows, problem.bilateral.rows[~soft]))
         offset = np.concatenate((offset, -problem.bilateral.target[~soft]))
-    L, v_free, rho, c = reduce_kernel(M, kappa, free, fixed, b, rows)
+    L, v_free, rho, c = reduce_kernel(M, kappa, free, fixed, b, rows, HEAP)
     return Reduction(M=M, kappa=kappa, free=free, fixed=fixed, L=L, v_free=v_free, rows=rows, rho=rho, c=c + offset)
 
 
 def recover(reduction: Reduction, f: Array) -> tuple[Array, Array]:
     """Velocity v⁺ (m,) and motor impulses hτ (p,) for impulses f of all rows, shape (3 n + e,) [N s]."""
     r = reduction
-    v_plus, impulse = recover_kernel(r.M, r.kappa, r.free, r.fixed, r.L, r.v_free, r.rows, r.rho, f)
+    v_plus, impulse = recover_kernel(r.M, r.kappa, r.free, r.fixed, r.L, r.v_free, r.rows, r.rho, f, HEAP)
     return v_plus, impulse
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from idcontrol.arena import begin, indices, reserve, vector, zeros
 from idcontrol.bound import Bound, bind
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
 from idcontrol.models.compiled import contact_impulses
@@ -24,11 +25,12 @@ def _substep(machine: Bound, h: float, v_theirs: Array, tau: Array) -> tuple[boo
         press. What is bound last gets v⁺ (m,) and impulses (n, 3); of the contacts that press identity (p,), forces
         (p, 3) and normals (p, 3) in world axes.
     """
-    model, near, M, bias, order, detection, warm, result = machine.values
+    arena, model, near, M, bias, order, detection, warm, result = machine.values
+    begin(arena)
     reads, writes = detection
     v_plus, impulses, listed, force, normal = result
     m, u = M.shape[0], M.shape[0] - tau.shape[0]
-    v = np.empty(m)
+    v = vector(arena, m)
     reach = 0.0
     for i in range(m):
         v[i] = v_theirs[order[i]]
@@ -36,23 +38,27 @@ def _substep(machine: Bound, h: float, v_theirs: Array, tau: Array) -> tuple[boo
     n = detect_kernel(*reads, near + min(2.0 * h * reach, 0.1), *writes)
     _, _, _, _, identity, _, axes, gap, mu, J = writes
 
-    kappa = h * bias - np.dot(M, v)
+    kappa = vector(arena, m)
+    np.dot(M, v, kappa)
+    for i in range(m):
+        kappa[i] = h * bias[i] - kappa[i]
     kappa[u:] -= h * tau
-    nothing, no_speed = np.empty(0, dtype=np.int64), np.empty(0)
-    free = np.arange(m)
-    L, v_free, rho, c = reduce_kernel(M, kappa, free, nothing, no_speed, J[: 3 * n])
-    bits, closed = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.bool_)
+    free, nothing, no_speed = indices(arena, m), indices(arena, 0), vector(arena, 0)
+    for i in range(m):
+        free[i] = i
+    L, v_free, rho, c = reduce_kernel(M, kappa, free, nothing, no_speed, J[: 3 * n], arena)
+    bits, closed = indices(arena, n), np.empty(n, dtype=np.bool_)
     plain = True
     for i in range(n):
         c[i] += max(gap[i] / h, -PUSH_OUT_SPEED)
         bits[i] = warm[identity[i]]
         closed[i] = gap[i] <= CLOSED_GAP
         plain = plain and np.isfinite(mu[i])
-    f = np.zeros(3 * n)
+    f = zeros(arena, 3 * n)
     iterations, residual = 0, 0.0
     if plain:
-        plain, iterations, residual = contact_impulses(model, rho, c, mu[:n].copy(), closed, bits, f)
-    v_plus[:], _ = recover_kernel(M, kappa, free, nothing, L, v_free, J[: 3 * n], rho, f)
+        plain, iterations, residual = contact_impulses(model, rho, c, mu[:n], closed, bits, f, arena)
+    v_plus[:], _ = recover_kernel(M, kappa, free, nothing, L, v_free, J[: 3 * n], rho, f, arena)
     for i in range(m):
         plain = plain and np.isfinite(v_plus[i])
     warm[:] = 0
@@ -94,6 +100,7 @@ class CompiledSubstep:
         self._identity: Integers = np.zeros(spheres, dtype=np.int64)
         self._machine = bind(
             (
+                reserve(),
                 model,
                 near,
                 system.M,

@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from idcontrol.arena import Arena, vector
 from idcontrol.types import Array
 
 
 @njit(cache=True)
-def pivoted_basis(rows: Array, extra: Array, smallest: float, basis: Array, carried: Array) -> int:
+def pivoted_basis(rows: Array, extra: Array, smallest: float, basis: Array, carried: Array, arena: Arena) -> int:
     # pragma: no cover - compiled
     """Gram-Schmidt with row pivoting down to the length `smallest`; `extra` (one number a row) is carried along.
 
     Overwrites rows and extra; returns the rank.
     """
     n, k = rows.shape
-    size = np.empty(n)
+    size = vector(arena, n)
     for i in range(n):
         size[i] = 0.0
         for d in range(k):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from idcontrol.contact.landing import Landing
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import schemes
@@ -88,6 +89,22 @@ def test_plain_steps_give_the_torques_of_the_general_step(quadruped, name):
         np.testing.assert_allclose(got.predicted.force, wanted.predicted.force, rtol=0, atol=1e-7)
         np.testing.assert_allclose(got.predicted.normal, wanted.predicted.normal, rtol=0, atol=1e-15)
     assert solved > 20
+
+
+def test_a_foot_that_has_settled_rests_in_either_step(quadruped):
+    landing = Settings(landing=Landing(settle_s=0.002, slip_m_s=np.inf))
+    scheme = schemes.COULOMB_QP
+    plain, general = (
+        InverseDynamics(s, *machine(), GAINS, scenes.H, landing) for s in (scheme, replace(scheme, plain=None))
+    )
+    never = controller(scheme)
+    differences = []
+    for state, reference in steps(quadruped, np.random.default_rng(3)):
+        got, wanted = plain(state, reference), general(state, reference)
+        # the same arithmetic in another order, as above
+        np.testing.assert_allclose(got.tau, wanted.tau, rtol=0, atol=1e-9)
+        differences.append(np.abs(got.tau - never(state, reference).tau).max())
+    assert np.median(differences) > 1e-3
 
 
 @pytest.mark.parametrize("name", SCHEMES)

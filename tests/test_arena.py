@@ -1,0 +1,66 @@
+"""Arrays of a step: they do not overlap, are given back together, and never fail to be there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import njit
+
+from idcontrol.arena import HEAP, begin, indices, matrix, reserve, vector, zeros
+
+
+@njit
+def filled(arena, n):
+    """Take arrays of every kind, write all of them, then read all of them: sums that any overlap would change."""
+    a, b, c, d = vector(arena, n), matrix(arena, n, n + 1), indices(arena, n), zeros(arena, n)
+    before = d.sum()
+    a[:], b[:], c[:], d[:] = 1.0, 2.0, 3, 4.0
+    return before, a.sum(), b.sum(), c.sum(), d.sum(), b.shape, b.flags.c_contiguous
+
+
+@pytest.mark.parametrize("size", [0, 3, 40, 1000])
+def test_arrays_do_not_overlap_whether_or_not_the_arena_holds_them(size):
+    n = 5
+    assert filled(reserve(size), n) == (0.0, n, 2 * n * (n + 1), 3 * n, 4 * n, (n, n + 1), True)
+
+
+def test_zeros_are_zeros_in_memory_that_was_used_before():
+    arena = reserve(100)
+    for _ in range(3):
+        begin(arena)
+        assert filled(arena, 5)[0] == 0.0
+    assert arena.used[0] == 5 + 5 * 6 + 5 + 5
+
+
+def test_the_heap_is_never_used_up():
+    for _ in range(3):
+        filled(HEAP, 5)
+    assert HEAP.used[0] == 0
+
+
+@njit
+def kept(arena, n):
+    out = vector(arena, n)
+    out[:] = 7.0
+    return out
+
+
+def test_what_comes_from_the_heap_may_be_kept():
+    arrays = [kept(HEAP, 1000) for _ in range(20)]
+    assert all(np.all(array == 7.0) for array in arrays)
+    assert len({array.ctypes.data for array in arrays}) == 20
+
+
+@njit
+def exhausting(arena, n):
+    """Some arrays fit and some do not; all must hold what was written."""
+    arrays = [vector(arena, n) for _ in range(8)]
+    for i in range(8):
+        arrays[i][:] = i
+    return [array[0] + array[-1] for array in arrays]
+
+
+def test_an_arena_that_is_used_up_goes_on_with_the_heap():
+    arena = reserve(3 * 10 + 5)
+    assert exhausting(arena, 10) == [2 * i for i in range(8)]
+    assert arena.used[0] == 30
