@@ -50,7 +50,7 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
     known = tuple(keys(start))
     values = msgspec.to_builtins(start)
     for given, value in changes.items():
-        key = _in_full(given, known)
+        key = full_key(given, known)
         if _has_nan(value):
             raise InputError(f"{spelling.get(key, key)}: NaN is no value; give a number")
         *path, last = key.split(".")
@@ -64,8 +64,13 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
         raise InputError(_explain(str(error), config, values, spelling)) from None
 
 
-def _in_full(key: str, known: Sequence[str]) -> str:
-    """The dotted key that is meant: the key itself, or the only one that ends in it."""
+def full_key(key: str, known: Sequence[str]) -> str:
+    """The dotted key that is meant: the key itself, or the only one of those `known` that ends in it.
+
+    Raises:
+        UnknownName: There is none.
+        InputError: There are several.
+    """
     if key in known:
         return key
     ending = [name for name in known if name.endswith(f".{key}")]

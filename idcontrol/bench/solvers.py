@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from idcontrol.arena import HEAP
 from idcontrol.bench.peers import QP_PEERS, StageOne, installed, quantecon
 from idcontrol.bench.rows import Bar, Effort, Peer, Row, measure
 from idcontrol.bench.scenes import Posed, Walk, floor, problems
@@ -110,7 +111,7 @@ def _lemke(posed: Sequence[Posed], whitened: Sequence[Reduction], below: Job, n:
     rough = np.flatnonzero(mu)
     matrices, constants, scales = [], [], []
     for each in whitened:
-        Q, r, _ = _assemble(each.rho, each.c, mu, n, rough)
+        Q, r, _ = _assemble(each.rho, each.c, mu, n, rough, HEAP)
         scale = _balance(Q, n + 4 * rough.size)
         matrices.append(np.ascontiguousarray(scale[:, None] * Q * scale))
         size = float(np.abs(scale * r).max()) or 1.0
@@ -119,7 +120,7 @@ def _lemke(posed: Sequence[Posed], whitened: Sequence[Reduction], below: Job, n:
     f = np.zeros(3 * n)
 
     def run(i: int) -> tuple[int, Array, Array]:
-        status, _, _ = friction_lcp_kernel(whitened[i].rho, whitened[i].c, mu, rough, 0.0, f)
+        status, _, _ = friction_lcp_kernel(whitened[i].rho, whitened[i].c, mu, rough, 0.0, f, HEAP)
         return int(status), f.copy(), scales[i]
 
     def weight(ours: tuple[int, Array, Array], theirs: Array) -> float:

@@ -39,8 +39,16 @@ _SHOWN = (
 @click.option("--plants", metavar="A,B|all", help="Plants; by default the experiment's own.")
 @click.option("--mu", metavar="X,Y", help="Frictions of the ground; inf means that nothing slips.")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="As many seeds of each.")
-@click.option("--vary", multiple=True, metavar="KEY=V,W", help="Values of any other setting, by dotted key.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of all runs, by dotted key.")
+@click.option(
+    "--vary", multiple=True, metavar="KEY=V,W", help="Values of any other setting, by dotted key or its last part."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of all runs, by dotted key or its last part.",
+)
 @click.option("--preset", metavar="NAME", help="The configuration to begin with.")
 @click.option("--robot", metavar="R", help="Robot of all runs.")
 @click.option("--duration", "duration_s", type=float, metavar="S", help="Length of each run [s].")

@@ -30,7 +30,9 @@ from idcontrol.errors import IdControlError, InputError, UnknownName
 @click.option("--rate", "rate_hz", type=float, metavar="HZ", help="Rate of the control loop [Hz].")
 @click.option("--seed", type=int, metavar="N", help="Seed of everything that is random.")
 @click.option("--preset", metavar="NAME", help="default: what is right; paper: the original with its quirks.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting, by dotted key.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting, by dotted key or its last part."
+)
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the record; must be empty.")
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as one JSON object.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")

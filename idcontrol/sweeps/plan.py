@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from idcontrol.configuration import build
+from idcontrol.configuration import build, full_key, keys
 from idcontrol.errors import UnknownName
 from idcontrol.recording import jsonable
 
@@ -73,7 +73,7 @@ def plan(
 
     Args:
         experiment: Gives name and presets.
-        runs: Changes by dotted key, one mapping a run.
+        runs: Changes by dotted key, or its last part, one mapping a run.
         spelling: How the user spelled a key, where that was not the key itself.
 
     Raises:
@@ -86,6 +86,8 @@ def plan(
         preset = str(changes.pop("preset", "default"))
         if preset not in experiment.presets:
             raise UnknownName("preset", preset, experiment.presets)
+        known = tuple(keys(experiment.presets[preset]))
+        changes = {full_key(key, known): value for key, value in changes.items()}
         config = jsonable(msgspec.to_builtins(build(experiment.presets[preset], changes, spelling)))
         rows.append(
             Row(

@@ -10,6 +10,7 @@ import pytest
 from experiments import laws
 from experiments.contact_problems import Config, coulomb_lcp, excluded, normal_rows, problem_of
 from experiments.random_steps import random_step
+from idcontrol.arena import HEAP
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb
@@ -381,7 +382,7 @@ def test_a_solution_is_found_where_the_first_path_ends_on_a_ray(problem):
     """Rays of this matrix prove nothing: other paths, or the search over contact modes, find more."""
     c, rho, mu = reduce(problem).c, reduce(problem).rho, problem.contacts.mu
     n = mu.size
-    status, _, _ = coulomb.friction_lcp_kernel(rho, c, mu, np.flatnonzero(mu), 0.0, np.zeros(3 * n))
+    status, _, _ = coulomb.friction_lcp_kernel(rho, c, mu, np.flatnonzero(mu), 0.0, np.zeros(3 * n), HEAP)
     assert status == SolverStatus.RAY
     solution = coulomb.solve(problem)
     assert solution.status is Status.SOLVED

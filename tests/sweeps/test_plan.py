@@ -42,6 +42,22 @@ def test_the_command_of_a_row_gives_its_configuration(changes):
     assert repr(build(experiment.presets[row.preset], read)) == repr(msgspec.structs.replace(Config(), **changes))
 
 
+def test_a_setting_named_by_its_last_part_is_planned_by_its_dotted_key():
+    class Friction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        cap: float = 1.0
+
+    class Walk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+        friction: Friction = Friction()
+
+    class Experiment:
+        name = "walk"
+        presets = {"default": Walk()}
+
+    short, full = plan(Experiment(), [{"cap": 0.5}, {"friction.cap": 0.5}])
+    assert short == full
+    assert short.changes == {"friction.cap": 0.5}
+
+
 def test_equal_configurations_have_one_name_and_others_have_others():
     same, again, other, paper = plan(
         experiment, [{"gain": 2.0}, {"gain": 2.0, "seed": 0}, {"gain": 2.5}, {"preset": "paper", "gain": 2.0}]
