@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -14,6 +15,21 @@ from idcontrol.configuration import build, parse_setting
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.sweeps.plan import plan, product
 from tests.sweeps.drift import Config, experiment
+
+
+class Friction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    cap: float = 1.0
+
+
+class Walk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    friction: Friction = Friction()
+
+
+class Walks:
+    """An experiment with a table among its settings."""
+
+    name = "walk"
+    presets: ClassVar = {"default": Walk()}
 
 
 def test_a_product_has_every_combination_once_the_last_axis_fastest():
@@ -43,17 +59,7 @@ def test_the_command_of_a_row_gives_its_configuration(changes):
 
 
 def test_a_setting_named_by_its_last_part_is_planned_by_its_dotted_key():
-    class Friction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        cap: float = 1.0
-
-    class Walk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-        friction: Friction = Friction()
-
-    class Experiment:
-        name = "walk"
-        presets = {"default": Walk()}
-
-    short, full = plan(Experiment(), [{"cap": 0.5}, {"friction.cap": 0.5}])
+    short, full = plan(Walks(), [{"cap": 0.5}, {"friction.cap": 0.5}])
     assert short == full
     assert short.changes == {"friction.cap": 0.5}
 
