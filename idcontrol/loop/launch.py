@@ -20,7 +20,7 @@ import numpy as np
 
 from idcontrol import controllers, sensing
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.errors import InputError
+from idcontrol.errors import IdControlError, InputError
 from idcontrol.loop import machine, real, realtime, record
 from idcontrol.loop.clock import AWAKE_NS, NS, Beat, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
@@ -121,7 +121,12 @@ def run(
         raise InputError("a loop in process is over too soon to be shown; record it and replay it: idcontrol view DIR")
     with Stop() as stop:
         work = _Work(target, config, settings, stop, out, viewer)
-        return work.in_process() if settings.transport == "inprocess" else work.on_the_wall_clock()
+        try:
+            return work.in_process() if settings.transport == "inprocess" else work.on_the_wall_clock()
+        except IdControlError as error:
+            if not stop.moving:
+                raise
+            raise RuntimeError(f"after the first tick: {error}") from error  # no longer the input's fault alone
 
 
 class _Work:
@@ -184,10 +189,14 @@ class _Work:
             here, self.parts, clock, self.settings.policy,
             period=self.period, duration=self.duration, session=2,
         )  # fmt: skip
-        loop.connect(CONNECT_S)
-        self.stop.begin()
-        real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), self._asked)
-        metrics = scribe.close(_outcome(loop, self.stop.asked, realtime.Granted()))
+        outcome = None
+        try:
+            loop.connect(CONNECT_S)
+            self.stop.begin()
+            real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), self._asked)
+            outcome = _outcome(loop, self.stop.asked, realtime.Granted())
+        finally:
+            metrics = scribe.close(outcome)
         assert metrics is not None
         return metrics
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from idcontrol import cli
+from idcontrol.errors import InputError
 from idcontrol.recording import load
-from tests.loop.rig import Pd, offer
+from tests.loop.rig import Arm, Pd, offer
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,6 +57,23 @@ def test_json_has_the_keys_of_the_contract(command, tmp_path):
     assert (found["controller"], found["rate_hz"], found["duration_s"]) == ("tests.loop.rig:Pd", 1000.0, 0.2)
     assert found["out"] == str(tmp_path / "run")
     assert load(tmp_path / "run").complete
+
+
+def test_what_was_recorded_before_an_error_is_kept(command, monkeypatch, tmp_path):
+    step, steps = Arm.step, itertools.count()
+
+    def tired(self, tau, dt):
+        if next(steps) == 100:
+            raise InputError("the plant is tired")
+        return step(self, tau, dt)
+
+    monkeypatch.setattr(Arm, "step", tired)
+    status, _, err = command("--duration", "0.5", "--json")
+    assert status == 3
+    assert "the plant is tired" in err
+    run = load(tmp_path / "run")
+    assert not run.complete
+    assert run.arrays["t"].size > 10
 
 
 def test_percentiles_of_period_and_computing_are_printed(command):
