@@ -104,6 +104,7 @@ class Tally:
         smallest_undecided: Contacts in the largest island of the smallest of these; 0 where there is none.
         worst: Largest violation of what was called solved.
         seconds: Of each call.
+        failures: Numbers (`problem_of`) of what is wrong or missed.
     """
 
     problems: int = 0
@@ -118,6 +119,12 @@ class Tally:
     smallest_undecided: int = 0
     worst: float = 0.0
     seconds: list[float] = field(default_factory=list)
+    failures: list[int] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        """How many were answered wrongly, or not though there is an answer."""
+        return self.wrong + self.missed
 
     def row(self) -> dict[str, Any]:
         """As plain data; times in microseconds."""
@@ -135,6 +142,7 @@ class Tally:
             "undecided": self.undecided,
             "undecided_contacts_min": self.smallest_undecided,
             "worst_residual": self.worst,
+            "failures": self.failures,
             "us": {"p50": float(np.median(times)), "p99": float(np.quantile(times, 0.99))} if times.size else None,
         }
 
@@ -178,14 +186,19 @@ class ContactProblems:
             condition[number], contacts[number] = np.linalg.cond(problem.M), len(problem.contacts)
             kind = f"{'feet' if feet else 'boxes'}, {'inverse' if inverse else 'forward'}"
             for name, model in MODELS.items():
-                judge_model(model, problem, tallies.setdefault((name, kind), Tally()))
+                tally = tallies.setdefault((name, kind), Tally())
+                before = tally.failed
+                judge_model(model, problem, tally)
+                tally.failures += [number] * (tally.failed - before)
             rows, r = edge_rows(problem)
             solvable = True if not inverse else None
             for name, solver in SOLVERS.items():
                 if name == "lemke" and r.size > 4 * 32:
                     continue
                 tally = tallies.setdefault((f"edge rows: {name}", kind), Tally())
+                before = tally.failed
                 solvable = judge_solver(solver, rows, r, solvable, tally)
+                tally.failures += [number] * (tally.failed - before)
             if number % 50 == 0:
                 progress(number / config.problems)
             if number % SO_FAR_EVERY == SO_FAR_EVERY - 1:

@@ -9,7 +9,16 @@ import pytest
 from msgspec import structs
 
 from experiments import contact_problems, laws
-from experiments.contact_problems import Config, ContactProblems, Model, Tally, excluded, judge_model, judge_solver
+from experiments.contact_problems import (
+    Config,
+    ContactProblems,
+    Model,
+    Tally,
+    excluded,
+    judge_model,
+    judge_solver,
+    problem_of,
+)
 from experiments.random_steps import WORST_CONDITION, random_step
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.solvers.status import SolverStatus
@@ -170,6 +179,20 @@ def test_an_interrupted_run_leaves_what_was_counted(tmp_path, monkeypatch):
     assert sum(row["problems"] for row in left["rows"] if row["what"] == "viscous") == 48
 
 
+def test_what_is_wrong_is_named_by_its_number(tmp_path, monkeypatch):
+    def liar(problem, warm):
+        solution = coulomb.solve(problem, warm)
+        return structs.replace(solution, impulses=solution.impulses + (len(problem.contacts) == 2))
+
+    model = Model(solve=liar, violation=laws.coulomb, velocities=None)
+    monkeypatch.setattr(contact_problems, "MODELS", {"liar": model})
+    config = Config(problems=40, most_contacts=4)
+    rows = ContactProblems().run(config, tmp_path, lambda share: None)["rows"]
+    failures = [number for row in rows if row["what"] == "liar" for number in row["failures"]]
+    assert sorted(failures) == [k for k in range(40) if len(problem_of(config, k).contacts) == 2]
+    assert failures
+
+
 def test_the_suite_finds_nothing_wrong_and_says_what_it_did(tmp_path):
     metrics = ContactProblems().run(Config(problems=120, most_contacts=12), tmp_path, lambda share: None)
     assert metrics["completed"]
@@ -178,4 +201,5 @@ def test_the_suite_finds_nothing_wrong_and_says_what_it_did(tmp_path):
     for row in metrics["rows"]:
         assert row["wrong"] == 0
         assert row["solved"] + row["wrong"] + row["unsolved"] == row["problems"]
+        assert len(row["failures"]) == row["wrong"] + row["missed"]
     assert sum(row["problems"] for row in metrics["rows"] if row["what"] == "coulomb") == 120
