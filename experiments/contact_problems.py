@@ -99,7 +99,8 @@ class Tally:
         wrong: Called solved, though the law is violated.
         no_solution: Not solved, and shown to have no solution.
         missed: Not solved, though there is a solution.
-        beyond: Not solved, for impulses in double precision cannot meet the law to the tolerance (`beyond_double`).
+        beyond: Not solved, for impulses, or the matrix ρρᵀ, in double precision cannot meet the law to the tolerance
+            (`beyond_double`).
         undecided: Neither.
         smallest_undecided: Contacts in the largest island of the smallest of these; 0 where there is none.
         worst: Largest violation of what was called solved.
@@ -293,8 +294,10 @@ def judge_solver(
     if solvable is None:
         known = excluded(rows, r)
         solvable = None if known is None else not known
+    beyond = solvable is True and beyond_double(rows, r)
+    tally.beyond += beyond
     tally.no_solution += solvable is False
-    tally.missed += solvable is True
+    tally.missed += solvable is True and not beyond
     tally.undecided += solvable is None
     return solvable
 
@@ -326,10 +329,11 @@ def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
 
 
 def beyond_double(rows: Array, r: Array) -> bool:
-    """Whether rounding the impulses to double precision moves LCP(r, ρρᵀ) by more than the tolerance.
+    """Whether rounding the impulses, or the matrix, to double precision moves LCP(r, ρρᵀ) by more than the tolerance.
 
     Half a unit in the last place of the impulse with the largest effect, 2⁻⁵³ z_i |ρ_i|, changes the velocity of the
-    lightest row, relative to the fastest at zero impulse, by up to that times |ρ_j| / max |r|.
+    lightest row, relative to the fastest at zero impulse, by up to that times |ρ_j| / max |r|; as much of an entry
+    ρ_i·ρ_j of the matrix does the same.
     """
     z = project(rows, r).z
     lengths = np.linalg.norm(rows, axis=1)
@@ -450,8 +454,8 @@ def findings(table: Sequence[dict[str, Any]], condition: Array) -> list[Finding]
             sure = direction in SURE.get(what, ())
             note = (
                 f"{total['unsolved']} of {total['problems']} reported unsolved: {total['no_solution_proved']} shown to "
-                f"have no solution, {total['missed']} have one, {total['beyond_double']} have one that impulses in "
-                f"double precision cannot express to the tolerance, {total['undecided']} undecided; "
+                f"have no solution, {total['missed']} have one, {total['beyond_double']} have one that double "
+                f"precision cannot express to the tolerance, {total['undecided']} undecided; "
                 f"{total['of_these_later']} were solved at a later attempt, {total['of_these_regularized']} after a "
                 "regularization"
             )

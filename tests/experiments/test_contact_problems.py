@@ -128,6 +128,14 @@ def test_convex_steps_that_are_not_solved_are_those_that_double_precision_cannot
     tally = Tally()
     judge_model(contact_problems.MODELS["dissipation"], contact_problems.problem_of(Config(), number), tally)
     assert (tally.beyond, tally.missed, tally.wrong) == (1, 0, 0)
+    # nor can the matrix that Lemke's method is given; the active set, which is given rows, solves them
+    rows, r = contact_problems.edge_rows(contact_problems.problem_of(Config(), number))
+    z = contact_problems.SOLVERS["active set"](rows, r)[1]
+    assert contact_problems.rows_violation(rows, r, z) <= contact_problems.TOLERANCE
+    assert np.abs(np.minimum(z / z.max(), (rows @ rows.T @ z + r) / np.abs(r).max())).max() > contact_problems.TOLERANCE
+    tally = Tally()
+    judge_solver(contact_problems.SOLVERS["lemke"], rows, r, True, tally)
+    assert (tally.beyond, tally.missed, tally.wrong) == (1, 0, 0)
     # nearly all others it can
     rows, r = contact_problems.edge_rows(contact_problems.problem_of(Config(), 3))
     assert not contact_problems.beyond_double(rows, r)
