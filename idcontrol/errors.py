@@ -1,6 +1,7 @@
 """Every error that this package raises on purpose.
 
-Building may raise; running never does: a control step reports what happened in its `Status` instead.
+Building may raise. Running does so for a problem only that is larger than its model takes (hundreds of contacts): what
+else happens in a control step is in its `Status`.
 """
 
 from __future__ import annotations
