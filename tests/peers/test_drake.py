@@ -1,4 +1,4 @@
-"""The bodies, stack and chain of `test_bodies`, and the standing quadruped, in Drake's SAP."""
+"""The bodies, stack and chain of `test_bodies`, and the standing and trotting quadruped, in Drake's SAP."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
+import experiments.trot
+from experiments.trot import Config, experiment, foot_spheres
+from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.plants.outside import links
+from idcontrol.recording import load
 from idcontrol.system import System
 from idcontrol.trust.peers import chain
-from idcontrol.types import State
+from idcontrol.types import ContactForces, State
 from tests import scenes
 from tests.controllers import walker
 from tests.peers.test_bodies import G, H, falling_chain
@@ -152,49 +156,112 @@ def test_a_falling_chain_goes_where_ours_goes():
     np.testing.assert_allclose(fallen, falling_chain("coulomb-lcp", H), rtol=0, atol=1e-9)
 
 
+class Quadruped:
+    """A machine on level ground as a plant of the experiments; nobody pushes it."""
+
+    def __init__(self, setup: plants.Setup) -> None:
+        self.last = None
+        self._system, spheres = setup.system, setup.contacts
+        self._world = world = World(float(spheres.mu[0]), setup.dt)
+        world.lay_ground()
+        parts, joints = add_machine(world, self._system, spheres)
+        self._base = parts[0]
+        self._foot = {
+            part.index(): sphere.identity
+            for part, link in zip(parts, links(self._system, spheres), strict=True)
+            for sphere in link.spheres
+        }
+        by_name = {joint.name(): joint for joint in joints if joint is not None}
+        self._driven = [by_name[name] for name in self._system.actuated_names]
+        for joint in self._driven:
+            world.plant.AddJointActuator(joint.name(), joint)
+        world.start()
+        self._motors = world.plant.get_actuation_input_port().FixValue(world.context, np.zeros(len(self._driven)))
+        self._t = 0.0
+
+    def reset(self, state: State) -> State:
+        world, system = self._world, self._system
+        quaternion = pin.Quaternion(state.q[3:7])
+        turn, v = quaternion.matrix(), system.ours(state.v)
+        pose = RigidTransform(RotationMatrix(turn), state.q[:3])
+        world.plant.SetFreeBodyPose(world.context, self._base, pose)
+        moving = SpatialVelocity(turn @ v[3:6], turn @ v[:3])
+        world.plant.SetFreeBodySpatialVelocity(context=world.context, body=self._base, V_JpJc=moving)
+        angles = system.joint_positions(state.q)
+        for joint, angle, rate in zip(self._driven, angles, v[6:], strict=True):
+            joint.set_angle(world.context, angle)
+            joint.set_angular_rate(world.context, rate)
+        return state
+
+    def step(self, tau: np.ndarray, dt: float) -> State:
+        self._motors.GetMutableData().set_value(tau)
+        self._t += dt
+        self._world.run(self._t)
+        return self._state()
+
+    def _state(self) -> State:
+        world, system = self._world, self._system
+        pose = world.plant.EvalBodyPoseInWorld(world.context, self._base)
+        moving = world.plant.EvalBodySpatialVelocityInWorld(world.context, self._base)
+        turn = pose.rotation().matrix()
+        angles = np.array([joint.get_angle(world.context) for joint in self._driven])
+        rates = [joint.get_angular_rate(world.context) for joint in self._driven]
+        base = np.concatenate((pose.translation(), pin.Quaternion(turn).coeffs()))
+        v = np.concatenate((turn.T @ moving.translational(), turn.T @ moving.rotational(), rates))
+        return State(t=self._t, q=system.configuration(angles, base=base), v=system.theirs(v))
+
+    def contact_forces(self) -> ContactForces:
+        found = self._world.plant.get_contact_results_output_port().Eval(self._world.context)
+        force = np.zeros((len(self._foot), 3))
+        for i in range(found.num_point_pair_contacts()):
+            touch = found.point_pair_contact_info(i)
+            if touch.bodyB_index() in self._foot:
+                force[self._foot[touch.bodyB_index()]] += touch.contact_force()
+            else:
+                force[self._foot[touch.bodyA_index()]] -= touch.contact_force()
+        identity = np.flatnonzero(force.any(axis=1))
+        return ContactForces(
+            identity=identity, force=force[identity], normal=np.tile([0.0, 0.0, 1.0], (identity.size, 1))
+        )
+
+    def push(self, velocity: np.ndarray) -> None:
+        raise NotImplementedError
+
+
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-sap"])
 def test_a_standing_quadruped_is_carried_by_the_forces_that_were_predicted(name):
-    system, world = scenes.links(), World(0.7)
-    world.lay_ground()
-    parts, joints = add_machine(world, system, SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7))
-    by_name = {joint.name(): joint for joint in joints if joint is not None}
-    driven = [by_name[joint] for joint in system.actuated_names]
-    for joint in driven:
-        world.plant.AddJointActuator(joint.name(), joint)
-    world.start()
-    motors = world.plant.get_actuation_input_port().FixValue(world.context, np.zeros(12))
-    world.place(parts[0], walker.at_home(scenes.links()).q[:3])
-    for joint, angle in zip(driven, scenes.HOME, strict=True):
-        joint.set_angle(world.context, angle)
-
-    def sensed(t: float) -> State:
-        pose = world.plant.EvalBodyPoseInWorld(world.context, parts[0])
-        moving = world.plant.EvalBodySpatialVelocityInWorld(world.context, parts[0])
-        turn = pose.rotation().matrix()
-        quaternion = pin.Quaternion(turn).coeffs()
-        q = system.configuration(
-            np.array([joint.get_angle(world.context) for joint in driven]),
-            base=np.concatenate((pose.translation(), quaternion)),
-        )
-        v = np.zeros(18)
-        v[system.order[:6]] = np.concatenate((turn.T @ moving.translational(), turn.T @ moving.rotational()))
-        v[system.order[6:]] = [joint.get_angular_rate(world.context) for joint in driven]
-        return State(t=t, q=q, v=v)
-
+    system = scenes.links()
+    spheres = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7)
+    plant = Quadruped(plants.Setup(system=system, contacts=spheres, dt=H))
+    state = plant.reset(walker.at_home(scenes.links()))
     control, carried = walker.controller(name), []
-    for step in range(300):
-        command = control(sensed(step * H), walker.stand())
-        motors.GetMutableData().set_value(command.tau)
-        world.run((step + 1) * H)
-        found = world.plant.get_contact_results_output_port().Eval(world.context)
-        count = found.num_point_pair_contacts()
-        pressing = sum(abs(found.point_pair_contact_info(i).contact_force()[2]) for i in range(count))
-        carried.append((pressing, command.predicted.force[:, 2].sum()))
-    assert count == 4
+    for _ in range(300):
+        command = control(state, walker.stand())
+        state = plant.step(command.tau, H)
+        carried.append((plant.contact_forces().force[:, 2].sum(), command.predicted.force[:, 2].sum()))
     # SAP's feet creep, and the trunk sways by hundredths of a millimetre: the mean of 200 steps is the weight
     measured, predicted = np.array(carried[100:]).T
     assert measured.mean() == pytest.approx(walker.WEIGHT, rel=2e-3)
     assert predicted.mean() == pytest.approx(walker.WEIGHT, rel=2e-3)
     assert np.abs(measured - predicted).mean() < 5e-3 * walker.WEIGHT
     # soft at the first touch, it lifts the trunk by a quarter of a millimetre: 4 mrad at knees of 0.1 m
-    assert np.abs(system.joint_positions(sensed(0.0).q) - scenes.HOME).max() < 1e-2
+    assert np.abs(system.joint_positions(state.q) - scenes.HOME).max() < 1e-2
+
+
+@pytest.mark.slow
+def test_a_trotting_quadruped_is_carried_by_its_weight_and_walks_as_far(tmp_path, monkeypatch):
+    """As `test_quadruped` has it of the other engines."""
+    monkeypatch.setattr(
+        experiments.trot,
+        "make_plant",
+        lambda config, robot, ground, h: Quadruped(
+            plants.Setup(system=robot.system(), contacts=foot_spheres(robot, robot.system(), ground, config.mu), dt=h)
+        ),
+    )
+    experiment.run(Config(duration_s=3.0), tmp_path / "run", lambda share: None)
+    run = load(tmp_path / "run")
+    walking = run.arrays["t"] > 1.0
+    # over whole strides the mean force is the weight, but for the last stride's part
+    assert run.arrays["force"][walking].sum(axis=1)[:, 2].mean() == pytest.approx(walker.WEIGHT, rel=0.01)
+    assert np.abs(run.arrays["com"][-1, :2] - run.arrays["base_ref"][-1, :2]).max() < 0.03
+    assert run.metrics["completed"]
