@@ -119,14 +119,26 @@ def test_a_machine_in_c_is_driven_over_udp(program, tmp_path):
     assert np.abs(run["q"]).max() > 0.1
 
 
+def hear(link, mode=None, command=None, within_s=20.0):
+    """Wait until the machine speaks: where they are given, in `mode`, having heard the command of that number last."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        data = link.receive()
+        if data is not None:
+            _, _, said, _, _, _, _, last, _ = HEAD.unpack_from(data)
+            if mode in (None, said) and command in (None, last):
+                return
+        time.sleep(0.001)
+    raise AssertionError(f"the machine was not heard in mode {mode} after command {command}")
+
+
 @needs_compiler
 @pytest.mark.wallclock
 def test_a_machine_in_c_drops_what_is_not_sound(program):
     own, there = free_ports(2)
     machine = start(program, "-r", "100", "arm", "2", there, own)
     link = UdpLink(("127.0.0.1", own), ("127.0.0.1", there))
-    while link.receive() is None:
-        time.sleep(0.01)
+    hear(link)
     ours, strange = (Outbox(Kind.COMMAND, robot, 2, 1) for robot in ("arm", "leg"))
     good = bytes(ours.seal(Mode.READY, 0, 0))
     damaged = bytearray(ours.seal(Mode.READY, 0, 0))
@@ -149,26 +161,17 @@ def test_a_machine_in_c_that_has_not_moved_takes_another_loop_but_no_replay_of_t
     own, there = free_ports(2)
     machine = start(program, "-r", "100", "arm", "2", there, own)
     link = UdpLink(("127.0.0.1", own), ("127.0.0.1", there))
-
-    def heard(mode):
-        """Wait until the machine says that it is in `mode`; what it has heard last."""
-        while True:
-            data = link.receive()
-            if data is None:
-                time.sleep(0.001)
-            elif HEAD.unpack_from(data)[2] == mode:
-                return HEAD.unpack_from(data)[7]
-
+    hear(link)  # what is sent before it listens is lost
     first, second = (Outbox(Kind.COMMAND, "arm", 2, session) for session in (1, 2))
     old = bytes(first.seal(Mode.IDLE, 0, 0))
     link.send(memoryview(old))
-    heard(Mode.READY)
+    hear(link, Mode.READY)
     link.send(second.seal(Mode.IDLE, 0, 0))  # one at a time
-    heard(Mode.IDLE)  # after 20 of its periods of silence
+    hear(link, Mode.IDLE)  # after 20 of its periods of silence
     link.send(memoryview(old))
     for _ in range(3):
         link.send(second.seal(Mode.IDLE, 0, 0))
-    assert heard(Mode.READY) == 4
+    hear(link, Mode.READY, command=4)
     link.send(second.seal(Mode.STOPPED, 0, 0))
     said, _ = machine.communicate(timeout=10)
     link.close()
