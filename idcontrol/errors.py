@@ -1,7 +1,7 @@
 """Every error that this package raises on purpose.
 
-Building may raise. Running does so for a problem only that is larger than its model takes (hundreds of contacts): what
-else happens in a control step is in its `Status`.
+Building may raise. Running does so only for a problem that its model does not take (hundreds of contacts, infinite
+drag): what else happens in a control step is in its `Status`.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def solve_lower(L: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """Solve L x = x in place."""
+    """Overwrite x with L⁻¹ x."""
     for i in range(L.shape[0]):
         s = x[i]
         for k in range(i):
@@ -57,7 +57,7 @@ def solve_lower(L: Array, x: Array) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def solve_lower_transposed(L: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """Solve Lᵀ x = x in place."""
+    """Overwrite x with L⁻ᵀ x."""
     for i in range(L.shape[0] - 1, -1, -1):
         s = x[i]
         for k in range(i + 1, L.shape[0]):

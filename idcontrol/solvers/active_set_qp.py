@@ -107,25 +107,6 @@ def _cholesky(H: Array, U: Array) -> bool:
 
 
 @njit(cache=True, error_model="numpy")
-def _whiten(U: Array, x: Array) -> None:
-    """Solve Uᵀx = x in place."""
-    for d in range(x.size):
-        x[d] /= U[d, d]
-        for i in range(d + 1, x.size):
-            x[i] -= U[d, i] * x[d]
-
-
-@njit(cache=True, error_model="numpy")
-def _unwhiten(U: Array, x: Array) -> None:
-    """Solve U x = x in place."""
-    for d in range(x.size - 1, -1, -1):
-        total = x[d]
-        for i in range(d + 1, x.size):
-            total -= U[d, i] * x[i]
-        x[d] = total / U[d, d]
-
-
-@njit(cache=True, error_model="numpy")
 def _whiten_rows(
     U: Array, origin: Array, A: Array, b: Array, E: Array, e: Array, taken: int, columns: Array, sides: Array
 ) -> None:
@@ -202,7 +183,7 @@ def _refine(
             s[d] += multipliers[i] * row[d]
             t[c] -= row[d] * x[d]
         t[c] /= lengths[i]
-    _whiten(U, s)
+    solve_upper_transposed(U, k, s)
     solve_upper_transposed(upper, count, t)
     for d in range(k):
         dy[d] = s[d]
@@ -213,7 +194,7 @@ def _refine(
         for d in range(k):
             dy[d] += (t[c] - along[c]) * basis[c, d]
         t[c] -= along[c]
-    _unwhiten(U, dy)
+    solve_upper(U, k, dy)
     solve_upper(upper, count, t)
     for d in range(k):
         x[d] += dy[d]
@@ -289,7 +270,7 @@ def qp_kernel(
         tolerance[i] = FEASIBLE * norm
     if not np.isfinite(length):
         return INACCURATE, 0, 0, np.inf
-    _whiten(U, origin)
+    solve_upper_transposed(U, k, origin)
     status, iterations, count = SOLVED, 0, 0
     # often no inequality is active: they are whitened only where the equalities alone do not meet them
     for taken in (m, m + p):
@@ -313,7 +294,7 @@ def qp_kernel(
             return status, iterations, count, np.inf
         for d in range(k):
             x[d] = y[d] - origin[d]
-        _unwhiten(U, x)
+        solve_upper(U, k, x)
         if taken == m + p or _holds(A, b, x, tolerance[m:], length):
             break
     residual = qp_residual(H, g, A, b, E, e, x, multipliers[m:], multipliers[:m])

@@ -208,7 +208,7 @@ def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # p
 
 @njit(cache=True, error_model="numpy")
 def solve(structure: Structure, diagonal: Array, upper: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """Solve A x = x in place, with A factorized.
+    """Overwrite x with A⁻¹ x, A factorized.
 
     Args:
         structure: From `analyze`.

@@ -91,7 +91,7 @@ def remove(basis: Array, upper: Array, active: Integers, count: int, place: int)
 
 @njit(cache=True, error_model="numpy")
 def solve_upper(upper: Array, count: int, x: Array) -> None:
-    """Solve upper x = x in place."""
+    """Overwrite x with upper⁻¹ x, its first `count` entries."""
     for j in range(count - 1, -1, -1):
         total = x[j]
         for i in range(j + 1, count):
@@ -101,7 +101,7 @@ def solve_upper(upper: Array, count: int, x: Array) -> None:
 
 @njit(cache=True, error_model="numpy")
 def solve_upper_transposed(upper: Array, count: int, x: Array) -> None:
-    """Solve upperᵀ x = x in place."""
+    """Overwrite x with upper⁻ᵀ x, its first `count` entries."""
     for j in range(count):
         x[j] /= upper[j, j]
         for i in range(j + 1, count):

@@ -132,13 +132,19 @@ def hear(link, mode=None, command=None, within_s=20.0):
     raise AssertionError(f"the machine was not heard in mode {mode} after command {command}")
 
 
-@needs_compiler
-@pytest.mark.wallclock
-def test_a_machine_in_c_drops_what_is_not_sound(program):
+def listening(program):
+    """The machine, and a link that it speaks to: what is sent before it listens is lost."""
     own, there = free_ports(2)
     machine = start(program, "-r", "100", "arm", "2", there, own)
     link = UdpLink(("127.0.0.1", own), ("127.0.0.1", there))
     hear(link)
+    return machine, link
+
+
+@needs_compiler
+@pytest.mark.wallclock
+def test_a_machine_in_c_drops_what_is_not_sound(program):
+    machine, link = listening(program)
     ours, strange = (Outbox(Kind.COMMAND, robot, 2, 1) for robot in ("arm", "leg"))
     good = bytes(ours.seal(Mode.READY, 0, 0))
     damaged = bytearray(ours.seal(Mode.READY, 0, 0))
@@ -158,10 +164,7 @@ def test_a_machine_in_c_drops_what_is_not_sound(program):
 @needs_compiler
 @pytest.mark.wallclock
 def test_a_machine_in_c_that_has_not_moved_takes_another_loop_but_no_replay_of_the_first(program):
-    own, there = free_ports(2)
-    machine = start(program, "-r", "100", "arm", "2", there, own)
-    link = UdpLink(("127.0.0.1", own), ("127.0.0.1", there))
-    hear(link)  # what is sent before it listens is lost
+    machine, link = listening(program)
     first, second = (Outbox(Kind.COMMAND, "arm", 2, session) for session in (1, 2))
     old = bytes(first.seal(Mode.IDLE, 0, 0))
     link.send(memoryview(old))

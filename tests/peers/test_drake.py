@@ -224,9 +224,6 @@ class Quadruped:
             identity=identity, force=force[identity], normal=np.tile([0.0, 0.0, 1.0], (identity.size, 1))
         )
 
-    def push(self, velocity: np.ndarray) -> None:
-        raise NotImplementedError
-
 
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-sap"])
 def test_a_standing_quadruped_is_carried_by_the_forces_that_were_predicted(name):
