@@ -2,6 +2,6 @@
 
 The command line finds experiments by the entry point group ``idcontrol.experiments``; to add one, write a module with
 an object that has `name`, `summary`, `presets`, `run` and `warmup` (`idcontrol.cli.entries.Experiment`;
-`experiments.trot` shows one), and name it in ``pyproject.toml``. Test cases write what they found with
-`experiments.findings`.
+`idcontrol.experiments.trot` shows one), and name it in ``pyproject.toml``. Test cases write what they found with
+`idcontrol.experiments.findings`.
 """

@@ -6,11 +6,11 @@ import itertools
 
 import numpy as np
 
-from experiments import clutter, trot
 from idcontrol import controllers
 from idcontrol.bench.scenes import Heap, Moment, Walk
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
+from idcontrol.experiments import clutter, trot
 from idcontrol.loop.simulated import ticks
 from idcontrol.system import System
 

@@ -15,10 +15,10 @@ import numpy as np
 import pinocchio as pin
 from matplotlib.figure import Figure
 
-from experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.contact.collision import CollisionContacts
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import UnknownName
+from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models import coulomb, dissipation, no_slip
 from idcontrol.models.problem import ContactModel
 from idcontrol.plants.stepping import Stepping

@@ -20,13 +20,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from msgspec import structs
 
-import robots
-from experiments.findings import STYLE, Drawing, Finding, save
-from idcontrol import controllers
+from idcontrol import controllers, robots
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import Gains, Settings
 from idcontrol.errors import InputError
+from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.system import System
 from idcontrol.types import Array, Reference, State, Status
 

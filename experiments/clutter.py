@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.bodies import BodyState, Obstacle, Surface, solid
 from idcontrol.contact.terrain import plane
+from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models import sap
 from idcontrol.models.sap.regularization import BETA, SIGMA
 from idcontrol.models.sparse import SparseProblem, SparseSolution

@@ -1,9 +1,9 @@
 """Random contact problems by every model and solver: shares solved and reported unsolved, and none wrong.
 
-What is called solved is checked by `experiments.laws`, from the problem alone. What is reported unsolved is confronted
-with what is known: forward, with gaps that are not negative, a solution always exists (math.md 5.1, 7.3). Inverse,
-prescribed velocities may squeeze; then a linear program finds a certificate, independent of the solvers, that no
-velocity of what is free keeps all contacts apart, or a search over all contact modes ends without a solution
+What is called solved is checked by `idcontrol.experiments.laws`, from the problem alone. What is reported unsolved is
+confronted with what is known: forward, with gaps that are not negative, a solution always exists (math.md 5.1, 7.3).
+Inverse, prescribed velocities may squeeze; then a linear program finds a certificate, independent of the solvers, that
+no velocity of what is free keeps all contacts apart, or a search over all contact modes ends without a solution
 (`idcontrol.solvers.enumerate`). Its work grows exponentially with the contacts of a body that act on each other; where
 it meets its limit the problem is neither solved nor shown to have no solution, and counted as undecided.
 """
@@ -21,9 +21,9 @@ import msgspec
 import numpy as np
 from scipy.optimize import linprog
 
-from experiments import laws
-from experiments.findings import Finding, save
-from experiments.random_steps import random_step
+from idcontrol.experiments import laws
+from idcontrol.experiments.findings import Finding, save
+from idcontrol.experiments.random_steps import random_step
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.models.problem import ContactModel, StepProblem
 from idcontrol.models.reduction import reduce
@@ -73,7 +73,7 @@ class Model:
 
     Attributes:
         solve: The model.
-        violation: What its law is missed by, `experiments.laws`.
+        violation: What its law is missed by, `idcontrol.experiments.laws`.
         velocities: Rows G and constants r of the velocities that it allows, ``G v + r ≥ 0``, for a certificate that
             there are none; None where that is not its condition.
         lcp: Whether what has no certificate is searched as the Coulomb LCP.
@@ -303,7 +303,7 @@ def judge_solver(
 
 
 def rows_violation(rows: Array, r: Array, z: Array) -> float:
-    """Relative residual of LCP(r, ρρᵀ), recomputed in extended precision, measured as in `experiments.laws`."""
+    """Relative residual of LCP(r, ρρᵀ), recomputed in extended precision, measured as in `laws`."""
     rho = rows.astype(np.longdouble)
     w = (rho @ (rho.T @ z) + r).astype(np.float64)
     unit = float(np.abs(r).max())

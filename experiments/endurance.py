@@ -13,9 +13,9 @@ from typing import Annotated, Any, Final
 import msgspec
 import numpy as np
 
-import robots
-from experiments import trot
-from experiments.findings import Finding, save
+from idcontrol import robots
+from idcontrol.experiments import trot
+from idcontrol.experiments.findings import Finding, save
 from idcontrol.loop.realtime import resident_mb
 from idcontrol.recording import load
 from idcontrol.types import Array, Status

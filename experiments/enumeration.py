@@ -18,13 +18,13 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
-import robots
-from experiments.contact_problems import coulomb_lcp
-from experiments.findings import Finding, save
+from idcontrol import robots
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers.projection import project
 from idcontrol.errors import InputError
+from idcontrol.experiments.contact_problems import coulomb_lcp
+from idcontrol.experiments.findings import Finding, save
 from idcontrol.models import coulomb
 from idcontrol.models.distribution import torque_map
 from idcontrol.models.problem import Prescribed, StepProblem

@@ -16,8 +16,8 @@ from numba import njit
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
-from experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.contact.contacts import Contacts
+from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models import constraint
 from idcontrol.models.constraint import printed
 from idcontrol.models.problem import StepProblem

@@ -16,21 +16,20 @@ import pinocchio as pin
 from matplotlib.figure import Figure
 from msgspec import structs
 
-import robots
-from experiments.findings import STYLE, Drawing, Finding, save
-from experiments.trot import Friction
-from idcontrol import controllers, metrics, plants
+from idcontrol import controllers, metrics, plants, robots
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.landing import Landing
 from idcontrol.controllers import Gains
 from idcontrol.controllers.feedback import proportional_derivative
 from idcontrol.errors import InputError
+from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.experiments.trot import Friction
 from idcontrol.loop.simulated import Tick, ticks
+from idcontrol.planners import holding
+from idcontrol.planners.grasp import Gripping, Swing
 from idcontrol.system import FreeBody, System
 from idcontrol.types import Array, Booleans, Command, Controller, Reference, State
 from idcontrol.view.scenery import Body, Scenery
-from planners import holding
-from planners.grasp import Gripping, Swing
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]

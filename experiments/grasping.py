@@ -9,10 +9,10 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from experiments.grasp import NO_SLIP_MU, PAPER_DROP_S, PAPER_ERROR
-from experiments.tables.claims import Claim, beside_each_other
-from experiments.tables.printed import CHATTER
-from experiments.tables.results import PAPER
+from idcontrol.experiments.grasp import NO_SLIP_MU, PAPER_DROP_S, PAPER_ERROR
+from idcontrol.experiments.tables.claims import Claim, beside_each_other
+from idcontrol.experiments.tables.printed import CHATTER
+from idcontrol.experiments.tables.results import PAPER
 from idcontrol.figures import STYLE, Picture, panels, picture
 from idcontrol.recording import load
 from idcontrol.sweeps.figures import COLORS

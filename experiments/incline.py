@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.bodies import BodyState, Surface, solid
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import UnknownName
+from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
 from idcontrol.models.constraint import printed
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart

@@ -1,9 +1,9 @@
 """Table 1 of 001 on generated problems of its sizes: which are solved, and which have no solution.
 
-The paper's 328 data sets are lost. These are bodies in contact (`experiments.piles`): 001's pyramid LCP (math.md 9,
-`idcontrol.models.acceleration`) with rolling contacts and a few that slide, each problem at several μ, the same at all
-contacts. Sliding friction can leave such a problem without a solution (Painlevé): what no method solves is given to
-`idcontrol.solvers.existence.decide`, which finds a solution or proves that there is none.
+The paper's 328 data sets are lost. These are bodies in contact (`idcontrol.experiments.piles`): 001's pyramid LCP
+(math.md 9, `idcontrol.models.acceleration`) with rolling contacts and a few that slide, each problem at several μ, the
+same at all contacts. Sliding friction can leave such a problem without a solution (Painlevé): what no method solves is
+given to `idcontrol.solvers.existence.decide`, which finds a solution or proves that there is none.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.optimize import linprog
 
-from experiments.findings import STYLE, Drawing, Finding, save
-from experiments.piles import random_pile
 from idcontrol.errors import InputError
+from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.experiments.piles import random_pile
 from idcontrol.models import acceleration
 from idcontrol.models.acceleration import AccelerationProblem, PyramidLcp
 from idcontrol.solvers.existence import Existence, decide

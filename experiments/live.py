@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from experiments import trot
-from experiments.locomotion import POSTURE, Posture, Scene, channels
 from idcontrol import controllers
+from idcontrol.experiments import trot
+from idcontrol.experiments.locomotion import POSTURE, Posture, Scene, channels
 from idcontrol.loop.safety import Limits
 from idcontrol.metrics import locomotion
+from idcontrol.planners.commands import Schedule
+from idcontrol.planners.paper import PaperPlanner
+from idcontrol.planners.trot import TrotPlanner
 from idcontrol.types import Array, Plant, Reference, State
-from planners.commands import Schedule
-from planners.paper import PaperPlanner
-from planners.trot import TrotPlanner
 
 TORQUE_RATE = 400.0
 """How fast a torque may change: its whole range in so many parts of a second [1/s], where the robot has a limit."""
@@ -163,7 +163,7 @@ class NotedPlanner:
     """
 
     def __init__(self, planner: TrotPlanner | PaperPlanner, walk: Any) -> None:
-        """Note the progress of `walk` (`experiments.locomotion.Walk`); None where there is none."""
+        """Note the progress of `walk` (`idcontrol.experiments.locomotion.Walk`); None where there is none."""
         self.planner, self._walk = planner, walk
         self._notes = np.full(NOTES, np.nan)
 

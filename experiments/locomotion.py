@@ -19,13 +19,13 @@ from idcontrol.contact.terrain import sphere_gap
 from idcontrol.loop.simulated import Tick
 from idcontrol.metrics import Layout, fallen, locomotion
 from idcontrol.placements import placement_views
+from idcontrol.planners.gait import Gait
 from idcontrol.plants import SimulatedPlant
 from idcontrol.recording import Recorder
 from idcontrol.rows import Row, span
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Event, Integers
 from idcontrol.view.scenery import Scenery
-from planners.gait import Gait
 
 UNREACHABLE_M = 1e-6
 """A planned foot farther than this from where the joints can put it is out of reach [m] (planner.md 5)."""

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from numba import njit
 from scipy.special import ellipk
 
-from experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.errors import InputError
+from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.types import Array
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from experiments.piles import GRAVITY, WORLD, random_pile
 from idcontrol.contact.contacts import Contacts
+from idcontrol.experiments.piles import GRAVITY, WORLD, random_pile
 from idcontrol.models.problem import Prescribed, StepProblem
 from idcontrol.types import Array
 

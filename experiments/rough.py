@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from experiments.trot import PRESETS, Friction, Path2D, Walk
+from idcontrol.experiments.trot import PRESETS, Friction, Path2D, Walk
 
 STRAIGHT_ON = Path2D(kind="command", command=((0.0, 0.2, 0.0, 0.0),))
 

@@ -22,8 +22,8 @@ import numpy as np
 import pinocchio as pin
 from matplotlib.figure import Figure
 
-from experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.contact.contacts import Contacts, contact_rows
+from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models import sap
 from idcontrol.models.problem import StepProblem
 from idcontrol.models.sap.regularization import SIGMA

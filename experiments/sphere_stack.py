@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.bodies import BodyState, Surface, solid
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import UnknownName
+from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models import constraint, sap
 from idcontrol.plants.bodies import BodyModel, FreeBodies, dense
 from idcontrol.types import Array, Status

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.contact.contacts import Contacts
+from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models import sap
 from idcontrol.models.problem import WarmStart
 from idcontrol.models.sap.regularization import SIGMA

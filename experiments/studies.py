@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.tables.claims import Claim, beside_each_other
-from experiments.tables.results import PAPER
-from experiments.trot import ORIGINAL_GAINS
+from idcontrol.experiments.tables.claims import Claim, beside_each_other
+from idcontrol.experiments.tables.results import PAPER
+from idcontrol.experiments.trot import ORIGINAL_GAINS
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import Outcome
 from idcontrol.sweeps.study import Study, Table

@@ -12,8 +12,13 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
-import robots
-from experiments.disturbances import (
+from idcontrol import controllers, plants, robots
+from idcontrol.contact.landing import Landing
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import Terrain, load_height_map, plane
+from idcontrol.controllers import Gains
+from idcontrol.errors import InputError
+from idcontrol.experiments.disturbances import (
     Delayed,
     Disturbance,
     DrawnFriction,
@@ -23,25 +28,19 @@ from experiments.disturbances import (
     leaning,
     loaded,
 )
-from experiments.locomotion import Scene, record
-from idcontrol import controllers, plants
-from idcontrol.contact.landing import Landing
-from idcontrol.contact.spheres import SphereContacts
-from idcontrol.contact.terrain import Terrain, load_height_map, plane
-from idcontrol.controllers import Gains
-from idcontrol.errors import InputError
+from idcontrol.experiments.locomotion import Scene, record
 from idcontrol.loop.simulated import Planner, Sensor, ticks
+from idcontrol.planners.balance import Balance
+from idcontrol.planners.commands import CommandLimits, Guide, Schedule
+from idcontrol.planners.gait import Gait
+from idcontrol.planners.legs import Feet
+from idcontrol.planners.paper import LINKS_NOMINAL, OriginalWaypoints, PaperPlanner
+from idcontrol.planners.trot import TrotPlanner
+from idcontrol.planners.waypoints import Waypoints
 from idcontrol.recording import jsonable
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
 from idcontrol.view.scenery import Ground, Scenery
-from planners.balance import Balance
-from planners.commands import CommandLimits, Guide, Schedule
-from planners.gait import Gait
-from planners.legs import Feet
-from planners.paper import LINKS_NOMINAL, OriginalWaypoints, PaperPlanner
-from planners.trot import TrotPlanner
-from planners.waypoints import Waypoints
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]

@@ -135,7 +135,7 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
 
 
 def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[Found]:
-    """The named numbers of a test case beside the paper's (`experiments.findings`)."""
+    """The named numbers of a test case beside the paper's (`idcontrol.experiments.findings`)."""
     tables = {name: values.get(name) or {} for name in ("paper", "checks", "units", "notes")}
     return [
         Found(

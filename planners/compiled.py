@@ -1,4 +1,4 @@
-"""A tick of `planners.trot.TrotPlanner` in few compiled calls, each on all that the planner remembers.
+"""A tick of `idcontrol.planners.trot.TrotPlanner` in few compiled calls, each on all that the planner remembers.
 
 A compiled function is charged for its arguments, 0.2 µs for each array. So the arrays lie side by side in one record,
 which is a single argument (0.5 µs), and the planner's dataclasses are views of it.
@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from idcontrol.planners.balance import righting_acceleration
+from idcontrol.planners.base import advance_base, command_base
+from idcontrol.planners.commands import limit_command
+from idcontrol.planners.feet import STANDING, choose_footholds, move_feet, notice_touchdowns
+from idcontrol.planners.gait import write_timing
+from idcontrol.planners.joints import collect, measure, move_joints, reach_feet
+from idcontrol.planners.momentum import momentum_acceleration, momentum_velocity
 from idcontrol.types import Array, Booleans
-from planners.balance import righting_acceleration
-from planners.base import advance_base, command_base
-from planners.commands import limit_command
-from planners.feet import STANDING, choose_footholds, move_feet, notice_touchdowns
-from planners.gait import write_timing
-from planners.joints import collect, measure, move_joints, reach_feet
-from planners.momentum import momentum_acceleration, momentum_velocity
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from idcontrol.planners.legs import IK_TOLERANCE, Legs, leg_bias, leg_solve, place_leg, reach
 from idcontrol.types import Array, Booleans, Integers, State
-from planners.legs import IK_TOLERANCE, Legs, leg_bias, leg_solve, place_leg, reach
 
 UNREACHED = 1e-6
 """A foot that stays farther than this from its plan is out of reach [m]: its leg is asked to hold still."""

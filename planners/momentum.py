@@ -20,9 +20,9 @@ import numpy as np
 import pinocchio as pin
 from numba import njit
 
+from idcontrol.planners.legs import Legs, leg_bias, leg_solve
 from idcontrol.system import System
 from idcontrol.types import Array, Integers
-from planners.legs import Legs, leg_bias, leg_solve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

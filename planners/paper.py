@@ -16,13 +16,13 @@ import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.planners.base import wrap
+from idcontrol.planners.commands import Drive, Guide
+from idcontrol.planners.gait import Gait
+from idcontrol.planners.joints import Measured, collect
+from idcontrol.planners.legs import Feet, Legs, leg_jacobian, place_leg, reach, solve_symmetric
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Reference, State
-from planners.base import wrap
-from planners.commands import Drive, Guide
-from planners.gait import Gait
-from planners.joints import Measured, collect
-from planners.legs import Feet, Legs, leg_jacobian, place_leg, reach, solve_symmetric
 
 LINKS_NOMINAL: Array = np.array([0.03, 0.0, 0.0]) + np.array(
     [

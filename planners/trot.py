@@ -8,12 +8,10 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol.errors import InputError
-from idcontrol.system import System
-from idcontrol.types import Array, Reference, State
-from planners.balance import Balance
-from planners.base import BaseReference
-from planners.commands import CommandLimits, Guide
-from planners.compiled import (
+from idcontrol.planners.balance import Balance
+from idcontrol.planners.base import BaseReference
+from idcontrol.planners.commands import CommandLimits, Guide
+from idcontrol.planners.compiled import (
     Memory,
     Numbers,
     aim,
@@ -25,11 +23,13 @@ from planners.compiled import (
     yield_acceleration,
     yield_velocity,
 )
-from planners.feet import CAPTURE_GAIN, STANDING, FootPlan, Ground
-from planners.gait import Gait
-from planners.joints import LegPlan, Measured
-from planners.legs import Feet, Legs
-from planners.momentum import MomentumBase
+from idcontrol.planners.feet import CAPTURE_GAIN, STANDING, FootPlan, Ground
+from idcontrol.planners.gait import Gait
+from idcontrol.planners.joints import LegPlan, Measured
+from idcontrol.planners.legs import Feet, Legs
+from idcontrol.planners.momentum import MomentumBase
+from idcontrol.system import System
+from idcontrol.types import Array, Reference, State
 
 GRAVITY = 9.81
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from idcontrol.errors import InputError
+from idcontrol.planners.base import wrap
+from idcontrol.planners.commands import Drive
 from idcontrol.types import Array
-from planners.base import wrap
-from planners.commands import Drive
 
 RADIUS = 0.02
 """A waypoint counts as reached when the base is this near [m]."""

@@ -1,12 +1,12 @@
 """Robots: one folder each with a robot file (TOML) and, where it is ours, the URDF.
 
-To add one, write a folder with a ``robot.toml`` (`robots.schema` says what it may contain) and let ``idcontrol check``
-read it. A user's own robot needs no place here: the path of its robot file serves as its name.
+To add one, write a folder with a ``robot.toml`` (`idcontrol.robots.schema` says what it may contain) and let
+``idcontrol check`` read it. A user's own robot needs no place here: the path of its robot file serves as its name.
 """
 
-from robots import library
-from robots.inspection import Report, check
-from robots.locate import names
-from robots.robot import Robot, foot_centres, foot_gaps, home_state, legs, load
+from idcontrol.robots import library
+from idcontrol.robots.inspection import Report, check
+from idcontrol.robots.locate import names
+from idcontrol.robots.robot import Robot, foot_centres, foot_gaps, home_state, legs, load
 
 __all__ = ["Report", "Robot", "check", "foot_centres", "foot_gaps", "home_state", "legs", "library", "load", "names"]

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from idcontrol.errors import InputError, UnknownName
+from idcontrol.robots import locate, schema, urdf
+from idcontrol.robots.robot import Robot, foot_centres, foot_gaps, home_state, legs, urdf_of
+from idcontrol.robots.wording import LONGEST_LINE, shown
 from idcontrol.system import System
 from idcontrol.types import Array
-from robots import locate, schema, urdf
-from robots.robot import Robot, foot_centres, foot_gaps, home_state, legs, urdf_of
-from robots.wording import LONGEST_LINE, shown
 
 STANDING_GAP = 1e-3
 """Feet further above the ground than this do not count as standing [m] (planner.md 7)."""
@@ -49,7 +49,7 @@ def check(name_or_path: str | Path) -> Report:
     """Everything that is wrong with a robot's file and URDF; what cannot be read is a problem too, never an exception.
 
     Args:
-        name_or_path: As `robots.load` takes it.
+        name_or_path: As `idcontrol.robots.load` takes it.
     """
     report = _check(name_or_path)
     problems, warnings = (

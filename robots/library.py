@@ -5,8 +5,8 @@ A package with robots of its own offers the same three functions under the same 
 
 from __future__ import annotations
 
-from robots.inspection import check
-from robots.locate import names
-from robots.robot import load
+from idcontrol.robots.inspection import check
+from idcontrol.robots.locate import names
+from idcontrol.robots.robot import load
 
 __all__ = ["check", "load", "names"]

@@ -10,7 +10,7 @@ import os.path
 from pathlib import Path
 
 from idcontrol.errors import InputError, UnknownName
-from robots.wording import shown
+from idcontrol.robots.wording import shown
 
 ROBOT_FILE = "robot.toml"
 _HERE = Path(__file__).parent

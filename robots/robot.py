@@ -10,9 +10,9 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol.errors import InputError
+from idcontrol.robots import joints, locate, schema, urdf
 from idcontrol.system import System
 from idcontrol.types import Array, Integers, State
-from robots import joints, locate, schema, urdf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ def load(name_or_path: str | Path) -> Robot:
 
     Raises:
         UnknownName: No robot has that name; the text lists those that exist.
-        InputError: The file or the URDF cannot be used; `robots.check` says everything that is wrong.
+        InputError: The file or the URDF cannot be used; `idcontrol.robots.check` says everything that is wrong.
     """
     path = locate.robot_file(name_or_path)
     description, problems = schema.parse(path)

@@ -1,6 +1,6 @@
 """What a robot file may say: TOML read into frozen structs, with units in the names of its keys.
 
-Per-joint tables map a joint's name, or a pattern with ``*``, to a number; see `robots.joints`.
+Per-joint tables map a joint's name, or a pattern with ``*``, to a number; see `idcontrol.robots.joints`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from idcontrol.errors import InputError
-from robots.wording import LONGEST_LINE, shown
+from idcontrol.robots.wording import LONGEST_LINE, shown
 
 MOST_BYTES = 1 << 20
 """Of a robot file."""

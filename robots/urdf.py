@@ -20,8 +20,8 @@ from xml.parsers import expat
 import numpy as np
 
 from idcontrol.errors import InputError
+from idcontrol.robots.wording import shown
 from idcontrol.types import Array
-from robots.wording import shown
 
 _NUMBERS = {
     ("origin", "xyz"): 3,

@@ -15,10 +15,9 @@ from pathlib import Path
 import click
 import pytest
 
-import robots
-from experiments import trot
-from idcontrol import controllers, plants
+from idcontrol import controllers, plants, robots
 from idcontrol.cli import cli, entries
+from idcontrol.experiments import trot
 from idcontrol.loop.launch import Settings
 
 ROOT = Path(__file__).parent.parent

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from experiments.endurance import CONVEX, GROWTH_MB, Config, Count, count, experiment, findings, random_walk
+from idcontrol.experiments.endurance import CONVEX, GROWTH_MB, Config, Count, count, experiment, findings, random_walk
 
 STEPS = int(os.environ.get("IDCONTROL_LONG_STEPS", "100000"))
 SOUND = Count(steps=4, solved=2, repaired=1, fallback=1, failed=0, unreported=0, beyond_limit=0, not_finite=0)

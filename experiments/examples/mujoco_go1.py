@@ -15,8 +15,8 @@ import argparse
 import mujoco
 import numpy as np
 
-from experiments import trot
 from idcontrol import controllers
+from idcontrol.experiments import trot
 from idcontrol.loop.clock import NS, Clock, Pacer, VirtualClock, WallClock
 from idcontrol.plants.mujoco import MuJoCo
 from idcontrol.types import State

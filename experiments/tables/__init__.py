@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.tables import figures
-from experiments.tables.claims import claims
-from experiments.tables.printed import force_prediction, scores, smoothness, tracking
-from experiments.tables.results import CONTROLLERS, MITIGATION, OWN_PLANTS, PRESETS, SMOOTHNESS_ON, TERRAINS, Results
-from experiments.tables.torque_parts import torque_parts
+from idcontrol.experiments.tables import figures
+from idcontrol.experiments.tables.claims import claims
+from idcontrol.experiments.tables.printed import force_prediction, scores, smoothness, tracking
+from idcontrol.experiments.tables.results import (
+    CONTROLLERS,
+    MITIGATION,
+    OWN_PLANTS,
+    PRESETS,
+    SMOOTHNESS_ON,
+    TERRAINS,
+    Results,
+)
+from idcontrol.experiments.tables.torque_parts import torque_parts
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import Outcome
 from idcontrol.sweeps.study import Study, Table

@@ -9,7 +9,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from experiments.tables.results import (
+from idcontrol.experiments.tables.results import (
     CONTROLLERS,
     MITIGATION,
     OWN_PLANTS,
@@ -21,7 +21,7 @@ from experiments.tables.results import (
     TERRAINS,
     Results,
 )
-from experiments.tables.torque_parts import JUMP, SWITCH_S, WORDS, jumped_at_a_switch, torques_of
+from idcontrol.experiments.tables.torque_parts import JUMP, SWITCH_S, WORDS, jumped_at_a_switch, torques_of
 from idcontrol.metrics import contact_forces
 from idcontrol.recording import load
 from idcontrol.report import plain

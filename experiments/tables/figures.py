@@ -8,7 +8,15 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from experiments.tables.results import CONTROLLERS, MITIGATION, PAPER, PRESETS, SMOOTHNESS_ON, TERRAINS, Results
+from idcontrol.experiments.tables.results import (
+    CONTROLLERS,
+    MITIGATION,
+    PAPER,
+    PRESETS,
+    SMOOTHNESS_ON,
+    TERRAINS,
+    Results,
+)
 from idcontrol.figures import STYLE, Picture, panels, picture
 from idcontrol.recording import Run, load
 from idcontrol.report import plain

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from experiments.tables.claims import OWN_MODEL, Claim, beside_each_other, on_own_plant, prediction
-from experiments.tables.results import OWN_PLANTS
+from idcontrol.experiments.tables.claims import OWN_MODEL, Claim, beside_each_other, on_own_plant, prediction
+from idcontrol.experiments.tables.results import OWN_PLANTS
 from idcontrol.sweeps.record import Outcome
 from idcontrol.sweeps.study import Study, Table
 

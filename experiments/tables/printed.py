@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from experiments.tables.results import (
+from idcontrol.experiments.tables.results import (
     CONTROLLERS,
     MITIGATION,
     PAPER,
@@ -15,7 +15,7 @@ from experiments.tables.results import (
     TERRAINS,
     Results,
 )
-from experiments.tables.torque_parts import torques_of
+from idcontrol.experiments.tables.torque_parts import torques_of
 from idcontrol.report import plain
 from idcontrol.sweeps.record import Outcome
 from idcontrol.sweeps.study import Table

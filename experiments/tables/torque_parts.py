@@ -19,11 +19,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-import robots
-from experiments.tables.results import CONTROLLERS, MITIGATION, PRESETS, SMOOTHNESS_ON, Results
-from experiments.trot import foot_spheres
+from idcontrol import robots
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION, PRESETS, SMOOTHNESS_ON, Results
+from idcontrol.experiments.trot import foot_spheres
 from idcontrol.metrics import TOUCHING_N, Layout
 from idcontrol.recording import Run, load
 from idcontrol.report import plain

@@ -10,8 +10,8 @@ import matplotlib.pyplot as plt
 import msgspec
 import numpy as np
 
-from experiments import trot
 from idcontrol.contact.terrain import plane
+from idcontrol.experiments import trot
 from idcontrol.recording import Run, load
 from idcontrol.trust.machines import G, H, sled, sled_state
 

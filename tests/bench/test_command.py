@@ -69,7 +69,7 @@ def test_a_leak_is_seen_and_none_is_not():
 
 @pytest.mark.slow
 def test_memory_does_not_grow_over_a_hundred_thousand_steps():
-    from experiments.bench import scenes
+    from idcontrol.experiments.bench import scenes
 
     steps = 100_000
     found = memory.sampled(scenes, steps)

@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from experiments.bench import scenes
 from idcontrol.bench.scenes import Heap, Walk
+from idcontrol.experiments.bench import scenes
 
 
 @cache

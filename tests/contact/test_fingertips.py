@@ -4,7 +4,7 @@ import coal
 import numpy as np
 import pytest
 
-import robots
+from idcontrol import robots
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.system import FreeBody, System

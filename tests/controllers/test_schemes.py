@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from experiments.random_steps import random_step
 from idcontrol.controllers.schemes import Step, friction_lcp, nearest_torque
+from idcontrol.experiments.random_steps import random_step
 from idcontrol.models import coulomb
 from idcontrol.models.reduction import recover, reduce
 from idcontrol.types import Status

@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from experiments import laws
-from experiments.trot import (
+from idcontrol import controllers
+from idcontrol.contact.landing import Landing
+from idcontrol.controllers import Settings
+from idcontrol.experiments import laws
+from idcontrol.experiments.trot import (
     Config,
     Friction,
     Path2D,
@@ -21,9 +24,6 @@ from experiments.trot import (
     make_plant,
     start_state,
 )
-from idcontrol import controllers
-from idcontrol.contact.landing import Landing
-from idcontrol.controllers import Settings
 from idcontrol.loop.simulated import Tick, ticks
 from idcontrol.models import coulomb
 from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem

@@ -4,10 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from experiments import box_grip
-from experiments.box_grip import Config, Copies
 from idcontrol.contact.collision import CollisionContacts
 from idcontrol.errors import UnknownName
+from idcontrol.experiments import box_grip
+from idcontrol.experiments.box_grip import Config, Copies
 
 
 def test_no_slip_holds_the_boxes_and_needs_a_sixth_of_the_variables(tmp_path):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import robots
-from experiments.chatter import Chatter, Config, Outcome, swaying
+from idcontrol import robots
 from idcontrol.errors import InputError
-from robots.robot import foot_centres
+from idcontrol.experiments.chatter import Chatter, Config, Outcome, swaying
+from idcontrol.robots.robot import foot_centres
 
 
 @pytest.fixture(scope="module")

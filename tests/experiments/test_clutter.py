@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments import clutter
-from experiments.clutter import Config
+from idcontrol.experiments import clutter
+from idcontrol.experiments.clutter import Config
 from idcontrol.models.sparse import dense_inertia, dense_rows
 
 

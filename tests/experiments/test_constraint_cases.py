@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from experiments import foundation, pendulum, pendulum_limit
 from idcontrol.errors import InputError
+from idcontrol.experiments import foundation, pendulum, pendulum_limit
 from idcontrol.models import constraint
 from idcontrol.models.problem import StepProblem
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from experiments import contact_problems, laws
-from experiments.contact_problems import (
+from idcontrol.experiments import contact_problems, laws
+from idcontrol.experiments.contact_problems import (
     Config,
     ContactProblems,
     Model,
@@ -19,7 +19,7 @@ from experiments.contact_problems import (
     judge_solver,
     problem_of,
 )
-from experiments.random_steps import WORST_CONDITION, random_step
+from idcontrol.experiments.random_steps import WORST_CONDITION, random_step
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Status

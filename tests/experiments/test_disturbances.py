@@ -8,9 +8,11 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-import robots
-from experiments import trot
-from experiments.disturbances import (
+from idcontrol import robots
+from idcontrol.contact.terrain import plane
+from idcontrol.errors import InputError
+from idcontrol.experiments import trot
+from idcontrol.experiments.disturbances import (
     Delayed,
     DrawnFriction,
     LeaningSpheres,
@@ -19,10 +21,8 @@ from experiments.disturbances import (
     leaning,
     loaded,
 )
-from idcontrol.contact.terrain import plane
-from idcontrol.errors import InputError
+from idcontrol.planners.gait import Gait
 from idcontrol.types import ContactForces, Reference, State
-from planners.gait import Gait
 
 H = 1e-3
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import robots
-from experiments import laws
-from experiments.enumeration import LIMITS, Config, Enumeration, measure, nearest_problem
+from idcontrol import robots
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
+from idcontrol.experiments import laws
+from idcontrol.experiments.enumeration import LIMITS, Config, Enumeration, measure, nearest_problem
 from idcontrol.models.reduction import recover, reduce
 
 

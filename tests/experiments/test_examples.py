@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import experiments.examples
-from experiments import trot
+import idcontrol.experiments.examples
 from idcontrol import cli
 from idcontrol.errors import InputError
+from idcontrol.experiments import trot
 from idcontrol.loop import launch
 from idcontrol.loop.clock import VirtualClock
 from idcontrol.loop.launch import Settings
@@ -30,7 +30,7 @@ from tests.loop.test_launch import wait_for_event
 
 ROOT = Path(__file__).parents[2]
 FAST = Settings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.05))
-C_SOURCE = Path(experiments.examples.__file__).parent / "machine.c"
+C_SOURCE = Path(idcontrol.experiments.examples.__file__).parent / "machine.c"
 
 
 @pytest.fixture(autouse=True)
@@ -39,8 +39,8 @@ def at_root(monkeypatch):
 
 
 def walk(controller, out):
-    config = trot.Config(controller=f"experiments.examples.{controller}", duration_s=0.8)
-    return launch.run("experiments.live:loop", config, FAST, out)
+    config = trot.Config(controller=f"idcontrol.experiments.examples.{controller}", duration_s=0.8)
+    return launch.run("idcontrol.experiments.live:loop", config, FAST, out)
 
 
 def test_a_pd_law_of_ones_own_trots(tmp_path):
@@ -59,7 +59,7 @@ def test_a_whole_body_controller_of_ones_own_trots_and_knows_its_forces(tmp_path
 
 def test_go1_trots_in_mujoco():
     pytest.importorskip("mujoco")
-    from experiments.examples import mujoco_go1
+    from idcontrol.experiments.examples import mujoco_go1
 
     found = mujoco_go1.main(VirtualClock(), 1.0)
     assert found["q_err_rad"] < 0.006

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from experiments.findings import Drawing, Finding, save
 from idcontrol.cli.run import show_metrics
 from idcontrol.errors import InputError
+from idcontrol.experiments.findings import Drawing, Finding, save
 from idcontrol.recording import load
 from idcontrol.report import report
 

@@ -4,10 +4,10 @@ import msgspec
 import numpy as np
 import pytest
 
-import robots
-from experiments import grasp
-from experiments.grasp import PRESETS, Config
+from idcontrol import robots
 from idcontrol.errors import InputError
+from idcontrol.experiments import grasp
+from idcontrol.experiments.grasp import PRESETS, Config
 from idcontrol.recording import load
 from idcontrol.view.film import Film
 

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.grasp import experiment
-from experiments.grasping import CONTROLLERS, FRICTIONS, TASKS, _claims, _held, _score, study
-from experiments.tables.results import PAPER
+from idcontrol.experiments.grasp import experiment
+from idcontrol.experiments.grasping import CONTROLLERS, FRICTIONS, TASKS, _claims, _held, _score, study
+from idcontrol.experiments.tables.results import PAPER
 from tests.experiments.outcomes import outcome
 
 

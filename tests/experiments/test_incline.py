@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
-from experiments import incline
 from idcontrol.errors import UnknownName
+from idcontrol.experiments import incline
 
 
 def test_every_model_passes_every_check(tmp_path):

@@ -8,8 +8,9 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from experiments import piles
-from experiments.lcp_suite import (
+from idcontrol.errors import InputError
+from idcontrol.experiments import piles
+from idcontrol.experiments.lcp_suite import (
     TABLE_1,
     Config,
     LcpSuite,
@@ -19,8 +20,7 @@ from experiments.lcp_suite import (
     inner_point,
     residual,
 )
-from experiments.piles import WORLD, random_pile
-from idcontrol.errors import InputError
+from idcontrol.experiments.piles import WORLD, random_pile
 from idcontrol.models import acceleration
 from idcontrol.models.acceleration import AccelerationProblem
 from idcontrol.types import Status

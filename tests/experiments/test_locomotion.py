@@ -7,8 +7,8 @@ import pinocchio as pin
 import pytest
 from scipy.spatial.transform import Rotation
 
-from experiments import trot
-from experiments.locomotion import POSTURE, Posture, channels
+from idcontrol.experiments import trot
+from idcontrol.experiments.locomotion import POSTURE, Posture, channels
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from experiments.rough import ROUGH, experiment
-from experiments.trot import make_ground
+from idcontrol.experiments.rough import ROUGH, experiment
+from idcontrol.experiments.trot import make_ground
 from idcontrol.recording import load
 
 

@@ -4,9 +4,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from experiments.scaling import Config, _as_many, experiment, growth
 from idcontrol.cli import main
 from idcontrol.errors import InputError
+from idcontrol.experiments.scaling import Config, _as_many, experiment, growth
 
 
 def test_growth_is_the_exponent_of_a_power_law_and_leaves_few_contacts_out():

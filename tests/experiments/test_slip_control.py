@@ -4,7 +4,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from experiments.slip_control import Config, Gripper, experiment, friction_torque, grip_force, patch_radius, simulate
+from idcontrol.experiments.slip_control import (
+    Config,
+    Gripper,
+    experiment,
+    friction_torque,
+    grip_force,
+    patch_radius,
+    simulate,
+)
 
 FIRM = Config(offset_m=0.0, periods=1, tolerance=1e-9)
 

@@ -4,9 +4,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from experiments import sphere_stack
-from experiments.sphere_stack import Config
 from idcontrol.errors import UnknownName
+from idcontrol.experiments import sphere_stack
+from idcontrol.experiments.sphere_stack import Config
 
 
 def test_columns_stand_under_both_models_and_sink_as_their_laws_say(tmp_path):

@@ -4,7 +4,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from experiments.spring_cylinder import Config, experiment, frequency, loss_rate, simulate
+from idcontrol.experiments.spring_cylinder import Config, experiment, frequency, loss_rate, simulate
 from idcontrol.models.sap.theta import MIDPOINT
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments import rough, studies, trot
 from idcontrol.controllers import available as controllers
+from idcontrol.experiments import rough, studies, trot
 from idcontrol.plants import available as plants
 from idcontrol.sweeps import figures
 from idcontrol.sweeps.plan import plan

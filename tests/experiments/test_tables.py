@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-import robots
-from experiments import tables
-from experiments.tables import own_plant
-from experiments.tables.claims import prediction
-from experiments.tables.printed import tracking
-from experiments.tables.results import CONTROLLERS, PAPER, TERRAINS, Results
-from experiments.tables.torque_parts import WORDS, jumped_at_a_switch, near_switches, torques_of
-from experiments.trot import experiment, foot_spheres
+from idcontrol import robots
 from idcontrol.contact.terrain import plane
+from idcontrol.experiments import tables
+from idcontrol.experiments.tables import own_plant
+from idcontrol.experiments.tables.claims import prediction
+from idcontrol.experiments.tables.printed import tracking
+from idcontrol.experiments.tables.results import CONTROLLERS, PAPER, TERRAINS, Results
+from idcontrol.experiments.tables.torque_parts import WORDS, jumped_at_a_switch, near_switches, torques_of
+from idcontrol.experiments.trot import experiment, foot_spheres
 from tests import walks
 from tests.experiments.outcomes import outcome, walked
 

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from experiments.trot import (
+from idcontrol.errors import InputError
+from idcontrol.experiments.trot import (
     PRESETS,
     Config,
     Feedback,
@@ -25,7 +26,6 @@ from experiments.trot import (
     load_walker,
     make_ground,
 )
-from idcontrol.errors import InputError
 from idcontrol.recording import load
 
 
@@ -159,7 +159,7 @@ def test_too_weak_motors_are_reported_and_never_exceeded(tmp_path):
 
 def experiment_robot_folder():
     """Where the robot file of links is."""
-    import robots
+    from idcontrol import robots
 
     return robots.load("links").path.parent
 
@@ -173,7 +173,7 @@ def test_a_foothold_out_of_reach_is_an_event_and_the_run_goes_on_as_it_can(tmp_p
 
 
 def test_friction_is_counted_on_in_part_and_capped():
-    from experiments.trot import counted_friction
+    from idcontrol.experiments.trot import counted_friction
 
     assert counted_friction(Config(mu=0.1)) == pytest.approx(0.08)
     assert counted_friction(Config(mu=np.inf)) == 0.7

@@ -8,9 +8,8 @@ import time
 import pytest
 from hypothesis import strategies as st
 
-import robots
-from idcontrol import cli
-from robots import schema
+from idcontrol import cli, robots
+from idcontrol.robots import schema
 from tests.fuzz import EFFORT, explore
 from tests.robots import descriptions
 

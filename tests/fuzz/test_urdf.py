@@ -11,10 +11,9 @@ import time
 import pytest
 from hypothesis import strategies as st
 
-import robots
-from idcontrol import cli
+from idcontrol import cli, robots
 from idcontrol.errors import InputError
-from robots import urdf
+from idcontrol.robots import urdf
 from tests.fuzz import EFFORT, explore
 from tests.robots import descriptions
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import live, trot
 from idcontrol.errors import InputError
+from idcontrol.experiments import live, trot
 from idcontrol.loop import launch
 from idcontrol.loop.clock import NS
 from idcontrol.loop.launch import Settings

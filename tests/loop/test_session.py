@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import trot
-from experiments.live import TrotSession
 from idcontrol.errors import InputError, UnknownName
+from idcontrol.experiments import trot
+from idcontrol.experiments.live import TrotSession
 from idcontrol.loop.session import make_controller, wire_format
 from idcontrol.types import Command
 from tests.loop.rig import ArmSession, Pd

@@ -8,11 +8,11 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-import experiments.trot
-from experiments.trot import Config, experiment, foot_spheres
+import idcontrol.experiments.trot
 from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.experiments.trot import Config, experiment, foot_spheres
 from idcontrol.plants.outside import links
 from idcontrol.recording import load
 from idcontrol.system import System
@@ -249,7 +249,7 @@ def test_a_standing_quadruped_is_carried_by_the_forces_that_were_predicted(name)
 def test_a_trotting_quadruped_is_carried_by_its_weight_and_walks_as_far(tmp_path, monkeypatch):
     """As `test_quadruped` has it of the other engines."""
     monkeypatch.setattr(
-        experiments.trot,
+        idcontrol.experiments.trot,
         "make_plant",
         lambda config, robot, ground, h: Quadruped(
             plants.Setup(system=robot.system(), contacts=foot_spheres(robot, robot.system(), ground, config.mu), dt=h)

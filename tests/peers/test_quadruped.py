@@ -6,10 +6,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from experiments.trot import Config, experiment
 from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.experiments.trot import Config, experiment
 from idcontrol.recording import load
 from idcontrol.types import Status
 from tests import scenes

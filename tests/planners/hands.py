@@ -3,7 +3,7 @@
 import coal
 import numpy as np
 
-import robots
+from idcontrol import robots
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.system import FreeBody, System
 

@@ -3,9 +3,9 @@ import pinocchio as pin
 import pytest
 
 from idcontrol.errors import InputError
+from idcontrol.planners.balance import Balance, righting_acceleration
+from idcontrol.planners.commands import Schedule
 from idcontrol.types import State
-from planners.balance import Balance, righting_acceleration
-from planners.commands import Schedule
 from tests.planners.walker import machine
 
 

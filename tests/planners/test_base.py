@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planners.base import LEASH, BaseReference, advance_base, command_base, wrap
+from idcontrol.planners.base import LEASH, BaseReference, advance_base, command_base, wrap
 
 
 def step(base, dt, command, rate, position, yaw, *, height=0.2, ground=0.0):

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
-from planners.commands import CommandLimits, Drive, Schedule, limit_command
+from idcontrol.planners.commands import CommandLimits, Drive, Schedule, limit_command
 
 SPEEDS = st.floats(-2.0, 2.0)
 COMMANDS = st.tuples(SPEEDS, SPEEDS, SPEEDS)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from planners import compiled, trot
-from planners.balance import Balance
-from planners.commands import Schedule
+from idcontrol.planners import compiled, trot
+from idcontrol.planners.balance import Balance
+from idcontrol.planners.commands import Schedule
 from tests.planners.walker import follow, machine
 
 CALLS = ("observe", "aim", "swing", "yield_velocity", "yield_acceleration", "follow")

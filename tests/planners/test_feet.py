@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planners.feet import (
+from idcontrol.planners.feet import (
     CAPTURE_GAIN,
     LATE,
     LATE_DEPTH,

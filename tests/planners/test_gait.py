@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
-from planners.gait import Gait
+from idcontrol.planners.gait import Gait
 
 GAITS = st.builds(
     Gait,

@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idcontrol.planners.grasp import Gripping, Swing, internal_force
 from idcontrol.types import Command, ContactForces, State
-from planners.grasp import Gripping, Swing, internal_force
 from tests.planners import hands
 
 SWING = Swing(

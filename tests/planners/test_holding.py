@@ -5,8 +5,8 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from planners.grasp import Swing
-from planners.holding import MU_PRECISION, grip_needed, least_friction, least_grip, loads
+from idcontrol.planners.grasp import Swing
+from idcontrol.planners.holding import MU_PRECISION, grip_needed, least_friction, least_grip, loads
 from tests.planners import hands
 
 LEVER = 0.05 * np.cos(np.pi / 4)

@@ -4,8 +4,8 @@ import pytest
 from scipy.optimize import least_squares
 
 from idcontrol.errors import InputError
+from idcontrol.planners.legs import Feet, Legs, leg_bias, leg_jacobian, leg_solve, place_leg, reach
 from idcontrol.system import System
-from planners.legs import Feet, Legs, leg_bias, leg_jacobian, leg_solve, place_leg, reach
 from tests.planners.walker import machine
 
 # Feet whose sphere is off the frame (anymal), and trees whose order is LF, LH, RF, RH (anymal).

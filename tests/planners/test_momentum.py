@@ -2,7 +2,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from planners.commands import Schedule
+from idcontrol.planners.commands import Schedule
 from tests.planners.walker import TICK, Smooth, follow, machine
 
 # Points for feet: rolling feet have a velocity that the acceleration of the plan leaves out.

@@ -6,9 +6,9 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 from idcontrol.errors import InputError
-from planners.commands import Drive, Schedule
-from planners.gait import Gait
-from planners.paper import IK_TOLERANCE, LINKS_NOMINAL, OriginalWaypoints, PaperPlanner, clamped_spline
+from idcontrol.planners.commands import Drive, Schedule
+from idcontrol.planners.gait import Gait
+from idcontrol.planners.paper import IK_TOLERANCE, LINKS_NOMINAL, OriginalWaypoints, PaperPlanner, clamped_spline
 from tests.planners.walker import TICK, machine
 
 POINTS = (0.02, 0.035, 0.075, 0.06)

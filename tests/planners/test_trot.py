@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from idcontrol.errors import InputError
+from idcontrol.planners.commands import CommandLimits, Drive, Schedule
+from idcontrol.planners.feet import STANDING, SWINGING
+from idcontrol.planners.gait import Gait
 from idcontrol.system import System
 from idcontrol.types import State
-from planners.commands import CommandLimits, Drive, Schedule
-from planners.feet import STANDING, SWINGING
-from planners.gait import Gait
 from tests.planners.walker import TICK, Smooth, follow, machine
 
 ROBOTS = ("links", "solo12", "go1", "anymal")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from idcontrol.errors import InputError
-from planners.commands import limit_command
-from planners.waypoints import RADIUS, TURN_GAIN, Waypoints
+from idcontrol.planners.commands import limit_command
+from idcontrol.planners.waypoints import RADIUS, TURN_GAIN, Waypoints
 
 DIAMOND = [(0.25, 0.0), (0.0, 0.25), (-0.25, 0.0), (0.0, -0.25)]
 

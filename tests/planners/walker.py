@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-import robots
+from idcontrol import robots
+from idcontrol.planners.commands import Drive
+from idcontrol.planners.gait import Gait
+from idcontrol.planners.legs import Feet
+from idcontrol.planners.trot import TrotPlanner
 from idcontrol.system import System
 from idcontrol.types import Array, Reference, State
-from planners.commands import Drive
-from planners.gait import Gait
-from planners.legs import Feet
-from planners.trot import TrotPlanner
 
 TICK = 1e-3
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from experiments import trot
 from idcontrol import controllers, plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
+from idcontrol.experiments import trot
 from idcontrol.types import Reference, State, Status
 from tests import scenes
 

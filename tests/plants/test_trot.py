@@ -6,8 +6,8 @@ import importlib.util
 
 import pytest
 
-from experiments.trot import Config, experiment
 from idcontrol import plants
+from idcontrol.experiments.trot import Config, experiment
 
 
 @pytest.mark.slow

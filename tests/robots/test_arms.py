@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import robots
+from idcontrol import robots
 
 ARM = robots.load("arm")
 SYSTEM = ARM.system()

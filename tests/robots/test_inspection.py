@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-import robots
+from idcontrol import robots
 from tests.robots import descriptions
 
 

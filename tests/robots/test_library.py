@@ -10,9 +10,9 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-import robots
+from idcontrol import robots
 from idcontrol.errors import InputError, UnknownName
-from robots import locate
+from idcontrol.robots import locate
 from tests.robots import descriptions
 
 # the models that the planner's settings were found with, to 10 g [kg]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import robots
+from idcontrol import robots
 
 LINKS = robots.load("links")
 SYSTEM = LINKS.system()

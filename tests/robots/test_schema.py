@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from idcontrol.errors import InputError
-from robots import joints, schema
+from idcontrol.robots import joints, schema
 from tests.robots import descriptions
 
 

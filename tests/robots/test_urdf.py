@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import robots
+from idcontrol import robots
 from idcontrol.errors import InputError
-from robots import urdf
+from idcontrol.robots import urdf
 from tests.robots import descriptions
 
 HIP = '<axis xyz="1 0 0"/>'

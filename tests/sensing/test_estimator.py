@@ -6,10 +6,10 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from experiments import trot
-from experiments.live import TrotSession
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
+from idcontrol.experiments import trot
+from idcontrol.experiments.live import TrotSession
 from idcontrol.loop import launch
 from idcontrol.loop.launch import Settings
 from idcontrol.loop.machine import GRAVITY, specific_force
@@ -138,7 +138,7 @@ def test_links_walks_on_what_it_knows_of_itself(tmp_path):
         transport="inprocess", pacing="fast", sensing=Sensing(contacts="fused", base="estimated", noise=noise)
     )
     config = trot.Config(duration_s=1.0, path=trot.Path2D(kind="command", command=((0.0, 0.2, 0.0, 0.0),)))
-    metrics = launch.run("experiments.live:loop", config, settings, tmp_path / "run")
+    metrics = launch.run("idcontrol.experiments.live:loop", config, settings, tmp_path / "run")
     assert metrics["completed"]
     believed, truth = load(tmp_path / "run").arrays, load(tmp_path / "run" / "machine").arrays
     running, moving = believed["mode"] == 2, truth["mode"] == 2

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.contact_problems import Config, edge_rows, problem_of
 from idcontrol.errors import InputError
+from idcontrol.experiments.contact_problems import Config, edge_rows, problem_of
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.active_set_qp import qp_residual, solve_qp
 from idcontrol.solvers.lcp import gram_residual

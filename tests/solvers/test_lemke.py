@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.contact_problems import coulomb_lcp as balanced_lcp
-from experiments.random_steps import random_step
 from idcontrol.errors import InputError
+from idcontrol.experiments.contact_problems import coulomb_lcp as balanced_lcp
+from idcontrol.experiments.random_steps import random_step
 from idcontrol.solvers.lemke import proves_infeasible, solve_lemke, solve_regularized
 from idcontrol.solvers.status import SolverStatus
 from tests.solvers import reference

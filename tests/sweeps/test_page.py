@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.trot import experiment
 from idcontrol.errors import InputError
+from idcontrol.experiments.trot import experiment
 from idcontrol.metrics import locomotion
 from idcontrol.sweeps import figures, page, record
 from idcontrol.sweeps.plan import plan, product

@@ -3,7 +3,7 @@
 import msgspec
 import numpy as np
 
-import robots
+from idcontrol import robots
 from idcontrol.recording import Recorder
 from idcontrol.view.scenery import Scenery
 

@@ -9,8 +9,7 @@ import urllib.request
 import numpy as np
 import pytest
 
-import robots
-from idcontrol import cli
+from idcontrol import cli, robots
 from idcontrol.cli.live import show
 from idcontrol.cli.view import find_robot
 from idcontrol.loop.safety import Mode

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import robots
+from idcontrol import robots
 from idcontrol.cli.view import find_robot
 from idcontrol.contact.terrain import height_map, plane
 from idcontrol.errors import InputError
