@@ -27,7 +27,7 @@ from idcontrol.experiments.random_steps import random_step
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.models.problem import ContactModel, StepProblem
 from idcontrol.models.reduction import reduce
-from idcontrol.recording import jsonable
+from idcontrol.record.recording import jsonable
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.enumerate import find_solution, islands
 from idcontrol.solvers.lcp import RowLcpResult

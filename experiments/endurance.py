@@ -17,7 +17,7 @@ from idcontrol import robots
 from idcontrol.experiments import trot
 from idcontrol.experiments.findings import Finding, save
 from idcontrol.loop.realtime import resident_mb
-from idcontrol.recording import load
+from idcontrol.record.recording import load
 from idcontrol.types import Array, Status
 
 ROBOT: Final = "go1"

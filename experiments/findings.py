@@ -18,10 +18,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from idcontrol.errors import InputError
-from idcontrol.figures import STYLE
-from idcontrol.recording import Recorder, jsonable
+from idcontrol.record.recording import Recorder, jsonable
+from idcontrol.show.figures import STYLE
+from idcontrol.show.view.scenery import Scenery
 from idcontrol.types import Array
-from idcontrol.view.scenery import Scenery
 
 __all__ = ["STYLE", "Drawing", "Finding", "save"]
 

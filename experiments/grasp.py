@@ -16,7 +16,7 @@ import pinocchio as pin
 from matplotlib.figure import Figure
 from msgspec import structs
 
-from idcontrol import controllers, metrics, plants, robots
+from idcontrol import controllers, plants, robots
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.landing import Landing
 from idcontrol.controllers import Gains
@@ -27,9 +27,10 @@ from idcontrol.experiments.trot import Friction
 from idcontrol.loop.simulated import Tick, ticks
 from idcontrol.planners import holding
 from idcontrol.planners.grasp import Gripping, Swing
+from idcontrol.record import metrics
+from idcontrol.show.view.scenery import Body, Scenery
 from idcontrol.system import FreeBody, System
 from idcontrol.types import Array, Booleans, Command, Controller, Reference, State
-from idcontrol.view.scenery import Body, Scenery
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]

@@ -13,8 +13,8 @@ from idcontrol.experiments.grasp import NO_SLIP_MU, PAPER_DROP_S, PAPER_ERROR
 from idcontrol.experiments.tables.claims import Claim, beside_each_other
 from idcontrol.experiments.tables.printed import CHATTER
 from idcontrol.experiments.tables.results import PAPER
-from idcontrol.figures import STYLE, Picture, panels, picture
-from idcontrol.recording import load
+from idcontrol.record.recording import load
+from idcontrol.show.figures import STYLE, Picture, panels, picture
 from idcontrol.sweeps.figures import COLORS
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import Outcome

@@ -12,10 +12,10 @@ from idcontrol import controllers
 from idcontrol.experiments import trot
 from idcontrol.experiments.locomotion import POSTURE, Posture, Scene, channels
 from idcontrol.loop.safety import Limits
-from idcontrol.metrics import locomotion
 from idcontrol.planners.commands import Schedule
 from idcontrol.planners.paper import PaperPlanner
 from idcontrol.planners.trot import TrotPlanner
+from idcontrol.record.metrics import locomotion
 from idcontrol.types import Array, Plant, Reference, State
 
 TORQUE_RATE = 400.0

@@ -1,4 +1,4 @@
-"""Run a legged robot through the loop and record what `idcontrol.metrics` and `idcontrol.report` read."""
+"""Run a legged robot through the loop and record what `idcontrol.record.metrics` and `idcontrol.show.report` read."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import sphere_gap
+from idcontrol.kernels.placements import placement_views
 from idcontrol.loop.simulated import Tick
-from idcontrol.metrics import Layout, fallen, locomotion
-from idcontrol.placements import placement_views
 from idcontrol.planners.gait import Gait
 from idcontrol.plants import SimulatedPlant
-from idcontrol.recording import Recorder
-from idcontrol.rows import Row, span
+from idcontrol.record.metrics import Layout, fallen, locomotion
+from idcontrol.record.recording import Recorder
+from idcontrol.record.rows import Row, span
+from idcontrol.show.view.scenery import Scenery
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Event, Integers
-from idcontrol.view.scenery import Scenery
 
 UNREACHABLE_M = 1e-6
 """A planned foot farther than this from where the joints can put it is out of reach [m] (planner.md 5)."""
@@ -156,7 +156,7 @@ def record(
         progress: Is told the share that is done.
 
     Returns:
-        The metrics of `idcontrol.metrics.locomotion`, wall time, and how many ticks had a foot out of reach.
+        The metrics of `idcontrol.record.metrics.locomotion`, wall time, and how many ticks had a foot out of reach.
     """
     layout = scene.layout()
     shapes, units = channels(scene.observer.system, len(layout.feet))

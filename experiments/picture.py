@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from idcontrol.recording import Run, load
+from idcontrol.record.recording import Run, load
 
 OUT = Path(__file__).parent / "pictures" / "trot.svg"
 STRIDES = 2

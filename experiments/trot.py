@@ -37,10 +37,10 @@ from idcontrol.planners.legs import Feet
 from idcontrol.planners.paper import LINKS_NOMINAL, OriginalWaypoints, PaperPlanner
 from idcontrol.planners.trot import TrotPlanner
 from idcontrol.planners.waypoints import Waypoints
-from idcontrol.recording import jsonable
+from idcontrol.record.recording import jsonable
+from idcontrol.show.view.scenery import Ground, Scenery
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
-from idcontrol.view.scenery import Ground, Scenery
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]

@@ -23,7 +23,7 @@ import pinocchio as pin
 from numba import njit
 
 from idcontrol.errors import InputError, UnknownName
-from idcontrol.placements import placement_views
+from idcontrol.kernels.placements import placement_views
 from idcontrol.types import Array, Booleans, Integers
 
 UNLIMITED = 1e300

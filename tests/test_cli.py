@@ -18,7 +18,7 @@ import pytest
 from idcontrol import cli
 from idcontrol.cli.entries import EXPERIMENTS, ROBOTS, STUDIES
 from idcontrol.errors import UnknownName
-from idcontrol.recording import Recorder, load
+from idcontrol.record.recording import Recorder, load
 
 
 class Detail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

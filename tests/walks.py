@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from idcontrol.metrics import Layout
-from idcontrol.recording import Recorder
+from idcontrol.record.metrics import Layout
+from idcontrol.record.recording import Recorder
 from idcontrol.types import Event
 
 FEET = ("LF", "RF", "LH", "RH")

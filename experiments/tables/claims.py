@@ -22,9 +22,9 @@ from idcontrol.experiments.tables.results import (
     Results,
 )
 from idcontrol.experiments.tables.torque_parts import JUMP, SWITCH_S, WORDS, jumped_at_a_switch, torques_of
-from idcontrol.metrics import contact_forces
-from idcontrol.recording import load
-from idcontrol.report import plain
+from idcontrol.record.metrics import contact_forces
+from idcontrol.record.recording import load
+from idcontrol.show.report import plain
 from idcontrol.sweeps.record import Outcome
 from idcontrol.sweeps.study import Table
 

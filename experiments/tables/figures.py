@@ -17,9 +17,9 @@ from idcontrol.experiments.tables.results import (
     TERRAINS,
     Results,
 )
-from idcontrol.figures import STYLE, Picture, panels, picture
-from idcontrol.recording import Run, load
-from idcontrol.report import plain
+from idcontrol.record.recording import Run, load
+from idcontrol.show.figures import STYLE, Picture, panels, picture
+from idcontrol.show.report import plain
 from idcontrol.sweeps.figures import digest
 from idcontrol.sweeps.record import Outcome
 from idcontrol.sweeps.study import Table

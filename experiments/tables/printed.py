@@ -16,7 +16,7 @@ from idcontrol.experiments.tables.results import (
     Results,
 )
 from idcontrol.experiments.tables.torque_parts import torques_of
-from idcontrol.report import plain
+from idcontrol.show.report import plain
 from idcontrol.sweeps.record import Outcome
 from idcontrol.sweeps.study import Table
 

@@ -24,9 +24,9 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION, PRESETS, SMOOTHNESS_ON, Results
 from idcontrol.experiments.trot import foot_spheres
-from idcontrol.metrics import TOUCHING_N, Layout
-from idcontrol.recording import Run, load
-from idcontrol.report import plain
+from idcontrol.record.metrics import TOUCHING_N, Layout
+from idcontrol.record.recording import Run, load
+from idcontrol.show.report import plain
 from idcontrol.sweeps.study import Table
 from idcontrol.types import Array, Booleans, Integers
 

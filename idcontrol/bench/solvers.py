@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from idcontrol.arena import HEAP
 from idcontrol.bench.peers import QP_PEERS, StageOne, installed, quantecon
 from idcontrol.bench.rows import Bar, Effort, Peer, Row, measure
 from idcontrol.bench.scenes import Posed, Walk, floor, problems
 from idcontrol.bench.timing import Job
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models.coulomb import _assemble, friction_lcp_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.reduction import Reduction, reduce

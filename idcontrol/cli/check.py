@@ -18,7 +18,7 @@ from idcontrol.errors import InputError
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(robot: str, as_json: bool) -> int:
     """Say what is wrong with ROBOT, a name or the path of a robot file or URDF, or that it is fit to run."""
-    from idcontrol.recording import jsonable
+    from idcontrol.record.recording import jsonable
 
     libraries = [entry.load() for entry in entry_points(ROBOTS).values()]
     if not libraries:

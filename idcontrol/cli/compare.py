@@ -73,7 +73,7 @@ def command(
     A comparison that was stopped continues when it is called again with the same --out: runs that are done are kept.
     A run that fails is a row that says why. Exit status 0: every run did its task; 1: some did not.
     """
-    from idcontrol.recording import fresh_folder, jsonable
+    from idcontrol.record.recording import fresh_folder, jsonable
     from idcontrol.sweeps import execute, record
     from idcontrol.sweeps.plan import plan
 
@@ -222,7 +222,7 @@ def _command_line(experiment: str, study: str | None, options: Mapping[str, Any]
 
 def _write_tables(out: Path, tables: Sequence[Table]) -> None:
     """The study's tables as CSV, one file each, and as JSON together."""
-    from idcontrol.recording import write_json
+    from idcontrol.record.recording import write_json
     from idcontrol.sweeps.record import write_csv
 
     if not tables:
@@ -241,7 +241,7 @@ def _show(outcomes: Sequence[Outcome], tables: Sequence[Table], out: Path) -> No
     from rich.table import Table as Grid
     from rich.text import Text
 
-    from idcontrol.report import number
+    from idcontrol.show.report import number
     from idcontrol.sweeps.record import varied_keys
 
     screen = console()

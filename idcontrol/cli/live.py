@@ -22,11 +22,11 @@ from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
 from idcontrol.loop.safety import Mode
 from idcontrol.loop.session import resolve, wire_format
-from idcontrol.rows import views, width
+from idcontrol.record.rows import views, width
+from idcontrol.show.view.page import Page, serve, stop
+from idcontrol.show.view.scenery import of_meta
+from idcontrol.show.view.stage import Stage
 from idcontrol.types import Array
-from idcontrol.view.page import Page, serve, stop
-from idcontrol.view.scenery import of_meta
-from idcontrol.view.stage import Stage
 
 EVERY_S = 0.05
 """How often the page is told what is new."""

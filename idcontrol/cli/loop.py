@@ -60,7 +60,7 @@ def command(
     from idcontrol.configuration import build, parse_setting
     from idcontrol.loop.launch import Settings, Viewer, run
     from idcontrol.loop.real import Interrupted
-    from idcontrol.recording import claim, fresh_folder, jsonable
+    from idcontrol.record.recording import claim, fresh_folder, jsonable
 
     viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
     if viewer is not None and importlib.util.find_spec("viser") is None:

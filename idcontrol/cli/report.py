@@ -20,6 +20,6 @@ def command(folder: Path) -> None:
         study = None if comparison.study is None else load_study(comparison.study)
         click.echo(page.report(comparison, study))
         return
-    from idcontrol.report import report
+    from idcontrol.show.report import report
 
     click.echo(report(folder))

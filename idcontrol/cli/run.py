@@ -41,7 +41,7 @@ def command(
 ) -> int:
     """Run EXPERIMENT, record it, and print what came out."""
     from idcontrol.configuration import build, parse_setting
-    from idcontrol.recording import claim, fresh_folder, jsonable
+    from idcontrol.record.recording import claim, fresh_folder, jsonable
 
     chosen = load_experiment(experiment)
     given = {name: value for name, value in options.items() if value is not None}
@@ -113,8 +113,8 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from idcontrol.metrics import QUANTITIES
-    from idcontrol.report import number
+    from idcontrol.record.metrics import QUANTITIES
+    from idcontrol.show.report import number
 
     paper, checks, units = (metrics.get(name) or {} for name in ("paper", "checks", "units"))
     table = Table(box=None, show_header=bool(paper), header_style="dim")

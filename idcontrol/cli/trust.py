@@ -24,7 +24,7 @@ def command(as_json: bool) -> int:
     A claim that needs an extra which is not installed is listed as not measured and does not fail.
     """
     from idcontrol import trust
-    from idcontrol.recording import jsonable
+    from idcontrol.record.recording import jsonable
 
     rows: list[tuple[str, trust.Verdict]] = []
     total, began = sum(map(len, trust.CLAIMS.values())), time.perf_counter()

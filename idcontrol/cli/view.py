@@ -20,12 +20,12 @@ from idcontrol.errors import InputError
 @click.option("--no-browser", is_flag=True, help="Only serve the page; open it yourself.")
 def command(folder: Path, port: int | None, no_browser: bool) -> int:
     """Replay the run in DIR in 3-D in the browser, until Ctrl-C or SIGTERM."""
-    from idcontrol.recording import load
+    from idcontrol.record.recording import load
 
     run = load(folder)
     try:
-        from idcontrol.view.film import Film
-        from idcontrol.view.page import Page, Player, play, serve, stop
+        from idcontrol.show.view.film import Film
+        from idcontrol.show.view.page import Page, Player, play, serve, stop
     except ModuleNotFoundError as error:
         raise InputError(f"the view needs the package {error.name}: pip install 'idcontrol[viz]'") from error
     film = Film(run, find_robot)

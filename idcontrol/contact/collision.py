@@ -13,7 +13,7 @@ from idcontrol.contact.detection import Detection, least_friction
 from idcontrol.contact.manifold import close_pairs
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
-from idcontrol.placements import placement_views
+from idcontrol.kernels.placements import placement_views
 from idcontrol.system import System
 from idcontrol.types import Array, Integers
 

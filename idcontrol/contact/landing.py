@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from idcontrol.arena import HEAP, Arena, vector
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import HEAP, Arena, vector
 from idcontrol.types import Array
 
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 from numba import njit
 
-from idcontrol.arena import Arena, begin, indices, matrix, reserve, vector, zeros
-from idcontrol.bound import Bound, bind
 from idcontrol.contact.landing import landing_kernel
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
 from idcontrol.controllers.projection import RANK_TOLERANCE, projection_kernel
+from idcontrol.kernels.arena import Arena, begin, indices, matrix, reserve, vector, zeros
+from idcontrol.kernels.bound import Bound, bind
 from idcontrol.models.compiled import COMPLIANT, NO_SLIP, NO_SLIP_DUAL, compliant_impulses, contact_impulses
 from idcontrol.models.distribution import share_kernel, smallest_torque_kernel, torque_map_kernel
 from idcontrol.models.reduction import recover_kernel, reduce_kernel

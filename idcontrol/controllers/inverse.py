@@ -24,7 +24,6 @@ from typing import Literal
 import numpy as np
 from msgspec import structs
 
-from idcontrol.arena import HEAP
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.contact.spheres import SphereContacts
@@ -33,6 +32,7 @@ from idcontrol.controllers.feedback import Gains, proportional_derivative
 from idcontrol.controllers.projection import project
 from idcontrol.controllers.schemes import Objective, Outcome, Scheme, Step, as_specified, ramp
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models.problem import Bilateral, Prescribed, StepProblem, WarmStart
 from idcontrol.system import System
 from idcontrol.types import Array, Command, ContactForces, Reference, State, Status

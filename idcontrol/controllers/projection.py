@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from idcontrol.arena import HEAP, Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.solvers.basis import pivoted_basis
 from idcontrol.types import Array, Integers
 

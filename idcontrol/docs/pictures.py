@@ -12,7 +12,7 @@ import numpy as np
 
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments import trot
-from idcontrol.recording import Run, load
+from idcontrol.record.recording import Run, load
 from idcontrol.trust.machines import G, H, sled, sled_state
 
 SMOOTH = ("id-coulomb-qp", "id-coulomb-qp-raw", "pid")

@@ -19,7 +19,7 @@ from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.safety import Fault, Limits, Mode, Policy, Rule, Safety, advance
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import Format, Inbox, Kind, Outbox, within
-from idcontrol.rows import Row
+from idcontrol.record.rows import Row
 from idcontrol.system import System
 from idcontrol.types import Array, Plant, State
 

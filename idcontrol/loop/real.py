@@ -26,7 +26,7 @@ from idcontrol.loop.safety import Cut, Fault, Limits, Mode, Policy, Safety, admi
 from idcontrol.loop.session import Planner
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, Sensed
-from idcontrol.rows import Row, span
+from idcontrol.record.rows import Row, span
 from idcontrol.system import System
 from idcontrol.types import Array, Controller, Reference, State, Status
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
-from idcontrol.arena import Arena
+from idcontrol.kernels.arena import Arena
 from idcontrol.models import sap
 from idcontrol.models.constraint import solver as constraint
 from idcontrol.models.coulomb import continued_lcp_kernel

@@ -19,8 +19,8 @@ from typing import Final
 import numpy as np
 from numba import njit
 
-from idcontrol.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
 from idcontrol.models.sticking import Attempt, settle

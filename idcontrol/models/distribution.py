@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from idcontrol.arena import HEAP, Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.models.reduction import Reduction
 from idcontrol.solvers.active_set_qp import qp_kernel
 from idcontrol.solvers.basis import pivoted_basis

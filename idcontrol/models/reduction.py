@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
-from idcontrol.arena import HEAP, Arena, matrix, vector, zeros
+from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
 from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem, free_indices
 from idcontrol.solvers.factor import solve_upper
 from idcontrol.solvers.rank import RANK_TOLERANCE, find_indices

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from idcontrol.arena import begin, indices, reserve, vector, zeros
-from idcontrol.bound import Bound, bind
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
+from idcontrol.kernels.arena import begin, indices, reserve, vector, zeros
+from idcontrol.kernels.bound import Bound, bind
 from idcontrol.models.compiled import contact_impulses
 from idcontrol.models.problem import CLOSED_GAP, PUSH_OUT_SPEED, StepSolution
 from idcontrol.models.reduction import recover_kernel, reduce_kernel

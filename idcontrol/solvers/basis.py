@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from idcontrol.arena import Arena, vector
+from idcontrol.kernels.arena import Arena, vector
 from idcontrol.types import Array
 
 

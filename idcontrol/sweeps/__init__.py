@@ -7,7 +7,7 @@ named sweep looks like that draws its own conclusions.
 On disk::
 
     comparison.json      format, schema, experiment, study, the rows, versions       written when the sweep begins
-    runs/NAME            the folder of a run that came to its end: that row is done  (`idcontrol.recording`)
+    runs/NAME            the folder of a run that came to its end: that row is done  (`idcontrol.record.recording`)
     runs/NAME.failed     what is left of one that did not, and ``reason.txt``
     rows.json            settings and metrics of every row                            written when the sweep ends
     table.csv            the same, flat

@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from scipy.stats import spearmanr
 
-from idcontrol.figures import STYLE, Picture, panels, picture
-from idcontrol.metrics import Layout
-from idcontrol.recording import load
-from idcontrol.report import plain
+from idcontrol.record.metrics import Layout
+from idcontrol.record.recording import load
+from idcontrol.show.figures import STYLE, Picture, panels, picture
+from idcontrol.show.report import plain
 from idcontrol.sweeps.record import Outcome, varied_keys
 from idcontrol.types import Array
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from idcontrol.figures import Picture, recorded
-from idcontrol.metrics import QUANTITIES
-from idcontrol.recording import load as load_run
-from idcontrol.report import flat, number, render, write_page
+from idcontrol.record.metrics import QUANTITIES
+from idcontrol.record.recording import load as load_run
+from idcontrol.show.figures import Picture, recorded
+from idcontrol.show.report import flat, number, render, write_page
 from idcontrol.sweeps import figures
 from idcontrol.sweeps.record import NOT_RUN, Comparison, Outcome, varied_keys
 from idcontrol.sweeps.study import Study, Table

@@ -15,7 +15,7 @@ import msgspec
 
 from idcontrol.configuration import build, full_key, keys
 from idcontrol.errors import UnknownName
-from idcontrol.recording import jsonable
+from idcontrol.record.recording import jsonable
 
 _TITLE = ("preset", "controller", "plant", "mu", "seed")
 """Settings that a folder's name spells out, where an experiment has them."""

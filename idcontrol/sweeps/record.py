@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from idcontrol.errors import InputError
-from idcontrol.recording import jsonable, versions, write_json
+from idcontrol.record.recording import jsonable, versions, write_json
 from idcontrol.sweeps.execute import done, failed_folder
 from idcontrol.sweeps.plan import Row
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from idcontrol.errors import InputError
-from idcontrol.recording import BLOCK_ROWS, Recorder, load
+from idcontrol.record.recording import BLOCK_ROWS, Recorder, load
 from idcontrol.types import Array
 
 ROWS: Final = 2 * BLOCK_ROWS + 200

@@ -24,7 +24,7 @@ from idcontrol.loop.launch import Settings
 from idcontrol.loop.safety import Mode, Policy
 from idcontrol.loop.transport.udp import UdpLink
 from idcontrol.loop.wire import HEAD, Kind, Outbox
-from idcontrol.recording import load
+from idcontrol.record.recording import load
 from tests.loop import rig
 from tests.loop.test_launch import wait_for_event
 

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from idcontrol.cli.run import show_metrics
 from idcontrol.errors import InputError
 from idcontrol.experiments.findings import Drawing, Finding, save
-from idcontrol.recording import load
-from idcontrol.report import report
+from idcontrol.record.recording import load
+from idcontrol.show.report import report
 
 
 class Config(msgspec.Struct, frozen=True):

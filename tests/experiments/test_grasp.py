@@ -8,8 +8,8 @@ from idcontrol import robots
 from idcontrol.errors import InputError
 from idcontrol.experiments import grasp
 from idcontrol.experiments.grasp import PRESETS, Config
-from idcontrol.recording import load
-from idcontrol.view.film import Film
+from idcontrol.record.recording import load
+from idcontrol.show.view.film import Film
 
 SWING_S = 0.63
 """One period of the swing."""

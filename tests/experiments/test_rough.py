@@ -8,7 +8,7 @@ import pytest
 
 from idcontrol.experiments.rough import ROUGH, experiment
 from idcontrol.experiments.trot import make_ground
-from idcontrol.recording import load
+from idcontrol.record.recording import load
 
 
 def run(folder, preset="default", **changes):

@@ -26,7 +26,7 @@ from idcontrol.experiments.trot import (
     load_walker,
     make_ground,
 )
-from idcontrol.recording import load
+from idcontrol.record.recording import load
 
 
 def run(folder, **changes):

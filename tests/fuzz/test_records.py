@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from idcontrol import cli
 from idcontrol.errors import InputError
-from idcontrol.recording import Recorder, Run, load
+from idcontrol.record.recording import Recorder, Run, load
 from idcontrol.types import Event
 from tests.fuzz import EFFORT, explore
 

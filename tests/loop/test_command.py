@@ -12,7 +12,7 @@ import pytest
 
 from idcontrol import cli
 from idcontrol.errors import InputError
-from idcontrol.recording import load
+from idcontrol.record.recording import load
 from tests.loop.rig import Arm, Pd, offer
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ from idcontrol.loop.clock import NS
 from idcontrol.loop.launch import Settings
 from idcontrol.loop.real import Interrupted, Stop
 from idcontrol.loop.safety import Mode, Policy
-from idcontrol.recording import load
+from idcontrol.record.recording import load
 from idcontrol.types import Command, Status
 from tests.loop.rig import PATIENT, PERIOD, TORQUE, Config, Pd
 

@@ -7,12 +7,12 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from idcontrol.arena import HEAP
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.experiments import laws
 from idcontrol.experiments.contact_problems import Config, coulomb_lcp, excluded, normal_rows, problem_of
 from idcontrol.experiments.random_steps import random_step
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb
 from idcontrol.models.problem import Prescribed, StepProblem
 from idcontrol.models.reduction import reduce

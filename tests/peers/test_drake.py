@@ -14,7 +14,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments.trot import Config, experiment, foot_spheres
 from idcontrol.plants.outside import links
-from idcontrol.recording import load
+from idcontrol.record.recording import load
 from idcontrol.system import System
 from idcontrol.trust.peers import chain
 from idcontrol.types import ContactForces, State

@@ -10,7 +10,7 @@ from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments.trot import Config, experiment
-from idcontrol.recording import load
+from idcontrol.record.recording import load
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker

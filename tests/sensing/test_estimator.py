@@ -15,7 +15,7 @@ from idcontrol.loop.launch import Settings
 from idcontrol.loop.machine import GRAVITY, specific_force
 from idcontrol.loop.session import wire_format
 from idcontrol.loop.wire import Sensed
-from idcontrol.recording import load
+from idcontrol.record.recording import load
 from idcontrol.sensing import Settings as Sensing
 from idcontrol.sensing import chain, estimator
 from idcontrol.sensing.disturbance import NoiseLevel

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from idcontrol.errors import InputError
-from idcontrol.recording import Recorder
+from idcontrol.record.recording import Recorder
 from idcontrol.sweeps.study import Study, Table
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from idcontrol import cli
 from idcontrol.cli.compare import _runs_of_study
-from idcontrol.recording import load
+from idcontrol.record.recording import load
 
 
 @pytest.fixture

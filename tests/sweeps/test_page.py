@@ -11,7 +11,7 @@ import pytest
 
 from idcontrol.errors import InputError
 from idcontrol.experiments.trot import experiment
-from idcontrol.metrics import locomotion
+from idcontrol.record.metrics import locomotion
 from idcontrol.sweeps import figures, page, record
 from idcontrol.sweeps.plan import plan, product
 from idcontrol.sweeps.study import Study, Table

@@ -11,9 +11,9 @@ import coal
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.show.view.shapes import Colour, Mesh, of_coal, rod, solid
 from idcontrol.system import System
 from idcontrol.types import Array
-from idcontrol.view.shapes import Colour, Mesh, of_coal, rod, solid
 
 BODY: Colour = (0.30, 0.33, 0.38)
 LIMB: Colour = (0.72, 0.74, 0.78)

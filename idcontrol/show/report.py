@@ -12,10 +12,11 @@ from typing import Any
 import jinja2
 import msgspec
 
-from idcontrol import figures, metrics
 from idcontrol.errors import InputError
-from idcontrol.metrics import QUANTITIES, Layout, Quantity
-from idcontrol.recording import Run, jsonable, load
+from idcontrol.record import metrics
+from idcontrol.record.metrics import QUANTITIES, Layout, Quantity
+from idcontrol.record.recording import Run, jsonable, load
+from idcontrol.show import figures
 
 EVENTS = 200
 """Events that a page lists at most."""
@@ -59,8 +60,8 @@ class Found:
 def report(folder: str | Path) -> Path:
     """Write ``report.html`` into the folder of a run, whole or cut off, and return its path.
 
-    Figures are drawn for runs whose `meta` has a ``layout`` (`idcontrol.metrics.Layout`); goals beside the numbers come
-    from its ``goals``: largest values by key of `idcontrol.metrics.QUANTITIES`, smallest where more is better.
+    Figures are drawn for runs whose `meta` has a ``layout`` (`idcontrol.record.metrics.Layout`); goals beside the numbers
+    come from its ``goals``: largest values by key of `idcontrol.record.metrics.QUANTITIES`, smallest where more is better.
 
     Raises:
         InputError: The folder does not hold a readable run, or cannot be written to.
@@ -92,7 +93,7 @@ def report(folder: str | Path) -> Path:
 def render(template: str, **values: Any) -> str:
     """A page from one of this package's templates."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("idcontrol", ""),
+        loader=jinja2.PackageLoader("idcontrol", "show"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -18,7 +18,7 @@ import numpy as np
 from cycler import cycler
 from matplotlib.figure import Figure
 
-from idcontrol.metrics import TOUCHING_N, Layout, distance_to_segment
+from idcontrol.record.metrics import TOUCHING_N, Layout, distance_to_segment
 from idcontrol.types import Array, Booleans, Integers, Status
 
 BINS = 1200
@@ -97,7 +97,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout) -> list[Picture]:
     """All figures of a locomotion run, in the order of a page; none if it has too few rows to draw.
 
     Args:
-        arrays: Channels of `idcontrol.metrics`, shape (rows, ...).
+        arrays: Channels of `idcontrol.record.metrics`, shape (rows, ...).
         layout: What they do not say.
     """
     if len(arrays["t"]) < 3:

@@ -17,12 +17,12 @@ from idcontrol import cli
 from idcontrol.cli.view import find_robot
 from idcontrol.contact.terrain import height_map
 from idcontrol.errors import InputError
-from idcontrol.recording import Recorder, load
-from idcontrol.view.film import Film
-from idcontrol.view.page import HOST, Page, Player, serve, stop
-from idcontrol.view.scenery import Ground, Scenery
-from idcontrol.view.stage import Stage
-from tests.view.runs import ROWS, STEP_S, walk
+from idcontrol.record.recording import Recorder, load
+from idcontrol.show.view.film import Film
+from idcontrol.show.view.page import HOST, Page, Player, serve, stop
+from idcontrol.show.view.scenery import Ground, Scenery
+from idcontrol.show.view.stage import Stage
+from tests.show.view.runs import ROWS, STEP_S, walk
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 

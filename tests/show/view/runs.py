@@ -4,8 +4,8 @@ import msgspec
 import numpy as np
 
 from idcontrol import robots
-from idcontrol.recording import Recorder
-from idcontrol.view.scenery import Scenery
+from idcontrol.record.recording import Recorder
+from idcontrol.show.view.scenery import Scenery
 
 ROWS, STEP_S = 12, 0.01
 

@@ -1,7 +1,7 @@
 """What is computed from the arrays of a run: pure functions, and the table of quantities that people are shown.
 
-The arrays are those of `idcontrol.recording`, one row a control tick. Channels of a locomotion run with `a` actuated
-joints and `nf` feet (shape of one row, unit)::
+The arrays are those of `idcontrol.record.recording`, one row a control tick. Channels of a locomotion run with `a`
+actuated joints and `nf` feet (shape of one row, unit)::
 
     t ()                             time at which the tick began                                  s
     q (nq,), v (nv,)                 state, in Pinocchio's layout

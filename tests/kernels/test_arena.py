@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from idcontrol.arena import HEAP, begin, indices, matrix, reserve, vector, zeros
+from idcontrol.kernels.arena import HEAP, begin, indices, matrix, reserve, vector, zeros
 
 
 @njit

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from idcontrol.rows import Row, span, views, width
+from idcontrol.record.rows import Row, span, views, width
 
 CHANNELS = {"t": (), "q": (2,), "feet": (2, 3)}
 

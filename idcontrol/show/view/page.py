@@ -14,10 +14,10 @@ import numpy as np
 import viser
 
 from idcontrol.errors import InputError
+from idcontrol.show.view.film import Film
+from idcontrol.show.view.shapes import Mesh, pyramid
+from idcontrol.show.view.stage import Shot, Stage
 from idcontrol.types import Array
-from idcontrol.view.film import Film
-from idcontrol.view.shapes import Mesh, pyramid
-from idcontrol.view.stage import Shot, Stage
 
 Rgb = tuple[int, int, int]
 

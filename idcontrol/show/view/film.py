@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from idcontrol.errors import InputError
-from idcontrol.recording import Run
+from idcontrol.record.recording import Run
+from idcontrol.show.view.machine import Robot
+from idcontrol.show.view.scenery import of_run
+from idcontrol.show.view.stage import Shot, Stage
 from idcontrol.types import Array
-from idcontrol.view.machine import Robot
-from idcontrol.view.scenery import of_run
-from idcontrol.view.stage import Shot, Stage
 
 PATH_POINTS = 1500
 """The way of the base is drawn with at most so many points."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from idcontrol.contact.terrain import Terrain, height_map, plane
 from idcontrol.errors import InputError
-from idcontrol.recording import Run
+from idcontrol.record.recording import Run
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]

@@ -11,12 +11,12 @@ from idcontrol import robots
 from idcontrol.cli.view import find_robot
 from idcontrol.contact.terrain import height_map, plane
 from idcontrol.errors import InputError
-from idcontrol.recording import Recorder, load
-from idcontrol.view.film import Film
-from idcontrol.view.scenery import Body, Ground, Scenery
-from idcontrol.view.shapes import coarsened, pyramid, rod, solid
-from idcontrol.view.stage import Stage
-from tests.view.runs import ROWS, STEP_S, walk
+from idcontrol.record.recording import Recorder, load
+from idcontrol.show.view.film import Film
+from idcontrol.show.view.scenery import Body, Ground, Scenery
+from idcontrol.show.view.shapes import coarsened, pyramid, rod, solid
+from idcontrol.show.view.stage import Stage
+from tests.show.view.runs import ROWS, STEP_S, walk
 
 GRAVITY = 9.81
 

@@ -14,10 +14,10 @@ import pinocchio as pin
 from idcontrol.contact.contacts import write_axes
 from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.errors import InputError
+from idcontrol.show.view.machine import Robot, links, reach
+from idcontrol.show.view.scenery import Scenery
+from idcontrol.show.view.shapes import Mesh, solid
 from idcontrol.types import Array, Booleans
-from idcontrol.view.machine import Robot, links, reach
-from idcontrol.view.scenery import Scenery
-from idcontrol.view.shapes import Mesh, solid
 
 GRAVITY = 9.81
 LOADED = 1e-3

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 from numba import njit
 
-from idcontrol.bound import Bound, bind
+from idcontrol.kernels.bound import Bound, bind
 from idcontrol.types import Array
 
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
-from idcontrol.recording import BLOCK_ROWS, Recorder, fresh_folder, jsonable, load
+from idcontrol.record.recording import BLOCK_ROWS, Recorder, fresh_folder, jsonable, load
 from idcontrol.types import Event
 
 CHANNELS = {"t": (), "q": (3,), "feet": (2, 3), "step_us": ()}
@@ -181,7 +181,7 @@ def test_the_handler_of_sigterm_is_put_back(tmp_path):
 def test_a_killed_process_leaves_a_readable_folder(tmp_path, signum):
     script = textwrap.dedent(f"""
         import itertools
-        from idcontrol.recording import Recorder
+        from idcontrol.record.recording import Recorder
         with Recorder({str(tmp_path / "run")!r}, {{"t": ()}}, {{}}, {{}}) as recorder:
             for i in itertools.count():
                 recorder.append(t=i)
@@ -215,7 +215,7 @@ def test_an_interrupted_close_keeps_the_rows(tmp_path, monkeypatch):
             for i in range(10):
                 recorder.append(**{name: values[i] for name, values in data.items()})
             with monkeypatch.context() as patch:
-                patch.setattr("idcontrol.recording._export", interrupted)
+                patch.setattr("idcontrol.record.recording._export", interrupted)
                 recorder.close({"q_err_rad": 1.0})
 
     with pytest.raises(KeyboardInterrupt):

@@ -11,10 +11,11 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from idcontrol import figures, metrics
 from idcontrol.errors import InputError
-from idcontrol.recording import Recorder, load
-from idcontrol.report import command, plain, report, table
+from idcontrol.record import metrics
+from idcontrol.record.recording import Recorder, load
+from idcontrol.show import figures
+from idcontrol.show.report import command, plain, report, table
 from tests import walks
 
 TITLES = ["The run at a glance", "Path", "Joints", "Torques", "Contact forces", "Feet and gait"]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from idcontrol import metrics
-from idcontrol.metrics import QUANTITIES, Layout
+from idcontrol.record import metrics
+from idcontrol.record.metrics import QUANTITIES, Layout
 from idcontrol.types import Status
 
 H = 1e-3
