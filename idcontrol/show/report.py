@@ -60,8 +60,8 @@ class Found:
 def report(folder: str | Path) -> Path:
     """Write ``report.html`` into the folder of a run, whole or cut off, and return its path.
 
-    Figures are drawn for runs whose `meta` has a ``layout`` (`idcontrol.record.metrics.Layout`); goals beside the numbers
-    come from its ``goals``: largest values by key of `idcontrol.record.metrics.QUANTITIES`, smallest where more is better.
+    Figures are drawn for runs whose `meta` has a ``layout`` (`metrics.Layout`). Goals beside the numbers come from its
+    ``goals``: largest values by key of `metrics.QUANTITIES`, smallest where more is better.
 
     Raises:
         InputError: The folder does not hold a readable run, or cannot be written to.
