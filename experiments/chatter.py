@@ -174,7 +174,7 @@ def swaying(robot: robots.Robot, h: float, steps: int, speed: float) -> list[tup
         J, t = ground.detect(np.inf).jacobian, k * h
         base = speed * np.array([np.sin(9 * t), np.sin(13 * t), 0.3 * np.sin(17 * t), 0.0, 0.0, np.sin(11 * t)])
         v = np.concatenate((base, np.linalg.pinv(J[:, u:]) @ (-J[:, :u] @ base)))
-        path.append((State(t=t, q=q, v=system.theirs(v)), v[u:]))
+        path.append((State(t=t, q=q, v=system.to_pinocchio(v)), v[u:]))
         q = system.integrate(q, v, h)
     return [(state, (after - now) / h) for (state, now), (_, after) in itertools.pairwise(path)]
 

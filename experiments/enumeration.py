@@ -171,7 +171,7 @@ def nearest_problem(
     while True:
         q = pin.integrate(system.model, home, 0.1 * rng.normal(size=system.model.nv))
         v = 0.1 * rng.normal(size=system.n_velocities)
-        system.update(q, system.theirs(v))
+        system.update(q, system.to_pinocchio(v))
         detected = spheres.detect(np.inf)
         feet = detected.take(np.sort(rng.permutation(len(detected))[:contacts]))
         feet.gap[:] = 0.0

@@ -148,7 +148,7 @@ class Gripper:
         system, h = self.system, self.config.step_s
         system.model.gravity.linear = np.array([0.0, 0.0, -gravity])
         system.update(self.q, self.v)
-        v = system.ours(self.v)
+        v = system.from_pinocchio(self.v)
         applied = -system.bias
         # the bar's angular velocity is in its own axes; y is the pads' axis at every pitch
         applied[4] += torque

@@ -500,7 +500,7 @@ def start_state(robot: robots.Robot, spheres: SphereContacts, spread: float, rng
         contacts = spheres.detect(np.inf)
         height = contacts.gap.mean()
         step[u:] = np.linalg.pinv(contacts.N[:, u:]) @ (height - contacts.gap)
-        q = system.integrate(q, system.theirs(step), 1.0)
+        q = system.integrate(q, system.to_pinocchio(step), 1.0)
         q[2] -= height
     return State(t=0.0, q=q, v=home.v)
 

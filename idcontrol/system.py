@@ -1,9 +1,9 @@
 """Multibody terms of a machine from Pinocchio, with every convention converted here and nowhere else.
 
 Conventions (math.md 1, 2). A machine has m velocities: first the u unactuated ones ("b": floating bases, free bodies,
-passive joints), then the a actuated ones ("q"). Pinocchio's order may differ; `System.order` permutes once, here.
-A free-flyer velocity is Pinocchio's: linear, then angular, in the body's own axes. `State.q` and `State.v` stay in
-Pinocchio's layout; everything that this class computes is in ours.
+passive joints), then the a actuated ones ("q"). This is the system's order. Pinocchio's may differ; `System.order`
+permutes once, here. A free-flyer velocity is Pinocchio's: linear, then angular, in the body's own axes. `State.q` and
+`State.v` stay in Pinocchio's layout; everything that `System` computes is in the system's order.
 
 Within a step the axes of a free-flyer's *linear* velocity stand still: they are the body's at the step's beginning
 (math.md 3 solves for v⁺ - v, and a difference needs one set of axes). So `System.bias` is for the classical
@@ -114,8 +114,8 @@ class System:
         n_velocities: m.
         n_unactuated: u.
         n_actuated: a.
-        order: Velocity i of ours is velocity ``order[i]`` of Pinocchio's, shape (m,).
-        actuated_names: Names of the actuated joints, in our order.
+        order: Velocity i of the system is velocity ``order[i]`` of Pinocchio's, shape (m,).
+        actuated_names: Names of the actuated joints, in the system's order.
         effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf where there is none.
         joint_q: Where each actuated joint is in Pinocchio's q, shape (a,).
         joint_circle: Whether it is given there by cosine and sine (a continuous joint), shape (a,).
@@ -254,23 +254,23 @@ class System:
             self.jacobian,
         )
 
-    def ours(self, v: Array) -> Array:
-        """A velocity in our order, from Pinocchio's."""
+    def from_pinocchio(self, v: Array) -> Array:
+        """A velocity in the system's order, shape (m,), from Pinocchio's layout."""
         return np.ascontiguousarray(v[self.order])
 
-    def theirs(self, v: Array) -> Array:
-        """A velocity in Pinocchio's order, from ours."""
+    def to_pinocchio(self, v: Array) -> Array:
+        """A velocity in Pinocchio's layout, shape (nv,), from the system's order."""
         out = np.empty_like(v)
         out[self.order] = v
         return out
 
     def integrate(self, q: Array, v: Array, h: float) -> Array:
-        """Configuration after moving for `h` seconds with the velocity `v` (ours): ``q ⊕ h v`` on the manifold."""
-        moved: Array = pin.integrate(self.model, q, h * self.theirs(v))
+        """Configuration after moving for `h` [s] with the velocity `v`, shape (m,): ``q ⊕ h v`` on the manifold."""
+        moved: Array = pin.integrate(self.model, q, h * self.to_pinocchio(v))
         return moved
 
     def advance(self, q: Array, v_plus: Array, h: float, *, mean: Array | None = None) -> tuple[Array, Array]:
-        """Configuration and velocity after a step that ends with the velocity `v_plus` (ours, see the module).
+        """Configuration and velocity after a step that ends with the velocity `v_plus` (see the module).
 
         Joints move as `integrate` has it, free-flyers in a straight line, ``p⁺ = p + h R v``, ``R⁺ = R exp(h ω)``;
         their linear velocity is then turned into the new axes, ``R⁺ᵀ R v``.
@@ -284,8 +284,8 @@ class System:
         Returns:
             The new configuration, shape (nq,), and velocity, shape (nv,), both in Pinocchio's layout.
         """
-        v_next: Array = self.theirs(v_plus)
-        v = v_next if mean is None else self.theirs(mean)
+        v_next: Array = self.to_pinocchio(v_plus)
+        v = v_next if mean is None else self.to_pinocchio(mean)
         q_next: Array = pin.integrate(self.model, q, h * v)
         _carry(q, q_next, v, v_next, h, self._flyer_q, self._flyer_v)
         return q_next, v_next
@@ -340,7 +340,7 @@ class System:
         return float(sum(inertia.mass for inertia in self.model.inertias[1:]))
 
     def describe(self) -> list[dict[str, Any]]:
-        """One row for each joint: name, role, index of its first velocity in our order, velocities, limits."""
+        """One row for each joint: name, role, index of its first velocity in the system's order, velocities, limits."""
         rows = []
         for name, joint in list(zip(self.model.names, self.model.joints, strict=True))[1:]:
             role = "actuated" if name in self.actuated_names else "unactuated"

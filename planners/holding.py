@@ -64,9 +64,9 @@ def loads(system: System, contacts: Detector, plan: Sequence[Reference], held: s
     for wanted in plan:
         q = system.configuration(wanted.q)
         ours[u:] = wanted.v
-        v = system.theirs(ours)
+        v = system.to_pinocchio(ours)
         ours[u:] = wanted.a
-        a = system.theirs(ours)
+        a = system.to_pinocchio(ours)
         pin.forwardKinematics(model, data, q, v, a)
         velocity, acceleration = inside.actInv(data.v[i]), inside.actInv(data.a[i])
         q[at_q : at_q + 7] = pin.SE3ToXYZQUAT(data.oMi[i] * inside)
@@ -75,7 +75,7 @@ def loads(system: System, contacts: Detector, plan: Sequence[Reference], held: s
         a[at_v : at_v + 3] += np.cross(velocity.angular, velocity.linear)  # classical, as `System.bias` has it
         system.update(q, v)
         near = contacts.detect(np.inf)
-        effort = system.M @ system.ours(a) + system.bias
+        effort = system.M @ system.from_pinocchio(a) + system.bias
         found.append(Load(N=near.N.copy(), S=near.S.copy(), T=near.T.copy(), effort=effort))
     return found
 

@@ -78,7 +78,7 @@ def moving(system: System, rng: np.random.Generator, speed: float = 0.5) -> np.n
     q = pin.integrate(system.model, home(system), 0.15 * rng.normal(size=system.model.nv))
     v = speed * rng.normal(size=system.model.nv)
     system.update(q, v)
-    return system.ours(v)
+    return system.from_pinocchio(v)
 
 
 def inverse_problem(system: System, v: np.ndarray, b: np.ndarray, contacts: Contacts) -> StepProblem:

@@ -67,7 +67,7 @@ def test_terms_are_pinocchios_in_our_order(machine):
         turning[k : k + 3] = np.cross(v[k + 3 : k + 6], v[k : k + 3])
     np.testing.assert_allclose(machine.bias, (c - M @ turning)[order], rtol=0, atol=1e-13 * np.abs(c).max())
     np.testing.assert_array_equal(machine.jacobian, J[:, order])
-    np.testing.assert_array_equal(machine.theirs(machine.ours(v)), v)
+    np.testing.assert_array_equal(machine.to_pinocchio(machine.from_pinocchio(v)), v)
 
 
 def test_torque_enters_the_equation_of_motion_with_a_plus(machine):
@@ -79,12 +79,12 @@ def test_torque_enters_the_equation_of_motion_with_a_plus(machine):
     force = -machine.bias
     force[machine.n_unactuated :] += tau
     acceleration = np.linalg.solve(machine.M, force)
-    full = machine.theirs(np.concatenate((np.zeros(machine.n_unactuated), tau)))
+    full = machine.to_pinocchio(np.concatenate((np.zeros(machine.n_unactuated), tau)))
     expected = pin.aba(machine.model, machine.model.createData(), q, v, full)
     for k in (0, 9):
         expected[k : k + 3] += np.cross(v[k + 3 : k + 6], v[k : k + 3])
     # two different O(n) and O(n³) algorithms; condition number of M is below 1e4
-    np.testing.assert_allclose(machine.theirs(acceleration), expected, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(machine.to_pinocchio(acceleration), expected, rtol=0, atol=1e-10)
 
 
 def test_frame_views_follow_every_update_without_copies(machine):
@@ -112,7 +112,7 @@ def test_support_marks_the_velocities_that_move_a_joint(machine):
 
 def test_integration_stays_on_the_manifold(machine):
     q, v = random_state(machine, np.random.default_rng(2))
-    moved = machine.integrate(q, machine.ours(v), 0.1)
+    moved = machine.integrate(q, machine.from_pinocchio(v), 0.1)
     np.testing.assert_array_equal(moved, pin.integrate(machine.model, q, 0.1 * v))
     assert np.linalg.norm(moved[3:7]) == pytest.approx(1.0, abs=1e-12)
 
@@ -124,7 +124,7 @@ def rotation(q: np.ndarray) -> np.ndarray:
 def test_free_flyers_advance_straight_and_keep_their_velocity_in_the_world(machine):
     q, v = random_state(machine, np.random.default_rng(7))
     h = 0.1
-    moved, carried = machine.advance(q, machine.ours(v), h)
+    moved, carried = machine.advance(q, machine.from_pinocchio(v), h)
     at = {name: machine.model.joints[machine.model.getJointId(name)] for name in ("root_joint", "box", "j2")}
     for joint in (at["root_joint"], at["box"]):
         k, j = joint.idx_q, joint.idx_v
@@ -136,7 +136,7 @@ def test_free_flyers_advance_straight_and_keep_their_velocity_in_the_world(machi
         np.testing.assert_allclose(after @ carried[j : j + 3], world, rtol=0, atol=1e-14)
         np.testing.assert_array_equal(carried[j + 3 : j + 6], v[j + 3 : j + 6])
     joints = slice(at["root_joint"].idx_q + 7, at["box"].idx_q)
-    np.testing.assert_array_equal(moved[joints], machine.integrate(q, machine.ours(v), h)[joints])
+    np.testing.assert_array_equal(moved[joints], machine.integrate(q, machine.from_pinocchio(v), h)[joints])
     np.testing.assert_array_equal(carried[6:9], v[6:9])
 
 
@@ -159,7 +159,7 @@ def test_advancing_under_the_bias_follows_the_equations_of_motion(machine):
     errors = []
     for h in (2e-3, 1e-3):
         machine.update(q, v)
-        v_plus = machine.ours(v) - h * np.linalg.solve(machine.M, machine.bias)
+        v_plus = machine.from_pinocchio(v) - h * np.linalg.solve(machine.M, machine.bias)
         moved, carried = machine.advance(q, v_plus, h)
         exact_q, exact_v = flow(h)
         errors.append([np.abs(pin.difference(model, exact_q, moved)).max(), np.abs(carried - exact_v).max()])

@@ -46,7 +46,7 @@ class WholeBody:
         """Torques for the period that begins at ``state.t``."""
         system, gains, u = self.system, self.gains, self.system.n_unactuated
         system.update(state.q, state.v)
-        v = system.ours(state.v)
+        v = system.from_pinocchio(state.v)
         a = np.zeros_like(v)
         a[u:] = reference.a + proportional_derivative(gains, reference, system.joint_positions(state.q), v[u:])
 

@@ -181,7 +181,7 @@ def _taken_apart(run: Run, rows: Integers, h: float) -> tuple[float, float, floa
         before = _Split.at(spheres, run, k - 1, force[k - 1 - delay], gains)
         now = _Split.at(spheres, run, k, force[k - delay], gains)
         signed += (now.torques - before.torques) @ sign
-        forbidden += np.abs(now.forbidden(before, spheres.system.ours(run.arrays["v"][k]), h)).mean()
+        forbidden += np.abs(now.forbidden(before, spheres.system.from_pinocchio(run.arrays["v"][k]), h)).mean()
     count = max(1, rows.size)
     internal, borne, feedback = (signed / absolute).tolist() if absolute > 0.0 else (0.0, 0.0, 0.0)
     return internal, borne, feedback, forbidden / count

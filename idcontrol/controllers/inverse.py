@@ -154,7 +154,7 @@ class InverseDynamics:
             return Command(
                 tau=np.zeros(system.n_actuated), status=Status.FAILED, dropped=("state or reference is not finite",)
             )
-        v = system.ours(state.v)
+        v = system.from_pinocchio(state.v)
         q_joint, v_joint = system.joint_positions(state.q), v[system.n_unactuated :]
         b = v_joint + h * (reference.a + proportional_derivative(self._gains, reference, q_joint, v_joint))
         contacts = self._stance_contacts(v, reference)

@@ -109,7 +109,7 @@ class Penalty:
     def _substep(self, tau: Array, h: float) -> ContactForces:
         system, state = self._system, self._state
         system.update(state.q, state.v)
-        v = system.ours(state.v)
+        v = system.from_pinocchio(state.v)
         feet = self._contacts.detect(np.inf)
         n, J = len(feet), feet.jacobian
         applied = -system.bias

@@ -100,7 +100,7 @@ class Stepping:
         system = self._system
         # not before: a plain substep that ends in finite velocities has had finite torques
         require_torques(tau, system.actuated_names)
-        v = system.ours(self._state.v)
+        v = system.from_pinocchio(self._state.v)
         applied = -system.bias
         applied[system.n_unactuated :] += tau
         reach = 2.0 * h * float(np.abs(v).sum())

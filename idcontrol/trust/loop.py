@@ -67,7 +67,7 @@ def energy_of_the_brake() -> float:
         v = rng.normal(size=18)
         tau = brake(system, limits, structs.replace(at_home, v=v), machines.H)
         system.update(at_home.q, v)
-        now = system.ours(v)
+        now = system.from_pinocchio(v)
         push = np.concatenate((np.zeros(6), tau))
         after = now + machines.H * np.linalg.solve(system.M, push)
         worst.append(after @ system.M @ after / (now @ system.M @ now) - 1.0)

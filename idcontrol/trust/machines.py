@@ -121,7 +121,7 @@ def random_step(rng: np.random.Generator, *, inverse: bool) -> StepProblem:
     q = pin.integrate(system.model, walker_state(system).q, 0.2 * rng.normal(size=18))
     moving = 0.3 * rng.normal(size=18)
     system.update(q, moving)
-    v = system.ours(moving)
+    v = system.from_pinocchio(moving)
     near = replace(
         contacts.detect(np.inf).take(range(4)),
         gap=rng.choice([0.0, 0.0, 1e-4, 1e-3], 4),

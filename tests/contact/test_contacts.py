@@ -104,7 +104,7 @@ def test_rows_give_the_velocity_of_material_points(system: System) -> None:
         system.update(q, v)
         joint, frames, point, axes = foot_contacts(system, rng)
         local = [system.data.oMf[int(f)].actInv(p) for f, p in zip(frames, point, strict=True)]
-        predicted = (rows(system, joint, zero, point, axes) @ system.ours(v)).reshape(3, 4).T
+        predicted = (rows(system, joint, zero, point, axes) @ system.from_pinocchio(v)).reshape(3, 4).T
         moved = []
         for sign in (1.0, -1.0):
             system.update(np.array(pin.integrate(system.model, q, sign * step * v)), v)
@@ -147,9 +147,9 @@ def test_power_of_world_forces_is_the_power_of_impulses(system: System) -> None:
     contacts = Contacts(identity=np.arange(4), point=point, axes=axes, gap=np.zeros(4), mu=np.ones(4), jacobian=J)
     impulses, h = rng.normal(size=(4, 3)), 2e-3
     world = np.tile(np.eye(3), (4, 1, 1))
-    point_velocity = (rows_reference(system, frames, None, point, world) @ system.ours(v)).reshape(3, 4).T
+    point_velocity = (rows_reference(system, frames, None, point, world) @ system.from_pinocchio(v)).reshape(3, 4).T
     power = (contacts.force_world(impulses, h) * point_velocity).sum() * h
-    assert power == pytest.approx(impulses.T.ravel() @ J @ system.ours(v), rel=1e-12)
+    assert power == pytest.approx(impulses.T.ravel() @ J @ system.from_pinocchio(v), rel=1e-12)
 
 
 def test_defaults_are_still_ground_and_rigid() -> None:

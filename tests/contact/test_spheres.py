@@ -64,7 +64,7 @@ def test_normal_rows_give_the_rate_of_the_gap(system: System, ground: Terrain) -
     for _ in range(5):
         q, v = near_ground(system, rng)
         system.update(q, v)
-        rate = detector.detect(np.inf).N @ system.ours(v)
+        rate = detector.detect(np.inf).N @ system.from_pinocchio(v)
         gaps = []
         for sign in (1.0, -1.0):
             system.update(np.array(pin.integrate(system.model, q, sign * step * v)), v)
@@ -85,8 +85,8 @@ def test_the_tangential_rows_belong_to_the_touching_point_not_to_the_centre(syst
     v[-6:-3], v[-3:] = np.cross(omega, [0.0, 0.0, 0.1]), omega
     contacts = detector.detect(1.0)
     assert np.linalg.norm(v[-6:-3]) > 0.01
-    assert np.abs(contacts.jacobian @ system.ours(v)).max() < 1e-16
-    assert detector.slip(system.ours(v))[0] < 1e-16
+    assert np.abs(contacts.jacobian @ system.from_pinocchio(v)).max() < 1e-16
+    assert detector.slip(system.from_pinocchio(v))[0] < 1e-16
 
 
 def test_slip_is_the_speed_along_the_tangential_rows(system: System, ground: Terrain) -> None:
@@ -95,8 +95,8 @@ def test_slip_is_the_speed_along_the_tangential_rows(system: System, ground: Ter
     q, v = near_ground(system, rng)
     system.update(q, v)
     contacts = detector.detect(np.inf)
-    expected = np.hypot(contacts.S @ system.ours(v), contacts.T @ system.ours(v))
-    assert detector.slip(system.ours(v)) == pytest.approx(expected, rel=1e-13)
+    expected = np.hypot(contacts.S @ system.from_pinocchio(v), contacts.T @ system.from_pinocchio(v))
+    assert detector.slip(system.from_pinocchio(v)) == pytest.approx(expected, rel=1e-13)
 
 
 def test_the_orientation_turns_the_tangents_and_nothing_else(system: System, ground: Terrain) -> None:

@@ -48,7 +48,7 @@ def contacts_of(system, state):
     heights = foot_heights(system, state)
     feet = tuple(np.flatnonzero(heights < 1e-3))
     near = scenes.foot_contacts(system, 0.7, gap=heights[list(feet)], feet=feet)
-    return landing_contacts(near, system.ours(state.v), scenes.H, Landing())
+    return landing_contacts(near, system.from_pinocchio(state.v), scenes.H, Landing())
 
 
 def in_cones(predicted, mu):
@@ -109,7 +109,7 @@ def test_torque_and_forces_are_those_of_the_smallest_torque_that_clarabel_finds(
         contacts = contacts_of(quadruped, state)
         feet = contacts.identity
         assert command.predicted.identity.tolist() == feet.tolist()
-        v = quadruped.ours(state.v)
+        v = quadruped.from_pinocchio(state.v)
         b = v[6:] + scenes.H * reference.a
         b = project(quadruped.M, contacts.jacobian, contacts.surface_velocity, b)
         problem = scenes.inverse_problem(quadruped, v, b, contacts)
@@ -170,7 +170,7 @@ def test_the_printed_objective_brakes_a_walking_base(quadruped):
     J = scenes.foot_contacts(quadruped, 0.7).jacobian
     base = np.array([0.2, 0.0, 0.0, 0.0, 0.0, 0.0])
     v = np.concatenate((base, np.linalg.solve(J[:, 6:], -J[:, :6] @ base)))
-    state = structs.replace(state, v=quadruped.theirs(v))
+    state = structs.replace(state, v=quadruped.to_pinocchio(v))
     reference = walker.stand(v=v[6:])
     consistent = walker.controller()(state, reference).predicted.force.sum(axis=0)
     printed = walker.controller(objective="printed")(state, reference).predicted.force.sum(axis=0)
@@ -212,7 +212,7 @@ def test_at_their_limits_motors_still_get_the_forces_that_are_predicted(quadrupe
         if not command.clipped:
             continue
         contacts = contacts_of(quadruped, state)
-        forward = scenes.forward_problem(quadruped, quadruped.ours(state.v), scenes.H * command.tau, contacts)
+        forward = scenes.forward_problem(quadruped, quadruped.from_pinocchio(state.v), scenes.H * command.tau, contacts)
         delivered = contacts.force_world(dissipation.solve(forward).impulses, scenes.H).sum(axis=0)
         misses.append(np.abs(delivered - command.predicted.force.sum(axis=0)).max() / walker.WEIGHT)
     assert len(misses) > 40
@@ -353,7 +353,7 @@ def test_a_foot_planned_to_stand_but_5_mm_up_is_no_contact(quadruped):
 def test_a_landing_foot_counts_only_once_it_has_met_the_ground(quadruped):
     """Its impact is left to happen: asked to stop within one period it would take the whole machine with it."""
     state = lifted(quadruped, 1, 2e-4)
-    state = structs.replace(state, v=quadruped.theirs(-0.1 * raise_foot(quadruped, state, 1)))
+    state = structs.replace(state, v=quadruped.to_pinocchio(-0.1 * raise_foot(quadruped, state, 1)))
     just_now, long_ago = np.full(4, np.inf), np.full(4, np.inf)
     just_now[1] = 1e-3
     landing = walker.controller()(state, walker.stand(since_touchdown=just_now))
@@ -471,7 +471,7 @@ def test_the_machine_moves_as_predicted_when_fed_with_the_torque(quadruped, seed
     command = walker.controller(gains=walker.NO_FEEDBACK, edge_speed_m_s=edge_speed)(state, reference)
     assert command.status is Status.SOLVED
     contacts = contacts_of(quadruped, state)
-    v = quadruped.ours(state.v)
+    v = quadruped.from_pinocchio(state.v)
     b = project(quadruped.M, contacts.jacobian, contacts.surface_velocity, v[6:] + scenes.H * reference.a)
     forward = dissipation.solve(scenes.forward_problem(quadruped, v, scenes.H * command.tau, contacts))
     # joints answer to foot speeds through legs of 15 cm and light links: another factor ten

@@ -20,7 +20,7 @@ def standing(system, rng, *, mu, demand, speed=0.0):
     """Four closed feet, joints told to accelerate at random by about `demand` [rad/s²]."""
     state = walker.at_home(system)
     v = speed * rng.normal(size=18)
-    system.update(state.q, system.theirs(v))
+    system.update(state.q, system.to_pinocchio(v))
     contacts = scenes.foot_contacts(system, mu)
     return scenes.inverse_problem(system, v, v[6:] + scenes.H * demand * rng.normal(size=12), contacts)
 
@@ -113,7 +113,7 @@ def test_feet_that_nothing_can_stop_may_slip(quadruped, scheme):
     state = walker.at_home(quadruped)
     v = np.zeros(18)
     v[0] = 1.0
-    quadruped.update(state.q, quadruped.theirs(v))
+    quadruped.update(state.q, quadruped.to_pinocchio(v))
     contacts = scenes.foot_contacts(quadruped, 0.2)
     problem = scenes.inverse_problem(quadruped, v, v[6:], contacts)
     outcome = scheme.solve(problem, step(limit=scenes.H * 0.5))

@@ -27,11 +27,11 @@ def standing_forces(system, mu, turned, steps=STEPS):
         tau = control(State(t=k * scenes.H, q=q, v=v, forces=sensed), reference).tau
         system.update(q, v)
         contacts = scenes.foot_contacts(system, mu)
-        solution = coulomb.solve(scenes.forward_problem(system, system.ours(v), scenes.H * tau, contacts))
+        solution = coulomb.solve(scenes.forward_problem(system, system.from_pinocchio(v), scenes.H * tau, contacts))
         force = contacts.force_world(solution.impulses, scenes.H)
         sensed = ContactForces(identity=contacts.identity, force=force, normal=contacts.axes[:, 0].copy())
         found.append(force)
-        v = system.theirs(solution.v_plus)
+        v = system.to_pinocchio(solution.v_plus)
         q = system.integrate(q, solution.v_plus, scenes.H)
     return np.array(found)
 

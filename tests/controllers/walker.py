@@ -84,6 +84,6 @@ def swaying(system: System, steps: int) -> list[tuple[State, np.ndarray]]:
         J = scenes.foot_contacts(system, 0.7).jacobian
         base = 0.1 * np.array([np.sin(9 * t), np.sin(13 * t), 0.3 * np.sin(17 * t), 0, 0, np.sin(11 * t)])
         v = np.concatenate((base, np.linalg.solve(J[:, 6:], -J[:, :6] @ base)))
-        path.append((State(t=t, q=q, v=system.theirs(v)), v[6:]))
+        path.append((State(t=t, q=q, v=system.to_pinocchio(v)), v[6:]))
         q = system.integrate(q, v, scenes.H)
     return [(state, (after - now) / scenes.H) for (state, now), (_, after) in itertools.pairwise(path)]

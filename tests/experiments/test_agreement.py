@@ -88,7 +88,7 @@ def step(observer, tick: Tick) -> Step:
     system.update(tick.state.q, tick.state.v)
     contacts = observer.detect(NEAR)
     contacts = contacts.take(np.arange(len(contacts)))
-    v = system.ours(tick.state.v)
+    v = system.from_pinocchio(tick.state.v)
     applied = -system.bias
     applied[system.n_unactuated :] += tick.command.tau
     problem = StepProblem(h=H, M=system.M.copy(), kappa=-H * applied - system.M @ v, contacts=contacts)

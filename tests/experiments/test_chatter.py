@@ -35,7 +35,7 @@ def test_feet_stay_where_they_are_while_the_base_sways(robot):
     assert np.abs(feet - feet[0]).max() < 2e-3
     base = np.array([state.q[:3] for state, _ in path])
     assert np.ptp(base, axis=0).min() > 1e-3
-    v = np.array([system.ours(state.v) for state, _ in path])
+    v = np.array([system.from_pinocchio(state.v) for state, _ in path])
     accelerations = np.array([a for _, a in path])
     np.testing.assert_allclose(np.diff(v[:, 6:], axis=0), 1e-3 * accelerations[:-1], atol=1e-12)
 

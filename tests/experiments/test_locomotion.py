@@ -34,7 +34,7 @@ def test_posture_agrees_with_the_whole_machine(ground):
         for name, wanted in (
             ("feet", observer.centre),
             ("gap", observer.gap),
-            ("slip", observer.slip(system.ours(v))),
+            ("slip", observer.slip(system.from_pinocchio(v))),
             ("com", system.com(q)),
             ("base_tilt", np.arccos(Rotation.from_quat(q[3:7]).as_matrix()[2, 2])),
         ):

@@ -53,7 +53,7 @@ def test_a_model_keeps_momentum_presses_stays_in_the_cone_and_lets_nothing_throu
         rng, system = machine(seed, joints, floating or mode == "inverse")
         q, v = machines.state(rng, system)
         system.update(q, v)
-        touching, now = machines.contacts(rng, system, count), system.ours(v)
+        touching, now = machines.contacts(rng, system, count), system.from_pinocchio(v)
         asked = 10.0 * rng.normal(size=joints)
         if mode == "forward":
             problem = machines.forward(system, now, asked, touching)
@@ -126,7 +126,7 @@ def test_a_controller_keeps_limits_and_cones_and_forgets_when_it_is_reset(name, 
         standing = Reference.standing(system.joint_positions(state.q), feet)
         reference = structs.replace(standing, a=demand * rng.normal(size=joints))
         system.update(state.q, state.v)
-        motion = np.abs(system.M) @ np.abs(system.ours(state.v)) / machines.H
+        motion = np.abs(system.M) @ np.abs(system.from_pinocchio(state.v)) / machines.H
         cancels = max(system.mass * 9.81, motion.max())  # forces that hold, and that would stop it within a period
         first = control(state, reference)
         for command in (first, control(state, reference)):

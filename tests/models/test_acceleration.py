@@ -24,13 +24,13 @@ GRAVITY = 9.81
 def drift(system, q, v, feet):
     """J̇ v, the rate of J v at v̇ = 0, by central differences, level ground; leaves `system` at (q, v)."""
     moved = [system.advance(q, v, time) for time in (1e-5, -1e-5)]
-    ahead, behind = (rows(system, q, system.ours(v), feet) @ system.ours(v) for q, v in moved)
-    system.update(q, system.theirs(v))
+    ahead, behind = (rows(system, q, system.from_pinocchio(v), feet) @ system.from_pinocchio(v) for q, v in moved)
+    system.update(q, system.to_pinocchio(v))
     return (ahead - behind) / 2e-5
 
 
 def rows(system, q, v, feet):
-    system.update(q, system.theirs(v))
+    system.update(q, system.to_pinocchio(v))
     return scenes.foot_contacts(system, 0.0, feet=feet).jacobian
 
 
@@ -141,7 +141,7 @@ def test_drift_is_the_acceleration_of_the_material_point_without_its_centripetal
     model, data = quadruped.model, quadruped.model.createData()
     spatial = np.zeros(18)
     spatial[:3] = -np.cross(v[3:6], v[:3])  # Pinocchio's for a base whose classical acceleration is 0
-    pin.forwardKinematics(model, data, q, quadruped.theirs(v), spatial)
+    pin.forwardKinematics(model, data, q, quadruped.to_pinocchio(v), spatial)
     for i, name in enumerate(scenes.FEET):
         frame = model.getFrameId(name)
         world = pin.LOCAL_WORLD_ALIGNED
@@ -210,7 +210,7 @@ def test_step_models_converge_to_its_torque_at_first_order(quadruped, model):
         problem = StepProblem(
             h=h,
             M=quadruped.M.copy(),
-            kappa=h * quadruped.bias - quadruped.M @ quadruped.ours(moved),
+            kappa=h * quadruped.bias - quadruped.M @ quadruped.from_pinocchio(moved),
             contacts=scenes.foot_contacts(quadruped, 5.0, feet=foot),
             prescribed=Prescribed(index=np.arange(6, 18), velocity=v[6:] + h * a),
         )

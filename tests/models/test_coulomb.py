@@ -287,7 +287,7 @@ def test_the_whole_scene_may_be_moved_and_turned(quadruped):
         for configuration, angle in ((q, 0.0), (moved, yaw)):
             quadruped.update(configuration, v)
             problem = scenes.forward_problem(
-                quadruped, quadruped.ours(v), np.zeros(12), scenes.foot_contacts(quadruped, 0.3, angle=angle)
+                quadruped, quadruped.from_pinocchio(v), np.zeros(12), scenes.foot_contacts(quadruped, 0.3, angle=angle)
             )
             solutions.append(coulomb.solve(problem))
         # the Jacobian at the world origin loses a digit when the machine stands some metres away

@@ -175,7 +175,7 @@ def walking_over_fixed_feet(system, speed=0.2):
     base = np.array([speed, 0.0, 0.0, 0.0, 0.0, 0.0])
     v = np.concatenate((base, np.linalg.solve(J[:, 6:], -J[:, :6] @ base)))
     q = scenes.home(system)
-    system.update(q, system.theirs(v))
+    system.update(q, system.to_pinocchio(v))
     contacts = scenes.foot_contacts(system, 0.6)
     b = project(system.M, contacts.jacobian, np.zeros(12), v[6:])
     return v, b, contacts

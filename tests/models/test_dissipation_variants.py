@@ -222,7 +222,7 @@ def test_the_printed_objective_carries_the_weight_at_rest_and_brakes_a_base_that
     v = np.zeros(18)
     v[0] = 0.2
     v[6:] = np.linalg.lstsq(contacts.jacobian[:, 6:], -contacts.jacobian[:, :6] @ v[:6], rcond=None)[0]
-    quadruped.update(scenes.home(quadruped), quadruped.theirs(v))
+    quadruped.update(scenes.home(quadruped), quadruped.to_pinocchio(v))
     contacts = scenes.foot_contacts(quadruped, 0.6)
     problem = scenes.inverse_problem(quadruped, v, v[6:], contacts)
     printed = contacts.force_world(dissipation.solve_printed(problem).impulses, scenes.H).sum(axis=0)

@@ -159,7 +159,7 @@ def test_a_base_that_walks_over_fixed_feet_needs_no_friction(quadruped, standing
     v = np.zeros(18)
     v[0] = 0.2
     v[6:] = np.linalg.lstsq(J[:, 6:], -J[:, :6] @ v[:6], rcond=None)[0]
-    quadruped.update(scenes.home(quadruped), quadruped.theirs(v))
+    quadruped.update(scenes.home(quadruped), quadruped.to_pinocchio(v))
     contacts = scenes.foot_contacts(quadruped, 0.6)
     assert np.abs(contacts.jacobian @ v).max() < 1e-12
     problem = scenes.inverse_problem(quadruped, v, v[6:], contacts)

@@ -182,7 +182,7 @@ class Quadruped:
     def reset(self, state: State) -> State:
         world, system = self._world, self._system
         quaternion = pin.Quaternion(state.q[3:7])
-        turn, v = quaternion.matrix(), system.ours(state.v)
+        turn, v = quaternion.matrix(), system.from_pinocchio(state.v)
         pose = RigidTransform(RotationMatrix(turn), state.q[:3])
         world.plant.SetFreeBodyPose(world.context, self._base, pose)
         moving = SpatialVelocity(turn @ v[3:6], turn @ v[:3])
@@ -208,7 +208,7 @@ class Quadruped:
         rates = [joint.get_angular_rate(world.context) for joint in self._driven]
         base = np.concatenate((pose.translation(), pin.Quaternion(turn).coeffs()))
         v = np.concatenate((turn.T @ moving.translational(), turn.T @ moving.rotational(), rates))
-        return State(t=self._t, q=system.configuration(angles, base=base), v=system.theirs(v))
+        return State(t=self._t, q=system.configuration(angles, base=base), v=system.to_pinocchio(v))
 
     def contact_forces(self) -> ContactForces:
         found = self._world.plant.get_contact_results_output_port().Eval(self._world.context)

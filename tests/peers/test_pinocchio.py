@@ -40,7 +40,7 @@ def moment(system: System, feet: tuple[int, ...], seed: int) -> tuple[np.ndarray
     q = pin.integrate(system.model, walker.at_home(system).q, 0.05 * rng.normal(size=18))
     system.update(q, np.zeros(18))
     v = held(scenes.foot_contacts(system, MU, feet=feet), 0.3 * rng.normal(size=18))
-    system.update(q, system.theirs(v))
+    system.update(q, system.to_pinocchio(v))
     return q, v, scenes.foot_contacts(system, MU, feet=feet)
 
 
@@ -162,16 +162,16 @@ def test_pinocchios_contact_inverse_dynamics_gives_forces_and_torques_of_our_com
     system = scenes.links()
     q, v, contacts = moment(system, feet, seed)
     v = v + speed * np.random.default_rng(seed + 10).normal(size=18)
-    system.update(q, system.theirs(v))
+    system.update(q, system.to_pinocchio(v))
     problem = scenes.inverse_problem(system, v, v[6:], contacts)
     ours = sap.solve(problem)
     assert ours.status is Status.SOLVED
     n, inertia = len(contacts), np.linalg.cholesky(problem.M)
     w = mean_inverse_mass(np.ascontiguousarray(np.linalg.solve(inertia, contacts.jacobian.T).T), n)
-    data, acceleration = system.model.createData(), system.theirs(ours.v_plus - v) / scenes.H
+    data, acceleration = system.model.createData(), system.to_pinocchio(ours.v_plus - v) / scenes.H
     # the body's axes turn in Pinocchio's acceleration, but not in v⁺ - v; its v + h v̇ is v⁺ in axes that turn
     acceleration[:3] -= np.cross(v[3:6], v[:3])
-    turned = contacts.jacobian @ (ours.v_plus - v - scenes.H * system.ours(acceleration))
+    turned = contacts.jacobian @ (ours.v_plus - v - scenes.H * system.from_pinocchio(acceleration))
     pin.computeJointJacobians(system.model, data, q)
     correction = turned[by_contact(n)].reshape(n, 3)
     models, datas = pin.StdVec_PointContactConstraintModel(), pin.StdVec_PointContactConstraintData()
@@ -187,7 +187,7 @@ def test_pinocchios_contact_inverse_dynamics_gives_forces_and_torques_of_our_com
         system.model,
         data,
         q,
-        system.theirs(v),
+        system.to_pinocchio(v),
         acceleration,
         scenes.H,
         models,

@@ -52,7 +52,7 @@ def test_the_added_joint_accelerations_turn_the_base_over_its_standing_feet():
     q = system.configuration(plans[1].q, np.array([0, 0, 0, 0, 0, 0, 1.0]))
     pin.computeJointJacobians(system.model, data, q)
     pin.updateFramePlacements(system.model, data)
-    acceleration = system.theirs(np.concatenate((np.zeros(3), alpha, added)))
+    acceleration = system.to_pinocchio(np.concatenate((np.zeros(3), alpha, added)))
     for frame in m.feet.frames:
         J = pin.getFrameJacobian(system.model, data, frame, pin.LOCAL_WORLD_ALIGNED)[:3]
         # The regularized inverse leaves 1e-10 m² over squared singular values of (3 cm)².

@@ -36,7 +36,7 @@ class Machine:
         """The level base at `pose` (x, y, z, yaw), moving with `twist` in the world, and the joints."""
         yaw = pose[3]
         q = self.system.configuration(joints, np.array([*pose[:3], 0.0, 0.0, np.sin(yaw / 2), np.cos(yaw / 2)]))
-        v = self.system.theirs(np.concatenate((np.zeros(6), rates)))
+        v = self.system.to_pinocchio(np.concatenate((np.zeros(6), rates)))
         c, s = np.cos(yaw), np.sin(yaw)
         v[:6] = c * twist[0] + s * twist[1], c * twist[1] - s * twist[0], twist[2], 0.0, 0.0, twist[3]
         return State(t=t, q=q, v=v)

@@ -60,7 +60,7 @@ def test_in_the_air_joint_torques_move_every_link_as_the_multibody_terms_say(nam
         quadruped.update(before.q, before.v)
         applied = -quadruped.bias
         applied[6:] += tau
-        v_plus = quadruped.ours(before.v) + H * np.linalg.solve(quadruped.M, applied)
+        v_plus = quadruped.from_pinocchio(before.v) + H * np.linalg.solve(quadruped.M, applied)
         q, v = quadruped.advance(before.q, v_plus, H)
         # accelerations are up to 1e4, by another O(n) algorithm: 1e-11 of them, over a step
         np.testing.assert_allclose(after.v[3:], v[3:], rtol=0, atol=1e-10)

@@ -38,8 +38,8 @@ def test_momentum_changes_by_torque_gravity_and_the_forces_read_back(quadruped, 
     after = plant.step(tau, 1e-3)
     forces = plant.contact_forces()
     quadruped.update(before.q, before.v)
-    v = quadruped.ours(before.v)
-    v_plus = quadruped.ours(after.v)
+    v = quadruped.from_pinocchio(before.v)
+    v_plus = quadruped.from_pinocchio(after.v)
     v_plus[:3] = rotation(before.q).T @ rotation(after.q) @ v_plus[:3]  # in the axes of the step's beginning
     applied = -quadruped.bias
     applied[6:] += tau
