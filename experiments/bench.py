@@ -34,7 +34,7 @@ class Scenes:
         start = trot.start_state(walker, observer, config.start_spread_rad, np.random.default_rng(config.seed))
         planner = trot.make_planner(config, walker, observer.system, trot.make_guide(config, walker), ground)
         planner.reset(start)
-        controller = controllers.make(config.controller, trot.controller_setup(config, walker, ground, h))
+        controller = controllers.build(config.controller, trot.controller_setup(config, walker, ground, h))
         run = ticks(world, planner, controller, start, h=h, steps=SETTLING + periods)
         moments = [
             Moment(

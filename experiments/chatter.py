@@ -162,7 +162,7 @@ def swaying(robot: robots.Robot, h: float, steps: int, speed: float) -> list[tup
     system = robot.system()
     ground = _spheres(robot, system, mu=0.0)
     n, u = len(robot.description.feet), system.n_unactuated
-    q, path = robots.home_state(robot, system).q, []
+    q, path = robot.standing_state(system).q, []
     for k in range(steps + 1):
         for _ in range(3):  # heights drift by h² in a step, and at home they are those of the file
             system.update(q, np.zeros(system.n_velocities))
@@ -192,7 +192,7 @@ def follow(
     """Torques of one controller along the path: without feedback, so that only the noise disturbs the demand."""
     system = robot.system()
     nothing = Gains(kp=0.0, kd=0.0)
-    control = controllers.make(
+    control = controllers.build(
         name,
         controllers.Setup(
             system=system,

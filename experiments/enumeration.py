@@ -122,7 +122,7 @@ class Enumeration:
             config.mu,
             offsets=[foot.offset_m for foot in feet],
         )
-        home = robots.home_state(robot, system).q
+        home = robot.standing_state(system).q
         rng = np.random.default_rng(config.seed)
         cases: list[Case] = []
         floor: list[float] = []

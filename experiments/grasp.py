@@ -150,7 +150,7 @@ class Grasp:
             raise InputError(f"duration_s={config.duration_s} is shorter than one period of {config.rate_hz} Hz")
         hand = _Hand.of(config)
         system, dt = hand.system(), h if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
-        plant = plants.make(config.plant, plants.Setup(system=system, contacts=hand.tips(system, config.mu), dt=dt))
+        plant = plants.build(config.plant, plants.Setup(system=system, contacts=hand.tips(system, config.mu), dt=dt))
         controller, swing = hand.controller(h), hand.swing()
         check = _check(hand, swing)
         run = ticks(plant, swing, controller, hand.start(), h=h, steps=steps)
@@ -290,7 +290,7 @@ class _Hand:
         kp, kd = (own.kp_1_s2, own.kd_1_s) if config.acceleration_gains is None else config.acceleration_gains
         torque_kp, torque_kd = self.robot.torque_gains(self.names)
         torque = Gains(kp=torque_kp, kd=torque_kd)
-        made = controllers.make(
+        made = controllers.build(
             config.controller,
             controllers.Setup(
                 system=system,

@@ -272,7 +272,7 @@ class Walk:
         if steps < 1:
             raise InputError(f"duration_s={config.duration_s} is shorter than one period of {config.rate_hz} Hz")
 
-        controller = controllers.make(config.controller, controller_setup(config, robot, ground, h))
+        controller = controllers.build(config.controller, controller_setup(config, robot, ground, h))
         plant = make_plant(config, robot, ground, h)
         observer = foot_spheres(robot, robot.system(), ground, config.mu)
         start = start_state(robot, observer, config.start_spread_rad, rng)
@@ -419,7 +419,7 @@ def make_plant(config: Config, robot: robots.Robot, ground: Terrain, h: float) -
     dt = h if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
     angle, feet = disturbance.normal_error_rad, len(robot.description.feet)
     contacts = foot_spheres(robot, system, ground, config.mu, leaning(angle, feet, rng) if angle > 0.0 else None)
-    plant = plants.make(config.plant, plants.Setup(system=system, contacts=contacts, dt=dt, settings=config.ground))
+    plant = plants.build(config.plant, plants.Setup(system=system, contacts=contacts, dt=dt, settings=config.ground))
     if (config.mu_range is not None or angle > 0.0) and config.plant in OUTSIDE:
         raise InputError(f"mu_range and disturbance.normal_error_rad are for plants of ours, {config.plant} is none")
     if config.mu_range is not None:
@@ -491,7 +491,7 @@ def start_state(robot: robots.Robot, spheres: SphereContacts, spread: float, rng
     impact of its whole walk.
     """
     system = spheres.system
-    home = robots.home_state(robot, system)
+    home = robot.standing_state(system)
     joints = system.joint_positions(home.q) + spread * rng.standard_normal(system.n_actuated)
     q = system.configuration(joints, home.q[:7])
     u, step = system.n_unactuated, np.zeros(system.n_velocities)

@@ -7,6 +7,6 @@ To add one, write a folder with a ``robot.toml`` (`idcontrol.robots.schema` says
 from idcontrol.robots import library
 from idcontrol.robots.inspection import Report, check
 from idcontrol.robots.locate import names
-from idcontrol.robots.robot import Robot, foot_centres, foot_gaps, home_state, legs, load
+from idcontrol.robots.robot import Robot, foot_centres, foot_gaps, legs, load
 
-__all__ = ["Report", "Robot", "check", "foot_centres", "foot_gaps", "home_state", "legs", "library", "load", "names"]
+__all__ = ["Report", "Robot", "check", "foot_centres", "foot_gaps", "legs", "library", "load", "names"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.robots import locate, schema, urdf
-from idcontrol.robots.robot import Robot, foot_centres, foot_gaps, home_state, legs, urdf_of
+from idcontrol.robots.robot import Robot, foot_centres, foot_gaps, legs, urdf_of
 from idcontrol.robots.wording import LONGEST_LINE, shown
 from idcontrol.system import System
 from idcontrol.types import Array
@@ -142,7 +142,7 @@ def _home_problems(robot: Robot, system: System) -> list[str]:
     for name, angle, low, high in zip(system.actuated_names, home, lower, upper, strict=True):
         if not low <= angle <= high:
             found.append(f"home.joints_rad: {name} is {angle:g}, beyond its limits [{low:g}, {high:g}]; move it inside")
-    q = home_state(robot, system).q
+    q = robot.standing_state(system).q
     for foot, gap in zip(robot.description.feet, foot_gaps(robot, system, q), strict=True):
         if robot.description.base == "free-flyer" and gap > STANDING_GAP:
             found.append(
@@ -179,7 +179,7 @@ def _summary(robot: Robot, system: System) -> dict[str, Any]:
         "kp_nm_rad": kp,
         "kd_nm_s_rad": kd,
     }
-    q = home_state(robot, system).q
+    q = robot.standing_state(system).q
     floating = robot.description.base == "free-flyer"
     feet = zip(robot.description.feet, foot_centres(robot, system, q), legs(robot, system), strict=True)
     return {

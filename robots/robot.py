@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import Terrain, plane
 from idcontrol.errors import InputError
 from idcontrol.robots import joints, locate, schema, urdf
 from idcontrol.system import System
-from idcontrol.types import Array, Integers, State
+from idcontrol.types import Array, Integers, Reference, State
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,11 @@ class Robot:
         """Largest speed of the actuated joints `names`, shape (a,) [rad/s or m/s]."""
         return self._per_joint(self.description.limits.velocity_rad_s, names, "limits.velocity_rad_s")
 
+    def acceleration_gains(self) -> tuple[float, float]:
+        """Stiffness [1/s²] and damping [1/s] of all joints, for controllers that know the inertia."""
+        gains = self.description.gains.acceleration
+        return gains.kp_1_s2, gains.kd_1_s
+
     def torque_gains(self, names: Sequence[str]) -> tuple[Array, Array]:
         """Stiffness [N m/rad] and damping [N m s/rad] of the actuated joints `names`, shape (a,) each."""
         gains = self.description.gains.torque
@@ -77,6 +84,46 @@ class Robot:
         """Home positions of the actuated joints `names`, shape (a,) [rad or m]."""
         table = self.description.home.joints_rad
         return self._per_joint(table, names, "home.joints_rad", default=0.0)
+
+    def contacts(self, mu: float, terrain: Terrain | None = None, system: System | None = None) -> SphereContacts:
+        """The robot's feet (or fingertips) on the ground, numbered as in the robot file.
+
+        Args:
+            mu: Friction coefficient of the ground; inf means no slip.
+            terrain: The ground; None is the plane z = 0.
+            system: The machine that carries the feet; None makes a new one, which is then ``contacts.system``.
+
+        Raises:
+            InputError: The robot cannot be used, or `mu` is negative.
+        """
+        feet = self.description.feet
+        return SphereContacts(
+            self.system() if system is None else system,
+            [foot.frame for foot in feet],
+            [foot.radius_m for foot in feet],
+            plane() if terrain is None else terrain,
+            mu,
+            offsets=np.array([foot.offset_m for foot in feet]).reshape(-1, 3),
+        )
+
+    def standing_state(self, system: System | None = None) -> State:
+        """The robot at rest in its home pose, its lowest foot exactly on the plane z = 0.
+
+        A floating base is level above the origin of the world; without feet it stays at height zero.
+
+        Args:
+            system: The robot's system, if there is one already; None makes one.
+        """
+        system = self.system() if system is None else system
+        q = system.configuration(self.home_joints(system.actuated_names))
+        if self.description.base == "free-flyer" and self.description.feet:
+            q[2] -= foot_gaps(self, system, q).min()
+        return State(t=0.0, q=q, v=np.zeros(system.n_velocities))
+
+    def standing_reference(self) -> Reference:
+        """Hold the home pose with all feet on the ground."""
+        home = self.home_joints(self.system().actuated_names)
+        return Reference.standing(home, feet=len(self.description.feet))
 
     def _per_joint(
         self, table: dict[str, float], names: Sequence[str], where: str, *, default: float | None = None
@@ -116,23 +163,6 @@ def urdf_of(description: schema.Description, path: Path, asked: str | Path) -> P
             f"{path}: urdf: it names {found.name}, not {Path(asked).name}; give that file a folder of its own"
         )
     return found
-
-
-def home_state(robot: Robot, system: System | None = None) -> State:
-    """The robot at rest in its home pose, the lowest foot sphere exactly on the plane z = 0.
-
-    A floating base is level above the origin of the world; without feet it stays at height zero.
-
-    Args:
-        robot: The robot.
-        system: Its system, if there is one already.
-    """
-    system = robot.system() if system is None else system
-    q = system.configuration(robot.home_joints(system.actuated_names))
-    feet = robot.description.feet
-    if robot.description.base == "free-flyer" and feet:
-        q[2] -= foot_gaps(robot, system, q).min()
-    return State(t=0.0, q=q, v=np.zeros(system.n_velocities))
 
 
 def foot_centres(robot: Robot, system: System, q: Array) -> Array:

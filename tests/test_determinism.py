@@ -44,7 +44,7 @@ def closed_loop(name: str) -> np.ndarray:
     """States of 40 steps of a controller with the papers' plant."""
     system = scenes.links()
     contacts = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7)
-    plant = plants.make("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=scenes.H))
+    plant = plants.build("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=scenes.H))
     control, rng = walker.controller(name), np.random.default_rng(0)
     state, rows = plant.reset(walker.at_home(scenes.links())), []
     for _ in range(STEPS):

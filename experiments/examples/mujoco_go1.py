@@ -37,7 +37,7 @@ def main(clock: Clock, duration_s: float) -> dict[str, float]:
     """
     config = trot.Config(robot="go1", plant="mujoco", duration_s=duration_s)
     robot, ground = trot.load_walker(config), trot.make_ground(config)
-    controller = controllers.make("id-coulomb-qp", trot.controller_setup(config, robot, ground, H))
+    controller = controllers.build("id-coulomb-qp", trot.controller_setup(config, robot, ground, H))
     system = robot.system()
     feet = trot.foot_spheres(robot, system, ground, config.mu)
     planner = trot.make_planner(config, robot, robot.system(), trot.make_guide(config, robot), ground)

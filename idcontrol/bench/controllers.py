@@ -33,7 +33,7 @@ def rows(walk: Walk, effort: Effort) -> Iterator[Row]:
     for name in controllers.available():
         if name in SENSING:
             continue
-        controller = controllers.make(name, walk.setup())
+        controller = controllers.build(name, walk.setup())
 
         def run(i: int, controller: Controller = controller) -> Command:
             return controller(walk.moments[i].state, walk.moments[i].reference)

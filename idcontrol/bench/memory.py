@@ -30,8 +30,8 @@ def sampled(scenes: Scenes, steps: int) -> Array:
     """Resident memory over `steps` control and plant steps, after a first pass, shape (SAMPLES + 1,) [MB]."""
     walk = scenes.walk(ROBOT, PLANT, PERIODS)
     system, contacts = walk.machine()
-    plant = plants.make(PLANT, plants.Setup(system=system, contacts=contacts, dt=walk.h))
-    controller = controllers.make("id-coulomb-qp", walk.setup())
+    plant = plants.build(PLANT, plants.Setup(system=system, contacts=contacts, dt=walk.h))
+    controller = controllers.build("id-coulomb-qp", walk.setup())
 
     def go_through(count: int) -> None:
         for step in range(count):

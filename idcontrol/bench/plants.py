@@ -96,7 +96,7 @@ def step(walk: Walk, name: str) -> Job:
 
 def _plant(name: str, machine: tuple[System, SphereContacts], h: float) -> plants.SimulatedPlant:
     system, contacts = machine
-    return plants.make(name, plants.Setup(system=system, contacts=contacts, dt=h))
+    return plants.build(name, plants.Setup(system=system, contacts=contacts, dt=h))
 
 
 def _ignore(state: State) -> None:
@@ -108,7 +108,7 @@ def _all_press(walk: Walk) -> Any:
 
 
 def _tick(walk: Walk) -> Job:
-    plant, controller = _plant("coulomb-lcp", walk.machine(), walk.h), controllers.make("id-coulomb-qp", walk.setup())
+    plant, controller = _plant("coulomb-lcp", walk.machine(), walk.h), controllers.build("id-coulomb-qp", walk.setup())
     state = walk.moments[0].state
 
     def reset() -> None:

@@ -1,15 +1,17 @@
 """Controllers, by the names of the command line.
 
-`make` builds one from a `Setup`. A user's own controller is any object with the call of `idcontrol.types.Controller`;
-to give it a name, `register` a function from `Setup` to that object.
+`make` gives one for a robot on flat ground; `build` takes a `Setup`, which says everything. A user's own controller is
+any object with the call of `idcontrol.types.Controller`; to give it a name, `register` a function from `Setup` to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from idcontrol.contact.contacts import Detector
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.constraint import CONSTRAINT
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.inverse import InverseDynamics, Settings
@@ -28,9 +30,29 @@ from idcontrol.controllers.schemes import (
 from idcontrol.controllers.sensed import SensedForces
 from idcontrol.errors import DuplicateName, InputError, UnknownName
 from idcontrol.system import System
-from idcontrol.types import Controller
+from idcontrol.types import Array, Controller
 
-__all__ = ["Gains", "Settings", "Setup", "available", "make", "register"]
+__all__ = ["Gains", "Settings", "Setup", "available", "build", "make", "register"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class Robot(Protocol):
+    """The part of `idcontrol.robots.Robot` that `make` needs."""
+
+    def contacts(self, mu: float) -> SphereContacts:
+        """The robot's feet on flat ground, with a `System` of their own."""
+        ...
+
+    def acceleration_gains(self) -> tuple[float, float]:
+        """Stiffness [1/s²] and damping [1/s] for controllers that know the inertia."""
+        ...
+
+    def torque_gains(self, names: Sequence[str]) -> tuple[Array, Array]:
+        """Stiffness [N m/rad] and damping [N m s/rad] of the actuated joints `names`, shape (a,) each."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +97,37 @@ def available() -> Mapping[str, str]:
     return {name: summary for name, (summary, _) in _FACTORIES.items()}
 
 
-def make(name: str, setup: Setup) -> Controller:
-    """The controller called `name`.
+def make(name: str, robot: Robot, *, mu: float, rate_hz: float = 1000.0) -> Controller:
+    """The controller called `name` for a robot on flat ground, with the gains of its robot file.
+
+    Args:
+        name: One of `available`.
+        robot: As `idcontrol.robots.load` gives it.
+        mu: The friction coefficient that the controller may count on; inf means no slip.
+        rate_hz: Rate at which it will be called [Hz].
 
     Raises:
-        UnknownName: There is none.
+        UnknownName: No controller has that name.
+        InputError: The robot cannot be used.
+    """
+    contacts = robot.contacts(mu)
+    kp, kd = robot.torque_gains(contacts.system.actuated_names)
+    stiffness, damping = robot.acceleration_gains()
+    setup = Setup(
+        system=contacts.system,
+        contacts=contacts,
+        h=1.0 / rate_hz,
+        acceleration_gains=Gains(kp=stiffness, kd=damping),
+        torque_gains=Gains(kp=kp, kd=kd),
+    )
+    return build(name, setup)
+
+
+def build(name: str, setup: Setup) -> Controller:
+    """The controller called `name`, from all that it can be told.
+
+    Raises:
+        UnknownName: No controller has that name.
     """
     if name not in _FACTORIES:
         raise UnknownName("controller", name, _FACTORIES)

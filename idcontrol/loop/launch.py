@@ -335,7 +335,7 @@ class _Work:
 def weak_twin(name: str, setup: controllers.Setup) -> Controller:
     """The controller called `name` for a machine with next to no torque: it can do nothing the plain way."""
     setup.system.effort_limit = np.full(setup.system.n_actuated, WEAK)
-    return controllers.make(name, setup)
+    return controllers.build(name, setup)
 
 
 def _outcome(

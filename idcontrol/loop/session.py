@@ -130,7 +130,7 @@ def make_controller(name: str, setup: controllers.Setup) -> Controller:
         InputError: The module, or the name in it, does not exist, or does not give a controller.
     """
     if ":" not in name:
-        return controllers.make(name, setup)
+        return controllers.build(name, setup)
     module, _, attribute = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

@@ -1,7 +1,7 @@
 """Plants: what stands in for the hardware, by the names of the command line.
 
-`make` builds one from a `Setup`. To add a contact model as a plant, register `stepping` over it; an outside engine is
-any object with the calls of `SimulatedPlant`.
+`make` gives one for a robot on flat ground; `build` takes a `Setup`, which says everything. To add a contact model as a
+plant, register `stepping` over it; an outside engine is any object with the calls of `SimulatedPlant`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,19 @@ from idcontrol.plants.stepping import Stepping
 from idcontrol.system import System
 from idcontrol.types import Array, Plant
 
-__all__ = ["Settings", "Setup", "SimulatedPlant", "Stepping", "available", "make", "register", "stepping"]
+__all__ = ["Settings", "Setup", "SimulatedPlant", "Stepping", "available", "build", "make", "register", "stepping"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+class Robot(Protocol):
+    """The part of `idcontrol.robots.Robot` that `make` needs."""
+
+    def contacts(self, mu: float) -> SphereContacts:
+        """The robot's feet on flat ground, with a `System` of their own."""
+        ...
 
 
 class SimulatedPlant(Plant, Protocol):
@@ -99,11 +111,28 @@ def available() -> Mapping[str, str]:
     return {name: summary for name, (summary, _) in _FACTORIES.items()}
 
 
-def make(name: str, setup: Setup) -> SimulatedPlant:
-    """The plant called `name`.
+def make(name: str, robot: Robot, *, mu: float, rate_hz: float = 1000.0) -> SimulatedPlant:
+    """The plant called `name` for a robot on flat ground, to be `reset` and stepped.
+
+    Args:
+        name: One of `available`.
+        robot: As `idcontrol.robots.load` gives it.
+        mu: Friction coefficient of the ground; inf means no slip.
+        rate_hz: The plant steps at least this often [Hz].
 
     Raises:
-        UnknownName: There is none.
+        UnknownName: No plant has that name.
+        InputError: The robot cannot be used, or the plant needs a package that is not installed.
+    """
+    contacts = robot.contacts(mu)
+    return build(name, Setup(system=contacts.system, contacts=contacts, dt=1.0 / rate_hz))
+
+
+def build(name: str, setup: Setup) -> SimulatedPlant:
+    """The plant called `name`, from all that it can be told.
+
+    Raises:
+        UnknownName: No plant has that name.
     """
     if name not in _FACTORIES:
         raise UnknownName("plant", name, _FACTORIES)

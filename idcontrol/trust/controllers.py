@@ -43,7 +43,7 @@ def missed_acceleration() -> float:
     worst = []
     for name in EXACT:
         system, contacts = machines.walker()
-        plant = plants.make("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=machines.H))
+        plant = plants.build("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=machines.H))
         plant.reset(machines.walker_state(system))
         after = plant.step(machines.first_command(name, acceleration=wanted).tau, machines.H)
         worst.append(np.abs(system.joint_velocities(after.v) / machines.H - wanted).max())
@@ -103,7 +103,7 @@ def differing_bits() -> float:
 
     def run(control: Controller) -> Array:
         own, ground = machines.walker()
-        plant = plants.make("coulomb-lcp", plants.Setup(system=own, contacts=ground, dt=machines.H))
+        plant = plants.build("coulomb-lcp", plants.Setup(system=own, contacts=ground, dt=machines.H))
         state = plant.reset(machines.walker_state(own))
         reference = structs.replace(machines.standing(), q=0.005 * np.random.default_rng(0).normal(size=12))
         rows = []

@@ -42,7 +42,7 @@ def sled(name: str, mu: float, ground: Terrain) -> plants.SimulatedPlant:
     """A plant with one body on four ball feet."""
     system = _body(0.02, "sled")
     contacts = SphereContacts(system, ("sled",) * 4, FOOT, ground, mu, offsets=_SLED_FEET)
-    return plants.make(name, plants.Setup(system=system, contacts=contacts, dt=H))
+    return plants.build(name, plants.Setup(system=system, contacts=contacts, dt=H))
 
 
 def sled_state(slope: float = 0.0, v: Array | None = None) -> State:
@@ -56,7 +56,7 @@ def ball(name: str) -> plants.SimulatedPlant:
     """A plant with a solid ball on level ground that holds."""
     system = _body(0.4 * SLED_MASS * BALL**2, "ball")
     contacts = SphereContacts(system, ("ball",), BALL, plane(), HOLDING)
-    return plants.make(name, plants.Setup(system=system, contacts=contacts, dt=H))
+    return plants.build(name, plants.Setup(system=system, contacts=contacts, dt=H))
 
 
 LEG = 0.3
@@ -103,7 +103,7 @@ def controller(
     system, contacts = walker(limit)
     given = controllers.Settings() if settings is None else settings
     setup = controllers.Setup(system=system, contacts=contacts, h=H, settings=given)
-    return controllers.make(name, setup), walker_state(system)
+    return controllers.build(name, setup), walker_state(system)
 
 
 def first_command(name: str, *, acceleration: Array | None = None, limit: float = 1e3) -> Command:

@@ -67,7 +67,7 @@ _CHAIN_TIME = 0.2
 def _fallen(h: float) -> Array:
     system = chain(4)
     contacts = SphereContacts(system, ("hinge3",), 0.01, plane(), 0.5)
-    plant = plants.make("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=h))
+    plant = plants.build("coulomb-lcp", plants.Setup(system=system, contacts=contacts, dt=h))
     state = plant.reset(State(t=0.0, q=_CHAIN_START, v=np.zeros(4)))
     for _ in range(round(_CHAIN_TIME / h)):
         state = plant.step(np.zeros(4), h)

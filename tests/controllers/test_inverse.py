@@ -284,7 +284,7 @@ def spread(name, outward, **settings):
     feet = np.zeros(12)
     feet[8:] = outward * np.array([1.0, -1.0, 1.0, -1.0])
     b = np.linalg.solve(J[:, 6:], feet)
-    return controllers.make(name, setup)(state, walker.stand(a=b / scenes.H))
+    return controllers.build(name, setup)(state, walker.stand(a=b / scenes.H))
 
 
 @pytest.mark.parametrize("name", ["id-coulomb-qp", "id-coulomb-lcp"])

@@ -30,4 +30,4 @@ def test_a_name_is_given_once():
 def test_pid_says_that_it_needs_gains_of_the_robot(quadruped):
     contacts = SphereContacts(quadruped, scenes.FEET, scenes.RADIUS, plane(), 0.7)
     with pytest.raises(InputError, match="torque_gains"):
-        controllers.make("pid", controllers.Setup(system=quadruped, contacts=contacts, h=scenes.H))
+        controllers.build("pid", controllers.Setup(system=quadruped, contacts=contacts, h=scenes.H))

@@ -41,7 +41,7 @@ def controller(
         torque_gains=TORQUE_GAINS,
         settings=Settings(**settings),
     )
-    return controllers.make(name, setup)
+    return controllers.build(name, setup)
 
 
 def stand(feet: int = 4, **changes: Any) -> Reference:

@@ -73,7 +73,7 @@ def walk(duration_s: float, mu: float) -> list[Step]:
         inverse=AT_ONCE,
     )
     robot, ground = load_walker(config), make_ground(config)
-    controller = controllers.make(config.controller, controller_setup(config, robot, ground, H))
+    controller = controllers.build(config.controller, controller_setup(config, robot, ground, H))
     plant = make_plant(config, robot, ground, H)
     observer = foot_spheres(robot, robot.system(), ground, mu)
     start = start_state(robot, observer, config.start_spread_rad, np.random.default_rng(0))

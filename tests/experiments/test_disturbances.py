@@ -88,7 +88,7 @@ def links():
 
 def spheres_of(links, system, lean=None):
     spheres = trot.foot_spheres(links, system, plane(), 0.5, lean)
-    home = robots.home_state(links, system)
+    home = links.standing_state(system)
     system.update(home.q, 0.1 * np.ones(system.model.nv))
     return spheres
 

@@ -21,7 +21,7 @@ def machine():
     feet = robot.description.feet
     frames, radii = [foot.frame for foot in feet], [foot.radius_m for foot in feet]
     spheres = SphereContacts(system, frames, radii, plane(), 0.7, offsets=[foot.offset_m for foot in feet])
-    return system, spheres, robots.home_state(robot, system).q
+    return system, spheres, robot.standing_state(system).q
 
 
 @pytest.mark.parametrize("contacts", [1, 2, 3, 4])

@@ -254,7 +254,7 @@ def standing(tmp_path_factory):
     robot = robots.load("links")
     system = robot.system()
     spheres = foot_spheres(robot, system, plane(), 1.0)
-    q = robots.home_state(robot, system).q
+    q = robot.standing_state(system).q
     system.update(q, np.zeros(18))
     J = spheres.detect(np.inf)
     rows = J.axes.transpose(0, 2, 1) @ J.jacobian.reshape(3, 4, 18).transpose(1, 0, 2)

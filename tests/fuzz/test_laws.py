@@ -122,7 +122,7 @@ def test_a_controller_keeps_limits_and_cones_and_forgets_when_it_is_reset(name, 
             h=machines.H,
             torque_gains=controllers.Gains(kp=50.0, kd=0.5),
         )
-        control = controllers.make(name, setup)
+        control = controllers.build(name, setup)
         standing = Reference.standing(system.joint_positions(state.q), feet)
         reference = structs.replace(standing, a=demand * rng.normal(size=joints))
         system.update(state.q, state.v)

@@ -26,7 +26,7 @@ PEERS = ("coulomb-lcp", "mujoco", "pybullet")
 def make(name: str, setup: plants.Setup) -> plants.SimulatedPlant:
     if name in ("mujoco", "pybullet"):
         pytest.importorskip(name)
-    return plants.make(name, setup)
+    return plants.build(name, setup)
 
 
 @pytest.mark.parametrize(("name", "miss"), [("coulomb-lcp", 5e-3), ("mujoco", 2e-2), ("pybullet", 5e-3)])

@@ -26,7 +26,7 @@ def test_a_standing_quadruped_is_carried_by_the_forces_that_were_predicted(name,
         pytest.importorskip(name)
     system = scenes.links()
     contacts = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7)
-    plant = plants.make(name, plants.Setup(system=system, contacts=contacts, dt=scenes.H))
+    plant = plants.build(name, plants.Setup(system=system, contacts=contacts, dt=scenes.H))
     state = plant.reset(walker.at_home(scenes.links()))
     control = walker.controller(controller)
     for _ in range(300):

@@ -18,7 +18,7 @@ def feet(system, mu=0.8):
 
 def make(**settings):
     system = scenes.links()
-    return plants.make(
+    return plants.build(
         "constraint",
         plants.Setup(system=system, contacts=feet(system), dt=1e-3, settings=plants.Settings(**settings)),
     )
@@ -27,7 +27,7 @@ def make(**settings):
 def held(seconds, plant):
     """The robot held at home by stiff joints on the plant; its controller's last command and the plant's last state."""
     system = scenes.links()
-    controller = controllers.make("id-constraint", controllers.Setup(system=system, contacts=feet(system), h=1e-3))
+    controller = controllers.build("id-constraint", controllers.Setup(system=system, contacts=feet(system), h=1e-3))
     state = plant.reset(State(t=0.0, q=scenes.home(system), v=np.zeros(18)))
     reference = Reference.standing(system.joint_positions(state.q), 4)
     for _ in range(round(seconds / 1e-3)):

@@ -29,7 +29,7 @@ SOFT = ("penalty", "mujoco")
 def make(name: str, setup: plants.Setup) -> plants.SimulatedPlant:
     if name in OUTSIDE:
         pytest.importorskip(name)
-    return plants.make(name, setup)
+    return plants.build(name, setup)
 
 
 def quadruped_setup(mu: float = 0.8, dt: float = H) -> plants.Setup:
@@ -307,7 +307,7 @@ def test_a_missing_engine_is_told_with_the_extra_that_brings_it(name, monkeypatc
     monkeypatch.delitem(sys.modules, f"idcontrol.plants.{name}", raising=False)
     extra = {"mujoco": "mujoco", "pybullet": "bullet"}[name]
     with pytest.raises(InputError, match=rf"pip install 'idcontrol\[{extra}\]'"):
-        plants.make(name, bodies.sled(plane(), 0.5))
+        plants.build(name, bodies.sled(plane(), 0.5))
 
 
 @pytest.mark.parametrize("name", OUTSIDE)

@@ -33,7 +33,7 @@ def depth(state: State) -> float:
 def test_a_machine_sinks_by_a_millimetre_into_its_default_ground_without_overshoot():
     """Critically damped: 1 mm times 1 - (1 + ω t) exp(-ω t), ω² = g / 1 mm."""
     setup = bodies.sled(plane(), 0.5, dt=1e-4)
-    plant = plants.make("penalty", setup)
+    plant = plants.build("penalty", setup)
     plant.reset(bodies.sled_on(0.0))
     omega, deepest = np.sqrt(G / SINK_M), 0.0
     for k in range(200):
@@ -73,7 +73,7 @@ def test_depth_at_rest_is_weight_over_stiffness(stiffness):
 def test_friction_holds_on_a_slope_without_creeping():
     """Springs stretch, and then nothing moves: regularized friction would slide on at 0.1 mm/s or more."""
     slope = np.deg2rad(15.0)
-    plant = plants.make("penalty", bodies.sled(plane((np.sin(slope), 0.0, np.cos(slope))), 0.4))
+    plant = plants.build("penalty", bodies.sled(plane((np.sin(slope), 0.0, np.cos(slope))), 0.4))
     plant.reset(bodies.sled_on(slope))
     for _ in range(500):
         state = plant.step(NO_JOINTS, H)
@@ -86,7 +86,7 @@ def test_friction_holds_on_a_slope_without_creeping():
 
 def test_endless_friction_holds_where_the_sled_would_slide():
     slope = np.deg2rad(40.0)
-    plant = plants.make("penalty", bodies.sled(plane((np.sin(slope), 0.0, np.cos(slope))), np.inf))
+    plant = plants.build("penalty", bodies.sled(plane((np.sin(slope), 0.0, np.cos(slope))), np.inf))
     plant.reset(bodies.sled_on(slope))
     for _ in range(400):
         state = plant.step(NO_JOINTS, H)
@@ -99,7 +99,7 @@ def test_with_drag_the_sled_slides_at_the_speed_where_drag_is_its_weight_along_t
     settings = plants.Settings(penalty_friction="viscous", drag_n_s_m=50.0)
     speeds = []
     for mu in (0.0, 10.0):
-        plant = plants.make("penalty", bodies.sled(plane((np.sin(slope), 0.0, np.cos(slope))), mu, settings=settings))
+        plant = plants.build("penalty", bodies.sled(plane((np.sin(slope), 0.0, np.cos(slope))), mu, settings=settings))
         plant.reset(bodies.sled_on(slope))
         for _ in range(300):
             state = plant.step(NO_JOINTS, H)

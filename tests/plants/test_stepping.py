@@ -282,9 +282,9 @@ def test_plants_have_names():
     assert "coulomb-lcp" in plants.available()
     system = bodies.body(np.eye(3))
     setup = plants.Setup(system=system, contacts=SphereContacts(system, ("body",), 0.1, plane(), 0.5), dt=1e-3)
-    made = plants.make("coulomb-lcp", setup)
+    made = plants.build("coulomb-lcp", setup)
     assert made.reset(bodies.ball_at(0.0)).t == 0.0
     with pytest.raises(UnknownName, match="coulomb-lcp"):
-        plants.make("coulomb", setup)
+        plants.build("coulomb", setup)
     with pytest.raises(DuplicateName):
         plants.register("coulomb-lcp", "another", lambda s: made)

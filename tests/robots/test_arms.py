@@ -12,7 +12,7 @@ from idcontrol import robots
 
 ARM = robots.load("arm")
 SYSTEM = ARM.system()
-HOME = robots.home_state(ARM, SYSTEM)
+HOME = ARM.standing_state(SYSTEM)
 
 
 @pytest.mark.parametrize(("name", "mass"), [("arm", 1.1), ("panda", 16.82)])
@@ -29,7 +29,7 @@ def test_explicit_damping_of_the_torque_gains_is_stable_at_one_kilohertz(name):
     """The lightest inertia that a motor feels is 1 / (M⁻¹)_jj; with h k_d below it no step turns a velocity around."""
     robot = robots.load(name)
     system = robot.system()
-    home = robots.home_state(robot, system)
+    home = robot.standing_state(system)
     system.update(home.q, home.v)
     _, kd = robot.torque_gains(system.actuated_names)
     assert np.all(1e-3 * kd < 1.0 / np.diag(np.linalg.inv(system.M)))

@@ -51,7 +51,7 @@ def test_a_robot_is_named_as_its_folder_and_weighs_what_its_maker_says(robot):
 
 def test_a_robot_stands_at_home_with_all_four_feet_on_the_ground(robot):
     system = robot.system()
-    home = robots.home_state(robot, system)
+    home = robot.standing_state(system)
     gaps = robots.foot_gaps(robot, system, home.q)
     # the lowest is at zero by one subtraction; the others by the symmetry of the legs
     np.testing.assert_allclose(gaps, 0.0, atol=1e-12)
@@ -62,7 +62,7 @@ def test_a_robot_stands_at_home_with_all_four_feet_on_the_ground(robot):
 def test_at_home_the_centre_of_mass_is_above_both_diagonals(robot):
     """In a trot two diagonal feet carry: the com must lie near both diagonals, within 5 mm (1 % of their length)."""
     system = robot.system()
-    q = robots.home_state(robot, system).q
+    q = robot.standing_state(system).q
     centres = dict(
         zip([foot.name for foot in robot.description.feet], robots.foot_centres(robot, system, q), strict=True)
     )
@@ -75,7 +75,7 @@ def test_at_home_the_centre_of_mass_is_above_both_diagonals(robot):
 
 def test_foot_names_say_where_the_feet_are(robot):
     system = robot.system()
-    q = robots.home_state(robot, system).q
+    q = robot.standing_state(system).q
     for foot, (x, y, _) in zip(robot.description.feet, robots.foot_centres(robot, system, q), strict=True):
         assert foot.name == ("L" if y > 0 else "R") + ("F" if x > 0 else "H")
 
@@ -87,7 +87,7 @@ def test_foot_spheres_are_the_lowest_points_of_the_makers_own_foot_geometry(robo
     geometry = pin.buildGeomFromUrdf(
         model, str(robot.urdf), pin.COLLISION, package_dirs=[str(p) for p in robot.urdf.parents]
     )
-    q = robots.home_state(robot, system).q
+    q = robot.standing_state(system).q
     data, geometry_data = model.createData(), pin.GeometryData(geometry)
     pin.updateGeometryPlacements(model, data, geometry, geometry_data, q)
     down = np.array([0.0, 0.0, -1.0])
@@ -117,7 +117,7 @@ def test_legs_come_from_the_tree_from_the_hip_outwards(robot):
         moved = [j for j in range(system.model.njoints) if j in system.model.supports[frame.parentJoint] and j > 1]
         assert [system.actuated_names[i] for i in leg] == [system.model.names[j] for j in moved]
         # moving the leg moves this foot and no other
-        q = robots.home_state(robot, system).q
+        q = robot.standing_state(system).q
         turned = system.joint_positions(q).copy()
         turned[leg] += 0.1
         shift = robots.foot_centres(robot, system, system.configuration(turned, q[:7]))
@@ -153,7 +153,7 @@ def test_limits_of_go1_and_anymal_are_those_of_their_urdf():
 def test_motors_can_hold_the_robot_on_two_feet(robot):
     """Static: the torques that carry the weight at the two feet of a diagonal are within the limits."""
     system = robot.system()
-    home = robots.home_state(robot, system)
+    home = robot.standing_state(system)
     system.update(home.q, home.v)
     centres = robots.foot_centres(robot, system, home.q)
     weight = 9.81 * system.mass
@@ -170,7 +170,7 @@ def test_motors_can_hold_the_robot_on_two_feet(robot):
 def test_explicit_damping_of_the_torque_gains_is_stable_at_one_kilohertz(robot):
     """The lightest inertia that a motor feels is 1 / (M⁻¹)_jj; with h k_d below it no step turns a velocity around."""
     system = robot.system()
-    home = robots.home_state(robot, system)
+    home = robot.standing_state(system)
     system.update(home.q, home.v)
     lightest = 1.0 / np.diag(np.linalg.inv(system.M))[6:]
     _, kd = robot.torque_gains(system.actuated_names)
@@ -192,7 +192,7 @@ def test_a_users_robot_is_found_by_its_file_its_folder_and_its_urdf(mule):
     system = by_file.system()
     assert system.n_actuated == 12
     # two links of 0.1 m at ±0.5 rad to the vertical above a sole of 0.02 m
-    height = robots.home_state(by_file, system).q[2]
+    height = by_file.standing_state(system).q[2]
     assert height == pytest.approx(0.2 * np.cos(0.5) + 0.02, abs=1e-12)
 
 
@@ -209,7 +209,7 @@ def test_a_fixed_robot_without_feet_and_gait_stays_where_it_is(tmp_path):
     path = descriptions.write(tmp_path)
     path.write_text(head + "[limits]" + rest.partition("[limits]")[2].partition("[gait]")[0])
     robot = robots.load(path)
-    state = robots.home_state(robot)
+    state = robot.standing_state()
     np.testing.assert_array_equal(np.unique(state.q), [-1.0, 0.0, 0.5])
     assert robots.legs(robot, robot.system()) == ()
     assert robots.check(path).fit

@@ -14,7 +14,7 @@ from idcontrol import robots
 
 LINKS = robots.load("links")
 SYSTEM = LINKS.system()
-HOME = robots.home_state(LINKS, SYSTEM)
+HOME = LINKS.standing_state(SYSTEM)
 SIDES = {"LF": (1, 1), "RF": (1, -1), "LH": (-1, 1), "RH": (-1, -1)}
 
 

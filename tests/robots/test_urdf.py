@@ -263,4 +263,4 @@ def test_whatever_is_cut_out_of_a_urdf_no_exception_escapes_and_what_is_fit_runs
     assert all("\n" not in line for line in report.problems)
     if report.fit:
         robot = robots.load(tmp_path)
-        robots.home_state(robot, robot.system())
+        robot.standing_state(robot.system())

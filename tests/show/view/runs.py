@@ -14,7 +14,7 @@ def walk(folder, *, finish=True, lost=(), rows=ROWS):
     """The quadruped `links` drifts from its home pose, one foot unloaded; returns the folder."""
     rng = np.random.default_rng(3)
     robot = robots.load("links")
-    home = robots.home_state(robot).q
+    home = robot.standing_state().q
     meta = {
         "experiment": "trot",
         "layout": {"waypoints": [[0.25, 0.0], [0.0, 0.25]]},

@@ -23,7 +23,7 @@ H = 1e-3
 @pytest.fixture
 def page():
     server = serve(None, "test")
-    q = robots.home_state(robots.load("links")).q
+    q = robots.load("links").standing_state().q
     page = Page(server, Stage(Scenery(robot="links"), find_robot, q), "test", follow=True)
     yield page, q
     stop(server)

@@ -82,7 +82,7 @@ def test_contacts_are_below_the_feet_and_their_axes_lean_with_the_ground():
     slope = plane((0.2, -0.1, 1.0), 0.05)
     stage = Stage(Scenery(robot="links", ground=Ground.of(slope)), find_robot)
     robot = robots.load("links")
-    q = robots.home_state(robot).q
+    q = robot.standing_state().q
     shot, centres = stage.at({"q": q}), robots.foot_centres(robot, robot.system(), q)
     normal = slope.parameters[:3]
     for pose, centre in zip(shot.contact, centres, strict=True):
