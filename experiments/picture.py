@@ -1,4 +1,4 @@
-"""Draw the picture of the README from a recorded trot: ``python -m experiments.picture RUN_DIR``."""
+"""Draw the picture of the README from a recorded trot: ``python -m idcontrol.experiments.picture RUN_DIR``."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m experiments.examples.mujoco_go1 --duration 5
+    python -m idcontrol.experiments.examples.mujoco_go1 --duration 5
 
 The loop below is all that a simulator of one's own needs: a `State` in, torques out. (With ``idcontrol loop --plant
 mujoco --robot go1`` the same runs with MuJoCo in another process, watchdogs, and a record.)

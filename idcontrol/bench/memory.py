@@ -61,7 +61,7 @@ def import_s(modules: str = "idcontrol") -> float:
     spent = []
     for _ in range(3):
         began = time.perf_counter()
-        subprocess.run([sys.executable, "-c", f"import {modules}"], check=True)
+        subprocess.run([sys.executable, "-P", "-c", f"import {modules}"], check=True)
         spent.append(time.perf_counter() - began)
     return min(spent)
 
@@ -74,7 +74,7 @@ def peak_mb() -> float:
         "    main(['run', 'trot', '--duration', '30', '--quiet', '--json', '--out', folder + '/run'])\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    said = subprocess.run([sys.executable, "-P", "-c", code], check=True, capture_output=True, text=True)
     return float(said.stdout.split()[-1]) * 1024 / 1e6
 
 

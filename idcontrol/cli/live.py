@@ -1,4 +1,4 @@
-"""The page of a loop that runs: a process of its own (``python -m idcontrol.cli.live``), fed from the loop's telemetry.
+"""The page of a loop that runs: a process of its own, fed from the loop's telemetry.
 
 It reads a job (one line of JSON) from its standard input and ends when that input does. The loop writes its ring as it
 always does and knows nothing of who reads it, so a tick costs the same with a page as without.

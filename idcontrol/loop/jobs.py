@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
+
+from idcontrol import processes
 
 Job = TypeVar("Job", bound=msgspec.Struct)
 
@@ -92,12 +93,13 @@ def decode(line: str, kind: type[Job]) -> Job:
 
 
 def start(module: str, job: msgspec.Struct, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
-    """Run ``python -m module`` with a job; its standard input stays open.
+    """Run `module` in a process of its own and hand it a job; its standard input stays open.
 
-    It gets a session of its own, so that Ctrl-C on the terminal reaches the loop alone, which then ends it in order.
+    The process gets a session of its own, so that Ctrl-C on the terminal reaches the loop alone, which then ends the
+    process in order.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", module],
+        processes.command(module),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         pass_fds=descriptors,

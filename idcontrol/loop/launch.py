@@ -80,7 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A process that shows the loop while it runs: ``python -m module`` with a `ViewJob`.
+    """A process that shows the loop while it runs; it is handed a `ViewJob`.
 
     Attributes:
         module: Which; it says a line once it is ready, and ends with its standard input.

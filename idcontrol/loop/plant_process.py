@@ -1,4 +1,4 @@
-"""A plant as a process of its own: the stand-in for the hardware (``python -m idcontrol.loop.plant_process``).
+"""A plant as a process of its own: the stand-in for the hardware.
 
 It reads a job (one line of JSON) from its standard input and then beats at its own rate until it has stopped: because
 it was told to, because commands stopped and it has braked (`idcontrol.loop.machine`), or, while it is still held,

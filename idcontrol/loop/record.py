@@ -1,6 +1,6 @@
 """From telemetry to the record: what the loop and its machine leave in their rings becomes two folders of a run.
 
-As a process of its own (``python -m idcontrol.loop.record``) it reads a job (one line of JSON) from its standard input,
+As a process of its own it reads a job (one line of JSON) from its standard input,
 drains the rings until that input ends, and, where a second line told how the loop ended, prints the metrics. If the
 loop is killed the input ends as well: the rest of the rings is still written, and the record says that it was cut off.
 """

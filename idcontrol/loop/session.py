@@ -123,7 +123,7 @@ def make_controller(name: str, setup: controllers.Setup) -> Controller:
 
     A user's is any callable object with the call and the `reset` of `idcontrol.types.Controller`. What is named is
     called with the `Setup` if it takes an argument, else without; an object that is a controller already is taken as
-    it is. The working directory is searched for the module too.
+    it is. The module is looked for among the installed ones first, then in the working directory.
 
     Raises:
         UnknownName: No controller has that name.
@@ -133,7 +133,7 @@ def make_controller(name: str, setup: controllers.Setup) -> Controller:
         return controllers.build(name, setup)
     module, _, attribute = name.partition(":")
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+        sys.path.append(os.getcwd())  # last, so that nothing in the folder stands in for an installed package
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, SyntaxError) as error:

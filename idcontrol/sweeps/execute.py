@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections import deque
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from idcontrol import processes
 from idcontrol.errors import InputError
 from idcontrol.sweeps.plan import Row
 
@@ -129,7 +129,7 @@ def _start(row: Row, runs: Path) -> _Attempt:
     folder = runs / f".{row.name}.{uuid.uuid4().hex[:8]}"
     log = folder.with_name(folder.name + ".log").open("w+b")
     process = subprocess.Popen(
-        [sys.executable, "-m", "idcontrol.sweeps.child", *row.command(folder)],
+        processes.command("idcontrol.sweeps.child", *row.command(folder)),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=log,

@@ -57,7 +57,8 @@ class Broken(Pd):
 
 @pytest.fixture(autouse=True)
 def at_root(monkeypatch):
-    monkeypatch.chdir(ROOT)  # where the processes find this file's module
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # where the processes find this file's module
 
 
 def what(run):

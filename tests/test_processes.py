@@ -1,0 +1,82 @@
+"""Parent and children run the same idcontrol, whatever the working directory holds, and find the user's own modules."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from idcontrol import processes
+
+ROOT = Path(__file__).parents[1]
+COMMAND = [sys.executable, "-P", "-c", "import sys; from idcontrol.cli import main; sys.exit(main())"]
+"""What the installed script ``idcontrol`` does."""
+
+LAW = """
+import numpy as np
+from idcontrol.types import Command
+
+class Limp:
+    def reset(self): pass
+    def __call__(self, state, reference): return Command(tau=np.zeros(2))
+"""
+
+
+@pytest.fixture(params=["packages", "plain folders", "a clone"])
+def folder(request, tmp_path, monkeypatch):
+    """A folder with things called as ours are and a controller; elsewhere idcontrol, an experiment and a loop."""
+    here = tmp_path / "here"
+    names = ("robots", "planners", "experiments", "idcontrol", "idcontrol/loop", "idcontrol/sweeps")
+    for name in names:
+        (here / name).mkdir(parents=True, exist_ok=True)
+    if request.param == "packages":
+        for name in names:
+            (here / name / "__init__.py").write_text("")
+    if request.param == "a clone":
+        for name in ("__init__", "loop/__init__", "sweeps/__init__"):
+            (here / "idcontrol" / f"{name}.py").write_text("raise SystemExit('the clone is run')")
+    for name in ("loop/plant_process", "loop/record", "sweeps/child"):
+        (here / "idcontrol" / f"{name}.py").write_text("raise SystemExit('the working directory is run')")
+    (here / "robots" / "law.py").write_text(LAW)
+
+    site = tmp_path / "site"
+    information = site / "of_tests-1.0.dist-info"
+    information.mkdir(parents=True)
+    for name in ("idcontrol", "tests"):  # not their parent, which has packages robots, planners and experiments, too
+        (site / name).symlink_to(ROOT / name)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: of-tests\nVersion: 1.0\n")
+    (information / "entry_points.txt").write_text(
+        "[idcontrol.experiments]\ndrift = tests.sweeps.drift:experiment\n"
+        "[idcontrol.loops]\narm = tests.loop.rig:offer\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(site))
+    monkeypatch.chdir(here)
+    return here
+
+
+def output(words: list[str]) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_comparison_runs_what_is_installed(folder):
+    found = json.loads(output([*COMMAND, "compare", "drift", "--controllers", "pid", "--seeds", "2", "--json"]))
+    assert [row["reason"] for row in found["rows"]] == [None, None]
+
+
+@pytest.mark.wallclock
+def test_a_loop_runs_what_is_installed_with_a_controller_of_this_folder(folder):
+    words = ["loop", "--experiment", "arm", "--controller", "robots.law:Limp", "--duration", "0.2", "--json"]
+    patient = [f"--set=loop.policy.{key}" for key in ("late_s=1", "hang_s=1", "overrun.then=hold", "clock.then=hold")]
+    found = json.loads(output([*COMMAND, *words, *patient]))
+    assert found["steps"] > 100
+
+
+def test_a_child_imports_the_package_of_its_parent_without_a_path_to_it(folder, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH")
+    found = output([*processes.command("idcontrol", "list", "controllers", "--json")])
+    assert "id-coulomb-qp" in json.loads(found)["controllers"]
