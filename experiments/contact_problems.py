@@ -1,6 +1,6 @@
 """Random contact problems by every model and solver: shares solved and reported unsolved, and none wrong.
 
-What is called solved is checked by `idcontrol.experiments.laws`, from the problem alone. What is reported unsolved is
+What is called solved is checked by `idcontrol.trust.contact_laws`, from the problem alone. What is reported unsolved is
 confronted with what is known: forward, with gaps that are not negative, a solution always exists (math.md 5.1, 7.3).
 Inverse, prescribed velocities may squeeze; then a linear program finds a certificate, independent of the solvers, that
 no velocity of what is free keeps all contacts apart, or a search over all contact modes ends without a solution
@@ -19,11 +19,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
-from scipy.optimize import linprog
 
-from idcontrol.experiments import laws
 from idcontrol.experiments.findings import Finding, save
-from idcontrol.experiments.random_steps import random_step
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.models.problem import ContactModel, StepProblem
 from idcontrol.models.reduction import reduce
@@ -35,6 +32,9 @@ from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.ppm import solve_ppm
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
+from idcontrol.trust import contact_laws
+from idcontrol.trust.contact_lcps import edge_rows, excluded, normal_rows
+from idcontrol.trust.random_steps import kind_of, numbered_step
 from idcontrol.types import Array, Status
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -46,8 +46,6 @@ so many: it settles nearly all problems up to there. Beyond, where it settles fe
 for each program grows as the cube of the contacts."""
 SO_FAR_EVERY: Final = 500
 """Problems between two versions of the file that an interrupted run leaves."""
-SLIP_SPEED: Final = 1e-6
-"""The no-slip model promises no more (math.md 4.3), or the tolerance where that is more [m/s]."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -73,7 +71,7 @@ class Model:
 
     Attributes:
         solve: The model.
-        violation: What its law is missed by, `idcontrol.experiments.laws`.
+        violation: What its law is missed by, `idcontrol.trust.contact_laws`.
         velocities: Rows G and constants r of the velocities that it allows, ``G v + r ≥ 0``, for a certificate that
             there are none; None where that is not its condition.
         lcp: Whether what has no certificate is searched as the Coulomb LCP.
@@ -105,7 +103,7 @@ class Tally:
         smallest_undecided: Contacts in the largest island of the smallest of these; 0 where there is none.
         worst: Largest violation of what was called solved.
         seconds: Of each call.
-        failures: Numbers (`problem_of`) of what is wrong or missed.
+        failures: Numbers (`numbered_step`) of what is wrong or missed.
     """
 
     problems: int = 0
@@ -153,19 +151,6 @@ def rows_of(tallies: Mapping[tuple[str, str], Tally]) -> list[dict[str, Any]]:
     return [{"what": what, "kind": kind, **tally.row()} for (what, kind), tally in tallies.items()]
 
 
-def kind_of(number: int) -> tuple[bool, bool]:
-    """Whether problem `number` stands on feet, and whether it is inverse."""
-    return number % 2 == 0, number // 2 % 2 == 1
-
-
-def problem_of(config: Config, number: int) -> StepProblem:
-    """Problem `number` of a run."""
-    rng = np.random.default_rng([config.seed, number])
-    feet, inverse = kind_of(number)
-    wanted = int(np.exp(rng.uniform(0.0, np.log(config.most_contacts + 1))))
-    return random_step(rng, feet=feet, inverse=inverse, contacts=wanted)
-
-
 class ContactProblems:
     """The experiment, as the command line finds it."""
 
@@ -183,7 +168,7 @@ class ContactProblems:
         so_far = out / "so-far.json"
         for number in range(config.problems):
             feet, inverse = kind_of(number)
-            problem = problem_of(config, number)
+            problem = numbered_step(number, seed=config.seed, most_contacts=config.most_contacts)
             condition[number], contacts[number] = np.linalg.cond(problem.M), len(problem.contacts)
             kind = f"{'feet' if feet else 'boxes'}, {'inverse' if inverse else 'forward'}"
             for name, model in MODELS.items():
@@ -264,7 +249,7 @@ def count_decision(problem: StepProblem, tally: Tally) -> None:
     largest = max(members.size for members in islands(V))
     nodes = int(MODE_NODES * min(1.0, MODE_CONTACTS / largest) ** 3)
     y, settled, _ = find_solution(V, reduction.c, problem.contacts.mu, max_nodes=nodes)
-    if y is not None and laws.coulomb(problem, y.reshape(3, -1).T) <= TOLERANCE:
+    if y is not None and contact_laws.coulomb(problem, y.reshape(3, -1).T) <= TOLERANCE:
         tally.missed += 1
     elif settled and y is None:
         tally.no_solution += 1
@@ -303,29 +288,13 @@ def judge_solver(
 
 
 def rows_violation(rows: Array, r: Array, z: Array) -> float:
-    """Relative residual of LCP(r, ρρᵀ), recomputed in extended precision, measured as in `laws`."""
+    """Relative residual of LCP(r, ρρᵀ), recomputed in extended precision, measured as in `contact_laws`."""
     rho = rows.astype(np.longdouble)
     w = (rho @ (rho.T @ z) + r).astype(np.float64)
     unit = float(np.abs(r).max())
     lightest = float(np.einsum("ij,ij->i", rows, rows).max())
     impulse = max(float(np.abs(z).max()), unit / lightest if lightest > 0.0 else 1.0)
-    return laws.largest(np.minimum(z / impulse, w / unit)) if unit > 0.0 else laws.largest(z)
-
-
-def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
-    """Whitened edge rows of the friction pyramids and their constants (math.md 7.3), N alone where μ = 0."""
-    reduction, mu = reduce(problem), problem.contacts.mu
-    rough, n = mu > 0.0, mu.size
-    rows, constants = [reduction.rho[:n][~rough]], [reduction.c[:n][~rough]]
-    weight = np.sqrt(1.0 + mu[rough] ** 2)
-    for axis in (1, 2):
-        for sign in (1.0, -1.0):
-            tangent = slice(axis * n, (axis + 1) * n)
-            slope = sign * mu[rough]
-            edge = reduction.rho[:n][rough] + slope[:, None] * reduction.rho[tangent][rough]
-            rows.append(edge / weight[:, None])
-            constants.append((reduction.c[:n][rough] + slope * reduction.c[tangent][rough]) / weight)
-    return np.ascontiguousarray(np.vstack(rows)), np.concatenate(constants)
+    return contact_laws.largest(np.minimum(z / impulse, w / unit)) if unit > 0.0 else contact_laws.largest(z)
 
 
 def beyond_double(rows: Array, r: Array) -> bool:
@@ -338,62 +307,6 @@ def beyond_double(rows: Array, r: Array) -> bool:
     z = project(rows, r).z
     lengths = np.linalg.norm(rows, axis=1)
     return bool(2.0**-53 * (z * lengths).max() * lengths.max() > TOLERANCE * np.abs(r).max())
-
-
-def normal_rows(problem: StepProblem) -> tuple[Array, Array]:
-    """Whitened normal rows and their constants: velocities that keep contacts apart."""
-    reduction, n = reduce(problem), len(problem.contacts)
-    return reduction.rho[:n], reduction.c[:n]
-
-
-def excluded(rows: Array, r: Array) -> bool | None:
-    """Whether no y has ρ y + r ≥ 0, by a linear program: c ≥ 0 with ρᵀc = 0 and r·c < 0; None if it cannot tell."""
-    lengths = np.linalg.norm(rows, axis=1)
-    unit = float(np.abs(r).max())
-    lengths[lengths < 1e-9 * max(float(lengths.max()), 1e-300)] = 1.0
-    rho, constants = rows / lengths[:, None], r / lengths
-    unit = float(np.abs(constants).max()) or 1.0
-    program = linprog(
-        constants / unit,
-        A_eq=rho.T,
-        b_eq=np.zeros(rows.shape[1]),
-        bounds=(0.0, 1.0),
-        method="highs-ds",
-    )
-    if program.status != 0:
-        return None
-    if program.fun > -1e-9:
-        return False
-    # the certificate excludes every y that is not larger than its value over what is left of ρᵀc
-    left = float(np.linalg.norm(rho.T @ program.x))
-    return True if -program.fun > 1e3 * left else None
-
-
-def coulomb_lcp(problem: StepProblem) -> tuple[Array, Array, Array]:
-    """The LCP of math.md 5.1 over (f_N, f_F, λ), and its balancing factors; contacts with μ = 0 have no f_F and λ."""
-    reduction, mu = reduce(problem), problem.contacts.mu
-    n, rough = mu.size, np.flatnonzero(mu)
-    t = rough.size
-    N, S, T = (reduction.rho[axis * n : (axis + 1) * n] for axis in range(3))
-    c_N, c_S, c_T = reduction.c[: 3 * n].reshape(3, n)
-    R = np.vstack((N, S[rough], -S[rough], T[rough], -T[rough]))
-    size = n + 5 * t
-    Q = np.zeros((size, size))
-    Q[: n + 4 * t, : n + 4 * t] = R @ R.T
-    E = np.tile(np.eye(t), (4, 1))
-    Q[n : n + 4 * t, n + 4 * t :] = E
-    Q[n + 4 * t :, n : n + 4 * t] = -E.T
-    Q[n + 4 * t + np.arange(t), rough] = mu[rough]
-    r = np.concatenate((c_N, c_S[rough], -c_S[rough], c_T[rough], -c_T[rough], np.zeros(t)))
-    typical = float(np.median(np.einsum("ij,ij->i", R, R)))
-    d = typical**-0.5 if typical > 0.0 else 1.0
-    return Q, r, np.concatenate((np.full(n + 4 * t, d), np.full(t, 1.0 / d)))
-
-
-def no_slip_violation(problem: StepProblem, impulses: Array) -> float:
-    """Of the normal impulses; infinite where closed contacts slip by more than the model promises."""
-    allowed = max(SLIP_SPEED, TOLERANCE * laws.motion(problem, impulses).unit)
-    return laws.no_slip(problem, impulses) if laws.slip(problem, impulses) <= allowed else float(np.inf)
 
 
 def _lemke_rows(rows: Array, r: Array) -> tuple[SolverStatus, Array]:
@@ -410,11 +323,13 @@ def _by_rows(solve: Callable[[Array, Array], RowLcpResult]) -> Callable[[Array, 
 
 
 MODELS: Final = {
-    "coulomb": Model(solve=coulomb.solve, violation=laws.coulomb, velocities=normal_rows, lcp=True, convex=False),
-    "dissipation": Model(solve=dissipation.solve, violation=laws.dissipation, velocities=edge_rows),
-    "viscous": Model(solve=viscous.solve, violation=laws.viscous, velocities=normal_rows),
-    "no slip": Model(solve=no_slip.solve, violation=no_slip_violation, velocities=None),
-    "no slip, dual": Model(solve=dissipation.no_slip_qp, violation=no_slip_violation, velocities=None),
+    "coulomb": Model(
+        solve=coulomb.solve, violation=contact_laws.coulomb, velocities=normal_rows, lcp=True, convex=False
+    ),
+    "dissipation": Model(solve=dissipation.solve, violation=contact_laws.dissipation, velocities=edge_rows),
+    "viscous": Model(solve=viscous.solve, violation=contact_laws.viscous, velocities=normal_rows),
+    "no slip": Model(solve=no_slip.solve, violation=contact_laws.no_slip, velocities=None),
+    "no slip, dual": Model(solve=dissipation.no_slip_qp, violation=contact_laws.no_slip, velocities=None),
 }
 """Models by name. The no-slip ones hold rows to a physical rank tolerance: they may report a solvable step unsolved."""
 

@@ -23,7 +23,6 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers.projection import project
 from idcontrol.errors import InputError
-from idcontrol.experiments.contact_problems import coulomb_lcp
 from idcontrol.experiments.findings import Finding, save
 from idcontrol.models import coulomb
 from idcontrol.models.distribution import torque_map
@@ -32,6 +31,7 @@ from idcontrol.models.reduction import reduce
 from idcontrol.solvers.enumerate import NearestProblem, nearest_solution
 from idcontrol.solvers.mindiff import nearest_basis
 from idcontrol.system import System
+from idcontrol.trust.contact_lcps import coulomb_lcp
 from idcontrol.types import Array, Status
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -212,7 +212,8 @@ def measure(nearest: NearestProblem, start: Array, problem: StepProblem | None) 
     scale = 0.5 * float(np.sum((nearest.t0 - nearest.target) ** 2))
     if problem is not None:
         n = nearest.mu.size
-        Q, r, factors = coulomb_lcp(problem)
+        reduction = reduce(problem)
+        Q, r, factors = coulomb_lcp(reduction.rho, reduction.c, problem.contacts.mu)
         X = np.zeros((nearest.t0.size, r.size))
         for axis in range(3):
             block = nearest.T[:, axis * n : (axis + 1) * n]

@@ -1,6 +1,6 @@
 """Table 1 of 001 on generated problems of its sizes: which are solved, and which have no solution.
 
-The paper's 328 data sets are lost. These are bodies in contact (`idcontrol.experiments.piles`): 001's pyramid LCP
+The paper's 328 data sets are lost. These are bodies in contact (`idcontrol.trust.piles`): 001's pyramid LCP
 (math.md 9, `idcontrol.models.acceleration`) with rolling contacts and a few that slide, each problem at several μ, the
 same at all contacts. Sliding friction can leave such a problem without a solution (Painlevé): what no method solves is
 given to `idcontrol.solvers.existence.decide`, which finds a solution or proves that there is none.
@@ -22,7 +22,6 @@ from scipy.optimize import linprog
 
 from idcontrol.errors import InputError
 from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
-from idcontrol.experiments.piles import random_pile
 from idcontrol.models import acceleration
 from idcontrol.models.acceleration import AccelerationProblem, PyramidLcp
 from idcontrol.solvers.existence import Existence, decide
@@ -30,6 +29,7 @@ from idcontrol.solvers.interior_point import pyramid_start, solve_interior_point
 from idcontrol.solvers.lcp import lcp_residual
 from idcontrol.solvers.lemke import solve_lemke
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
+from idcontrol.trust.piles import random_pile
 from idcontrol.types import Array
 
 Count = Annotated[int, msgspec.Meta(ge=1)]

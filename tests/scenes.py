@@ -8,15 +8,15 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol.contact.contacts import Contacts, contact_rows
-from idcontrol.models.problem import Prescribed, StepProblem
 from idcontrol.system import System
+from idcontrol.trust import machines
 
 LINKS = Path(__file__).parent.parent / "robots" / "links" / "links.urdf"
 FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
 HOME = np.array([0.1, 0.8, 1.2, -0.1, -0.8, -1.2, -0.1, -0.8, -1.2, 0.1, 0.8, 1.2])
 RADIUS = 0.01
 HEIGHT = 0.161852703 + RADIUS
-H = 1e-3
+H = machines.H
 
 
 def links() -> System:
@@ -79,22 +79,3 @@ def moving(system: System, rng: np.random.Generator, speed: float = 0.5) -> np.n
     v = speed * rng.normal(size=system.model.nv)
     system.update(q, v)
     return system.from_pinocchio(v)
-
-
-def inverse_problem(system: System, v: np.ndarray, b: np.ndarray, contacts: Contacts) -> StepProblem:
-    """The step with all joints prescribed."""
-    u = system.n_unactuated
-    return StepProblem(
-        h=H,
-        M=system.M.copy(),
-        kappa=H * system.bias - system.M @ v,
-        contacts=contacts,
-        prescribed=Prescribed(index=np.arange(u, system.n_velocities), velocity=b),
-    )
-
-
-def forward_problem(system: System, v: np.ndarray, tau_impulse: np.ndarray, contacts: Contacts) -> StepProblem:
-    """The same step under given motor impulses hτ."""
-    kappa = H * system.bias - system.M @ v
-    kappa[system.n_unactuated :] -= tau_impulse
-    return StepProblem(h=H, M=system.M.copy(), kappa=kappa, contacts=contacts)

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import msgspec
 import numpy as np
 
+from idcontrol import plants
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments import trot
 from idcontrol.record.recording import Run, load
@@ -44,7 +45,7 @@ def smoothness(out: Path) -> None:
 
 def slid(name: str, mu: float) -> float:
     """How far a body on four ball feet slides down a slope of 15 degrees in a second [m]."""
-    plant = sled(name, mu, plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))))
+    plant = plants.build(name, sled(plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))), mu))
     start = state = plant.reset(sled_state(SLOPE))
     for _ in range(1000):
         state = plant.step(np.zeros(0), H)

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol import controllers, plants
-from idcontrol.trust import machines
+from idcontrol.trust import contact_laws, machines
 from idcontrol.types import Array, Command, Controller, Status
 
 EXACT: Final = (
@@ -75,9 +75,8 @@ def cone_excess() -> float:
     for command, mu in _absurd(12.0):
         if command.predicted is None or np.isinf(mu):
             continue
-        force, normal = command.predicted.force, command.predicted.normal
-        pressing = np.einsum("ij,ij->i", force, normal)
-        along = np.linalg.norm(force - pressing[:, None] * normal, axis=1)
+        force = command.predicted.force
+        pressing, along = contact_laws.pressing_and_friction(force, command.predicted.normal)
         size = max(np.abs(force).max(initial=0.0), machines.WALKER_MASS * machines.G)
         worst.append(np.max(along - mu * pressing, initial=0.0) / size)
     return float(np.max(worst))

@@ -9,6 +9,7 @@ import pinocchio as pin
 from msgspec import structs
 
 from idcontrol import controllers, plants
+from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, plane
 from idcontrol.models.problem import Prescribed, StepProblem
@@ -23,40 +24,47 @@ SLIDING = 0.2
 HOLDING = 0.7
 
 SLED_MASS = 2.0
-_SLED_FEET = np.array([[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)])
 FOOT = 0.02
+SLED_HEIGHT = 0.05 + FOOT
+"""Height of the sled's middle above level ground that its feet just touch [m]."""
+_SLED_FEET = np.array([[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)])
 BALL = 0.1
 """Radii of a foot and of the ball that rolls [m]."""
 
 
-def _body(inertia: float, name: str) -> System:
-    """One free body that weighs `SLED_MASS`; its inertia [kg m²] is a ball's, so that its spin takes no torque."""
+def free_body(inertia: Array) -> System:
+    """One free body, its frame called "body", of `SLED_MASS` and the rotational inertia (3, 3) [kg m²]."""
     model = pin.Model()
-    joint = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), name)
-    model.appendBodyToJoint(joint, pin.Inertia(SLED_MASS, np.zeros(3), inertia * np.eye(3)), pin.SE3.Identity())
+    joint = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "body")
+    model.appendBodyToJoint(joint, pin.Inertia(SLED_MASS, np.zeros(3), inertia), pin.SE3.Identity())
     model.addJointFrame(joint)
     return System(model, actuated=())
 
 
-def sled(name: str, mu: float, ground: Terrain) -> plants.SimulatedPlant:
-    """A plant with one body on four ball feet."""
-    system = _body(0.02, "sled")
-    contacts = SphereContacts(system, ("sled",) * 4, FOOT, ground, mu, offsets=_SLED_FEET)
-    return plants.build(name, plants.Setup(system=system, contacts=contacts, dt=H))
+def sled(ground: Terrain, mu: float, *, dt: float = H, settings: plants.Settings | None = None) -> plants.Setup:
+    """A body on four ball feet, for `plants.build`; its inertia is a ball's, so that its spin takes no torque."""
+    system = free_body(0.02 * np.eye(3))
+    contacts = SphereContacts(system, ("body",) * 4, FOOT, ground, mu, offsets=_SLED_FEET)
+    return plants.Setup(system=system, contacts=contacts, dt=dt, settings=settings or plants.Settings())
 
 
-def sled_state(slope: float = 0.0, v: Array | None = None) -> State:
-    """The sled with its feet on a plane that falls along x by `slope` [rad]."""
-    height = 0.05 + FOOT
+def sled_state(slope: float = 0.0, *, gap: float = 0.0, v: Array | None = None) -> State:
+    """The sled with its feet `gap` [m] above a plane that falls along x by `slope` [rad]."""
+    height = SLED_HEIGHT + gap
     q = np.array([height * np.sin(slope), 0.0, height * np.cos(slope), 0.0, np.sin(slope / 2), 0.0, np.cos(slope / 2)])
     return State(t=0.0, q=q, v=np.zeros(6) if v is None else v)
 
 
-def ball(name: str) -> plants.SimulatedPlant:
-    """A plant with a solid ball on level ground that holds."""
-    system = _body(0.4 * SLED_MASS * BALL**2, "ball")
-    contacts = SphereContacts(system, ("ball",), BALL, plane(), HOLDING)
-    return plants.build(name, plants.Setup(system=system, contacts=contacts, dt=H))
+def sled_energy(state: State) -> float:
+    """Kinetic and potential energy of the sled [J]."""
+    v = state.v
+    return float(0.5 * (SLED_MASS * v[:3] @ v[:3] + 0.02 * v[3:] @ v[3:]) + SLED_MASS * G * state.q[2])
+
+
+def ball(mu: float = HOLDING, *, dt: float = H) -> plants.Setup:
+    """A solid ball of radius `BALL` on level ground, for `plants.build`."""
+    system = free_body(0.4 * SLED_MASS * BALL**2 * np.eye(3))
+    return plants.Setup(system=system, contacts=SphereContacts(system, ("body",), BALL, plane(), mu), dt=dt)
 
 
 LEG = 0.3
@@ -127,10 +135,23 @@ def random_step(rng: np.random.Generator, *, inverse: bool) -> StepProblem:
         gap=rng.choice([0.0, 0.0, 1e-4, 1e-3], 4),
         mu=rng.choice([0.0, 0.3, 0.7, 1.0], 4),
     )
-    kappa = H * system.bias - system.M @ v
     wanted = 10.0 * rng.normal(size=12)
-    if not inverse:
-        kappa[6:] -= H * wanted
-        return StepProblem(h=H, M=system.M.copy(), kappa=kappa, contacts=near)
-    prescribed = Prescribed(index=np.arange(6, 18), velocity=v[6:] + H * wanted)
-    return StepProblem(h=H, M=system.M.copy(), kappa=kappa, contacts=near, prescribed=prescribed)
+    return inverse_step(system, v, v[6:] + H * wanted, near) if inverse else forward_step(system, v, H * wanted, near)
+
+
+def inverse_step(system: System, v: Array, wanted: Array, contacts: Contacts) -> StepProblem:
+    """The step of length `H` from the velocity `v` (m,) whose joints must end at the velocities `wanted` (a,)."""
+    return StepProblem(
+        h=H,
+        M=system.M.copy(),
+        kappa=H * system.bias - system.M @ v,
+        contacts=contacts,
+        prescribed=Prescribed(index=np.arange(system.n_unactuated, system.n_velocities), velocity=wanted),
+    )
+
+
+def forward_step(system: System, v: Array, motor_impulse: Array, contacts: Contacts) -> StepProblem:
+    """The step of length `H` from the velocity `v` (m,) under the motor impulses hτ (a,) [N m s]."""
+    kappa = H * system.bias - system.M @ v
+    kappa[system.n_unactuated :] -= motor_impulse
+    return StepProblem(h=H, M=system.M.copy(), kappa=kappa, contacts=contacts)

@@ -10,7 +10,7 @@ import numpy as np
 
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, specification
 from idcontrol.models.problem import ContactModel, StepProblem, StepSolution
-from idcontrol.trust import machines
+from idcontrol.trust import contact_laws, machines
 from idcontrol.types import Status
 
 MODELS: Final[dict[str, ContactModel]] = {
@@ -41,11 +41,7 @@ def lost_momentum() -> float:
     """Largest part of M v⁺ + κ - Jᵀf - Pᵀ(hτ), relative to the terms that should cancel."""
     worst = []
     for _, problem, found in _answers(*MODELS):
-        J, f = problem.contacts.jacobian, found.impulses.T.ravel()
-        missing = problem.M @ found.v_plus + problem.kappa - J.T @ f
-        size = np.abs(problem.M) @ np.abs(found.v_plus) + np.abs(problem.kappa) + np.abs(J.T) @ np.abs(f)
-        if problem.prescribed is not None:
-            missing[problem.prescribed.index] -= found.multipliers
+        missing, size = contact_laws.unbalanced(problem, found), contact_laws.balanced_terms(problem, found)
         worst.append(np.abs(missing).max() / size.max())
     return float(np.max(worst))
 

@@ -8,11 +8,12 @@ import coal
 import numpy as np
 import pinocchio as pin
 
+from idcontrol import plants
 from idcontrol.bodies import BodyState, Surface, solid
 from idcontrol.contact.terrain import plane
 from idcontrol.models import coulomb
 from idcontrol.plants.bodies import FreeBodies, dense
-from idcontrol.trust import machines
+from idcontrol.trust import contact_laws, machines
 from idcontrol.types import Array, State
 
 NO_JOINTS: Final[Array] = np.zeros(0)
@@ -27,7 +28,7 @@ def missed_weight(*names: str, steps: int = 100) -> float:
     """By how much, relative, the ground's forces on a sled at rest miss its weight."""
     worst, weight = [], machines.SLED_MASS * machines.G
     for name in names:
-        plant = machines.sled(name, machines.HOLDING, plane())
+        plant = plants.build(name, machines.sled(plane(), machines.HOLDING))
         plant.reset(machines.sled_state())
         for _ in range(steps):
             plant.step(NO_JOINTS, machines.H)
@@ -39,7 +40,7 @@ def missed_slide() -> float:
     """By how much, relative, the way down a slope differs from ½ g (sin θ - μ cos θ) t²."""
     steps, mu = 300, machines.SLIDING
     downhill = np.array([np.cos(SLOPE), 0.0, -np.sin(SLOPE)])
-    plant = machines.sled("coulomb-lcp", mu, plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))))
+    plant = plants.build("coulomb-lcp", machines.sled(plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))), mu))
     start = state = plant.reset(machines.sled_state(SLOPE))
     for _ in range(steps):
         state = plant.step(NO_JOINTS, machines.H)
@@ -51,7 +52,7 @@ def missed_slide() -> float:
 def missed_stop(name: str) -> float:
     """By how much, relative, a thrown sled's way differs from v² / 2 μ g."""
     mu, v = 0.4, 1.0
-    plant = machines.sled(name, mu, plane())
+    plant = plants.build(name, machines.sled(plane(), mu))
     state = plant.reset(machines.sled_state(v=np.array([v, 0.0, 0.0, 0.0, 0.0, 0.0])))
     for _ in range(400):
         state = plant.step(NO_JOINTS, machines.H)
@@ -60,18 +61,16 @@ def missed_stop(name: str) -> float:
 
 def _thrown(name: str) -> tuple[float, float]:
     """Largest excess of friction over the cone, and largest gain of energy in a step; both in shares."""
-    plant = machines.sled(name, machines.SLIDING, plane())
+    plant = plants.build(name, machines.sled(plane(), machines.SLIDING))
     state = plant.reset(machines.sled_state(v=np.array([0.5, 0.3, 0.0, 0.3, -0.4, 1.0])))
-    mass, weight = machines.SLED_MASS, machines.SLED_MASS * machines.G
+    weight = machines.SLED_MASS * machines.G
     excess, energies = [0.0], []
     for _ in range(300):
         state = plant.step(NO_JOINTS, machines.H)
-        force = plant.contact_forces()
-        pressure = np.einsum("ij,ij->i", force.force, force.normal)
-        along = np.linalg.norm(force.force - pressure[:, None] * force.normal, axis=1)
-        excess += list((along - machines.SLIDING * pressure) / weight)
-        v = state.v
-        energies.append(0.5 * (mass * v[:3] @ v[:3] + 0.02 * v[3:] @ v[3:]) + weight * state.q[2])
+        forces = plant.contact_forces()
+        pressing, along = contact_laws.pressing_and_friction(forces.force, forces.normal)
+        excess += list((along - machines.SLIDING * pressing) / weight)
+        energies.append(machines.sled_energy(state))
     gain = np.diff(energies) / (energies[0] - energies[-1])
     return float(np.max(excess)), float(np.max([0.0, *gain]))
 
@@ -88,7 +87,7 @@ def gained_energy() -> float:
 
 def missed_rolling() -> float:
     """By how much, relative, a ball thrown without spin misses 5/7 of its speed once it rolls."""
-    plant = machines.ball("coulomb-lcp")
+    plant = plants.build("coulomb-lcp", machines.ball())
     start = np.array([0.0, 0.0, machines.BALL, 0.0, 0.0, 0.0, 1.0])
     state = plant.reset(State(t=0.0, q=start, v=np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0])))
     for _ in range(200):

@@ -11,6 +11,7 @@ from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.controllers import Settings, Setup
 from idcontrol.controllers.projection import project
 from idcontrol.models import coulomb, dissipation, specification
+from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import State, Status
 from tests import scenes
 from tests.controllers import walker
@@ -112,7 +113,7 @@ def test_torque_and_forces_are_those_of_the_smallest_torque_that_clarabel_finds(
         v = quadruped.from_pinocchio(state.v)
         b = v[6:] + scenes.H * reference.a
         b = project(quadruped.M, contacts.jacobian, contacts.surface_velocity, b)
-        problem = scenes.inverse_problem(quadruped, v, b, contacts)
+        problem = inverse_step(quadruped, v, b, contacts)
         weights = 30.0 * np.clip(1.0 - to_liftoff[feet] / 0.025, 0.0, 1.0) ** 3
         torque_impulse, y = specification.smallest_torque(
             problem,
@@ -212,7 +213,7 @@ def test_at_their_limits_motors_still_get_the_forces_that_are_predicted(quadrupe
         if not command.clipped:
             continue
         contacts = contacts_of(quadruped, state)
-        forward = scenes.forward_problem(quadruped, quadruped.from_pinocchio(state.v), scenes.H * command.tau, contacts)
+        forward = forward_step(quadruped, quadruped.from_pinocchio(state.v), scenes.H * command.tau, contacts)
         delivered = contacts.force_world(dissipation.solve(forward).impulses, scenes.H).sum(axis=0)
         misses.append(np.abs(delivered - command.predicted.force.sum(axis=0)).max() / walker.WEIGHT)
     assert len(misses) > 40
@@ -303,7 +304,7 @@ def test_joints_told_to_squeeze_give_way_as_servos_would(name):
     system.update(state.q, state.v)
     walls = Walls(system).detect(0.0)
     model = dissipation if name == "id-coulomb-qp" else coulomb
-    forward = model.solve(scenes.forward_problem(system, np.zeros(18), scenes.H * command.tau, walls))
+    forward = model.solve(forward_step(system, np.zeros(18), scenes.H * command.tau, walls))
     delivered = walls.force_world(forward.impulses, scenes.H)[:, 1] * inward
     assert delivered[inward > 0].sum() == pytest.approx(pressing[inward > 0].sum(), rel=1e-6)
     # the harder the demand the harder the walls are pressed, in proportion where friction plays no part
@@ -473,6 +474,6 @@ def test_the_machine_moves_as_predicted_when_fed_with_the_torque(quadruped, seed
     contacts = contacts_of(quadruped, state)
     v = quadruped.from_pinocchio(state.v)
     b = project(quadruped.M, contacts.jacobian, contacts.surface_velocity, v[6:] + scenes.H * reference.a)
-    forward = dissipation.solve(scenes.forward_problem(quadruped, v, scenes.H * command.tau, contacts))
+    forward = dissipation.solve(forward_step(quadruped, v, scenes.H * command.tau, contacts))
     # joints answer to foot speeds through legs of 15 cm and light links: another factor ten
     np.testing.assert_allclose(forward.v_plus[6:], b, rtol=0, atol=100 * edge_speed)

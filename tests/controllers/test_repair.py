@@ -11,6 +11,7 @@ import pytest
 from idcontrol.controllers.repair import nearest_motion
 from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP, Step
 from idcontrol.models.reduction import reduce
+from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker
@@ -22,7 +23,7 @@ def standing(system, rng, *, mu, demand, speed=0.0):
     v = speed * rng.normal(size=18)
     system.update(state.q, system.to_pinocchio(v))
     contacts = scenes.foot_contacts(system, mu)
-    return scenes.inverse_problem(system, v, v[6:] + scenes.H * demand * rng.normal(size=12), contacts)
+    return inverse_step(system, v, v[6:] + scenes.H * demand * rng.normal(size=12), contacts)
 
 
 def step(limit=np.inf, **changes):
@@ -94,7 +95,7 @@ def test_tracking_is_given_up_before_feet_may_slip(quadruped, scheme):
     base = np.zeros(6)
     base[0] = 4.0  # m/s²; friction gives 0.2 g
     a = np.linalg.solve(J[:, 6:], -J[:, :6] @ base)
-    problem = scenes.inverse_problem(quadruped, np.zeros(18), scenes.H * a, contacts)
+    problem = inverse_step(quadruped, np.zeros(18), scenes.H * a, contacts)
     outcome = scheme.solve(problem, step())
     assert outcome.dropped == ("tracking",)
     assert outcome.solution.status is Status.REPAIRED
@@ -115,7 +116,7 @@ def test_feet_that_nothing_can_stop_may_slip(quadruped, scheme):
     v[0] = 1.0
     quadruped.update(state.q, quadruped.to_pinocchio(v))
     contacts = scenes.foot_contacts(quadruped, 0.2)
-    problem = scenes.inverse_problem(quadruped, v, v[6:], contacts)
+    problem = inverse_step(quadruped, v, v[6:], contacts)
     outcome = scheme.solve(problem, step(limit=scenes.H * 0.5))
     assert outcome.dropped == ("no-slip",)
     assert outcome.solution.status is Status.REPAIRED

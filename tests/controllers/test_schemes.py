@@ -7,9 +7,10 @@ import pytest
 from msgspec import structs
 
 from idcontrol.controllers.schemes import Step, friction_lcp, nearest_torque
-from idcontrol.experiments.random_steps import random_step
 from idcontrol.models import coulomb
 from idcontrol.models.reduction import recover, reduce
+from idcontrol.trust.machines import inverse_step
+from idcontrol.trust.random_steps import random_step
 from idcontrol.types import Status
 from tests import scenes
 
@@ -36,7 +37,7 @@ def test_a_step_whose_problem_was_regularized_says_what_was_given_up(monkeypatch
 
 def test_where_friction_has_no_bound_the_nearest_torque_is_that_of_the_same_motion(quadruped, standing):
     contacts = scenes.foot_contacts(quadruped, np.inf)
-    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts)
+    problem = inverse_step(quadruped, standing, np.zeros(12), contacts)
     found = coulomb.solve(problem)
     assert found.status is Status.SOLVED
     # feet that push against each other by a newton or so

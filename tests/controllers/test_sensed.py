@@ -7,6 +7,7 @@ import pytest
 from msgspec import structs
 
 from idcontrol.models import coulomb
+from idcontrol.trust.machines import forward_step
 from idcontrol.types import ContactForces, State
 from tests import scenes
 from tests.controllers import walker
@@ -27,7 +28,7 @@ def standing_forces(system, mu, turned, steps=STEPS):
         tau = control(State(t=k * scenes.H, q=q, v=v, forces=sensed), reference).tau
         system.update(q, v)
         contacts = scenes.foot_contacts(system, mu)
-        solution = coulomb.solve(scenes.forward_problem(system, system.from_pinocchio(v), scenes.H * tau, contacts))
+        solution = coulomb.solve(forward_step(system, system.from_pinocchio(v), scenes.H * tau, contacts))
         force = contacts.force_world(solution.impulses, scenes.H)
         sensed = ContactForces(identity=contacts.identity, force=force, normal=contacts.axes[:, 0].copy())
         found.append(force)

@@ -10,7 +10,6 @@ import pytest
 from idcontrol import controllers
 from idcontrol.contact.landing import Landing
 from idcontrol.controllers import Settings
-from idcontrol.experiments import laws
 from idcontrol.experiments.trot import (
     Config,
     Friction,
@@ -27,6 +26,7 @@ from idcontrol.experiments.trot import (
 from idcontrol.loop.simulated import Tick, ticks
 from idcontrol.models import coulomb
 from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem
+from idcontrol.trust import contact_laws
 from idcontrol.types import Status
 
 H = 1e-3
@@ -130,7 +130,7 @@ def test_a_trot_has_enough_steps_without_a_contact_switch(steps):
 
 def test_predicted_impulses_and_velocity_solve_the_plants_problem(steps):
     """To 1e-9 at every step; in the paper predicted forces differ from the plant's by 1.2 to 1.9 %."""
-    missed = [laws.coulomb(s.problem, s.predicted) for s in steps if not s.switched]
+    missed = [contact_laws.coulomb(s.problem, s.predicted) for s in steps if not s.switched]
     assert max(missed) < 1e-9
 
 
@@ -141,11 +141,11 @@ def test_where_the_plant_moves_otherwise_its_problem_has_two_solutions(steps):
         if s.switched:
             continue
         # what the solver promises of its own problem (math.md 13.3); the inverse one has ten times smaller constants
-        assert laws.coulomb(s.problem, s.actual) < 1e-8
+        assert contact_laws.coulomb(s.problem, s.actual) < 1e-8
         # 1e-8 of the 0.34 m/s with which contacts would move without impulses, over legs of 15 cm
         if np.abs(s.v_predicted - s.v_actual).max() > 1e-7:
             differ += 1
-            assert laws.coulomb(s.problem, s.predicted) < 1e-9
+            assert contact_laws.coulomb(s.problem, s.predicted) < 1e-9
     assert differ <= 0.01 * len(steps)
 
 
@@ -159,6 +159,6 @@ def test_summed_normal_forces_are_the_plants(steps):
 
 def test_other_impulses_would_be_noticed(steps):
     s = next(s for s in steps if not s.switched)
-    assert laws.coulomb(s.problem, 1.001 * s.predicted) > 1e-6
-    assert laws.coulomb(replace(s.problem, kappa=1.001 * s.problem.kappa), s.predicted) > 1e-6
+    assert contact_laws.coulomb(s.problem, 1.001 * s.predicted) > 1e-6
+    assert contact_laws.coulomb(replace(s.problem, kappa=1.001 * s.problem.kappa), s.predicted) > 1e-6
     assert coulomb.solve(s.problem).status is Status.SOLVED

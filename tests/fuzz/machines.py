@@ -7,10 +7,8 @@ import pinocchio as pin
 from hypothesis import strategies as st
 
 from idcontrol.contact.contacts import Contacts, contact_rows
-from idcontrol.models.problem import Prescribed, StepProblem
 from idcontrol.system import System
 
-H = 1e-3
 KINDS = ("revolute", "sliding", "continuous")
 
 
@@ -86,23 +84,4 @@ def contacts(rng: np.random.Generator, system: System, count: int) -> Contacts:
         gap=rng.choice([0.0, 0.0, 1e-4, 1e-3, -1e-4, -1e-3], count),
         mu=rng.choice([0.0, 0.1, 0.5, 1.0, 2.0], count),
         jacobian=jacobian,
-    )
-
-
-def forward(system: System, v: np.ndarray, torque: np.ndarray, touching: Contacts) -> StepProblem:
-    """The step under given joint torques; `v` in our order."""
-    kappa = H * system.bias - system.M @ v
-    kappa[system.n_unactuated :] -= H * torque
-    return StepProblem(h=H, M=system.M.copy(), kappa=kappa, contacts=touching)
-
-
-def inverse(system: System, v: np.ndarray, wanted: np.ndarray, touching: Contacts) -> StepProblem:
-    """The step whose joints must end at the velocities `wanted`, shape (a,)."""
-    u, m = system.n_unactuated, system.n_velocities
-    return StepProblem(
-        h=H,
-        M=system.M.copy(),
-        kappa=H * system.bias - system.M @ v,
-        contacts=touching,
-        prescribed=Prescribed(index=np.arange(u, m), velocity=wanted),
     )

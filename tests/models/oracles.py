@@ -34,21 +34,6 @@ def response(problem, A, d, C):
     return gamma, free[:m] / size
 
 
-def unbalanced(problem, solution):
-    """What M v⁺ + κ = Jᵀf + Pᵀ(hτ) + Λᵀg misses: momentum, for the best impulses g of the rigid rows."""
-    J, f = problem.contacts.jacobian, solution.impulses.T.ravel()
-    rest = problem.M @ solution.v_plus + problem.kappa - J.T @ f
-    if problem.prescribed is not None:
-        rest[problem.prescribed.index] -= solution.multipliers
-    if problem.bilateral is None:
-        return rest
-    ties, soft = problem.bilateral, problem.bilateral.compliance > 0.0
-    g = (ties.target[soft] - ties.rows[soft] @ solution.v_plus) / ties.compliance[soft]
-    rest -= ties.rows[soft].T @ g
-    rigid = ties.rows[~soft].T
-    return rest - rigid @ np.linalg.lstsq(rigid, rest, rcond=None)[0]
-
-
 def psd_lcp(Q, r):
     """The first solution of LCP(r, Q) among all active sets; None if there is none."""
     n = r.size

@@ -10,9 +10,10 @@ import pytest
 from idcontrol.models import acceleration, coulomb, dissipation, no_slip, viscous
 from idcontrol.models.acceleration import AccelerationProblem
 from idcontrol.models.problem import Bilateral, Prescribed
+from idcontrol.trust.contact_laws import unbalanced
+from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
-from tests.models import oracles
 
 MODELS = {
     "coulomb": coulomb.solve,
@@ -42,8 +43,8 @@ def step(system, inverse, mu=0.7):
     v[2] -= 0.1  # feet press
     contacts = replace(scenes.foot_contacts(system, mu, feet=(1, 2, 3)), damping=np.full(3, 40.0))
     if inverse:
-        return scenes.inverse_problem(system, v, v[6:].copy(), contacts)
-    return scenes.forward_problem(system, v, np.zeros(12), contacts)
+        return inverse_step(system, v, v[6:].copy(), contacts)
+    return forward_step(system, v, np.zeros(12), contacts)
 
 
 def tie_impulse(problem, solution):
@@ -67,7 +68,7 @@ def test_a_closed_loop_holds_beside_contacts_and_momentum_is_balanced(quadruped,
     assert solution.status in ((Status.SOLVED, Status.REPAIRED) if name.startswith("no slip") else (Status.SOLVED,))
     assert problem.bilateral.rows @ solution.v_plus == pytest.approx([PUSHED], abs=1e-9)
     assert solution.impulses[:, 0].max() > 0.0
-    assert np.abs(oracles.unbalanced(problem, solution)).max() <= 1e-9 * np.abs(problem.kappa).max()
+    assert np.abs(unbalanced(problem, solution)).max() <= 1e-9 * np.abs(problem.kappa).max()
 
 
 @every_model

@@ -14,9 +14,10 @@ from idcontrol.errors import InputError
 from idcontrol.models import constraint, coulomb, dissipation
 from idcontrol.models.constraint import solver, unilateral
 from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
+from idcontrol.trust.contact_laws import unbalanced
+from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
-from tests.models import oracles
 from tests.models.test_no_slip import gripper, moving_problem
 
 G = 9.81
@@ -101,7 +102,7 @@ def test_rigid_rows_hold_exactly_and_redundant_ones_do_no_harm(quadruped):
     solution = constraint.solve(replace(problem, bilateral=ties))
     assert solution.status is Status.SOLVED
     np.testing.assert_allclose(ties.rows @ solution.v_plus, 0.0, atol=1e-10)
-    assert np.abs(oracles.unbalanced(replace(problem, bilateral=ties), solution)).max() < 1e-9
+    assert np.abs(unbalanced(replace(problem, bilateral=ties), solution)).max() < 1e-9
 
 
 def test_springs_folded_into_the_inertia_are_the_same_springs(quadruped):
@@ -298,7 +299,7 @@ def laws_missed(problem, solution):
         work = np.where(np.isinf(mu), np.where(f[0] > 0, np.hypot(s, t) * impulse, 0.0), f[1] * s + f[2] * t)
         work += np.where(np.isinf(mu), 0.0, mu * f[0] * np.maximum(np.abs(s), np.abs(t)))
     return max(
-        np.abs(oracles.unbalanced(problem, solution)).max() / np.abs(problem.kappa).max(),
+        np.abs(unbalanced(problem, solution)).max() / np.abs(problem.kappa).max(),
         np.abs(np.minimum(f[0] / impulse, normal / speed)).max(),
         -room.min() / impulse,
         np.abs(work).max() / (impulse * speed),
@@ -435,7 +436,7 @@ def test_energy_never_grows_at_contacts_that_do_not_penetrate(quadruped):
 def test_standing_forces_carry_the_weight_and_are_shared_evenly(quadruped, standing):
     """Four feet, three of which could carry it: compliance decides, the same for each; nothing else is needed."""
     contacts = scenes.foot_contacts(quadruped, 0.6)
-    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts)
+    problem = inverse_step(quadruped, standing, np.zeros(12), contacts)
     solution = constraint.solve_nearly_rigid(problem)
     force = solution.impulses / scenes.H
     # the ground gives way by C_n f_N within the step: 1e-4 m/s per N s beside 1/(4.8 kg)

@@ -9,6 +9,7 @@ import pytest
 from idcontrol.errors import InputError
 from idcontrol.models import constraint
 from idcontrol.models.constraint import printed
+from idcontrol.trust.machines import forward_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models.test_constraint import TILT, G, particle, random_machine, slide
@@ -114,7 +115,7 @@ def test_contacts_that_are_open_are_left_out():
 
 def test_what_it_cannot_take_is_refused(quadruped, standing):
     pytest.importorskip("clarabel")
-    rigid = scenes.forward_problem(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.5))
+    rigid = forward_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.5))
     with pytest.raises(InputError, match="finite"):
         printed.solve(rigid)
     ties = constraint.spring_rows(np.eye(3)[:1], np.zeros(1), 1e-2, 1e3)

@@ -9,15 +9,16 @@ import pytest
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
-from idcontrol.experiments import laws
-from idcontrol.experiments.contact_problems import Config, coulomb_lcp, excluded, normal_rows, problem_of
-from idcontrol.experiments.random_steps import random_step
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb
 from idcontrol.models.problem import Prescribed, StepProblem
 from idcontrol.models.reduction import reduce
 from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
+from idcontrol.trust import contact_laws
+from idcontrol.trust.contact_lcps import coulomb_lcp, excluded, normal_rows
+from idcontrol.trust.machines import forward_step, inverse_step
+from idcontrol.trust.random_steps import numbered_step, random_step
 from idcontrol.types import Status
 from tests import scenes
 
@@ -38,7 +39,7 @@ def random_forward(system, rng, *, penetration=0.0):
         feet=feet,
         angle=rng.uniform(0, np.pi),
     )
-    return scenes.forward_problem(system, v, scenes.H * rng.normal(scale=2.0, size=12), contacts)
+    return forward_step(system, v, scenes.H * rng.normal(scale=2.0, size=12), contacts)
 
 
 def violation(problem, solution):
@@ -187,9 +188,9 @@ def test_the_velocity_is_one_that_enumeration_of_all_contact_modes_finds(quadrup
             feet=tuple(rng.permutation(4)[:n]),
         )
         if inverse:
-            problem = scenes.inverse_problem(quadruped, v, v[6:], contacts)
+            problem = inverse_step(quadruped, v, v[6:], contacts)
         else:
-            problem = scenes.forward_problem(quadruped, v, np.zeros(12), contacts)
+            problem = forward_step(quadruped, v, np.zeros(12), contacts)
         solution = coulomb.solve(problem)
         candidates = by_enumeration(problem)
         assert candidates
@@ -203,7 +204,7 @@ def falling_on_feet(system, rng, mu, **options):
     v = scenes.moving(system, rng, speed=0.3)
     v[2] -= 0.3
     contacts = scenes.foot_contacts(system, mu, **options)
-    return scenes.forward_problem(system, v, np.zeros(12), contacts)
+    return forward_step(system, v, np.zeros(12), contacts)
 
 
 def test_without_friction_only_normals_push(quadruped):
@@ -286,7 +287,7 @@ def test_the_whole_scene_may_be_moved_and_turned(quadruped):
         solutions = []
         for configuration, angle in ((q, 0.0), (moved, yaw)):
             quadruped.update(configuration, v)
-            problem = scenes.forward_problem(
+            problem = forward_step(
                 quadruped, quadruped.from_pinocchio(v), np.zeros(12), scenes.foot_contacts(quadruped, 0.3, angle=angle)
             )
             solutions.append(coulomb.solve(problem))
@@ -298,7 +299,7 @@ def test_the_whole_scene_may_be_moved_and_turned(quadruped):
 def test_a_surface_that_moves_takes_a_sticking_foot_along(quadruped, standing):
     belt = np.concatenate((np.zeros(4), np.full(4, 0.01), np.zeros(4)))
     contacts = replace(scenes.foot_contacts(quadruped, 1.0), surface_velocity=belt)
-    solution = coulomb.solve(scenes.forward_problem(quadruped, standing, np.zeros(12), contacts))
+    solution = coulomb.solve(forward_step(quadruped, standing, np.zeros(12), contacts))
     pressing = solution.impulses[:, 0] > 0.0
     assert pressing.sum() >= 2
     assert np.all(contacts.S[pressing] @ solution.v_plus > 0.0)
@@ -312,9 +313,7 @@ def test_a_surface_that_moves_takes_a_sticking_foot_along(quadruped, standing):
 def test_feet_that_do_not_reach_the_ground_within_the_step_get_no_impulse(quadruped):
     rng = np.random.default_rng(10)
     v = scenes.moving(quadruped, rng, speed=0.1)
-    problem = scenes.forward_problem(
-        quadruped, v, np.zeros(12), scenes.foot_contacts(quadruped, 0.8, gap=np.full(4, 0.05))
-    )
+    problem = forward_step(quadruped, v, np.zeros(12), scenes.foot_contacts(quadruped, 0.8, gap=np.full(4, 0.05)))
     solution = coulomb.solve(problem)
     assert solution.status is Status.SOLVED
     np.testing.assert_array_equal(solution.impulses, 0.0)
@@ -323,7 +322,7 @@ def test_feet_that_do_not_reach_the_ground_within_the_step_get_no_impulse(quadru
 
 def test_penetration_is_undone_no_faster_than_allowed(quadruped, standing):
     deep = scenes.foot_contacts(quadruped, 0.8, gap=np.full(4, -5e-3))
-    solution = coulomb.solve(scenes.forward_problem(quadruped, standing, np.zeros(12), deep))
+    solution = coulomb.solve(forward_step(quadruped, standing, np.zeros(12), deep))
     pressing = solution.impulses[:, 0] > 0.0
     assert pressing.any()
     # 5 mm within 1 ms would be 5 m/s
@@ -332,7 +331,7 @@ def test_penetration_is_undone_no_faster_than_allowed(quadruped, standing):
 
 def test_without_contacts_the_machine_falls_freely(quadruped):
     v = scenes.moving(quadruped, np.random.default_rng(11))
-    problem = scenes.forward_problem(quadruped, v, np.zeros(12), Contacts.none(18))
+    problem = forward_step(quadruped, v, np.zeros(12), Contacts.none(18))
     solution = coulomb.solve(problem)
     assert solution.status is Status.SOLVED
     assert solution.impulses.shape == (0, 3)
@@ -376,7 +375,7 @@ def hand_of_boxes(seed, contacts):
 
 @pytest.mark.parametrize(
     "problem",
-    [hand_of_boxes(2160, 4), hand_of_boxes(558, 8), *(problem_of(Config(), k) for k in (3843, 5559, 21835))],
+    [hand_of_boxes(2160, 4), hand_of_boxes(558, 8), *(numbered_step(k) for k in (3843, 5559, 21835))],
 )
 def test_a_solution_is_found_where_the_first_path_ends_on_a_ray(problem):
     """Rays of this matrix prove nothing: other paths, or the search over contact modes, find more."""
@@ -387,23 +386,25 @@ def test_a_solution_is_found_where_the_first_path_ends_on_a_ray(problem):
     solution = coulomb.solve(problem)
     assert solution.status is Status.SOLVED
     assert solution.note in ("restarted", "searched")
-    assert laws.coulomb(problem, solution.impulses) <= 1e-10  # inertias of these boxes differ by up to 1e6
+    assert contact_laws.coulomb(problem, solution.impulses) <= 1e-10  # inertias of these boxes differ by up to 1e6
 
 
 def test_solved_means_that_velocities_obey_the_law_and_not_only_their_balanced_values():
     """38 contacts of boxes whose contacts move 750-fold differently: balanced, the first path ends at 2.9e-9."""
-    problem = problem_of(Config(), 82881)
+    problem = numbered_step(82881)
     solution = coulomb.solve(problem)
     assert solution.status is Status.SOLVED
     assert solution.note == "restarted"
-    assert laws.coulomb(problem, solution.impulses) <= TOLERANCE
+    assert contact_laws.coulomb(problem, solution.impulses) <= TOLERANCE
 
 
 @pytest.mark.parametrize("seed", [1874, 1938, 2671])
 def test_a_jam_has_no_solution_though_velocities_that_part_the_contacts_exist(seed):
     problem = hand_of_boxes(seed, 4)
     assert not excluded(*normal_rows(problem))
-    assert decide(*coulomb_lcp(problem)).existence is Existence.NONE
+    reduction = reduce(problem)
+    lcp = coulomb_lcp(reduction.rho, reduction.c, problem.contacts.mu)
+    assert decide(*lcp).existence is Existence.NONE
     solution = coulomb.solve(problem)
     assert solution.status is Status.FALLBACK
     assert solution.note == "jam"
@@ -439,7 +440,7 @@ def swaying_demand(system, k):
     J = contacts.jacobian
     # what the feet allow, to rounding: they stick, and many impulses give the one motion
     b = np.linalg.lstsq(J[:, 6:], -J[:, :6] @ base, rcond=None)[0]
-    return scenes.inverse_problem(system, np.r_[base, b], b, contacts)
+    return inverse_step(system, np.r_[base, b], b, contacts)
 
 
 def test_the_vertex_of_the_last_step_is_kept_while_it_is_a_solution(quadruped):

@@ -12,6 +12,8 @@ from idcontrol.controllers.projection import project
 from idcontrol.models import acceleration, constraint, coulomb, dissipation, no_slip, sap, viscous
 from idcontrol.models.acceleration import AccelerationProblem
 from idcontrol.models.problem import PUSH_OUT_SPEED, Prescribed
+from idcontrol.trust.contact_laws import unbalanced
+from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles
@@ -46,13 +48,13 @@ both_directions = pytest.mark.parametrize("inverse", [False, True], ids=["forwar
 def step(system, v, contacts, inverse):
     """A step in which joints keep their velocity (inverse) or get no torque (forward)."""
     if inverse:
-        return scenes.inverse_problem(system, v, v[6:].copy(), contacts)
-    return scenes.forward_problem(system, v, np.zeros(12), contacts)
+        return inverse_step(system, v, v[6:].copy(), contacts)
+    return forward_step(system, v, np.zeros(12), contacts)
 
 
 def assert_balanced(problem, solution):
     """The momentum balance holds to 1e-9 of κ (math.md 13.3)."""
-    rest = oracles.unbalanced(problem, solution)
+    rest = unbalanced(problem, solution)
     assert np.abs(rest).max() <= 1e-9 * max(np.abs(problem.kappa).max(), np.abs(problem.M @ solution.v_plus).max())
 
 
@@ -153,7 +155,7 @@ def test_infinite_friction_is_no_slip(quadruped, name, inverse):
         problem = step(quadruped, v, contacts, inverse)
         if inverse:  # joints told what the feet allow: otherwise they win
             b = project(quadruped.M, contacts.jacobian, np.zeros(6), v[6:])
-            problem = scenes.inverse_problem(quadruped, v, b, contacts)
+            problem = inverse_step(quadruped, v, b, contacts)
         solution = MODELS[name](problem, None)
         if solution.status is not Status.SOLVED:
             assert solution.note

@@ -10,6 +10,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.models import dissipation
 from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
+from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 
@@ -29,8 +30,8 @@ def random_problem(system, rng, *, inverse, mu=None):
         angle=rng.uniform(0, np.pi),
     )
     if inverse:
-        return scenes.inverse_problem(system, v, v[6:] + scenes.H * rng.normal(scale=30.0, size=12), contacts)
-    return scenes.forward_problem(system, v, scenes.H * rng.normal(scale=2.0, size=12), contacts)
+        return inverse_step(system, v, v[6:] + scenes.H * rng.normal(scale=30.0, size=12), contacts)
+    return forward_step(system, v, scenes.H * rng.normal(scale=2.0, size=12), contacts)
 
 
 def edge_rows(contacts):
@@ -128,7 +129,7 @@ def test_a_warm_start_changes_the_way_not_the_answer(quadruped, inverse):
 
 
 def test_what_is_remembered_of_contacts_that_are_gone_does_not_matter(quadruped, standing):
-    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
+    problem = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
     cold = dissipation.solve(problem)
     warm = dissipation.solve(problem, {99: 15, 7: 3})
     np.testing.assert_array_equal(warm.v_plus, cold.v_plus)
@@ -184,7 +185,7 @@ def walking_over_fixed_feet(system, speed=0.2):
 def test_a_base_that_moves_over_standing_feet_weighs_what_it_weighs(quadruped):
     """The printed objective of the paper brakes it with 130 N of friction here (math.md 7.2)."""
     v, b, contacts = walking_over_fixed_feet(quadruped)
-    solution = dissipation.solve(scenes.inverse_problem(quadruped, v, b, contacts))
+    solution = dissipation.solve(inverse_step(quadruped, v, b, contacts))
     force = contacts.force_world(solution.impulses, scenes.H)
     assert force[:, 2].sum() == pytest.approx(WEIGHT, rel=0.01)
     assert np.abs(force[:, :2].sum(axis=0)).max() < 0.01 * WEIGHT
@@ -192,7 +193,7 @@ def test_a_base_that_moves_over_standing_feet_weighs_what_it_weighs(quadruped):
 
 def test_fast_motion_over_fixed_feet_is_kept_exactly(quadruped):
     v, b, contacts = walking_over_fixed_feet(quadruped)
-    solution = dissipation.solve(scenes.inverse_problem(quadruped, v, b, contacts))
+    solution = dissipation.solve(inverse_step(quadruped, v, b, contacts))
     np.testing.assert_allclose(contacts.jacobian @ solution.v_plus, 0.0, atol=1e-10)
 
 
@@ -202,7 +203,7 @@ def test_feet_above_the_ground_get_no_impulse_before_they_reach_it(quadruped):
     v[2] = -0.5
     quadruped.update(scenes.home(quadruped), v)
     contacts = scenes.foot_contacts(quadruped, 0.8, gap=np.full(4, 1e-3))
-    solution = dissipation.solve(scenes.forward_problem(quadruped, v, np.zeros(12), contacts))
+    solution = dissipation.solve(forward_step(quadruped, v, np.zeros(12), contacts))
     np.testing.assert_array_equal(solution.impulses, 0.0)
 
 
@@ -282,7 +283,7 @@ def test_a_contact_with_infinite_friction_that_opens_is_not_held(quadruped):
         v = scenes.moving(quadruped, rng, speed=0.2)
         v[2] -= 0.3
         contacts = scenes.foot_contacts(quadruped, np.inf)
-        solution = dissipation.solve(scenes.forward_problem(quadruped, v, np.zeros(12), contacts))
+        solution = dissipation.solve(forward_step(quadruped, v, np.zeros(12), contacts))
         if solution.status is Status.REPAIRED:  # one presses when free and would pull when held
             continue
         assert solution.status is Status.SOLVED
@@ -301,7 +302,7 @@ def test_normals_that_held_tangents_have_used_up_take_no_force(quadruped):
         v = scenes.moving(quadruped, rng, speed=0.02)
         contacts = scenes.foot_contacts(quadruped, np.inf, normals=scenes.tilted(rng, 4, 0.1))
         b = project(quadruped.M, contacts.jacobian, np.zeros(12), v[6:])
-        solution = dissipation.solve(scenes.inverse_problem(quadruped, v, b, contacts))
+        solution = dissipation.solve(inverse_step(quadruped, v, b, contacts))
         assert solution.status is Status.SOLVED
         # the step moves no faster than what was asked of it, some 0.02 rad/s
         assert np.abs(solution.v_plus).max() < 1.0

@@ -9,6 +9,8 @@ import pytest
 from idcontrol.contact.contacts import Contacts
 from idcontrol.models import dissipation, no_slip
 from idcontrol.models.problem import Bilateral
+from idcontrol.trust.contact_laws import unbalanced
+from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles
@@ -62,7 +64,7 @@ def test_one_stage_is_the_minimum_of_the_ridge_problem(quadruped, mu, inverse):
             assert (normal - mu * np.maximum(np.abs(s), np.abs(t))).min() > -1e-8
             assert (mu * f_n - np.abs(f_s) - np.abs(f_t)).min() > -1e-12 * size
             assert np.abs(f_n * normal + f_s * s + f_t * t).max() < 1e-8 * size
-        assert np.abs(oracles.unbalanced(problem, solution)).max() < 1e-11 * size
+        assert np.abs(unbalanced(problem, solution)).max() < 1e-11 * size
 
 
 def test_one_stage_moves_the_machine_as_two_stages_do(quadruped):
@@ -72,7 +74,7 @@ def test_one_stage_moves_the_machine_as_two_stages_do(quadruped):
         v = 0.1 * scenes.moving(quadruped, rng)
         contacts = scenes.foot_contacts(quadruped, 0.6)
         b = allowed(quadruped, v, contacts, v[6:] + scenes.H * rng.normal(scale=3.0, size=12))
-        problem = scenes.inverse_problem(quadruped, v, b, contacts)
+        problem = inverse_step(quadruped, v, b, contacts)
         one, two = dissipation.one_stage(problem), dissipation.solve(problem)
         assert one.status is two.status is Status.SOLVED
         # feet at 0.1 m/s are stopped within 1 ms: impulses are 1e2 times those of standing
@@ -85,7 +87,7 @@ def test_one_stage_fed_to_the_forward_model_moves_as_predicted(quadruped):
         problem = with_friction(moving_problem(quadruped, rng), rng.uniform(0.1, 1.0, 4))
         v = np.linalg.solve(problem.M, scenes.H * quadruped.bias - problem.kappa)
         inverse = dissipation.one_stage(problem, epsilon=1e-9)
-        forward = dissipation.solve(scenes.forward_problem(quadruped, v, inverse.multipliers, problem.contacts))
+        forward = dissipation.solve(forward_step(quadruped, v, inverse.multipliers, problem.contacts))
         # the forward model has no ridge: its answer is off by the speed δ y at which contacts give way, through a
         # Jacobian that may be near singular
         np.testing.assert_allclose(forward.v_plus, inverse.v_plus, rtol=0, atol=1e-5)
@@ -95,7 +97,7 @@ def test_one_stage_shares_loads_evenly(quadruped, standing):
     """Between mirrored feet, and between any number of copies, with friction and without slip."""
     for mu in (0.6, np.inf):
         contacts = scenes.foot_contacts(quadruped, mu)
-        problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts)
+        problem = inverse_step(quadruped, standing, np.zeros(12), contacts)
         solution = dissipation.one_stage(problem)
         assert solution.impulses[:, 0].sum() / scenes.H == pytest.approx(quadruped.mass * 9.81, rel=1e-5)
         np.testing.assert_allclose(solution.impulses[[0, 2], 0], solution.impulses[[1, 3], 0], rtol=1e-4)
@@ -118,7 +120,7 @@ def test_one_stage_calls_a_squeeze_a_squeeze():
 def test_without_contacts_nothing_pushes(quadruped, model):
     rng = np.random.default_rng(23)
     v = scenes.moving(quadruped, rng)
-    solution = model(scenes.inverse_problem(quadruped, v, v[6:], Contacts.none(18)))
+    solution = model(inverse_step(quadruped, v, v[6:], Contacts.none(18)))
     assert solution.status is Status.SOLVED
     assert solution.impulses.shape == (0, 3)
     assert np.abs((quadruped.M @ solution.v_plus - quadruped.M @ v + scenes.H * quadruped.bias)[:6]).max() < 1e-12
@@ -127,7 +129,7 @@ def test_without_contacts_nothing_pushes(quadruped, model):
 @pytest.mark.parametrize("model", [dissipation.one_stage, dissipation.no_slip_qp])
 def test_a_foot_in_the_air_gets_nothing(quadruped, standing, model):
     contacts = scenes.foot_contacts(quadruped, 0.6, gap=np.array([5e-3, 0.0, 0.0, 0.0]))
-    solution = model(scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts))
+    solution = model(inverse_step(quadruped, standing, np.zeros(12), contacts))
     assert solution.status is Status.SOLVED
     assert not solution.impulses[0].any()
 
@@ -217,14 +219,14 @@ def test_the_printed_objective_carries_the_weight_at_rest_and_brakes_a_base_that
     """math.md 7.2: the same machine, standing and walking over its feet at 0.2 m/s."""
     weight = quadruped.mass * 9.81
     contacts = scenes.foot_contacts(quadruped, 0.6)
-    still = dissipation.solve_printed(scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts))
+    still = dissipation.solve_printed(inverse_step(quadruped, standing, np.zeros(12), contacts))
     assert contacts.force_world(still.impulses, scenes.H)[:, 2].sum() == pytest.approx(weight, rel=1e-9)
     v = np.zeros(18)
     v[0] = 0.2
     v[6:] = np.linalg.lstsq(contacts.jacobian[:, 6:], -contacts.jacobian[:, :6] @ v[:6], rcond=None)[0]
     quadruped.update(scenes.home(quadruped), quadruped.to_pinocchio(v))
     contacts = scenes.foot_contacts(quadruped, 0.6)
-    problem = scenes.inverse_problem(quadruped, v, v[6:], contacts)
+    problem = inverse_step(quadruped, v, v[6:], contacts)
     printed = contacts.force_world(dissipation.solve_printed(problem).impulses, scenes.H).sum(axis=0)
     consistent = contacts.force_world(dissipation.solve(problem).impulses, scenes.H).sum(axis=0)
     assert printed[2] > 2.0 * weight
@@ -267,8 +269,8 @@ def test_rigid_and_soft_rows_hold_in_the_variants(quadruped, standing, model):
         rows=0.3 * rng.normal(size=(2, 18)), target=0.01 * rng.normal(size=2), compliance=np.array([0.0, 0.2])
     )
     contacts = scenes.foot_contacts(quadruped, 0.6, feet=(0, 1))
-    problem = replace(scenes.forward_problem(quadruped, standing, np.zeros(12), contacts), bilateral=ties)
+    problem = replace(forward_step(quadruped, standing, np.zeros(12), contacts), bilateral=ties)
     solution = model(problem)
     assert solution.status is Status.SOLVED
     assert ties.rows[0] @ solution.v_plus == pytest.approx(ties.target[0], abs=1e-9)
-    assert np.abs(oracles.unbalanced(problem, solution)).max() < 1e-11
+    assert np.abs(unbalanced(problem, solution)).max() < 1e-11

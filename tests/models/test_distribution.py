@@ -11,6 +11,7 @@ from idcontrol.controllers.projection import project
 from idcontrol.models import dissipation, specification
 from idcontrol.models.distribution import smallest_torque
 from idcontrol.models.reduction import recover, reduce
+from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
 
@@ -40,7 +41,7 @@ def random_problem(system, rng, *, projected, speed=0.3, mu=None, lifted=True):
     if projected:
         closed = contacts.take(gap == 0.0)
         b = project(system.M, closed.jacobian, np.zeros(3 * len(closed)), b)
-    return scenes.inverse_problem(system, v, b, contacts)
+    return inverse_step(system, v, b, contacts)
 
 
 def standing_problem(system, rng, **contacts):
@@ -49,7 +50,7 @@ def standing_problem(system, rng, **contacts):
     feet = scenes.foot_contacts(system, **{"mu": 0.7, **contacts})
     rows = feet.jacobian
     b = project(system.M, rows, np.zeros(rows.shape[0]), scenes.H * rng.normal(scale=3.0, size=12))
-    return scenes.inverse_problem(system, np.zeros(18), b, feet)
+    return inverse_step(system, np.zeros(18), b, feet)
 
 
 @pytest.mark.parametrize("projected", [True, False])
@@ -211,7 +212,7 @@ def test_on_straight_legs_the_answer_is_finite_and_the_same_from_everywhere(quad
     """Straight legs carry without torque: what torque leaves open the ridge decides (math.md 13.6)."""
     joints = np.zeros(12)
     quadruped.update(quadruped.configuration(joints, np.array([0, 0, 0.3, 0, 0, 0, 1.0])), np.zeros(18))
-    problem = scenes.inverse_problem(quadruped, np.zeros(18), np.zeros(12), scenes.foot_contacts(quadruped, 0.7))
+    problem = inverse_step(quadruped, np.zeros(18), np.zeros(12), scenes.foot_contacts(quadruped, 0.7))
     order = np.array([2, 0, 3, 1])
     other = replace(problem, contacts=problem.contacts.take(order))
     f, _, motor_impulse = redistribute(problem, dissipation.solve(problem))
@@ -224,7 +225,7 @@ def test_on_straight_legs_the_answer_is_finite_and_the_same_from_everywhere(quad
 
 def test_without_contacts_there_is_nothing_to_distribute(quadruped):
     v = scenes.moving(quadruped, np.random.default_rng(11))
-    problem = scenes.inverse_problem(quadruped, v, v[6:], Contacts.none(18))
+    problem = inverse_step(quadruped, v, v[6:], Contacts.none(18))
     first = dissipation.solve(problem)
     assert first.status is Status.SOLVED
     f, _, motor_impulse = redistribute(problem, first)

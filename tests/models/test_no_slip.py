@@ -13,6 +13,8 @@ from idcontrol.models import no_slip
 from idcontrol.models.distribution import smallest_torque
 from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
 from idcontrol.models.reduction import recover, reduce
+from idcontrol.trust.contact_laws import unbalanced
+from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles
@@ -33,9 +35,9 @@ def moving_problem(system, rng, *, tilt=0.26, inverse=True, feet=(0, 1, 2, 3), a
         system, 0.5, normals=scenes.tilted(rng, n, tilt), gap=gap, feet=feet, angle=rng.uniform(0, np.pi)
     )
     if not inverse:
-        return scenes.forward_problem(system, v, scenes.H * rng.normal(scale=5.0, size=12), contacts)
+        return forward_step(system, v, scenes.H * rng.normal(scale=5.0, size=12), contacts)
     b = allowed(system, v, contacts, v[6:] + scenes.H * rng.normal(scale=30.0, size=12))
-    return scenes.inverse_problem(system, v, b, contacts)
+    return inverse_step(system, v, b, contacts)
 
 
 def distributed(problem, solution):
@@ -69,7 +71,7 @@ def test_velocity_is_that_of_the_general_form_and_the_torque_balances_it(quadrup
         # 1e-9 is the error of the general form, which inverts matrices of condition 1e6 and more (math.md 4.2)
         np.testing.assert_allclose(solution.v_plus, v_plus, rtol=0, atol=1e-9 * max(1.0, np.abs(v_plus).max()))
         impulse = max(1.0, np.abs(solution.impulses).max())
-        np.testing.assert_allclose(oracles.unbalanced(problem, solution), 0.0, atol=1e-11 * impulse)
+        np.testing.assert_allclose(unbalanced(problem, solution), 0.0, atol=1e-11 * impulse)
         n = len(problem.contacts)
         bits = {n * axis + i for i in range(n) for axis in (1, 2) if solution.warm[i] >> axis & 1}
         assert bits == set(kept)
@@ -97,7 +99,7 @@ def test_bilateral_rows_enter_as_in_the_general_form(quadruped, compliance, inve
         v_plus, _ = expected
         np.testing.assert_allclose(solution.v_plus, v_plus, rtol=0, atol=1e-8 * max(1.0, np.abs(v_plus).max()))
         impulse = max(1.0, np.abs(solution.impulses).max())
-        np.testing.assert_allclose(oracles.unbalanced(problem, solution), 0.0, atol=1e-10 * impulse)
+        np.testing.assert_allclose(unbalanced(problem, solution), 0.0, atol=1e-10 * impulse)
 
 
 def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped):
@@ -109,7 +111,7 @@ def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped):
         v, contacts = np.linalg.solve(problem.M, scenes.H * quadruped.bias - problem.kappa), problem.contacts
         inverse = no_slip.solve(problem)
         solved += inverse.status is Status.SOLVED
-        reduction = reduce(scenes.forward_problem(quadruped, v, inverse.multipliers, contacts))
+        reduction = reduce(forward_step(quadruped, v, inverse.multipliers, contacts))
         f = inverse.impulses.T.ravel()
         # the impact of a foot that hits the ground at 0.5 m/s, through normals that differ, may be large
         size = max(1.0, np.abs(f).max())
@@ -140,7 +142,7 @@ def test_pivoting_and_the_dual_active_set_agree(quadruped, inverse):
 
 
 def test_standing_forces_carry_exactly_the_weight_and_are_symmetric_after_distribution(quadruped, standing):
-    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
+    problem = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
     solution = no_slip.solve(problem)
     weight = quadruped.mass * 9.81
     assert solution.status is Status.SOLVED
@@ -162,7 +164,7 @@ def test_a_base_that_walks_over_fixed_feet_needs_no_friction(quadruped, standing
     quadruped.update(scenes.home(quadruped), quadruped.to_pinocchio(v))
     contacts = scenes.foot_contacts(quadruped, 0.6)
     assert np.abs(contacts.jacobian @ v).max() < 1e-12
-    problem = scenes.inverse_problem(quadruped, v, v[6:], contacts)
+    problem = inverse_step(quadruped, v, v[6:], contacts)
     solution = no_slip.solve(problem)
     impulses, _ = distributed(problem, solution)
     force = contacts.force_world(impulses, scenes.H).sum(axis=0)
@@ -180,9 +182,7 @@ def test_on_tilted_ground_only_distributed_forces_carry_the_weight(quadruped, st
     raw, spread, torque = [], [], []
     for _ in range(20):
         normals = scenes.tilted(rng, 4, np.radians(degrees))
-        problem = scenes.inverse_problem(
-            quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6, normals=normals)
-        )
+        problem = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6, normals=normals))
         solution = no_slip.solve(problem)
         assert solution.status is Status.SOLVED
         impulses, motor = distributed(problem, solution)
@@ -215,7 +215,7 @@ def test_names_order_and_copies_of_contacts_change_neither_velocity_nor_distribu
         v = scenes.moving(quadruped, rng)
         contacts = scenes.foot_contacts(quadruped, 0.6)
         b = allowed(quadruped, v, contacts, v[6:] + scenes.H * rng.normal(scale=30.0, size=12))
-        problem = scenes.inverse_problem(quadruped, v, b, contacts)
+        problem = inverse_step(quadruped, v, b, contacts)
         solution = no_slip.solve(problem)
         _, torque = distributed(problem, solution)
         for variant in symmetric_variants(contacts):
@@ -230,7 +230,7 @@ def test_names_order_and_copies_of_contacts_change_neither_velocity_nor_distribu
 
 def test_warm_start_keeps_the_rows_of_the_same_contacts_wherever_they_are_listed(quadruped, standing):
     contacts = scenes.foot_contacts(quadruped, 0.6)
-    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts)
+    problem = inverse_step(quadruped, standing, np.zeros(12), contacts)
     first = no_slip.solve(problem)
     turned = replace(problem, contacts=contacts.take([3, 2, 1, 0]))
     cold, warm = no_slip.solve(turned), no_slip.solve(turned, first.warm)
@@ -246,7 +246,7 @@ def test_a_foot_that_lifts_is_not_pulled_sideways(quadruped, standing):
     b = np.zeros(12)
     lifting = np.linalg.lstsq(contacts.jacobian[[0, 4, 8], 6:], np.array([0.1, 0.2, -0.1]), rcond=None)[0]
     b += lifting
-    solution = no_slip.solve(scenes.inverse_problem(quadruped, standing, b, contacts))
+    solution = no_slip.solve(inverse_step(quadruped, standing, b, contacts))
     normal, s, _ = (contacts.jacobian @ solution.v_plus).reshape(3, 4)
     assert solution.status is Status.SOLVED
     assert normal[0] > 0.05
@@ -260,8 +260,8 @@ def test_a_foot_in_the_air_moves_as_it_likes_and_gets_no_impulse(quadruped):
     v = scenes.moving(quadruped, rng)
     contacts = scenes.foot_contacts(quadruped, 0.6, gap=np.array([5e-3, 0.0, 0.0, 0.0]))
     b = allowed(quadruped, v, contacts, v[6:])
-    solution = no_slip.solve(scenes.inverse_problem(quadruped, v, b, contacts))
-    alone = no_slip.solve(scenes.inverse_problem(quadruped, v, b, contacts.take([1, 2, 3])))
+    solution = no_slip.solve(inverse_step(quadruped, v, b, contacts))
+    alone = no_slip.solve(inverse_step(quadruped, v, b, contacts.take([1, 2, 3])))
     assert not solution.impulses[0].any()
     np.testing.assert_allclose(solution.v_plus, alone.v_plus, rtol=0, atol=1e-12)
 
@@ -270,7 +270,7 @@ def test_footholds_that_the_joints_contradict_are_reported(quadruped, standing):
     rng = np.random.default_rng(7)
     contacts = scenes.foot_contacts(quadruped, 0.6)
     b = 5e-3 * rng.normal(size=12)
-    solution = no_slip.solve(scenes.inverse_problem(quadruped, standing, b, contacts))
+    solution = no_slip.solve(inverse_step(quadruped, standing, b, contacts))
     normal, s, t = (contacts.jacobian @ solution.v_plus).reshape(3, 4)
     pressed = solution.impulses[:, 0] > 0.0
     assert pressed.sum() >= 2
@@ -297,7 +297,7 @@ def test_noise_on_projected_demands_does_not_make_the_torque_jump(quadruped, sta
     warm, last, jumps = {}, None, 0
     for _ in range(200):
         b = allowed(quadruped, standing, contacts, scenes.H * rng.normal(size=12))
-        problem = scenes.inverse_problem(quadruped, standing, b, contacts)
+        problem = inverse_step(quadruped, standing, b, contacts)
         solution = no_slip.solve(problem, warm)
         assert solution.status is Status.SOLVED
         warm = solution.warm
@@ -313,7 +313,7 @@ def test_noise_on_projected_demands_does_not_make_the_torque_jump(quadruped, sta
 def test_without_contacts_the_torque_is_that_of_a_free_base(quadruped):
     rng = np.random.default_rng(8)
     v = scenes.moving(quadruped, rng)
-    problem = scenes.inverse_problem(quadruped, v, v[6:], Contacts.none(18))
+    problem = inverse_step(quadruped, v, v[6:], Contacts.none(18))
     solution = no_slip.solve(problem)
     balance = problem.M @ solution.v_plus + problem.kappa
     assert solution.status is Status.SOLVED
@@ -343,7 +343,7 @@ def test_two_hundred_copies_of_a_contact_move_the_machine_as_one_does(quadruped)
 def test_two_feet_leave_the_machine_free_to_roll_about_their_line(quadruped, standing):
     """J_b has rank 5: the squeeze along the line is free, the fall about it is not prevented."""
     contacts = scenes.foot_contacts(quadruped, 0.6, feet=(0, 3))
-    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts)
+    problem = inverse_step(quadruped, standing, np.zeros(12), contacts)
     solution = no_slip.solve(problem)
     assert solution.status is Status.SOLVED
     assert np.abs(contacts.jacobian @ solution.v_plus).max() < 1e-12
@@ -352,7 +352,7 @@ def test_two_feet_leave_the_machine_free_to_roll_about_their_line(quadruped, sta
 
 def test_penetration_is_undone_at_a_bounded_speed(quadruped, standing):
     contacts = scenes.foot_contacts(quadruped, 0.6, gap=np.full(4, -5e-3))
-    solution = no_slip.solve(scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts))
+    solution = no_slip.solve(inverse_step(quadruped, standing, np.zeros(12), contacts))
     assert solution.status is Status.SOLVED
     np.testing.assert_allclose(contacts.N @ solution.v_plus, 0.1, rtol=0, atol=1e-9)
 
@@ -363,7 +363,7 @@ def test_a_straight_knee_does_no_harm(quadruped):
     q = quadruped.configuration(straight, np.array([0, 0, 0.3, 0, 0, 0, 1.0]))
     quadruped.update(q, np.zeros(18))
     contacts = scenes.foot_contacts(quadruped, 0.6)
-    solution = no_slip.solve(scenes.inverse_problem(quadruped, np.zeros(18), np.zeros(12), contacts))
+    solution = no_slip.solve(inverse_step(quadruped, np.zeros(18), np.zeros(12), contacts))
     assert solution.status is Status.SOLVED
     assert solution.impulses[:, 0].sum() / scenes.H == pytest.approx(quadruped.mass * 9.81, rel=1e-9)
 
@@ -416,7 +416,7 @@ def test_a_loop_that_the_prescribed_joints_break_is_reported(quadruped, standing
     row = np.zeros((1, 18))
     row[0, 7] = 1.0
     ties = Bilateral(rows=row, target=np.array([0.5]), compliance=np.zeros(1))
-    problem = scenes.inverse_problem(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
+    problem = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
     assert no_slip.solve(replace(problem, bilateral=ties)).status is Status.REPAIRED
 
 

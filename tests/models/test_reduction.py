@@ -9,6 +9,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.models import coulomb, dissipation
 from idcontrol.models.problem import Bilateral
 from idcontrol.models.reduction import hold, recover, reduce
+from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 
@@ -30,8 +31,8 @@ def random_problem(system, seed, *, inverse, gaps=(0.0, 2e-3)):
     contacts = replace(contacts, surface_velocity=0.1 * rng.normal(size=3 * n))
     if inverse:
         b = v[6:] + scenes.H * rng.normal(scale=30.0, size=12)
-        return scenes.inverse_problem(system, v, b, contacts), rng
-    return scenes.forward_problem(system, v, scenes.H * rng.normal(size=12), contacts), rng
+        return inverse_step(system, v, b, contacts), rng
+    return forward_step(system, v, scenes.H * rng.normal(size=12), contacts), rng
 
 
 def prescribed_rows(problem):
@@ -144,7 +145,7 @@ def test_closed_contacts_with_endless_friction_do_not_slip(quadruped, model, see
     v[2] -= 0.5  # all feet press: what opens may slip
     normals = scenes.tilted(rng, 4, 0.2)
     contacts = scenes.foot_contacts(quadruped, np.inf, normals=normals, gap=np.array([0.0, 0.0, 0.0, 5e-3]))
-    solution = model.solve(scenes.forward_problem(quadruped, v, np.zeros(12), contacts))
+    solution = model.solve(forward_step(quadruped, v, np.zeros(12), contacts))
     assert solution.status is Status.SOLVED
     pressing = solution.impulses[:, 0] > 0.0
     assert pressing.any()
@@ -161,7 +162,7 @@ def test_contacts_with_endless_and_with_finite_friction_stand_side_by_side(quadr
     v = scenes.moving(quadruped, rng, speed=0.2)
     v[2] -= 0.5
     contacts = scenes.foot_contacts(quadruped, np.array([np.inf, 0.05, 0.0, np.inf]))
-    solution = model.solve(scenes.forward_problem(quadruped, v, np.zeros(12), contacts))
+    solution = model.solve(forward_step(quadruped, v, np.zeros(12), contacts))
     assert solution.status is Status.SOLVED
     f_n, f_s, f_t = solution.impulses.T
     assert np.all(f_n > 0.0)
@@ -173,7 +174,7 @@ def test_contacts_with_endless_and_with_finite_friction_stand_side_by_side(quadr
 def test_held_rows_that_depend_on_others_get_no_impulse(quadruped, standing):
     """Eight tangential rows of four level feet have rank three when the joints are prescribed (math.md 4.3)."""
     contacts = scenes.foot_contacts(quadruped, np.inf)
-    reduction = reduce(scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts))
+    reduction = reduce(inverse_step(quadruped, standing, np.zeros(12), contacts))
     held = hold(reduction, np.array([4, 8, 5, 9, 6, 10, 7, 11]))
     assert held.kept.tolist() == [4, 8, 5]
     f = held.impulses(reduction, np.zeros(12))

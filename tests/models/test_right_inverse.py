@@ -5,6 +5,7 @@ import pytest
 
 from idcontrol.models import coulomb, dissipation
 from idcontrol.models.reduction import recover, reduce
+from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 
@@ -27,9 +28,9 @@ def test_maximal_dissipation_fed_with_its_own_torques_moves_as_it_predicted(quad
     worst = 0.0
     for _ in range(STATES):
         v, b, contacts = random_inverse(quadruped, rng)
-        inverse = dissipation.solve(scenes.inverse_problem(quadruped, v, b, contacts))
+        inverse = dissipation.solve(inverse_step(quadruped, v, b, contacts))
         assert inverse.status is Status.SOLVED
-        forward = dissipation.solve(scenes.forward_problem(quadruped, v, inverse.multipliers, contacts))
+        forward = dissipation.solve(forward_step(quadruped, v, inverse.multipliers, contacts))
         assert forward.status is Status.SOLVED
         worst = max(worst, float(np.abs(forward.v_plus - inverse.v_plus).max()))
     # v⁺ is unique in this model; 1e-10 is math.md 16's figure, six digits above rounding
@@ -41,9 +42,9 @@ def test_what_the_coulomb_inverse_predicts_solves_the_forward_problem(quadruped)
     rng = np.random.default_rng(1)
     for _ in range(STATES):
         v, b, contacts = random_inverse(quadruped, rng)
-        inverse = coulomb.solve(scenes.inverse_problem(quadruped, v, b, contacts))
+        inverse = coulomb.solve(inverse_step(quadruped, v, b, contacts))
         assert inverse.status is Status.SOLVED
-        reduction = reduce(scenes.forward_problem(quadruped, v, inverse.multipliers, contacts))
+        reduction = reduce(forward_step(quadruped, v, inverse.multipliers, contacts))
         f = inverse.impulses.T.ravel()
         v_plus, _ = recover(reduction, f)
         np.testing.assert_allclose(v_plus, inverse.v_plus, rtol=0, atol=1e-10)
@@ -68,7 +69,7 @@ def test_halving_the_step_halves_the_distance_to_the_limit_torque(quadruped, sta
 
     torques = []
     for h in (4e-3, 2e-3, 1e-3):
-        problem = scenes.inverse_problem(quadruped, standing, h * a, contacts)
+        problem = inverse_step(quadruped, standing, h * a, contacts)
         problem = replace(problem, h=h, kappa=h * quadruped.bias)
         torques.append(dissipation.solve(problem).multipliers / h)
     # from rest the problem is homogeneous in h: the torque does not depend on it at all
@@ -78,7 +79,7 @@ def test_halving_the_step_halves_the_distance_to_the_limit_torque(quadruped, sta
 @pytest.mark.parametrize("model", [coulomb, dissipation])
 def test_standing_forces_carry_exactly_the_weight(quadruped, standing, model):
     contacts = scenes.foot_contacts(quadruped, 0.6)
-    solution = model.solve(scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts))
+    solution = model.solve(inverse_step(quadruped, standing, np.zeros(12), contacts))
     force = contacts.force_world(solution.impulses, scenes.H)
     assert solution.status is Status.SOLVED
     assert force[:, 2].sum() == pytest.approx(quadruped.mass * 9.81, abs=1e-9 * quadruped.mass * 9.81)

@@ -15,6 +15,7 @@ from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
 from idcontrol.models.reduction import reduce
 from idcontrol.models.sap import Bounded, Parameters, cone
 from idcontrol.models.sap.newton import Law, hessian, minimize, respond
+from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models.test_right_inverse import random_inverse
@@ -234,8 +235,8 @@ def by_clarabel(problem, parameters):
 def random_problem(system, rng, *, inverse):
     v, b, contacts = random_inverse(system, rng)
     if inverse:
-        return scenes.inverse_problem(system, v, b, contacts)
-    return scenes.forward_problem(system, v, scenes.H * rng.normal(scale=2.0, size=12), contacts)
+        return inverse_step(system, v, b, contacts)
+    return forward_step(system, v, scenes.H * rng.normal(scale=2.0, size=12), contacts)
 
 
 @pytest.mark.parametrize("inverse", [True, False])
@@ -255,8 +256,8 @@ def test_the_inverse_fed_with_its_own_torques_moves_as_it_predicted(quadruped):
     missed = []
     for _ in range(300):
         v, b, contacts = random_inverse(quadruped, rng)
-        inverse = sap.solve(scenes.inverse_problem(quadruped, v, b, contacts))
-        forward = sap.solve(scenes.forward_problem(quadruped, v, inverse.multipliers, contacts))
+        inverse = sap.solve(inverse_step(quadruped, v, b, contacts))
+        forward = sap.solve(forward_step(quadruped, v, inverse.multipliers, contacts))
         assert inverse.status is forward.status is Status.SOLVED
         missed.append(np.abs(forward.v_plus - inverse.v_plus).max() / np.abs(inverse.v_plus).max())
     # 1e-13 of the momentum is asked for, and the lightest link of a leg has less than a thousandth of the inertia
@@ -509,7 +510,7 @@ def test_joints_told_to_squeeze_get_large_torques_and_no_exception():
 
 
 def test_no_contact_is_free_motion(quadruped, standing):
-    problem = scenes.forward_problem(quadruped, standing, np.zeros(12), Contacts.none(18))
+    problem = forward_step(quadruped, standing, np.zeros(12), Contacts.none(18))
     solution = sap.solve(problem)
     np.testing.assert_allclose(solution.v_plus, -np.linalg.solve(problem.M, problem.kappa), atol=1e-12)
     assert solution.iterations == 0
@@ -555,12 +556,12 @@ def test_parameters_that_cannot_be_are_named(change, said):
 
 def test_standing_feet_carry_the_weight(quadruped, standing):
     contacts = scenes.foot_contacts(quadruped, 0.6)
-    solution = sap.solve(scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts))
+    solution = sap.solve(inverse_step(quadruped, standing, np.zeros(12), contacts))
     force = contacts.force_world(solution.impulses, scenes.H)
     # of what would stop its fall within the period, the contacts give way by their share
     assert force[:, 2].sum() == pytest.approx(WEIGHT, rel=0.6)
     stiff = sap.solve(
-        scenes.inverse_problem(quadruped, standing, np.zeros(12), contacts), None, Parameters(beta=1e-2, sigma=1e-4)
+        inverse_step(quadruped, standing, np.zeros(12), contacts), None, Parameters(beta=1e-2, sigma=1e-4)
     )
     force = contacts.force_world(stiff.impulses, scenes.H)
     assert force[:, 2].sum() == pytest.approx(WEIGHT, rel=1e-3)

@@ -12,9 +12,10 @@ from idcontrol.controllers.projection import project
 from idcontrol.errors import InputError
 from idcontrol.models import dissipation, specification
 from idcontrol.models.problem import Bilateral
+from idcontrol.trust.contact_laws import unbalanced
+from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
-from tests.models import oracles
 from tests.models.test_no_slip import gripper
 
 PAIRS = {
@@ -32,10 +33,10 @@ def random_problem(system, rng, *, inverse, mu):
         system, mu, normals=scenes.tilted(rng, 4, 0.1), gap=rng.choice([0.0, 0.0, 5e-3], 4), angle=rng.uniform(0, np.pi)
     )
     if not inverse:
-        return scenes.forward_problem(system, v, scenes.H * rng.normal(size=12), contacts)
+        return forward_step(system, v, scenes.H * rng.normal(size=12), contacts)
     closed = np.tile(contacts.gap == 0.0, 3)
     b = project(system.M, contacts.jacobian[closed], np.zeros(closed.sum()), v[6:] + 1e-3 * rng.normal(size=12))
-    return scenes.inverse_problem(system, v, b, contacts)
+    return inverse_step(system, v, b, contacts)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -55,7 +56,7 @@ def test_the_fast_model_finds_the_motion_that_the_specification_does(quadruped, 
         # tolerances of 1e-12 on an objective give half as many digits of the velocity
         tolerance = 1e-5 * np.abs(solution.v_plus).max()
         np.testing.assert_allclose(expected.v_plus, solution.v_plus, rtol=0, atol=tolerance)
-        rest = oracles.unbalanced(problem, expected)
+        rest = unbalanced(problem, expected)
         assert np.abs(rest).max() <= 1e-9 * np.abs(problem.kappa).max()
 
 

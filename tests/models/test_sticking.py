@@ -9,6 +9,7 @@ from idcontrol.models import coulomb, dissipation, no_slip, sap
 from idcontrol.models.constraint import solver as constraint
 from idcontrol.models.problem import StepProblem
 from idcontrol.models.sticking import Attempt, settle
+from idcontrol.trust.machines import forward_step
 from idcontrol.types import Status
 from tests import scenes
 
@@ -96,9 +97,7 @@ def test_feet_that_land_together_never_press_without_friction(quadruped, solve):
     jammed = 0
     for _ in range(25):
         v = scenes.moving(quadruped, rng, speed=0.2)
-        problem: StepProblem = scenes.forward_problem(
-            quadruped, v, np.zeros(12), scenes.foot_contacts(quadruped, np.inf)
-        )
+        problem: StepProblem = forward_step(quadruped, v, np.zeros(12), scenes.foot_contacts(quadruped, np.inf))
         solution = solve(problem, None)
         if solution.status is Status.FALLBACK:
             continue

@@ -9,6 +9,8 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import dissipation, viscous
 from idcontrol.models.problem import Bilateral, StepProblem
+from idcontrol.trust.contact_laws import unbalanced
+from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.models import oracles
@@ -45,7 +47,7 @@ def test_the_inverse_fed_to_the_forward_model_moves_as_it_predicted(quadruped, f
         v = velocity(quadruped, problem)
         inverse = solve(form, problem, v)
         assert inverse.status is Status.SOLVED
-        forward = solve(form, scenes.forward_problem(quadruped, v, inverse.multipliers, problem.contacts), v)
+        forward = solve(form, forward_step(quadruped, v, inverse.multipliers, problem.contacts), v)
         assert forward.status is Status.SOLVED
         # v⁺ is unique: six digits above rounding, as for the other models
         np.testing.assert_allclose(forward.v_plus, inverse.v_plus, rtol=0, atol=1e-10)
@@ -62,7 +64,7 @@ def test_momentum_balances_with_the_drag_that_is_reported(quadruped, form, inver
         v = np.linalg.solve(problem.M, scenes.H * quadruped.bias - problem.kappa)
         solution = solve(form, problem, v)
         contacts = problem.contacts
-        assert np.abs(oracles.unbalanced(problem, solution)).max() < 1e-11
+        assert np.abs(unbalanced(problem, solution)).max() < 1e-11
         at = solution.v_plus if form == "implicit" else v
         slip = (contacts.jacobian @ at - contacts.surface_velocity).reshape(3, 4)[1:]
         expected = -scenes.H * np.where(contacts.gap <= 1e-5, contacts.damping, 0.0) * slip
@@ -153,7 +155,7 @@ def test_bilateral_rows_stand_beside_the_drag(quadruped):
     problem = replace(problem, bilateral=ties)
     solution = viscous.solve(problem)
     assert ties.rows[0] @ solution.v_plus == pytest.approx(ties.target[0], abs=1e-10)
-    assert np.abs(oracles.unbalanced(problem, solution)).max() < 1e-10
+    assert np.abs(unbalanced(problem, solution)).max() < 1e-10
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -174,7 +176,7 @@ def test_copies_of_a_contact_share_its_drag(quadruped, form):
 def test_no_contact_and_squeeze_are_answers(quadruped, form):
     rng = np.random.default_rng(36)
     v = scenes.moving(quadruped, rng)
-    alone = solve(form, scenes.inverse_problem(quadruped, v, v[6:], Contacts.none(18)), v)
+    alone = solve(form, inverse_step(quadruped, v, v[6:], Contacts.none(18)), v)
     assert alone.status is Status.SOLVED
     assert alone.impulses.shape == (0, 3)
     squeezed = solve(form, dragged(gripper(0.1), 10.0), np.zeros(3))

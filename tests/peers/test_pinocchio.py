@@ -22,6 +22,7 @@ from idcontrol.models.problem import StepProblem
 from idcontrol.models.reduction import reduce
 from idcontrol.models.sap.regularization import BETA, SIGMA, mean_inverse_mass, regularize
 from idcontrol.system import System
+from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker
@@ -117,7 +118,7 @@ def test_pinocchios_admm_finds_the_same_motion_the_same_total_force_and_the_same
     """Torques as far as the motion decides them: how much feet press against each other, each solver chooses."""
     system = scenes.links()
     q, v, contacts = moment(system, feet, seed)
-    problem = scenes.inverse_problem(system, v, demand(v, contacts), contacts)
+    problem = inverse_step(system, v, demand(v, contacts), contacts)
     ours, theirs = MODELS[name](problem, None), admm(system, q, problem)
     assert ours.status is Status.SOLVED
     J = contacts.jacobian
@@ -145,9 +146,9 @@ def test_under_the_torques_of_our_inverse_pinocchios_admm_finds_each_force_that_
     system = scenes.links()
     q, v, contacts = moment(system, feet, seed)
     asked = demand(v, contacts)
-    predicted = dissipation.solve(scenes.inverse_problem(system, v, asked, contacts), None)
+    predicted = dissipation.solve(inverse_step(system, v, asked, contacts), None)
     assert predicted.status is Status.SOLVED
-    problem = scenes.forward_problem(system, v, predicted.multipliers, contacts)
+    problem = forward_step(system, v, predicted.multipliers, contacts)
     theirs = admm(system, q, problem)
     np.testing.assert_allclose(theirs, predicted.impulses, rtol=0, atol=1e-6 * walker.WEIGHT * scenes.H)
     after = np.linalg.solve(problem.M, contacts.jacobian.T @ theirs.T.ravel() - problem.kappa)
@@ -163,7 +164,7 @@ def test_pinocchios_contact_inverse_dynamics_gives_forces_and_torques_of_our_com
     q, v, contacts = moment(system, feet, seed)
     v = v + speed * np.random.default_rng(seed + 10).normal(size=18)
     system.update(q, system.to_pinocchio(v))
-    problem = scenes.inverse_problem(system, v, v[6:], contacts)
+    problem = inverse_step(system, v, v[6:], contacts)
     ours = sap.solve(problem)
     assert ours.status is Status.SOLVED
     n, inertia = len(contacts), np.linalg.cholesky(problem.M)

@@ -13,9 +13,9 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import height_map, plane
 from idcontrol.errors import InputError
 from idcontrol.system import System
+from idcontrol.trust import machines
 from idcontrol.types import State
 from tests import scenes
-from tests.plants import bodies
 
 G = 9.81
 H = 1e-3
@@ -86,14 +86,14 @@ def test_the_state_that_goes_in_comes_out(name, quadruped):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_momentum_changes_by_gravity_and_the_forces_that_are_read_back(name):
-    plant = make(name, bodies.sled(plane(), 0.5))
-    start = bodies.sled_on(0.0, gap=2e-3)
+    plant = make(name, machines.sled(plane(), 0.5))
+    start = machines.sled_state(0.0, gap=2e-3)
     before = plant.reset(State(t=0.0, q=start.q, v=np.array([0.4, -0.2, -0.3, 0.5, 1.0, -2.0])))
-    weight, touched = np.array([0.0, 0.0, -bodies.MASS * G]), 0
+    weight, touched = np.array([0.0, 0.0, -machines.SLED_MASS * G]), 0
     for _ in range(60):
         after = plant.step(NO_JOINTS, H)
         forces = plant.contact_forces()
-        change = bodies.MASS * (rotation(after.q) @ after.v[:3] - rotation(before.q) @ before.v[:3])
+        change = machines.SLED_MASS * (rotation(after.q) @ after.v[:3] - rotation(before.q) @ before.v[:3])
         expected = H * (weight + forces.force.sum(axis=0))
         np.testing.assert_allclose(change, expected, rtol=0, atol=1e-9 * max(1.0, np.abs(expected).max()))
         touched += forces.identity.size > 0
@@ -103,22 +103,22 @@ def test_momentum_changes_by_gravity_and_the_forces_that_are_read_back(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_resting_sled_presses_with_its_weight(name):
-    plant = make(name, bodies.sled(plane(), 0.5))
-    plant.reset(bodies.sled_on(0.0))
+    plant = make(name, machines.sled(plane(), 0.5))
+    plant.reset(machines.sled_state(0.0))
     for _ in range(400):
         state = plant.step(NO_JOINTS, H)
     forces = plant.contact_forces()
     np.testing.assert_allclose(forces.normal[:, 2], 1.0, atol=1e-9)
     total = forces.force.sum(axis=0)
-    np.testing.assert_allclose(total, [0, 0, bodies.MASS * G], rtol=0, atol=1e-6 * bodies.MASS * G)
+    np.testing.assert_allclose(total, [0, 0, machines.SLED_MASS * G], rtol=0, atol=1e-6 * machines.SLED_MASS * G)
     assert np.abs(state.v).max() < 1e-6
 
 
 @pytest.mark.parametrize("name", COULOMB)
 def test_friction_stays_in_its_cone(name):
     mu = 0.3
-    plant = make(name, bodies.sled(plane(), mu))
-    start = bodies.sled_on(0.0, gap=1e-3)
+    plant = make(name, machines.sled(plane(), mu))
+    start = machines.sled_state(0.0, gap=1e-3)
     plant.reset(State(t=0.0, q=start.q, v=np.array([0.6, 0.2, -0.2, 0.3, -0.4, 1.5])))
     slid = 0
     for _ in range(200):
@@ -128,7 +128,7 @@ def test_friction_stays_in_its_cone(name):
         tangential = np.linalg.norm(forces.force - pressure[:, None] * forces.normal, axis=1)
         assert (pressure > 0.0).all()
         # sequential impulses stop short of the cone's edge by their residual
-        assert (tangential <= mu * pressure + 1e-5 * bodies.MASS * G).all()
+        assert (tangential <= mu * pressure + 1e-5 * machines.SLED_MASS * G).all()
         slid += bool((tangential > 0.5 * mu * pressure).any())
     assert slid > 20
 
@@ -155,9 +155,9 @@ def test_feet_at_the_end_of_legs_have_the_friction_that_they_were_given(name):
 def test_without_friction_nothing_holds_along_the_ground(name):
     if name == "noslip":
         pytest.skip("it has no friction coefficient")
-    setup = bodies.sled(plane(), 0.0, settings=plants.Settings(drag_n_s_m=0.0))
+    setup = machines.sled(plane(), 0.0, settings=plants.Settings(drag_n_s_m=0.0))
     plant = make(name, setup)
-    start = bodies.sled_on(0.0)
+    start = machines.sled_state(0.0)
     plant.reset(State(t=0.0, q=start.q, v=np.array([0.5, 0.1, 0, 0, 0, 0])))
     for _ in range(50):
         state = plant.step(NO_JOINTS, H)
@@ -169,13 +169,13 @@ def test_without_friction_nothing_holds_along_the_ground(name):
 @pytest.mark.parametrize("name", EVERY)
 def test_a_thrown_sled_only_loses_energy_and_comes_to_rest(name):
     """What springs hold meanwhile is theirs to give back: the total never exceeds what there was when they had none."""
-    plant = make(name, bodies.sled(plane(), 0.5))
-    start = bodies.sled_on(0.0, gap=5e-3)
+    plant = make(name, machines.sled(plane(), 0.5))
+    start = machines.sled_state(0.0, gap=5e-3)
     state = plant.reset(State(t=0.0, q=start.q, v=np.array([0.5, 0.3, -0.5, 1.0, -1.0, 1.0])))
-    energies = [bodies.sled_energy(state)]
+    energies = [machines.sled_energy(state)]
     for _ in range(600):
         state = plant.step(NO_JOINTS, H)
-        energies.append(bodies.sled_energy(state))
+        energies.append(machines.sled_energy(state))
     fall = energies[0] - energies[-1]
     rise = np.maximum.accumulate(np.diff(energies)).max()
     if name in (*SOFT, "sap", "constraint"):
@@ -187,7 +187,7 @@ def test_a_thrown_sled_only_loses_energy_and_comes_to_rest(name):
         # a millionth of a penetration undone is the solvers' own error
         assert rise < 1e-6 * fall
     assert np.abs(state.v).max() < 1e-4
-    assert state.q[2] == pytest.approx(bodies.SLED[2] + bodies.BALL, abs=1.1e-3)
+    assert state.q[2] == pytest.approx(machines.SLED_HEIGHT, abs=1.1e-3)
 
 
 @pytest.mark.parametrize("name", COULOMB)
@@ -197,8 +197,8 @@ def test_a_slope_holds_the_sled_when_friction_suffices_and_lets_it_slide_as_the_
     downhill = np.array([np.cos(slope), 0.0, -np.sin(slope)])
     moved = []
     for mu in (0.2, 0.35):  # tan 15° = 0.268
-        plant = make(name, bodies.sled(ground, mu))
-        start = plant.reset(bodies.sled_on(slope))
+        plant = make(name, machines.sled(ground, mu))
+        start = plant.reset(machines.sled_state(slope))
         for _ in range(300):
             state = plant.step(NO_JOINTS, H)
         moved.append(downhill @ (state.q[:3] - start.q[:3]))
@@ -212,9 +212,9 @@ def test_a_slope_holds_the_sled_when_friction_suffices_and_lets_it_slide_as_the_
 def test_the_sled_stands_on_a_height_map_where_our_terrain_is(name):
     x = np.linspace(-1.0, 1.0, 101)
     ground = height_map(0.02 * np.sin(3.0 * x)[:, None] * np.cos(2.0 * x)[None, :] + 0.1, spacing=0.02)
-    setup = bodies.sled(ground, 0.8)
+    setup = machines.sled(ground, 0.8)
     plant = make(name, setup)
-    start = bodies.sled_on(0.0)
+    start = machines.sled_state(0.0)
     q = start.q.copy()
     q[:3] += [0.2, 0.1, float(ground.height(0.2, 0.1)) + 0.01]
     plant.reset(State(t=0.0, q=q, v=start.v))
@@ -234,7 +234,7 @@ def test_the_sled_stands_on_a_height_map_where_our_terrain_is(name):
     np.testing.assert_allclose(forces.normal, normals, rtol=0, atol=2e-3)
     total = forces.force.sum(axis=0)
     if name != "viscous":  # which slides for ever
-        np.testing.assert_allclose(total, [0, 0, bodies.MASS * G], rtol=0, atol=1e-3 * bodies.MASS * G)
+        np.testing.assert_allclose(total, [0, 0, machines.SLED_MASS * G], rtol=0, atol=1e-3 * machines.SLED_MASS * G)
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -253,14 +253,14 @@ def test_a_push_moves_the_whole_machine_along_the_worlds_axes(name, quadruped):
 @pytest.mark.parametrize("name", EVERY)
 def test_reset_starts_afresh_to_the_last_bit(name):
     def run(plant: plants.SimulatedPlant) -> np.ndarray:
-        start = bodies.sled_on(0.0, gap=1e-3)
+        start = machines.sled_state(0.0, gap=1e-3)
         plant.reset(State(t=0.0, q=start.q, v=np.array([0.5, 0.1, -0.5, 1.0, 0.0, 2.0])))
         return np.array([plant.step(NO_JOINTS, H).q for _ in range(40)])
 
-    plant = make(name, bodies.sled(plane(), 0.4))
+    plant = make(name, machines.sled(plane(), 0.4))
     first = run(plant)
     np.testing.assert_array_equal(first, run(plant))
-    np.testing.assert_array_equal(first, run(make(name, bodies.sled(plane(), 0.4))))
+    np.testing.assert_array_equal(first, run(make(name, machines.sled(plane(), 0.4))))
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -298,7 +298,7 @@ def test_unusable_torques_and_times_are_refused_in_one_line(name):
 )
 def test_grounds_that_cannot_be_are_refused(name, settings, line):
     with pytest.raises(InputError, match=f"the {line} of a plant must be"):
-        make(name, bodies.sled(plane(), 0.5, settings=settings))
+        make(name, machines.sled(plane(), 0.5, settings=settings))
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
@@ -307,7 +307,7 @@ def test_a_missing_engine_is_told_with_the_extra_that_brings_it(name, monkeypatc
     monkeypatch.delitem(sys.modules, f"idcontrol.plants.{name}", raising=False)
     extra = {"mujoco": "mujoco", "pybullet": "bullet"}[name]
     with pytest.raises(InputError, match=rf"pip install 'idcontrol\[{extra}\]'"):
-        plants.build(name, bodies.sled(plane(), 0.5))
+        plants.build(name, machines.sled(plane(), 0.5))
 
 
 @pytest.mark.parametrize("name", OUTSIDE)

@@ -11,9 +11,9 @@ from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.plants.penalty import SINK_M, Penalty, ground_forces, longest_stable
+from idcontrol.trust import machines
 from idcontrol.types import State
 from tests import scenes
-from tests.plants import bodies
 
 H = 1e-3
 G = 9.81
@@ -21,20 +21,20 @@ NO_JOINTS = np.zeros(0)
 
 
 def drop(**ground: float) -> Penalty:
-    setup = bodies.sled(plane(), 0.5)
+    setup = machines.sled(plane(), 0.5)
     return Penalty(setup.system, setup.contacts, setup.dt, **ground)
 
 
 def depth(state: State) -> float:
     """Of level feet [m]."""
-    return float(bodies.SLED[2] + bodies.BALL - state.q[2])
+    return float(machines.SLED_HEIGHT - state.q[2])
 
 
 def test_a_machine_sinks_by_a_millimetre_into_its_default_ground_without_overshoot():
     """Critically damped: 1 mm times 1 - (1 + ω t) exp(-ω t), ω² = g / 1 mm."""
-    setup = bodies.sled(plane(), 0.5, dt=1e-4)
+    setup = machines.sled(plane(), 0.5, dt=1e-4)
     plant = plants.build("penalty", setup)
-    plant.reset(bodies.sled_on(0.0))
+    plant.reset(machines.sled_state(0.0))
     omega, deepest = np.sqrt(G / SINK_M), 0.0
     for k in range(200):
         state = plant.step(NO_JOINTS, H)
@@ -62,19 +62,19 @@ def test_links_stands_on_the_stiffness_that_the_reference_gives():
 @pytest.mark.parametrize("stiffness", [1e3, 1e5, 1e7])
 def test_depth_at_rest_is_weight_over_stiffness(stiffness):
     plant = drop(stiffness=stiffness)
-    start = bodies.sled_on(0.0, gap=-0.25 * bodies.MASS * G / stiffness)
+    start = machines.sled_state(0.0, gap=-0.25 * machines.SLED_MASS * G / stiffness)
     plant.reset(start)
     for _ in range(20):
         state = plant.step(NO_JOINTS, H)
-    assert depth(state) == pytest.approx(0.25 * bodies.MASS * G / stiffness, rel=1e-9)
+    assert depth(state) == pytest.approx(0.25 * machines.SLED_MASS * G / stiffness, rel=1e-9)
     assert np.abs(state.v).max() < 1e-9
 
 
 def test_friction_holds_on_a_slope_without_creeping():
     """Springs stretch, and then nothing moves: regularized friction would slide on at 0.1 mm/s or more."""
     slope = np.deg2rad(15.0)
-    plant = plants.build("penalty", bodies.sled(plane((np.sin(slope), 0.0, np.cos(slope))), 0.4))
-    plant.reset(bodies.sled_on(slope))
+    plant = plants.build("penalty", machines.sled(plane((np.sin(slope), 0.0, np.cos(slope))), 0.4))
+    plant.reset(machines.sled_state(slope))
     for _ in range(500):
         state = plant.step(NO_JOINTS, H)
     assert np.abs(state.v).max() < 1e-9
@@ -86,8 +86,8 @@ def test_friction_holds_on_a_slope_without_creeping():
 
 def test_endless_friction_holds_where_the_sled_would_slide():
     slope = np.deg2rad(40.0)
-    plant = plants.build("penalty", bodies.sled(plane((np.sin(slope), 0.0, np.cos(slope))), np.inf))
-    plant.reset(bodies.sled_on(slope))
+    plant = plants.build("penalty", machines.sled(plane((np.sin(slope), 0.0, np.cos(slope))), np.inf))
+    plant.reset(machines.sled_state(slope))
     for _ in range(400):
         state = plant.step(NO_JOINTS, H)
     assert np.abs(state.v).max() < 1e-9
@@ -99,12 +99,14 @@ def test_with_drag_the_sled_slides_at_the_speed_where_drag_is_its_weight_along_t
     settings = plants.Settings(penalty_friction="viscous", drag_n_s_m=50.0)
     speeds = []
     for mu in (0.0, 10.0):
-        plant = plants.build("penalty", bodies.sled(plane((np.sin(slope), 0.0, np.cos(slope))), mu, settings=settings))
-        plant.reset(bodies.sled_on(slope))
+        plant = plants.build(
+            "penalty", machines.sled(plane((np.sin(slope), 0.0, np.cos(slope))), mu, settings=settings)
+        )
+        plant.reset(machines.sled_state(slope))
         for _ in range(300):
             state = plant.step(NO_JOINTS, H)
         speeds.append(np.linalg.norm(state.v[:3]))
-    expected = bodies.MASS * G * np.sin(slope) / (4 * 50.0)
+    expected = machines.SLED_MASS * G * np.sin(slope) / (4 * 50.0)
     np.testing.assert_allclose(speeds, expected, rtol=1e-6)
 
 
@@ -176,7 +178,7 @@ def test_the_kernel_is_the_formula(seed, drag):
 
 def test_a_stiffer_ground_and_a_longer_step_take_more_fine_steps_and_stay_stable():
     plant = drop(stiffness=1e8, damping=1e4)
-    plant.reset(bodies.sled_on(0.0, gap=1e-3))
+    plant.reset(machines.sled_state(0.0, gap=1e-3))
     for _ in range(30):
         state = plant.step(NO_JOINTS, H)
     assert np.abs(state.v).max() < 1e-2

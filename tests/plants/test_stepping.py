@@ -11,6 +11,7 @@ from idcontrol.contact.terrain import plane
 from idcontrol.errors import DuplicateName, UnknownName
 from idcontrol.models import coulomb, dissipation
 from idcontrol.plants.stepping import Stepping
+from idcontrol.trust import machines
 from idcontrol.types import State, Status
 from tests import scenes
 from tests.plants import bodies
@@ -60,7 +61,7 @@ def test_a_resting_box_is_carried_by_its_weight_and_stays(model):
     for _ in range(200):
         state = plant.step(np.zeros(0), 1e-3)
         force = plant.contact_forces().force
-        assert force[:, 2].sum() == pytest.approx(bodies.MASS * G, rel=1e-9)
+        assert force[:, 2].sum() == pytest.approx(machines.SLED_MASS * G, rel=1e-9)
     assert np.abs(state.q - start.q).max() < 1e-12
     assert plant.solved == 200
     assert plant.repaired == plant.fallback == 0
@@ -73,7 +74,7 @@ def test_a_dropped_ball_lands_when_it_must_and_does_not_bounce():
     landed, lowest, speeds = None, np.inf, []
     for _ in range(300):
         state = plant.step(np.zeros(0), 1e-3)
-        lowest = min(lowest, state.q[2] - bodies.RADIUS)
+        lowest = min(lowest, state.q[2] - machines.BALL)
         if landed is None and plant.contact_forces().identity.size:
             landed = state.t
         elif landed is not None:
@@ -83,7 +84,7 @@ def test_a_dropped_ball_lands_when_it_must_and_does_not_bounce():
     # within the first step it comes to rest at the ground: φ/h is its speed there, 1 m/s at most; then none
     assert max(speeds[1:]) < 1e-12
     assert lowest > -1e-12
-    assert state.q[2] == pytest.approx(bodies.RADIUS, abs=1e-12)
+    assert state.q[2] == pytest.approx(machines.BALL, abs=1e-12)
 
 
 def test_free_flight_keeps_momentum_and_falls_with_gravity():
@@ -113,7 +114,7 @@ def test_a_tumbling_box_keeps_its_linear_momentum_and_loses_angular_momentum_at_
     drift = []
     for h in (2e-3, 1e-3):
         plant = bodies.box(0.5, dt=h)
-        inertia = bodies.MASS / 3.0 * (bodies.HALF @ bodies.HALF - bodies.HALF**2)
+        inertia = machines.SLED_MASS / 3.0 * (bodies.HALF @ bodies.HALF - bodies.HALF**2)
         spin = np.array([3.0, 6.0, -2.0])
         plant.reset(State(t=0.0, q=np.array([0, 0, 20.0, 0, 0, 0, 1.0]), v=np.concatenate(([1.0, -2.0, 0.5], spin))))
         for _ in range(round(1.0 / h)):
@@ -167,7 +168,7 @@ def test_with_endless_friction_a_box_holds_on_a_slope_that_it_does_not_topple_fr
         state = plant.step(np.zeros(0), 1e-3)
     assert np.abs(state.q - start.q).max() < 1e-9
     total = plant.contact_forces().force.sum(axis=0)
-    np.testing.assert_allclose(total, [0.0, 0.0, bodies.MASS * G], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(total, [0.0, 0.0, machines.SLED_MASS * G], rtol=0, atol=1e-6)
 
 
 def test_a_ball_that_slides_ends_up_rolling_at_five_sevenths_of_its_speed():
@@ -182,7 +183,7 @@ def test_a_ball_that_slides_ends_up_rolling_at_five_sevenths_of_its_speed():
     velocity, spin = rotation(state.q) @ state.v[:3], rotation(state.q) @ state.v[3:]
     # momentum about the contact is kept in every step; 1e-9 is what the solver may leave of the slip
     np.testing.assert_allclose(velocity, [5 / 7, 0.0, 0.0], rtol=0, atol=1e-9)
-    assert velocity[0] == pytest.approx(bodies.RADIUS * spin[1], rel=1e-9)
+    assert velocity[0] == pytest.approx(machines.BALL * spin[1], rel=1e-9)
 
 
 def test_friction_takes_sliding_energy_at_its_rate():
@@ -191,7 +192,9 @@ def test_friction_takes_sliding_energy_at_its_rate():
     for _ in range(200):
         state = plant.step(np.zeros(0), 1e-3)
         force = plant.contact_forces().force.sum(axis=0)
-        np.testing.assert_allclose(force, [-0.3 * bodies.MASS * G, 0.0, bodies.MASS * G], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(
+            force, [-0.3 * machines.SLED_MASS * G, 0.0, machines.SLED_MASS * G], rtol=0, atol=1e-6
+        )
     assert state.v[0] == pytest.approx(1.0 - 0.2 * 0.3 * G, abs=1e-9)
 
 
@@ -205,8 +208,8 @@ def test_a_period_is_cut_into_equal_substeps_no_longer_than_the_plants_own():
     assert coarse.solved == 1
     assert fine_state.t == pytest.approx(coarse_state.t)
     # semi-implicit fall: h² g Σ k
-    assert fine_state.q[2] == pytest.approx(0.01 + bodies.RADIUS - G * 1e-8 * 55, abs=1e-14)
-    assert coarse_state.q[2] == pytest.approx(0.01 + bodies.RADIUS - G * 1e-6, abs=1e-14)
+    assert fine_state.q[2] == pytest.approx(0.01 + machines.BALL - G * 1e-8 * 55, abs=1e-14)
+    assert coarse_state.q[2] == pytest.approx(0.01 + machines.BALL - G * 1e-6, abs=1e-14)
     uneven = bodies.ball(0.5, dt=3e-4)
     uneven.reset(bodies.ball_at(0.01))
     assert uneven.step(np.zeros(0), 1e-3).t == pytest.approx(1e-3)
@@ -220,8 +223,8 @@ def test_forces_are_averages_over_the_period():
     after = plant.step(np.zeros(0), 1e-3)
     force = plant.contact_forces().force
     assert force.shape == (1, 3)
-    momentum = bodies.MASS * (after.v[2] - before.v[2])
-    assert force[0, 2] * 1e-3 == pytest.approx(momentum + bodies.MASS * G * 1e-3, rel=1e-9)
+    momentum = machines.SLED_MASS * (after.v[2] - before.v[2])
+    assert force[0, 2] * 1e-3 == pytest.approx(momentum + machines.SLED_MASS * G * 1e-3, rel=1e-9)
     assert abs(after.v[2]) < 1e-9
 
 
@@ -266,7 +269,7 @@ def test_a_fast_ball_does_not_pass_through_the_ground_unseen():
     plant.reset(bodies.ball_at(0.1, np.array([0, 0, -20.0, 0, 0, 0])))
     for _ in range(20):
         state = plant.step(np.zeros(0), 1e-3)
-        assert state.q[2] - bodies.RADIUS > -1e-9
+        assert state.q[2] - machines.BALL > -1e-9
     assert abs(state.v[2]) < 1e-9
 
 
@@ -280,7 +283,7 @@ def test_the_last_solution_can_be_read():
 
 def test_plants_have_names():
     assert "coulomb-lcp" in plants.available()
-    system = bodies.body(np.eye(3))
+    system = machines.free_body(np.eye(3))
     setup = plants.Setup(system=system, contacts=SphereContacts(system, ("body",), 0.1, plane(), 0.5), dt=1e-3)
     made = plants.build("coulomb-lcp", setup)
     assert made.reset(bodies.ball_at(0.0)).t == 0.0

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
-from idcontrol.experiments.contact_problems import Config, edge_rows, problem_of
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.active_set_qp import qp_residual, solve_qp
 from idcontrol.solvers.lcp import gram_residual
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
+from idcontrol.trust.contact_lcps import edge_rows
+from idcontrol.trust.random_steps import numbered_step
 
 
 def feasible_program(rng, k, m, p, condition=1.0):
@@ -170,7 +171,7 @@ def test_shapes_that_do_not_fit_are_refused():
 @pytest.mark.parametrize("number", [87575, 95253])
 def test_multipliers_too_large_for_double_precision_are_rounded_together(number):
     """Boxes with 5 and 27 contacts, rows that depend on each other to 3e-5 and 2e-7."""
-    rows, r = edge_rows(problem_of(Config(), number))
+    rows, r = edge_rows(numbered_step(number))
     result = project(rows, r)
     assert result.status is SolverStatus.SOLVED
     # each multiplier rounded by itself would miss by as much as it does in double precision

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
-from idcontrol.experiments.contact_problems import coulomb_lcp as balanced_lcp
-from idcontrol.experiments.random_steps import random_step
+from idcontrol.models.reduction import reduce
 from idcontrol.solvers.lemke import proves_infeasible, solve_lemke, solve_regularized
 from idcontrol.solvers.status import SolverStatus
+from idcontrol.trust import contact_lcps
+from idcontrol.trust.random_steps import random_step
 from tests.solvers import reference
 from tests.solvers.oracles import all_lcp_bases, body_velocity, coulomb_lcp, standing_feet
 
@@ -213,7 +214,8 @@ def test_bodies_whose_masses_differ_by_thousands_are_solved_without_regularizati
     """Piles on which the path with one factor for all variables is lost to rounding; masses span up to 10^6."""
     rng = np.random.default_rng([0, number])
     problem = random_step(rng, feet=False, inverse=False, contacts=int(rng.integers(8, 24)))
-    Q, r, scale = balanced_lcp(problem)
+    reduction = reduce(problem)
+    Q, r, scale = contact_lcps.coulomb_lcp(reduction.rho, reduction.c, problem.contacts.mu)
     result = solve_lemke(Q, r, scale)
     assert result.status is SolverStatus.SOLVED
     assert result.regularization == 0.0

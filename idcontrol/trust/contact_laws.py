@@ -1,33 +1,74 @@
-"""Whether impulses obey the law of a contact model: from the step problem alone, without the models' own algebra.
+"""Checks of what a contact model answers, from the step problem alone: momentum, complementarity, friction cones.
 
-The velocity that impulses lead to is solved from the momentum balance, refined in extended precision, so that what is
-measured is the answer's error, not the check's. Each law gives the largest violation of its conditions, every condition
-as min(impulse, velocity) with impulses relative to the largest (or to what moves the lightest contact at that velocity,
-if that is more) and velocities to the fastest at zero impulse: zero at an exact solution (math.md 13.3).
+The laws `coulomb`, `dissipation`, `no_slip` and `viscous` take impulses and return the largest violation of their
+conditions, zero at an exact solution (math.md, section 13.3). The velocity that the impulses lead to is solved from the
+momentum balance and refined in extended precision, so that the answer's error is measured and not the check's. Every
+condition is min(impulse, velocity): impulses relative to the largest of them (or, if that is more, to the impulse that
+gives the lightest contact the reference velocity), velocities relative to the fastest contact at zero impulse.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from idcontrol.models.problem import CLOSED_GAP, PUSH_OUT_SPEED, StepProblem, free_indices
+from idcontrol.models.problem import CLOSED_GAP, PUSH_OUT_SPEED, StepProblem, StepSolution, free_indices
+from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array
 
 Extended = npt.NDArray[np.longdouble]
 
+SLIP_SPEED: Final = 1e-6
+"""Slip [m/s] that the no-slip model may leave (math.md, section 4.3), unless TOLERANCE times the reference is more."""
+
+
+def unbalanced(problem: StepProblem, solution: StepSolution) -> Array:
+    """Residual of the momentum balance M v⁺ + κ = Jᵀf + Pᵀ(hτ) + Λᵀg, shape (m,).
+
+    A solution does not say the impulses g of bilateral rows. Compliant rows get the g of their law; rigid rows get
+    those that leave the smallest residual.
+    """
+    rest: Array = (
+        problem.M @ solution.v_plus + problem.kappa - problem.contacts.jacobian.T @ solution.impulses.T.ravel()
+    )
+    if problem.prescribed is not None:
+        rest[problem.prescribed.index] -= solution.multipliers
+    if problem.bilateral is None:
+        return rest
+    ties, soft = problem.bilateral, problem.bilateral.compliance > 0.0
+    g = (ties.target[soft] - ties.rows[soft] @ solution.v_plus) / ties.compliance[soft]
+    rest -= ties.rows[soft].T @ g
+    rigid = ties.rows[~soft].T
+    return np.asarray(rest - rigid @ np.linalg.lstsq(rigid, rest, rcond=None)[0])
+
+
+def balanced_terms(problem: StepProblem, solution: StepSolution) -> Array:
+    """Sum of the magnitudes of the terms that cancel in the balance without bilateral rows, shape (m,)."""
+    pushed = np.abs(problem.contacts.jacobian.T) @ np.abs(solution.impulses.T.ravel())
+    size: Array = np.abs(problem.M) @ np.abs(solution.v_plus) + np.abs(problem.kappa) + pushed
+    if problem.prescribed is not None:
+        size[problem.prescribed.index] += np.abs(solution.multipliers)
+    return size
+
+
+def pressing_and_friction(force: Array, normal: Array) -> tuple[Array, Array]:
+    """Normal force, negative where it pulls, and magnitude of friction of world forces (n, 3) at `normal` (n, 3)."""
+    pressing = np.einsum("ij,ij->i", force, normal)
+    return pressing, np.linalg.norm(force - pressing[:, None] * normal, axis=1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Motion:
-    """What impulses lead to, relative to the problem's own scales.
+class ContactMotion:
+    """Impulses and the contact velocities that they lead to, relative to the problem's own scales.
 
     Attributes:
         impulses: (normal, first, second tangent) over `impulse_unit`, shape (3, n).
-        velocities: Of the contacts, φ/h included, over `unit`, shape (3, n).
+        velocities: Contact velocities, φ/h included, over `unit`, shape (3, n).
         unit: Largest contact velocity at zero impulse [m/s].
-        impulse_unit: Largest impulse [N s], but no less than what gives the lightest contact that velocity.
+        impulse_unit: Largest impulse [N s], but no less than the impulse that gives the lightest contact that velocity.
     """
 
     impulses: Array
@@ -36,7 +77,7 @@ class Motion:
     impulse_unit: float
 
 
-def motion(problem: StepProblem, impulses: Array) -> Motion:
+def motion(problem: StepProblem, impulses: Array) -> ContactMotion:
     """The contact velocities that `impulses`, shape (n, 3) [N s], lead to."""
     contacts = problem.contacts
     n = len(contacts)
@@ -59,7 +100,9 @@ def motion(problem: StepProblem, impulses: Array) -> Motion:
     answers = np.linalg.solve(A.astype(np.float64), rows.T.astype(np.float64))
     lightest = float(np.einsum("ij,ji->i", rows.astype(np.float64), answers).max(initial=0.0))
     impulse_unit = max(largest(impulses), unit / lightest if lightest > 0.0 else 1.0)
-    return Motion(impulses=impulses.T / impulse_unit, velocities=moving / unit, unit=unit, impulse_unit=impulse_unit)
+    return ContactMotion(
+        impulses=impulses.T / impulse_unit, velocities=moving / unit, unit=unit, impulse_unit=impulse_unit
+    )
 
 
 def solve_refined(A: Extended, b: Extended) -> Extended:
@@ -75,7 +118,7 @@ def solve_refined(A: Extended, b: Extended) -> Extended:
 
 
 def coulomb(problem: StepProblem, impulses: Array) -> float:
-    """Violation of the LCP of math.md 5.1, for the smallest split of friction into edges and the smallest λ."""
+    """Violation of the friction LCP (math.md, section 5.1), for the smallest λ and the smallest shares of the edges."""
     m, mu = motion(problem, impulses), problem.contacts.mu
     worst = normal_law(m)
     slip = np.abs(m.velocities[1:]).max(axis=0)
@@ -89,7 +132,7 @@ def coulomb(problem: StepProblem, impulses: Array) -> float:
 
 
 def dissipation(problem: StepProblem, impulses: Array) -> float:
-    """Violation of the edge LCP of math.md 7.3, for the better of two ways to share f_N among the edges."""
+    """Violation of the edge LCP (math.md, section 7.3), for the better of two ways to share f_N among the edges."""
     m, mu = motion(problem, impulses), problem.contacts.mu
     worst = 0.0
     for i in range(mu.size):
@@ -113,21 +156,22 @@ def dissipation(problem: StepProblem, impulses: Array) -> float:
 
 
 def no_slip(problem: StepProblem, impulses: Array) -> float:
-    """Violation of math.md 4.1 by the normal impulses; `slip` is what closed contacts slip."""
-    return normal_law(motion(problem, impulses))
+    """Violation of the no-slip model's normal law (math.md, section 4.1); infinite where closed contacts slip."""
+    m = motion(problem, impulses)
+    return normal_law(m) if slip(problem, impulses) <= max(SLIP_SPEED, TOLERANCE * m.unit) else float(np.inf)
 
 
 def slip(problem: StepProblem, impulses: Array) -> float:
     """Fastest slip of closed contacts that do not part, or that have an impulse [m/s]."""
     m = motion(problem, impulses)
     closed = problem.contacts.gap <= CLOSED_GAP
-    # in m/s as the slip: of a free velocity of 300 m/s, a millionth would be a contact that opens for all to see
+    # in m/s, as the slip is: a millionth of a free velocity of 300 m/s would be a contact that opens visibly
     held = closed & ((m.unit * m.velocities[0] <= 1e-6) | m.impulses.any(axis=0))
     return m.unit * largest(np.where(held, m.velocities[1:], 0.0))
 
 
 def viscous(problem: StepProblem, impulses: Array) -> float:
-    """Violation of math.md 8 with implicit drag f_S = -h μ_v (S v⁺ - s) at closed contacts."""
+    """Violation of the viscous law (math.md, section 8): implicit drag f_S = -h μ_v (S v⁺ - s) at closed contacts."""
     m, contacts = motion(problem, impulses), problem.contacts
     rate = np.where(contacts.gap <= CLOSED_GAP, problem.h * contacts.damping, 0.0) * m.unit / m.impulse_unit
     dragged = rate > 0.0
@@ -135,8 +179,8 @@ def viscous(problem: StepProblem, impulses: Array) -> float:
     return max(normal_law(m), largest(missed), largest(m.impulses[1:, ~dragged]))
 
 
-def normal_law(m: Motion) -> float:
-    """0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0."""
+def normal_law(m: ContactMotion) -> float:
+    """Violation of 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0."""
     return largest(np.minimum(m.impulses[0], m.velocities[0]))
 
 

@@ -1,4 +1,4 @@
-"""Random contact problems of one step, forward and inverse: machines on feet, and boxes in a hand or in a pile."""
+"""Random step problems, forward and inverse: machines on feet, and boxes in a hand or in a pile."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from idcontrol.contact.contacts import Contacts
-from idcontrol.experiments.piles import GRAVITY, WORLD, random_pile
 from idcontrol.models.problem import Prescribed, StepProblem
+from idcontrol.trust.piles import GRAVITY, WORLD, axes_about, random_pile
 from idcontrol.types import Array
 
 H: Final = 1e-3
@@ -19,7 +19,20 @@ MOST_FRICTION: Final = 1.5
 MOST_DRAG: Final = 100.0
 """Largest viscous coefficient [N s/m]."""
 DEMANDS: Final = ("consistent", "noisy", "arbitrary")
-"""Prescribed velocities: allowed by all contacts; the same with 1 mm/s of noise; anything."""
+"""Prescribed velocities: allowed by all contacts; those with 1 mm/s of noise; arbitrary ones."""
+
+
+def kind_of(number: int) -> tuple[bool, bool]:
+    """Whether problem `number` stands on feet, and whether it is inverse."""
+    return number % 2 == 0, number // 2 % 2 == 1
+
+
+def numbered_step(number: int, *, seed: int = 0, most_contacts: int = 64) -> StepProblem:
+    """Problem `number` of a suite whose contacts are spread evenly over the octaves from 1 to `most_contacts`."""
+    rng = np.random.default_rng([seed, number])
+    feet, inverse = kind_of(number)
+    wanted = int(np.exp(rng.uniform(0.0, np.log(most_contacts + 1))))
+    return random_step(rng, feet=feet, inverse=inverse, contacts=wanted)
 
 
 def random_step(rng: np.random.Generator, *, feet: bool, inverse: bool, contacts: int) -> StepProblem:
@@ -92,7 +105,7 @@ def _boxes(rng: np.random.Generator, n: int, inverse: bool) -> StepProblem:
         held[rng.integers(bodies)] = False
         index = np.flatnonzero(np.repeat(held, 6))
         prescribed = Prescribed(index=index, velocity=_demand(rng, J, v)[index])
-        # a contact between what is prescribed and what is at rest asks nothing of the free bodies
+        # a contact between prescribed bodies, or of one with the world, cannot move any free body
         a, b = pile.pairs.T
         contacts = contacts.take(~(held[a] & ((b == WORLD) | held[b])))
         J = contacts.jacobian
@@ -137,9 +150,7 @@ def _demand(rng: np.random.Generator, J: Array, v: Array) -> Array:
 
 
 def _tilted(rng: np.random.Generator, most: float) -> Array:
-    """Right-handed rows normal, first, second tangent; the normal up, tilted by at most `most` [rad]."""
+    """Contact axes whose normal points up, tilted by at most `most` [rad]."""
     direction, tilt = rng.uniform(0.0, 2.0 * np.pi), rng.uniform(0.0, most)
     normal = np.array([np.sin(tilt) * np.cos(direction), np.sin(tilt) * np.sin(direction), np.cos(tilt)])
-    first = np.cross([0.0, 1.0, 0.0], normal)
-    first /= np.linalg.norm(first)
-    return np.array([normal, first, np.cross(normal, first)])
+    return axes_about(normal, np.cross([0.0, 1.0, 0.0], normal))

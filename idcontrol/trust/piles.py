@@ -48,7 +48,7 @@ def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: i
     """Bodies that rest on each other, between walls and on the floor.
 
     Args:
-        rng: What is random.
+        rng: Source of randomness.
         bodies: How many; each is held by one contact at least.
         contacts: How many, at least `bodies` and `sliding`.
         sliding: How many of the contacts with the world slide, because the surface there moves along itself; all other
@@ -114,7 +114,7 @@ def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: i
 
 
 def rows(pairs: Integers, point: Array, axes: Array, position: Array) -> Array:
-    """Contact rows [N; S; T] over the velocities of all bodies (math.md 2), shape (3 n, 6 k)."""
+    """Contact rows [N; S; T] over the velocities of all bodies (math.md, section 2), shape (3 n, 6 k)."""
     n = pairs.shape[0]
     J = np.zeros((3, n, position.shape[0], 6))
     for i, (a, b) in enumerate(pairs):
@@ -126,7 +126,7 @@ def rows(pairs: Integers, point: Array, axes: Array, position: Array) -> Array:
 
 
 def drift(pairs: Integers, point: Array, axes: Array, radius: Array, position: Array, v: Array) -> Array:
-    r"""J̇ v of a sphere on A against a face of B, whose axes turn with B (math.md 9), shape (3 n,) [m/s²].
+    r"""J̇ v of a sphere on A against a face of B, whose axes turn with B (math.md, section 9), shape (3 n,) [m/s²].
 
     With C the sphere's centre and n the normal, the surfaces pass at ``u = v_C - R ω_A × n - v_B(p)``; at v̇ = 0
 
@@ -151,8 +151,14 @@ def drift(pairs: Integers, point: Array, axes: Array, radius: Array, position: A
     return out.ravel()
 
 
+def axes_about(normal: Array, first: Array) -> Array:
+    """Contact axes, right-handed: rows `normal`, the unit vector of the tangent `first`, and the second tangent."""
+    first = first / np.linalg.norm(first)
+    return np.array([normal, first, np.cross(normal, first)])
+
+
 def _direction(rng: np.random.Generator, bias: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> Array:
-    """A random unit vector, most often to the side of `bias`."""
+    """A random unit vector, most often on the side of `bias`."""
     x = rng.normal(size=3) + np.array(bias)
     unit: Array = x / np.linalg.norm(x)
     return unit
@@ -161,13 +167,11 @@ def _direction(rng: np.random.Generator, bias: tuple[float, float, float] = (0.0
 def _axes(rng: np.random.Generator, normal: Array) -> Array:
     """Right-handed rows: the normal, and two tangents at a random angle."""
     normal = normal / np.linalg.norm(normal)
-    first = np.cross(normal, _direction(rng))
-    first /= np.linalg.norm(first)
-    return np.array([normal, first, np.cross(normal, first)])
+    return axes_about(normal, np.cross(normal, _direction(rng)))
 
 
 def _inertia(rng: np.random.Generator, mass: float) -> Array:
-    """Of a box of 10 to 40 cm in a random pose, about its centre, world axes."""
+    """Inertia of a box of 10 to 40 cm in a random pose, about its centre, in world axes."""
     squares = rng.uniform(0.1, 0.4, 3) ** 2
     axes = _axes(rng, _direction(rng))
     about = axes.T @ np.diag(mass / 12.0 * (squares.sum() - squares)) @ axes

@@ -1,0 +1,87 @@
+"""Contact problems as dense LCPs, and certificates that they have no solution.
+
+They are assembled from whitened rows and constants (`idcontrol.models.reduction.reduce`) as the papers print them,
+independently of what the contact models do with the same rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import linprog
+
+from idcontrol.models.problem import StepProblem
+from idcontrol.models.reduction import reduce
+from idcontrol.types import Array
+
+
+def coulomb_lcp(rho: Array, c: Array, mu: Array) -> tuple[Array, Array, Array]:
+    """The friction LCP (math.md, section 5.1) over (f_N, f_F, λ); contacts with μ = 0 have no f_F and λ.
+
+    Args:
+        rho: Whitened rows [N; S; T], shape (3 n, k) or more rows, which are not read.
+        c: Their constants, shape (3 n,) or more.
+        mu: Friction coefficients, shape (n,).
+
+    Returns:
+        Q, r and the balancing factors (math.md, section 13.2).
+    """
+    n, rough = mu.size, np.flatnonzero(mu)
+    t = rough.size
+    N, S, T = (rho[axis * n : (axis + 1) * n] for axis in range(3))
+    c_N, c_S, c_T = c[: 3 * n].reshape(3, n)
+    R = np.vstack((N, S[rough], -S[rough], T[rough], -T[rough]))
+    size = n + 5 * t
+    Q = np.zeros((size, size))
+    Q[: n + 4 * t, : n + 4 * t] = R @ R.T
+    E = np.tile(np.eye(t), (4, 1))
+    Q[n : n + 4 * t, n + 4 * t :] = E
+    Q[n + 4 * t :, n : n + 4 * t] = -E.T
+    Q[n + 4 * t + np.arange(t), rough] = mu[rough]
+    r = np.concatenate((c_N, c_S[rough], -c_S[rough], c_T[rough], -c_T[rough], np.zeros(t)))
+    typical = float(np.median(np.einsum("ij,ij->i", R, R)))
+    d = typical**-0.5 if typical > 0.0 else 1.0
+    return Q, r, np.concatenate((np.full(n + 4 * t, d), np.full(t, 1.0 / d)))
+
+
+def normal_rows(problem: StepProblem) -> tuple[Array, Array]:
+    """Whitened normal rows and their constants: velocities that keep contacts apart."""
+    reduction, n = reduce(problem), len(problem.contacts)
+    return reduction.rho[:n], reduction.c[:n]
+
+
+def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
+    """Whitened edge rows of the friction pyramids and their constants (math.md, section 7.3); N alone where μ = 0."""
+    reduction, mu = reduce(problem), problem.contacts.mu
+    rough, n = mu > 0.0, mu.size
+    rows, constants = [reduction.rho[:n][~rough]], [reduction.c[:n][~rough]]
+    weight = np.sqrt(1.0 + mu[rough] ** 2)
+    for axis in (1, 2):
+        for sign in (1.0, -1.0):
+            tangent = slice(axis * n, (axis + 1) * n)
+            slope = sign * mu[rough]
+            edge = reduction.rho[:n][rough] + slope[:, None] * reduction.rho[tangent][rough]
+            rows.append(edge / weight[:, None])
+            constants.append((reduction.c[:n][rough] + slope * reduction.c[tangent][rough]) / weight)
+    return np.ascontiguousarray(np.vstack(rows)), np.concatenate(constants)
+
+
+def excluded(rows: Array, r: Array) -> bool | None:
+    """Whether no y has ρ y + r ≥ 0, by a linear program: c ≥ 0 with ρᵀc = 0 and r·c < 0; None if it cannot tell."""
+    lengths = np.linalg.norm(rows, axis=1)
+    lengths[lengths < 1e-9 * max(float(lengths.max()), 1e-300)] = 1.0
+    rho, constants = rows / lengths[:, None], r / lengths
+    unit = float(np.abs(constants).max()) or 1.0
+    program = linprog(
+        constants / unit,
+        A_eq=rho.T,
+        b_eq=np.zeros(rows.shape[1]),
+        bounds=(0.0, 1.0),
+        method="highs-ds",
+    )
+    if program.status != 0:
+        return None
+    if program.fun > -1e-9:
+        return False
+    # the certificate excludes every y that is not larger than its value over what is left of ρᵀc
+    left = float(np.linalg.norm(rho.T @ program.x))
+    return True if -program.fun > 1e3 * left else None
