@@ -1,23 +1,24 @@
-r"""Compliant ground: a spring and a damper under every foot (003 section 8, the compliant terrains).
+r"""Compliant ground: a spring and a damper under every foot (Zapolsky & Drumwright 2017, section 8: compliant terrain).
 
 A contact of depth d = -φ > 0 that moves with (v_n, v_t) pushes with
 
     f_n = max(0, k d - b v_n),      f_t = -k ξ - b v_t  within |f_t| ≤ μ f_n
 
 where ξ is how far the contact point has been dragged since it touched: a second spring, whose end slides along with
-the foot when friction gives way (Cundall-Strack). So a foot at rest stays at rest on a slope, where friction that
-depends on velocity alone would creep. With drag in place of Coulomb friction ``f_t = -D v_t``, as the original
-simulator had it.
+the foot when friction gives way (Cundall & Strack 1979). So a foot at rest stays at rest on a slope, where friction
+that depends on velocity alone would creep. Viscous drag ``f_t = -D v_t`` can take the place of Coulomb friction, as in
+the papers' own simulator.
 
-Feet are light and their ground is stiff: their motion is a matter of 0.1 ms. So a step takes the multibody terms as
-they are at its beginning, like any plant, and within it the velocities of the contact points alone, ``c' = J a + A f``
-with ``A = J M⁻¹Jᵀ``, go through fine steps of symplectic Euler. For one contact of inverse mass w these are stable up
-to ``h² k w + 2 h b w = 4``.
+Feet are light and their ground is stiff: contact has a time scale of 0.1 ms. So a step takes the multibody terms as
+they are at its beginning, like any plant, and integrates only the velocities of the contact points in fine steps of
+symplectic Euler: ``c' = J a + A f`` with the Delassus operator ``A = J M⁻¹Jᵀ``. For one contact of inverse mass w these
+are stable up to ``h² k w + 2 h b w = 4``.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -29,20 +30,56 @@ from idcontrol.system import System
 from idcontrol.types import Array, Booleans, ContactForces, State
 
 SINK_M = 1e-3
-"""How deep a machine sinks that stands on all of its spheres [m] (003 section 8): 1.177e4 N/m a foot of `links`."""
+"""Depth to which a machine sinks at rest on all of its spheres [m] (Zapolsky & Drumwright 2017, section 8). For the
+robot `links` this gives 1.177e4 N/m per foot."""
 
 DAMPING_RATIO = 1.0
-"""Damping relative to the critical one of a contact's share of the mass: 238 N s/m a foot of `links`."""
+"""Damping relative to critical damping of a contact's share of the mass; 238 N s/m per foot of `links`."""
 
 STABLE_SHARE = 0.5
-"""Fine steps are at most this part of the longest stable one; at the whole of it nothing would be damped any more."""
+"""Largest fine step, relative to the longest stable one, at which nothing would be damped any more."""
+
+
+class SpringGround(NamedTuple):
+    """Material of compliant ground."""
+
+    stiffness: float
+    """k [N/m]"""
+    damping: float
+    """b [N s/m]"""
+    drag: float
+    """D [N s/m]; a negative one means Coulomb friction instead."""
+
+
+class ContactPoints(NamedTuple):
+    """Motion of n contact points along their axes at the beginning of a step; vectors in block order (N, S, T)."""
+
+    velocity: Array
+    """c = J v, shape (3 n,) [m/s]"""
+    acceleration: Array
+    """J a, the acceleration without contact, shape (3 n,) [m/s²]"""
+    delassus: Array
+    """A = J M⁻¹Jᵀ, shape (3 n, 3 n) [1/kg]"""
+    gap: Array
+    """φ, shape (n,) [m]"""
+    mu: Array
+    """Friction coefficients, shape (n,); inf means that friction never gives way."""
+
+
+class FrictionSprings(NamedTuple):
+    """Memory of the friction springs, which fine steps bring up to date."""
+
+    stretch: Array
+    """ξ along the axes, shape (3, n) [m]; the first row is not used."""
+    touching: Booleans
+    """Which points touched the ground last, shape (n,)."""
 
 
 class Penalty:
     """A machine on compliant ground."""
 
     last: StepSolution | None = None
-    """There is nothing to solve."""
+    """Always None: there is no contact problem to solve."""
 
     def __init__(
         self,
@@ -54,15 +91,15 @@ class Penalty:
         damping: float | None = None,
         drag: float | None = None,
     ) -> None:
-        """Put a machine on springs.
+        """Put a machine on compliant ground.
 
         Args:
             system: The plant's own multibody terms.
             contacts: Detector of contacts on `system`.
             dt: Longest time for which multibody terms are kept [s].
-            stiffness: k of each contact [N/m]; None is what `SINK_M` needs.
-            damping: b of each contact [N s/m]; None is what `DAMPING_RATIO` says.
-            drag: D [N s/m], instead of Coulomb friction.
+            stiffness: k of each contact [N/m]; None lets the machine sink by `SINK_M` at rest.
+            damping: b of each contact [N s/m]; None takes `DAMPING_RATIO` times critical damping.
+            drag: D of each contact [N s/m], in place of Coulomb friction; None keeps Coulomb friction.
 
         Raises:
             InputError: A number is negative, or the stiffness or `dt` is zero.
@@ -75,7 +112,7 @@ class Penalty:
         k = require_positive("stiffness", share * gravity / SINK_M if stiffness is None else stiffness)
         critical = 2.0 * math.sqrt(k * share)
         b = require_not_negative("damping", DAMPING_RATIO * critical if damping is None else damping)
-        self._ground = (k, b, -1.0 if drag is None else require_not_negative("drag", drag))
+        self._ground = SpringGround(k, b, -1.0 if drag is None else require_not_negative("drag", drag))
         self._state = State(t=0.0, q=np.zeros(0), v=np.zeros(0))
         self._forces = ContactForces.none()
         self._stretch = np.zeros((spheres, 3))
@@ -88,7 +125,7 @@ class Penalty:
         return state
 
     def push(self, velocity: Array) -> None:
-        """See `idcontrol.plants.parts.pushed`."""
+        """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base and all links that it carries."""
         self._state = pushed(self._state, velocity)
 
     def step(self, tau: Array, dt: float) -> State:
@@ -111,31 +148,29 @@ class Penalty:
         system.update(state.q, state.v)
         v = system.from_pinocchio(state.v)
         feet = self._contacts.detect(np.inf)
-        n, J = len(feet), feet.jacobian
+        J = feet.jacobian
         applied = -system.bias
         applied[system.n_unactuated :] += tau
         responses = np.linalg.solve(system.M, np.column_stack((applied, J.T)))
         acceleration, A = responses[:, 0], J @ responses[:, 1:]
-        # within the contacts' tangent planes; what is left of it on ground whose normal has turned is dropped
-        stretch = np.einsum("nax,nx->an", feet.axes, self._stretch)
-        # the largest sum of a row bounds the largest eigenvalue
+        # in the axes of the contacts; where the normal has turned, the normal part of the stretch is dropped
+        springs = FrictionSprings(np.einsum("nax,nx->an", feet.axes, self._stretch), self._touching)
+        # the largest absolute row sum bounds the largest eigenvalue
         stable = longest_stable(self._ground, float(np.abs(A).sum(axis=1).max()))
         fine = math.ceil(h / (STABLE_SHARE * stable))
-        force, moved = np.empty(3 * n), np.empty(3 * n)
-        pressed = ground_forces(
-            J @ v, J @ acceleration, A, feet.gap, feet.mu, self._ground, h, fine, stretch, self._touching, force, moved
-        )
-        self._stretch = np.einsum("nax,an->nx", feet.axes, stretch)
+        points = ContactPoints(J @ v, J @ acceleration, A, feet.gap, feet.mu)
+        force, moved, pressed = ground_forces(points, self._ground, springs, h, fine)
+        self._stretch = np.einsum("nax,an->nx", feet.axes, springs.stretch)
         v_plus = v + h * (acceleration + responses[:, 1:] @ force)
         mean = v + h * (0.5 * (1.0 + 1.0 / fine) * acceleration + responses[:, 1:] @ moved)
-        world = feet.force_world(force.reshape(3, n).T, 1.0)
+        world = feet.force_world(force.reshape(3, -1).T, 1.0)
         q_next, v_next = system.advance(state.q, v_plus, h, mean=mean)
         self._state = State(t=state.t + h, q=q_next, v=v_next)
         return ContactForces(identity=feet.identity[pressed], force=world[pressed], normal=feet.axes[pressed, 0])
 
 
-def longest_stable(ground: tuple[float, float, float], w: float) -> float:
-    """Longest stable step [s] of symplectic Euler on `ground` (k, b, D) for the inverse mass `w` [1/kg]."""
+def longest_stable(ground: SpringGround, w: float) -> float:
+    """Longest stable step [s] of symplectic Euler on `ground` for the inverse mass `w` [1/kg]."""
     k, b, drag = ground
     b = max(b, drag)
     return 4.0 / (w * (b + math.sqrt(b * b + 4.0 * k / w)))
@@ -143,45 +178,29 @@ def longest_stable(ground: tuple[float, float, float], w: float) -> float:
 
 @njit(cache=True, error_model="numpy")
 def ground_forces(
-    velocity: Array,
-    acceleration: Array,
-    A: Array,
-    gap: Array,
-    mu: Array,
-    ground: tuple[float, float, float],
-    h: float,
-    count: int,
-    stretch: Array,
-    touching: Booleans,
-    force: Array,
-    moved: Array,
-) -> Booleans:  # pragma: no cover - compiled
-    """Move n contact points through `count` fine steps on the springs and dampers of the module's text.
+    points: ContactPoints, ground: SpringGround, springs: FrictionSprings, h: float, count: int
+) -> tuple[Array, Array, Booleans]:  # pragma: no cover - compiled
+    """Move contact points through `count` fine steps on the springs and dampers that the module's text describes.
 
     Args:
-        velocity: Of the contact points along their axes, block order, shape (3 n,) [m/s].
-        acceleration: The same without contact, shape (3 n,) [m/s²].
-        A: Their response to forces, shape (3 n, 3 n) [1/kg].
-        gap: Shape (n,) [m].
-        mu: Friction coefficients, shape (n,); inf means that friction never gives way.
-        ground: k [N/m], b [N s/m], D [N s/m]; a negative D means Coulomb friction.
-        h: Time that all fine steps take together [s].
-        count: How many there are.
-        stretch: ξ along the axes, shape (3, n) [m]; its first row is not used. Is brought up to date.
-        touching: Which points touched the ground last, shape (n,). Is brought up to date.
-        force: Result: mean forces, block order, shape (3 n,) [N].
-        moved: Result: forces weighted with the share of the time that was left when they began, shape (3 n,) [N]: what
-            they moved is ``h² A moved``.
+        points: The n contact points at the beginning.
+        ground: Material of the ground.
+        springs: Friction springs; brought up to date.
+        h: Duration of all fine steps together [s].
+        count: Number of fine steps.
 
     Returns:
-        Which points the ground pressed at all, shape (n,).
+        Mean forces, block order, shape (3 n,) [N]. Forces weighted with the share of the time that was left when they
+        began, shape (3 n,) [N]: they displace the points by ``h² A`` times these. Which points the ground pressed at
+        all, shape (n,).
     """
     k, b, drag = ground
-    n, step = gap.shape[0], h / count
-    c, phi, f = velocity.copy(), gap.copy(), np.zeros(3 * n)
+    acceleration, A, mu = points.acceleration, points.delassus, points.mu
+    stretch, touching = springs
+    n, step = points.gap.shape[0], h / count
+    c, phi, f = points.velocity.copy(), points.gap.copy(), np.zeros(3 * n)
+    force, moved = np.zeros(3 * n), np.zeros(3 * n)
     pressed = np.zeros(n, dtype=np.bool_)
-    force[:] = 0.0
-    moved[:] = 0.0
     for index in range(count):
         for i in range(n):
             s, t = n + i, 2 * n + i
@@ -215,4 +234,4 @@ def ground_forces(
             phi[i] += step * c[i]
             stretch[1, i] += step * c[n + i]
             stretch[2, i] += step * c[2 * n + i]
-    return pressed
+    return force, moved, pressed

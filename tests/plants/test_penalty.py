@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.plants.penalty import SINK_M, Penalty, ground_forces, longest_stable
+from idcontrol.plants.penalty import (
+    SINK_M,
+    ContactPoints,
+    FrictionSprings,
+    Penalty,
+    SpringGround,
+    ground_forces,
+    longest_stable,
+)
 from idcontrol.trust import machines
 from idcontrol.types import State
 from tests import scenes
@@ -26,12 +34,12 @@ def drop(**ground: float) -> Penalty:
 
 
 def depth(state: State) -> float:
-    """Of level feet [m]."""
+    """Depth of level feet in the ground [m]."""
     return float(machines.SLED_HEIGHT - state.q[2])
 
 
 def test_a_machine_sinks_by_a_millimetre_into_its_default_ground_without_overshoot():
-    """Critically damped: 1 mm times 1 - (1 + ω t) exp(-ω t), ω² = g / 1 mm."""
+    """The formula of critical damping: 1 mm times 1 - (1 + ω t) exp(-ω t) with ω² = g / 1 mm."""
     setup = machines.sled(plane(), 0.5, dt=1e-4)
     plant = plants.build("penalty", setup)
     plant.reset(machines.sled_state(0.0))
@@ -113,19 +121,21 @@ def test_with_drag_the_sled_slides_at_the_speed_where_drag_is_its_weight_along_t
 @given(st.floats(1e2, 1e6), st.floats(0.0, 1e4), st.floats(0.1, 100.0))
 def test_the_longest_stable_step_is_where_the_spectral_radius_passes_one(k, b, w):
     def radius(h: float) -> float:
-        """Of (gap, velocity) -> v⁺ = v - h w (k gap + b v), gap⁺ = gap + h v⁺."""
+        """Spectral radius of (gap, velocity) -> v⁺ = v - h w (k gap + b v), gap⁺ = gap + h v⁺."""
         row = [-h * w * k, 1.0 - h * w * b]
         return float(np.abs(np.linalg.eigvals([[1.0 + h * row[0], h * row[1]], row])).max())
 
-    h = longest_stable((k, b, -1.0), w)
+    h = longest_stable(SpringGround(k, b, -1.0), w)
     assert radius(0.999 * h) <= 1.0 + 1e-9
     assert radius(1.001 * h) > 1.0
     # drag counts where it is the larger damper
-    assert longest_stable((k, 0.0, b), w) == h
+    assert longest_stable(SpringGround(k, 0.0, b), w) == h
 
 
-def reference(velocity, acceleration, A, gap, mu, ground, h, count, stretch, touching):
-    """The same fine steps, contact by contact and in plain words."""
+def reference(points, ground, springs, h, count):
+    """The fine steps in plain NumPy, contact by contact."""
+    velocity, acceleration, A, gap, mu = points
+    stretch, touching = springs
     k, b, drag = ground
     n, step = gap.size, h / count
     c, phi = velocity.reshape(3, n).copy(), gap.copy()
@@ -163,16 +173,20 @@ def test_the_kernel_is_the_formula(seed, drag):
     rng = np.random.default_rng(seed)
     n, count = 3, 20
     root = rng.normal(size=(3 * n, 6))
-    A, ground = root @ root.T, (1e4, 50.0, drag)
-    velocity, acceleration = 0.3 * rng.normal(size=3 * n), 10.0 * rng.normal(size=3 * n)
-    gap, mu = 1e-3 * rng.normal(size=n), np.array([0.0, 0.5, np.inf])
-    stretch, touching = 1e-3 * rng.normal(size=(3, n)), rng.random(n) < 0.5
-    expected = reference(velocity, acceleration, A, gap, mu, ground, H, count, stretch, touching)
-    force, moved = np.empty(3 * n), np.empty(3 * n)
-    pressed = ground_forces(velocity, acceleration, A, gap, mu, ground, H, count, stretch, touching, force, moved)
-    for found, wanted in zip((force, moved, stretch[1:]), (*expected[:2], expected[2][1:]), strict=True):
+    ground = SpringGround(1e4, 50.0, drag)
+    points = ContactPoints(
+        velocity=0.3 * rng.normal(size=3 * n),
+        acceleration=10.0 * rng.normal(size=3 * n),
+        delassus=root @ root.T,
+        gap=1e-3 * rng.normal(size=n),
+        mu=np.array([0.0, 0.5, np.inf]),
+    )
+    springs = FrictionSprings(stretch=1e-3 * rng.normal(size=(3, n)), touching=rng.random(n) < 0.5)
+    expected = reference(points, ground, springs, H, count)
+    force, moved, pressed = ground_forces(points, ground, springs, H, count)
+    for found, wanted in zip((force, moved, springs.stretch[1:]), (*expected[:2], expected[2][1:]), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12 * np.abs(wanted).max())
-    np.testing.assert_array_equal(touching, expected[3])
+    np.testing.assert_array_equal(springs.touching, expected[3])
     np.testing.assert_array_equal(pressed, force[:n] > 0.0)
 
 
