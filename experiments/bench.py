@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from idcontrol import controllers
-from idcontrol.bench.scenes import Heap, Moment, Walk
+from idcontrol.bench.scenes import Heap, Moment, RecordedWalk
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
 from idcontrol.experiments import clutter, trot
@@ -21,7 +21,7 @@ SETTLING = 480
 class Scenes:
     """What the command line finds under ``idcontrol.bench``."""
 
-    def walk(self, robot: str, plant: str, periods: int) -> Walk:
+    def walk(self, robot: str, plant: str, periods: int) -> RecordedWalk:
         """A straight trot, from its second step on.
 
         Raises:
@@ -53,7 +53,7 @@ class Scenes:
             system = walker.system()
             return system, trot.foot_spheres(walker, system, ground, config.mu)
 
-        return Walk(
+        return RecordedWalk(
             robot=robot,
             h=h,
             moments=moments,

@@ -28,7 +28,7 @@ from idcontrol.loop.simulated import Tick, ticks
 from idcontrol.planners import holding
 from idcontrol.planners.grasp import Gripping, Swing
 from idcontrol.record import metrics
-from idcontrol.show.view.scenery import Body, Scenery
+from idcontrol.show.view.scenery import DrawableBody, Scenery
 from idcontrol.system import FreeBody, System
 from idcontrol.types import Array, Booleans, Command, Controller, Reference, State
 
@@ -245,7 +245,9 @@ class _Hand:
     def scene(self) -> Scenery:
         """What there is to see."""
         side = self.config.box_side_m
-        return Scenery(robot=self.config.robot, bodies=(Body(name=BOX, shape="box", size_m=(side,) * 3),), ground=None)
+        return Scenery(
+            robot=self.config.robot, bodies=(DrawableBody(name=BOX, shape="box", size_m=(side,) * 3),), ground=None
+        )
 
     def start(self) -> State:
         """At rest at home, the box in its place.

@@ -20,9 +20,9 @@ from idcontrol.kernels.placements import placement_views
 from idcontrol.loop.simulated import Tick
 from idcontrol.planners.gait import Gait
 from idcontrol.plants import SimulatedPlant
+from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import Layout, fallen, locomotion
 from idcontrol.record.recording import Recorder
-from idcontrol.record.rows import Row, span
 from idcontrol.show.view.scenery import Scenery
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Event, Integers
@@ -196,7 +196,7 @@ class TickRow:
         """Lay out the row; nothing is known yet."""
         shapes, _ = channels(scene.observer.system, len(scene.feet))
         self._plant, self._walk = scene.plant, scene.walk
-        self._row = Row(shapes)
+        self._row = ChannelRow(shapes)
         self._motion = self._row.values[span(shapes, MOTION)]
         self._write_outcome, self._write_course = self._row.writer(OUTCOME), self._row.writer(COURSE)
         self._posture = Posture(scene.observer, self._row.of)

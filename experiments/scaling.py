@@ -14,7 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from idcontrol.bench.models import SCHEMES, scheme_job
-from idcontrol.bench.scenes import Walk, floor, problems
+from idcontrol.bench.scenes import RecordedWalk, floor, problems
 from idcontrol.bench.timing import in_turns
 from idcontrol.errors import InputError
 from idcontrol.experiments.bench import scenes
@@ -130,7 +130,7 @@ class Scaling:
 experiment = Scaling()
 
 
-def _medians(config: Config, walk: Walk, name: str, contacts: int) -> tuple[float, float]:
+def _medians(config: Config, walk: RecordedWalk, name: str, contacts: int) -> tuple[float, float]:
     """Median time of a scheme, warm, and of the floor in turns with it [us]."""
     posed = problems(walk, contacts)
     if not posed:

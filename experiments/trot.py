@@ -38,7 +38,7 @@ from idcontrol.planners.paper import LINKS_NOMINAL, OriginalWaypoints, PaperPlan
 from idcontrol.planners.trot import TrotPlanner
 from idcontrol.planners.waypoints import Waypoints
 from idcontrol.record.recording import jsonable
-from idcontrol.show.view.scenery import Ground, Scenery
+from idcontrol.show.view.scenery import DrawableGround, Scenery
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
 
@@ -377,7 +377,7 @@ def scenery(config: Config, robot: robots.Robot, ground: Terrain) -> Scenery:
     one_friction = np.isfinite(config.mu) and config.mu_range is None
     return Scenery(
         robot=config.robot if config.robot == robot.name else str(robot.path.resolve()),
-        ground=Ground.of(ground),
+        ground=DrawableGround.of(ground),
         mu=config.mu if one_friction else None,
         mu_told=told if np.isfinite(told) else None,
     )

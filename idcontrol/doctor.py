@@ -17,14 +17,14 @@ from packaging.requirements import Requirement
 
 from idcontrol.loop.realtime import ONE_THREAD, PRIORITY, undisturbed
 
-Verdict = Literal["fine", "advice", "broken"]
+Severity = Literal["fine", "advice", "broken"]
 
 _LIMITS = "/etc/security/limits.d/99-idcontrol.conf"
 _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Diagnosis:
     """One thing that was looked at.
 
     Attributes:
@@ -38,11 +38,11 @@ class Finding:
     topic: str
     name: str
     found: str
-    verdict: Verdict = "fine"
+    verdict: Severity = "fine"
     remedy: str = ""
 
 
-def examine(tell: Callable[[str], None] = lambda line: None) -> Iterator[Finding]:
+def examine(tell: Callable[[str], None] = lambda line: None) -> Iterator[Diagnosis]:
     """Everything, in the order in which a reader wants it; physics last, for it takes seconds.
 
     Args:
@@ -60,13 +60,13 @@ def examine(tell: Callable[[str], None] = lambda line: None) -> Iterator[Finding
     yield from _physics(tell)
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[Diagnosis]:
     """Python, idcontrol, what it needs, and what its extras bring."""
-    yield Finding(topic="versions", name="python", found=f"{platform.python_version()} ({sys.executable})")
+    yield Diagnosis(topic="versions", name="python", found=f"{platform.python_version()} ({sys.executable})")
     try:
         metadata = importlib.metadata.metadata("idcontrol")
     except importlib.metadata.PackageNotFoundError:
-        yield Finding(
+        yield Diagnosis(
             topic="versions",
             name="idcontrol",
             found="runs from its sources, not installed: experiments and robots have no names",
@@ -74,12 +74,12 @@ def _packages() -> Iterator[Finding]:
             remedy="pip install -e .",
         )
         return
-    yield Finding(topic="versions", name="idcontrol", found=metadata["Version"])
+    yield Diagnosis(topic="versions", name="idcontrol", found=metadata["Version"])
     needed = [Requirement(text) for text in importlib.metadata.requires("idcontrol") or ()]
     for requirement in needed:
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
             found, missing = _installed(requirement)
-            yield Finding(
+            yield Diagnosis(
                 topic="versions",
                 name=requirement.name,
                 found=found,
@@ -91,7 +91,7 @@ def _packages() -> Iterator[Finding]:
         wanted = [r for r in wanted if not (r.marker is not None and r.marker.evaluate({"extra": ""}))]
         states = {r.name: _installed(r) for r in wanted}
         lacking = [name for name, (_, missing) in states.items() if missing]
-        yield Finding(
+        yield Diagnosis(
             topic="extras",
             name=extra,
             found=", ".join(f"{name} {found}" for name, (found, _) in states.items()) or "nothing for this Python",
@@ -111,16 +111,16 @@ def _installed(requirement: Requirement) -> tuple[str, bool]:
     return version, False
 
 
-def _processor() -> Iterator[Finding]:
+def _processor() -> Iterator[Diagnosis]:
     try:
         info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         info = ""
     model = re.search(r"^model name\s*:\s*(.+)$", info, re.MULTILINE)
-    yield Finding(topic="CPU", name="model", found=model[1] if model else platform.processor() or platform.machine())
+    yield Diagnosis(topic="CPU", name="model", found=model[1] if model else platform.processor() or platform.machine())
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     busy = os.getloadavg()[0] / usable
-    yield Finding(
+    yield Diagnosis(
         topic="CPU",
         name="cores",
         found=f"{usable} for this process; load of the last minute {busy:.0%} of them",
@@ -132,7 +132,7 @@ def _processor() -> Iterator[Finding]:
     except OSError:
         return  # a virtual machine: its host decides
     slow = governor != "performance"
-    yield Finding(
+    yield Diagnosis(
         topic="CPU",
         name="frequency",
         found=f"governor {governor}",
@@ -141,10 +141,10 @@ def _processor() -> Iterator[Finding]:
     )
 
 
-def _blas() -> Iterator[Finding]:
+def _blas() -> Iterator[Diagnosis]:
     """Threads cost the small matrices of a control step more than they bring."""
     one = all(os.environ.get(name) == "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"))
-    yield Finding(
+    yield Diagnosis(
         topic="BLAS",
         name="threads",
         found="one" if one else "as many as there are cores; `idcontrol loop` sets one by itself",
@@ -153,14 +153,14 @@ def _blas() -> Iterator[Finding]:
     )
 
 
-def _real_time() -> Iterator[Finding]:
+def _real_time() -> Iterator[Diagnosis]:
     """What `idcontrol loop` would be granted: it is asked for, and given back."""
     rt_kernel = Path("/sys/kernel/realtime").exists()
-    yield Finding(topic="real time", name="kernel", found=platform.release() + (", PREEMPT_RT" if rt_kernel else ""))
+    yield Diagnosis(topic="real time", name="kernel", found=platform.release() + (", PREEMPT_RT" if rt_kernel else ""))
     with undisturbed() as granted:
         pass
     refused = granted.refused.get("scheduler", "")
-    yield Finding(
+    yield Diagnosis(
         topic="real time",
         name="priority",
         found=f"{granted.scheduler} {granted.priority}" if not refused else f"{granted.scheduler}: {refused}",
@@ -168,7 +168,7 @@ def _real_time() -> Iterator[Finding]:
         remedy=f'echo "$USER - rtprio {PRIORITY}" | sudo tee -a {_LIMITS}   # then log in again' if refused else "",
     )
     refused = granted.refused.get("memory_lock", "")
-    yield Finding(
+    yield Diagnosis(
         topic="real time",
         name="locked memory",
         found=refused or "granted",
@@ -177,14 +177,14 @@ def _real_time() -> Iterator[Finding]:
     )
 
 
-def _physics(tell: Callable[[str], None]) -> Iterator[Finding]:
+def _physics(tell: Callable[[str], None]) -> Iterator[Diagnosis]:
     """The quick claims of `idcontrol.trust`, and whether their kernels had to be compiled."""
     began = time.perf_counter()
     tell("self-check of physics: seconds, or a minute or two where kernels are not compiled yet")
     try:
         from idcontrol import trust
     except RuntimeError as error:  # Numba finds no folder that it may write to
-        yield Finding(
+        yield Diagnosis(
             topic="kernels",
             name="cache",
             found=str(error),
@@ -201,7 +201,7 @@ def _physics(tell: Callable[[str], None]) -> Iterator[Finding]:
     yield _kernels(took)
     for verdict in verdicts:
         claim = verdict.claim
-        yield Finding(
+        yield Diagnosis(
             topic="physics",
             name=claim.statement,
             found=verdict.fault or f"to {verdict.figure:.1e} {claim.unit}".rstrip() + f" (limit {claim.limit:.0e})",
@@ -210,7 +210,7 @@ def _physics(tell: Callable[[str], None]) -> Iterator[Finding]:
         )
 
 
-def _kernels(took: float) -> Finding:
+def _kernels(took: float) -> Diagnosis:
     """What Numba had to compile so far, and where it keeps that."""
     from numba.core.dispatcher import Dispatcher
 
@@ -225,7 +225,7 @@ def _kernels(took: float) -> Finding:
     loaded = sum(sum(entry.cache_hits.values()) for entry in stats.values())
     kept = [entry.cache_path for entry in stats.values() if entry.cache_path is not None]
     where = os.path.commonpath(kept) if kept else "nowhere"
-    return Finding(
+    return Diagnosis(
         topic="kernels",
         name="cache",
         found=f"{loaded} from {where}, {compiled} compiled just now; with the self-check {took:.1f} s",

@@ -1,7 +1,7 @@
-"""What a step costs, beside what it costs others: ``idcontrol bench``.
+"""Step times of our solvers, models, controllers and plants, beside those of other packages: ``idcontrol bench``.
 
-Medians drift with a machine's load by more than the differences that matter, so only ratios count whose two times were
-taken in turns, state by state: ours, the peer's, and the floor's, which is what Pinocchio takes for the rigid-body
-terms from Python. The states are those of a walk, in order, so that warm starts do what they do on a robot. Before
-times, answers are compared; where they differ by more than the stated tolerance, the row says so.
+The load of a machine shifts medians by more than the differences that matter. So only ratios count, of times that were
+taken in turns, state by state: ours, the peer's and the floor's. The floor is the time that Pinocchio needs, called
+from Python, for the rigid-body terms. The states come from a walk, in order, so that warm starts behave as they do on a
+robot. Answers are compared before times are taken, and a row says where they differ by more than its tolerance.
 """

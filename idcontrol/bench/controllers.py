@@ -1,4 +1,4 @@
-"""Rows of whole control steps: from state and reference to torques."""
+"""Times of whole control steps, from state and reference to torques."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from idcontrol import controllers
-from idcontrol.bench.rows import Bar, Effort, Row, measure
-from idcontrol.bench.scenes import Walk, floor
+from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, measure
+from idcontrol.bench.scenes import RecordedWalk, floor
 from idcontrol.bench.timing import Job
 from idcontrol.types import Command, Controller, Status
 
@@ -18,17 +18,17 @@ BARS = {
     "id-coulomb-lcp": Bar(of="floor", bar=5.0, goal=4.0),
     "id-coulomb-smooth": Bar(of="floor", bar=8.0, goal=6.0),
 }
-"""What the controllers are meant to cost at four contacts. TSID, called from Python for the same job, costs 5.7 floors
-(it needs an environment of its own: see `NOTE`)."""
+"""Bounds on the controllers' medians at four contacts. TSID, called from Python for the same job, takes 5.7 floors
+(measured in an environment of its own, see `NOTE`)."""
 
 NOTE = "TSID (tsid 1.7.0, numpy < 2, cmeel-boost 1.82.0, in an environment of its own) took 5.7 floors"
 
 SENSING = ("id-sensed-1", "id-sensed-2")
-"""Controllers that need sensed forces, which costs others more than them."""
+"""Controllers that need sensed contact forces; sensing them costs more than these controllers do."""
 
 
-def rows(walk: Walk, effort: Effort) -> Iterator[Row]:
-    """One row for each controller that predicts, over the moments in which all feet press; and for feedback alone."""
+def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
+    """One row for each controller that works without sensed forces, over the moments in which all feet press."""
     counted = np.array([moment.pressing == len(walk.feet) for moment in walk.moments])
     for name in controllers.available():
         if name in SENSING:
@@ -38,16 +38,16 @@ def rows(walk: Walk, effort: Effort) -> Iterator[Row]:
         def run(i: int, controller: Controller = controller) -> Command:
             return controller(walk.moments[i].state, walk.moments[i].reference)
 
-        yield measure(
-            "controllers",
-            name,
-            len(walk.feet),
-            Job(run=run, reset=controller.reset),
-            floor(walk),
-            len(walk.moments),
-            effort,
+        benchmark = Benchmark(
+            section="controllers",
+            what=name,
+            contacts=len(walk.feet),
+            job=Job(run=run, reset=controller.reset),
+            floor=floor(walk),
+            states=len(walk.moments),
             solved=lambda command: command.status <= Status.REPAIRED,
             counted=counted,
             bar=BARS.get(name),
             note=NOTE if name in BARS else "",
         )
+        yield measure(benchmark, effort)

@@ -1,4 +1,4 @@
-"""Machines and heaps in Drake, stepped by its SAP. Needs the package ``drake``."""
+"""The walking robot and the heap of bodies in Drake, stepped by its SAP solver. Needs the package ``drake``."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from pydrake.multibody.tree import (
 from pydrake.systems.analysis import Simulator
 from pydrake.systems.framework import DiagramBuilder
 
-from idcontrol.bench.scenes import FILM, Heap, Walk
+from idcontrol.bench.scenes import FILM, Heap, RecordedWalk
 from idcontrol.bench.timing import Job
 from idcontrol.bodies import BodyState
-from idcontrol.plants.outside import Link, links, rotation
+from idcontrol.plants.exported import RigidLink, rigid_links, rotation
 from idcontrol.types import Array, State
 
 STIFFNESS = 1e12
-"""So stiff is near-rigid: SAP then takes the contact as stiff as the step allows [N/m]."""
+"""Nearly rigid: above some stiffness, SAP makes contacts as stiff as the time step allows [N/m]."""
 
 GROUND = (20.0, 20.0, 2.0)
-UNDER = RigidTransform(np.array((0.0, 0.0, -1.0)))
-"""A box whose top is the ground: of half spaces Drake warns on standard output [m]."""
+"""Edges of the box whose top is the ground [m]; for half spaces Drake prints warnings."""
+GROUND_POSE = RigidTransform(np.array((0.0, 0.0, -1.0)))
 
 
-class _World:
-    """A plant, its simulator, and the clock of its steps."""
+class _DrakeWorld:
+    """A Drake plant, its simulator, and the number of steps taken."""
 
     def __init__(self, period_s: float, gravity: Array) -> None:
         self._builder = DiagramBuilder()
@@ -45,21 +45,21 @@ class _World:
         self._period, self._count = period_s, 0
 
     def finish(self) -> None:
-        """No more bodies are added from here on."""
+        """Build the simulator; no body can be added afterwards."""
         self.plant.Finalize()
         self._simulator = Simulator(self._builder.Build())
         self.context = self.plant.GetMyMutableContextFromRoot(self._simulator.get_mutable_context())
         self._simulator.Initialize()
 
     def surface(self, mu: float) -> ProximityProperties:
-        """Near-rigid, with friction."""
+        """Contact properties of a nearly rigid surface with friction `mu`."""
         properties = ProximityProperties()
         AddContactMaterial(point_stiffness=STIFFNESS, friction=CoulombFriction(mu, mu), properties=properties)
         properties.AddProperty("material", "relaxation_time", self._period)
         return properties
 
     def step(self) -> None:
-        """One period."""
+        """Advance by one period."""
         self._count += 1
         self._simulator.AdvanceTo(self._count * self._period)
 
@@ -68,15 +68,15 @@ def _inertia(mass: float, com: Array, central: Array) -> SpatialInertia:
     about = central + mass * (com @ com * np.eye(3) - np.outer(com, com))
     unit = about / mass
     moments = UnitInertia(*np.diag(unit), unit[0, 1], unit[0, 2], unit[1, 2])
-    # some makers' inertias are such as no body can have
+    # some manufacturers publish inertias that no rigid body can have
     return SpatialInertia(mass, com, moments, skip_validity_check=True)
 
 
-def machine(walk: Walk) -> Job:
-    """Steps of the walk's machine from the walk's states, under its torques; the answer is the joints' velocities."""
+def machine(walk: RecordedWalk) -> Job:
+    """Step the robot from the states of the walk under its torques; the answer is the joint velocities."""
     system, contacts = walk.machine()
-    tree = links(system, contacts)
-    world = _World(walk.h, np.array(system.model.gravity.linear))
+    tree = rigid_links(system, contacts)
+    world = _DrakeWorld(walk.h, np.array(system.model.gravity.linear))
     plant = world.plant
     bodies: list[Any] = []
     joints: dict[str, Any] = {}
@@ -102,12 +102,12 @@ def machine(walk: Walk) -> Job:
         bodies.append(body)
     for name in system.actuated_names:
         plant.AddJointActuator(name, joints[name])
-    plant.RegisterCollisionGeometry(plant.world_body(), UNDER, Box(*GROUND), "ground", world.surface(1.0))
+    plant.RegisterCollisionGeometry(plant.world_body(), GROUND_POSE, Box(*GROUND), "ground", world.surface(1.0))
     world.finish()
     driven = [joints[name] for name in system.actuated_names]
     torques = plant.get_actuation_input_port().FixValue(world.context, np.zeros(len(driven)))
 
-    def place(link: Link, body: Any, state: State) -> None:
+    def place(link: RigidLink, body: Any, state: State) -> None:
         q, v = state.q[link.at_q :], state.v[link.at_v :]
         if link.kind == "free":
             axes = rotation(q[3:7])
@@ -138,8 +138,8 @@ def machine(walk: Walk) -> Job:
 
 
 def heap(scene: Heap, states: Sequence[BodyState]) -> Job:
-    """Steps of the heap from `states`; the answer is the velocity of each body, (n, 6) as `BodyState` has it."""
-    world = _World(scene.period_s, np.array((0.0, 0.0, -9.81)))
+    """Step the heap from `states`; the answer is the velocities of the bodies, shape (n, 6), as in `BodyState`."""
+    world = _DrakeWorld(scene.period_s, np.array((0.0, 0.0, -9.81)))
     plant, inertias = world.plant, scene.plant.inertias
     bodies = []
     for i, ball in enumerate(scene.round):
@@ -148,7 +148,7 @@ def heap(scene: Heap, states: Sequence[BodyState]) -> Job:
         plant.RegisterCollisionGeometry(body, RigidTransform(), shape, f"shape{i}", world.surface(scene.mu))
         bodies.append(body)
     fixed = plant.world_body()
-    plant.RegisterCollisionGeometry(fixed, UNDER, Box(*GROUND), "ground", world.surface(scene.mu))
+    plant.RegisterCollisionGeometry(fixed, GROUND_POSE, Box(*GROUND), "ground", world.surface(scene.mu))
     middle, length = 0.5 * (scene.width_m + scene.wall_m), scene.width_m + 2.0 * scene.wall_m
     for i, (x, y) in enumerate(((1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0))):
         box = Box(scene.wall_m if x else length, scene.wall_m if y else length, scene.width_m)

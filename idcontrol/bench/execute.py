@@ -1,4 +1,4 @@
-"""The bench as a whole: sections, in order, and exponents."""
+"""Runs the sections of the bench in order and fits how cost grows with the number of contacts."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 import numpy as np
 
 from idcontrol.bench import controllers, history, models, plants, solvers
-from idcontrol.bench.rows import Effort, Row
-from idcontrol.bench.scenes import Scenes, Walk, floor
+from idcontrol.bench.measurement import Effort, TimingRow
+from idcontrol.bench.scenes import RecordedWalk, SceneSource, floor
 from idcontrol.bench.timing import in_turns
 from idcontrol.errors import UnknownName
 
 SECTIONS = ("solvers", "models", "controllers", "plants")
 ROBOT, PLANT = "solo12", "coulomb-lcp"
 PERIODS = 640
-"""Length of the recorded walk: two gait periods [ms]."""
+"""Length of the recorded walk in control periods of 1 ms: two gait periods."""
 
 MANY = 10
-"""Exponents are fitted to the rows with at least so many contacts: with fewer, what a call costs hides them."""
+"""Exponents are fitted to rows with at least this many contacts; below, the cost of the call itself dominates."""
 
 
 def run(
-    scenes: Scenes,
+    scenes: SceneSource,
     section: str,
     effort: Effort,
     *,
     contacts: Sequence[int] | None = None,
-    told: Callable[[Row], None] = lambda row: None,
+    on_row: Callable[[TimingRow], None] = lambda row: None,
 ) -> dict[str, Any]:
-    """Measure.
+    """Run one section of the bench, or all of them.
 
     Args:
-        scenes: What to run on.
+        scenes: Source of walks and heaps.
         section: One of `SECTIONS`, or ``all``.
         effort: How long to measure each row.
-        contacts: Numbers of contacts for solvers and models; None are those of the section.
-        told: Is told each row once it is there.
+        contacts: Numbers of contacts for solvers and models; None takes the section's own.
+        on_row: Called with each row as soon as it is measured.
 
     Returns:
         Floor, rows, exponents and the machine, as ``idcontrol bench --json`` prints them.
@@ -54,7 +54,7 @@ def run(
     for name in SECTIONS if section == "all" else (section,):
         for row in _rows(name, scenes, walk, effort, contacts):
             rows.append(row.as_json())
-            told(row)
+            on_row(row)
     return {
         "floor_us": float(np.median(floor_us)),
         "rows": rows,
@@ -64,7 +64,9 @@ def run(
     }
 
 
-def _rows(name: str, scenes: Scenes, walk: Walk, effort: Effort, contacts: Sequence[int] | None) -> Iterator[Row]:
+def _rows(
+    name: str, scenes: SceneSource, walk: RecordedWalk, effort: Effort, contacts: Sequence[int] | None
+) -> Iterator[TimingRow]:
     if name == "solvers":
         return solvers.rows(walk, effort, contacts or solvers.CONTACTS)
     if name == "models":
@@ -75,11 +77,14 @@ def _rows(name: str, scenes: Scenes, walk: Walk, effort: Effort, contacts: Seque
 
 
 def exponents(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Exponent of the median in the number of contacts, for jobs with two rows or more from `MANY` contacts on."""
+    """Growth of each job's median as a power of the number of contacts, fitted over rows with `MANY` or more.
+
+    Jobs with fewer than two such rows are left out.
+    """
     series: dict[str, dict[int, float]] = {}
     for row in rows:
         if row["section"] in ("models", "solvers") and row["peer"] is None and (row["contacts"] or 0) >= MANY:
-            # in floors: the load of the machine, which changes within a run, cancels
+            # in floors, so that the changing load of the machine cancels
             series.setdefault(row["what"], {})[row["contacts"]] = row["floor_ratio"]
     return {
         what: float(np.polyfit(np.log(list(points)), np.log(list(points.values())), 1)[0])

@@ -1,4 +1,4 @@
-"""Results of earlier benches: one JSON object a line, and the ratios between two."""
+"""Results of earlier benches, one JSON object per line, and ratios between two of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[str, str, Any, Any]
 
 
 def machine() -> dict[str, Any]:
-    """What a reader must know of where and when times were taken."""
+    """When and on which machine times were taken, as plain data."""
     return {
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": _commit(),
@@ -43,15 +43,15 @@ def append(path: Path, result: Mapping[str, Any]) -> None:
 
 
 def last(path: Path) -> dict[str, Any]:
-    """The newest result in a history, or the one of a file that has been written with ``--json``.
+    """The newest result in a history, or the result in a file written with ``--json``.
 
     Raises:
-        InputError: There is none.
+        InputError: The file cannot be read, or its last line is no result.
     """
     try:
         lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         found: dict[str, Any] = json.loads(lines[-1])
-        found["rows"][0]["us"]["p50"]  # what a result has at least
+        found["rows"][0]["us"]["p50"]  # every result has this
     except OSError as error:
         raise InputError(f"--against {path}: {error.strerror or error}") from None
     except (ValueError, LookupError, TypeError):
@@ -60,9 +60,9 @@ def last(path: Path) -> dict[str, Any]:
 
 
 def ratios(result: Mapping[str, Any], earlier: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """For each row that both have: medians in floors, now and earlier, and now over earlier.
+    """Medians of the rows that both results have, in floors: now, earlier, and now over earlier.
 
-    Floors, not microseconds: the machine may have been slower then.
+    Floors are used because the machine may have been slower then.
     """
     before = {_key(row): row for row in earlier["rows"]}
     found = []

@@ -1,4 +1,4 @@
-"""Memory: whether it grows over many steps, what a long run needs at most, and how long the import takes."""
+"""Growth of memory over many steps, peak memory of a long run, and import time."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 
 from idcontrol import controllers, plants
 from idcontrol.bench.execute import PLANT, ROBOT
-from idcontrol.bench.scenes import Scenes
+from idcontrol.bench.scenes import SceneSource
 from idcontrol.loop.realtime import resident_mb
 from idcontrol.types import Array
 
 PEAK_BAR_MB, IMPORT_BAR_S = 500.0, 1.0
 LIBRARY = "idcontrol.controllers, idcontrol.plants"
-"""What a program that controls and simulates imports."""
+"""Modules that a program imports to control and simulate."""
 GROWTH_BAR_MB = 1.0
-"""Growth over 10^6 steps: pages that the allocator takes and keeps are within it."""
+"""Bound on growth over 10^6 steps [MB]; it leaves room for pages that the allocator takes and keeps."""
 
 SAMPLES = 20
 PERIODS = 320
-"""Length of the walk that is stepped through again and again: a gait period [ms]."""
+"""Length of the walk that is repeated, in control periods of 1 ms: one gait period."""
 
 
-def sampled(scenes: Scenes, steps: int) -> Array:
-    """Resident memory over `steps` control and plant steps, after a first pass, shape (SAMPLES + 1,) [MB]."""
+def sampled(scenes: SceneSource, steps: int) -> Array:
+    """Resident memory over `steps` control and plant steps, after a warm-up, shape (SAMPLES + 1,) [MB]."""
     walk = scenes.walk(ROBOT, PLANT, PERIODS)
     system, contacts = walk.machine()
     plant = plants.build(PLANT, plants.Setup(system=system, contacts=contacts, dt=walk.h))
@@ -57,7 +57,7 @@ def growth(found: Array, steps: int) -> float:
 
 
 def import_s(modules: str = "idcontrol") -> float:
-    """Time that an import takes in a fresh Python, its start included: the shortest of three [s]."""
+    """Shortest of three times to start Python and import `modules` [s]."""
     spent = []
     for _ in range(3):
         began = time.perf_counter()
@@ -67,7 +67,7 @@ def import_s(modules: str = "idcontrol") -> float:
 
 
 def peak_mb() -> float:
-    """Largest resident memory of a 30 s trot in a process of its own [MB]."""
+    """Peak resident memory of a process that runs a 30 s trot [MB]."""
     code = (
         "import resource, tempfile; from idcontrol.cli import main\n"
         "with tempfile.TemporaryDirectory() as folder:\n"
@@ -78,8 +78,8 @@ def peak_mb() -> float:
     return float(said.stdout.split()[-1]) * 1024 / 1e6
 
 
-def run(scenes: Scenes, steps: int) -> dict[str, Any]:
-    """All of it, as ``idcontrol bench memory --json`` prints it."""
+def run(scenes: SceneSource, steps: int) -> dict[str, Any]:
+    """All measurements of memory and import, as ``idcontrol bench memory --json`` prints them."""
     found = sampled(scenes, steps)
     measured: dict[str, tuple[float, float | None]] = {
         "growth_mb_per_million_steps": (growth(found, steps), GROWTH_BAR_MB),

@@ -1,7 +1,7 @@
-"""Rows of contact models: one inverse-dynamics problem, against the number of contacts.
+"""Times of contact models on one inverse-dynamics problem, against the number of contacts.
 
-What is timed is what a controller calls for its scheme, from the posed problem to motor impulses, in Python; and, for
-the bars that are about kernels, the kernel on whitened rows.
+The timed call is the one that a controller makes for its scheme, in Python: from the problem to motor impulses. Bars on
+kernels time the kernel alone, on whitened rows.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from idcontrol.bench.rows import Bar, Effort, Row, measure
-from idcontrol.bench.scenes import Posed, Walk, copied, floor, problems
+from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, measure
+from idcontrol.bench.scenes import PosedProblem, RecordedWalk, copied, floor, problems
 from idcontrol.bench.timing import Job, in_turns
 from idcontrol.controllers.sap import SAP
 from idcontrol.controllers.schemes import (
@@ -36,11 +36,11 @@ from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Status
 
 CONTACTS = (1, 2, 4, 10, 40, 100, 400, 1000)
-"""Numbers of contacts, unless others are asked for."""
+"""Default numbers of contacts."""
 
 
 def _no_slip(problem: StepProblem, step: Step) -> Outcome:
-    """003's Algorithms 1 and 2 as they stand: impulses as pivoting leaves them."""
+    """The no-slip model alone: impulses as pivoting leaves them (Zapolsky & Drumwright 2017, Algorithms 1, 2)."""
     solution = no_slip.solve(problem, step.warm)
     return Outcome(solution=solution, motor_impulse=solution.multipliers)
 
@@ -55,23 +55,24 @@ SCHEMES: Mapping[str, Scheme] = {
     "id-coulomb-lcp": COULOMB_LCP,
     "id-sap": SAP,
 }
-"""By the names of their controllers, where they are all of one."""
+"""Schemes by name: the controller's name where the scheme is the whole of a controller."""
 
 SLOWEST_US = 2e5
-"""A scheme that takes longer than this is not asked for more contacts."""
+"""A scheme whose median exceeds this is not run with more contacts [us]."""
 
 KERNEL_BARS = {
     40: Bar(of="floor", bar=1.5, goal=0.75),
     1000: Bar(of="floor", bar=25.0, goal=11.0),
 }
-"""Of the no-slip kernel. The paper's took 900 us for 40 contacts on a laptop of 2011."""
+"""Bounds on the no-slip kernel by number of contacts. With 40 contacts, Zapolsky & Drumwright (2017, Fig. 19) took 900
+us on a laptop of 2011."""
 
 PROOF_BAR = Bar(of="floor", bar=150.0, goal=75.0)
 PROOF_NODES = 100_000
 
 
-def rows(walk: Walk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[Row]:
-    """Schemes and the no-slip kernel at each number of contacts, then the proof of the nearest torque at four."""
+def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
+    """Each scheme and the no-slip kernel at each number of contacts, then the proven nearest torque at four."""
     sets = {n: problems(walk, n) for n in sorted(contacts)}
     for name, scheme in SCHEMES.items():
         yield from growing(name, scheme, walk, sets, effort)
@@ -83,32 +84,39 @@ def rows(walk: Walk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iter
 
 
 def growing(
-    name: str, scheme: Scheme, walk: Walk, sets: Mapping[int, Sequence[Posed]], effort: Effort
-) -> Iterator[Row]:
-    """A scheme's rows, warm and cold, up to where it takes longer than `SLOWEST_US`."""
+    name: str, scheme: Scheme, walk: RecordedWalk, sets: Mapping[int, Sequence[PosedProblem]], effort: Effort
+) -> Iterator[TimingRow]:
+    """Rows of one scheme, warm and cold, until its median exceeds `SLOWEST_US`."""
     there = 1
     for n, posed in sets.items():
         if (scheme is COULOMB_LCP and n > coulomb.MOST_CONTACTS) or not _affordable(scheme, walk, there, n):
             return
         there = n
         for warm in (True, False):
-            row = measure(
-                "models",
-                f"{name}, {'warm' if warm else 'cold'}",
-                n,
-                scheme_job(scheme, posed, warm=warm),
-                _floor(walk, posed),
-                len(posed),
-                effort,
+            benchmark = Benchmark(
+                section="models",
+                what=f"{name}, {'warm' if warm else 'cold'}",
+                contacts=n,
+                job=scheme_job(scheme, posed, warm=warm),
+                floor=_floor(walk, posed),
+                states=len(posed),
                 solved=lambda outcome: outcome.solution.status is not Status.FALLBACK,
             )
+            row = measure(benchmark, effort)
             yield row
         if row.us["p50"] > SLOWEST_US:
             return
 
 
-def _affordable(scheme: Scheme, walk: Walk, there: int, n: int) -> bool:
-    """Whether one problem of each of some numbers of contacts on the way from `there` to `n` is solved in time."""
+def _affordable(scheme: Scheme, walk: RecordedWalk, there: int, n: int) -> bool:
+    """Whether the scheme stays within `SLOWEST_US` on single problems with growing contact counts between two rows.
+
+    Args:
+        scheme: The scheme.
+        walk: Source of the problems.
+        there: Number of contacts that were measured last.
+        n: Number of contacts to measure next.
+    """
     posed = next(each for each in problems(walk) if len(each.problem.contacts) == len(walk.feet))
     while (there := 3 * there) < n:
         step = replace(posed, problem=copied(posed.problem, there), step=replace(posed.step, warm={}, reluctance=None))
@@ -120,8 +128,8 @@ def _affordable(scheme: Scheme, walk: Walk, there: int, n: int) -> bool:
     return True
 
 
-def scheme_job(scheme: Scheme, posed: Sequence[Posed], *, warm: bool) -> Job:
-    """Solve each posed problem; warm starts from the last one's solution."""
+def scheme_job(scheme: Scheme, posed: Sequence[PosedProblem], *, warm: bool) -> Job:
+    """Solve the posed problems one after another; with `warm`, each starts from the solution of the one before."""
     kept: WarmStart = {}
 
     def forget() -> None:
@@ -138,12 +146,14 @@ def scheme_job(scheme: Scheme, posed: Sequence[Posed], *, warm: bool) -> Job:
     return Job(run=run, reset=forget)
 
 
-def _floor(walk: Walk, posed: Sequence[Posed]) -> Job:
-    """The floor, at the moments of the posed problems."""
+def _floor(walk: RecordedWalk, posed: Sequence[PosedProblem]) -> Job:
+    """The floor at the moments of the posed problems."""
     return floor(replace(walk, moments=[walk.moments[each.moment] for each in posed]))
 
 
-def _no_slip_kernel(walk: Walk, posed: Sequence[Posed], n: int, effort: Effort, *, warm: bool) -> Row:
+def _no_slip_kernel(
+    walk: RecordedWalk, posed: Sequence[PosedProblem], n: int, effort: Effort, *, warm: bool
+) -> TimingRow:
     whitened = [reduce(each.problem) for each in posed]
     closed = [each.problem.contacts.gap <= CLOSED_GAP for each in posed]
     bits, f = np.zeros(n, dtype=np.int64), np.zeros(3 * n)
@@ -157,21 +167,21 @@ def _no_slip_kernel(walk: Walk, posed: Sequence[Posed], n: int, effort: Effort, 
         status, _, _, _ = no_slip_kernel(whitened[i].rho, whitened[i].c, closed[i], bits, False, f)
         return int(status)
 
-    return measure(
-        "models",
-        f"no-slip kernel, {'warm' if warm else 'cold'}",
-        n,
-        Job(run=run, reset=forget),
-        _floor(walk, posed),
-        len(posed),
-        effort,
+    benchmark = Benchmark(
+        section="models",
+        what=f"no-slip kernel, {'warm' if warm else 'cold'}",
+        contacts=n,
+        job=Job(run=run, reset=forget),
+        floor=_floor(walk, posed),
+        states=len(posed),
         solved=lambda status: status == SOLVED,
         bar=KERNEL_BARS.get(n) if warm else None,
     )
+    return measure(benchmark, effort)
 
 
-def _proof(walk: Walk, posed: Sequence[Posed], effort: Effort) -> Row:
-    """The friction LCP's solution whose torque is nearest to the last one's, proved to be so."""
+def _proof(walk: RecordedWalk, posed: Sequence[PosedProblem], effort: Effort) -> TimingRow:
+    """The solution of the friction LCP whose torque is nearest to the last torque, with a proof of optimality."""
     asked, starts = [], []
     last = posed[0].step.last
     for each in posed:
@@ -195,14 +205,14 @@ def _proof(walk: Walk, posed: Sequence[Posed], effort: Effort) -> Row:
     def run(i: int) -> NearestResult:
         return nearest_solution(asked[i], starts[i], max_nodes=PROOF_NODES)
 
-    return measure(
-        "models",
-        "nearest torque with proof",
-        4,
-        Job(run=run),
-        _floor(walk, posed),
-        len(posed),
-        effort,
+    benchmark = Benchmark(
+        section="models",
+        what="nearest torque with proof",
+        contacts=4,
+        job=Job(run=run),
+        floor=_floor(walk, posed),
+        states=len(posed),
         solved=lambda result: result.proved,
         bar=PROOF_BAR,
     )
+    return measure(benchmark, effort)

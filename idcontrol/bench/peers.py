@@ -1,4 +1,4 @@
-"""Other people's solvers for the problems of `idcontrol.bench.solvers`; each is there if its package is installed."""
+"""Solvers of other packages for the problems of `idcontrol.bench.solvers`; each is used if its package is installed."""
 
 from __future__ import annotations
 
@@ -15,26 +15,28 @@ from idcontrol.bench.timing import Job
 from idcontrol.types import Array
 
 PROXIMAL = 1e-9
-"""Added to the diagonal of the peers' matrices, relative to it: of rank six, they are else refused by most."""
+"""Relative term added to the diagonal of the peers' matrices, which have rank six: most peers refuse singular ones."""
 
 TIGHT = 1e-9
-"""Tolerance of solvers that iterate; at their own they stop early, and so look fast."""
+"""Tolerance of iterative solvers; with their defaults they stop early and look faster than they are."""
 
 
 def installed(*packages: str) -> bool:
-    """Whether all of them are."""
+    """Whether all `packages` can be imported."""
     return all(importlib.util.find_spec(package) is not None for package in packages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageOne:
-    """Stage I as general solvers take it: min ½xᵀHx + gᵀx, x ≥ 0, C x ≥ 0, with x = (f_N, f_S⁺, f_S⁻, f_T⁺, f_T⁻) / s.
+    """Stage I in the standard form of QP solvers: min ½xᵀHx + gᵀx with x ≥ 0 and C x ≥ 0.
+
+    The unknowns are scaled impulses, x = (f_N, f_S⁺, f_S⁻, f_T⁺, f_T⁻) / s.
 
     Attributes:
-        H: Diagonal about 1, shape (5n, 5n).
-        g: Largest entry 1, shape (5n,).
+        H: Hessian, scaled to a diagonal of about 1, shape (5n, 5n).
+        g: Gradient, scaled to a largest entry of 1, shape (5n,).
         C: Friction pyramids, shape (n, 5n).
-        scale: s [N s].
+        scale: Impulse s that x is measured in [N s].
     """
 
     H: Array
@@ -44,7 +46,7 @@ class StageOne:
 
     @staticmethod
     def of(rho: Array, c: Array, mu: Array) -> StageOne:
-        """That of whitened rows (3n, k), constants (3n,) and friction (n,)."""
+        """Build stage I from whitened rows `rho` (3n, k), constants `c` (3n,) and friction coefficients `mu` (n,)."""
         n = mu.shape[0]
         N, S, T = rho[:n], rho[n : 2 * n], rho[2 * n :]
         c_N, c_S, c_T = c[:n], c[n : 2 * n], c[2 * n :]
@@ -59,7 +61,7 @@ class StageOne:
         )
 
     def impulses(self, x: Array) -> Array:
-        """(f_N, f_S, f_T), shape (3n,) [N s]."""
+        """Contact impulses (f_N, f_S, f_T) of a solution x, shape (3n,) [N s]."""
         f_N, S, s, T, t = x.reshape(5, -1)
         return self.scale * np.concatenate((f_N, S - s, T - t))
 
@@ -91,7 +93,7 @@ def _proxqp(asked: Asked) -> Job:
     proxsuite: Any = importlib.import_module("proxsuite")
     dense, first = proxsuite.proxqp.dense, asked[0]
     rows, size = first.C.shape
-    # bounds as rows: with ProxQP's own boxes a warm start takes longer
+    # bounds are passed as rows: with ProxQP's own box constraints a warm start takes longer
     C, zero, most = np.vstack((first.C, np.eye(size))), np.zeros(rows + size), np.full(rows + size, 1e20)
     solver: Any = None
 
@@ -158,7 +160,7 @@ def _osqp(asked: Asked) -> Job:
             eps_abs=1e-6,
             eps_rel=1e-6,
             max_iter=20000,
-            adaptive_rho_interval=50,  # not by the clock
+            adaptive_rho_interval=50,  # OSQP would choose it by the clock otherwise
         )
 
     def run(i: int) -> Array | None:
@@ -177,7 +179,7 @@ def _quadprog(asked: Asked) -> Job:
     def run(i: int) -> Array | None:
         try:
             x = quadprog.solve_qp(asked[i].H, -asked[i].g, columns, zero)[0]
-        except ValueError:  # its word for a matrix that is not positive definite
+        except ValueError:  # raised if the matrix is not positive definite
             return None
         return asked[i].impulses(x)
 
@@ -192,7 +194,7 @@ def _ecos(asked: Asked) -> Job:
         cost = 0.5 * cvxpy.quad_form(x, cvxpy.psd_wrap(asked[i].H)) + asked[i].g @ x
         problem = cvxpy.Problem(cvxpy.Minimize(cost), [x >= 0, asked[i].C @ x >= 0])
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # "may be inaccurate": the difference will tell
+            warnings.simplefilter("ignore")  # "may be inaccurate": the comparison of answers shows it
             try:
                 problem.solve(solver="ECOS")
             except cvxpy.SolverError:
@@ -207,10 +209,10 @@ class QpPeer:
     """A general solver of quadratic programs.
 
     Attributes:
-        name: Its name, and how it starts.
-        packages: What must be installed.
-        make: From the programs to the job of solving each.
-        most: Contacts up to which it is asked; beyond it takes seconds.
+        name: Its name, and whether it starts warm.
+        packages: Packages that must be installed.
+        make: Makes the job that solves the given programs.
+        most: Largest number of contacts it is run with; beyond, it takes seconds.
     """
 
     name: str
@@ -230,7 +232,11 @@ QP_PEERS = (
 
 
 def quantecon(matrices: Sequence[Array], constants: Sequence[Array]) -> Job | None:
-    """Lemke's method of quantecon, which Numba compiles; None where it is not installed. The answer is z, or None."""
+    """Lemke's method as implemented, with Numba, in quantecon; the answer is z, or None if it finds none.
+
+    Returns:
+        The job; None if quantecon is not installed.
+    """
     if not installed("quantecon"):
         return None
     from quantecon.optimize import lcp_lemke

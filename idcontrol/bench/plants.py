@@ -1,4 +1,4 @@
-"""Rows of plant steps: the walking quadruped, and bodies heaped in a container, beside other people's engines."""
+"""Times of plant steps: a walking quadruped and bodies in a container, beside other simulators."""
 
 from __future__ import annotations
 
@@ -9,89 +9,92 @@ from typing import Any
 import numpy as np
 
 from idcontrol import controllers, plants
+from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, TimingRow, measure
 from idcontrol.bench.peers import installed
-from idcontrol.bench.rows import Bar, Effort, Peer, Row, measure
-from idcontrol.bench.scenes import FILM, Heap, Scenes, Walk, floor
+from idcontrol.bench.scenes import FILM, Heap, RecordedWalk, SceneSource, floor
 from idcontrol.bench.timing import Job
 from idcontrol.bodies import BodyState
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.system import System
-from idcontrol.types import Array, State
+from idcontrol.types import Array
 
 PLANTS = ("coulomb-lcp", "dissipation", "sap")
-"""Plants of which there is a row."""
+"""Plants that get a row of their own."""
 
 BODIES = (8, 40, 80)
 HEAP_STEPS = 150
-"""Of which the bodies fall in the first third."""
+"""Steps of the heap; the bodies fall during the first third."""
 
 HEAP_BUDGET_S = 60.0
 
 DRAKE_BARS = {"quadruped": Bar(of="peer", bar=0.3, goal=0.1), "heap": Bar(of="peer", bar=1.0, goal=0.5)}
 TICK_BAR = Bar(of="us", bar=1000.0 / 3.0, goal=1000.0 / 8.0)
-"""Controller and plant in a period of 1 ms: three times faster than the clock, and eight times."""
+"""Controller and plant together, for a period of 1 ms: at least three times real time, aiming at eight times."""
 
 SAME_JOINTS, SAME_BODIES = 0.2, 0.05
-"""Median difference of velocities after a step between our rigid contact and an engine's, which is a little soft
-[rad/s, m/s]; without the ground the joints of solo12 would be 3 rad/s away after 1 ms."""
+"""Tolerance of the median difference in velocity after a step between our rigid contacts and the slightly soft ones of
+other simulators [rad/s, m/s]. Without any ground the joints of solo12 would differ by 3 rad/s after 1 ms."""
 
 
-def rows(scenes: Scenes, walk: Walk, effort: Effort) -> Iterator[Row]:
-    """A step of each plant alone, of one beside each engine, of plant and controller, and of the heaps."""
+def rows(scenes: SceneSource, walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
+    """Steps of each plant alone, of one beside each simulator, of controller and plant together, and of the heaps."""
     for name in PLANTS:
         own = walk if name == "coulomb-lcp" else scenes.walk(walk.robot, name, len(walk.moments))
-        job, counted = step(own, name), _all_press(own)
-        yield measure(
-            "plants", f"{name}, 1 ms", len(own.feet), job, floor(own), len(own.moments), effort, counted=counted
-        )
+        yield measure(_step_benchmark(own, name), effort)
     for engine, make in ENGINES.items():
         peer = make(walk)
         if peer is None:
             continue
-        yield measure(
-            "plants",
-            "coulomb-lcp, 1 ms",
-            len(walk.feet),
-            step(walk, "coulomb-lcp"),
-            floor(walk),
-            len(walk.moments),
-            effort,
-            counted=_all_press(walk),
-            peer=Peer(
-                name=engine,
-                job=peer,
-                difference=lambda ours, theirs: float(np.abs(ours - theirs).max()),
-                tolerance=SAME_JOINTS,
-                unit="rad/s",
-                share=50.0,
-            ),
-            bar=DRAKE_BARS["quadruped"] if engine == "Drake SAP" else None,
+        beside = Peer(
+            name=engine,
+            job=peer,
+            difference=lambda ours, theirs: float(np.abs(ours - theirs).max()),
+            tolerance=SAME_JOINTS,
+            unit="rad/s",
+            share=50.0,
         )
-    yield measure(
-        "plants",
-        "id-coulomb-qp and coulomb-lcp, 1 ms",
-        None,
-        _tick(walk),
-        floor(walk),
-        len(walk.moments),
-        effort,
+        bar = DRAKE_BARS["quadruped"] if engine == "Drake SAP" else None
+        yield measure(_step_benchmark(walk, "coulomb-lcp", bar), effort, beside)
+    tick = Benchmark(
+        section="plants",
+        what="id-coulomb-qp and coulomb-lcp, 1 ms",
+        contacts=None,
+        job=_tick(walk),
+        floor=floor(walk),
+        states=len(walk.moments),
         bar=TICK_BAR,
     )
+    yield measure(tick, effort)
     for bodies in BODIES:
-        yield _heap(scenes.heap(bodies), floor(walk), bodies, effort)
+        yield _heap(scenes.heap(bodies), floor(walk), bodies)
 
 
-def step(walk: Walk, name: str) -> Job:
-    """Steps of a plant of ours through the walk again; the answer is the joints' velocities."""
+def _step_benchmark(walk: RecordedWalk, name: str, bar: Bar | None = None) -> Benchmark:
+    """Steps of the plant `name` along the walk; times count where all feet press."""
+    return Benchmark(
+        section="plants",
+        what=f"{name}, 1 ms",
+        contacts=len(walk.feet),
+        job=step(walk, name),
+        floor=floor(walk),
+        states=len(walk.moments),
+        counted=np.array([moment.pressing == len(walk.feet) for moment in walk.moments]),
+        bar=bar,
+    )
+
+
+def step(walk: RecordedWalk, name: str) -> Job:
+    """Step one of our plants through the walk again; the answer is the joint velocities."""
     system, _ = machine = walk.machine()
     plant = _plant(name, machine, walk.h)
 
-    def run(i: int) -> State:
-        return plant.step(walk.moments[i].tau, walk.h)
+    def reset() -> None:
+        plant.reset(walk.moments[0].state)
 
-    return Job(
-        run=lambda i: system.joint_velocities(run(i).v), reset=lambda: _ignore(plant.reset(walk.moments[0].state))
-    )
+    def run(i: int) -> Array:
+        return system.joint_velocities(plant.step(walk.moments[i].tau, walk.h).v)
+
+    return Job(run=run, reset=reset)
 
 
 def _plant(name: str, machine: tuple[System, SphereContacts], h: float) -> plants.SimulatedPlant:
@@ -99,15 +102,7 @@ def _plant(name: str, machine: tuple[System, SphereContacts], h: float) -> plant
     return plants.build(name, plants.Setup(system=system, contacts=contacts, dt=h))
 
 
-def _ignore(state: State) -> None:
-    return None
-
-
-def _all_press(walk: Walk) -> Any:
-    return np.array([moment.pressing == len(walk.feet) for moment in walk.moments])
-
-
-def _tick(walk: Walk) -> Job:
+def _tick(walk: RecordedWalk) -> Job:
     plant, controller = _plant("coulomb-lcp", walk.machine(), walk.h), controllers.build("id-coulomb-qp", walk.setup())
     state = walk.moments[0].state
 
@@ -123,7 +118,7 @@ def _tick(walk: Walk) -> Job:
     return Job(run=run, reset=reset)
 
 
-def _mujoco(walk: Walk) -> Job | None:
+def _mujoco(walk: RecordedWalk) -> Job | None:
     if not installed("mujoco"):
         return None
     from idcontrol.plants.mujoco import MuJoCo
@@ -149,7 +144,7 @@ def _mujoco(walk: Walk) -> Job | None:
     return Job(run=run, prepare=prepare)
 
 
-def _bullet(walk: Walk) -> Job | None:
+def _bullet(walk: RecordedWalk) -> Job | None:
     if not installed("pybullet"):
         return None
     system, _ = machine = walk.machine()
@@ -164,7 +159,7 @@ def _bullet(walk: Walk) -> Job | None:
     return Job(run=run, prepare=prepare)
 
 
-def _drake(walk: Walk) -> Job | None:
+def _drake(walk: RecordedWalk) -> Job | None:
     if not installed("pydrake"):
         return None
     from idcontrol.bench import drake
@@ -172,15 +167,15 @@ def _drake(walk: Walk) -> Job | None:
     return drake.machine(walk)
 
 
-ENGINES: dict[str, Callable[[Walk], Job | None]] = {
+ENGINES: dict[str, Callable[[RecordedWalk], Job | None]] = {
     "Drake SAP": _drake,
     "MuJoCo": _mujoco,
     "Bullet, read from Python": _bullet,
 }
-"""Engines by name; their jobs are None where they are not installed."""
+"""Other simulators by name; a job is None if its simulator is not installed."""
 
 
-def _heap(heap: Heap, below: Job, bodies: int, effort: Effort) -> Row:
+def _heap(heap: Heap, below: Job, bodies: int) -> TimingRow:
     states = _fall(heap)
     last = heap.start
 
@@ -205,23 +200,23 @@ def _heap(heap: Heap, below: Job, bodies: int, effort: Effort) -> Row:
             unit="m/s",
             share=50.0,
         )
-    return measure(
-        "plants",
-        f"clutter with walls, {bodies} bodies",
-        None,
-        Job(run=run, reset=reset),
-        Job(run=lambda i: below.run(0)),
-        len(states),
-        # the whole fall, whatever it takes: what a step costs changes by a factor of ten within it
-        Effort(samples=len(states), compared=len(states), budget_s=HEAP_BUDGET_S),
-        peer=peer,
+    benchmark = Benchmark(
+        section="plants",
+        what=f"clutter with walls, {bodies} bodies",
+        contacts=None,
+        job=Job(run=run, reset=reset),
+        floor=Job(run=lambda i: below.run(0)),
+        states=len(states),
         bar=DRAKE_BARS["heap"],
         note="from the fall to rest; ours counts each box on a face with up to four contacts, Drake with one",
     )
+    # the whole fall, however long it takes: the cost of a step varies tenfold within it
+    effort = Effort(samples=len(states), compared=len(states), budget_s=HEAP_BUDGET_S)
+    return measure(benchmark, effort, peer)
 
 
 def _fall(heap: Heap) -> Sequence[BodyState]:
-    """The states that steps begin from."""
+    """The states at which the steps of the heap begin."""
     state, states = heap.plant.reset(heap.start), []
     for _ in range(HEAP_STEPS):
         states.append(state)

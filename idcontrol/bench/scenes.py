@@ -1,7 +1,7 @@
-"""The states that the bench runs on, and the contact problems that come up in them.
+"""The states that the bench runs on, and the contact problems that arise in them.
 
-Who can make a robot walk, or drop bodies on a heap, is found by name (`Scenes`, the entry point group
-``idcontrol.bench``), as the library itself knows no robots.
+The library itself knows no robots. So walks and heaps come from a `SceneSource`, which is found by name in the entry
+point group ``idcontrol.bench``.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Reference, State
 
 MOST_COPIES = 10_000
-"""Identity of a copy: that of its contact times this, and its number."""
+"""A copied contact's identity is that of its original times this, plus the number of the copy."""
 
 FILM = 1e-6
-"""Feet are this much larger in engines that feel a contact only once it is closed: ours are closed to rounding [m]."""
+"""Added to the radius of feet in simulators that act on closed contacts only [m]: in our states contacts are closed to
+rounding, on either side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +37,11 @@ class Moment:
     """One period of a walk.
 
     Attributes:
-        state: At its beginning.
-        reference: What was asked for.
-        tau: Torques that were held, shape (a,) [N m].
-        after: At its end.
-        pressing: How many feet pressed on the ground in it.
+        state: State at its beginning.
+        reference: Reference at its beginning.
+        tau: Joint torques held during the period, shape (a,) [N m].
+        after: State at its end.
+        pressing: Number of feet that pressed on the ground.
     """
 
     state: State
@@ -51,16 +52,16 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Walk:
-    """A walk that was recorded, and the means to step through it again.
+class RecordedWalk:
+    """A walk that was recorded, and what it takes to step through it again.
 
     Attributes:
-        robot: Which.
+        robot: Name of the robot.
         h: Control period [s].
-        moments: In order.
-        setup: What a controller is built from, afresh with each call.
-        machine: Its terms and its feet on the ground, with the true friction, likewise.
-        feet: Names of the frames of the feet.
+        moments: The periods in order.
+        setup: Makes a new setup of a controller.
+        machine: Makes new multibody terms, and the detector of the feet on the ground with the true friction.
+        feet: Names of the foot frames.
     """
 
     robot: str
@@ -76,15 +77,15 @@ class Heap:
     """Balls and boxes in a container on flat ground.
 
     Attributes:
-        plant: Where they fall.
-        start: From where.
-        round: Which of them are balls, shape (n,).
-        radius_m: Of a ball.
-        side_m: Of a box.
-        width_m: Of the container, inside; it is as high.
-        wall_m: How thick its walls are.
-        mu: Friction of everything.
-        period_s: Of a step.
+        plant: Plant that steps them.
+        start: State before they fall.
+        round: Which bodies are balls, shape (n,); the others are boxes.
+        radius_m: Radius of a ball.
+        side_m: Edge of a box.
+        width_m: Inner width of the container, and its height.
+        wall_m: Thickness of its walls.
+        mu: Friction coefficient of all surfaces.
+        period_s: Length of a step.
     """
 
     plant: FreeBodies
@@ -98,20 +99,20 @@ class Heap:
     period_s: float
 
 
-class Scenes(Protocol):
-    """What an entry point of the group ``idcontrol.bench`` gives."""
+class SceneSource(Protocol):
+    """Makes walks and heaps. Each entry point of the group ``idcontrol.bench`` names one."""
 
-    def walk(self, robot: str, plant: str, periods: int) -> Walk:
-        """A walk of `robot` on `plant`, `periods` long."""
+    def walk(self, robot: str, plant: str, periods: int) -> RecordedWalk:
+        """A walk of `robot` on `plant` over `periods` control periods."""
         ...
 
     def heap(self, bodies: int) -> Heap:
-        """So many balls and boxes above the floor of a container."""
+        """A heap of `bodies` balls and boxes, above the floor of a container."""
         ...
 
 
-def floor(walk: Walk) -> Job:
-    """What Pinocchio takes, called from Python, for M, the bias and the Jacobians of the feet."""
+def floor(walk: RecordedWalk) -> Job:
+    """The rigid-body terms from Pinocchio, called from Python: M, the bias and the Jacobians of the feet."""
     system = walk.setup().system
     model, frames = system.model, [system.frame(name) for name in walk.feet]
     data, states = model.createData(), [moment.state for moment in walk.moments]
@@ -129,13 +130,13 @@ def floor(walk: Walk) -> Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Posed:
+class PosedProblem:
     """A contact problem as a controller poses it.
 
     Attributes:
-        problem: With the joints prescribed.
-        step: What else a scheme may use.
-        moment: Number of the moment in the walk.
+        problem: The step problem, with the joint velocities prescribed.
+        step: Further data of the control step that a scheme may use.
+        moment: Index of the moment in the walk.
     """
 
     problem: StepProblem
@@ -144,22 +145,22 @@ class Posed:
 
 
 MOST_ROWS = 20_000
-"""Contacts in all problems of a set together: more would fill the memory, and caches anyhow."""
+"""Largest number of contacts in all problems of a set together, to bound memory."""
 
 
-def problems(walk: Walk, contacts: int | None = None) -> list[Posed]:
+def problems(walk: RecordedWalk, contacts: int | None = None) -> list[PosedProblem]:
     """The problems that inverse dynamics poses along a walk.
 
     Args:
-        walk: Where.
-        contacts: Take only those with all feet on the ground, with so many contacts in place of theirs (`copied`);
-            None is all, as they are. Of many contacts there are fewer problems (`MOST_ROWS`), at least two.
+        walk: The walk.
+        contacts: Number of contacts to give to the problems in which all feet stand (`copied`); there are fewer
+            problems with many contacts (`MOST_ROWS`), but at least two. None takes all problems as they are.
     """
-    found: list[Posed] = []
+    found: list[PosedProblem] = []
 
     def note(problem: StepProblem, step: Step) -> Outcome:
         kept = replace(problem, M=problem.M.copy(), contacts=problem.contacts.take(np.arange(len(problem.contacts))))
-        found.append(Posed(problem=kept, step=step, moment=moment))
+        found.append(PosedProblem(problem=kept, step=step, moment=moment))
         return COULOMB_QP.solve(problem, step)
 
     setup = walk.setup()
@@ -177,10 +178,10 @@ def problems(walk: Walk, contacts: int | None = None) -> list[Posed]:
 
 
 def copied(problem: StepProblem, contacts: int) -> StepProblem:
-    """The same step with `contacts` contacts: copies of those that there are, or the first of them.
+    """The same step with `contacts` contacts: copies of the existing ones, or the first few of them.
 
-    So did 003 (section 8.4.2), "artificially increasing the number of simultaneous contacts" under each foot: the
-    motion is the same, whatever their number.
+    Zapolsky & Drumwright (2017, section 8.4.2) do the same, "artificially increasing the number of simultaneous
+    contacts" under each foot: the motion does not depend on their number.
     """
     there = len(problem.contacts)
     which = np.sort(np.resize(np.arange(there), contacts))

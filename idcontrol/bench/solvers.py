@@ -1,7 +1,7 @@
-"""Rows of solvers: stage I against general solvers of quadratic programs, Lemke's method against another's.
+"""Times of solvers: stage I beside general QP solvers, and Lemke's method beside another implementation.
 
-Ours gets whitened rows, of six columns, because that is what a step has (math.md 3); the others get the matrix they
-want, made beforehand: their time is that of the solver alone.
+Our solvers get whitened rows with six columns, which is what a step has at hand (math.md, section 3). The others get
+the matrix that they need, assembled beforehand: only the solver itself is timed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, TimingRow, measure
 from idcontrol.bench.peers import QP_PEERS, StageOne, installed, quantecon
-from idcontrol.bench.rows import Bar, Effort, Peer, Row, measure
-from idcontrol.bench.scenes import Posed, Walk, floor, problems
+from idcontrol.bench.scenes import PosedProblem, RecordedWalk, floor, problems
 from idcontrol.bench.timing import Job
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models.coulomb import _assemble, friction_lcp_kernel
@@ -23,13 +23,13 @@ from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array
 
 CONTACTS = (4, 40, 120)
-"""Numbers of contacts, unless others are asked for."""
+"""Default numbers of contacts."""
 
 LEMKE_MOST = 10
-"""Contacts up to which Lemke's methods are compared."""
+"""Largest number of contacts at which Lemke's method is compared."""
 
 SAME_SPEED = 1e-5
-"""Two answers are the same if contacts move alike to this [m/s]: general solvers' matrices are regularized."""
+"""Tolerance of contact velocities between equal answers [m/s]; the matrices of general solvers are regularized."""
 
 QP_BARS = {
     ("DAQP, warm", 4): Bar(of="peer", bar=1.0, goal=0.5),
@@ -39,8 +39,8 @@ QP_BARS = {
 LEMKE_BAR = Bar(of="peer", bar=1.2, goal=1.0)
 
 
-def rows(walk: Walk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[Row]:
-    """Stage I beside each solver installed, then Lemke's method, at each number of contacts."""
+def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
+    """Stage I beside each installed solver, then Lemke's method, at each number of contacts."""
     for n in sorted(contacts):
         posed = problems(walk, n)
         whitened = [reduce(each.problem) for each in posed]
@@ -51,8 +51,8 @@ def rows(walk: Walk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iter
 
 
 def _stage_one(
-    posed: Sequence[Posed], whitened: Sequence[Reduction], below: Job, n: int, effort: Effort
-) -> Iterator[Row]:
+    posed: Sequence[PosedProblem], whitened: Sequence[Reduction], below: Job, n: int, effort: Effort
+) -> Iterator[TimingRow]:
     mu = posed[0].problem.contacts.mu
     states = len(posed) if n <= LEMKE_MOST else min(len(posed), 50)  # the peers' matrices fill the memory
 
@@ -60,33 +60,33 @@ def _stage_one(
         _, rho, f = ours
         return float(np.abs(rho @ (rho.T @ (f - theirs))).max())
 
+    def stage_one(*, warm: bool, bar: Bar | None = None) -> Benchmark:
+        return Benchmark(
+            section="solvers",
+            what=f"stage I, {'warm' if warm else 'cold'}",
+            contacts=n,
+            job=_edges(whitened, mu, warm=warm),
+            floor=below,
+            states=states,
+            solved=lambda answer: answer[0] == SOLVED,
+            bar=bar,
+        )
+
     asked = [StageOne.of(each.rho, each.c, mu) for each in whitened[:states]]
     for warm in (True, False):
-        job = _edges(whitened, mu, warm=warm)
-        what = f"stage I, {'warm' if warm else 'cold'}"
-        yield measure("solvers", what, n, job, below, states, effort, solved=lambda answer: answer[0] == SOLVED)
+        yield measure(stage_one(warm=warm), effort)
     for peer in QP_PEERS:
         if n > peer.most or not installed(*peer.packages):
             continue
-        yield measure(
-            "solvers",
-            "stage I, warm",
-            n,
-            _edges(whitened, mu, warm=True),
-            below,
-            states,
-            effort,
-            peer=Peer(
-                name=peer.name,
-                job=peer.make(asked),
-                difference=speed,
-                tolerance=SAME_SPEED,
-                unit="m/s",
-            ),
-            solved=lambda answer: answer[0] == SOLVED,
-            peer_solved=lambda answer: answer is not None,
-            bar=QP_BARS.get((peer.name, n)),
+        beside = Peer(
+            name=peer.name,
+            job=peer.make(asked),
+            difference=speed,
+            tolerance=SAME_SPEED,
+            unit="m/s",
+            solved=lambda answer: answer is not None,
         )
+        yield measure(stage_one(warm=True, bar=QP_BARS.get((peer.name, n))), effort, beside)
 
 
 def _edges(whitened: Sequence[Reduction], mu: Array, *, warm: bool) -> Job:
@@ -105,8 +105,14 @@ def _edges(whitened: Sequence[Reduction], mu: Array, *, warm: bool) -> Job:
     return Job(run=run, reset=forget)
 
 
-def _lemke(posed: Sequence[Posed], whitened: Sequence[Reduction], below: Job, n: int, effort: Effort) -> Row:
-    """Ours assembles and balances; the other gets the balanced matrix, without which it fails on a fifth of states."""
+def _lemke(
+    posed: Sequence[PosedProblem], whitened: Sequence[Reduction], below: Job, n: int, effort: Effort
+) -> TimingRow:
+    """Lemke's method on the friction LCP.
+
+    Our time includes assembling and balancing. The peer gets the balanced matrix: without it, it fails on a fifth of
+    the states.
+    """
     mu = posed[0].problem.contacts.mu
     rough = np.flatnonzero(mu)
     matrices, constants, scales = [], [], []
@@ -129,32 +135,32 @@ def _lemke(posed: Sequence[Posed], whitened: Sequence[Reduction], below: Job, n:
         return abs(float(mine[:n].sum()) - carried) / max(carried, 1e-12)
 
     other = quantecon(matrices, constants)
-    return measure(
-        "solvers",
-        "friction LCP, Lemke",
-        n,
-        Job(run=run),
-        below,
-        len(posed),
-        replace(effort, compared=len(posed)),
-        peer=None
-        if other is None
-        else Peer(
+    peer = None
+    if other is not None:
+        peer = Peer(
             name="quantecon, balanced",
             job=other,
             difference=weight,
-            # the friction LCP may have several solutions; nearly all states have one
+            # the friction LCP may have several solutions, but has a single one in nearly all states
             tolerance=1e-6,
             unit="of the weight carried",
             share=90.0,
-        ),
+            solved=lambda answer: answer is not None,
+        )
+    benchmark = Benchmark(
+        section="solvers",
+        what="friction LCP, Lemke",
+        contacts=n,
+        job=Job(run=run),
+        floor=below,
+        states=len(posed),
         solved=lambda answer: answer[0] == SOLVED,
-        peer_solved=lambda answer: answer is not None,
         bar=LEMKE_BAR if n == 4 else None,
     )
+    return measure(benchmark, replace(effort, compared=len(posed)), peer)
 
 
 def _balance(Q: Array, impulses: int) -> Array:
-    """One factor for impulses and its inverse for the rest, as math.md 13.2 has it for a balanced LCP."""
+    """Scale of each LCP variable: one factor for impulses, its inverse for the others (math.md, section 13.2)."""
     d = 1.0 / np.sqrt(float(np.median(np.diag(Q)[:impulses])))
     return np.concatenate((np.full(impulses, d), np.full(Q.shape[0] - impulses, 1.0 / d)))

@@ -1,4 +1,4 @@
-"""Times of several jobs, taken in turns over a sequence of states."""
+"""Timing of several jobs in turns over a sequence of states."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def _no_preparation(state: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Something that can be done for each of a sequence of states.
+    """A piece of work for each state of a sequence.
 
     Attributes:
-        run: What is timed: from the number of a state to an answer.
-        prepare: What must be done before it, untimed.
+        run: The timed part: takes the index of a state and returns an answer.
+        prepare: Untimed preparation, called with the same index before `run`.
         reset: Forgets all earlier states.
     """
 
@@ -37,29 +37,29 @@ class Job:
 
 
 def answers(job: Job, count: int, budget_s: float = np.inf) -> list[Any]:
-    """What a job says of the first `count` states, in order; of fewer once `budget_s` [s] has passed."""
+    """Answers of a job for the first `count` states, in order; it stops earlier once `budget_s` [s] has passed."""
     job.reset()
-    said: list[Any] = []
+    found: list[Any] = []
     end = time.perf_counter() + budget_s
     for state in range(count):
-        if said and time.perf_counter() > end:
+        if found and time.perf_counter() > end:
             break
         job.prepare(state)
-        said.append(job.run(state))
-    return said
+        found.append(job.run(state))
+    return found
 
 
 def in_turns(jobs: Sequence[Job], states: int, samples: int, budget_s: float) -> tuple[Array, Integers]:
-    """Times of all jobs, state by state, over the sequence again and again.
+    """Time all jobs in turns, state by state, and repeat the sequence until there are enough samples.
 
     Args:
-        jobs: Each begins every pass over the sequence with its `reset`.
+        jobs: The jobs; all are reset at the beginning of every pass over the sequence.
         states: Length of the sequence.
-        samples: How many times to take of each job.
-        budget_s: Stop earlier once this much time has passed [s].
+        samples: Number of times to take of each job.
+        budget_s: Time after which to stop early [s].
 
     Returns:
-        Times, shape (taken, jobs) [us], and the number of the state of each, shape (taken,).
+        Times, shape (taken, jobs) [us], and the index of the state of each, shape (taken,).
     """
     taken = np.empty((samples, len(jobs)))
     state_of = np.empty(samples, dtype=np.int64)
@@ -89,6 +89,6 @@ def in_turns(jobs: Sequence[Job], states: int, samples: int, budget_s: float) ->
 
 
 def percentiles(times: Array) -> dict[str, float]:
-    """Median, 99th and 99.9th percentile [us] of times [us]."""
+    """Median, 99th and 99.9th percentile of `times`, in their unit."""
     p50, p99, p999 = np.percentile(times, (50.0, 99.0, 99.9))
     return {"p50": float(p50), "p99": float(p99), "p999": float(p999)}

@@ -85,13 +85,14 @@ def _times(
     scenes: Any, section: str, contacts: list[int] | None, samples: int, budget: float, *, quiet: bool
 ) -> dict[str, Any]:
     from idcontrol.bench import execute
-    from idcontrol.bench.rows import Effort, Row
+    from idcontrol.bench.measurement import Effort, TimingRow
 
-    def told(row: Row) -> None:
+    def on_row(row: TimingRow) -> None:
         if not quiet and sys.stderr.isatty():
-            click.echo(f"{row.section}: {row.what}, {row.contacts} contacts: {row.us['p50']:.1f} us", err=True)
+            done = row.benchmark
+            click.echo(f"{done.section}: {done.what}, {done.contacts} contacts: {row.us['p50']:.1f} us", err=True)
 
-    return execute.run(scenes, section, Effort(samples=samples, budget_s=budget), contacts=contacts, told=told)
+    return execute.run(scenes, section, Effort(samples=samples, budget_s=budget), contacts=contacts, on_row=on_row)
 
 
 def _scenes() -> Any:

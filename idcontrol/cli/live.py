@@ -22,7 +22,7 @@ from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
 from idcontrol.loop.safety import Mode
 from idcontrol.loop.session import resolve, wire_format
-from idcontrol.record.rows import views, width
+from idcontrol.record.channels import views, width
 from idcontrol.show.view.page import Page, serve, stop
 from idcontrol.show.view.scenery import of_meta
 from idcontrol.show.view.stage import Stage

@@ -34,7 +34,7 @@ from idcontrol.loop.transport import Link, inprocess
 from idcontrol.loop.transport.shared import BYTES, SharedLink
 from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
 from idcontrol.loop.wire import HEAD_BYTES, Drop
-from idcontrol.record.rows import width
+from idcontrol.record.channels import width
 from idcontrol.types import Controller
 
 RING_S = 10.0

@@ -19,7 +19,7 @@ from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.safety import Fault, Limits, Mode, Policy, Rule, Safety, advance
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import Format, Inbox, Kind, Outbox, within
-from idcontrol.record.rows import Row
+from idcontrol.record.channels import ChannelRow
 from idcontrol.system import System
 from idcontrol.types import Array, Plant, State
 
@@ -112,7 +112,7 @@ class Machine:
         state = plant.reset(start)
         self._motion = _Motion(State(t=0.0, q=state.q, v=state.v), np.zeros(a), specific_force(state, state, 1.0, wire))
         self.safety = Safety()
-        self.row = Row(channels(wire))
+        self.row = ChannelRow(channels(wire))
         self.finished = False
         self._farewell = 0
         self._values = np.zeros(wire.state_values)

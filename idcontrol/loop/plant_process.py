@@ -25,7 +25,7 @@ from idcontrol.loop.session import resolve, wire_format
 from idcontrol.loop.transport import Link
 from idcontrol.loop.transport.shared import SharedLink
 from idcontrol.loop.transport.udp import UdpLink
-from idcontrol.record.rows import width
+from idcontrol.record.channels import width
 
 WARM_STEPS = 20
 """Steps before the first tick, so that all is compiled, loaded and in caches."""

@@ -26,7 +26,7 @@ from idcontrol.loop.safety import Cut, Fault, Limits, Mode, Policy, Safety, admi
 from idcontrol.loop.session import Planner
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, Sensed
-from idcontrol.record.rows import Row, span
+from idcontrol.record.channels import ChannelRow, span
 from idcontrol.system import System
 from idcontrol.types import Array, Controller, Reference, State, Status
 
@@ -184,7 +184,7 @@ class ControlLoop:
         )
         self.safety, self.counts = Safety(), Counts()
         layout = channels(wire, parts.notes)
-        self.row = Row(layout)
+        self.row = ChannelRow(layout)
         self.finished = False
         self._sensed: Sensed | None = None
         self._seen: State | None = None

@@ -30,9 +30,9 @@ from idcontrol.loop.ring import Ring
 from idcontrol.loop.safety import NAMES, Fault, Mode
 from idcontrol.loop.session import Session, resolve, wire_format
 from idcontrol.loop.wire import Drop
+from idcontrol.record.channels import views, width
 from idcontrol.record.metrics import percentiles
 from idcontrol.record.recording import Recorder, jsonable
-from idcontrol.record.rows import views, width
 from idcontrol.types import Array, Event
 
 EXTRA = {

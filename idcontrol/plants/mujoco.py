@@ -17,7 +17,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
 from idcontrol.models.problem import StepSolution
-from idcontrol.plants.outside import Link, grid, links, quaternion, rotation
+from idcontrol.plants.exported import RigidLink, grid, quaternion, rigid_links, rotation
 from idcontrol.plants.parts import averaged, require_positive, require_torques, substeps
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
@@ -59,7 +59,7 @@ class MuJoCo:
             InputError: `dt` is not positive, or MuJoCo cannot have such a machine.
         """
         self._dt = require_positive("longest substep", dt)
-        self._links = links(system, contacts)
+        self._links = rigid_links(system, contacts)
         self._names = system.actuated_names
         self._spheres = {
             sphere.identity: f"sphere {sphere.identity}" for link in self._links for sphere in link.spheres
@@ -166,7 +166,7 @@ class MuJoCo:
         return State(t=t, q=q, v=v)
 
 
-def _specification(machine: list[Link], terrain: Terrain, gravity: Array, dt: float) -> mujoco.MjSpec:
+def _specification(machine: list[RigidLink], terrain: Terrain, gravity: Array, dt: float) -> mujoco.MjSpec:
     spec = mujoco.MjSpec()
     # Some descriptions have inertias that no body can have (A + B < C): the compiler refuses them, the engine does not.
     spec.compiler.balanceinertia = True

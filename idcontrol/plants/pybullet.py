@@ -19,7 +19,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
 from idcontrol.models.problem import StepSolution
-from idcontrol.plants.outside import Link, grid, links, quaternion, rotation
+from idcontrol.plants.exported import RigidLink, grid, quaternion, rigid_links, rotation
 from idcontrol.plants.parts import averaged, require_positive, require_torques, substeps, touch
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
@@ -64,10 +64,10 @@ class PyBullet:
             InputError: `dt` is not positive, or Bullet cannot have such a machine.
         """
         self._dt = require_positive("longest substep", dt)
-        self._links = links(system, contacts)
+        self._links = rigid_links(system, contacts)
         _refuse(self._links)
         self._names = system.actuated_names
-        self._world = _World()
+        self._world = _BulletWorld()
         self._world.call(bullet.setGravity, *system.model.gravity.linear)
         self._world.call(
             bullet.setPhysicsEngineParameter,
@@ -150,7 +150,7 @@ class PyBullet:
         near = [abs(float(np.linalg.norm(position + turn @ s.centre - at)) - s.radius) for s in spheres]
         return spheres[int(np.argmin(near))].identity
 
-    def _frame(self, number: int, link: Link) -> tuple[Array, Array]:
+    def _frame(self, number: int, link: RigidLink) -> tuple[Array, Array]:
         """Origin and axes of a link's frame in the world."""
         if number >= 0:
             found = self._world.call(bullet.getLinkState, self._body, number, computeForwardKinematics=1)
@@ -193,7 +193,7 @@ class PyBullet:
         return State(t=t, q=q, v=v)
 
 
-class _World:
+class _BulletWorld:
     """A physics client of its own, closed when it is forgotten."""
 
     def __init__(self) -> None:
@@ -207,7 +207,7 @@ class _World:
             bullet.disconnect(self._client)
 
 
-def _refuse(machine: list[Link]) -> None:
+def _refuse(machine: list[RigidLink]) -> None:
     """Bullet's multibody is one tree, its base free or fixed, and it knows no rotors."""
     roots = [link for link in machine if link.parent < 0]
     if any(link.kind == "free" for link in machine) and (len(roots) > 1 or machine[0].kind != "free"):
@@ -220,7 +220,7 @@ def _refuse(machine: list[Link]) -> None:
             raise InputError(f"Bullet has no armature, but joint {link.name!r} has {link.armature}; use another plant")
 
 
-def _add_machine(world: _World, machine: list[Link]) -> int:
+def _add_machine(world: _BulletWorld, machine: list[RigidLink]) -> int:
     floats = machine[0].kind == "free"
     carried = machine[1:] if floats else machine
     base: dict[str, Any] = {"baseMass": 0.0}
@@ -267,7 +267,7 @@ def _add_machine(world: _World, machine: list[Link]) -> int:
     return body
 
 
-def _shape(world: _World, link: Link) -> int:
+def _shape(world: _BulletWorld, link: RigidLink) -> int:
     if not link.spheres:
         return -1
     if len({sphere.mu for sphere in link.spheres}) > 1:
@@ -281,7 +281,7 @@ def _shape(world: _World, link: Link) -> int:
     return shape
 
 
-def _add_ground(world: _World, terrain: Terrain) -> int:
+def _add_ground(world: _BulletWorld, terrain: Terrain) -> int:
     if terrain.heights.size == 0:
         normal, offset = terrain.parameters[:3], terrain.parameters[3]
         shape = world.call(bullet.createCollisionShape, bullet.GEOM_PLANE, planeNormal=normal.tolist())

@@ -40,7 +40,7 @@ import h5py
 import numpy as np
 
 from idcontrol.errors import InputError
-from idcontrol.record.rows import views, width
+from idcontrol.record.channels import views, width
 from idcontrol.types import Array, Event
 
 SCHEMA = 1

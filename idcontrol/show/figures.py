@@ -74,7 +74,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scene:
+class _GaitRecord:
     """What every figure is drawn from: the arrays, and the rows of a few gait periods."""
 
     arrays: Mapping[str, Array]
@@ -102,10 +102,10 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout) -> list[Picture]:
     """
     if len(arrays["t"]) < 3:
         return []
-    scene = _Scene(arrays, layout, _close_up_rows(arrays, layout))
+    scene = _GaitRecord(arrays, layout, _close_up_rows(arrays, layout))
     from_s, to_s = (arrays["t"][i] for i in (scene.rows.start, scene.rows.stop - 1))
     when = f"from {from_s:.2f} s to {to_s:.2f} s"
-    pictures: tuple[tuple[str, str, Callable[[_Scene], Figure]], ...] = (
+    pictures: tuple[tuple[str, str, Callable[[_GaitRecord], Figure]], ...] = (
         (
             "The run at a glance",
             "Joint errors, torque rate, error of the predicted contact force, height and tilt of the base, and how "
@@ -269,7 +269,7 @@ def _shade(axes: Any, t: Array, flag: Booleans) -> None:
         axes.axvspan(begin, begin + duration, color=_SHADE, linewidth=0, zorder=0)
 
 
-def _glance(scene: _Scene) -> Figure:
+def _glance(scene: _GaitRecord) -> Figure:
     arrays, t, h = scene.arrays, scene.arrays["t"], scene.layout.period_s
     rows = round(scene.layout.gait_period_s / h)
     bins = _Bins(t, rows)
@@ -316,7 +316,7 @@ def _statuses(axes: Any, t: Array, statuses: Mapping[str, Array]) -> None:
     axes.legend(loc="upper right", bbox_to_anchor=(1.0, -0.35), ncols=4)
 
 
-def _path(scene: _Scene) -> Figure:
+def _path(scene: _GaitRecord) -> Figure:
     arrays, t = scene.arrays, scene.arrays["t"]
     figure, grid = panels([3.9], 2, aside=0.75)
     above, off = grid[0]
@@ -353,7 +353,7 @@ def _path(scene: _Scene) -> Figure:
     return figure
 
 
-def _joints(scene: _Scene) -> Figure:
+def _joints(scene: _GaitRecord) -> Figure:
     t, names = scene.close_up("t"), scene.layout.joints
     columns = _columns(len(names))
     rows = -(-len(names) // columns)
@@ -373,7 +373,7 @@ def _joints(scene: _Scene) -> Figure:
     return figure
 
 
-def _torques(scene: _Scene) -> Figure:
+def _torques(scene: _GaitRecord) -> Figure:
     t, tau, names = scene.close_up("t"), scene.close_up("tau"), scene.layout.joints
     rate = np.diff(tau, axis=0) / scene.layout.period_s
     columns = _columns(len(names))
@@ -403,7 +403,7 @@ def _columns(joints: int) -> int:
     return 3 if joints % 3 == 0 else min(joints, 4)
 
 
-def _forces(scene: _Scene) -> Figure:
+def _forces(scene: _GaitRecord) -> Figure:
     t, feet = scene.close_up("t"), scene.layout.feet
     force, predicted = scene.close_up("force")[:, :, 2], scene.close_up("force_pred")[:, :, 2]
     stance = scene.close_up("stance") > 0.5
@@ -425,7 +425,7 @@ def _forces(scene: _Scene) -> Figure:
     return figure
 
 
-def _feet(scene: _Scene) -> Figure:
+def _feet(scene: _GaitRecord) -> Figure:
     t, feet, h = scene.close_up("t"), scene.layout.feet, scene.layout.period_s
     touching = np.linalg.norm(scene.close_up("force"), axis=2) > TOUCHING_N
     figure, axes_grid = panels([0.3 * len(feet) + 0.3, *[1.0] * len(feet)], gap=0.26, sharex=True)

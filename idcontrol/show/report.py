@@ -35,7 +35,7 @@ _OPTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MetricRow:
     """One number of the table: its words, and whether its goal was met (None where there is no goal)."""
 
     label: str
@@ -46,7 +46,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FindingRow:
     """One number of a test case: beside the paper's, and whether its check holds (None where there is none)."""
 
     key: str
@@ -116,15 +116,15 @@ def write_page(path: Path, text: str) -> Path:
     return path
 
 
-def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list[Row]]:
+def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list[MetricRow]]:
     """The numbers of a run beside their goals, by topic; numbers that the run does not have are left out."""
-    topics: dict[str, list[Row]] = {}
+    topics: dict[str, list[MetricRow]] = {}
     for quantity in QUANTITIES:
         value, goal = quantity.of(values), goals.get(quantity.key)
         if value is None and goal is None:
             continue
         topics.setdefault(quantity.topic, []).append(
-            Row(
+            MetricRow(
                 label=quantity.label,
                 value=quantity.text(value),
                 unit=quantity.unit,
@@ -135,11 +135,11 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
     return topics
 
 
-def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[Found]:
+def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[FindingRow]:
     """The named numbers of a test case beside the paper's (`idcontrol.experiments.findings`)."""
     tables = {name: values.get(name) or {} for name in ("paper", "checks", "units", "notes")}
     return [
-        Found(
+        FindingRow(
             key=key,
             value=number(values.get(key)),
             unit=tables["units"].get(key, ""),

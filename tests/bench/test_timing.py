@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from idcontrol.bench.rows import Bar, Effort, Peer, measure
+from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, measure
 from idcontrol.bench.timing import Job, answers, in_turns, percentiles
 
 
@@ -63,6 +63,11 @@ def test_answers_come_in_order_after_a_reset():
     assert answers(job, 2) == [[0], [0, 1]]
 
 
+def benchmark(job, states, **more):
+    floor = Job(run=lambda i: None)
+    return Benchmark(section="solvers", what="job", contacts=4, job=job, floor=floor, states=states, **more)
+
+
 def row(theirs, *, tolerance=0.1, bar=None, counted=None):
     ours = Job(run=lambda i: float(i))
     peer = Peer(
@@ -71,20 +76,9 @@ def row(theirs, *, tolerance=0.1, bar=None, counted=None):
         difference=lambda a, b: abs(a - b),
         tolerance=tolerance,
         unit="m/s",
+        solved=lambda answer: answer is not None,
     )
-    return measure(
-        "solvers",
-        "job",
-        4,
-        ours,
-        Job(run=lambda i: None),
-        10,
-        Effort(samples=50, budget_s=60.0),
-        peer=peer,
-        peer_solved=lambda answer: answer is not None,
-        counted=counted,
-        bar=bar,
-    )
+    return measure(benchmark(ours, 10, counted=counted, bar=bar), Effort(samples=50, budget_s=60.0), peer)
 
 
 def test_answers_that_differ_are_shown_not_hidden():
@@ -119,6 +113,6 @@ def test_a_bar_is_met_if_the_ratio_is_within_it(of, against):
 
 def test_a_bar_against_a_peer_that_is_not_installed_is_not_judged():
     job = Job(run=lambda i: None)
-    alone = measure("solvers", "job", 4, job, job, 5, Effort(samples=5), bar=Bar(of="peer", bar=1.0, goal=0.5))
+    alone = measure(benchmark(job, 5, bar=Bar(of="peer", bar=1.0, goal=0.5)), Effort(samples=5))
     assert alone.as_json()["met"] is None
     assert alone.peer_ratio is None

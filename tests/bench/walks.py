@@ -2,12 +2,12 @@
 
 from functools import cache
 
-from idcontrol.bench.scenes import Heap, Walk
+from idcontrol.bench.scenes import Heap, RecordedWalk
 from idcontrol.experiments.bench import scenes
 
 
 @cache
-def solo12(plant: str = "coulomb-lcp") -> Walk:
+def solo12(plant: str = "coulomb-lcp") -> RecordedWalk:
     return scenes.walk("solo12", plant, 60)
 
 

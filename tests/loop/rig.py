@@ -17,7 +17,7 @@ from idcontrol.loop.real import ControlLoop, Parts, run
 from idcontrol.loop.safety import Limits, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
 from idcontrol.loop.transport import inprocess
-from idcontrol.record.rows import views
+from idcontrol.record.channels import views
 from idcontrol.system import System
 from idcontrol.types import Command, ContactForces, Reference, State
 

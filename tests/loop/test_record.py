@@ -9,8 +9,8 @@ from idcontrol.loop import machine, real
 from idcontrol.loop.record import Outcome, Scribe, too_slow
 from idcontrol.loop.safety import Fault, Mode
 from idcontrol.loop.session import wire_format
+from idcontrol.record.channels import views, width
 from idcontrol.record.recording import load
-from idcontrol.record.rows import views, width
 from tests.loop.rig import ArmSession
 
 H = 1e-3

@@ -13,7 +13,7 @@ from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments.trot import Config, experiment, foot_spheres
-from idcontrol.plants.outside import links
+from idcontrol.plants.exported import rigid_links
 from idcontrol.record.recording import load
 from idcontrol.system import System
 from idcontrol.trust.peers import chain
@@ -124,7 +124,7 @@ def test_each_ball_of_a_column_carries_the_weight_of_those_above():
 def add_machine(world: World, system: System, contacts: SphereContacts) -> tuple[list, list]:
     """The links of a machine and the joints of those that have one, None for the floating base."""
     parts, joints, plant = [], [], world.plant
-    for link in links(system, contacts):
+    for link in rigid_links(system, contacts):
         about = link.inertia + link.mass * (link.com @ link.com * np.eye(3) - np.outer(link.com, link.com))
         unit = about / link.mass
         moments = UnitInertia(*np.diag(unit), unit[0, 1], unit[0, 2], unit[1, 2])
@@ -168,7 +168,7 @@ class Quadruped:
         self._base = parts[0]
         self._foot = {
             part.index(): sphere.identity
-            for part, link in zip(parts, links(self._system, spheres), strict=True)
+            for part, link in zip(parts, rigid_links(self._system, spheres), strict=True)
             for sphere in link.spheres
         }
         by_name = {joint.name(): joint for joint in joints if joint is not None}

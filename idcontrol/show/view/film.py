@@ -8,7 +8,7 @@ import numpy as np
 
 from idcontrol.errors import InputError
 from idcontrol.record.recording import Run
-from idcontrol.show.view.machine import Robot
+from idcontrol.show.view.machine import DrawableRobot
 from idcontrol.show.view.scenery import of_run
 from idcontrol.show.view.stage import Shot, Stage
 from idcontrol.types import Array
@@ -29,7 +29,7 @@ class Film:
         torque_rate: Mean |Δτ/Δt| over the joints in each row [N m/s], shape (n,); None where there are no torques.
     """
 
-    def __init__(self, run: Run, find_robot: Callable[[str], Robot]) -> None:
+    def __init__(self, run: Run, find_robot: Callable[[str], DrawableRobot]) -> None:
         """Look at `run`.
 
         Raises:

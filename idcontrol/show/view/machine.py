@@ -24,7 +24,7 @@ SMALLEST_M = 0.1
 """A machine of a single joint has at least this reach."""
 
 
-class Foot(Protocol):
+class DrawableFoot(Protocol):
     """A sphere on a frame."""
 
     frame: str
@@ -32,17 +32,17 @@ class Foot(Protocol):
     offset_m: tuple[float, float, float]
 
 
-class Description(Protocol):
+class DrawableDescription(Protocol):
     """The part of a robot file that is looked at."""
 
-    feet: Sequence[Foot]
+    feet: Sequence[DrawableFoot]
 
 
-class Robot(Protocol):
+class DrawableRobot(Protocol):
     """A robot as a robot library (entry points ``idcontrol.robots``) loads it."""
 
     urdf: Path
-    description: Description
+    description: DrawableDescription
 
     def system(self) -> System:
         """Its multibody system."""
@@ -50,7 +50,7 @@ class Robot(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class DrawableLink:
     """All that one joint carries.
 
     Attributes:
@@ -64,10 +64,10 @@ class Link:
     meshes: tuple[Mesh, ...]
 
 
-def links(robot: Robot, model: Any) -> tuple[Link, ...]:
+def drawable_links(robot: DrawableRobot, model: Any) -> tuple[DrawableLink, ...]:
     """What is seen of each joint of `robot`, whose Pinocchio model is `model`."""
     meshes = _visuals(robot, model) or _rods(robot, model)
-    return tuple(Link(str(model.names[joint]), joint, tuple(found)) for joint, found in sorted(meshes.items()))
+    return tuple(DrawableLink(str(model.names[joint]), joint, tuple(found)) for joint, found in sorted(meshes.items()))
 
 
 def reach(model: Any, q: Array) -> float:
@@ -79,7 +79,7 @@ def reach(model: Any, q: Array) -> float:
     return max(float(np.linalg.norm(places[:, None] - places[None], axis=2).max()), SMALLEST_M)
 
 
-def _visuals(robot: Robot, model: Any) -> dict[int, list[Mesh]]:
+def _visuals(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
     """The visual geometry of the URDF by joint; nothing if it has none or a file of it cannot be read."""
     folders = [str(folder) for folder in Path(robot.urdf).absolute().parents]
     try:
@@ -103,7 +103,7 @@ def _visuals(robot: Robot, model: Any) -> dict[int, list[Mesh]]:
     return found
 
 
-def _rods(robot: Robot, model: Any) -> dict[int, list[Mesh]]:
+def _rods(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
     """A rod from each joint to each that it carries, to its feet, or to the centre of mass at the end of a chain."""
     radius = ROD_SHARE * reach(model, pin.neutral(model))
     found: dict[int, list[Mesh]] = {joint: [] for joint in range(1, model.njoints)}

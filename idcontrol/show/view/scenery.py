@@ -25,10 +25,10 @@ Pose = tuple[float, float, float, float, float, float, float]
 AT_ORIGIN: Pose = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 SIZES = {"box": 3, "sphere": 1, "cylinder": 2, "capsule": 2}
-"""How many lengths each shape has; see `Body`."""
+"""How many lengths each shape has; see `DrawableBody`."""
 
 
-class Ground(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DrawableGround(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A plane, or a height map where there are `heights`.
 
     Attributes:
@@ -70,7 +70,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return height_map(np.frombuffer(self.heights, "<f4").reshape(self.shape), self.spacing_m, self.origin_m)
 
 
-class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DrawableBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A rigid body of a simple shape, its centre at the origin of its frame.
 
     Attributes:
@@ -103,8 +103,8 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     robot: str | None = None
-    bodies: tuple[Body, ...] = ()
-    ground: Ground | None = Ground()
+    bodies: tuple[DrawableBody, ...] = ()
+    ground: DrawableGround | None = DrawableGround()
     mu: NotNegative | None = None
     mu_told: NotNegative | None = None
 

@@ -14,7 +14,7 @@ import pinocchio as pin
 from idcontrol.contact.contacts import write_axes
 from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.errors import InputError
-from idcontrol.show.view.machine import Robot, links, reach
+from idcontrol.show.view.machine import DrawableRobot, drawable_links, reach
 from idcontrol.show.view.scenery import Scenery
 from idcontrol.show.view.shapes import Mesh, solid
 from idcontrol.types import Array, Booleans
@@ -70,7 +70,7 @@ class Stage:
         metres_per_newton: Scale of the arrows: the whole weight is as long as `size`.
     """
 
-    def __init__(self, scenery: Scenery, find_robot: Callable[[str], Robot], q: Array | None = None) -> None:
+    def __init__(self, scenery: Scenery, find_robot: Callable[[str], DrawableRobot], q: Array | None = None) -> None:
         """Set up `scenery`.
 
         Args:
@@ -92,7 +92,7 @@ class Stage:
             robot = find_robot(scenery.robot)
             self._model = robot.system().model
             self._data = self._model.createData()
-            seen = links(robot, self._model)
+            seen = drawable_links(robot, self._model)
             self._joints = tuple(link.joint for link in seen)
             self._feet = tuple(
                 (self._model.getFrameId(foot.frame), np.array(foot.offset_m), foot.radius_m)

@@ -20,7 +20,7 @@ from idcontrol.errors import InputError
 from idcontrol.record.recording import Recorder, load
 from idcontrol.show.view.film import Film
 from idcontrol.show.view.page import HOST, Page, Player, serve, stop
-from idcontrol.show.view.scenery import Ground, Scenery
+from idcontrol.show.view.scenery import DrawableGround, Scenery
 from idcontrol.show.view.stage import Stage
 from tests.show.view.runs import ROWS, STEP_S, walk
 
@@ -72,7 +72,7 @@ def test_a_height_map_is_covered_by_a_net_that_lies_on_it():
     hills = height_map(0.1 * np.random.default_rng(1).random((21, 31)), 0.02)
     server = serve(None, "hills")
     try:
-        Page(server, Stage(Scenery(robot="links", ground=Ground.of(hills)), find_robot), "hills", follow=False)
+        Page(server, Stage(Scenery(robot="links", ground=DrawableGround.of(hills)), find_robot), "hills", follow=False)
         net = server.scene.get_handle_by_name("/stage/net").points
         surface = server.scene.get_handle_by_name("/stage/ground").vertices
     finally:

@@ -13,7 +13,7 @@ from idcontrol.contact.terrain import height_map, plane
 from idcontrol.errors import InputError
 from idcontrol.record.recording import Recorder, load
 from idcontrol.show.view.film import Film
-from idcontrol.show.view.scenery import Body, Ground, Scenery
+from idcontrol.show.view.scenery import DrawableBody, DrawableGround, Scenery
 from idcontrol.show.view.shapes import coarsened, pyramid, rod, solid
 from idcontrol.show.view.stage import Stage
 from tests.show.view.runs import ROWS, STEP_S, walk
@@ -80,7 +80,7 @@ def test_where_nothing_is_predicted_there_is_no_arrow(film):
 
 def test_contacts_are_below_the_feet_and_their_axes_lean_with_the_ground():
     slope = plane((0.2, -0.1, 1.0), 0.05)
-    stage = Stage(Scenery(robot="links", ground=Ground.of(slope)), find_robot)
+    stage = Stage(Scenery(robot="links", ground=DrawableGround.of(slope)), find_robot)
     robot = robots.load("links")
     q = robot.standing_state().q
     shot, centres = stage.at({"q": q}), robots.foot_centres(robot, robot.system(), q)
@@ -129,8 +129,8 @@ def test_rows_without_a_pose_are_left_out(tmp_path):
 
 
 def test_bodies_move_as_recorded_or_stay(tmp_path):
-    ball = Body(name="ball", shape="sphere", size_m=(0.1,))
-    wall = Body(name="wall", shape="box", size_m=(0.1, 2.0, 1.0), pose=(1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0))
+    ball = DrawableBody(name="ball", shape="sphere", size_m=(0.1,))
+    wall = DrawableBody(name="wall", shape="box", size_m=(0.1, 2.0, 1.0), pose=(1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 1.0))
     scene = msgspec.to_builtins(Scenery(bodies=(ball, wall)))
     poses = np.tile([0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0], (5, 1))
     poses[:, 2] -= 0.1 * np.arange(5)
@@ -172,12 +172,12 @@ def test_a_robot_that_has_changed_since_is_refused():
 def test_ground_survives_its_way_through_the_record():
     rng = np.random.default_rng(1)
     hills = height_map(0.1 * rng.random((5, 7)), 0.05)
-    stored = msgspec.json.decode(msgspec.json.encode(Ground.of(hills)), type=Ground).terrain()
+    stored = msgspec.json.decode(msgspec.json.encode(DrawableGround.of(hills)), type=DrawableGround).terrain()
     places = rng.uniform(-0.1, 0.1, (2, 50))
     # heights are stored as float32
     np.testing.assert_allclose(stored.height(*places), hills.height(*places), atol=1e-7)
     np.testing.assert_allclose(
-        Ground.of(plane((0.1, 0, 1), 0.3)).terrain().parameters, plane((0.1, 0, 1), 0.3).parameters
+        DrawableGround.of(plane((0.1, 0, 1), 0.3)).terrain().parameters, plane((0.1, 0, 1), 0.3).parameters
     )
 
 

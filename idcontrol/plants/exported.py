@@ -29,7 +29,7 @@ GRID = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sphere:
+class ContactSphere:
     """A contact sphere.
 
     Attributes:
@@ -46,7 +46,7 @@ class Sphere:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class RigidLink:
     """A rigid body and the joint that carries it; its frame is the joint's.
 
     Attributes:
@@ -79,7 +79,7 @@ class Link:
     at_q: int
     at_v: int
     circle: bool
-    spheres: tuple[Sphere, ...]
+    spheres: tuple[ContactSphere, ...]
 
     def principal(self) -> tuple[Array, Array]:
         """Principal moments of inertia, shape (3,), and their right-handed axes as columns, shape (3, 3).
@@ -96,7 +96,7 @@ class Link:
         return moments, axes
 
 
-def links(system: System, contacts: SphereContacts) -> list[Link]:
+def rigid_links(system: System, contacts: SphereContacts) -> list[RigidLink]:
     """The machine as a tree of links; parents stand before their children.
 
     Raises:
@@ -121,7 +121,7 @@ def links(system: System, contacts: SphereContacts) -> list[Link]:
         else:
             raise InputError(f"joint {name!r} is a {joint.shortname()}; engines outside know free, hinge and slide")
         found.append(
-            Link(
+            RigidLink(
                 name=name,
                 parent=int(model.parents[j]) - 1,
                 position=np.array(place.translation),
@@ -136,7 +136,7 @@ def links(system: System, contacts: SphereContacts) -> list[Link]:
                 at_v=joint.idx_v,
                 circle=joint.nq == 2,
                 spheres=tuple(
-                    Sphere(
+                    ContactSphere(
                         identity=int(i),
                         centre=centres[i],
                         radius=float(contacts.radius[i]),

@@ -7,13 +7,13 @@ import struct
 import numpy as np
 import pytest
 
-from idcontrol.record.rows import Row, span, views, width
+from idcontrol.record.channels import ChannelRow, span, views, width
 
 CHANNELS = {"t": (), "q": (2,), "feet": (2, 3)}
 
 
 def test_a_row_is_its_channels_side_by_side():
-    row = Row(CHANNELS)
+    row = ChannelRow(CHANNELS)
     assert width(CHANNELS) == row.values.size == 9
     row.of["t"][...], row.of["q"][:], row.of["feet"][1] = 1.0, [2.0, 3.0], [4.0, 5.0, 6.0]
     np.testing.assert_array_equal(row.values, [1, 2, 3, *[np.nan] * 3, 4, 5, 6])
@@ -27,7 +27,7 @@ def test_channels_that_stand_side_by_side_are_one_span_of_the_row():
 
 
 def test_numbers_that_stand_side_by_side_are_written_together_and_nothing_else_is():
-    row = Row({"q": (2,), "t": (), "status": (), "good": (), "feet": (2, 3)})
+    row = ChannelRow({"q": (2,), "t": (), "status": (), "good": (), "feet": (2, 3)})
     write = row.writer(["t", "status", "good"])
     write(0.5, 3, True)
     np.testing.assert_array_equal(row.values, [*[np.nan] * 2, 0.5, 3.0, 1.0, *[np.nan] * 6])
@@ -37,4 +37,4 @@ def test_numbers_that_stand_side_by_side_are_written_together_and_nothing_else_i
 
 def test_only_channels_of_one_number_are_written_together():
     with pytest.raises(AssertionError):
-        Row(CHANNELS).writer(["t", "q"])
+        ChannelRow(CHANNELS).writer(["t", "q"])

@@ -12,7 +12,7 @@ import numpy as np
 from idcontrol.types import Array
 
 
-class Row:
+class ChannelRow:
     """One row, channel by channel.
 
     Attributes:

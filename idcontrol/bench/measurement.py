@@ -1,0 +1,219 @@
+"""One row of the bench: a job of ours, timed in turns with a peer's and with the floor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from idcontrol.bench.timing import Job, answers, in_turns, percentiles
+from idcontrol.types import Array, Booleans
+
+Solved = Callable[[Any], bool]
+"""Says whether an answer solves its problem."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """An upper bound on the median of a row, as a multiple of a reference time.
+
+    Attributes:
+        of: The reference time: the floor's median, the peer's median, or one microsecond.
+        bar: The multiple that must not be exceeded.
+        goal: The multiple that we aim at.
+    """
+
+    of: Literal["floor", "peer", "us"]
+    bar: float
+    goal: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """Another implementation of the same job.
+
+    Attributes:
+        name: Name of the implementation.
+        job: Its way to do the job.
+        difference: Distance between an answer of ours and one of the peer's.
+        tolerance: Largest distance at which both answers count as equal.
+        unit: Unit of the distance and of the tolerance.
+        share: Percentile of the distances that is compared with the tolerance: 100 is the worst.
+        solved: Tells whether an answer of the peer's solves the problem; None if it always does.
+    """
+
+    name: str
+    job: Job
+    difference: Callable[[Any, Any], float]
+    tolerance: float
+    unit: str
+    share: float = 100.0
+    solved: Solved | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How long to measure.
+
+    Attributes:
+        samples: Largest number of times taken of each job.
+        budget_s: Longest time spent on each part of a row: our answers, the peer's answers, the timing [s].
+        compared: Largest number of states whose answers are compared.
+    """
+
+    samples: int = 2000
+    budget_s: float = 2.0
+    compared: int = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Benchmark:
+    """A job of ours, and how its times are to be read.
+
+    Attributes:
+        section: Section of the bench: solvers, models, controllers or plants.
+        what: Name of the job.
+        contacts: Number of contacts; None where it varies.
+        job: The job.
+        floor: The floor's job, for the same states.
+        states: Length of the sequence of states.
+        solved: Tells whether an answer solves the problem; None if nobody asks.
+        counted: States whose times count, shape (states,); None counts all of them.
+        bar: The bound that was set for it, if any.
+        note: A remark for the reader.
+    """
+
+    section: str
+    what: str
+    contacts: int | None
+    job: Job
+    floor: Job
+    states: int
+    solved: Solved | None = None
+    counted: Booleans | None = None
+    bar: Bar | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimingRow:
+    """The result of a benchmark; times in microseconds.
+
+    Attributes:
+        benchmark: The benchmark that was run.
+        us: Percentiles of our times.
+        floor_ratio: Our median over the floor's, both taken in turns.
+        samples: Number of times taken.
+        unsolved: Number of compared states that we did not solve; None if nobody asked.
+        peer: Name of the peer; None where there is none.
+        peer_us: Percentiles of the peer's times.
+        peer_ratio: Our median over the peer's.
+        difference: How far our answers are from the peer's, in words.
+        agrees: Whether that is within the tolerance.
+        peer_unsolved: Number of compared states that the peer did not solve; None if nobody asked.
+    """
+
+    benchmark: Benchmark
+    us: dict[str, float]
+    floor_ratio: float
+    samples: int
+    unsolved: int | None = None
+    peer: str | None = None
+    peer_us: dict[str, float] | None = None
+    peer_ratio: float | None = None
+    difference: str | None = None
+    agrees: bool | None = None
+    peer_unsolved: int | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """The multiple that is compared with bar and goal; None without a bar, or if its reference is missing."""
+        bar = self.benchmark.bar
+        if bar is None:
+            return None
+        return {"floor": self.floor_ratio, "peer": self.peer_ratio, "us": self.us["p50"]}[bar.of]
+
+    def as_json(self) -> dict[str, Any]:
+        """The row as plain data, with verdicts on bar and goal."""
+        asked, ratio = self.benchmark, self.ratio
+        bar = asked.bar
+        return {
+            "section": asked.section,
+            "what": asked.what,
+            "contacts": asked.contacts,
+            "us": self.us,
+            "floor_ratio": self.floor_ratio,
+            "peer": self.peer,
+            "peer_us": self.peer_us,
+            "peer_ratio": self.peer_ratio,
+            "difference": self.difference,
+            "agrees": self.agrees,
+            "of": None if bar is None else bar.of,
+            "bar": None if bar is None else bar.bar,
+            "goal": None if bar is None else bar.goal,
+            "met": None if bar is None or ratio is None else ratio <= bar.bar,
+            "goal_met": None if bar is None or ratio is None else ratio <= bar.goal,
+            "samples": self.samples,
+            "unsolved": self.unsolved,
+            "peer_unsolved": self.peer_unsolved,
+            "note": asked.note,
+        }
+
+
+def measure(benchmark: Benchmark, effort: Effort, peer: Peer | None = None) -> TimingRow:
+    """Compare answers, then take times in turns.
+
+    Args:
+        benchmark: What to run.
+        effort: How long to measure.
+        peer: Another implementation to run beside it.
+    """
+    job, floor, states = benchmark.job, benchmark.floor, benchmark.states
+    ours = answers(job, min(states, effort.compared), effort.budget_s)
+    theirs = [] if peer is None else answers(peer.job, len(ours), effort.budget_s)
+    answers(floor, min(states, 3))
+    jobs = [job, floor] if peer is None else [job, peer.job, floor]
+    times, state_of = in_turns(jobs, states, effort.samples, effort.budget_s)
+    counted = benchmark.counted
+    if counted is not None and counted[state_of].any():
+        times = times[counted[state_of]]
+    row = TimingRow(
+        benchmark=benchmark,
+        us=percentiles(times[:, 0]),
+        floor_ratio=_ratio(times[:, 0], times[:, -1]),
+        samples=len(times),
+        unsolved=_unsolved(benchmark.solved, ours),
+    )
+    if peer is None:
+        return row
+    off = _distance(benchmark, peer, ours, theirs)
+    which = "worst" if peer.share == 100.0 else f"{peer.share:g} %"
+    return replace(
+        row,
+        peer=peer.name,
+        peer_us=percentiles(times[:, 1]),
+        peer_ratio=_ratio(times[:, 0], times[:, 1]),
+        difference=f"{off:.1e} of {peer.tolerance:.0e} {peer.unit} ({which})",
+        agrees=bool(off <= peer.tolerance),
+        peer_unsolved=_unsolved(peer.solved, theirs),
+    )
+
+
+def _distance(benchmark: Benchmark, peer: Peer, ours: list[Any], theirs: list[Any]) -> float:
+    """The chosen percentile of the distances between answers, where both solved the problem; infinite if none is."""
+    distances = [
+        peer.difference(a, b)
+        for a, b in zip(ours, theirs, strict=False)
+        if (benchmark.solved is None or benchmark.solved(a)) and (peer.solved is None or peer.solved(b))
+    ]
+    return float(np.percentile(distances, peer.share)) if distances else np.inf
+
+
+def _unsolved(solved: Solved | None, found: list[Any]) -> int | None:
+    return None if solved is None else sum(not solved(answer) for answer in found)
+
+
+def _ratio(ours: Array, theirs: Array) -> float:
+    return float(np.median(ours) / np.median(theirs))
