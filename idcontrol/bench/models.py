@@ -26,6 +26,7 @@ from idcontrol.controllers.schemes import (
     Scheme,
     Step,
 )
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb, no_slip
 from idcontrol.models.distribution import torque_map
 from idcontrol.models.no_slip import no_slip_kernel
@@ -164,7 +165,7 @@ def _no_slip_kernel(
     def run(i: int) -> int:
         if not warm:
             bits[:] = 0
-        status, _, _, _ = no_slip_kernel(whitened[i].rho, whitened[i].c, closed[i], bits, False, f)
+        status, _, _, _ = no_slip_kernel(whitened[i].rho, whitened[i].c, closed[i], bits, False, f, HEAP)
         return int(status)
 
     benchmark = Benchmark(

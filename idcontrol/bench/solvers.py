@@ -99,7 +99,7 @@ def _edges(whitened: Sequence[Reduction], mu: Array, *, warm: bool) -> Job:
     def run(i: int) -> tuple[int, Array, Array]:
         bits[:] = active if warm else 0
         f = np.zeros(3 * n)
-        status, _, _ = edge_lcp_kernel(whitened[i].rho, whitened[i].c, mu, bits, f, active)
+        status, _, _ = edge_lcp_kernel(whitened[i].rho, whitened[i].c, mu, bits, f, active, HEAP)
         return int(status), whitened[i].rho, f
 
     return Job(run=run, reset=forget)

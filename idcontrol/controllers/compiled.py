@@ -15,14 +15,14 @@ from numba import njit
 
 from idcontrol.contact.landing import landing_kernel
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
-from idcontrol.controllers.projection import RANK_TOLERANCE, projection_kernel
+from idcontrol.controllers.projection import DEMAND_RANK_TOLERANCE, projection_kernel
 from idcontrol.kernels.arena import Arena, begin, indices, matrix, reserve, vector, zeros
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.models.compiled import COMPLIANT, NO_SLIP, NO_SLIP_DUAL, compliant_impulses, contact_impulses
 from idcontrol.models.distribution import share_kernel, smallest_torque_kernel, torque_map_kernel
 from idcontrol.models.reduction import recover_kernel, reduce_kernel
 from idcontrol.solvers.basis import pivoted_basis
-from idcontrol.solvers.enumerate import nearest_kernel, nearest_work
+from idcontrol.solvers.enumerate import NearestProblem, nearest_kernel
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
 
@@ -173,10 +173,9 @@ def _stuck(rho: Array, c: Array, x: Array, arena: Arena) -> float:
         longest, largest = max(longest, square), max(largest, abs(c[r]))
     left, carried = matrix(arena, rows, k), vector(arena, rows)
     left[:], carried[:] = rho, c
-    basis, constants = matrix(arena, min(rows, k), k), vector(arena, min(rows, k))
-    rank = pivoted_basis(left, carried, RANK * np.sqrt(longest), basis, constants, arena)
+    basis, constants = pivoted_basis(left, carried, RANK * np.sqrt(longest), arena)
     x[:] = 0.0
-    for j in range(rank):
+    for j in range(constants.size):
         for d in range(k):
             x[d] -= constants[j] * basis[j, d]
     miss = 0.0
@@ -190,7 +189,9 @@ def _stuck(rho: Array, c: Array, x: Array, arena: Arena) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def _nearest(torque: Array, rho: Array, c: Array, mu: Array, f: Array, impulse: Array, last: Array) -> Array:
+def _nearest(
+    torque: Array, rho: Array, c: Array, mu: Array, f: Array, impulse: Array, last: Array, arena: Arena
+) -> Array:
     """Of all contact impulses that solve the problem as `f` does, those whose torque is nearest to `last`."""
     n, k = mu.shape[0], rho.shape[1]
     V = np.empty((3 * n, 3 * n))
@@ -204,10 +205,9 @@ def _nearest(torque: Array, rho: Array, c: Array, mu: Array, f: Array, impulse: 
     for a in range(impulse.shape[0]):
         for j in range(3 * n):
             constant[a] -= torque[a, j] * f[j]
-    y, modes = f.copy(), np.empty(n, dtype=np.int64)
-    work, order = nearest_work(n)
-    nearest_kernel(V, c, mu, torque, constant, last, np.ones(last.shape[0]), SEARCH_NODES, True, y, modes, work, order)
-    return y
+    problem = NearestProblem(V, c, mu, torque, constant, last, np.ones(last.shape[0]))
+    nearest: Array = nearest_kernel(problem, f, True, SEARCH_NODES, arena).y
+    return nearest
 
 
 @njit(cache=True, error_model="numpy")
@@ -260,7 +260,7 @@ def _step(
     no_drift[:] = 0.0
     landing_kernel(J, v, gap, still, h, landing, since, no_drift, surface, arena)
     if projects and n > 0:
-        b = projection_kernel(M, J, surface, b, u, RANK_TOLERANCE, arena)
+        b = projection_kernel(M, J, surface, b, u, DEMAND_RANK_TOLERANCE, arena)
 
     kappa = vector(arena, m)
     np.dot(M, v, kappa)
@@ -287,7 +287,9 @@ def _step(
         # contacts are closed, as `landing_contacts` has it: the gap is part of the reference velocity
         away = zeros(arena, u)
         if model in COMPLIANT:
-            plain, _, residual = compliant_impulses(model, law, h, M, free, L, v_free, J, rho, c, mu, bits, f, away)
+            plain, _, residual = compliant_impulses(
+                model, law, h, M, free, L, v_free, J, rho, c, mu, bits, f, away, arena
+            )
         else:
             closed = np.ones(n, dtype=np.bool_)
             plain, _, residual = contact_impulses(model, rho, c, mu, closed, bits, f, arena)
@@ -297,7 +299,7 @@ def _step(
                 impulse[j] += M[u + j, i] * away[i]
         if plain and n > 0 and after == NEAREST_RAMPS:
             torque = torque_map_kernel(M, free, fixed, L, J, rho, 3 * n, arena)
-            f = _nearest(torque, rho, c, mu, f, impulse, h * last)
+            f = _nearest(torque, rho, c, mu, f, impulse, h * last, arena)
             _, impulse = recover_kernel(M, kappa, free, fixed, L, v_free, J, rho, f, arena)
             bits[:] = 0
         if plain and n > 0 and after != ALONE and (after == SHARES or reluctance.any()):

@@ -18,7 +18,7 @@ from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.solvers.basis import pivoted_basis
 from idcontrol.types import Array, Integers
 
-RANK_TOLERANCE = 1e-8
+DEMAND_RANK_TOLERANCE = 1e-8
 """Directions shorter than this, relative to the longest, are dependent (math.md 12.1)."""
 
 
@@ -126,10 +126,9 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, u: int, tolerance:
     left = rows - rank
     A, e = matrix(arena, left, a), vector(arena, left)
     A[:], e[:] = G[rank:, u:m], G[rank:, m]
-    E, carried = matrix(arena, min(left, a), a), vector(arena, min(left, a))
-    rank = pivoted_basis(A, e, tolerance * np.sqrt(longest), E, carried, arena)
+    E, carried = pivoted_basis(A, e, tolerance * np.sqrt(longest), arena)
     x = zeros(arena, a)
-    for k in range(rank):
+    for k in range(carried.size):
         for i in range(a):
             x[i] += carried[k] * E[k, i]
     for i in range(a - 1, -1, -1):
@@ -155,5 +154,5 @@ def project(M: Array, jacobian: Array, target: Array, b: Array) -> Array:
     """
     if jacobian.shape[0] == 0:
         return b
-    projected: Array = projection_kernel(M, jacobian, target, b, M.shape[0] - b.shape[0], RANK_TOLERANCE, HEAP)
+    projected: Array = projection_kernel(M, jacobian, target, b, M.shape[0] - b.shape[0], DEMAND_RANK_TOLERANCE, HEAP)
     return projected

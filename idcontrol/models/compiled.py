@@ -50,18 +50,18 @@ def contact_impulses(
     n = mu.shape[0]
     if model == DISSIPATION:
         active = np.empty(n, dtype=np.int64)
-        status, iterations, residual = edge_lcp_kernel(rho, c, mu, warm, f, active)
+        status, iterations, residual = edge_lcp_kernel(rho, c, mu, warm, f, active, arena)
         warm[:] = active
         return status == SOLVED, iterations, residual
     if model == ONE_STAGE:
         active = np.empty(n, dtype=np.int64)
-        status, iterations, residual = one_stage_kernel(rho, c, mu, warm, f, active)
+        status, iterations, residual = one_stage_kernel(rho, c, mu, warm, f, active, arena)
         warm[:] = active
         return status == SOLVED, iterations, residual
     if model == COULOMB:
         status, iterations, residual = continued_lcp_kernel(rho, c, mu, np.flatnonzero(mu), warm, f, arena)
         return status == SOLVED, iterations, residual
-    status, iterations, residual, slip = no_slip_kernel(rho, c, closed, warm, model == NO_SLIP_DUAL, f)
+    status, iterations, residual, slip = no_slip_kernel(rho, c, closed, warm, model == NO_SLIP_DUAL, f, arena)
     return status == SOLVED and slip <= SLIP_SPEED, iterations, residual
 
 
@@ -81,6 +81,7 @@ def compliant_impulses(
     warm: Integers,
     f: Array,
     away: Array,
+    arena: Arena,
 ) -> tuple[bool, int, float]:
     """Impulses of contacts that are closed when the step begins, on ground that gives way, by the model as it stands.
 
@@ -100,6 +101,7 @@ def compliant_impulses(
         f: Result, shape (3 n,).
         away: Result: free velocities of the solution less those that f causes, shape (k,). Momentum is balanced to the
             solver's tolerance only, and stiff ground answers to velocities.
+        arena: Where arrays come from.
 
     Returns:
         As `contact_impulses`.
@@ -113,5 +115,5 @@ def compliant_impulses(
     warm[:] = 0
     away[:] = 0.0
     stiffness, damping = law
-    status, iterations, residual = constraint.closed_kernel(h, stiffness, damping, M, J, rho, c, mu, f)
+    status, iterations, residual = constraint.closed_kernel(h, stiffness, damping, M, J, rho, c, mu, f, arena)
     return status == SOLVED, iterations, residual

@@ -20,7 +20,8 @@ import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
+from idcontrol.kernels.linear import solve_in_place
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
 from idcontrol.models.sticking import Attempt, settle
@@ -28,7 +29,6 @@ from idcontrol.solvers.active_set import project
 from idcontrol.solvers.enumerate import find_solution
 from idcontrol.solvers.lcp import lcp_residual
 from idcontrol.solvers.lemke import TIKHONOV, lemke_kernel
-from idcontrol.solvers.linear import solve_in_place
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
@@ -153,17 +153,9 @@ def _lemke(
     Q: Array, r: Array, scale: Array, slips: int, tikhonov: float, z: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     size = r.shape[0]
-    status, pivots, residual = lemke_kernel(
-        Q,
-        r,
-        scale,
-        tikhonov,
-        50 * (size + 1),
-        z,
-        vector(arena, size),
-        matrix(arena, 2 * size + 3, size + 2),
-        indices(arena, 5 * size + 2),
-    )
+    answer = lemke_kernel(Q, r, scale, tikhonov, 50 * (size + 1), arena)
+    status, pivots, residual = answer.status, answer.iterations, answer.residual
+    z[:] = answer.z
     if status == SOLVED:
         residual = _judged(Q, r, slips, z, residual)
         if residual > TOLERANCE:

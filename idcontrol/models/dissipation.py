@@ -22,14 +22,16 @@ from msgspec import structs
 from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import HEAP, Arena
+from idcontrol.kernels.linear import solve_lower
 from idcontrol.models import no_slip
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import Reduction, hold, recover, reduce, solve_lower
+from idcontrol.models.reduction import Reduction, hold, recover, reduce
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.solvers.lcp import gram_residual_doubled, lcp_residual
+from idcontrol.solvers.lcp import ACTIVE_SET, gram_residual_doubled, lcp_residual
 from idcontrol.solvers.lemke import solve_regularized
-from idcontrol.solvers.psd import ACTIVE_SET, psd_lcp_kernel
-from idcontrol.solvers.rank import RANK_TOLERANCE
+from idcontrol.solvers.psd import psd_lcp_kernel
+from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
@@ -52,7 +54,7 @@ MOST_CONTACTS = 1000
 
 @njit(cache=True, error_model="numpy")
 def edge_lcp_kernel(
-    rho: Array, c: Array, mu: Array, warm: Integers, f: Array, active: Integers
+    rho: Array, c: Array, mu: Array, warm: Integers, f: Array, active: Integers, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Assemble the edge rows, solve their LCP, and turn edge impulses into contact impulses.
 
@@ -65,6 +67,7 @@ def edge_lcp_kernel(
         warm: Bit set of the edges to start from, for each contact, shape (n,).
         f: Result, shape (3 n,).
         active: Result, bit set of the edges with impulse, shape (n,).
+        arena: Where arrays come from.
 
     Returns:
         Status number, iterations, residual.
@@ -88,10 +91,8 @@ def edge_lcp_kernel(
                 started += 1
             count += 1
     rows, r = rows[:count], r[:count]
-    z, y, w = np.empty(count), np.empty(k), np.empty(count)
-    status, iterations, _, residual, method = psd_lcp_kernel(
-        rows, r, start, started, z, y, w, np.empty((count, k)), np.empty((3, count)), np.empty((2 * k + 4, k))
-    )
+    answer = psd_lcp_kernel(rows, r, start[:started], arena)
+    status, iterations, residual, z, w = answer.status, answer.iterations, answer.residual, answer.z, answer.w
     f[:] = 0.0
     active[:] = 0
     if status != SOLVED:
@@ -103,10 +104,10 @@ def edge_lcp_kernel(
             active[i] |= 1 << edge
             f[i] += value
             f[(1 + edge // 2) * n + i] += slope[row] * value
-    if method == ACTIVE_SET:
+    if answer.method == ACTIVE_SET:
         # its multipliers may be so large that they obey the law to twice the precision only, and their sums do not
         v = np.empty(3 * n)
-        gram_residual_doubled(rho, c, f, y, np.empty(k), v)
+        gram_residual_doubled(rho, c, f, answer.y, v, arena)
         for row in range(count):
             i, edge = owner[row] // 4, owner[row] % 4
             w[row] = (v[i] + slope[row] * v[(1 + edge // 2) * n + i]) / np.sqrt(1.0 + slope[row] ** 2)
@@ -151,11 +152,11 @@ def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cov
 
 @njit(cache=True, error_model="numpy")
 def one_stage_kernel(
-    rho: Array, c: Array, mu: Array, warm: Integers, f: Array, active: Integers
+    rho: Array, c: Array, mu: Array, warm: Integers, f: Array, active: Integers, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """`one_stage` of contacts that may slip, without other rows; arguments and result as for `edge_lcp_kernel`."""
     ridged, delta = _ridged(rho, rho.shape[0], EPSILON)
-    status, iterations, residual = edge_lcp_kernel(ridged, c, mu, warm, f, active)
+    status, iterations, residual = edge_lcp_kernel(ridged, c, mu, warm, f, active, arena)
     if _yields(f, c, mu.shape[0], delta):
         f[:] = 0.0
         status = INFEASIBLE
@@ -184,7 +185,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 def solve_reduced(problem: StepProblem, reduction: Reduction, warm: WarmStart | None) -> StepSolution:
     """`solve`, for a problem that is whitened already."""
     f, active, number, iterations, residual, settled = _stage_one(
-        problem, reduction, warm, RANK_TOLERANCE, lets_go=True
+        problem, reduction, warm, HELD_RANK_TOLERANCE, lets_go=True
     )
     solution = _solution(problem, reduction, f, number, iterations, residual, active=active)
     if settled or solution.status is Status.FALLBACK:
@@ -310,7 +311,7 @@ def _stage_one(
     closed = held_contacts(problem)
     if rows == 3 * n and not closed.any():
         f = np.zeros(rows)
-        number, iterations, residual = edge_lcp_kernel(reduction.rho, reduction.c, contacts.mu, bits, f, active)
+        number, iterations, residual = edge_lcp_kernel(reduction.rho, reduction.c, contacts.mu, bits, f, active, HEAP)
         return f, active, number, iterations, residual, True
     opening = OPENING * float(np.abs(reduction.c).max(initial=0.0))
 
@@ -318,7 +319,9 @@ def _stage_one(
         held = hold(reduction, _held_rows(np.flatnonzero(stick), n, reduction), rank_tolerance)
         f, edges = np.zeros(rows), np.zeros(n, dtype=np.int64)
         normals = f[: 3 * n]
-        number, count, residual = edge_lcp_kernel(held.rho[: 3 * n], held.c[: 3 * n], contacts.mu, bits, normals, edges)
+        number, count, residual = edge_lcp_kernel(
+            held.rho[: 3 * n], held.c[: 3 * n], contacts.mu, bits, normals, edges, HEAP
+        )
         if number == SOLVED:
             parts = held.c[:n] + held.rho[:n] @ (held.rho[: 3 * n].T @ normals) > opening
         elif number == INFEASIBLE:  # a contact surely parts if the held rows alone take it apart

@@ -18,7 +18,7 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.models.reduction import Reduction
-from idcontrol.solvers.active_set_qp import qp_kernel
+from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
 from idcontrol.solvers.basis import pivoted_basis
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array, Booleans, Integers
@@ -26,7 +26,7 @@ from idcontrol.types import Array, Booleans, Integers
 RIDGE = 1e-8
 """Weight of ½|y|² relative to the mean of diag(LτᵀLτ): makes duplicate contacts share evenly (math.md 7.4)."""
 
-RANK_TOLERANCE = 1e-8
+MOTION_RANK_TOLERANCE = 1e-8
 """Relative length below which a direction of J_bᵀ depends on the others (math.md 7.4, 13.4)."""
 
 
@@ -252,30 +252,14 @@ def share_kernel(
             span[i, j] = rho[row[j], i] + weight[j] * rho[other[j], i]
             square += span[i, j] * span[i, j]
         longest = max(longest, square)
-    most = min(k, d)
-    E, e = matrix(arena, most, d), vector(arena, most)
-    rank = pivoted_basis(span, motion, RANK_TOLERANCE * np.sqrt(longest), E, e, arena)
-    xi, multipliers, active = vector(arena, d), vector(arena, rank + limits), indices(arena, d)
-    status, _, _, _ = qp_kernel(
-        H,
-        g,
-        A,
-        zeros(arena, limits),
-        E[:rank],
-        e[:rank],
-        xi,
-        multipliers,
-        active,
-        matrix(arena, rank + limits, d),
-        matrix(arena, 3, rank + limits),
-        matrix(arena, 3 * d + 6, d),
-    )
-    if status != SOLVED:
+    E, e = pivoted_basis(span, motion, MOTION_RANK_TOLERANCE * np.sqrt(longest), arena)
+    answer = qp_kernel(QuadraticProgram(H, g, A, zeros(arena, limits), E, e), arena)
+    if answer.status != SOLVED:
         return False
     out[:] = 0.0
     for j in range(d):
-        out[row[j]] += xi[j]
-        out[other[j]] += weight[j] * xi[j]
+        out[row[j]] += answer.x[j]
+        out[other[j]] += weight[j] * answer.x[j]
     _into_cones(mu, held, out)
     return True
 

@@ -20,14 +20,15 @@ from typing import Final
 import numpy as np
 from numba import njit
 
+from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector
+from idcontrol.kernels.linear import solve_upper
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import USED_UP, Reduction, recover, reduce
 from idcontrol.solvers.active_set import project_kernel
-from idcontrol.solvers.factor import solve_upper
-from idcontrol.solvers.lcp import gram_residual
+from idcontrol.solvers.lcp import LEMKE, RowLcpAnswer, gram_residual
 from idcontrol.solvers.lemke import lemke_kernel
 from idcontrol.solvers.psd import psd_lcp_kernel
-from idcontrol.solvers.rank import RANK_TOLERANCE, eliminate_kernel, find_indices_kernel
+from idcontrol.solvers.rank import HELD_RANK_TOLERANCE, eliminate_kernel, find_indices_kernel
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
@@ -56,32 +57,32 @@ def _dot(a: Array, b: Array) -> float:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def _normal_lcp(
-    rho: Array, r: Array, dual: bool, active: Integers, count: int, z: Array, y: Array, w: Array
-) -> tuple[int, int, int, float]:  # pragma: no cover - compiled
+    rho: Array, r: Array, dual: bool, start: Integers, arena: Arena
+) -> RowLcpAnswer:  # pragma: no cover - compiled
     """LCP(r, ρρᵀ) by the method asked for, or by Lemke's where that has no answer; as `psd_lcp_kernel`."""
     n, k = rho.shape
-    rows, sides, work = np.empty((n, k)), np.empty((3, n)), np.empty((2 * k + 4, k))
     if dual:
-        status, iterations, count, residual = project_kernel(rho, r, active, z, y, w, rows, sides, work)
-    if not dual or status == INFEASIBLE:
-        # a normal that elimination has all but used up is known to a few digits only, and may seem to contradict its
-        # neighbours; a solution that pivoting finds has a checked residual
-        status, iterations, count, residual, _ = psd_lcp_kernel(
-            rho, r, active, 0 if dual else count, z, y, w, rows, sides, work
-        )
-    if status in (SOLVED, INFEASIBLE) or n > _LEMKE_ROWS:
-        return status, iterations, count, residual
-    Q = np.empty((n, n))
+        answer: RowLcpAnswer = project_kernel(rho, r, arena)
+        if answer.status == INFEASIBLE:
+            # a normal that elimination has all but used up is known to a few digits only, and may seem to contradict
+            # its neighbours; a solution that pivoting finds has a checked residual
+            answer = psd_lcp_kernel(rho, r, start[:0], arena)
+    else:
+        answer = psd_lcp_kernel(rho, r, start, arena)
+    if answer.status in (SOLVED, INFEASIBLE) or n > _LEMKE_ROWS:
+        return answer
+    Q = matrix(arena, n, n)
     largest = 0.0
     for i in range(n):
         for j in range(n):
             Q[i, j] = _dot(rho[i], rho[j])
         largest = max(largest, Q[i, i])
-    scale = np.full(n, 1.0 / np.sqrt(largest) if largest > 0.0 else 1.0)
-    other, more, _ = lemke_kernel(
-        Q, r, scale, 0.0, 50 * n + 100, z, w, np.empty((2 * n + 3, n + 2)), np.empty(5 * n + 2, dtype=np.int64)
-    )
-    if other == SOLVED:
+    scale = vector(arena, n)
+    scale[:] = 1.0 / np.sqrt(largest) if largest > 0.0 else 1.0
+    lemke = lemke_kernel(Q, r, scale, 0.0, 50 * n + 100, arena)
+    status, residual = answer.status, answer.residual
+    z, y, w, active = lemke.z, answer.y, lemke.w, indices(arena, k)
+    if lemke.status == SOLVED:
         residual = gram_residual(rho, r, z, y, w)
         status = SOLVED if residual <= TOLERANCE else status
     count = 0
@@ -89,7 +90,7 @@ def _normal_lcp(
         if status == SOLVED and z[i] > 0.0 and count < k:
             active[count] = i
             count += 1
-    return status, iterations + more, count, residual
+    return RowLcpAnswer(status, answer.iterations + lemke.iterations, residual, LEMKE, z, y, w, active[:count])
 
 
 @njit(cache=True, error_model="numpy")
@@ -150,7 +151,7 @@ def _judge(
 
 @njit(cache=True, error_model="numpy")
 def no_slip_kernel(
-    rho: Array, c: Array, closed: Booleans, bits: Integers, dual: bool, f: Array
+    rho: Array, c: Array, closed: Booleans, bits: Integers, dual: bool, f: Array, arena: Arena
 ) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
     """Solve the module's problem over whitened rows.
 
@@ -161,6 +162,7 @@ def no_slip_kernel(
         bits: In and out, for each contact: bit 0 its normal is active, bits 1 and 2 its S and T rows are kept; (n,).
         dual: Whether the dual active set is to answer at once.
         f: Result, impulses of all rows, shape (3 n + e,).
+        arena: Where arrays come from.
 
     Returns:
         Status number, iterations, residual, largest velocity of a row that should hold (of contacts that are closed and
@@ -176,39 +178,27 @@ def no_slip_kernel(
         if closed[i]:
             fastest = max(fastest, speed)
     opening = _OPEN * fastest
-    basis, upper, constants = np.empty((k, k)), np.empty((k, k)), np.empty(k)
-    kept, active = np.empty(k, dtype=np.int64), np.empty(k, dtype=np.int64)
-    coefficients, rest = np.empty(k), np.empty(k)
-    z, y, w = np.empty(n), np.empty(k), np.empty(n)
-    count = 0
+    start, count = indices(arena, k), 0
     for i in range(n):
         if bits[i] & 1 and count < k:
-            active[count] = i
+            start[count] = i
             count += 1
+    start = start[:count]
     iterations, passes = 0, 0
     last, phase = stick.copy(), _TRY
     while True:
-        rank = find_indices_kernel(
-            rho,
-            c,
-            _candidates(n, c.shape[0] - 3 * n, stick, bits),
-            RANK_TOLERANCE,
-            basis,
-            upper,
-            constants,
-            kept,
-            coefficients,
-            rest,
-        )
+        candidates = _candidates(n, c.shape[0] - 3 * n, stick, bits)
+        held = find_indices_kernel(rho, c, candidates, HELD_RANK_TOLERANCE, arena)
         reduced, r = rho[:n].copy(), c[:n].copy()
-        eliminate_kernel(reduced, r, basis, constants, rank)
+        eliminate_kernel(reduced, r, held)
         for i in range(n):
             if _dot(reduced[i], reduced[i]) <= USED_UP * _dot(rho[i], rho[i]):
                 reduced[i] = 0.0
                 if -SLIP_SPEED <= r[i] < 0.0:
                     r[i] = 0.0
-        status, more, count, residual = _normal_lcp(reduced, r, dual, active, count, z, y, w)
-        iterations += more
+        answer = _normal_lcp(reduced, r, dual, start, arena)
+        status, residual, z, w, start = answer.status, answer.residual, answer.z, answer.w, answer.active
+        iterations += answer.iterations
         if phase == _RETURN or (phase == _TRY and status not in (SOLVED, INFEASIBLE)):
             break
         passes += 1
@@ -243,14 +233,14 @@ def no_slip_kernel(
         bits[i] = 0
     if status != SOLVED:
         return status, iterations, residual, 0.0
-    for a in range(count):
-        bits[active[a]] |= 1
+    for i in start:
+        bits[i] |= 1
     # y, the whitened change of velocity, and what the kept rows ask for are what normals and kept rows give:
     # Σ ρ_kept g = y - Σ c_kept e - Σ ρ_N f_N lies in their span, of orthonormal basis e
-    push = y.copy()
+    push, rank, kept = answer.y.copy(), held.kept.size, held.kept
     for j in range(rank):
         for d in range(k):
-            push[d] -= constants[j] * basis[j, d]
+            push[d] -= held.constants[j] * held.basis[j, d]
     for i in range(n):
         f[i] = z[i]
         if z[i] != 0.0:
@@ -258,8 +248,8 @@ def no_slip_kernel(
                 push[d] -= rho[i, d] * z[i]
     g = np.zeros(k)
     for j in range(rank):
-        g[j] = _dot(basis[j], push)
-    solve_upper(upper, rank, g)
+        g[j] = _dot(held.basis[j], push)
+    solve_upper(held.upper, rank, g)
     for j in range(rank):
         f[kept[j]] = g[j]
         if kept[j] < 3 * n:
@@ -312,7 +302,7 @@ def solve_reduced(
             bits[i] = warm.get(key, 0)
     f = np.zeros(reduction.rho.shape[0])
     closed = contacts.gap <= CLOSED_GAP
-    number, iterations, residual, slip = no_slip_kernel(reduction.rho, reduction.c, closed, bits, dual, f)
+    number, iterations, residual, slip = no_slip_kernel(reduction.rho, reduction.c, closed, bits, dual, f, HEAP)
     v_plus, impulse = recover(reduction, f)
     status, note = Status.SOLVED, ""
     if number != SOLVED:

@@ -21,48 +21,10 @@ import numpy as np
 from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
+from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed, solve_upper
 from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem, free_indices
-from idcontrol.solvers.factor import solve_upper
-from idcontrol.solvers.rank import RANK_TOLERANCE, find_indices
+from idcontrol.solvers.rank import HELD_RANK_TOLERANCE, find_indices
 from idcontrol.types import Array, Integers
-
-
-@njit(cache=True, error_model="numpy")
-def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
-    """Lower factor L of a symmetric matrix A = L Lᵀ; False if A is not positive definite."""
-    n = A.shape[0]
-    for j in range(n):  # by columns: their entries do not wait for one another
-        for i in range(j, n):
-            s = A[i, j]
-            for k in range(j):
-                s -= L[i, k] * L[j, k]
-            if i > j:
-                L[i, j] = s / L[j, j]
-            elif s > 0.0:
-                L[j, j] = np.sqrt(s)
-            else:
-                return False
-    return True
-
-
-@njit(cache=True, error_model="numpy")
-def solve_lower(L: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """Overwrite x with L⁻¹ x."""
-    for i in range(L.shape[0]):
-        s = x[i]
-        for k in range(i):
-            s -= L[i, k] * x[k]
-        x[i] = s / L[i, i]
-
-
-@njit(cache=True, error_model="numpy")
-def solve_lower_transposed(L: Array, x: Array) -> None:  # pragma: no cover - compiled
-    """Overwrite x with L⁻ᵀ x."""
-    for i in range(L.shape[0] - 1, -1, -1):
-        s = x[i]
-        for k in range(i + 1, L.shape[0]):
-            s -= L[k, i] * x[k]
-        x[i] = s / L[i, i]
 
 
 @njit(cache=True, error_model="numpy")
@@ -246,7 +208,7 @@ class Held:
         return out
 
 
-def hold(reduction: Reduction, held: Integers, tolerance: float = RANK_TOLERANCE) -> Held:
+def hold(reduction: Reduction, held: Integers, tolerance: float = HELD_RANK_TOLERANCE) -> Held:
     """Eliminate rows that hold with equality.
 
     Args:

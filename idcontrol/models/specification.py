@@ -27,7 +27,7 @@ from idcontrol.models.dissipation import YIELD
 from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.solvers.rank import RANK_TOLERANCE
+from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
 ACCEPTED: Final = 1e-5
@@ -211,7 +211,7 @@ def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float 
     delta = _delta(r, n, epsilon)
     # held rows that only δ tells apart share the load: they are not dependent
     rho = np.hstack((r.rho, np.sqrt(delta) * np.eye(r.rho.shape[0], 3 * n))) if delta else r.rho
-    kept = _held_rows(replace(r, rho=rho), held, 1e-6 * epsilon if delta else RANK_TOLERANCE)
+    kept = _held_rows(replace(r, rho=rho), held, 1e-6 * epsilon if delta else HELD_RANK_TOLERANCE)
 
     G, c = edges.T @ rho[: 3 * n], edges.T @ r.c[: 3 * n]
     length = np.linalg.norm(G, axis=1)

@@ -7,13 +7,17 @@ is that already, and is here; every strictly convex quadratic program can be bro
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from idcontrol.solvers.factor import append, remove, solve_upper, solve_upper_transposed, split
+from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
+from idcontrol.solvers.factor import RowFactor, append, empty_factor, remove, split
 from idcontrol.solvers.lcp import (
+    ACTIVE_SET,
+    RowLcpAnswer,
     RowLcpResult,
     checked_rows,
     gram_residual,
@@ -21,7 +25,7 @@ from idcontrol.solvers.lcp import (
     row_lcp_result,
 )
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED, TOLERANCE
-from idcontrol.types import Array, Integers
+from idcontrol.types import Array
 
 FEASIBLE: Final = 1e-10
 """Relative violation of a row that is left alone: two digits better than what is called solved."""
@@ -38,9 +42,31 @@ _REFINEMENTS: Final = 3
 """Of multipliers; one is what it takes."""
 
 
+class SmallestNorm(NamedTuple):
+    """The point of smallest norm that meets some rows; its arrays come from the caller's arena.
+
+    Attributes:
+        status: SOLVED (each row holds to its tolerance), INFEASIBLE, ITERATIONS or INACCURATE.
+        iterations: Rows taken in.
+        y: The point, shape (k,).
+        multipliers: y = Σ multiplier · row, ≥ 0 on inequalities, shape (p,). Where the status is INFEASIBLE the
+            certificate c: c ≥ 0 on inequalities, Σ c row = 0, b·c > 0.
+        factor: Factor of the active rows, equalities first.
+        n_active: How many they are.
+    """
+
+    status: int
+    iterations: int
+    y: Array
+    multipliers: Array
+    factor: RowFactor
+    n_active: int
+
+
 @njit(cache=True, error_model="numpy")
-def _solve_active(basis: Array, upper: Array, active: Integers, count: int, b: Array, y: Array, u: Array) -> None:
+def _solve_active(factor: RowFactor, count: int, b: Array, y: Array, u: Array) -> None:
     """The smallest-norm y on the active rows, a·y = b, and its multipliers u_a, in the order of the active set."""
+    active, basis, upper = factor.active, factor.basis, factor.upper
     for a in range(count):
         u[a] = b[active[a]]
     solve_upper_transposed(upper, count, u)
@@ -53,16 +79,7 @@ def _solve_active(basis: Array, upper: Array, active: Integers, count: int, b: A
 
 
 @njit(cache=True, error_model="numpy")
-def smallest_norm_kernel(
-    columns: Array,
-    b: Array,
-    equalities: int,
-    tolerance: Array,
-    y: Array,
-    multipliers: Array,
-    active: Integers,
-    work: Array,
-) -> tuple[int, int, int]:
+def smallest_norm_kernel(columns: Array, b: Array, equalities: int, tolerance: Array, arena: Arena) -> SmallestNorm:
     """The y of smallest norm with row·y = b for the first `equalities` rows and row·y ≥ b for the others.
 
     Each step takes the most violated row in and moves along the part of it that is orthogonal to the active ones; a row
@@ -75,18 +92,15 @@ def smallest_norm_kernel(
         equalities: How many of the rows, the first ones, are equalities.
         tolerance: Violation of each row that counts as none, shape (p,), beside 1e-15 |y|; raised here for rows that
             depend on the active ones and contradict them by rounding only.
-        y: Result, shape (k,).
-        multipliers: Result, shape (p,): y = Σ multiplier · row, ≥ 0 on inequalities. Where the status is INFEASIBLE the
-            certificate c: c ≥ 0 on inequalities, Σ c row = 0, b·c > 0.
-        active: Result, shape (k,): the active rows, equalities first.
-        work: Scratch from `active_set_work`.
+        arena: Where arrays come from, those of the answer included.
 
     Returns:
-        Status number (SOLVED: each row holds to its tolerance), rows taken in, number of active rows.
+        The point, or the certificate that there is none.
     """
     k, p = columns.shape
-    basis, upper = work[:k], work[k : 2 * k]
-    u, coefficients, rest, loss = work[2 * k], work[2 * k + 1], work[2 * k + 2], work[2 * k + 3]
+    y, multipliers, factor = vector(arena, k), vector(arena, p), empty_factor(k, arena)
+    active, upper, coefficients, rest = factor.active, factor.upper, factor.coefficients, factor.rest
+    u, loss = vector(arena, k), vector(arena, k)
     for d in range(k):
         y[d] = 0.0
 
@@ -98,7 +112,7 @@ def smallest_norm_kernel(
         for d in range(k):
             missing -= columns[d, i] * y[d]
             rest[d] = columns[d, i]
-        square = split(basis, count, rest, coefficients, rest)
+        square = split(factor, count, rest)
         if count == k or not square > _DEPENDENT_EQUALITY:
             norm = 0.0
             for d in range(k):
@@ -112,13 +126,13 @@ def smallest_norm_kernel(
             multipliers[i] = sign
             for a in range(count):
                 multipliers[active[a]] = -sign * coefficients[a]
-            return INFEASIBLE, 0, count
-        append(basis, upper, active, count, i, coefficients, rest, np.sqrt(square))
+            return SmallestNorm(INFEASIBLE, 0, y, multipliers, factor, count)
+        append(factor, count, i, np.sqrt(square))
         for d in range(k):
             y[d] += missing / square * rest[d]
         count += 1
     fixed = count
-    _solve_active(basis, upper, active, count, b, y, u)
+    _solve_active(factor, count, b, y, u)
 
     below = multipliers  # how much each row misses, until there are multipliers to return
     limit = 20 * (p + k) + 50
@@ -140,28 +154,27 @@ def smallest_norm_kernel(
                 violation = below[i]
                 enter = i
         if enter < 0 and not fresh:
-            _solve_active(basis, upper, active, count, b, y, u)
+            _solve_active(factor, count, b, y, u)
             fresh = True
             continue
         if enter < 0:
             if not np.isfinite(norm):
-                return INACCURATE, iteration, count
+                return SmallestNorm(INACCURATE, iteration, y, multipliers, factor, count)
             for i in range(p):
                 multipliers[i] = 0.0
             for a in range(count):
                 multipliers[active[a]] = u[a] if a < fixed else max(u[a], 0.0)
-            return SOLVED, iteration, count
+            return SmallestNorm(SOLVED, iteration, y, multipliers, factor, count)
 
         gained = 0.0  # multiplier of the entering row
         while True:
             for d in range(k):
                 rest[d] = columns[d, enter]
-            square = split(basis, count, rest, coefficients, rest)
+            square = split(factor, count, rest)
             dependent = count == k or not square > _DEPENDENT
             if dependent and gained == 0.0 and violation <= _SAME * np.sqrt(norm):
                 tolerance[enter] = violation
                 break
-            root = np.sqrt(square)
             # what the other multipliers lose per unit of the new one: row = Σ coefficient · active rows + rest
             for a in range(count):
                 loss[a] = coefficients[a]
@@ -182,7 +195,7 @@ def smallest_norm_kernel(
                 multipliers[enter] = 1.0
                 for a in range(count):
                     multipliers[active[a]] = -loss[a] if a < fixed else max(-loss[a], 0.0)
-                return INFEASIBLE, iteration, count
+                return SmallestNorm(INFEASIBLE, iteration, y, multipliers, factor, count)
             full = np.inf if dependent else violation / square
             taken = min(step, full)
             gained += taken
@@ -193,36 +206,21 @@ def smallest_norm_kernel(
                     y[d] += taken * rest[d]
                 violation -= taken * square
             if full <= step:
-                append(basis, upper, active, count, enter, coefficients, rest, root)
+                append(factor, count, enter, np.sqrt(square))
                 u[count] = gained
                 count += 1
                 break
-            remove(basis, upper, active, count, leave)
+            remove(factor, count, leave)
             count -= 1
             for a in range(leave, count):
                 u[a] = u[a + 1]
         fresh = False
         iteration += 1
-    return ITERATIONS, limit, count
-
-
-def active_set_work(k: int) -> Array:
-    """Scratch of `smallest_norm_kernel` for k variables."""
-    return np.empty((2 * k + 4, k))
+    return SmallestNorm(ITERATIONS, limit, y, multipliers, factor, count)
 
 
 @njit(cache=True, error_model="numpy")
-def _refine_multipliers(
-    rho: Array,
-    r: Array,
-    lengths: Array,
-    active: Integers,
-    count: int,
-    z: Array,
-    y: Array,
-    w: Array,
-    work: Array,
-) -> float:
+def _refine_multipliers(rho: Array, r: Array, lengths: Array, found: SmallestNorm, w: Array, arena: Arena) -> float:
     """Refine the multipliers z of the active rows, residuals in twice the precision; returns the last residual.
 
     Where rows nearly depend on each other multipliers are large, and already what is lost in rounding each of them
@@ -230,9 +228,10 @@ def _refine_multipliers(
     are computed first, and each is rounded before the next one is computed, which then makes up for it (Babai's nearest
     plane).
     """
+    y, z, factor, count = found.y, found.multipliers, found.factor, found.n_active
+    active, upper, rest = factor.active, factor.upper, factor.rest
     k = y.size
-    basis, upper = work[:k], work[k : 2 * k]
-    step, coefficients, rest, low = work[2 * k], work[2 * k + 1], work[2 * k + 2], work[2 * k + 3]
+    step = vector(arena, k)
     for a in range(1, count):
         i, place = active[a], a
         while place > 0 and z[active[place - 1]] * lengths[active[place - 1]] > z[i] * lengths[i]:
@@ -243,9 +242,9 @@ def _refine_multipliers(
         i = active[a]
         for d in range(k):
             rest[d] = rho[i, d] / lengths[i]
-        square = split(basis, a, rest, coefficients, rest)
-        append(basis, upper, active, a, i, coefficients, rest, np.sqrt(square))
-    residual = gram_residual_doubled(rho, r, z, y, low, w)
+        square = split(factor, a, rest)
+        append(factor, a, i, np.sqrt(square))
+    residual = gram_residual_doubled(rho, r, z, y, w, arena)
     for _ in range(_REFINEMENTS):
         if residual <= TOLERANCE:
             break
@@ -260,54 +259,33 @@ def _refine_multipliers(
             before = z[i]
             z[i] = max(before + total / (upper[a, a] * lengths[i]), 0.0)
             step[a] = (z[i] - before) * lengths[i]
-        residual = gram_residual_doubled(rho, r, z, y, low, w)
+        residual = gram_residual_doubled(rho, r, z, y, w, arena)
     return float(residual)
 
 
 @njit(cache=True, error_model="numpy")
-def project_kernel(
-    rho: Array,
-    r: Array,
-    active: Integers,
-    z: Array,
-    y: Array,
-    w: Array,
-    rows: Array,
-    sides: Array,
-    work: Array,
-) -> tuple[int, int, int, float]:
+def project_kernel(rho: Array, r: Array, arena: Arena) -> RowLcpAnswer:
     """The dual of LCP(r, ρρᵀ): min ½|y|² s.t. ρy + r ≥ 0; its multipliers are z (math.md 4.4).
 
     Args:
         rho: Rows ρ, shape (n, k).
         r: Constants, shape (n,).
-        active: Result, shape (k,): the active rows.
-        z: Result, shape (n,): the multipliers, or the certificate c when the status is INFEASIBLE: c ≥ 0, ρᵀc = 0 and
-            r·c < 0.
-        y: Result ρᵀz, shape (k,).
-        w: Result ρy + r, shape (n,).
-        rows: Scratch, n k numbers in any shape.
-        sides: Scratch, shape (3, n).
-        work: Scratch from `active_set_work`.
+        arena: Where arrays come from, those of the answer included.
 
     Returns:
-        Status number, iterations, number of active rows, relative residual (math.md 13.3), measured in twice the
-        precision where double does not do; inf where no answer.
+        The answer, with a certificate when the status is INFEASIBLE. Its residual is measured in twice the precision
+        where double does not do.
     """
     n, k = rho.shape
-    columns = rows.reshape(k, n)
-    b, tolerance, lengths = sides[0], sides[1], sides[2]
+    w, columns = vector(arena, n), matrix(arena, k, n)
+    b, tolerance, lengths = vector(arena, n), vector(arena, n), vector(arena, n)
     r_max, total = 0.0, 0.0
     for i in range(n):
+        w[i] = r[i]
         r_max = max(r_max, abs(r[i]))
         total += r[i]
     if not np.isfinite(total):
-        for i in range(n):
-            z[i] = 0.0
-            w[i] = r[i]
-        for d in range(k):
-            y[d] = 0.0
-        return INACCURATE, 0, 0, np.inf
+        return RowLcpAnswer(INACCURATE, 0, np.inf, ACTIVE_SET, zeros(arena, n), zeros(arena, k), w, indices(arena, 0))
     for i in range(n):
         square = 0.0
         for d in range(k):
@@ -317,19 +295,19 @@ def project_kernel(
             columns[d, i] = rho[i, d] / lengths[i]
         b[i] = -r[i] / lengths[i]
         tolerance[i] = FEASIBLE * r_max / lengths[i]
-    status, iterations, count = smallest_norm_kernel(columns, b, 0, tolerance, y, z, active, work)
+    found = smallest_norm_kernel(columns, b, 0, tolerance, arena)
+    status, y, z, active = found.status, found.y, found.multipliers, found.factor.active[: found.n_active]
     for i in range(n):
         z[i] /= lengths[i]
-    if status != SOLVED:
-        for i in range(n):
-            w[i] = r[i]
-        for d in range(k):
-            y[d] = 0.0
-        return status, iterations, count, np.inf
-    residual = gram_residual(rho, r, z, y, w)
-    if not residual <= TOLERANCE:
-        residual = _refine_multipliers(rho, r, lengths, active, count, z, y, w, work)
-    return (SOLVED if residual <= TOLERANCE else INACCURATE), iterations, count, residual
+    residual = np.inf
+    if status == SOLVED:
+        residual = gram_residual(rho, r, z, y, w)
+        if not residual <= TOLERANCE:
+            residual = _refine_multipliers(rho, r, lengths, found, w, arena)
+        status = SOLVED if residual <= TOLERANCE else INACCURATE
+    else:
+        y[:] = 0.0
+    return RowLcpAnswer(status, found.iterations, residual, ACTIVE_SET, z, y, w, active)
 
 
 def project(rho: Array, r: Array) -> RowLcpResult:
@@ -346,9 +324,4 @@ def project(rho: Array, r: Array) -> RowLcpResult:
         InputError: The shapes do not fit.
     """
     rho, r = checked_rows(rho, r)
-    n, k = rho.shape
-    active, z, y, w = np.empty(k, dtype=np.int64), np.empty(n), np.empty(k), np.empty(n)
-    status, iterations, count, residual = project_kernel(
-        rho, r, active, z, y, w, np.empty((n, k)), np.empty((3, n)), active_set_work(k)
-    )
-    return row_lcp_result(status, z, y, w, active[:count], residual, iterations, "active set")
+    return row_lcp_result(project_kernel(rho, r, HEAP))

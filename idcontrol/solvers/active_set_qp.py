@@ -8,31 +8,69 @@ and the residual that decides whether it is called solved.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
-from idcontrol.solvers.active_set import FEASIBLE, smallest_norm_kernel
-from idcontrol.solvers.factor import solve_upper, solve_upper_transposed
+from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
+from idcontrol.solvers.active_set import FEASIBLE, SmallestNorm, smallest_norm_kernel
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
 
+class QuadraticProgram(NamedTuple):
+    """The program min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e, every array contiguous.
+
+    Attributes:
+        H: Symmetric positive definite, shape (k, k); only its upper triangle is factored.
+        g: Shape (k,).
+        A: Inequality rows, shape (p, k).
+        b: Shape (p,).
+        E: Equality rows, shape (m, k); those that depend on earlier ones are skipped where they hold.
+        e: Shape (m,).
+    """
+
+    H: Array
+    g: Array
+    A: Array
+    b: Array
+    E: Array
+    e: Array
+
+
+class QpAnswer(NamedTuple):
+    """How `qp_kernel` ended; its arrays come from the caller's arena.
+
+    Attributes:
+        status: Number of a `SolverStatus`; INACCURATE also where H is not positive definite.
+        iterations: Rows taken in.
+        residual: `qp_residual`; inf where there is no answer.
+        x: Minimizer, shape (k,).
+        multipliers: Of E, then of A, shape (m + p,): Hx + g = Eᵀv + Aᵀu. Where the status is INFEASIBLE the certificate
+            c: c ≥ 0 on A, Eᵀc_E + Aᵀc_A = 0, e·c_E + b·c_A > 0.
+        active: The active rows, numbered as the multipliers.
+    """
+
+    status: int
+    iterations: int
+    residual: float
+    x: Array
+    multipliers: Array
+    active: Integers
+
+
 @njit(cache=True, error_model="numpy")
-def qp_residual(H: Array, g: Array, A: Array, b: Array, E: Array, e: Array, x: Array, u: Array, v: Array) -> float:
-    """Largest relative violation of the optimality conditions of min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e.
+def qp_residual(program: QuadraticProgram, x: Array, u: Array, v: Array) -> float:
+    """Largest relative violation of the optimality conditions of a quadratic program.
 
     Violated rows are measured as a distance relative to the longer of |x| and |g| / max H_ii, gradients (stationarity
     Hx + g = Aᵀu + Eᵀv, signs of u) relative to the largest of their terms, u·(A x - b) relative to the product of both.
 
     Args:
-        H: Shape (k, k).
-        g: Shape (k,).
-        A: Inequality rows, shape (p, k).
-        b: Shape (p,).
-        E: Equality rows, shape (m, k).
-        e: Shape (m,).
+        program: The program.
         x: Point, shape (k,).
         u: Multipliers of A, shape (p,).
         v: Multipliers of E, shape (m,).
@@ -40,6 +78,7 @@ def qp_residual(H: Array, g: Array, A: Array, b: Array, E: Array, e: Array, x: A
     Returns:
         Zero at the optimum; inf if anything is NaN.
     """
+    H, g, A, b, E, e = program
     k = x.size
     gradient, push, stationarity, steepest = 0.0, 0.0, 0.0, 0.0
     x_square, g_square = 0.0, 0.0
@@ -106,34 +145,48 @@ def _cholesky(H: Array, U: Array) -> bool:
     return True
 
 
+class _WhiteRows(NamedTuple):
+    """Rows a·x ≥ b of a program in y = Ux + U⁻ᵀg, brought to length one.
+
+    Attributes:
+        columns: U⁻ᵀa over its length, one row a column, shape (k, p).
+        sides: b + (U⁻ᵀa)·(U⁻ᵀg) over the same length, shape (p,).
+        lengths: |U⁻ᵀa|, 1 for a zero row, shape (p,).
+    """
+
+    columns: Array
+    sides: Array
+    lengths: Array
+
+
 @njit(cache=True, error_model="numpy")
-def _whiten_rows(
-    U: Array, origin: Array, A: Array, b: Array, E: Array, e: Array, taken: int, columns: Array, sides: Array
-) -> None:
-    """The first rows of E, A in y = Ux + U⁻ᵀg: U⁻ᵀa, b + (U⁻ᵀa)·(U⁻ᵀg), both over |U⁻ᵀa|, which goes to sides[2]."""
+def _whiten_rows(program: QuadraticProgram, U: Array, origin: Array, taken: int, arena: Arena) -> _WhiteRows:
+    """The first `taken` rows of E, A; `origin` is U⁻ᵀg."""
+    _, _, A, b, E, e = program
     k, m = origin.size, e.size
-    white_sides, lengths = sides[0], sides[2]
+    columns, sides, lengths = matrix(arena, k, taken), vector(arena, taken), vector(arena, taken)
     for i in range(taken):
         row = E[i] if i < m else A[i - m]
         for d in range(k):
             columns[d, i] = row[d]
-        white_sides[i] = e[i] if i < m else b[i - m]
+        sides[i] = e[i] if i < m else b[i - m]
         lengths[i] = 0.0
     # U⁻ᵀ on all rows at once
     for d in range(k):
         for i in range(taken):
             columns[d, i] /= U[d, d]
             lengths[i] += columns[d, i] * columns[d, i]
-            white_sides[i] += columns[d, i] * origin[d]
+            sides[i] += columns[d, i] * origin[d]
         for c in range(d + 1, k):
             for i in range(taken):
                 columns[c, i] -= U[d, c] * columns[d, i]
     for i in range(taken):
         lengths[i] = np.sqrt(lengths[i]) if lengths[i] > 0.0 else 1.0
-        white_sides[i] /= lengths[i]
+        sides[i] /= lengths[i]
     for d in range(k):
         for i in range(taken):
             columns[d, i] /= lengths[i]
+    return _WhiteRows(columns, sides, lengths)
 
 
 @njit(cache=True, error_model="numpy")
@@ -150,27 +203,24 @@ def _holds(A: Array, b: Array, x: Array, tolerance: Array, length: float) -> boo
 
 @njit(cache=True, error_model="numpy")
 def _refine(
-    H: Array,
-    g: Array,
-    A: Array,
-    b: Array,
-    E: Array,
-    e: Array,
+    program: QuadraticProgram,
+    U: Array,
+    lengths: Array,
+    found: SmallestNorm,
     x: Array,
     multipliers: Array,
-    active: Integers,
-    count: int,
-    lengths: Array,
-    work: Array,
+    arena: Arena,
 ) -> None:
     """One step of iterative refinement of x and the multipliers on the active rows.
 
     With s = -(Hx + g - Σ multiplier · row) and t what the active rows miss, dx and du solve H dx - Σ du · row = s,
-    row · dx = t; the factors in `work` are those of H and of the whitened active rows of length one.
+    row · dx = t; the factors are those of H and of the whitened active rows, whose length was `lengths`.
     """
-    k, m = x.size, e.size
-    U, s, dy = work[:k], work[k], work[k + 1]
-    basis, upper, t, along = work[k + 2 : 2 * k + 2], work[2 * k + 2 : 3 * k + 2], work[3 * k + 2], work[3 * k + 3]
+    H, g, A, b, E, e = program
+    k, m, count = x.size, e.size, found.n_active
+    active, basis, upper = found.factor.active, found.factor.basis, found.factor.upper
+    at = mark(arena)
+    s, dy, t, along = vector(arena, k), vector(arena, k), vector(arena, k), vector(arena, k)
     for d in range(k):
         s[d] = -g[d]
         for i in range(k):
@@ -203,55 +253,27 @@ def _refine(
         multipliers[i] += t[c] / lengths[i]
         if i >= m:
             multipliers[i] = max(multipliers[i], 0.0)
+    release(arena, at)
 
 
 @njit(cache=True, error_model="numpy")
-def qp_kernel(
-    H: Array,
-    g: Array,
-    A: Array,
-    b: Array,
-    E: Array,
-    e: Array,
-    x: Array,
-    multipliers: Array,
-    active: Integers,
-    rows: Array,
-    sides: Array,
-    work: Array,
-) -> tuple[int, int, int, float]:
+def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     """Solve min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e by the dual active set.
 
     Args:
-        H: Symmetric positive definite, shape (k, k); only its upper triangle is factored.
-        g: Shape (k,).
-        A: Inequality rows, shape (p, k).
-        b: Shape (p,).
-        E: Equality rows, shape (m, k); those that depend on earlier ones are skipped where they hold.
-        e: Shape (m,).
-        x: Result, shape (k,).
-        multipliers: Result, shape (m + p,), of E, then of A: Hx + g = Eᵀv + Aᵀu. Where the status is INFEASIBLE the
-            certificate c: c ≥ 0 on A, Eᵀc_E + Aᵀc_A = 0, e·c_E + b·c_A > 0.
-        active: Result, shape (k,): the active rows, numbered as the multipliers.
-        rows: Scratch, (m + p) k numbers in any shape.
-        sides: Scratch, shape (3, m + p).
-        work: Scratch from `qp_work`.
+        program: The program.
+        arena: Where arrays come from, those of the answer included.
 
     Returns:
-        Status number (INACCURATE also where H is not positive definite), iterations, number of active rows,
-        `qp_residual`; inf where there is no answer.
+        The answer, with a certificate when the status is INFEASIBLE.
     """
+    H, g, A, b, E, e = program
     k, m, p = g.size, e.size, b.size
-    U, origin, y = work[:k], work[k], work[k + 1]
-    flat = rows.reshape(rows.size)
-    white_sides, tolerance, lengths = sides[0], sides[1], sides[2]
-    for d in range(k):
-        x[d] = 0.0
-        origin[d] = g[d]
-    for i in range(m + p):
-        multipliers[i] = 0.0
+    x, multipliers = zeros(arena, k), zeros(arena, m + p)
+    U, origin, tolerance = matrix(arena, k, k), vector(arena, k), vector(arena, m + p)
+    origin[:] = g
     if not _cholesky(H, U):
-        return INACCURATE, 0, 0, np.inf
+        return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
 
     # a length of the order of the answer's, from what is known before
     steepest, g_square = 0.0, 0.0
@@ -269,46 +291,35 @@ def qp_kernel(
         length = max(length, (abs(side) if i < m else side) / norm)
         tolerance[i] = FEASIBLE * norm
     if not np.isfinite(length):
-        return INACCURATE, 0, 0, np.inf
+        return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
     solve_upper_transposed(U, k, origin)
-    status, iterations, count = SOLVED, 0, 0
     # often no inequality is active: they are whitened only where the equalities alone do not meet them
-    for taken in (m, m + p):
-        _whiten_rows(U, origin, A, b, E, e, taken, flat[: k * taken].reshape(k, taken), sides)
+    taken = m
+    while True:
+        white = _whiten_rows(program, U, origin, taken, arena)
+        lengths = white.lengths
         for i in range(taken):
             tolerance[i] *= length / lengths[i]
-        status, iterations, count = smallest_norm_kernel(
-            flat[: k * taken].reshape(k, taken),
-            white_sides[:taken],
-            m,
-            tolerance[:taken],
-            y,
-            multipliers[:taken],
-            active,
-            work[k + 2 :],
-        )
+        found = smallest_norm_kernel(white.columns, white.sides, m, tolerance[:taken], arena)
+        active = found.factor.active[: found.n_active]
         for i in range(taken):
-            multipliers[i] /= lengths[i]
+            multipliers[i] = found.multipliers[i] / lengths[i]
             tolerance[i] *= lengths[i] / length
-        if status != SOLVED:
-            return status, iterations, count, np.inf
+        if found.status != SOLVED:
+            return QpAnswer(found.status, found.iterations, np.inf, x, multipliers, active)
         for d in range(k):
-            x[d] = y[d] - origin[d]
+            x[d] = found.y[d] - origin[d]
         solve_upper(U, k, x)
         if taken == m + p or _holds(A, b, x, tolerance[m:], length):
             break
-    residual = qp_residual(H, g, A, b, E, e, x, multipliers[m:], multipliers[:m])
+        taken = m + p
+    residual = qp_residual(program, x, multipliers[m:], multipliers[:m])
     for _ in range(2):
         if residual <= 1e-3 * TOLERANCE:
             break
-        _refine(H, g, A, b, E, e, x, multipliers, active, count, lengths, work)
-        residual = qp_residual(H, g, A, b, E, e, x, multipliers[m:], multipliers[:m])
-    return (SOLVED if residual <= TOLERANCE else INACCURATE), iterations, count, residual
-
-
-def qp_work(k: int) -> Array:
-    """Scratch of `qp_kernel` for k variables."""
-    return np.empty((3 * k + 6, k))
+        _refine(program, U, lengths, found, x, multipliers, arena)
+        residual = qp_residual(program, x, multipliers[m:], multipliers[:m])
+    return QpAnswer(SOLVED if residual <= TOLERANCE else INACCURATE, found.iterations, residual, x, multipliers, active)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,7 +350,7 @@ class QpResult:
 
 def checked_qp(
     H: Array, g: Array, A: Array | None, b: Array | None, E: Array | None, e: Array | None
-) -> tuple[Array, Array, Array, Array, Array, Array]:
+) -> QuadraticProgram:
     """The program as contiguous float64, absent rows as no rows; raises InputError where the shapes do not fit."""
     H, g = np.ascontiguousarray(H, dtype=np.float64), np.ascontiguousarray(g, dtype=np.float64)
     k = g.size
@@ -352,7 +363,7 @@ def checked_qp(
             f"qp: H {H.shape}, g {g.shape}, A {A.shape}, b {b.shape}, E {E.shape}, e {e.shape} do not fit: "
             "give (k, k), (k,), (p, k), (p,), (m, k), (m,)"
         )
-    return H, g, A, b, E, e
+    return QuadraticProgram(H, g, A, b, E, e)
 
 
 def solve_qp(
@@ -379,22 +390,18 @@ def solve_qp(
     Raises:
         InputError: The shapes do not fit.
     """
-    H, g, A, b, E, e = checked_qp(H, g, A, b, E, e)
-    k, m, p = g.size, e.size, b.size
-    x, multipliers, active = np.empty(k), np.empty(m + p), np.empty(k, dtype=np.int64)
-    status, iterations, count, residual = qp_kernel(
-        H, g, A, b, E, e, x, multipliers, active, np.empty((m + p, k)), np.empty((3, m + p)), qp_work(k)
-    )
-    v, u = multipliers[:m], multipliers[m:]
-    infeasible = status == INFEASIBLE
-    taken = active[:count]
+    program = checked_qp(H, g, A, b, E, e)
+    m, p = program.e.size, program.b.size
+    answer = qp_kernel(program, HEAP)
+    v, u, active = answer.multipliers[:m], answer.multipliers[m:], answer.active
+    infeasible = answer.status == INFEASIBLE
     return QpResult(
-        status=SolverStatus(status),
-        x=x,
+        status=SolverStatus(answer.status),
+        x=answer.x,
         multipliers=np.zeros(p) if infeasible else u,
         equality_multipliers=np.zeros(m) if infeasible else v,
-        active=taken[taken >= m] - m,
-        residual=residual,
-        iterations=iterations,
+        active=active[active >= m] - m,
+        residual=answer.residual,
+        iterations=answer.iterations,
         certificate=(u, v) if infeasible else None,
     )

@@ -5,18 +5,27 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from idcontrol.kernels.arena import Arena, vector
+from idcontrol.kernels.arena import Arena, matrix, vector
 from idcontrol.types import Array
 
 
 @njit(cache=True)
-def pivoted_basis(rows: Array, extra: Array, smallest: float, basis: Array, carried: Array, arena: Arena) -> int:
-    # pragma: no cover - compiled
-    """Gram-Schmidt with row pivoting down to the length `smallest`; `extra` (one number a row) is carried along.
+def pivoted_basis(
+    rows: Array, extra: Array, smallest: float, arena: Arena
+) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    """Gram-Schmidt with row pivoting: the equations rows x = extra as independent ones with orthonormal rows.
 
-    Overwrites rows and extra; returns the rank.
+    Args:
+        rows: Shape (n, k); overwritten.
+        extra: One number for each row, which is carried along, shape (n,); overwritten.
+        smallest: A row of which no more than this length is left depends on the others.
+        arena: Where arrays come from.
+
+    Returns:
+        The basis, shape (rank, k), and what became of `extra`, shape (rank,).
     """
     n, k = rows.shape
+    basis, carried = matrix(arena, min(n, k), k), vector(arena, min(n, k))
     size = vector(arena, n)
     for i in range(n):
         size[i] = 0.0
@@ -52,4 +61,4 @@ def pivoted_basis(rows: Array, extra: Array, smallest: float, basis: Array, carr
                     break
                 before = -1.0
             size[i] = square
-    return rank
+    return basis[:rank], carried[:rank]

@@ -8,15 +8,15 @@ on a ray. What the paper prints, to try all bases of the LCP, is `idcontrol.solv
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
 from scipy.sparse.csgraph import connected_components
 
 from idcontrol.errors import InputError
-from idcontrol.solvers.active_set_qp import qp_kernel
+from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector
+from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
 from idcontrol.solvers.status import INFEASIBLE, SOLVED
 from idcontrol.types import Array, Integers
 
@@ -40,9 +40,10 @@ _FORCE: Final = 1e-8
 """A normal impulse is zero below this times the largest (math.md 13.3)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearestProblem:
+class NearestProblem(NamedTuple):
     """All solutions of a Coulomb contact problem, and what is wanted of them; y = (f_N, f_S, f_T) in block order.
+
+    Every array is contiguous.
 
     Attributes:
         V: Contact velocities per impulse, shape (3n, 3n): J Γ Jᵀ.
@@ -63,13 +64,12 @@ class NearestProblem:
     weights: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearestResult:
+class NearestResult(NamedTuple):
     """The nearest solution found.
 
     Attributes:
         y: Impulses (f_N, f_S, f_T), shape (3n,).
-        value: Objective at y: ½|w ∘ (T y + t0 - target)|² and the ridge on ½|y|².
+        value: Objective at y: ½|w ∘ (T y + t0 - target)|² and the ridge on ½|y|²; inf where no solution was found.
         lower_bound: No solution has a smaller objective; equal to `value` if proved.
         proved: Whether the search was completed, so that y is the nearest of all solutions.
         nodes: Quadratic programs solved.
@@ -84,9 +84,42 @@ class NearestResult:
     modes: Integers
 
 
+class _Objective(NamedTuple):
+    """The objective ½|w ∘ (T y + miss)|² + ½ ridge |y|², and the same as ½yᵀHy + gᵀy and a constant.
+
+    Attributes:
+        T: Shape (t, 3n).
+        miss: t0 - target, shape (t,).
+        weights: Factors w, shape (t,).
+        ridge: Weight of ½|y|².
+        H: Shape (3n, 3n).
+        g: Shape (3n,).
+    """
+
+    T: Array
+    miss: Array
+    weights: Array
+    ridge: float
+    H: Array
+    g: Array
+
+
+class _Free(NamedTuple):
+    """The impulses that some modes leave free, k of them: variable a moves contact owner[a] along column[a].
+
+    Attributes:
+        owner: Shape (k,).
+        column: (f_N, f_S, f_T) of the contact per variable, shape (k, 3).
+    """
+
+    owner: Integers
+    column: Array
+
+
 @njit(cache=True, error_model="numpy")
-def _read_modes(V: Array, v0: Array, mu: Array, y: Array, modes: Integers) -> None:
+def _read_modes(problem: NearestProblem, y: Array, modes: Integers) -> None:
     """The mode of each contact at a solution y, with the tolerances of math.md 13.3."""
+    V, v0, mu = problem.V, problem.v0, problem.mu
     n = mu.size
     strongest, fastest = 0.0, 0.0
     for i in range(n):
@@ -116,8 +149,10 @@ def _read_modes(V: Array, v0: Array, mu: Array, y: Array, modes: Integers) -> No
 
 
 @njit(cache=True, error_model="numpy")
-def _columns(modes: Integers, mu: Array, owner: Integers, column: Array) -> int:
-    """The impulses that the modes leave free: variable a moves contact owner[a] along column[a] = (f_N, f_S, f_T)."""
+def _free_impulses(modes: Integers, mu: Array, arena: Arena) -> _Free:
+    """The impulses that the modes leave free."""
+    size = 3 * modes.size
+    owner, column = indices(arena, size), matrix(arena, size, 3)
     k = 0
     for i in range(modes.size):
         mode, m = modes[i], mu[i]
@@ -140,14 +175,14 @@ def _columns(modes: Integers, mu: Array, owner: Integers, column: Array) -> int:
             for axis in range(3):
                 column[k + axis, axis] = 1.0
         k += count
-    return k
+    return _Free(owner[:k], column[:k])
 
 
 @njit(cache=True, error_model="numpy")
-def _velocity_row(
-    V: Array, contact: int, s: float, t: float, normal: float, owner: Integers, column: Array, row: Array
-) -> None:
-    """The row, over the free impulses, of normal · v_N + s · v_S + t · v_T of one contact."""
+def _velocity_row(V: Array, contact: int, along: tuple[float, float, float], free: _Free, row: Array) -> None:
+    """The row, over the free impulses, of the velocity of one contact `along` (N, S, T)."""
+    owner, column = free.owner, free.column
+    normal, s, t = along
     n = V.shape[0] // 3
     for a in range(row.size):
         j = owner[a]
@@ -177,8 +212,9 @@ def _count_conditions(modes: Integers, mu: Array) -> tuple[int, int]:
 
 
 @njit(cache=True, error_model="numpy")
-def _objective(H: Array, g: Array, owner: Integers, column: Array, Hk: Array, gk: Array) -> None:
-    """The objective ½yᵀHy + gᵀy over the impulses that are free."""
+def _restrict(objective: _Objective, free: _Free, Hk: Array, gk: Array) -> None:
+    """Write the objective as ½xᵀHk x + gkᵀx over the impulses that are free."""
+    H, g, owner, column = objective.H, objective.g, free.owner, free.column
     n = g.size // 3
     for a in range(gk.size):
         gk[a] = 0.0
@@ -195,19 +231,10 @@ def _objective(H: Array, g: Array, owner: Integers, column: Array, Hk: Array, gk
 
 
 @njit(cache=True, error_model="numpy")
-def _conditions(
-    V: Array,
-    v0: Array,
-    mu: Array,
-    modes: Integers,
-    owner: Integers,
-    column: Array,
-    A: Array,
-    b: Array,
-    E: Array,
-    e: Array,
-) -> None:
-    """What the modes demand of the impulses that are free: A x ≥ b, E x = e."""
+def _conditions(problem: NearestProblem, modes: Integers, free: _Free, program: QuadraticProgram) -> None:
+    """Write what the modes demand of the impulses that are free: A x ≥ b, E x = e."""
+    V, v0, mu, column = problem.V, problem.v0, problem.mu, free.column
+    A, b, E, e = program.A, program.b, program.E, program.e
     n = mu.size
     A[:] = 0.0
     b[:] = 0.0
@@ -216,11 +243,11 @@ def _conditions(
         mode = modes[i]
         v_n, v_s, v_t = v0[i], v0[n + i], v0[2 * n + i]
         if mode <= APART:
-            _velocity_row(V, i, 0.0, 0.0, 1.0, owner, column, A[p])
+            _velocity_row(V, i, (1.0, 0.0, 0.0), free, A[p])
             b[p] = -v_n
             p += 1
         else:
-            _velocity_row(V, i, 0.0, 0.0, 1.0, owner, column, E[m])
+            _velocity_row(V, i, (1.0, 0.0, 0.0), free, E[m])
             e[m] = -v_n
             m += 1
         if mode == APART:
@@ -233,9 +260,9 @@ def _conditions(
             # both shares ≥ 0; both edges are met with the same speed, and that speed opposes them
             sigma, tau = column[first, 1], column[first + 1, 2]
             A[p, first] = A[p + 1, first + 1] = 1.0
-            _velocity_row(V, i, sigma, -tau, 0.0, owner, column, E[m])
+            _velocity_row(V, i, (0.0, sigma, -tau), free, E[m])
             e[m] = -(sigma * v_s - tau * v_t)
-            _velocity_row(V, i, -sigma, 0.0, 0.0, owner, column, A[p + 2])
+            _velocity_row(V, i, (0.0, -sigma, 0.0), free, A[p + 2])
             b[p + 2] = sigma * v_s
             m += 1
             p += 3
@@ -249,15 +276,15 @@ def _conditions(
                 other = 1.0 if c == 0 else -1.0
                 s = -along_s + other * abs(along_t)
                 t = -along_t + other * abs(along_s)
-                _velocity_row(V, i, s, t, 0.0, owner, column, A[p + 1 + c])
+                _velocity_row(V, i, (0.0, s, t), free, A[p + 1 + c])
                 b[p + 1 + c] = -(s * v_s + t * v_t)
             p += 3
             first += 1
         else:
             if mode == STICK:
-                _velocity_row(V, i, 1.0, 0.0, 0.0, owner, column, E[m])
+                _velocity_row(V, i, (0.0, 1.0, 0.0), free, E[m])
                 e[m] = -v_s
-                _velocity_row(V, i, 0.0, 1.0, 0.0, owner, column, E[m + 1])
+                _velocity_row(V, i, (0.0, 0.0, 1.0), free, E[m + 1])
                 e[m + 1] = -v_t
                 m += 2
             for c in range(4):
@@ -269,29 +296,19 @@ def _conditions(
 
 
 @njit(cache=True, error_model="numpy")
-def _node(
-    V: Array,
-    v0: Array,
-    mu: Array,
-    H: Array,
-    g: Array,
-    modes: Integers,
-    y: Array,
-    work: Array,
-    order: Integers,
-) -> int:
+def _node(problem: NearestProblem, objective: _Objective, modes: Integers, y: Array, arena: Arena) -> int:
     """Nearest point of the polyhedron of some modes, the undecided contacts relaxed; y and a status number.
 
     Undecided contacts may be anywhere in {f in the pyramid, N v⁺ + φ/h ≥ 0}, which holds every mode.
     """
+    v0, mu = problem.v0, problem.mu
     n = mu.size
-    size = 3 * n
-    owner, active = order[:size], order[size : 2 * size]
-    column = work[: 3 * size].reshape(size, 3)
-    k = _columns(modes, mu, owner, column)
-    for j in range(size):
-        y[j] = 0.0
+    at = mark(arena)
+    free = _free_impulses(modes, mu, arena)
+    k = free.owner.size
+    y[:] = 0.0
     if k == 0:
+        release(arena, at)
         fastest, lowest = 0.0, 0.0
         for i in range(n):
             fastest = max(fastest, abs(v0[i]))
@@ -299,41 +316,28 @@ def _node(
         return SOLVED if lowest >= -1e-9 * fastest else INFEASIBLE
 
     m, p = _count_conditions(modes, mu)
-    at = 3 * size
-    Hk = work[at : at + k * k].reshape(k, k)
-    at += size * size
-    gk = work[at : at + k]
-    at += size
-    E = work[at : at + m * k].reshape(m, k)
-    at += size * size
-    e = work[at : at + m]
-    at += size
-    A = work[at : at + p * k].reshape(p, k)
-    at += 5 * n * size
-    b = work[at : at + p]
-    at += 5 * n
-    x = work[at : at + k]
-    at += size
-    multipliers = work[at : at + m + p]
-    at += 8 * n
-    rows = work[at : at + (m + p) * k].reshape(m + p, k)
-    at += 8 * n * size
-    sides = work[at : at + 3 * (m + p)].reshape(3, m + p)
-    at += 24 * n
-    scratch = work[at : at + (3 * k + 6) * k].reshape(3 * k + 6, k)
-
-    _objective(H, g, owner[:k], column[:k], Hk, gk)
-    _conditions(V, v0, mu, modes, owner[:k], column[:k], A, b, E, e)
-    status, _, _, _ = qp_kernel(Hk, gk, A, b, E, e, x, multipliers, active, rows, sides, scratch)
+    program = QuadraticProgram(
+        matrix(arena, k, k),
+        vector(arena, k),
+        matrix(arena, p, k),
+        vector(arena, p),
+        matrix(arena, m, k),
+        vector(arena, m),
+    )
+    _restrict(objective, free, program.H, program.g)
+    _conditions(problem, modes, free, program)
+    answer = qp_kernel(program, arena)
     for a in range(k):
         for axis in range(3):
-            y[axis * n + owner[a]] += column[a, axis] * x[a]
-    return int(status)
+            y[axis * n + free.owner[a]] += free.column[a, axis] * answer.x[a]
+    release(arena, at)
+    return int(answer.status)
 
 
 @njit(cache=True, error_model="numpy")
-def _value(T: Array, miss: Array, weights: Array, ridge: float, y: Array) -> float:
+def _value(objective: _Objective, y: Array) -> float:
     """½|w ∘ (T y + miss)|² + ½ ridge |y|²."""
+    T, miss, weights, ridge = objective.T, objective.miss, objective.weights, objective.ridge
     total = 0.0
     for i in range(miss.size):
         distance = miss[i]
@@ -347,64 +351,11 @@ def _value(T: Array, miss: Array, weights: Array, ridge: float, y: Array) -> flo
 
 
 @njit(cache=True, error_model="numpy")
-def nearest_work(n: int) -> tuple[Array, Integers]:
-    """Scratch of `nearest_kernel` for n contacts."""
-    size = 3 * n
-    node = 9 * n + 2 * size * size + 3 * size + 13 * n * (size + 1) + 24 * n + (3 * size + 6) * size
-    return np.empty(size * size + 2 * size + n + 1 + node), np.empty(2 * size + 3 * n, dtype=np.int64)
-
-
-@njit(cache=True, error_model="numpy")
-def nearest_kernel(
-    V: Array,
-    v0: Array,
-    mu: Array,
-    T: Array,
-    t0: Array,
-    target: Array,
-    weights: Array,
-    max_nodes: int,
-    known: bool,
-    y: Array,
-    modes: Integers,
-    work: Array,
-    order: Integers,
-) -> tuple[float, float, bool, int]:
-    """Branch and bound over contact modes, from a solution and its modes (math.md 6.3).
-
-    Without a known solution the search ends with the first that it finds, or with the proof that there is none.
-
-    Args:
-        V: As in `NearestProblem`, shape (3n, 3n).
-        v0: Shape (3n,).
-        mu: Shape (n,).
-        T: Shape (t, 3n).
-        t0: Shape (t,).
-        target: Shape (t,).
-        weights: Shape (t,).
-        max_nodes: Quadratic programs allowed; 1 is the nearest point with the modes of the start.
-        known: Whether y is a solution.
-        y: In: a solution, if one is known; out: the nearest one found. Shape (3n,).
-        modes: Result: modes of the contacts at y, shape (n,).
-        work: Scratch from `nearest_work`.
-        order: Scratch from `nearest_work`.
-
-    Returns:
-        Objective (inf where no solution was found), lower bound, whether the search was completed, quadratic programs
-        solved.
-    """
-    n, size = mu.size, v0.size
-    H = work[: size * size].reshape(size, size)
-    g, trial = work[size * size : size * size + size], work[size * size + size : size * size + 2 * size]
-    at = size * size + 2 * size
-    bounds, scratch = work[at : at + n + 1], work[at + n + 1 :]
-    branch, tried, first = (
-        order[2 * size : 2 * size + n],
-        order[2 * size + n : 2 * size + 2 * n],
-        order[2 * size + 2 * n :],
-    )
-    miss = t0 - target
-
+def _objective(problem: NearestProblem, arena: Arena) -> _Objective:
+    T, t0, weights, size = problem.T, problem.t0, problem.weights, problem.v0.size
+    miss, H, g = vector(arena, t0.size), matrix(arena, size, size), vector(arena, size)
+    for i in range(t0.size):
+        miss[i] = t0[i] - problem.target[i]
     trace = 0.0
     for a in range(size):
         g[a] = 0.0
@@ -416,27 +367,52 @@ def nearest_kernel(
                 H[a, c] += T[i, a] * weights[i] * weights[i] * T[i, c]
         trace += H[a, a]
     ridge = RIDGE * trace / size if trace > 0.0 else 1.0
+    for a in range(size):
+        H[a, a] += ridge
+    return _Objective(T, miss, weights, ridge, H, g)
+
+
+@njit(cache=True, error_model="numpy")
+def nearest_kernel(problem: NearestProblem, start: Array, known: bool, max_nodes: int, arena: Arena) -> NearestResult:
+    """Branch and bound over contact modes, from a solution and its modes (math.md 6.3).
+
+    Without a known solution the search ends with the first that it finds, or with the proof that there is none.
+
+    Args:
+        problem: The contact problem and the target.
+        start: A solution, if one is known, shape (3n,).
+        known: Whether `start` is a solution.
+        max_nodes: Quadratic programs allowed; 1 is the nearest point with the modes of the start.
+        arena: Where arrays come from, those of the result included.
+
+    Returns:
+        The nearest solution found.
+    """
+    mu, t0, target, weights = problem.mu, problem.t0, problem.target, problem.weights
+    n = mu.size
+    y, modes, trial = vector(arena, start.size), indices(arena, n), vector(arena, start.size)
+    y[:] = start
+    bounds, branch = vector(arena, n + 1), indices(arena, n)
+    tried, first = indices(arena, n), indices(arena, n)
+    objective = _objective(problem, arena)
     scale = 0.0
     for i in range(t0.size):
         scale += 0.5 * (weights[i] * weights[i]) * (t0[i] * t0[i] + target[i] * target[i])
-    for a in range(size):
-        H[a, a] += ridge
 
     best, nodes = np.inf, 0
     modes[:] = STICK
     if known:
-        _read_modes(V, v0, mu, y, modes)
-        best = _value(T, miss, weights, ridge, y)
+        _read_modes(problem, y, modes)
+        best = _value(objective, y)
         nodes = 1
         # a start whose modes were misread by the tolerance stays as it is
-        if _node(V, v0, mu, H, g, modes, trial, scratch, order) == SOLVED:
-            value = _value(T, miss, weights, ridge, trial)
+        if _node(problem, objective, modes, trial, arena) == SOLVED:
+            value = _value(objective, trial)
             if value < best:
                 best = value
-                for j in range(size):
-                    y[j] = trial[j]
+                y[:] = trial
         if nodes >= max_nodes:
-            return best, 0.0, False, nodes
+            return NearestResult(y, best, 0.0, False, nodes, modes)
 
     for i in range(n):
         first[i] = modes[i]
@@ -444,8 +420,8 @@ def nearest_kernel(
         tried[i] = 0
     nodes += 1
     bounds[0] = 0.0
-    if _node(V, v0, mu, H, g, branch, trial, scratch, order) == SOLVED:
-        bounds[0] = min(_value(T, miss, weights, ridge, trial), best)
+    if _node(problem, objective, branch, trial, arena) == SOLVED:
+        bounds[0] = min(_value(objective, trial), best)
     promising = best - _WORTH * (scale + best) if known else np.inf  # a node at or above this is not worth a search
     undecided = np.inf  # smallest bound of a leaf whose program could not be solved
     level = 0
@@ -464,23 +440,21 @@ def nearest_kernel(
         if mu[level] == 0.0 and branch[level] > STICK:
             continue
         nodes += 1
-        status = _node(V, v0, mu, H, g, branch, trial, scratch, order)
+        status = _node(problem, objective, branch, trial, arena)
         if status == INFEASIBLE:
             continue
         value = bounds[level]
         if status == SOLVED:
-            value = max(value, _value(T, miss, weights, ridge, trial))
+            value = max(value, _value(objective, trial))
         if value >= promising:
             continue
         if level == n - 1:
             if status == SOLVED:
                 best, promising = value, value - _WORTH * (scale + value)
-                for j in range(size):
-                    y[j] = trial[j]
-                for i in range(n):
-                    modes[i] = branch[i]
+                y[:] = trial
+                modes[:] = branch
                 if not known:
-                    return best, 0.0, False, nodes
+                    return NearestResult(y, best, 0.0, False, nodes, modes)
             else:
                 undecided = min(undecided, value)
             continue
@@ -492,7 +466,7 @@ def nearest_kernel(
     for i in range(level + 1):
         if tried[i] < MODES:
             lower = min(lower, bounds[i])
-    return best, lower, level < 0 and undecided == np.inf, nodes
+    return NearestResult(y, best, lower, level < 0 and undecided == np.inf, nodes, modes)
 
 
 def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 10000) -> NearestResult:
@@ -524,12 +498,11 @@ def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 
         raise InputError(
             "nearest solution: μ must be finite and not negative: use the no-slip model where it is infinite"
         )
-    y = np.array(start, dtype=np.float64)
-    modes = np.zeros(n, dtype=np.int64)
-    work, order = nearest_work(n)
-    arrays = [np.ascontiguousarray(a, dtype=np.float64) for a in (p.V, p.v0, p.mu, p.T, p.t0, p.target, p.weights)]
-    value, lower, proved, nodes = nearest_kernel(*arrays, max_nodes, True, y, modes, work, order)
-    return NearestResult(y=y, value=value, lower_bound=lower, proved=proved, nodes=nodes, modes=modes)
+    contiguous = NearestProblem(*(np.ascontiguousarray(array, dtype=np.float64) for array in problem))
+    found: NearestResult = nearest_kernel(
+        contiguous, np.ascontiguousarray(start, dtype=np.float64), True, max_nodes, HEAP
+    )
+    return found
 
 
 def islands(V: Array) -> list[Integers]:
@@ -582,12 +555,16 @@ def _search_island(V: Array, v0: Array, mu: Array, max_nodes: int) -> tuple[Arra
     if max_nodes < 1:
         return None, False, 0
     d = typical**-0.5 if typical > 0.0 else 1.0
-    y, modes = np.zeros(size), np.zeros(n, dtype=np.int64)
-    work, order = nearest_work(n)
-    nothing, ones = np.zeros(size), np.ones(size)
-    balanced, constants = np.ascontiguousarray(d * d * V), np.ascontiguousarray(v0 / fastest)
-    value, _, proved, nodes = nearest_kernel(
-        balanced, constants, mu, np.eye(size), nothing, nothing, ones, max_nodes, False, y, modes, work, order
+    nothing = np.zeros(size)
+    problem = NearestProblem(
+        V=np.ascontiguousarray(d * d * V),
+        v0=np.ascontiguousarray(v0 / fastest),
+        mu=mu,
+        T=np.eye(size),
+        t0=nothing,
+        target=nothing,
+        weights=np.ones(size),
     )
-    found = value < np.inf
-    return (d * d * fastest * y if found else None), found or proved, nodes
+    result = nearest_kernel(problem, nothing, False, max_nodes, HEAP)
+    found = result.value < np.inf
+    return (d * d * fastest * result.y if found else None), found or result.proved, result.nodes

@@ -1,32 +1,58 @@
 """Orthogonal factor of a changing set of rows: the memory of the pivoting and active-set methods.
 
-The active rows a_0 … a_{c-1}, each of length k, are kept as a_l = Σ_j upper[j, l] basis[j], with orthonormal rows in
-`basis` (k, k) and an upper triangular `upper` (k, k); `active` (k,) holds their numbers. Only the first c entries, rows
-and columns are in use. A row is appended by Gram-Schmidt and removed by Givens rotations, O(k c) each: nothing is ever
+A row is appended by Gram-Schmidt and removed by Givens rotations, O(k c) each at c rows of length k: nothing is ever
 factored again.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from numba import njit
 
+from idcontrol.kernels.arena import Arena, indices, matrix, vector
 from idcontrol.types import Array, Integers
 
 
+class RowFactor(NamedTuple):
+    """The active rows a_0 … a_{c-1}, each of length k, as a_l = Σ_j upper[j, l] basis[j].
+
+    How many rows c are active, their `count`, is kept beside it; only the first c entries, rows and columns are in use.
+
+    Attributes:
+        active: Numbers of the active rows, shape (k,).
+        basis: Orthonormal rows, shape (k, k).
+        upper: Upper triangular, shape (k, k).
+        coefficients: Shape (k,); the row that was `split` last is Σ_j coefficients[j] basis[j] + rest.
+        rest: Part of that row which is orthogonal to the basis, shape (k,).
+    """
+
+    active: Integers
+    basis: Array
+    upper: Array
+    coefficients: Array
+    rest: Array
+
+
+@njit(cache=True)
+def empty_factor(k: int, arena: Arena) -> RowFactor:  # pragma: no cover - compiled
+    """The factor of no rows of length k."""
+    return RowFactor(indices(arena, k), matrix(arena, k, k), matrix(arena, k, k), vector(arena, k), vector(arena, k))
+
+
 @njit(cache=True, error_model="numpy")
-def split(basis: Array, count: int, row: Array, coefficients: Array, rest: Array) -> float:
+def split(factor: RowFactor, count: int, row: Array) -> float:
     """Write `row` = Σ_j coefficients[j] basis[j] + rest, orthogonalized twice where that is needed.
 
     Args:
-        basis: Orthonormal rows, the first `count` in use, shape (k, k).
-        count: Rows in use.
-        row: Shape (k,).
-        coefficients: Result, shape (k,), the first `count` entries.
-        rest: Result, shape (k,).
+        factor: Factor of the active rows; its `coefficients` and `rest` are overwritten.
+        count: How many rows are active.
+        row: Shape (k,); it may be `factor.rest` itself.
 
     Returns:
         |rest|².
     """
+    basis, coefficients, rest = factor.basis, factor.coefficients, factor.rest
     k = row.size
     before = 0.0
     for d in range(k):
@@ -52,11 +78,10 @@ def split(basis: Array, count: int, row: Array, coefficients: Array, rest: Array
 
 
 @njit(cache=True, error_model="numpy")
-def append(
-    basis: Array, upper: Array, active: Integers, count: int, row: int, coefficients: Array, rest: Array, length: float
-) -> None:
-    """Append row number `row`, which `split` took apart, with length = |rest| > 0."""
-    active[count] = row
+def append(factor: RowFactor, count: int, number: int, length: float) -> None:
+    """Append the row that was `split` last, row `number`, to `count` active ones; length = |rest| > 0."""
+    active, basis, upper, coefficients, rest = factor
+    active[count] = number
     for j in range(count):
         upper[j, count] = coefficients[j]
     upper[count, count] = length
@@ -65,8 +90,9 @@ def append(
 
 
 @njit(cache=True, error_model="numpy")
-def remove(basis: Array, upper: Array, active: Integers, count: int, place: int) -> None:
+def remove(factor: RowFactor, count: int, place: int) -> None:
     """Remove the row at `place` of `count` active ones; the later ones move up by one."""
+    active, basis, upper = factor.active, factor.basis, factor.upper
     for a in range(place, count - 1):
         active[a] = active[a + 1]
     k = basis.shape[1]
@@ -87,22 +113,3 @@ def remove(basis: Array, upper: Array, active: Integers, count: int, place: int)
             a, b = basis[j, d], basis[j + 1, d]
             basis[j, d] = c * a + s * b
             basis[j + 1, d] = c * b - s * a
-
-
-@njit(cache=True, error_model="numpy")
-def solve_upper(upper: Array, count: int, x: Array) -> None:
-    """Overwrite x with upper⁻¹ x, its first `count` entries."""
-    for j in range(count - 1, -1, -1):
-        total = x[j]
-        for i in range(j + 1, count):
-            total -= upper[j, i] * x[i]
-        x[j] = total / upper[j, j]
-
-
-@njit(cache=True, error_model="numpy")
-def solve_upper_transposed(upper: Array, count: int, x: Array) -> None:
-    """Overwrite x with upper⁻ᵀ x, its first `count` entries."""
-    for j in range(count):
-        x[j] /= upper[j, j]
-        for i in range(j + 1, count):
-            x[i] -= upper[j, i] * x[j]

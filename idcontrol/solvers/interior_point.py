@@ -9,9 +9,10 @@ import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
-from idcontrol.solvers.lcp import lcp_residual
+from idcontrol.kernels.arena import HEAP, Arena, matrix, vector
+from idcontrol.kernels.linear import solve_in_place
+from idcontrol.solvers.lcp import LcpAnswer, lcp_residual
 from idcontrol.solvers.lemke import solve_lemke
-from idcontrol.solvers.linear import solve_in_place
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
@@ -37,31 +38,29 @@ def _potential(z: Array, w: Array, dz: Array, dw: Array, step: float) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def interior_point_kernel(
-    Q: Array, r: Array, max_iterations: int, z: Array, w: Array, system: Array, steps: Array
-) -> tuple[int, int, float]:
+def interior_point_kernel(Q: Array, r: Array, start: Array, max_iterations: int, arena: Arena) -> LcpAnswer:
     """Follow the central path by potential reduction (001 appendix; the right side of its (38) with the sign mended).
 
     Args:
         Q: Matrix, P0, shape (n, n).
         r: Constant, shape (n,).
+        start: A point with start > 0 and Q start + r > 0, shape (n,).
         max_iterations: Iterations allowed.
-        z: In: a point with z > 0 and Qz + r > 0; out: the solution. Shape (n,).
-        w: Result Qz + r, shape (n,).
-        system: Scratch, shape (n, n + 1).
-        steps: Scratch, shape (2, n).
+        arena: Where arrays come from, those of the answer included.
 
     Returns:
-        Status number, iterations, relative residual (math.md 13.3).
+        The answer; INACCURATE also where the start is not inside.
     """
     n = r.size
-    dz, dw = steps[0], steps[1]
+    z, w, dz, dw = vector(arena, n), vector(arena, n), vector(arena, n), vector(arena, n)
+    system = matrix(arena, n, n + 1)
+    z[:] = start
     for i in range(n):
         w[i] = r[i]
         for j in range(n):
             w[i] += Q[i, j] * z[j]
-        if not (z[i] > 0.0 and w[i] > 0.0):
-            return INACCURATE, 0, np.inf
+    if not (np.all(z > 0.0) and np.all(w > 0.0)):
+        return LcpAnswer(INACCURATE, 0, np.inf, z, w)
     iterations, status = 0, SOLVED
     while not lcp_residual(z, w, r) <= _CLOSE:
         if iterations == max_iterations:
@@ -113,7 +112,7 @@ def interior_point_kernel(
         status = SOLVED
     elif status == SOLVED:
         status = INACCURATE
-    return status, iterations, residual
+    return LcpAnswer(status, iterations, residual, z, w)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,15 +150,18 @@ def solve_interior_point(Q: Array, r: Array, start: Array, *, max_iterations: in
         InputError: The shapes do not fit.
     """
     Q, r = np.ascontiguousarray(Q, dtype=np.float64), np.ascontiguousarray(r, dtype=np.float64)
-    z = np.array(start, dtype=np.float64)
+    start = np.ascontiguousarray(start, dtype=np.float64)
     n = r.size
-    if Q.shape != (n, n) or z.shape != (n,):
-        raise InputError(f"interior point: Q {Q.shape}, r {r.shape}, start {z.shape}: give (n, n), (n,), (n,)")
-    w = np.empty(n)
-    status, iterations, residual = interior_point_kernel(
-        Q, r, max_iterations, z, w, np.empty((n, n + 1)), np.empty((2, n))
+    if Q.shape != (n, n) or start.shape != (n,):
+        raise InputError(f"interior point: Q {Q.shape}, r {r.shape}, start {start.shape}: give (n, n), (n,), (n,)")
+    answer = interior_point_kernel(Q, r, start, max_iterations, HEAP)
+    return InteriorPointResult(
+        status=SolverStatus(answer.status),
+        z=answer.z,
+        w=answer.w,
+        residual=answer.residual,
+        iterations=answer.iterations,
     )
-    return InteriorPointResult(status=SolverStatus(status), z=z, w=w, residual=residual, iterations=iterations)
 
 
 def pyramid_start(Q: Array, r: Array, mu: Array, rolling: Integers) -> Array | None:

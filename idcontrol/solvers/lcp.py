@@ -1,15 +1,66 @@
-"""What the solvers of linear complementarity problems share: the residual that decides, and the result on rows."""
+"""Shared by the solvers of linear complementarity problems: the residual that decides, and the forms of the answers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import Arena, mark, release, vector
 from idcontrol.solvers.status import INFEASIBLE, SolverStatus
 from idcontrol.types import Array, Integers
+
+METHODS = ("ppm", "active set", "lemke")
+"""The methods for LCPs on rows, in the order in which they are tried; kernels return the number."""
+PPM: Final = 0
+ACTIVE_SET: Final = 1
+LEMKE: Final = 2
+
+
+class LcpAnswer(NamedTuple):
+    """How a kernel for w = Qz + r, 0 ≤ z ⊥ w ≥ 0 ended; its arrays come from the caller's arena.
+
+    Attributes:
+        status: Number of a `SolverStatus`.
+        iterations: Pivots or iterations.
+        residual: Relative residual (math.md 13.3); inf where there is no answer.
+        z: Unknowns, shape (n,).
+        w: Qz + r, shape (n,).
+    """
+
+    status: int
+    iterations: int
+    residual: float
+    z: Array
+    w: Array
+
+
+class RowLcpAnswer(NamedTuple):
+    """How a kernel for LCP(r, ρρᵀ) ended; its arrays come from the caller's arena.
+
+    Attributes:
+        status: Number of a `SolverStatus`.
+        iterations: Passes or iterations.
+        residual: Relative residual (math.md 13.3); inf where there is no answer.
+        method: Place in `METHODS` of the method that answered.
+        z: Unknowns, shape (n,); where the status is INFEASIBLE the certificate c: c ≥ 0, ρᵀc = 0 and r·c < 0, so that
+            no y has ρy + r ≥ 0.
+        y: ρᵀz, shape (k,).
+        w: ρy + r, shape (n,).
+        active: Rows with z free and w = 0, at most k: where the next call may start.
+    """
+
+    status: int
+    iterations: int
+    residual: float
+    method: int
+    z: Array
+    y: Array
+    w: Array
+    active: Integers
 
 
 @njit(cache=True, error_model="numpy")
@@ -85,7 +136,7 @@ def _add_product(total: float, rest: float, a: float, b: float) -> tuple[float, 
 
 
 @njit(cache=True, error_model="numpy")
-def gram_residual_doubled(rho: Array, r: Array, z: Array, y: Array, low: Array, w: Array) -> float:
+def gram_residual_doubled(rho: Array, r: Array, z: Array, y: Array, w: Array, arena: Arena) -> float:
     """`gram_residual` in twice the precision, for multipliers so large that rounding in ρρᵀz is above the tolerance.
 
     Args:
@@ -93,13 +144,15 @@ def gram_residual_doubled(rho: Array, r: Array, z: Array, y: Array, low: Array, 
         r: Constant, shape (n,).
         z: Unknowns, shape (n,).
         y: Result, shape (k,).
-        low: Result, what y is less than ρᵀz, shape (k,).
         w: Result, shape (n,).
+        arena: Where scratch comes from, and goes back to.
 
     Returns:
         `lcp_residual`; inf if anything is NaN.
     """
     n, k = rho.shape
+    at = mark(arena)
+    low = vector(arena, k)  # what y is less than ρᵀz
     for d in range(k):
         y[d] = 0.0
         low[d] = 0.0
@@ -113,6 +166,7 @@ def gram_residual_doubled(rho: Array, r: Array, z: Array, y: Array, low: Array, 
             along, rest = _add_product(along, rest, rho[i, d], y[d])
             rest += rho[i, d] * low[d]
         w[i] = along + rest
+    release(arena, at)
     return float(lcp_residual(z, w, r))
 
 
@@ -144,21 +198,19 @@ class RowLcpResult:
     certificate: Array | None = None
 
 
-def row_lcp_result(
-    status: int, z: Array, y: Array, w: Array, active: Integers, residual: float, iterations: int, method: str
-) -> RowLcpResult:
+def row_lcp_result(answer: RowLcpAnswer) -> RowLcpResult:
     """The result of a kernel that leaves its certificate in z."""
-    infeasible = status == INFEASIBLE
+    infeasible = answer.status == INFEASIBLE
     return RowLcpResult(
-        status=SolverStatus(status),
-        z=np.zeros_like(z) if infeasible else z,
-        y=y,
-        w=w,
-        active=active,
-        residual=residual,
-        iterations=iterations,
-        method=method,
-        certificate=z if infeasible else None,
+        status=SolverStatus(answer.status),
+        z=np.zeros_like(answer.z) if infeasible else answer.z,
+        y=answer.y,
+        w=answer.w,
+        active=answer.active,
+        residual=answer.residual,
+        iterations=answer.iterations,
+        method=METHODS[answer.method],
+        certificate=answer.z if infeasible else None,
     )
 
 
@@ -171,12 +223,7 @@ def checked_rows(rho: Array, r: Array) -> tuple[Array, Array]:
     return rho, r
 
 
-def warm_start(warm: Integers | None, n: int, k: int) -> tuple[Integers, int]:
-    """An active set of room k that starts with the rows of `warm` that exist, and their number."""
-    active = np.zeros(k, dtype=np.int64)
-    if warm is None:
-        return active, 0
-    given = np.asarray(warm, dtype=np.int64)
-    given = given[(given >= 0) & (given < n)][:k]
-    active[: given.size] = given
-    return active, int(given.size)
+def warm_start(warm: Integers | None, n: int, k: int) -> Integers:
+    """Those rows of `warm` that exist, k at most."""
+    given = np.zeros(0, dtype=np.int64) if warm is None else np.asarray(warm, dtype=np.int64)
+    return np.ascontiguousarray(given[(given >= 0) & (given < n)][:k])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
-from idcontrol.solvers.lcp import lcp_residual
-from idcontrol.solvers.linear import solve_in_place
+from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.linear import solve_in_place
+from idcontrol.solvers.lcp import LcpAnswer, lcp_residual
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
@@ -26,14 +27,44 @@ TIKHONOV: Final = (1e-12, 1e-10, 1e-8)
 """Regularizations that `solve_regularized` tries, relative to the mean diagonal entry (math.md 13.5)."""
 
 
-def lemke_work(n: int) -> tuple[Array, Integers]:
-    """Scratch of `lemke_kernel` for n variables."""
-    return np.empty((2 * n + 3, n + 2)), np.empty(5 * n + 2, dtype=np.int64)
+class _Scaled(NamedTuple):
+    """The problem in the units of some factors s: matrix s_i Q_ij s_j, constant s_i r_i over the largest of them.
+
+    Attributes:
+        Q: Matrix as given, shape (n, n).
+        scale: Factors s, shape (n,).
+        r: Scaled constant, shape (n,).
+        largest: What it was divided by.
+    """
+
+    Q: Array
+    scale: Array
+    r: Array
+    largest: float
+
+
+class _Dictionary(NamedTuple):
+    """Basic variables by nonbasic ones, x_B = T x_N + p. Variable i is w_i, n + i is z_i, 2n covers.
+
+    Attributes:
+        T: With the constants p in its last column, shape (n, n + 2).
+        basic: Variable of each row, shape (n,).
+        nonbasic: Variable of each column, shape (n + 1,).
+        place: Place of each variable: its column, or -1 - row, shape (2n + 1,).
+        tied: Rows that are tied in a ratio test, shape (n,).
+    """
+
+    T: Array
+    basic: Integers
+    nonbasic: Integers
+    place: Integers
+    tied: Integers
 
 
 @njit(cache=True, error_model="numpy")
-def _lexicographic(tableau: Array, place: Integers, tied: Integers, count: int, column: int) -> int:
+def _lexicographic(dictionary: _Dictionary, count: int, column: int) -> int:
     """Of the tied rows, the one whose row of the inverse basis, over its pivot, is lexicographically smallest."""
+    tableau, _, _, place, tied = dictionary
     n = tableau.shape[0]
     for k in range(n):
         if count == 1:
@@ -73,11 +104,12 @@ def _pivot(tableau: Array, row: int, column: int) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def _ratio_test(T: Array, place: Integers, tied: Integers, column: int) -> int:
+def _ratio_test(dictionary: _Dictionary, column: int) -> int:
     """The row whose variable reaches zero first as the one of `column` grows; -1 if none does.
 
     The covering variable leaves whenever it can; other ties are broken lexicographically.
     """
+    T, _, _, place, tied = dictionary
     n, width = T.shape
     step = np.inf
     for i in range(n):
@@ -92,26 +124,24 @@ def _ratio_test(T: Array, place: Integers, tied: Integers, column: int) -> int:
                 return i
             tied[count] = i
             count += 1
-    return int(_lexicographic(T, place, tied, count, column))
+    return int(_lexicographic(dictionary, count, column))
 
 
 @njit(cache=True, error_model="numpy")
-def _solve_basis(
-    Q: Array, r: Array, scale: Array, tikhonov: float, place: Integers, members: Integers, A: Array, z: Array
-) -> bool:
+def _solve_basis(problem: _Scaled, tikhonov: float, place: Integers, z: Array, arena: Arena) -> bool:
     """Solve Q'_BB z_B = -r_B for the final basis B, all else 0; False if Q'_BB is singular.
 
     Args:
-        Q: Matrix as given, shape (n, n).
-        r: Scaled constant, shape (n,).
-        scale: Factors of Q', shape (n,).
-        tikhonov: Added to the diagonal of Q'.
+        problem: The problem in the scale that was pivoted in.
+        tikhonov: Added to the diagonal of its matrix Q'.
         place: Where each variable is; z_i is basic if place[n + i] < 0.
-        members: Scratch, shape (n,).
-        A: Scratch, shape (n, n + 1) or more.
         z: Result, shape (n,), clipped at zero.
+        arena: Where scratch comes from, and goes back to.
     """
+    Q, scale, r, _ = problem
     n = scale.size
+    at = mark(arena)
+    members, A = indices(arena, n), matrix(arena, n, n + 1)
     size = 0
     for i in range(n):
         z[i] = 0.0
@@ -125,16 +155,18 @@ def _solve_basis(
             A[a, b] = scale[i] * Q[i, j] * scale[j]
         A[a, a] += tikhonov
         A[a, size] = -r[i]
-    if not solve_in_place(A, size):
-        return False
-    for a in range(size):
-        z[members[a]] = max(A[a, size], 0.0)
-    return True
+    solved = solve_in_place(A, size)
+    if solved:
+        for a in range(size):
+            z[members[a]] = max(A[a, size], 0.0)
+    release(arena, at)
+    return bool(solved)
 
 
 @njit(cache=True, error_model="numpy")
-def _scaled_residual(Q: Array, r: Array, scale: Array, z: Array, w: Array) -> float:
-    """Set the scaled w = Q'z + r and return the residual of the problem as given."""
+def _scaled_residual(problem: _Scaled, z: Array, w: Array) -> float:
+    """Set the scaled w = Q'z + r and return the residual of z."""
+    Q, scale, r, _ = problem
     n = scale.size
     for i in range(n):
         total = 0.0
@@ -146,36 +178,32 @@ def _scaled_residual(Q: Array, r: Array, scale: Array, z: Array, w: Array) -> fl
 
 
 @njit(cache=True, error_model="numpy")
-def _given_residual(
-    Q: Array, r: Array, scale: Array, r_max: float, factors: Array, largest: float, z: Array, w: Array
-) -> float:
-    """Bring z from the scale `factors`, where constants are at most `largest`, to the given one; then as above."""
+def _given_residual(given: _Scaled, pivoted: _Scaled, z: Array, w: Array) -> float:
+    """Bring z from the units of `pivoted` to those of `given`, and return its residual there."""
     for i in range(z.size):
-        z[i] *= factors[i] * largest / (scale[i] * r_max)
-    return float(_scaled_residual(Q, r, scale, z, w))
+        z[i] *= pivoted.scale[i] * pivoted.largest / (given.scale[i] * given.largest)
+    return float(_scaled_residual(given, z, w))
 
 
 @njit(cache=True, error_model="numpy")
 def _follow(
-    Q: Array, r: Array, scale: Array, tikhonov: float, turn: int, max_pivots: int, T: Array, order: Integers
+    problem: _Scaled, tikhonov: float, turn: int, max_pivots: int, dictionary: _Dictionary
 ) -> tuple[int, int, int]:
     """Pivot from w = Q'z + d z0 + r until the covering variable z0 leaves (SOLVED), a ray, or the limit.
 
     Args:
-        Q: Matrix as given, shape (n, n).
-        r: Scaled constant, not ≥ 0, shape (n,).
-        scale: Factors of Q', shape (n,).
+        problem: The problem in the scale to pivot in; r is not ≥ 0.
         tikhonov: Added to the diagonal of Q'.
         turn: Which covering vector d: 0 for ones; 1, 2, ... for entries spread over [1, 2) by an irrational stride.
         max_pivots: Pivots allowed.
-        T: Dictionary x_B = T x_N + p, the constants p in its last column, shape (n, n + 2).
-        order: Variables of rows and columns of T and their places, as in `lemke_kernel`.
+        dictionary: Result, the final dictionary.
 
     Returns:
         Status number, pivots made, column of the variable that would enter next (the ray's).
     """
+    Q, scale, r, _ = problem
+    T, basic, nonbasic, place, _ = dictionary
     n = r.size
-    basic, nonbasic, place, tied = order[:n], order[n : 2 * n + 1], order[2 * n + 1 : 4 * n + 2], order[4 * n + 2 :]
     for i in range(n):
         for j in range(n):
             T[i, j] = scale[i] * Q[i, j] * scale[j]
@@ -202,18 +230,19 @@ def _follow(
         if leaving == cover:
             return SOLVED, pivots, column
         column = place[leaving + n if leaving < n else leaving - n]
-        row = _ratio_test(T, place, tied, column)
+        row = _ratio_test(dictionary, column)
         if row < 0:
             return RAY, pivots, column
     return ITERATIONS, pivots, column
 
 
 @njit(cache=True, error_model="numpy")
-def _is_ray(Q: Array, r: Array, scale: Array, u: Array) -> bool:
+def _is_ray(problem: _Scaled, u: Array) -> bool:
     """Whether the scaled u ≥ 0, largest entry 1, has Q'u ≥ 0, uᵀQ'u = 0 and r·u < 0, as every ray of a copositive Q.
 
     Where it has not, rounding has lost the path.
     """
+    Q, scale, r, _ = problem
     n = r.size
     power, push = 0.0, 0.0
     for i in range(n):
@@ -244,17 +273,20 @@ def _equilibrate(Q: Array, scale: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def lemke_kernel(
-    Q: Array,
-    r: Array,
-    scale: Array,
-    tikhonov: float,
-    max_pivots: int,
-    z: Array,
-    w: Array,
-    work: Array,
-    order: Integers,
-) -> tuple[int, int, float]:
+def _balanced(Q: Array, r: Array, arena: Arena) -> _Scaled:
+    """The problem with every variable balanced by itself."""
+    n = r.size
+    scale, scaled, largest = vector(arena, n), vector(arena, n), 0.0
+    _equilibrate(Q, scale)
+    for i in range(n):
+        largest = max(largest, abs(scale[i] * r[i]))
+    for i in range(n):
+        scaled[i] = scale[i] * r[i] / largest
+    return _Scaled(Q, scale, scaled, largest)
+
+
+@njit(cache=True, error_model="numpy")
+def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: int, arena: Arena) -> LcpAnswer:
     """Lemke's method with the lexicographic ratio test (math.md 5.2).
 
     The basis that pivoting ends with is solved afresh; only the residual of the problem as given decides whether the
@@ -270,48 +302,38 @@ def lemke_kernel(
         tikhonov: Added to the diagonal of the scaled matrix while pivoting; it stays in the answer only where the
             final basis is singular without it.
         max_pivots: Pivots allowed for each covering vector.
-        z: Result, shape (n,): the solution; the z part of the ray, largest entry 1, when the status is RAY.
-        w: Result, shape (n,): Qz + r.
-        work: Scratch from `lemke_work`.
-        order: Scratch from `lemke_work`.
+        arena: Where arrays come from, those of the answer included.
 
     Returns:
-        Status number, pivots made, relative residual (math.md 13.3) in scaled units; inf where there is no answer.
+        The answer, its residual in scaled units. When the status is RAY, its z is that part of the ray, largest entry
+        1, and its w is r; when it is ITERATIONS, z is zero.
     """
     n = r.size
-    # Variable i is w_i, n + i is z_i, 2n covers. `order` holds the variable of each row of T, that of each column, then
-    # the place of each variable: its column, or -1 - row.
-    T, A = work[:n], work[n : 2 * n]
-    z_scaled, w_scaled, r_scaled = work[2 * n, :n], work[2 * n + 1, :n], work[2 * n + 2, :n]
-    place, members = order[2 * n + 1 : 4 * n + 2], order[4 * n + 2 :]
-
-    r_max, lowest, total = 0.0, 0.0, 0.0
+    z, w, scaled = zeros(arena, n), vector(arena, n), vector(arena, n)
+    largest, lowest, total = 0.0, 0.0, 0.0
     for i in range(n):
-        z[i] = 0.0
         w[i] = r[i]
-        r_scaled[i] = scale[i] * r[i]
-        r_max = max(r_max, abs(r_scaled[i]))
-        lowest = min(lowest, r_scaled[i])
-        total += r_scaled[i]
+        scaled[i] = scale[i] * r[i]
+        largest = max(largest, abs(scaled[i]))
+        lowest = min(lowest, scaled[i])
+        total += scaled[i]
     if not np.isfinite(total):
-        return INACCURATE, 0, np.inf
+        return LcpAnswer(INACCURATE, 0, np.inf, z, w)
     if lowest == 0.0:
-        return SOLVED, 0, 0.0
+        return LcpAnswer(SOLVED, 0, 0.0, z, w)
     for i in range(n):
-        r_scaled[i] /= r_max
+        scaled[i] /= largest
+    given = _Scaled(Q, scale, scaled, largest)
 
+    T, place = matrix(arena, n, n + 2), indices(arena, 2 * n + 1)
+    dictionary = _Dictionary(T, indices(arena, n), indices(arena, n + 1), place, indices(arena, n))
+    z_scaled, w_scaled = vector(arena, n), vector(arena, n)
     status, pivots, residual = ITERATIONS, 0, np.inf
-    # the scale that is pivoted in, and the constants in it; z and w hold those of later turns until the end
-    factors, constants, largest = scale, r_scaled, r_max
+    pivoted = given  # in the scale that is pivoted in
     for turn in range(_COVERS):
         if turn == 1:
-            factors, constants, largest = w, z, 0.0
-            _equilibrate(Q, factors)
-            for i in range(n):
-                largest = max(largest, abs(factors[i] * r[i]))
-            for i in range(n):
-                constants[i] = factors[i] * r[i] / largest
-        status, more, column = _follow(Q, constants, factors, tikhonov, turn, max_pivots, T, order)
+            pivoted = _balanced(Q, r, arena)
+        status, more, column = _follow(pivoted, tikhonov, turn, max_pivots, dictionary)
         pivots += more
         if status == ITERATIONS:
             continue  # ties that rounding breaks anew make a cycle; another covering vector has others
@@ -320,40 +342,40 @@ def lemke_kernel(
             for i in range(n):
                 at = place[n + i]
                 z_scaled[i] = max(T[-1 - at, column], 0.0) if at < 0 else (1.0 if at == column else 0.0)
-                z_scaled[i] *= factors[i] / scale[i]
+                z_scaled[i] *= pivoted.scale[i] / scale[i]
                 longest = max(longest, z_scaled[i])
             for i in range(n):
                 z_scaled[i] /= longest if longest > 0.0 else 1.0
-            if _is_ray(Q, r_scaled, scale, z_scaled):
+            if _is_ray(given, z_scaled):
                 break
         elif status == SOLVED:
             residual = np.inf
-            if _solve_basis(Q, constants, factors, 0.0, place, members, A, z_scaled):
-                residual = _given_residual(Q, r_scaled, scale, r_max, factors, largest, z_scaled, w_scaled)
+            if _solve_basis(pivoted, 0.0, place, z_scaled, arena):
+                residual = _given_residual(given, pivoted, z_scaled, w_scaled)
             if not residual <= TOLERANCE:
                 # a basis that is singular to rounding: with the regularization, or as pivoting left it, it may still do
-                if not (tikhonov > 0.0 and _solve_basis(Q, constants, factors, tikhonov, place, members, A, z_scaled)):
+                if not (tikhonov > 0.0 and _solve_basis(pivoted, tikhonov, place, z_scaled, arena)):
                     for i in range(n):
                         at = place[n + i]
                         z_scaled[i] = max(T[-1 - at, n + 1], 0.0) if at < 0 else 0.0
-                residual = _given_residual(Q, r_scaled, scale, r_max, factors, largest, z_scaled, w_scaled)
+                residual = _given_residual(given, pivoted, z_scaled, w_scaled)
             if residual <= TOLERANCE:
                 break
             status = INACCURATE
 
-    if status in (RAY, ITERATIONS):
+    if status == RAY:
         longest = 0.0
         for i in range(n):
-            z[i] = scale[i] * z_scaled[i] if status == RAY else 0.0
-            w[i] = r[i]
+            z[i] = scale[i] * z_scaled[i]
             longest = max(longest, z[i])
         for i in range(n):
             z[i] /= longest if longest > 0.0 else 1.0
-        return status, pivots, np.inf
+    if status in (RAY, ITERATIONS):
+        return LcpAnswer(status, pivots, np.inf, z, w)
     for i in range(n):
-        z[i] = r_max * scale[i] * z_scaled[i]
-        w[i] = r_max * w_scaled[i] / scale[i]
-    return status, pivots, residual
+        z[i] = largest * scale[i] * z_scaled[i]
+        w[i] = largest * w_scaled[i] / scale[i]
+    return LcpAnswer(status, pivots, residual, z, w)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,21 +441,16 @@ def _checked(Q: Array, r: Array, scale: Array | None) -> tuple[Array, Array, Arr
 
 
 def _run(Q: Array, r: Array, scale: Array, relative: float, max_pivots: int | None) -> LemkeResult:
-    n = r.size
-    z, w = np.empty(n), np.empty(n)
-    work, order = lemke_work(n)
     tikhonov = relative * float(np.mean(scale**2 * np.diag(Q))) if relative > 0.0 else 0.0
-    limit = 50 * n + 100 if max_pivots is None else max_pivots
-    status, pivots, residual = lemke_kernel(Q, r, scale, tikhonov, limit, z, w, work, order)
-    ray = None
-    if status == RAY:
-        ray, z = z, np.zeros(n)
+    limit = 50 * r.size + 100 if max_pivots is None else max_pivots
+    answer = lemke_kernel(Q, r, scale, tikhonov, limit, HEAP)
+    ray = answer.z if answer.status == RAY else None
     return LemkeResult(
-        status=SolverStatus(status),
-        z=z,
-        w=w,
-        residual=residual,
-        iterations=pivots,
+        status=SolverStatus(answer.status),
+        z=answer.z if ray is None else np.zeros(r.size),
+        w=answer.w,
+        residual=answer.residual,
+        iterations=answer.iterations,
         ray=ray,
         regularization=relative,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from idcontrol.solvers.linear import solve_in_place
+from idcontrol.kernels.linear import solve_in_place
 from idcontrol.types import Array
 
 

@@ -7,8 +7,18 @@ from typing import Final
 import numpy as np
 from numba import njit
 
-from idcontrol.solvers.factor import append, remove, solve_upper, solve_upper_transposed, split
-from idcontrol.solvers.lcp import RowLcpResult, checked_rows, gram_residual, row_lcp_result, warm_start
+from idcontrol.kernels.arena import HEAP, Arena, vector
+from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
+from idcontrol.solvers.factor import append, empty_factor, remove, split
+from idcontrol.solvers.lcp import (
+    PPM,
+    RowLcpAnswer,
+    RowLcpResult,
+    checked_rows,
+    gram_residual,
+    row_lcp_result,
+    warm_start,
+)
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
@@ -19,11 +29,6 @@ _DEPENDENT: Final = 1e-12
 
 _ZERO: Final = 1e-20
 """It is a combination of them, beyond what rounding may have done, if |ρ⊥|² is below this times |ρ|²."""
-
-
-def ppm_work(k: int) -> Array:
-    """Scratch of `ppm_kernel` for rows of length k."""
-    return np.empty((2 * k + 4, k))
 
 
 @njit(cache=True, error_model="numpy")
@@ -49,9 +54,7 @@ def _hash(i: int) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def ppm_kernel(
-    rho: Array, r: Array, max_passes: int, active: Integers, count: int, z: Array, y: Array, w: Array, work: Array
-) -> tuple[int, int, int, float]:
+def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Arena) -> RowLcpAnswer:
     """Modified Principal Pivoting I with exchange of dependent rows (math.md 4.4).
 
     The active set holds the rows with z free and w = 0: at most k of them, always independent.
@@ -60,20 +63,17 @@ def ppm_kernel(
         rho: Rows ρ, shape (n, k); the matrix of the LCP is ρρᵀ.
         r: Constants, shape (n,).
         max_passes: Passes allowed; a cycle is noticed before.
-        active: In: active set to start from, its first `count` entries; out: the final one. Shape (k,).
-        count: Size of the active set to start from, 0 for none.
-        z: Result, shape (n,): the solution, or the certificate c when the status is INFEASIBLE: c ≥ 0, ρᵀc = 0 and
-            r·c < 0, so no y has ρy + r ≥ 0.
-        y: Result ρᵀz, shape (k,).
-        w: Result ρy + r, shape (n,).
-        work: Scratch from `ppm_work`.
+        start: Active set to start from, rows that exist.
+        arena: Where arrays come from, those of the answer included.
 
     Returns:
-        Status number, passes, size of the final active set, relative residual (math.md 13.3); inf where no answer.
+        The answer, with a certificate when the status is INFEASIBLE; ITERATIONS where pivoting goes in circles.
     """
     n, k = rho.shape
-    basis, upper = work[:k], work[k : 2 * k]
-    t, z_active, coefficients, rest = work[2 * k], work[2 * k + 1], work[2 * k + 2], work[2 * k + 3]
+    factor = empty_factor(k, arena)
+    active, basis, upper, coefficients = factor.active, factor.basis, factor.upper, factor.coefficients
+    t, z_active = vector(arena, k), vector(arena, k)
+    z, y, w = vector(arena, n), vector(arena, k), vector(arena, n)
 
     r_max, lowest, total = 0.0, 0.0, 0.0
     for i in range(n):
@@ -85,20 +85,21 @@ def ppm_kernel(
     for d in range(k):
         y[d] = 0.0
     if not np.isfinite(total):
-        return INACCURATE, 0, 0, np.inf
+        return RowLcpAnswer(INACCURATE, 0, np.inf, PPM, z, y, w, active[:0])
     if lowest >= -_SIGN * r_max:
-        return SOLVED, 0, 0, (-lowest / r_max if r_max > 0.0 else 0.0)
+        residual = -lowest / r_max if r_max > 0.0 else 0.0
+        return RowLcpAnswer(SOLVED, 0, residual, PPM, z, y, w, active[:0])
 
     # the given active set, without rows that depend on earlier ones
-    warm, count = count, 0
-    for a in range(warm):
-        i = active[a]
+    count = 0
+    for a in range(start.size):
+        i = start[a]
         square = 0.0
         for d in range(k):
             square += rho[i, d] * rho[i, d]
-        apart = split(basis, count, rho[i], coefficients, rest)
+        apart = split(factor, count, rho[i])
         if count < k and apart > _DEPENDENT * square:
-            append(basis, upper, active, count, i, coefficients, rest, np.sqrt(apart))
+            append(factor, count, i, np.sqrt(apart))
             count += 1
 
     # What a pass does depends on nothing but the active set: one that returns means that it will return for ever. It is
@@ -113,7 +114,7 @@ def ppm_kernel(
         if passes == remember_at:
             remembered, remember_at = signature, 2 * remember_at
         elif signature == remembered:
-            return ITERATIONS, passes, count, np.inf
+            return RowLcpAnswer(ITERATIONS, passes, np.inf, PPM, z, y, w, active[:count])
         # z_B = -(ρ_B ρ_Bᵀ)⁻¹ r_B, y = ρ_Bᵀ z_B through the factor ρ_Bᵀ = basisᵀ upper
         for a in range(count):
             t[a] = -r[active[a]]
@@ -144,20 +145,21 @@ def ppm_kernel(
 
         if w[enter] >= -_SIGN * r_max:
             if negative:
-                remove(basis, upper, active, count, leave)
+                remove(factor, count, leave)
                 count -= 1
                 continue
             for a in range(count):
                 z[active[a]] = max(z_active[a], 0.0)
             residual = gram_residual(rho, r, z, y, w)
-            return (SOLVED if residual <= TOLERANCE else INACCURATE), passes, count, residual
+            status = SOLVED if residual <= TOLERANCE else INACCURATE
+            return RowLcpAnswer(status, passes, residual, PPM, z, y, w, active[:count])
         if not w[enter] < 0.0:
-            return INACCURATE, passes, count, np.inf
+            return RowLcpAnswer(INACCURATE, passes, np.inf, PPM, z, y, w, active[:count])
 
         square = 0.0
         for d in range(k):
             square += rho[enter, d] * rho[enter, d]
-        apart = split(basis, count, rho[enter], coefficients, rest)
+        apart = split(factor, count, rho[enter])
         if count == k or not apart > _DEPENDENT * square:
             # ρ_enter = Σ α_a ρ_a: it replaces the active row whose impulse it takes over first (math.md 4.4)
             solve_upper(upper, count, coefficients)
@@ -165,21 +167,21 @@ def ppm_kernel(
             if leave < 0:
                 # c = e_enter - α: ρᵀc = 0, r·c = w_enter < 0, a proof only where ρ⊥ is zero to rounding
                 if not apart <= _ZERO * square:
-                    return INACCURATE, passes, count, np.inf
+                    return RowLcpAnswer(INACCURATE, passes, np.inf, PPM, z, y, w, active[:count])
                 z[enter] = 1.0
                 for a in range(count):
                     z[active[a]] = max(-coefficients[a], 0.0)
-                return INFEASIBLE, passes, count, np.inf
-            remove(basis, upper, active, count, leave)
+                return RowLcpAnswer(INFEASIBLE, passes, np.inf, PPM, z, y, w, active[:count])
+            remove(factor, count, leave)
             count -= 1
             negative = False
-            apart = split(basis, count, rho[enter], coefficients, rest)
-        append(basis, upper, active, count, enter, coefficients, rest, np.sqrt(apart))
+            apart = split(factor, count, rho[enter])
+        append(factor, count, enter, np.sqrt(apart))
         count += 1
         if negative:
-            remove(basis, upper, active, count, leave)
+            remove(factor, count, leave)
             count -= 1
-    return ITERATIONS, passes, count, np.inf
+    return RowLcpAnswer(ITERATIONS, passes, np.inf, PPM, z, y, w, active[:count])
 
 
 def solve_ppm(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpResult:
@@ -201,7 +203,4 @@ def solve_ppm(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpResul
     """
     rho, r = checked_rows(rho, r)
     n, k = rho.shape
-    active, count = warm_start(warm, n, k)
-    z, y, w = np.empty(n), np.empty(k), np.empty(n)
-    status, passes, count, residual = ppm_kernel(rho, r, 20 * n + 50, active, count, z, y, w, ppm_work(k))
-    return row_lcp_result(status, z, y, w, active[:count], residual, passes, "ppm")
+    return row_lcp_result(ppm_kernel(rho, r, 20 * n + 50, warm_start(warm, n, k), HEAP))

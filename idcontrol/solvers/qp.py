@@ -18,7 +18,7 @@ import numpy as np
 
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.solvers import active_set_qp
-from idcontrol.solvers.active_set_qp import QpResult, checked_qp, qp_residual
+from idcontrol.solvers.active_set_qp import QpResult, QuadraticProgram, checked_qp, qp_residual
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Array
 
@@ -44,23 +44,11 @@ class QpProblem:
     e: Array | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Program:
-    """A checked program with rows of length one and an objective of size one."""
-
-    H: Array
-    g: Array
-    A: Array
-    b: Array
-    E: Array
-    e: Array
-
-
 _Answer: TypeAlias = "tuple[Array | None, Array | None, Array | None, int, bool]"
 """x, multipliers u ≥ 0 of A and v of E (None where the backend gives none), iterations, proved infeasible."""
 
 
-def _daqp(program: _Program) -> _Answer:
+def _daqp(program: QuadraticProgram) -> _Answer:
     daqp = importlib.import_module("daqp")
 
     rows = np.ascontiguousarray(np.vstack((program.E, program.A)))
@@ -80,7 +68,7 @@ def _daqp(program: _Program) -> _Answer:
     )
 
 
-def _proxqp(program: _Program) -> _Answer:
+def _proxqp(program: QuadraticProgram) -> _Answer:
     proxsuite = importlib.import_module("proxsuite")
 
     p = program.b.size
@@ -98,7 +86,7 @@ def _proxqp(program: _Program) -> _Answer:
     return np.array(solver.results.x), -np.array(solver.results.z), -np.array(solver.results.y), iterations, False
 
 
-def _osqp(program: _Program) -> _Answer:
+def _osqp(program: QuadraticProgram) -> _Answer:
     osqp = importlib.import_module("osqp")
     from scipy import sparse
 
@@ -126,8 +114,8 @@ def _osqp(program: _Program) -> _Answer:
     return np.asarray(result.x), -np.asarray(result.y)[m:], -np.asarray(result.y)[:m], iterations, False
 
 
-def _cvxpy(solver: str, **options: float) -> Callable[[_Program], _Answer]:
-    def solve(program: _Program) -> _Answer:
+def _cvxpy(solver: str, **options: float) -> Callable[[QuadraticProgram], _Answer]:
+    def solve(program: QuadraticProgram) -> _Answer:
         cvxpy = importlib.import_module("cvxpy")
 
         x = cvxpy.Variable(program.g.size)
@@ -156,7 +144,7 @@ def _cvxpy(solver: str, **options: float) -> Callable[[_Program], _Answer]:
 
 
 # name: (packages, extra that installs them, function)
-_BACKENDS: dict[str, tuple[tuple[str, ...], str, Callable[[_Program], _Answer]]] = {
+_BACKENDS: dict[str, tuple[tuple[str, ...], str, Callable[[QuadraticProgram], _Answer]]] = {
     "daqp": (("daqp",), "", _daqp),
     "osqp": (("osqp",), "", _osqp),
     "proxqp": (("proxsuite",), "bench", _proxqp),
@@ -194,7 +182,8 @@ def solve_qp(problem: QpProblem, backend: str = OURS) -> QpResult:
         UnknownName: There is no such backend.
         InputError: Its package is not installed, or the shapes do not fit.
     """
-    H, g, A, b, E, e = checked_qp(problem.H, problem.g, problem.A, problem.b, problem.E, problem.e)
+    given = checked_qp(problem.H, problem.g, problem.A, problem.b, problem.E, problem.e)
+    H, g, A, b, E, e = given
     if backend == OURS:
         return active_set_qp.solve_qp(H, g, A, b, E, e)
     if backend not in _BACKENDS:
@@ -208,8 +197,10 @@ def solve_qp(problem: QpProblem, backend: str = OURS) -> QpResult:
     # general solvers have absolute tolerances: rows of length one, an objective of size one (math.md 13.1)
     size = float(max(np.abs(H).max(initial=0.0), np.abs(g).max(initial=0.0))) or 1.0
     a_length, e_length = _lengths(A), _lengths(E)
-    program = _Program(H / size, g / size, A / a_length[:, None], b / a_length, E / e_length[:, None], e / e_length)
-    x, u, v, iterations, infeasible = solve(program)
+    scaled = QuadraticProgram(
+        H / size, g / size, A / a_length[:, None], b / a_length, E / e_length[:, None], e / e_length
+    )
+    x, u, v, iterations, infeasible = solve(scaled)
     if x is None or u is None or v is None:
         return QpResult(
             status=SolverStatus.INFEASIBLE if infeasible else SolverStatus.ITERATIONS,
@@ -223,7 +214,7 @@ def solve_qp(problem: QpProblem, backend: str = OURS) -> QpResult:
     u = np.ascontiguousarray(np.maximum(u, 0.0) * size / a_length)
     v = np.ascontiguousarray(v * size / e_length)
     x = np.ascontiguousarray(x)
-    residual = qp_residual(H, g, A, b, E, e, x, u, v)
+    residual = qp_residual(given, x, u, v)
     return QpResult(
         status=SolverStatus.SOLVED if residual <= TOLERANCE else SolverStatus.INACCURATE,
         x=x,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from idcontrol.solvers.factor import append, solve_upper, split
+from idcontrol.kernels.arena import HEAP, Arena, matrix, vector
+from idcontrol.kernels.linear import solve_upper
+from idcontrol.solvers.factor import append, empty_factor, split
 from idcontrol.solvers.lcp import checked_rows
 from idcontrol.types import Array, Integers
 
-RANK_TOLERANCE: Final = 1e-4
+HELD_RANK_TOLERANCE: Final = 1e-4
 """ε_rank on squares: rows that differ from the kept ones by less than 1 % in velocity are dropped. It is a statement
 about the model, not about rounding: at 1e-9 feet that miss a plane by 0.1 mm are braced with kilonewtons."""
 
@@ -20,39 +21,58 @@ _ROUNDING: Final = 1e-14
 """Of a difference of squares of rows with few entries, relative to them."""
 
 
+class IndependentRows(NamedTuple):
+    """Rows held with equality, ρ·y + c = 0, reduced to independent ones: basis y + constants = 0.
+
+    Attributes:
+        kept: Rows that were kept, in the order in which they were met, shape (rank,). The others depend on them, to the
+            tolerance, and get no multiplier.
+        basis: Orthonormal rows that span the kept ones, shape (rank, k).
+        upper: Upper triangular, ρ_kept[l] = Σ_j upper[j, l] basis[j], shape (rank, rank).
+        constants: Constants of the conditions on the basis, shape (rank,).
+    """
+
+    kept: Integers
+    basis: Array
+    upper: Array
+    constants: Array
+
+    def hold(self, y: Array) -> Array:
+        """The point nearest to y, shape (k,), where the kept conditions hold."""
+        return y - self.basis.T @ (self.basis @ y + self.constants)
+
+    def eliminate(self, rho: Array, c: Array) -> tuple[Array, Array]:
+        """Other rows (n, k) and constants (n,) without their part in the basis: ρ·y + c unchanged where it is held."""
+        rho, c = rho.copy(), c.copy()
+        eliminate_kernel(rho, c, self)
+        return rho, c
+
+    def multipliers(self, push: Array) -> Array:
+        """Multipliers f of the kept rows, shape (rank,), with ρ_keptᵀ f = push, a vector (k,) of their span."""
+        f = self.basis @ push
+        solve_upper(self.upper, f.size, f)
+        return f
+
+
 @njit(cache=True, error_model="numpy")
 def find_indices_kernel(
-    rho: Array,
-    c: Array,
-    order: Integers,
-    tolerance: float,
-    basis: Array,
-    upper: Array,
-    constants: Array,
-    kept: Integers,
-    coefficients: Array,
-    rest: Array,
-) -> int:
+    rho: Array, c: Array, order: Integers, tolerance: float, arena: Arena
+) -> IndependentRows:  # pragma: no cover - compiled
     """Keep rows, in the given order, that differ from those kept before; stop when they span everything.
-
-    Kept row number l is ρ = Σ_j upper[j, l] basis[j]; ρ·y + c = 0 on all of them reads basis[j]·y + constants[j] = 0.
 
     Args:
         rho: Whitened rows, shape (n, k).
         c: Their constants, shape (n,).
         order: Which rows to try, most important first.
         tolerance: A row is kept if |ρ⊥|² > tolerance |ρ|².
-        basis: Result, orthonormal rows, shape (k, k).
-        upper: Result, upper triangular, shape (k, k).
-        constants: Result, shape (k,).
-        kept: Result, the rows kept, shape (k,).
-        coefficients: Scratch, shape (k,).
-        rest: Scratch, shape (k,).
+        arena: Where arrays come from, those of the result included.
 
     Returns:
-        The rank: how many rows are kept.
+        The rows kept.
     """
     k = rho.shape[1]
+    factor, constants = empty_factor(k, arena), vector(arena, k)
+    basis, coefficients = factor.basis, factor.coefficients
     rank = 0
     for index in range(order.size):
         if rank == k:
@@ -71,24 +91,29 @@ def find_indices_kernel(
             left -= along * along
         if left <= (0.5 * tolerance - _ROUNDING) * square:
             continue
-        apart = split(basis, rank, row, coefficients, rest)
+        apart = split(factor, rank, row)
         if apart > tolerance * square and apart > 0.0:
             constant = c[order[index]]
             for j in range(rank):
                 constant -= coefficients[j] * constants[j]
             length = np.sqrt(apart)
             constants[rank] = constant / length
-            append(basis, upper, kept, rank, order[index], coefficients, rest, length)
+            append(factor, rank, order[index], length)
             rank += 1
-    return rank
+    upper = matrix(arena, rank, rank)
+    for i in range(rank):
+        for j in range(rank):
+            upper[i, j] = factor.upper[i, j] if i <= j else 0.0
+    return IndependentRows(factor.active[:rank], basis[:rank], upper, constants[:rank])
 
 
 @njit(cache=True, error_model="numpy")
-def eliminate_kernel(rho: Array, c: Array, basis: Array, constants: Array, rank: int) -> None:
-    """Take the kept conditions out of the rows, in place: ρ·y + c is unchanged where basis[j]·y + constants[j] = 0."""
+def eliminate_kernel(rho: Array, c: Array, held: IndependentRows) -> None:  # pragma: no cover - compiled
+    """Take the held conditions out of the rows, in place: ρ·y + c is unchanged where basis[j]·y + constants[j] = 0."""
     n, k = rho.shape
+    basis, constants = held.basis, held.constants
     for i in range(n):
-        for j in range(rank):
+        for j in range(constants.size):
             along = 0.0
             for d in range(k):
                 along += basis[j, d] * rho[i, d]
@@ -97,48 +122,14 @@ def eliminate_kernel(rho: Array, c: Array, basis: Array, constants: Array, rank:
             c[i] -= along * constants[j]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Independent:
-    """Rows held with equality, ρ·y + c = 0, reduced to independent ones.
-
-    Attributes:
-        kept: Rows that were kept, in the order in which they were met, shape (rank,). The others depend on them, to the
-            tolerance, and get no multiplier.
-        basis: Orthonormal rows that span the kept ones, shape (rank, k).
-        upper: ρ_kept[l] = Σ_j upper[j, l] basis[j], shape (rank, rank).
-        constants: The conditions are basis y + constants = 0, shape (rank,).
-    """
-
-    kept: Integers
-    basis: Array
-    upper: Array
-    constants: Array
-
-    def hold(self, y: Array) -> Array:
-        """The point nearest to y, shape (k,), where the kept conditions hold."""
-        return y - self.basis.T @ (self.basis @ y + self.constants)
-
-    def eliminate(self, rho: Array, c: Array) -> tuple[Array, Array]:
-        """Other rows (n, k) and constants (n,) without their part in the basis: ρ·y + c unchanged where it is held."""
-        rho, c = rho.copy(), c.copy()
-        eliminate_kernel(rho, c, self.basis, self.constants, self.kept.size)
-        return rho, c
-
-    def multipliers(self, push: Array) -> Array:
-        """Multipliers f of the kept rows, shape (rank,), with ρ_keptᵀ f = push, a vector (k,) of their span."""
-        f = self.basis @ push
-        solve_upper(self.upper, f.size, f)
-        return f
-
-
 def find_indices(
     rho: Array,
     c: Array,
     order: Integers | None = None,
     *,
-    tolerance: float = RANK_TOLERANCE,
+    tolerance: float = HELD_RANK_TOLERANCE,
     last: Integers | None = None,
-) -> Independent:
+) -> IndependentRows:
     """Reduce rows that hold with equality to independent ones (math.md 4.2).
 
     Args:
@@ -156,17 +147,9 @@ def find_indices(
         InputError: The shapes do not fit.
     """
     rho, c = checked_rows(rho, c)
-    n, k = rho.shape
-    tried = np.arange(n) if order is None else np.asarray(order, dtype=np.int64)
+    tried = np.arange(rho.shape[0]) if order is None else np.asarray(order, dtype=np.int64)
     if last is not None:
         before = last[np.isin(last, tried)]
         tried = np.concatenate((before, tried[~np.isin(tried, before)]))
-    basis, upper, constants = np.zeros((k, k)), np.zeros((k, k)), np.empty(k)
-    kept = np.empty(k, dtype=np.int64)
-    rank = find_indices_kernel(rho, c, tried, tolerance, basis, upper, constants, kept, np.empty(k), np.empty(k))
-    return Independent(
-        kept=kept[:rank],
-        basis=basis[:rank],
-        upper=np.ascontiguousarray(upper[:rank, :rank]),
-        constants=constants[:rank],
-    )
+    found: IndependentRows = find_indices_kernel(rho, c, tried, tolerance, HEAP)
+    return found

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from idcontrol.kernels.arena import HEAP, begin, indices, matrix, reserve, vector, zeros
+from idcontrol.kernels.arena import HEAP, begin, indices, mark, matrix, release, reserve, vector, zeros
 
 
 @njit
@@ -64,3 +64,23 @@ def test_an_arena_that_is_used_up_goes_on_with_the_heap():
     arena = reserve(3 * 10 + 5)
     assert exhausting(arena, 10) == [2 * i for i in range(8)]
     assert arena.used[0] == 30
+
+
+@pytest.mark.parametrize("arena", [reserve(25), HEAP])
+def test_what_was_taken_since_a_mark_is_given_back_and_what_was_taken_before_is_kept(arena):
+    begin(arena)
+    assert repeating(arena, 10) == (20.0, 3)
+    assert arena.used[0] == (20 if arena.space.size else 0)
+
+
+@njit
+def repeating(arena, n):
+    """Hold one array while others are taken and given back three times."""
+    held, calls = vector(arena, n), 0
+    held[:] = 2.0
+    at = mark(arena)
+    for _ in range(3):
+        release(arena, at)
+        vector(arena, n)[:] = 5.0
+        calls += 1
+    return held.sum(), calls

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
 from idcontrol.solvers.active_set import project
-from idcontrol.solvers.active_set_qp import qp_residual, solve_qp
+from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_residual, solve_qp
 from idcontrol.solvers.lcp import gram_residual
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.trust.contact_lcps import edge_rows
@@ -153,14 +153,14 @@ def test_a_nan_is_never_called_solved(where):
 
 
 def test_the_residual_sees_each_kind_of_violation():
-    H, g, A, b, E, e = np.eye(2), np.array([-1.0, 0.0]), np.eye(2), np.zeros(2), np.zeros((0, 2)), np.zeros(0)
     none = np.zeros(0)
-    assert qp_residual(H, g, A, b, E, e, np.array([1.0, 0.0]), np.zeros(2), none) == 0.0
-    assert qp_residual(H, g, A, b, E, e, np.array([0.9, 0.0]), np.zeros(2), none) == pytest.approx(0.1)
-    assert qp_residual(H, g, A, b, E, e, np.array([1.0, -0.1]), np.zeros(2), none) == pytest.approx(0.1, rel=0.01)
-    assert qp_residual(H, g, A, b, E, e, np.array([1.0, 0.0]), np.array([0.0, -0.1]), none) == pytest.approx(0.1)
-    assert qp_residual(H, g, A, b, E, e, np.array([1.1, 0.0]), np.array([0.1, 0.0]), none) > 0.05
-    assert qp_residual(H, g, A, b, E, e, np.array([np.nan, 0.0]), np.zeros(2), none) == np.inf
+    program = QuadraticProgram(np.eye(2), np.array([-1.0, 0.0]), np.eye(2), np.zeros(2), np.zeros((0, 2)), none)
+    assert qp_residual(program, np.array([1.0, 0.0]), np.zeros(2), none) == 0.0
+    assert qp_residual(program, np.array([0.9, 0.0]), np.zeros(2), none) == pytest.approx(0.1)
+    assert qp_residual(program, np.array([1.0, -0.1]), np.zeros(2), none) == pytest.approx(0.1, rel=0.01)
+    assert qp_residual(program, np.array([1.0, 0.0]), np.array([0.0, -0.1]), none) == pytest.approx(0.1)
+    assert qp_residual(program, np.array([1.1, 0.0]), np.array([0.1, 0.0]), none) > 0.05
+    assert qp_residual(program, np.array([np.nan, 0.0]), np.zeros(2), none) == np.inf
 
 
 def test_shapes_that_do_not_fit_are_refused():

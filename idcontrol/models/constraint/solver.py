@@ -32,6 +32,7 @@ from numba import njit
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import Arena
 from idcontrol.models.constraint.unilateral import solve_springs, spring_kernel
 from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem, StepSolution, WarmStart
 from idcontrol.models.reduction import Reduction, hold, recover, reduce
@@ -43,7 +44,7 @@ from idcontrol.types import Array, Booleans, Integers, Status
 CREEP = 1e-6
 """Sticking contacts creep at this part of the speed that they would have without friction: ``B_r = 1/(CREEP h w)``."""
 
-RANK_TOLERANCE = 1e-16
+SPRING_RANK_TOLERANCE = 1e-16
 """Bilateral rows whose squared distance from the others is below this part of their square are the same row.
 
 Compliance keeps rows apart that geometry does not: with h = 0.1 s, K = 1e15 N/m and 1 kg by 1e-13. What is below that
@@ -126,7 +127,16 @@ def _creep(M: Array, J: Array) -> Array:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def closed_kernel(
-    h: float, stiffness: float, damping: float, M: Array, J: Array, rho: Array, c: Array, mu: Array, f: Array
+    h: float,
+    stiffness: float,
+    damping: float,
+    M: Array,
+    J: Array,
+    rho: Array,
+    c: Array,
+    mu: Array,
+    f: Array,
+    arena: Arena,
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """`solve` for contacts of gap 0 on ground of one stiffness and damping, without other rows, at the first attempt.
 
@@ -140,6 +150,7 @@ def closed_kernel(
         c: Their constants, shape (3 n,).
         mu: Friction, finite, shape (n,).
         f: Result, shape (3 n,).
+        arena: Where arrays come from.
 
     Returns:
         Status number, iterations, residual.
@@ -154,18 +165,8 @@ def closed_kernel(
         return status, iterations, residual
     Q, r, scale = _friction_lcp(rho, c, compliance, mu, rough)
     size, t = r.shape[0], rough.shape[0]
-    z = np.empty(size)
-    status, iterations, residual = lemke_kernel(
-        Q,
-        r,
-        scale,
-        0.0,
-        50 * size + 100,
-        z,
-        np.empty(size),
-        np.empty((2 * size + 3, size + 2)),
-        np.empty(5 * size + 2, dtype=np.int64),
-    )
+    answer = lemke_kernel(Q, r, scale, 0.0, 50 * size + 100, arena)
+    status, iterations, residual, z = answer.status, answer.iterations, answer.residual, answer.z
     if status == SOLVED:
         f[:n] = z[:n]
         for j in range(t):
@@ -204,7 +205,7 @@ def _impulses(reduction: Reduction, mu: Array, compliance: Array) -> _Outcome:
     def attempt(stick: Booleans) -> Attempt[_Outcome]:
         sticking = np.flatnonzero(stick)
         tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
-        held = hold(ridged, np.concatenate((np.arange(3 * n, rows), tangents)), RANK_TOLERANCE)
+        held = hold(ridged, np.concatenate((np.arange(3 * n, rows), tangents)), SPRING_RANK_TOLERANCE)
         outcome = _contact_impulses(held.rho[: 3 * n], held.c[: 3 * n], compliance, mu, rough)
         f = held.impulses(ridged, np.concatenate((outcome.f, np.zeros(rows - 3 * n))))
         opening = reduction.c[:n] + compliance[:n] * f[:n] + reduction.rho[:n] @ (reduction.rho.T @ f)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from idcontrol.models.reduction import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.solvers.lcp import gram_residual, lcp_residual
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus

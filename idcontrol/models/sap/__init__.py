@@ -23,8 +23,9 @@ import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.models.problem import CLOSED_GAP, PUSH_OUT_SPEED, Bilateral, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import cholesky, hold, recover, reduce, solve_lower, solve_lower_transposed
+from idcontrol.models.reduction import hold, recover, reduce
 from idcontrol.models.sap.bounded import Bounded, joint_limits, motors
 from idcontrol.models.sap.cone import OPEN, STICK, project
 from idcontrol.models.sap.many import solve_sparse

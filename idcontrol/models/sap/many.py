@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.models.problem import CLOSED_GAP
-from idcontrol.models.reduction import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.models.sap.cone import OPEN, derivative, project
 from idcontrol.models.sap.newton import (
     ABSOLUTE,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from idcontrol.models.reduction import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.models.sap.cone import cost, derivative, project
 from idcontrol.types import Array
 

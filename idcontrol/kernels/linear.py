@@ -1,0 +1,108 @@
+"""Linear algebra of small dense matrices inside kernels: no call into LAPACK, which takes longer than the work itself.
+
+Symmetric matrices are factored as A = L Lᵀ, L lower triangular; the factors R of rows that are orthogonalized one by
+one are upper triangular (`idcontrol.solvers.factor`). Nothing here allocates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from idcontrol.types import Array
+
+
+@njit(cache=True, error_model="numpy")
+def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
+    """Lower factor L of a symmetric matrix A = L Lᵀ; False if A is not positive definite."""
+    n = A.shape[0]
+    for j in range(n):  # by columns: their entries do not wait for one another
+        for i in range(j, n):
+            s = A[i, j]
+            for k in range(j):
+                s -= L[i, k] * L[j, k]
+            if i > j:
+                L[i, j] = s / L[j, j]
+            elif s > 0.0:
+                L[j, j] = np.sqrt(s)
+            else:
+                return False
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def solve_lower(L: Array, x: Array) -> None:  # pragma: no cover - compiled
+    """Overwrite x with L⁻¹ x."""
+    for i in range(L.shape[0]):
+        s = x[i]
+        for k in range(i):
+            s -= L[i, k] * x[k]
+        x[i] = s / L[i, i]
+
+
+@njit(cache=True, error_model="numpy")
+def solve_lower_transposed(L: Array, x: Array) -> None:  # pragma: no cover - compiled
+    """Overwrite x with L⁻ᵀ x."""
+    for i in range(L.shape[0] - 1, -1, -1):
+        s = x[i]
+        for k in range(i + 1, L.shape[0]):
+            s -= L[k, i] * x[k]
+        x[i] = s / L[i, i]
+
+
+@njit(cache=True, error_model="numpy")
+def solve_upper(upper: Array, count: int, x: Array) -> None:
+    """Overwrite x with upper⁻¹ x, its first `count` entries."""
+    for j in range(count - 1, -1, -1):
+        total = x[j]
+        for i in range(j + 1, count):
+            total -= upper[j, i] * x[i]
+        x[j] = total / upper[j, j]
+
+
+@njit(cache=True, error_model="numpy")
+def solve_upper_transposed(upper: Array, count: int, x: Array) -> None:
+    """Overwrite x with upper⁻ᵀ x, its first `count` entries."""
+    for j in range(count):
+        x[j] /= upper[j, j]
+        for i in range(j + 1, count):
+            x[i] -= upper[j, i] * x[j]
+
+
+@njit(cache=True, error_model="numpy")
+def solve_in_place(A: Array, n: int) -> bool:
+    """Solve A[:n, :n] x = A[:n, n] with row pivoting; x replaces A[:n, n], the rest of A is overwritten.
+
+    Args:
+        A: Matrix and right side, n rows and n + 1 columns or more.
+        n: Number of unknowns.
+
+    Returns:
+        False if A is singular to rounding.
+    """
+    largest = 0.0
+    for i in range(n):
+        for j in range(n):
+            largest = max(largest, abs(A[i, j]))
+    for k in range(n):
+        best = k
+        for i in range(k + 1, n):
+            if abs(A[i, k]) > abs(A[best, k]):
+                best = i
+        if not abs(A[best, k]) > 1e-14 * largest:
+            return False
+        if best != k:
+            for j in range(k, n + 1):
+                A[k, j], A[best, j] = A[best, j], A[k, j]
+        inverse = 1.0 / A[k, k]
+        for i in range(k + 1, n):
+            factor = A[i, k] * inverse
+            if factor != 0.0:
+                for j in range(k + 1, n + 1):
+                    A[i, j] -= factor * A[k, j]
+    for k in range(n - 1, -1, -1):
+        x = A[k, n]
+        for j in range(k + 1, n):
+            x -= A[k, j] * A[j, n]
+        A[k, n] = x / A[k, k]
+    return True
