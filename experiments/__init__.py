@@ -1,7 +1,7 @@
 """One file an experiment: a scene, a planner, a controller, a plant, and what the run must show.
 
 The command line finds experiments by the entry point group ``idcontrol.experiments``; to add one, write a module with
-an object that has `name`, `summary`, `presets`, `run` and `warmup` (`idcontrol.cli.entries.Experiment`;
+an object that has `name`, `summary`, `presets`, `run` and `warmup` (`idcontrol.entries.Experiment`;
 `idcontrol.experiments.trot` shows one), and name it in ``pyproject.toml``. Test cases write what they found with
 `idcontrol.experiments.findings`.
 """

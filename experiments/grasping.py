@@ -17,7 +17,7 @@ from idcontrol.record.recording import load
 from idcontrol.show.figures import STYLE, Picture, panels, picture
 from idcontrol.sweeps.figures import COLORS
 from idcontrol.sweeps.plan import product
-from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
 from idcontrol.types import Array
 
@@ -47,16 +47,16 @@ FRAMES = 150
 """Means in time that a curve is drawn from."""
 
 
-def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     """What came out, as the paper shows it."""
     return (_held(outcomes), _scores(outcomes), beside_each_other(tuple(_claims(outcomes))), _curves(outcomes))
 
 
-def _at(outcomes: Sequence[Outcome], controller: str, mu: float) -> Outcome | None:
+def _at(outcomes: Sequence[RunOutcome], controller: str, mu: float) -> RunOutcome | None:
     return next((o for o in outcomes if o.setting("controller") == controller and o.setting("mu") == mu), None)
 
 
-def _held(outcomes: Sequence[Outcome]) -> Table:
+def _held(outcomes: Sequence[RunOutcome]) -> Table:
     """How long the box was held, and how far off the arm was."""
     rows = []
     for o in outcomes:
@@ -102,7 +102,7 @@ def _held(outcomes: Sequence[Outcome]) -> Table:
     )
 
 
-def _scores(outcomes: Sequence[Outcome]) -> Table:
+def _scores(outcomes: Sequence[RunOutcome]) -> Table:
     """The grasping rows of Table 6, by what was measured."""
     rows: list[tuple[Any, ...]] = []
     for number, mu in TASKS.items():
@@ -121,7 +121,7 @@ def _scores(outcomes: Sequence[Outcome]) -> Table:
     )
 
 
-def _score(outcome: Outcome | None, baseline: float | None) -> str | None:
+def _score(outcome: RunOutcome | None, baseline: float | None) -> str | None:
     if outcome is None:
         return None
     if outcome.metrics is None:
@@ -134,7 +134,7 @@ def _score(outcome: Outcome | None, baseline: float | None) -> str | None:
     return "pass"
 
 
-def _claims(outcomes: Sequence[Outcome]) -> Iterator[Claim]:
+def _claims(outcomes: Sequence[RunOutcome]) -> Iterator[Claim]:
     """What should be seen where nothing slips."""
     aware = [
         o
@@ -164,7 +164,7 @@ def _claims(outcomes: Sequence[Outcome]) -> Iterator[Claim]:
         )
 
 
-def _curve(outcome: Outcome) -> tuple[Array, Array]:
+def _curve(outcome: RunOutcome) -> tuple[Array, Array]:
     """Time and mean error of the joints of the arm, in `FRAMES` means [s, rad]."""
     arrays = load(outcome.folder).arrays
     t, error = arrays["t"], arrays["q_err_arm"]
@@ -173,7 +173,7 @@ def _curve(outcome: Outcome) -> tuple[Array, Array]:
     return np.add.reduceat(t, first) / counts, np.add.reduceat(error, first) / counts
 
 
-def _curves(outcomes: Sequence[Outcome]) -> Table:
+def _curves(outcomes: Sequence[RunOutcome]) -> Table:
     """The data of Fig. 18."""
     rows = []
     for o in outcomes:
@@ -189,7 +189,7 @@ def _curves(outcomes: Sequence[Outcome]) -> Table:
     )
 
 
-def pictures(outcomes: Sequence[Outcome]) -> tuple[Picture, ...]:
+def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
     """Fig. 18."""
     drawn = [o for o in outcomes if o.metrics is not None]
     if not drawn:

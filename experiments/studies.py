@@ -15,7 +15,7 @@ from idcontrol.experiments.tables.claims import Claim, beside_each_other
 from idcontrol.experiments.tables.results import PAPER
 from idcontrol.experiments.trot import ORIGINAL_GAINS
 from idcontrol.sweeps.plan import product
-from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
 DURATION_S = 10.0
@@ -79,7 +79,7 @@ The tolerance at which rows count as dependent is none of them: ours, 1e-4 (math
 """
 
 
-def matrix(outcomes: Sequence[Outcome], key: str) -> tuple[tuple[Any, ...], ...]:
+def matrix(outcomes: Sequence[RunOutcome], key: str) -> tuple[tuple[Any, ...], ...]:
     """A metric by controller (rows) and plant (columns); why there is none in place of it."""
     cells = {(o.setting("controller"), o.setting("plant")): o for o in outcomes}
     controllers = list(dict.fromkeys(controller for controller, _ in cells))
@@ -96,7 +96,7 @@ def matrix(outcomes: Sequence[Outcome], key: str) -> tuple[tuple[Any, ...], ...]
     )
 
 
-def _matrix_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+def _matrix_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     plants = tuple(dict.fromkeys(o.setting("plant") for o in outcomes))
     own: list[float] = []
     other: list[float] = []
@@ -123,7 +123,7 @@ def _matrix_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
     )
 
 
-def _extremes(outcomes: Sequence[Outcome], key: str, setting: str) -> str:
+def _extremes(outcomes: Sequence[RunOutcome], key: str, setting: str) -> str:
     """Which runs that did their task have the smallest and the largest of a metric."""
     found = sorted((o for o in outcomes if o.done and o.metric(key) is not None), key=lambda o: o.metric(key))
     if not found:
@@ -134,7 +134,7 @@ def _extremes(outcomes: Sequence[Outcome], key: str, setting: str) -> str:
     return f"From {low} to {high}."
 
 
-def _corrections_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+def _corrections_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     rows = []
     for o in outcomes:
         name = _what_is_missing(o)
@@ -176,7 +176,7 @@ def _times(ratios: Sequence[float]) -> list[str]:
     return [f"torque rate times {low}" + (f" to {high}" if high != low else "")]
 
 
-def _what_is_missing(outcome: Outcome) -> str:
+def _what_is_missing(outcome: RunOutcome) -> str:
     """The correction that a row leaves out, found by its settings."""
     for name, changes in reversed(CORRECTIONS.items()):
         if all(outcome.setting(key) == value for key, value in changes.items()):
@@ -184,10 +184,10 @@ def _what_is_missing(outcome: Outcome) -> str:
     return "everything right"
 
 
-def against(key: str, what: str) -> Callable[[Sequence[Outcome]], tuple[Table, ...]]:
+def against(key: str, what: str) -> Callable[[Sequence[RunOutcome]], tuple[Table, ...]]:
     """Tables of how `QUANTITIES` depend on the setting `key`, which people call `what`."""
 
-    def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+    def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         values = sorted({o.setting(key) for o in outcomes})
         controllers = tuple(dict.fromkeys(o.setting("controller") for o in outcomes))
         return tuple(
@@ -206,7 +206,7 @@ def against(key: str, what: str) -> Callable[[Sequence[Outcome]], tuple[Table, .
     return tables
 
 
-def _cell(outcomes: Sequence[Outcome], key: str, value: Any, controller: str, metric: str) -> float | str | None:
+def _cell(outcomes: Sequence[RunOutcome], key: str, value: Any, controller: str, metric: str) -> float | str | None:
     """Mean over seeds of what did its task; otherwise the share that failed."""
     found = [o for o in outcomes if o.setting(key) == value and o.setting("controller") == controller]
     failed = [o for o in found if not o.done]
@@ -216,7 +216,7 @@ def _cell(outcomes: Sequence[Outcome], key: str, value: Any, controller: str, me
     return float(np.mean(numbers)) if numbers else None
 
 
-def _how_far(outcomes: Sequence[Outcome], key: str, what: str, controllers: Sequence[str]) -> str:
+def _how_far(outcomes: Sequence[RunOutcome], key: str, what: str, controllers: Sequence[str]) -> str:
     """Up to which values each controller still does its task."""
     said = []
     for controller in controllers:
@@ -253,7 +253,7 @@ def _draws(count: int) -> tuple[dict[str, Any], ...]:
     )
 
 
-def _monte_carlo_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+def _monte_carlo_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     rows = []
     for controller in dict.fromkeys(o.setting("controller") for o in outcomes):
         of_it = [o for o in outcomes if o.setting("controller") == controller]
@@ -280,7 +280,7 @@ def _monte_carlo_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
     )
 
 
-def _bumps_tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+def _bumps_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     presets = {p: [o for o in outcomes if o.row.preset == p] for p in dict.fromkeys(o.row.preset for o in outcomes)}
     rows: list[tuple[Any, ...]] = []
     told: dict[str, str] = {}
@@ -321,7 +321,7 @@ def _below(error: float, baseline: float) -> str:
     return f"{abs(1.0 - error / baseline):.0%} {'below' if error <= baseline else 'above'}"
 
 
-def _mean_error(outcomes: Sequence[Outcome], controller: str) -> float | None:
+def _mean_error(outcomes: Sequence[RunOutcome], controller: str) -> float | None:
     """Mean joint error over the seeds; None if one failed."""
     of_it = [o for o in outcomes if o.setting("controller") == controller]
     return float(np.mean([o.metric("q_err_rad") for o in of_it])) if of_it and all(o.done for o in of_it) else None

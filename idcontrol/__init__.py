@@ -1,1 +1,88 @@
-"""Motor torques for robots in contact: inverse dynamics that predicts its own contact forces."""
+"""Motor torques for robots in contact: inverse dynamics that predicts its own contact forces.
+
+The names below are all that most programs need::
+
+    import idcontrol as idc
+
+    robot = idc.robots.load("go1")
+    controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, rate_hz=1000)
+    command = controller(robot.standing_state(), robot.standing_reference())
+
+Each is loaded when it is first used, so that the import itself takes no time.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from idcontrol import controllers, planners, plants, robots
+    from idcontrol.contact.spheres import SphereContacts
+    from idcontrol.contact.terrain import Terrain, load_height_map, plane
+    from idcontrol.errors import IdControlError
+    from idcontrol.record.recording import Run, load
+    from idcontrol.running import run
+    from idcontrol.sweeps.comparison import compare
+    from idcontrol.sweeps.record import Comparison
+    from idcontrol.system import System
+    from idcontrol.types import Command, ContactForces, Controller, Plant, Reference, State, Status
+
+__all__ = [
+    "Command",
+    "Comparison",
+    "ContactForces",
+    "Controller",
+    "IdControlError",
+    "Plant",
+    "Reference",
+    "Run",
+    "SphereContacts",
+    "State",
+    "Status",
+    "System",
+    "Terrain",
+    "compare",
+    "controllers",
+    "load",
+    "load_height_map",
+    "plane",
+    "planners",
+    "plants",
+    "robots",
+    "run",
+]
+
+_HOME = {
+    "Command": "types",
+    "Comparison": "sweeps.record",
+    "ContactForces": "types",
+    "Controller": "types",
+    "IdControlError": "errors",
+    "Plant": "types",
+    "Reference": "types",
+    "Run": "record.recording",
+    "SphereContacts": "contact.spheres",
+    "State": "types",
+    "Status": "types",
+    "System": "system",
+    "Terrain": "contact.terrain",
+    "compare": "sweeps.comparison",
+    "load": "record.recording",
+    "load_height_map": "contact.terrain",
+    "plane": "contact.terrain",
+    "run": "running",
+}
+"""The module that defines each name; a name that is not here is a subpackage."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOME:
+        return importlib.import_module(f"{__name__}.{name}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

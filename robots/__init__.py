@@ -10,3 +10,7 @@ from idcontrol.robots.locate import names
 from idcontrol.robots.robot import Robot, foot_centres, foot_gaps, legs, load
 
 __all__ = ["Report", "Robot", "check", "foot_centres", "foot_gaps", "legs", "library", "load", "names"]
+
+
+def __dir__() -> list[str]:
+    return __all__

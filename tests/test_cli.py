@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from idcontrol import cli
-from idcontrol.cli.entries import EXPERIMENTS, ROBOTS, STUDIES
+from idcontrol.entries import EXPERIMENTS, ROBOTS, STUDIES
 from idcontrol.errors import UnknownName
 from idcontrol.record.recording import Recorder, load
 

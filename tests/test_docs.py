@@ -15,8 +15,8 @@ from pathlib import Path
 import click
 import pytest
 
-from idcontrol import controllers, plants, robots
-from idcontrol.cli import cli, entries
+from idcontrol import controllers, entries, plants, robots
+from idcontrol.cli import cli
 from idcontrol.experiments import trot
 from idcontrol.loop.launch import Settings
 

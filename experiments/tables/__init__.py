@@ -22,7 +22,7 @@ from idcontrol.experiments.tables.results import (
 )
 from idcontrol.experiments.tables.torque_parts import torque_parts
 from idcontrol.sweeps.plan import product
-from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
 SOFT = {"inverse.landing.decay_s": 0.01}
@@ -44,7 +44,7 @@ RUNS = (
 )
 
 
-def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     """What came out, as the paper shows it."""
     results = Results(outcomes)
     return (
@@ -58,7 +58,7 @@ def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
     )
 
 
-def _line_and_panel(outcome: Outcome) -> tuple[str, str]:
+def _line_and_panel(outcome: RunOutcome) -> tuple[str, str]:
     """Controllers are lines; presets on terrains are panels."""
     plant, mu = outcome.setting("plant"), outcome.setting("mu")
     terrain = next(

@@ -25,7 +25,7 @@ from idcontrol.experiments.tables.torque_parts import JUMP, SWITCH_S, WORDS, jum
 from idcontrol.record.metrics import contact_forces
 from idcontrol.record.recording import load
 from idcontrol.show.report import plain
-from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Table
 
 WITHIN = 2.0
@@ -215,7 +215,7 @@ def _forces(results: Results) -> Iterator[Claim]:
         )
 
 
-def on_own_plant(run: Outcome) -> Iterator[Claim]:
+def on_own_plant(run: RunOutcome) -> Iterator[Claim]:
     """How well a run of the preset default on the plant with the controller's own contact model predicts forces."""
     found = prediction(run.folder) if run.done else None
     if found is None:

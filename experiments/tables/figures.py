@@ -21,7 +21,7 @@ from idcontrol.record.recording import Run, load
 from idcontrol.show.figures import STYLE, Picture, panels, picture
 from idcontrol.show.report import plain
 from idcontrol.sweeps.figures import digest
-from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Table
 from idcontrol.types import Array
 
@@ -94,7 +94,7 @@ def _series(name: str, title: str, header: tuple[str, ...], rows: Sequence[tuple
     return Table(name=name, title=title, sentence="", header=header, rows=tuple(rows), printed=False)
 
 
-def pictures(outcomes: Sequence[Outcome]) -> tuple[Picture, ...]:
+def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
     """The torques of Figs. 6 and 15; what the general figures of a comparison leave out."""
     results = Results(outcomes)
     shown = [

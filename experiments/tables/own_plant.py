@@ -13,7 +13,7 @@ from typing import Any
 
 from idcontrol.experiments.tables.claims import OWN_MODEL, Claim, beside_each_other, on_own_plant, prediction
 from idcontrol.experiments.tables.results import OWN_PLANTS
-from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
 DURATION_S = 5.0
@@ -29,7 +29,7 @@ NOISE_M = (0.0, 1e-4)
 """Standard deviation of the sensed position of the base."""
 
 
-def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
+def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     """Where the error is made, and whether it is as small as it should be."""
     rows = []
     for o in outcomes:
@@ -79,7 +79,7 @@ def tables(outcomes: Sequence[Outcome]) -> tuple[Table, ...]:
     )
 
 
-def _claims(outcome: Outcome) -> Iterator[Claim]:
+def _claims(outcome: RunOutcome) -> Iterator[Claim]:
     """What a run without noise says: of the preset default as it is, or with the gaps closed at once."""
     if outcome.setting("noise.position_m") != 0.0:
         return
@@ -98,13 +98,13 @@ def _claims(outcome: Outcome) -> Iterator[Claim]:
         )
 
 
-def _gap(outcome: Outcome) -> str:
+def _gap(outcome: RunOutcome) -> str:
     """How gaps are closed in a row."""
     at_once = all(outcome.setting(key) == value for key, value in GAPS["at once"].items())
     return "at once" if at_once else "slowly"
 
 
-def _says(outcomes: Sequence[Outcome]) -> str:
+def _says(outcomes: Sequence[RunOutcome]) -> str:
     said = [
         "Sum of the normal forces, relative to the load. Controller and plant solve the same contact problem. They "
         "differ where a foot lands within the period: its impact is left to happen and not predicted."

@@ -17,7 +17,7 @@ from idcontrol.experiments.tables.results import (
 )
 from idcontrol.experiments.tables.torque_parts import torques_of
 from idcontrol.show.report import plain
-from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Table
 
 SIDE_BY_SIDE = ("printed", *(f"preset {preset}" for preset in PRESETS))
@@ -225,6 +225,6 @@ def _score(results: Results, preset: str, controller: str, terrain: str) -> str 
     return f"pass ({plain(rate)} N m/s, {step:.0f} µs, {_largest_share(runs[0]):.0%} on one foot)"
 
 
-def _largest_share(outcome: Outcome) -> float:
+def _largest_share(outcome: RunOutcome) -> float:
     parts = torques_of(outcome.folder)
     return parts.largest_share if parts else float("nan")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.record import RunOutcome
 
 PAPER: Mapping[str, Any] = json.loads((Path(__file__).parents[1] / "paper" / "tables.json").read_text(encoding="utf-8"))
 
@@ -53,9 +53,9 @@ SMOOTHNESS_ON = "rigid_high"
 class Results:
     """Outcomes by preset, controller and terrain; several seeds of one are averaged."""
 
-    def __init__(self, outcomes: Sequence[Outcome]) -> None:
-        self._by_place: dict[tuple[str, str, str], list[Outcome]] = {}
-        self._own: dict[str, Outcome] = {}
+    def __init__(self, outcomes: Sequence[RunOutcome]) -> None:
+        self._by_place: dict[tuple[str, str, str], list[RunOutcome]] = {}
+        self._own: dict[str, RunOutcome] = {}
         for o in outcomes:
             for terrain, (_, settings) in TERRAINS.items():
                 if o.setting("plant") == settings["plant"] and o.setting("mu") == settings["mu"]:
@@ -64,11 +64,11 @@ class Results:
             if own and o.row.preset == "default" and all(o.setting(key) == value for key, value in own.items()):
                 self._own[o.setting("controller")] = o
 
-    def at(self, preset: str, controller: str, terrain: str) -> list[Outcome]:
+    def at(self, preset: str, controller: str, terrain: str) -> list[RunOutcome]:
         """The runs; none if there is none."""
         return self._by_place.get((preset, controller, terrain), [])
 
-    def on_own_plant(self, controller: str) -> Outcome | None:
+    def on_own_plant(self, controller: str) -> RunOutcome | None:
         """The run of the preset default on the plant with the controller's own contact model; None if there is none."""
         return self._own.get(controller)
 

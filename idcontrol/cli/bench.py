@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from idcontrol.cli.console import DONE, console
-from idcontrol.cli.entries import entry_points
+from idcontrol.entries import entry_points
 from idcontrol.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from idcontrol.cli.console import DONE, UNUSABLE, cell, console, say
-from idcontrol.cli.entries import ROBOTS, entry_points
+from idcontrol.entries import ROBOTS, entry_points
 from idcontrol.errors import InputError
 
 

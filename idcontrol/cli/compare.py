@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, console, progress_bar, say
-from idcontrol.cli.entries import load_experiment, load_study
+from idcontrol.entries import load_experiment, load_study
 from idcontrol.errors import InputError, UnknownName
 
 if TYPE_CHECKING:
-    from idcontrol.sweeps.record import Outcome
+    from idcontrol.sweeps.record import RunOutcome
     from idcontrol.sweeps.study import Table
 
 _SHOWN = (
@@ -74,44 +74,38 @@ def command(
     A run that fails is a row that says why. Exit status 0: every run did its task; 1: some did not.
     """
     from idcontrol.record.recording import fresh_folder, jsonable
-    from idcontrol.sweeps import execute, record
+    from idcontrol.running import start_of
+    from idcontrol.sweeps import comparison, execute, record
     from idcontrol.sweeps.plan import plan
 
     if jobs is not None and scheduler is not None:
         raise InputError("--jobs is for this machine, --scheduler for a cluster; leave one of them out")
     chosen = load_experiment(experiment)
-    if options["preset"] not in (None, *chosen.presets):
-        raise UnknownName("preset", options["preset"], chosen.presets)
+    start = start_of(chosen, options["preset"] or "default")
     named = None if study is None else load_study(study, experiment)
-    runs = _runs(chosen, options) if named is None else _runs_of_study(named.runs, options)
+    runs = _runs(experiment, start, options) if named is None else _runs_of_study(named.runs, options)
     spelling = {"controller": "--controllers", "plant": "--plants", "mu": "--mu", "duration_s": "--duration"}
-    rows = plan(chosen, runs, spelling)
+    planned = plan(chosen, runs, spelling)
     if out is None:
         out = fresh_folder("runs", f"compare-{experiment}" + (f"-{study}" if study else ""))
 
     again = _command_line(experiment, study, options, out)
-    with record.opened(out, rows, experiment=experiment, study=study, command=again) as folder:
-        wanted = list({row.name: row for row in rows if not execute.done(row, folder)}.values())
-        ended = (
-            execute.on_this_machine(wanted, folder, jobs or len(os.sched_getaffinity(0)))
-            if scheduler is None
-            else execute.on_a_cluster(wanted, folder, scheduler)
-        )
-        try:
-            with progress_bar(f"{experiment}: {len(wanted)} runs", quiet) as progress:
-                for count, _ in enumerate(ended, start=1):
-                    progress(count / len(wanted))
-        except KeyboardInterrupt:
-            ended.close()
-            return say(f"stopped; to continue: {shlex.join(again)}", INTERRUPTED)
-        outcomes = [record.outcome(row, folder) for row in rows]
-        record.write_rows(out, outcomes)
-        tables = () if named is None else named.tables(outcomes)
-        _write_tables(out, tables)
-
-    refusals = [o.reason for o in outcomes if o.reason is not None and o.reason.startswith(execute.REFUSED)]
-    if len(refusals) == len(outcomes):
-        raise InputError(refusals[0].removeprefix(execute.REFUSED))
+    on_a_cluster = None if scheduler is None else functools.partial(execute.on_a_cluster, address=scheduler)
+    try:
+        with progress_bar(f"{experiment}: {len(planned)} runs", quiet) as progress:
+            outcomes = comparison.conduct(
+                planned,
+                out,
+                on_a_cluster or comparison.on_this_machine(jobs),
+                experiment=experiment,
+                study=study,
+                command=again,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        return say(f"stopped; to continue: {shlex.join(again)}", INTERRUPTED)
+    tables = () if named is None else named.tables(outcomes)
+    _write_tables(out, tables)
     if as_json:
         click.echo(json.dumps(jsonable({"rows": record.flat_rows(outcomes), "out": str(out)}), allow_nan=False))
     else:
@@ -119,26 +113,26 @@ def command(
     return DONE if all(o.done for o in outcomes) else TASK_FAILED
 
 
-def _runs(experiment: Any, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Changes of each run: what all share, and every combination of what is varied."""
+def _runs(experiment: str, start: Any, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Changes of each run to the configuration `start`: what all share, and every combination of what is varied."""
     from idcontrol import controllers, plants
     from idcontrol.configuration import parse_setting
+    from idcontrol.sweeps.comparison import all_controllers
     from idcontrol.sweeps.plan import product
 
     shared: dict[str, Any] = dict(parse_setting(text) for text in options["settings"])
-    preset = options["preset"] or "default"
-    start = experiment.presets[preset]
-    shared["preset"] = preset
+    shared["preset"] = options["preset"] or "default"
     for name in ("robot", "duration_s"):
         if options[name] is not None:
             shared[name] = options[name]
 
-    axes: dict[str, list[Any]] = {}
+    axes: dict[str, Sequence[Any]] = {}
     for text in options["vary"]:
         key, values = _values(text)
         axes[key] = values
-    if hasattr(start, "controller") and "controller" not in shared | axes:
-        axes["controller"] = _names("controller", options["controllers"] or "all", controllers.available())
+    if options["controllers"] not in (None, "all") and hasattr(start, "controller"):
+        axes["controller"] = _names("controller", options["controllers"], controllers.available())
+    axes |= all_controllers(start, {*shared, *axes})
     if options["plants"] is not None:
         axes["plant"] = _names("plant", options["plants"], plants.available())
     if options["mu"] is not None:
@@ -148,7 +142,7 @@ def _runs(experiment: Any, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         axes["seed"] = list(range(first, first + options["seeds"]))
     for key, option in (("controller", "controllers"), ("plant", "plants"), ("mu", "mu"), ("seed", "seeds")):
         if options[option] is not None and not hasattr(start, key):
-            raise InputError(f"--{option}: the experiment {experiment.name} has no such setting; leave it out")
+            raise InputError(f"--{option}: the experiment {experiment} has no such setting; leave it out")
     return [shared | run for run in product(axes)]
 
 
@@ -235,7 +229,7 @@ def _write_tables(out: Path, tables: Sequence[Table]) -> None:
     )
 
 
-def _show(outcomes: Sequence[Outcome], tables: Sequence[Table], out: Path) -> None:
+def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) -> None:
     """On the terminal: the study's tables, or one of all rows."""
     from rich.table import Column
     from rich.table import Table as Grid

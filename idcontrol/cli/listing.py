@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from idcontrol.cli.console import console, one_line
-from idcontrol.cli.entries import EXPERIMENTS, ROBOTS, STUDIES, RobotLibrary, entry_points
+from idcontrol.entries import EXPERIMENTS, ROBOTS, STUDIES, RobotLibrary, entry_points
 from idcontrol.errors import UnknownName
 
 

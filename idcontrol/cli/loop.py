@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import math
 import shutil
 import sys
 from pathlib import Path
@@ -13,9 +12,9 @@ from typing import Any
 import click
 
 from idcontrol.cli.console import DONE, TASK_FAILED, console, say
-from idcontrol.cli.entries import entry_points
 from idcontrol.cli.faults import RunFault
 from idcontrol.cli.run import show_metrics
+from idcontrol.entries import entry_points
 from idcontrol.errors import IdControlError, InputError, UnknownName
 
 LOOPS = "idcontrol.loops"
@@ -61,6 +60,7 @@ def command(
     from idcontrol.loop.launch import Settings, Viewer, run
     from idcontrol.loop.real import Interrupted
     from idcontrol.record.recording import claim, fresh_folder, jsonable
+    from idcontrol.running import configure
 
     viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
     if viewer is not None and importlib.util.find_spec("viser") is None:
@@ -84,10 +84,7 @@ def command(
     for name in given:
         if name not in offer.presets["default"].__struct_fields__:
             raise InputError(f"{spelling[name]}: the loop {experiment} has no such setting; leave it out")
-    config = build(offer.presets["default"], given | parsed, spelling)
-    for name in ("duration_s", "rate_hz"):
-        if math.isinf(getattr(config, name)):
-            raise InputError(f"{spelling[name]}: must be finite")
+    config = configure(offer.presets["default"], given | parsed, spelling)
     if out is None:
         out = fresh_folder("runs", f"loop-{experiment}")
     else:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from idcontrol.cli.entries import load_study
+from idcontrol.entries import load_study
 
 
 @click.command("report")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,9 +12,9 @@ from typing import Any
 import click
 
 from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, console, progress_bar, say
-from idcontrol.cli.entries import load_experiment
 from idcontrol.cli.faults import RunFault
-from idcontrol.errors import IdControlError, InputError, UnknownName
+from idcontrol.entries import load_experiment
+from idcontrol.errors import IdControlError, InputError
 
 
 @click.command("run")
@@ -40,72 +38,35 @@ def command(
     experiment: str, settings: tuple[str, ...], out: Path | None, as_json: bool, quiet: bool, **options: Any
 ) -> int:
     """Run EXPERIMENT, record it, and print what came out."""
-    from idcontrol.configuration import build, parse_setting
-    from idcontrol.record.recording import claim, fresh_folder, jsonable
+    from idcontrol import running
+    from idcontrol.configuration import parse_setting
+    from idcontrol.record.recording import jsonable
 
     chosen = load_experiment(experiment)
     given = {name: value for name, value in options.items() if value is not None}
     spelling = {name: "--" + name.partition("_")[0] for name in options}
-    preset = given.pop("preset", "default")
-    if preset not in chosen.presets:
-        raise UnknownName("preset", preset, chosen.presets)
-    start = chosen.presets[preset]
+    start = running.start_of(chosen, given.pop("preset", "default"))
     for name in given:
-        if name not in start.__struct_fields__:
+        if not hasattr(start, name):
             raise InputError(f"{spelling[name]}: the experiment {experiment} has no such setting; leave it out")
-    config = build(start, given | dict(parse_setting(text) for text in settings), spelling)
-    for name in ("duration_s", "rate_hz"):
-        if math.isinf(getattr(config, name, 0.0)):
-            raise InputError(f"{spelling[name]}: must be finite")
-    if out is None:
-        out = fresh_folder("runs", _stem(experiment, config))
-    else:
-        claim(out)
+    config = running.configure(start, given | dict(parse_setting(text) for text in settings), spelling)
+    folder = running.open_folder(experiment, config, out)
 
     try:
         with progress_bar(experiment, quiet) as progress, contextlib.redirect_stdout(sys.stderr):
-            metrics = chosen.run(config, out, progress)
+            metrics = running.conduct(chosen, config, folder, progress)
     except IdControlError:
-        with contextlib.suppress(OSError):
-            out.rmdir()  # a folder that nothing was recorded into only confuses
         raise
     except (KeyboardInterrupt, SystemExit) as stop:
         signalled = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else INTERRUPTED
-        return say(f"stopped; what was recorded until then is in {out}", signalled)
+        return say(f"stopped; what was recorded until then is in {folder}", signalled)
     except Exception as error:
-        raise RunFault(out) from error
-    used = {name: getattr(config, name) for name in options if name in start.__struct_fields__}
-    metrics = {"experiment": experiment, **used, **metrics, "out": str(out)}
+        raise RunFault(folder) from error
     if as_json:
         click.echo(json.dumps(jsonable(metrics), allow_nan=False))
     else:
         show_metrics(metrics)
     return DONE if metrics.get("completed", True) else TASK_FAILED
-
-
-def _stem(experiment: str, config: Any) -> str:
-    """Name of a run's folder: the experiment and what is most often varied."""
-    parts = [experiment]
-    for field in ("controller", "robot"):
-        value = str(getattr(config, field, ""))
-        path = Path(value)
-        parts.append(path.parent.name or path.stem if path.suffix else path.name)
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(part for part in parts if part))
-
-
-SETTINGS = (
-    "experiment",
-    "controller",
-    "plant",
-    "robot",
-    "terrain",
-    "mu",
-    "seed",
-    "duration_s",
-    "rate_hz",
-    "preset",
-)
-"""What a run's title says."""
 
 
 def show_metrics(metrics: Mapping[str, Any]) -> None:
@@ -114,13 +75,14 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
     from rich.text import Text
 
     from idcontrol.record.metrics import QUANTITIES
+    from idcontrol.running import HEADLINE
     from idcontrol.show.report import number
 
     paper, checks, units = (metrics.get(name) or {} for name in ("paper", "checks", "units"))
     table = Table(box=None, show_header=bool(paper), header_style="dim")
     for heading in ("", "found", "", "paper" if paper else "", ""):
         table.add_column(heading, justify="right" if heading else "left")
-    known = {"out", "steps", *SETTINGS}
+    known = {"experiment", "out", "steps", *HEADLINE}
     for quantity in QUANTITIES:
         known.add(quantity.key.partition(".")[0])
         value = quantity.of(metrics)
@@ -135,7 +97,7 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
         table.add_row(key, number(value), Text(units.get(key, ""), style="dim"), beside, mark)
 
     screen = console()
-    title = ", ".join(f"{key} {metrics[key]}" for key in SETTINGS if metrics.get(key) is not None)
+    title = ", ".join(f"{key} {metrics[key]}" for key in ("experiment", *HEADLINE) if metrics.get(key) is not None)
     screen.print(Text(title, style="bold"))
     screen.print(table)
     for key, note in (metrics.get("notes") or {}).items():

@@ -85,6 +85,24 @@ class Run:
     complete: bool
     note: str
 
+    def frame(self, channel: str) -> Any:
+        """A channel as a pandas table: a row for each time `t` [s], a column for each of its numbers.
+
+        Raises:
+            InputError: The run has no such channel, or pandas is not installed.
+        """
+        if channel not in self.arrays:
+            raise InputError(f"{channel!r} is no channel of this run; it has {', '.join(self.arrays)}")
+        try:
+            import pandas
+        except ModuleNotFoundError as error:
+            raise InputError("Run.frame needs pandas: pip install pandas") from error
+        values = self.arrays[channel]
+        places = list(np.ndindex(values.shape[1:]))
+        names = [channel + "".join(f"[{index}]" for index in place) for place in places]
+        time = pandas.Index(self.arrays["t"], name="t") if "t" in self.arrays else None
+        return pandas.DataFrame(values.reshape(len(values), -1), index=time, columns=names)
+
 
 class Recorder:
     """Writes the folder of one run; a context manager.

@@ -1,8 +1,8 @@
 """Sweeps: many runs of an experiment, each with its own settings, and one table of what came out.
 
-A sweep is plain data, a list of `plan.Row`. Each row is run by `execute` as ``idcontrol run`` in a process of its own,
-here or on a Dask cluster, and leaves a run folder; `record` reads them back and writes the tables. `study` is what a
-named sweep looks like that draws its own conclusions.
+A sweep is plain data, a list of `plan.PlannedRun`. `execute` makes each run as ``idcontrol run`` in a process of its
+own, here or on a Dask cluster, which leaves a run folder; `record` reads the folders back and writes the tables.
+`comparison` does all of this. A `study` is a named sweep that draws its own conclusions.
 
 On disk::
 

@@ -21,7 +21,7 @@ from typing import IO
 
 from idcontrol import processes
 from idcontrol.errors import InputError
-from idcontrol.sweeps.plan import Row
+from idcontrol.sweeps.plan import PlannedRun
 
 POLL_S = 0.05
 """How often running processes are looked at: short against the second or two that each takes to start."""
@@ -35,17 +35,17 @@ UNUSABLE = 2
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL", "NUMBA")}
 
 
-def done(row: Row, runs: Path) -> bool:
+def done(row: PlannedRun, runs: Path) -> bool:
     """Whether the row has come to its end: its record is complete."""
     return (runs / row.name / "metrics.json").is_file()
 
 
-def failed_folder(row: Row, runs: Path) -> Path:
+def failed_folder(row: PlannedRun, runs: Path) -> Path:
     """Where the rest of a failed run is put, with its ``reason.txt``."""
     return runs / f"{row.name}.failed"
 
 
-def on_this_machine(rows: Sequence[Row], runs: Path, jobs: int) -> Generator[Row, None, None]:
+def on_this_machine(rows: Sequence[PlannedRun], runs: Path, jobs: int) -> Generator[PlannedRun, None, None]:
     """Run `rows`, at most `jobs` at a time; yields each when it has ended, well or not.
 
     Whoever stops iterating stops the runs.
@@ -65,7 +65,7 @@ def on_this_machine(rows: Sequence[Row], runs: Path, jobs: int) -> Generator[Row
             attempt.stop()
 
 
-def on_a_cluster(rows: Sequence[Row], runs: Path, address: str) -> Generator[Row, None, None]:
+def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Generator[PlannedRun, None, None]:
     """The same on the workers of a Dask scheduler; a row whose worker dies is run by another one.
 
     The workers need this installation and must see the folder `runs` under the same path.
@@ -100,7 +100,7 @@ def on_a_cluster(rows: Sequence[Row], runs: Path, address: str) -> Generator[Row
 class _Attempt:
     """A row that is being run."""
 
-    row: Row
+    row: PlannedRun
     runs: Path
     folder: Path
     process: subprocess.Popen[bytes]
@@ -125,7 +125,7 @@ class _Attempt:
         Path(self.log.name).unlink(missing_ok=True)
 
 
-def _start(row: Row, runs: Path) -> _Attempt:
+def _start(row: PlannedRun, runs: Path) -> _Attempt:
     folder = runs / f".{row.name}.{uuid.uuid4().hex[:8]}"
     log = folder.with_name(folder.name + ".log").open("w+b")
     process = subprocess.Popen(
@@ -164,13 +164,13 @@ def _finish(attempt: _Attempt) -> None:
     _note_failure(row, runs, reason.replace(str(folder), str(failed_folder(row, runs))))
 
 
-def _note_failure(row: Row, runs: Path, reason: str) -> None:
+def _note_failure(row: PlannedRun, runs: Path, reason: str) -> None:
     folder = failed_folder(row, runs)
     folder.mkdir(exist_ok=True)
     (folder / "reason.txt").write_text(reason + "\n", encoding="utf-8")
 
 
-def _in_a_worker(row: Row, runs: Path) -> None:
+def _in_a_worker(row: PlannedRun, runs: Path) -> None:
     """What a Dask worker does: it waits for a process of its own, which a crash inside the run cannot outgrow."""
     if done(row, runs):
         return

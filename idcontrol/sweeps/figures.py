@@ -20,7 +20,7 @@ from idcontrol.record.metrics import Layout
 from idcontrol.record.recording import load
 from idcontrol.show.figures import STYLE, Picture, panels, picture
 from idcontrol.show.report import plain
-from idcontrol.sweeps.record import Outcome, varied_keys
+from idcontrol.sweeps.record import RunOutcome, varied_keys
 from idcontrol.types import Array
 
 PANELS = 8
@@ -69,7 +69,7 @@ class Digest:
     foot_err: Array
 
 
-def digest(outcome: Outcome) -> Digest | None:
+def digest(outcome: RunOutcome) -> Digest | None:
     """Of a row that came to its end; None if it did not, or if nothing walked in it."""
     return _digest(outcome.folder) if outcome.metrics is not None else None
 
@@ -100,7 +100,7 @@ def _digest(folder: Path) -> Digest | None:
 
 
 def pictures(
-    outcomes: Sequence[Outcome], grouping: Callable[[Outcome], tuple[str, str]] | None = None
+    outcomes: Sequence[RunOutcome], grouping: Callable[[RunOutcome], tuple[str, str]] | None = None
 ) -> list[Picture]:
     """All figures that these rows have something for.
 
@@ -131,23 +131,23 @@ def pictures(
 class _Scene:
     """Rows by line (what has a colour: the controller) and panel (what else was varied, seeds apart)."""
 
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[RunOutcome]
     groups: Mapping[str, tuple[str, str]]
     lines: tuple[str, ...]
-    panels: Mapping[str, Sequence[Outcome]]
+    panels: Mapping[str, Sequence[RunOutcome]]
     numeric: tuple[str, ...]
 
     @staticmethod
-    def of(outcomes: Sequence[Outcome], grouping: Callable[[Outcome], tuple[str, str]] | None) -> _Scene:
+    def of(outcomes: Sequence[RunOutcome], grouping: Callable[[RunOutcome], tuple[str, str]] | None) -> _Scene:
         varied = [key for key in varied_keys([o.row for o in outcomes]) if key != "seed"]
         line_key = "controller" if "controller" in varied or not varied else varied[0]
         others = [key for key in varied if key != line_key]
 
-        def by_settings(outcome: Outcome) -> tuple[str, str]:
+        def by_settings(outcome: RunOutcome) -> tuple[str, str]:
             return str(outcome.setting(line_key)), ", ".join(f"{key} {outcome.setting(key)}" for key in others)
 
         groups = {o.row.name: (grouping or by_settings)(o) for o in outcomes}
-        panels: dict[str, list[Outcome]] = {}
+        panels: dict[str, list[RunOutcome]] = {}
         for o in outcomes:
             panels.setdefault(groups[o.row.name][1], []).append(o)
         return _Scene(
@@ -165,28 +165,28 @@ class _Scene:
     def color(self, line: str) -> str:
         return COLORS[self.lines.index(line) % len(COLORS)]
 
-    def line(self, outcome: Outcome) -> str:
+    def line(self, outcome: RunOutcome) -> str:
         return self.groups[outcome.row.name][0]
 
-    def name(self, outcome: Outcome) -> str:
+    def name(self, outcome: RunOutcome) -> str:
         """What tells a row from the others, for a sentence."""
         line, condition = self.groups[outcome.row.name]
         return f"{line} ({condition})" if condition else line
 
-    def best_and_worst(self, key: str) -> tuple[Outcome, Outcome] | None:
+    def best_and_worst(self, key: str) -> tuple[RunOutcome, RunOutcome] | None:
         """Rows that did their task, with the smallest and the largest of a metric."""
         found = sorted((o for o in self.outcomes if o.done and o.metric(key) is not None), key=lambda o: o.metric(key))
         return (found[0], found[-1]) if found else None
 
 
-def _is_numeric(outcomes: Sequence[Outcome], key: str) -> bool:
+def _is_numeric(outcomes: Sequence[RunOutcome], key: str) -> bool:
     """Whether a setting can be an axis: more than two numbers, all finite."""
     values = [outcome.setting(key) for outcome in outcomes]
     numbers = {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
     return len(numbers) > 2 and all(map(math.isfinite, numbers)) and len(numbers) == len(set(map(str, values)))
 
 
-def _moves_a_line(outcomes: Sequence[Outcome], key: str, groups: Mapping[str, tuple[str, str]]) -> bool:
+def _moves_a_line(outcomes: Sequence[RunOutcome], key: str, groups: Mapping[str, tuple[str, str]]) -> bool:
     """Whether some line has several values of a setting within a panel: otherwise its points are other conditions."""
     values: dict[tuple[str, str], set[Any]] = {}
     for o in outcomes:
@@ -227,7 +227,7 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
 
 
 def _tracking(scene: _Scene) -> tuple[str, Figure] | None:
-    def draw(axes: Any, o: Outcome, found: Digest, color: str) -> None:
+    def draw(axes: Any, o: RunOutcome, found: Digest, color: str) -> None:
         # one that fell in its first gait period is a point
         axes.plot(found.t, 1e3 * found.q_err, "x" if len(found.t) == 1 else "-", color=color, linewidth=1.0)
         _log(axes.yaxis)
@@ -247,7 +247,7 @@ def _tracking(scene: _Scene) -> tuple[str, Figure] | None:
 
 
 def _paths(scene: _Scene) -> tuple[str, Figure] | None:
-    def draw(axes: Any, o: Outcome, found: Digest, color: str) -> None:
+    def draw(axes: Any, o: RunOutcome, found: Digest, color: str) -> None:
         axes.plot(found.com[:, 0], found.com[:, 1], color=color, linewidth=1.0)
         if len(found.waypoints):
             axes.plot(*found.waypoints.T, "+", color="#444444", markersize=7)
@@ -268,11 +268,11 @@ def _paths(scene: _Scene) -> tuple[str, Figure] | None:
 
 
 def _feet(scene: _Scene) -> tuple[str, Figure] | None:
-    def predicted(o: Outcome, found: Digest) -> bool:
+    def predicted(o: RunOutcome, found: Digest) -> bool:
         # what one that falls predicts may be a million newtons, beside which nothing else is seen
         return o.done and bool(np.isfinite(found.foot_err).any())
 
-    def draw(axes: Any, o: Outcome, found: Digest, color: str) -> None:
+    def draw(axes: Any, o: RunOutcome, found: Digest, color: str) -> None:
         beside = 0.5 * ((scene.lines.index(scene.line(o)) + 0.5) / len(scene.lines) - 0.5)  # none hides another
         axes.plot(np.arange(len(found.feet)) + beside, found.foot_err, "o", color=color, markersize=4)
         axes.set_xticks(range(len(found.feet)), found.feet)
@@ -305,14 +305,14 @@ def _feet(scene: _Scene) -> tuple[str, Figure] | None:
 
 def _panels(
     scene: _Scene,
-    draw: Callable[[Any, Outcome, Digest, str], None],
-    wanted: Callable[[Outcome, Digest], bool] = lambda o, found: True,
+    draw: Callable[[Any, RunOutcome, Digest, str], None],
+    wanted: Callable[[RunOutcome, Digest], bool] = lambda o, found: True,
     *,
     x: str,
     y: str,
 ) -> Figure | None:
     """One panel a condition, one colour a line; None if no row has arrays for it."""
-    drawable: dict[str, list[tuple[Outcome, Digest]]] = {}
+    drawable: dict[str, list[tuple[RunOutcome, Digest]]] = {}
     for condition, members in scene.panels.items():
         for o in members:
             found = digest(o)
@@ -401,7 +401,7 @@ def _log(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _means(outcomes: Sequence[Outcome], key: str, metric: str) -> tuple[list[float], list[float]]:
+def _means(outcomes: Sequence[RunOutcome], key: str, metric: str) -> tuple[list[float], list[float]]:
     """The setting's values, and the mean of a metric over the rows with each."""
     by_value: dict[float, list[float]] = {}
     for o in outcomes:

@@ -12,7 +12,7 @@ from idcontrol.record.recording import load as load_run
 from idcontrol.show.figures import Picture, recorded
 from idcontrol.show.report import flat, number, render, write_page
 from idcontrol.sweeps import figures
-from idcontrol.sweeps.record import NOT_RUN, Comparison, Outcome, varied_keys
+from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, varied_keys
 from idcontrol.sweeps.study import Study, Table
 
 DRAWN = 12
@@ -51,7 +51,7 @@ def report(comparison: Comparison, study: Study | None) -> Path:
     return write_page(comparison.folder / "report.html", text)
 
 
-def all_rows(outcomes: Sequence[Outcome]) -> Table:
+def all_rows(outcomes: Sequence[RunOutcome]) -> Table:
     """Every run: what was varied, what came out and is not the same for all, why it failed."""
     keys = varied_keys([o.row for o in outcomes])
     ended = [o.metrics for o in outcomes if o.metrics is not None]
@@ -83,7 +83,7 @@ def all_rows(outcomes: Sequence[Outcome]) -> Table:
     )
 
 
-def _and_waiting(outcomes: Sequence[Outcome]) -> str:
+def _and_waiting(outcomes: Sequence[RunOutcome]) -> str:
     """How many runs are still to be made, for the end of a sentence; nothing if none is."""
     waiting = sum(o.reason == NOT_RUN for o in outcomes)
     return f", {waiting} not run yet" if waiting else ""
@@ -98,7 +98,7 @@ def _as_text(table: Table) -> dict[str, Any]:
     }
 
 
-def _of_the_runs(outcomes: Sequence[Outcome]) -> list[Picture]:
+def _of_the_runs(outcomes: Sequence[RunOutcome]) -> list[Picture]:
     """Figures that the runs drew themselves, where there are few runs."""
     ended = [o for o in outcomes if o.metrics is not None]
     if len(ended) > DRAWN:
@@ -112,7 +112,7 @@ def _of_the_runs(outcomes: Sequence[Outcome]) -> list[Picture]:
     return found
 
 
-def _shared_settings(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:
+def _shared_settings(outcomes: Sequence[RunOutcome]) -> list[tuple[str, str]]:
     """Settings that all runs have in common."""
     first, *others = (dict(flat(o.row.config)) for o in outcomes)
     return [(key, value) for key, value in first.items() if all(other.get(key) == value for other in others)]

@@ -36,7 +36,7 @@ class Presets(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PlannedRun:
     """One run of a sweep.
 
     Attributes:
@@ -68,7 +68,7 @@ def product(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 def plan(
     experiment: Presets, runs: Iterable[Mapping[str, Any]], spelling: Mapping[str, str] | None = None
-) -> list[Row]:
+) -> list[PlannedRun]:
     """The rows for `runs`, each given by its changes; the key ``preset`` chooses what they begin with.
 
     Args:
@@ -90,7 +90,7 @@ def plan(
         changes = {full_key(key, known): value for key, value in changes.items()}
         config = jsonable(msgspec.to_builtins(build(experiment.presets[preset], changes, spelling)))
         rows.append(
-            Row(
+            PlannedRun(
                 experiment=experiment.name,
                 preset=preset,
                 changes=changes,

@@ -17,7 +17,7 @@ import msgspec
 from idcontrol.errors import InputError
 from idcontrol.record.recording import jsonable, versions, write_json
 from idcontrol.sweeps.execute import done, failed_folder
-from idcontrol.sweeps.plan import Row
+from idcontrol.sweeps.plan import PlannedRun
 
 FORMAT = "idcontrol-comparison"
 SCHEMA = 1
@@ -31,7 +31,7 @@ SETTINGS = ("preset", "controller", "plant", "robot", "terrain", "mu", "seed", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """What came out of a row.
 
     Attributes:
@@ -41,7 +41,7 @@ class Outcome:
         folder: Of the run.
     """
 
-    row: Row
+    row: PlannedRun
     metrics: Mapping[str, Any] | None
     reason: str | None
     folder: Path
@@ -77,14 +77,14 @@ class Comparison:
     folder: Path
     experiment: str
     study: str | None
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RunOutcome, ...]
     command: tuple[str, ...]
     versions: Mapping[str, str]
 
 
 @contextlib.contextmanager
 def opened(
-    folder: Path, rows: Sequence[Row], *, experiment: str, study: str | None, command: Sequence[str]
+    folder: Path, rows: Sequence[PlannedRun], *, experiment: str, study: str | None, command: Sequence[str]
 ) -> Iterator[Path]:
     """Hold `folder` for a sweep: yields its folder of runs, cleared of what killed attempts left.
 
@@ -134,7 +134,7 @@ def load(folder: str | Path) -> Comparison:
         said = json.loads(path.read_text(encoding="utf-8"))
         if said["format"] != FORMAT or said["schema"] > SCHEMA:
             raise InputError(f"{path} was written by another program or a newer idcontrol; upgrade idcontrol")
-        rows = [msgspec.convert(row, Row) for row in said["rows"]]
+        rows = [msgspec.convert(row, PlannedRun) for row in said["rows"]]
         return Comparison(
             folder=folder,
             experiment=said["experiment"],
@@ -149,16 +149,16 @@ def load(folder: str | Path) -> Comparison:
         raise InputError(f"{path} is missing or damaged ({error}); give the folder of a comparison") from error
 
 
-def outcome(row: Row, runs: Path) -> Outcome:
+def outcome(row: PlannedRun, runs: Path) -> RunOutcome:
     """What came out of `row`, as far as its folders tell."""
     if done(row, runs):
         folder = runs / row.name
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-        return Outcome(row=row, metrics=metrics, reason=_why_not(metrics), folder=folder)
+        return RunOutcome(row=row, metrics=metrics, reason=_why_not(metrics), folder=folder)
     folder = failed_folder(row, runs)
     note = folder / "reason.txt"
     reason = note.read_text(encoding="utf-8").strip() if note.is_file() else NOT_RUN
-    return Outcome(row=row, metrics=None, reason=reason, folder=folder)
+    return RunOutcome(row=row, metrics=None, reason=reason, folder=folder)
 
 
 def _why_not(metrics: Mapping[str, Any]) -> str | None:
@@ -170,7 +170,7 @@ def _why_not(metrics: Mapping[str, Any]) -> str | None:
     return f"missed: {', '.join(missed)}" if missed else "did not complete its task"
 
 
-def flat_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def flat_rows(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
     """Settings and metrics of every row, as ``compare --json`` prints them."""
     more = [key for key in dict.fromkeys(key for o in outcomes for key in o.row.changes) if key not in SETTINGS]
     return [
@@ -188,7 +188,7 @@ def flat_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     ]
 
 
-def varied_keys(rows: Sequence[Row]) -> list[str]:
+def varied_keys(rows: Sequence[PlannedRun]) -> list[str]:
     """The settings that tell `rows` apart; the controller or the preset where nothing does."""
     keys = ["preset", *dict.fromkeys(key for row in rows for key in row.changes)]
     values = {
@@ -198,7 +198,7 @@ def varied_keys(rows: Sequence[Row]) -> list[str]:
     return varied or keys[-1:]
 
 
-def write_rows(folder: Path, outcomes: Sequence[Outcome]) -> None:
+def write_rows(folder: Path, outcomes: Sequence[RunOutcome]) -> None:
     """Write ``rows.json`` and ``table.csv``."""
     rows = flat_rows(outcomes)
     write_json(folder / "rows.json", {"rows": rows})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from idcontrol.show.figures import Picture
-    from idcontrol.sweeps.record import Outcome
+    from idcontrol.sweeps.record import RunOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Table:
     printed: bool = True
 
 
-def _nothing(outcomes: Sequence[Outcome]) -> tuple[Picture, ...]:
+def _nothing(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
     return ()
 
 
@@ -56,6 +56,6 @@ class Study:
     experiment: str
     summary: str
     runs: Sequence[Mapping[str, Any]]
-    tables: Callable[[Sequence[Outcome]], Sequence[Table]]
-    pictures: Callable[[Sequence[Outcome]], Sequence[Picture]] = _nothing
-    grouping: Callable[[Outcome], tuple[str, str]] | None = None
+    tables: Callable[[Sequence[RunOutcome]], Sequence[Table]]
+    pictures: Callable[[Sequence[RunOutcome]], Sequence[Picture]] = _nothing
+    grouping: Callable[[RunOutcome], tuple[str, str]] | None = None

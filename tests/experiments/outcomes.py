@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from idcontrol.sweeps.plan import plan
-from idcontrol.sweeps.record import Outcome
+from idcontrol.sweeps.record import RunOutcome
 
 
 def outcome(
     experiment: Any, run: dict[str, Any], metrics: dict[str, Any] | None, folder: Path | None = None
-) -> Outcome:
+) -> RunOutcome:
     """The row for `run`; it fell if its metrics say so, and never ran if there are none."""
     (row,) = plan(experiment, [run])
     reason = None
@@ -19,7 +19,7 @@ def outcome(
         reason = "a fault inside"
     elif metrics.get("fell_at_s") is not None:
         reason = f"fell at {metrics['fell_at_s']:.2f} s"
-    return Outcome(row=row, metrics=metrics, reason=reason, folder=folder or Path("nowhere") / row.name)
+    return RunOutcome(row=row, metrics=metrics, reason=reason, folder=folder or Path("nowhere") / row.name)
 
 
 def walked(**metrics: Any) -> dict[str, Any]:

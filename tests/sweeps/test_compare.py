@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import idcontrol as idc
 from idcontrol import cli
 from idcontrol.cli.compare import _runs_of_study
 from idcontrol.record.recording import load
@@ -206,3 +207,14 @@ def test_runs_of_a_study_that_name_no_preset_are_those_of_the_default():
 def test_list_shows_studies(drift, capsys):
     assert cli.main(["list", "studies", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["studies"]["positions"] == "positions"
+
+
+def test_python_compares_as_the_command_does_and_tells_the_command_that_continues(drift, compare):
+    found = idc.compare("drift", ["pid"], vary={"mu": [0.1, float("inf")], "seed": range(2)}, gain=2.0, out="c")
+    assert [(o.setting("mu"), o.setting("seed"), o.done) for o in found.outcomes] == [
+        (0.1, 0, True), (0.1, 1, True), (float("inf"), 0, True), (float("inf"), 1, True),
+    ]  # fmt: skip
+    assert [o.metric("x") for o in found.outcomes] == [0.0, 2.0, 0.0, 2.0]
+    assert cli.main([*found.command[1:], "--json"]) == 0
+    assert [run.name for run in sorted(Path("c/runs").iterdir())] == sorted(o.row.name for o in found.outcomes)
+    assert idc.compare("drift", ["pid"], vary={"mu": [0.1]}, out="d").outcomes[0].done

@@ -137,7 +137,7 @@ def test_of_random_draws_the_rank_correlation_is_told():
     values = [float(x) for x in np.random.default_rng(4).permutation(20)]
     rows = plan(experiment, [{"mu": value, "controller": "pid"} for value in values])
     outcomes = [
-        record.Outcome(row=row, metrics={"q_err_rad": float(np.exp(-value))}, reason=None, folder=Path("nowhere"))
+        record.RunOutcome(row=row, metrics={"q_err_rad": float(np.exp(-value))}, reason=None, folder=Path("nowhere"))
         for row, value in zip(rows, values, strict=True)
     ]
     scene = figures._Scene.of(outcomes, lambda o: (o.setting("controller"), ""))

@@ -1,0 +1,115 @@
+"""A comparison from its plan to its table, as the command line and Python both ask for it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from idcontrol import controllers as registry
+from idcontrol.entries import load_experiment
+from idcontrol.errors import InputError
+from idcontrol.record.recording import fresh_folder
+from idcontrol.running import start_of
+from idcontrol.sweeps import execute, record
+from idcontrol.sweeps.plan import PlannedRun, plan, product
+from idcontrol.sweeps.record import Comparison, RunOutcome
+
+MakeRuns = Callable[[Sequence[PlannedRun], Path], Generator[PlannedRun, None, None]]
+
+
+def compare(
+    experiment: str,
+    controllers: Sequence[str] | None = None,
+    *,
+    vary: Mapping[str, Sequence[Any]] | None = None,
+    preset: str = "default",
+    jobs: int | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Run an experiment for every combination of some settings and read the records.
+
+    Args:
+        experiment: Name of the experiment.
+        controllers: Names of the controllers; None takes them all.
+        vary: Values of any other settings, e.g. ``{"mu": [0.1, 0.8], "seed": range(5)}``.
+        preset: The configuration that every run begins with.
+        jobs: How many runs to make at a time; None is one for each core.
+        out: Folder of the comparison; one that was stopped is continued. None makes a new one below ``runs``.
+        **settings: What all runs change of the preset, by name, by dotted key or by its last part.
+
+    Returns:
+        The comparison. A run that failed is a row that says why.
+
+    Raises:
+        UnknownName: There is no such experiment, preset or setting.
+        InputError: A value does not fit, the folder cannot be used, or no run accepted its settings.
+    """
+    chosen = load_experiment(experiment)
+    axes: dict[str, Sequence[Any]] = {key: list(values) for key, values in (vary or {}).items()}
+    if controllers is not None:
+        axes["controller"] = list(controllers)
+    axes |= all_controllers(start_of(chosen, preset), {*settings, *axes})
+    planned = plan(chosen, [{"preset": preset, **settings, **run} for run in product(axes)])
+    folder = fresh_folder("runs", f"compare-{experiment}") if out is None else Path(out)
+    words = ["idcontrol", "compare", experiment, "--preset", preset, "--out", str(folder)]
+    for key, values in axes.items():
+        words += ["--vary", f"{key}={','.join(json.dumps(value) for value in values)}"]
+    for key, value in settings.items():
+        words += ["--set", f"{key}={json.dumps(value)}"]
+    conduct(planned, folder, on_this_machine(jobs), experiment=experiment, study=None, command=words)
+    return record.load(folder)
+
+
+def all_controllers(start: Any, decided: set[str]) -> dict[str, Sequence[Any]]:
+    """The axis of all controllers, where an experiment has that setting and nobody has decided it."""
+    if "controller" in decided or not hasattr(start, "controller"):
+        return {}
+    return {"controller": list(registry.available())}
+
+
+def on_this_machine(jobs: int | None) -> MakeRuns:
+    """Runs at most so many at a time; None is one for each core that this process may use."""
+    return functools.partial(execute.on_this_machine, jobs=jobs or len(os.sched_getaffinity(0)))
+
+
+def conduct(
+    planned: Sequence[PlannedRun],
+    out: Path,
+    make_runs: MakeRuns,
+    *,
+    experiment: str,
+    study: str | None,
+    command: Sequence[str],
+    progress: Callable[[float], None] = lambda share: None,
+) -> tuple[RunOutcome, ...]:
+    """Make the runs that are not done yet and write the table of all.
+
+    Args:
+        planned: All runs of the comparison.
+        out: Its folder.
+        make_runs: Makes runs; yields each as it ends.
+        experiment: Name of the experiment.
+        study: Name of the study; None if it is none.
+        command: The command that makes this comparison, and continues it.
+        progress: Called with the share that is done, 0 to 1.
+
+    Raises:
+        InputError: The folder cannot be used, or every run refused its settings.
+    """
+    with record.opened(out, planned, experiment=experiment, study=study, command=command) as folder:
+        wanted = list({run.name: run for run in planned if not execute.done(run, folder)}.values())
+        with contextlib.closing(make_runs(wanted, folder)) as ended:
+            for count, _ in enumerate(ended, start=1):
+                progress(count / len(wanted))
+        outcomes = tuple(record.outcome(run, folder) for run in planned)
+        record.write_rows(out, outcomes)
+    refusals = [o.reason for o in outcomes if o.reason is not None and o.reason.startswith(execute.REFUSED)]
+    if len(refusals) == len(outcomes):
+        raise InputError(refusals[0].removeprefix(execute.REFUSED))
+    return outcomes

@@ -1,0 +1,118 @@
+"""``import idcontrol as idc``: what it offers, what it costs, and that it works in any folder."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import idcontrol as idc
+from idcontrol.errors import InputError, UnknownName
+
+ROOT = Path(__file__).parents[1]
+
+
+def python(code: str, folder: Path) -> str:
+    """What `code` prints in a new Python in an empty folder; only idcontrol is on its path."""
+    site = folder / "site"
+    site.mkdir()
+    (site / "idcontrol").symlink_to(ROOT / "idcontrol")
+    here = folder / "here"
+    here.mkdir()
+    words = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(words, cwd=here, env={"PYTHONPATH": str(site)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_import_loads_nothing_else(tmp_path):
+    loaded = python("import sys, idcontrol; print(*sys.modules)", tmp_path).split()
+    assert not {"numpy", "pinocchio", "numba", "scipy", "msgspec", "h5py"} & set(loaded)
+    assert [name for name in loaded if name.startswith("idcontrol")] == ["idcontrol"]
+
+
+def test_every_name_is_there_and_no_other_is_shown():
+    assert dir(idc) == sorted(idc.__all__)
+    assert all(getattr(idc, name) is not None for name in idc.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'teleport'"):
+        idc.teleport  # noqa: B018
+
+
+def test_the_registries_show_what_a_user_needs():
+    for registry in (idc.controllers, idc.plants, idc.robots):
+        assert dir(registry) == sorted(registry.__all__)
+    assert {"Setup", "available", "build", "make", "register"} <= set(dir(idc.controllers))
+
+
+def test_a_controller_and_a_plant_are_made_in_an_empty_folder(tmp_path):
+    code = """
+import idcontrol as idc
+robot = idc.robots.load("links")
+controller = idc.controllers.make("id-coulomb-qp", robot, mu=0.6, rate_hz=1000)
+plant = idc.plants.make("sap", robot, mu=0.8)
+state = plant.reset(robot.standing_state())
+first = command = controller(state, robot.standing_reference())
+for _ in range(200):
+    state = plant.step(command.tau, 1e-3)
+    command = controller(state, robot.standing_reference())
+print(first.predicted.force[:, 2].sum(), plant.contact_forces().force[:, 2].sum(), state.t)
+"""
+    predicted, measured, t = map(float, python(code, tmp_path).split())
+    assert predicted == pytest.approx(47.088, rel=1e-6)
+    assert measured == pytest.approx(47.088, rel=0.1)  # the soft ground is still settling
+    assert t == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("name", ["links", "go1", "solo12", "anymal"])
+def test_a_robot_stands_in_its_standing_state(name):
+    robot = idc.robots.load(name)
+    contacts = robot.contacts(mu=0.8)
+    state, reference = robot.standing_state(), robot.standing_reference()
+    contacts.system.update(state.q, state.v)
+    assert contacts.detect(1e-9).gap == pytest.approx(np.zeros(4), abs=1e-9)
+    assert (contacts.system.joint_positions(state.q) == reference.q).all()
+    assert reference.stance.tolist() == [True] * 4
+
+
+def test_a_robot_without_feet_has_no_contacts(tmp_path):
+    text = (ROOT / "robots" / "arm" / "robot.toml").read_text()
+    bare = "\n".join(block for block in text.split("\n\n") if "[[feet]]" not in block)
+    (tmp_path / "robot.toml").write_text(bare)
+    (tmp_path / "arm.urdf").symlink_to(ROOT / "robots" / "arm" / "arm.urdf")
+    robot = idc.robots.load(tmp_path)
+    assert len(robot.contacts(mu=0.8).radius) == 0
+    command = idc.controllers.make("pid", robot, mu=0.8)(robot.standing_state(), robot.standing_reference())
+    assert command.tau == pytest.approx(np.zeros(11))
+
+
+@pytest.mark.parametrize("registry", [idc.controllers, idc.plants])
+def test_a_name_that_does_not_exist_is_refused(registry):
+    with pytest.raises(UnknownName, match="coulomb"):
+        registry.make("id-coulomb-pq", idc.robots.load("links"), mu=0.8)
+
+
+def test_a_run_is_recorded_and_read_back(monkeypatch, tmp_path):
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    run = idc.run("trot", controller="pid", duration_s=0.05, mu=0.3, **{"path.speed_m_s": 0.1})
+    assert run.metrics["completed"]
+    assert (run.folder, run.config["mu"], run.config["path"]["speed_m_s"]) == (Path("runs/trot-pid-links-1"), 0.3, 0.1)
+    again = idc.load(run.folder)
+    assert (again.arrays["tau"] == run.arrays["tau"]).all()
+    table = again.frame("tau")
+    assert table.shape == (50, 12)
+    assert table.columns[11] == "tau[11]"
+    assert (table.index == again.arrays["t"]).all()
+    with pytest.raises(InputError, match="torque"):
+        again.frame("torque")
+
+
+@pytest.mark.parametrize(("settings", "line"), [({"friction.cup": 1}, "friction.cap"), ({"preset": "papier"}, "paper")])
+def test_a_setting_that_does_not_exist_is_refused_and_leaves_no_folder(settings, line, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownName, match=line):
+        idc.run("trot", **settings)
+    assert not list(tmp_path.iterdir())
