@@ -1,1 +1,1 @@
-"""What compiled kernels stand on: arrays for one step, bound arguments, views into Pinocchio's data."""
+"""The ground floor of compiled kernels: arrays for one step, small matrices, bound arguments, Pinocchio's data."""

@@ -3,8 +3,8 @@
 A control step uses some eighty small arrays. Numba takes each from the heap, which costs 0.1 to 0.2 µs, more on a busy
 machine; from an arena they cost nothing. `begin` gives all of them back at once, so what comes from an arena must not
 outlive the step, and must never be returned to Python. Who calls a kernel again and again within a step takes a `mark`
-before the call and gives back with `release` what the kernel took. An arena that is used up, as `HEAP` is from the
-first, gives what the heap gives.
+before the call and gives back with `release` what the kernel took. Once an arena is used up, further arrays come from
+the heap; `HEAP` is an arena without room, so that all of its arrays do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numba.np.arrayobj import make_array, populate_array
 from idcontrol.types import Array, Integers
 
 STEP: Final = 1 << 14
-"""Numbers that a step on a dozen feet takes, and more."""
+"""Size of a control step's arena: a step on a dozen feet takes fewer numbers than this."""
 
 
 class Arena(NamedTuple):
@@ -40,7 +40,7 @@ def reserve(size: int = STEP) -> Arena:
 
 
 HEAP: Final = reserve(0)
-"""Whose arrays all come from the heap and may be kept."""
+"""An arena without room: its arrays come from the heap and may be kept."""
 
 
 @njit(cache=True)
@@ -88,7 +88,7 @@ _vector, _matrix, _indices = _view(types.float64, 1), _view(types.float64, 2), _
 
 @njit(cache=True)
 def _take(arena: Arena, count: int) -> int:  # pragma: no cover - compiled
-    """Where the next `count` entries begin; -1 where there are not so many left."""
+    """Where the next `count` entries begin; -1 if fewer are left."""
     at = arena.used[0]
     if at + count > arena.space.shape[0]:
         return -1
@@ -98,28 +98,28 @@ def _take(arena: Arena, count: int) -> int:  # pragma: no cover - compiled
 
 @njit(cache=True)
 def vector(arena: Arena, n: int) -> Array:  # pragma: no cover - compiled
-    """Shape (n,), whatever it holds."""
+    """An array of shape (n,), not initialized."""
     at = _take(arena, n)
     return np.empty(n) if at < 0 else _vector(arena.space, at, (n,))
 
 
 @njit(cache=True)
 def matrix(arena: Arena, rows: int, columns: int) -> Array:  # pragma: no cover - compiled
-    """Shape (rows, columns), by rows, whatever it holds."""
+    """An array of shape (rows, columns), stored by rows, not initialized."""
     at = _take(arena, rows * columns)
     return np.empty((rows, columns)) if at < 0 else _matrix(arena.space, at, (rows, columns))
 
 
 @njit(cache=True)
 def indices(arena: Arena, n: int) -> Integers:  # pragma: no cover - compiled
-    """Shape (n,), whatever it holds."""
+    """An array of integers of shape (n,), not initialized."""
     at = _take(arena, n)
     return np.empty(n, dtype=np.int64) if at < 0 else _indices(arena.space, at, (n,))
 
 
 @njit(cache=True)
 def zeros(arena: Arena, n: int) -> Array:  # pragma: no cover - compiled
-    """Shape (n,), of zeros."""
+    """An array of zeros of shape (n,)."""
     out: Array = vector(arena, n)
     out[:] = 0.0
     return out

@@ -1,10 +1,10 @@
-"""Arguments of compiled calls that are the same in each call: handed over once, as one.
+"""Arguments that are the same in every call of a compiled function, handed over once and as one argument.
 
 Numba looks at every argument in every call: 0.1 µs for an array, half as much again where it is in a tuple. A control
 step reads and writes some forty arrays, of which a handful change between calls; `bind` makes one argument of the
-others, that costs 1 µs whatever it holds. In compiled code they are the tuple ``bound.values``.
+others, which costs 1 µs whatever it holds. In compiled code they are the tuple ``bound.values``.
 
-Arrays are bound, not copied: what is written into them is seen. Scalars are as they were.
+Arrays are bound, not copied: what is written into them later is seen. Scalars keep the value they had.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _BoundType(types.StructRef):  # type: ignore[misc] # numba has no types
 
 
 class Bound(structref.StructRefProxy):  # type: ignore[misc] # numba has no types
-    """What `bind` returns; only compiled code can look into it."""
+    """The result of `bind`; only compiled code can look into it."""
 
     __slots__ = ()
 
@@ -37,5 +37,5 @@ structref.define_boxing(_BoundType, Bound)
 
 @njit(cache=True)
 def bind(values: tuple[Any, ...]) -> Bound:
-    """Arrays, numbers, and tuples of them, as one argument."""
+    """Make one argument of arrays, numbers, and tuples of them."""
     return Bound(values)

@@ -14,7 +14,15 @@ from idcontrol.types import Array
 
 @njit(cache=True, error_model="numpy")
 def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
-    """Lower factor L of a symmetric matrix A = L Lᵀ; False if A is not positive definite."""
+    """Lower factor of a symmetric matrix A = L Lᵀ.
+
+    Args:
+        A: Shape (n, n); only its lower triangle is read.
+        L: Result, shape (n, n); entries above the diagonal are left as they are.
+
+    Returns:
+        False if A is not positive definite.
+    """
     n = A.shape[0]
     for j in range(n):  # by columns: their entries do not wait for one another
         for i in range(j, n):

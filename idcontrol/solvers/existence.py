@@ -30,16 +30,16 @@ _VIOLATED: Final = 1e-7
 _EXACT: Final = 1e-6
 """A certificate counts where it excludes every solution whose entries sum to less than 1 over this."""
 _FADING: Final = 0.95
-"""How much less a decision counts that a certificate needed one certificate ago."""
+"""Factor by which the weight of a decision decays with every certificate that follows."""
 
 
 class Existence(enum.IntEnum):
-    """What is known."""
+    """Whether a solution exists, as far as the search could tell."""
 
     SOLUTION = 0
-    """There is one; its residual was checked."""
+    """There is a solution; its residual was checked."""
     NONE = 1
-    """There is none."""
+    """There is no solution."""
     UNDECIDED = 2
     """The search met its limit, or a linear program failed."""
 
@@ -49,10 +49,10 @@ class Decision:
     """Outcome of the search.
 
     Attributes:
-        existence: What is known.
+        existence: Whether a solution exists.
         z: The solution where one was found, shape (n,).
         nodes: Linear programs solved; 1 means that there is no z ≥ 0 with Qz + r ≥ 0 at all.
-        excluded: Where there is none: any solution would have entries that sum to more than this, in scaled units.
+        excluded: Where there is no solution: the entries of any would have to sum to more than this, in scaled units.
     """
 
     existence: Existence
@@ -80,7 +80,7 @@ def _program(cost: Array, **constraints: Any) -> Any:
 
 @dataclass(slots=True)
 class _Search:
-    """Sets of decisions are bit sets: bit i is z_i = 0, bit n + i is w_i = 0."""
+    """The state of a search. Sets of decisions are bit sets: bit i is z_i = 0, bit n + i is w_i = 0."""
 
     Q: Array
     r: Array
@@ -169,11 +169,11 @@ def decide(Q: Array, r: Array, scale: Array, *, max_nodes: int = 1000) -> Decisi
     Args:
         Q: Matrix, shape (n, n).
         r: Constant, shape (n,).
-        scale: Positive factors that make entries of Q about 1 (math.md 13.2), shape (n,).
+        scale: Positive factors that make entries of Q about 1 (math.md, section 13.2), shape (n,).
         max_nodes: Linear programs allowed; the time of each grows as n², their number exponentially at worst.
 
     Returns:
-        A solution with a checked residual, or that there is none and how many programs it took to prove, or neither.
+        A solution with a checked residual, or the finding that there is none, or neither; and the programs it took.
     """
     balanced, constant = scale[:, None] * Q * scale, scale * r
     largest = float(np.abs(constant).max(initial=0.0))

@@ -1,4 +1,4 @@
-"""The feasible interior point of 001's appendix for LCPs whose matrix is P0 (math.md 9)."""
+"""A feasible interior point method for LCPs whose matrix is P0 (Trinkle et al. 1997, appendix; math.md, chapter 9)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from idcontrol.solvers.lemke import solve_lemke
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
-# The constants of 001's appendix.
+# Constants of Trinkle et al. 1997, appendix.
 _CENTRING: Final = 0.1  # β
 _TO_BOUNDARY: Final = 0.995  # η
 _BACKTRACK: Final = 0.5  # ρ
@@ -39,7 +39,9 @@ def _potential(z: Array, w: Array, dz: Array, dw: Array, step: float) -> float:
 
 @njit(cache=True, error_model="numpy")
 def interior_point_kernel(Q: Array, r: Array, start: Array, max_iterations: int, arena: Arena) -> LcpAnswer:
-    """Follow the central path by potential reduction (001 appendix; the right side of its (38) with the sign mended).
+    """Follow the central path by potential reduction (Trinkle et al. 1997, appendix).
+
+    The sign of the right side of eq. 38 is corrected.
 
     Args:
         Q: Matrix, P0, shape (n, n).
@@ -123,7 +125,7 @@ class InteriorPointResult:
         status: SOLVED, ITERATIONS or INACCURATE (also where the start is not inside).
         z: Unknowns, shape (n,), all positive.
         w: Qz + r, shape (n,).
-        residual: Relative residual (math.md 13.3); inf where the start is not inside.
+        residual: Relative residual (math.md, section 13.3); inf where the start is not inside.
         iterations: Newton steps.
     """
 
@@ -135,12 +137,13 @@ class InteriorPointResult:
 
 
 def solve_interior_point(Q: Array, r: Array, start: Array, *, max_iterations: int = 200) -> InteriorPointResult:
-    """Solve w = Qz + r, 0 ≤ z ⊥ w ≥ 0 from a point inside (math.md 9).
+    """Solve w = Qz + r, 0 ≤ z ⊥ w ≥ 0 from a point inside (math.md, chapter 9).
 
     Args:
         Q: Matrix, P0, shape (n, n).
         r: Constant, shape (n,).
-        start: A point with start > 0 and Q start + r > 0, shape (n,); `pyramid_start` makes one for 001's problem.
+        start: A point with start > 0 and Q start + r > 0, shape (n,); `pyramid_start` makes one for the problem
+            of Trinkle et al. 1997.
         max_iterations: Newton steps allowed.
 
     Returns:
@@ -165,7 +168,9 @@ def solve_interior_point(Q: Array, r: Array, start: Array, *, max_iterations: in
 
 
 def pyramid_start(Q: Array, r: Array, mu: Array, rolling: Integers) -> Array | None:
-    """A point inside 001's pyramid LCP: large enough normal forces, no friction (math.md 9).
+    """A point inside the pyramid LCP of Trinkle et al. 1997: large enough normal forces, no friction.
+
+    See math.md, chapter 9.
 
     Args:
         Q: Matrix of the LCP in (c_n, s_t, s_o, a_t⁻, a_o⁻), shape (n + 4 p, n + 4 p) with p rolling contacts.

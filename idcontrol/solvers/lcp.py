@@ -26,7 +26,7 @@ class LcpAnswer(NamedTuple):
     Attributes:
         status: Number of a `SolverStatus`.
         iterations: Pivots or iterations.
-        residual: Relative residual (math.md 13.3); inf where there is no answer.
+        residual: Relative residual (math.md, section 13.3); inf where there is no answer.
         z: Unknowns, shape (n,).
         w: Qz + r, shape (n,).
     """
@@ -44,7 +44,7 @@ class RowLcpAnswer(NamedTuple):
     Attributes:
         status: Number of a `SolverStatus`.
         iterations: Passes or iterations.
-        residual: Relative residual (math.md 13.3); inf where there is no answer.
+        residual: Relative residual (math.md, section 13.3); inf where there is no answer.
         method: Place in `METHODS` of the method that answered.
         z: Unknowns, shape (n,); where the status is INFEASIBLE the certificate c: c ≥ 0, ρᵀc = 0 and r·c < 0, so that
             no y has ρy + r ≥ 0.
@@ -65,7 +65,7 @@ class RowLcpAnswer(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def lcp_residual(z: Array, w: Array, r: Array) -> float:
-    """Relative residual max|min(z / max|z|, w / max|r|)| of an LCP w = Qz + r, 0 ≤ z ⊥ w ≥ 0 (math.md 13.3).
+    """Relative residual max|min(z / max|z|, w / max|r|)| of an LCP w = Qz + r, 0 ≤ z ⊥ w ≥ 0 (math.md, section 13.3).
 
     Args:
         z: Unknowns, shape (n,).
@@ -121,7 +121,7 @@ def gram_residual(rho: Array, r: Array, z: Array, y: Array, w: Array) -> float:
 
 @njit(cache=True, error_model="numpy")
 def _add_product(total: float, rest: float, a: float, b: float) -> tuple[float, float]:
-    """(total, rest) + a b, where total + rest is a sum to twice the precision (Ogita, Rump and Oishi, 2005, Dot2)."""
+    """(total, rest) + a b, where total + rest is a sum to twice the precision (Ogita, Rump & Oishi 2005, Dot2)."""
     product = a * b
     # Dekker: the halves of a and b have 26 bits, their products are exact
     shifted = 134217729.0 * a
@@ -180,7 +180,7 @@ class RowLcpResult:
         y: ρᵀz, shape (k,).
         w: ρy + r, shape (n,).
         active: Rows with z free and w = 0, at most k: the warm start of the next call.
-        residual: Relative residual (math.md 13.3); inf where there is no answer.
+        residual: Relative residual (math.md, section 13.3); inf where there is no answer.
         iterations: Passes or iterations of the method that answered.
         method: Which one answered: ``"ppm"``, ``"active set"`` or ``"lemke"``.
         certificate: Where the status is INFEASIBLE: c ≥ 0 with ρᵀc = 0 and r·c < 0, shape (n,), so that no y has

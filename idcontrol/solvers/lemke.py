@@ -1,4 +1,4 @@
-"""Lemke's method for the linear complementarity problem w = Qz + r, 0 ≤ z ⊥ w ≥ 0 (003 section 5, math.md 5.2)."""
+"""Lemke's method for the linear complementarity problem w = Qz + r, 0 ≤ z ⊥ w ≥ 0 (math.md, section 5.2)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from idcontrol.solvers.lcp import LcpAnswer, lcp_residual
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
-# In scaled units, where entries are about 1. Pivots of 1e-12 once led to a wrong basis (math.md 5.2).
+# In scaled units, where entries are about 1. Pivots of 1e-12 once led to a wrong basis (math.md, section 5.2).
 _PIVOT: Final = 1e-9
 # Rows whose variable would be this close to zero after a step are tied. Ties are the rule where feet stick, and there
-# the constants come from projected demands (math.md 12.1), whose rounding parts exact ties by some 1e-12.
+# the constants come from projected demands (math.md, section 12.1), whose rounding parts exact ties by some 1e-12.
 _TIE: Final = 1e-10
 _COVERS: Final = 3
-"""Covering vectors that are tried, the others only after a failure."""
+"""How many covering vectors are tried, each after the one before has failed."""
 
 TIKHONOV: Final = (1e-12, 1e-10, 1e-8)
-"""Regularizations that `solve_regularized` tries, relative to the mean diagonal entry (math.md 13.5)."""
+"""Regularizations that `solve_regularized` tries, relative to the mean diagonal entry (math.md, section 13.5)."""
 
 
 class _Scaled(NamedTuple):
@@ -287,7 +287,7 @@ def _balanced(Q: Array, r: Array, arena: Arena) -> _Scaled:
 
 @njit(cache=True, error_model="numpy")
 def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: int, arena: Arena) -> LcpAnswer:
-    """Lemke's method with the lexicographic ratio test (math.md 5.2).
+    """Lemke's method with the lexicographic ratio test (math.md, section 5.2).
 
     The basis that pivoting ends with is solved afresh; only the residual of the problem as given decides whether the
     answer is called solved. The covering vector is 1; where rounding lost the path or closed it to a cycle (in 1 of 300
@@ -298,7 +298,7 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
         Q: Matrix, shape (n, n).
         r: Constant, shape (n,).
         scale: Positive factors s, shape (n,): the method works on s_i Q_ij s_j and s_i r_i, whose entries should be
-            about 1 (math.md 13.2).
+            about 1 (math.md, section 13.2).
         tikhonov: Added to the diagonal of the scaled matrix while pivoting; it stays in the answer only where the
             final basis is singular without it.
         max_pivots: Pivots allowed for each covering vector.
@@ -386,7 +386,7 @@ class LemkeResult:
         status: SOLVED, RAY, ITERATIONS or INACCURATE.
         z: Unknowns, shape (n,); zeros unless the status is SOLVED or INACCURATE.
         w: Qz + r, shape (n,).
-        residual: Relative residual of the problem as given (math.md 13.3); inf where there is no answer.
+        residual: Relative residual of the problem as given (math.md, section 13.3); inf where there is no answer.
         iterations: Pivots.
         ray: Where the status is RAY: z ≥ 0 with largest entry 1, shape (n,). For a positive semidefinite Q it proves
             that there is no solution (see `proves_infeasible`); for a copositive one there may be one nevertheless.
@@ -409,7 +409,7 @@ def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-8) -
         Q: Matrix, shape (n, n).
         r: Constant, shape (n,).
         ray: Candidate u, shape (n,).
-        tolerance: What Qᵀu may be above 0 and rᵀu must be below, relative to max|Q| Σu and max|r| Σu.
+        tolerance: Qᵀu may exceed 0 by this times max|Q| Σu; rᵀu must fall below 0 by this times max|r| Σu.
 
     Returns:
         True if it is a proof, to the tolerance.
@@ -441,6 +441,7 @@ def _checked(Q: Array, r: Array, scale: Array | None) -> tuple[Array, Array, Arr
 
 
 def _run(Q: Array, r: Array, scale: Array, relative: float, max_pivots: int | None) -> LemkeResult:
+    """Lemke's method with `relative` times the mean of the scaled diagonal added to it."""
     tikhonov = relative * float(np.mean(scale**2 * np.diag(Q))) if relative > 0.0 else 0.0
     limit = 50 * r.size + 100 if max_pivots is None else max_pivots
     answer = lemke_kernel(Q, r, scale, tikhonov, limit, HEAP)
@@ -457,12 +458,12 @@ def _run(Q: Array, r: Array, scale: Array, relative: float, max_pivots: int | No
 
 
 def solve_lemke(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: int | None = None) -> LemkeResult:
-    """Solve w = Qz + r, 0 ≤ z ⊥ w ≥ 0 by Lemke's method (math.md 5.2).
+    """Solve w = Qz + r, 0 ≤ z ⊥ w ≥ 0 by Lemke's method (math.md, section 5.2).
 
     Args:
         Q: Matrix, shape (n, n); copositive for the method to be sure of an answer.
         r: Constant, shape (n,).
-        scale: Positive factors, shape (n,), math.md 13.2; one factor for all variables where it is not given.
+        scale: Positive factors, shape (n,), math.md, section 13.2; one factor for all variables where it is not given.
         max_pivots: Pivots allowed, 50 n + 100 where it is not given.
 
     Returns:
@@ -476,11 +477,12 @@ def solve_lemke(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: i
 
 
 def solve_regularized(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: int | None = None) -> LemkeResult:
-    """As `solve_lemke`; after a failure again with 1e-12, 1e-10, 1e-8 of the mean diagonal added to it (math.md 13.5).
+    """As `solve_lemke`; after a failure again with 1e-12, 1e-10, 1e-8 of the mean diagonal added to it.
 
-    The residual is always that of the problem as given, so an answer that was bought with regularization is called
-    solved only if it solves the problem without it. Where none does, the outcome of the exact attempt is returned:
-    a ray stays a ray.
+    This is the regularization of math.md, section 13.5.
+    The residual is always that of the problem as given, so an answer found with regularization is called solved only
+    if it solves the problem without it. Where none does, the outcome of the exact attempt is returned: a ray stays a
+    ray.
     """
     Q, r, scale = _checked(Q, r, scale)
     exact = _run(Q, r, scale, 0.0, max_pivots)

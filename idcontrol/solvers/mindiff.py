@@ -1,4 +1,4 @@
-"""MINDIFF as 003 prints it (Alg. 3): the basic solution of an LCP that is nearest to a target, by trying all 2^n bases.
+"""MINDIFF as printed (Zapolsky & Drumwright 2017, Algorithm 3): the nearest basic solution, by trying all 2^n bases.
 
 A reference for `idcontrol.solvers.enumerate`, which is what controllers use.
 """
@@ -14,7 +14,7 @@ from idcontrol.types import Array
 
 @njit(cache=True, error_model="numpy")
 def _nearest_basis(Q: Array, r: Array, X: Array, miss: Array, best: Array) -> tuple[float, int]:
-    """All 2^n bases; the nearest solution goes to `best`."""
+    """Try all 2^n bases; `best` gets the nearest solution. Returns half its squared distance and their number."""
     n = r.size
     system, z = np.empty((n, n + 1)), np.empty(n)
     members = np.empty(n, dtype=np.int64)
@@ -65,10 +65,11 @@ def _nearest_basis(Q: Array, r: Array, X: Array, miss: Array, best: Array) -> tu
 
 
 def nearest_basis(Q: Array, r: Array, X: Array, x0: Array, target: Array) -> tuple[Array | None, float]:
-    """The basic solution of an LCP whose x = X z + x0 is nearest to a target, by trying all bases (003 Alg. 3).
+    """The basic solution of an LCP whose x = X z + x0 is nearest to a target, by trying all bases.
 
-    The printed algorithm, its sign mended (x = -A⁻¹(Cz + g) in 003's words) and an infeasible leaf worth infinity. It
-    finds vertices only, takes 2^n linear solves, and is here as a reference for problems of some 18 unknowns at most.
+    This is Algorithm 3 of Zapolsky & Drumwright 2017 with its sign corrected (x = -A⁻¹(Cz + g) in their symbols) and
+    infeasible leaves worth infinity. It finds vertices only and takes 2^n linear solves: a reference for problems of
+    some 18 unknowns at most.
 
     Args:
         Q: Matrix, shape (n, n).

@@ -1,4 +1,7 @@
-"""Modified Principal Pivoting I for LCP(r, ρρᵀ), whose matrix is never formed (003 Alg. 2, 000 Alg. 1, math.md 4.4)."""
+"""Modified Principal Pivoting I for LCP(r, ρρᵀ), whose matrix is never formed (math.md, section 4.4).
+
+Zapolsky & Drumwright 2017, Algorithm 2; Drumwright 2015, Algorithm 1.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _DEPENDENT: Final = 1e-12
 """A row is dependent on the active ones if |ρ⊥|² is below this times |ρ|²."""
 
 _ZERO: Final = 1e-20
-"""It is a combination of them, beyond what rounding may have done, if |ρ⊥|² is below this times |ρ|²."""
+"""A row is certainly a combination of the active ones, whatever rounding did, if |ρ⊥|² is below this times |ρ|²."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -47,7 +50,7 @@ def _first_to_vanish(z: Array, alpha: Array, count: int) -> int:
 
 @njit(cache=True, error_model="numpy")
 def _hash(i: int) -> int:
-    """A number that looks like none of its neighbours' (SplitMix64 without its last round)."""
+    """A hash that sends neighbours far apart (SplitMix64 without its last round)."""
     x = (np.int64(i) + 1) * np.int64(-7046029254386353131)
     x = (x ^ (x >> 30)) * np.int64(-4658895280553007687)
     return int(x ^ (x >> 27))
@@ -55,7 +58,7 @@ def _hash(i: int) -> int:
 
 @njit(cache=True, error_model="numpy")
 def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Arena) -> RowLcpAnswer:
-    """Modified Principal Pivoting I with exchange of dependent rows (math.md 4.4).
+    """Modified Principal Pivoting I with exchange of dependent rows (math.md, section 4.4).
 
     The active set holds the rows with z free and w = 0: at most k of them, always independent.
 
@@ -102,8 +105,8 @@ def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Ar
             append(factor, count, i, np.sqrt(apart))
             count += 1
 
-    # What a pass does depends on nothing but the active set: one that returns means that it will return for ever. It is
-    # looked for as Brent does, against the set after 1, 2, 4, 8, ... passes, by a sum of hashes.
+    # A pass depends on nothing but the active set, so a set that returns will return for ever. Brent's cycle detection
+    # looks for it: each set is compared, by a sum of hashes, with the one after 1, 2, 4, 8, ... passes.
     remembered, remember_at = np.int64(0), 1
     passes = 0
     while passes < max_passes:
@@ -161,7 +164,7 @@ def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Ar
             square += rho[enter, d] * rho[enter, d]
         apart = split(factor, count, rho[enter])
         if count == k or not apart > _DEPENDENT * square:
-            # ρ_enter = Σ α_a ρ_a: it replaces the active row whose impulse it takes over first (math.md 4.4)
+            # ρ_enter = Σ α_a ρ_a: it replaces the active row whose impulse it takes over first (math.md, section 4.4)
             solve_upper(upper, count, coefficients)
             leave = _first_to_vanish(z_active, coefficients, count)
             if leave < 0:
@@ -185,9 +188,10 @@ def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Ar
 
 
 def solve_ppm(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpResult:
-    """Solve w = ρρᵀz + r, 0 ≤ z ⊥ w ≥ 0 by modified Principal Pivoting I (math.md 4.4).
+    """Solve w = ρρᵀz + r, 0 ≤ z ⊥ w ≥ 0 by modified Principal Pivoting I (math.md, section 4.4).
 
-    Fast, and sure of itself, but not sure to end: `idcontrol.solvers.psd.solve_psd_lcp` puts a finite method behind it.
+    Fast, and its answers are checked, but it may go in circles: `idcontrol.solvers.psd.solve_psd_lcp` then calls a
+    finite method.
 
     Args:
         rho: Rows ρ, shape (n, k).

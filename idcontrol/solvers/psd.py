@@ -1,4 +1,7 @@
-"""LCP(r, ρρᵀ), the form of every frictionless or convex contact problem, by whichever method can (math.md 4.4)."""
+"""LCP(r, ρρᵀ), the form of every frictionless or convex contact problem, by the first method that solves it.
+
+The methods are compared in math.md, section 4.4.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def psd_lcp_kernel(rho: Array, r: Array, start: Integers, arena: Arena) -> RowLc
         The answer, with a certificate when the status is INFEASIBLE.
     """
     at = mark(arena)
-    # where it answers it does so in some ten passes; more of them cost more than the finite method
+    # where pivoting succeeds it takes some ten passes; more of them would cost more than the finite method
     answer: RowLcpAnswer = ppm_kernel(rho, r, 10 + 2 * rho.shape[1], start, arena)
     if answer.status in (SOLVED, INFEASIBLE):
         return answer

@@ -1,7 +1,8 @@
-"""Quadratic programs behind one function: the dual active set of this package, and other people's solvers.
+"""Quadratic programs behind one function: the dual active set of this package, and other packages' solvers.
 
-The others are there as referees, in tests and in benchmarks; what a control step calls is `active_set_qp.qp_kernel`. To
-add one: write a function ``_name(program) -> (x, u, v, iterations, infeasible)`` and a line in `_BACKENDS`.
+Those are the referees of tests and benchmarks; a control step calls `active_set_qp.qp_kernel`.
+
+To add one: write a function ``_name(program) -> (x, u, v, iterations, infeasible)`` and a line in `_BACKENDS`.
 """
 
 from __future__ import annotations
@@ -155,7 +156,8 @@ _BACKENDS: dict[str, tuple[tuple[str, ...], str, Callable[[QuadraticProgram], _A
         _cvxpy("CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11),
     ),
 }
-OURS = "active-set"
+BUILT_IN = "active-set"
+"""The backend of this package."""
 
 
 def _installed(packages: tuple[str, ...]) -> bool:
@@ -164,11 +166,11 @@ def _installed(packages: tuple[str, ...]) -> bool:
 
 def available() -> tuple[str, ...]:
     """Names of the backends whose packages are installed, sorted."""
-    return tuple(sorted([OURS, *(name for name, entry in _BACKENDS.items() if _installed(entry[0]))]))
+    return tuple(sorted([BUILT_IN, *(name for name, entry in _BACKENDS.items() if _installed(entry[0]))]))
 
 
-def solve_qp(problem: QpProblem, backend: str = OURS) -> QpResult:
-    """Solve a quadratic program; whoever solves it, the optimality conditions are checked here.
+def solve_qp(problem: QpProblem, backend: str = BUILT_IN) -> QpResult:
+    """Solve a quadratic program with any backend, and check the optimality conditions of its answer.
 
     Args:
         problem: The program.
@@ -184,17 +186,17 @@ def solve_qp(problem: QpProblem, backend: str = OURS) -> QpResult:
     """
     given = checked_qp(problem.H, problem.g, problem.A, problem.b, problem.E, problem.e)
     H, g, A, b, E, e = given
-    if backend == OURS:
+    if backend == BUILT_IN:
         return active_set_qp.solve_qp(H, g, A, b, E, e)
     if backend not in _BACKENDS:
-        raise UnknownName("qp backend", backend, [OURS, *_BACKENDS])
+        raise UnknownName("qp backend", backend, [BUILT_IN, *_BACKENDS])
     packages, extra, solve = _BACKENDS[backend]
     if not _installed(packages):
         raise InputError(
             f"qp backend {backend!r} needs {' and '.join(packages)}, not installed: pip install 'idcontrol[{extra}]'"
         )
 
-    # general solvers have absolute tolerances: rows of length one, an objective of size one (math.md 13.1)
+    # general solvers have absolute tolerances: rows of length one, an objective of size one (math.md, section 13.1)
     size = float(max(np.abs(H).max(initial=0.0), np.abs(g).max(initial=0.0))) or 1.0
     a_length, e_length = _lengths(A), _lengths(E)
     scaled = QuadraticProgram(

@@ -1,4 +1,7 @@
-"""FIND-INDICES (003 Alg. 1) as a Gram-Schmidt over whitened rows, with a physical rank tolerance (math.md 4.2)."""
+"""FIND-INDICES (Zapolsky & Drumwright 2017, Algorithm 1) as a Gram-Schmidt over whitened rows.
+
+The rank tolerance is a physical one: see `HELD_RANK_TOLERANCE` and math.md, section 4.2.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,12 @@ from idcontrol.solvers.lcp import checked_rows
 from idcontrol.types import Array, Integers
 
 HELD_RANK_TOLERANCE: Final = 1e-4
-"""ε_rank on squares: rows that differ from the kept ones by less than 1 % in velocity are dropped. It is a statement
-about the model, not about rounding: at 1e-9 feet that miss a plane by 0.1 mm are braced with kilonewtons."""
+"""Rank tolerance ε_rank of rows held with equality, on squares: rows that differ from the kept ones by less than 1 % in
+velocity are dropped. It is a statement about the model, not about rounding: at 1e-9, feet that miss a plane by 0.1 mm
+are braced with kilonewtons."""
 
 _ROUNDING: Final = 1e-14
-"""Of a difference of squares of rows with few entries, relative to them."""
+"""Relative rounding error of a difference of squares of short rows."""
 
 
 class IndependentRows(NamedTuple):
@@ -81,8 +85,8 @@ def find_indices_kernel(
         square = 0.0
         for d in range(k):
             square += row[d] * row[d]
-        # Most rows of many contacts are dropped, and by far: for them the difference of squares says enough, though it
-        # has lost all digits below rounding of the square itself.
+        # With many contacts most rows are dropped, by a wide margin. For them the difference of squares is enough,
+        # although cancellation leaves it no digits below the rounding of the square itself.
         left = square
         for j in range(rank):
             along = 0.0
@@ -130,7 +134,7 @@ def find_indices(
     tolerance: float = HELD_RANK_TOLERANCE,
     last: Integers | None = None,
 ) -> IndependentRows:
-    """Reduce rows that hold with equality to independent ones (math.md 4.2).
+    """Reduce rows that hold with equality to independent ones (math.md, section 4.2).
 
     Args:
         rho: Whitened rows, shape (n, k).

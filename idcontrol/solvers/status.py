@@ -29,4 +29,4 @@ ITERATIONS: Final = int(SolverStatus.ITERATIONS)
 INACCURATE: Final = int(SolverStatus.INACCURATE)
 
 TOLERANCE: Final = 1e-8
-"""Largest relative residual of an answer that is called solved (math.md 13.3)."""
+"""Largest relative residual of an answer that is called solved (math.md, section 13.3)."""

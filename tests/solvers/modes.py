@@ -1,4 +1,4 @@
-"""Brute force over contact modes, written from math.md 6.2 without the code under test."""
+"""Brute force over contact modes, written from math.md, section 6.2 without the code under test."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def nearest_of_all_modes(problem):
         if any(mode > 1 and problem.mu[i] == 0.0 for i, mode in enumerate(modes)):
             continue
         equal, above = polyhedron(problem, modes)
-        # orthonormal equalities: those of a mode often depend on each other (math.md 6.3)
+        # orthonormal equalities: those of a mode often depend on each other (math.md, section 6.3)
         E, e = np.array([row for row, _ in equal]), -np.array([c for _, c in equal])
         lengths = np.maximum(np.linalg.norm(E, axis=1), 1e-12)
         U, sigma, Vt = np.linalg.svd(E / lengths[:, None], full_matrices=False)

@@ -48,7 +48,7 @@ def body_velocity(rng: np.random.Generator, speed: float = 0.1) -> Array:
 
 
 def coulomb_lcp(N: Array, S: Array, T: Array, y: Array, mu: Array) -> tuple[Array, Array, Array]:
-    """The LCP of math.md 5.1 on whitened rows, and its scale (13.2): Q (6n, 6n), r (6n,), scale (6n,)."""
+    """The LCP of math.md, section 5.1 on whitened rows, and its scale (13.2): Q (6n, 6n), r (6n,), scale (6n,)."""
     n = mu.size
     R = np.r_[N, S, -S, T, -T]
     E = np.tile(np.eye(n), (4, 1))
@@ -62,6 +62,6 @@ def coulomb_lcp(N: Array, S: Array, T: Array, y: Array, mu: Array) -> tuple[Arra
 
 
 def edge_rows(N: Array, S: Array, T: Array, mu: Array) -> Array:
-    """Edge rows of the friction pyramid N ± μS, N ± μT (math.md 7.3), shape (4n, k)."""
+    """Edge rows of the friction pyramid N ± μS, N ± μT (math.md, section 7.3), shape (4n, k)."""
     m = mu[:, None]
     return np.ascontiguousarray(np.r_[N + m * S, N - m * S, N + m * T, N - m * T])

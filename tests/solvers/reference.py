@@ -6,7 +6,7 @@ import numpy as np
 
 
 def lemke(Q, r, max_pivots=1000):
-    """Lemke's method on the tableau [I, -Q, -1 | r] (math.md 5.2); z and the number of pivots, None at a ray."""
+    """Lemke's method on the tableau [I, -Q, -1 | r] (math.md, section 5.2): z and pivots, None at a ray."""
     n = r.size
     if r.min() >= 0.0:
         return np.zeros(n), 0
@@ -46,7 +46,7 @@ def lemke(Q, r, max_pivots=1000):
 
 
 def ppm(rho, r, max_passes):
-    """Modified Principal Pivoting I with exchange (math.md 4.4); z, y and passes, or None where it gives up."""
+    """Modified Principal Pivoting I with exchange (math.md, section 4.4): z, y, passes, or None."""
     n, k = rho.shape
     active, z = [], np.zeros(n)
     small = 1e-9 * np.abs(r).max()

@@ -120,7 +120,7 @@ def test_no_vertex_of_the_papers_enumeration_is_nearer_and_some_are_farther():
         assert z is not None
         assert result.value <= value * (1.0 + 1e-6)
         farther += value > result.value * (1.0 + 1e-3)
-    # two sticking feet: the nearest point is inside a face (math.md 6.2 has 7 of 12)
+    # two sticking feet: the nearest point is inside a face (math.md, section 6.2 has 7 of 12)
     assert farther >= 3
 
 

@@ -29,7 +29,7 @@ def test_a_solution_exists_where_some_basis_is_one(seed, n, kind):
 
 
 def test_one_linear_program_shows_a_squeeze():
-    """Two fingers are told to close on a body that is not there to give way (math.md 5.1)."""
+    """Two fingers are told to close on a body that is not there to give way (math.md, section 5.1)."""
     decision = decide(np.array([[1.0, -1.0], [-1.0, 1.0]]), np.array([-0.1, -0.1]), np.ones(2))
     assert decision.existence is Existence.NONE
     assert decision.nodes == 1

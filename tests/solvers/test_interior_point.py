@@ -1,4 +1,4 @@
-"""The interior point of 001 on its own kind of problem, against Lemke's method."""
+"""The interior point of Trinkle et al. 1997 on its own kind of problem, against Lemke's method."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from idcontrol.solvers.status import SolverStatus
 
 
 def pyramid_lcp(rng, n, sliding, mu, m=12):
-    """The acceleration-level LCP of math.md 9 on random bodies: Q, r, the rolling contacts."""
+    """The acceleration-level LCP of math.md, chapter 9 on random bodies: Q, r, the rolling contacts."""
     root = rng.normal(size=(m, m))
     J = rng.normal(size=(3 * n, m))
     A = J @ np.linalg.solve(root @ root.T + np.eye(m), J.T)
@@ -44,7 +44,7 @@ def test_rolling_and_sliding_contacts_are_solved_as_lemke_does(sliding):
         assert (Q @ start + r).min() > 0.0
         result = solve_interior_point(Q, r, start)
         assert result.status is SolverStatus.SOLVED
-        # 001 needed 14 Newton steps in the median and 18 at most (math.md 9)
+        # Trinkle et al. 1997 needed 14 Newton steps in the median and 18 at most (math.md, chapter 9)
         assert result.iterations <= 25
         w = Q @ result.z + r
         assert np.abs(np.minimum(result.z / result.z.max(), w / np.abs(r).max())).max() <= 1e-8

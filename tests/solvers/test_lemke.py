@@ -23,7 +23,7 @@ def assert_complementary(Q, r, result):
     """No sign is wrong and z ⊥ w, in the units of Q and r.
 
     The final basis is solved afresh, so what is left is its rounding: 1e-11 where masses differ by thousands. The
-    solver promises 1e-8 (math.md 13.3).
+    solver promises 1e-8 (math.md, section 13.3).
     """
     w = Q @ result.z + r
     assert result.z.min(initial=0.0) >= 0.0
@@ -73,7 +73,7 @@ def test_every_coulomb_problem_of_feet_under_a_body_is_solved(n, mu, tilt):
         result = solve_lemke(Q, r, scale)
         assert result.status is SolverStatus.SOLVED
         assert_complementary(Q, r, result)
-        # math.md 5.2 saw at most 1e-12 (3e-11 at μ = 100)
+        # math.md, section 5.2 saw at most 1e-12 (3e-11 at μ = 100)
         assert result.residual <= 1e-11
 
 

@@ -89,7 +89,7 @@ def test_principal_pivoting_is_right_whenever_it_claims_to_be(seed, n, k):
 @pytest.mark.parametrize("tilt", [0.0, 0.1])
 @pytest.mark.parametrize("n", [1, 4, 16, 40])
 def test_principal_pivoting_takes_the_passes_of_the_paper(n, tilt):
-    """On contact normals, where no row ties with another: the same passes as Alg. 2 with its systems solved afresh."""
+    """On contact normals, where no row ties with another; the printed algorithm solves its systems afresh."""
     rng = np.random.default_rng([n, int(10 * tilt)])
     for _ in range(20):
         rho = standing_feet(rng, n, tilt)[0]
@@ -108,7 +108,7 @@ def test_principal_pivoting_takes_the_passes_of_the_paper(n, tilt):
 @pytest.mark.parametrize("tilt", [0.0, 0.1])
 @pytest.mark.parametrize("n", [1, 4, 16])
 def test_edge_rows_of_every_friction_are_solved(mu, tilt, n):
-    """Section 7.3's rows, on which principal pivoting alone failed in 113 of 400 states (math.md 4.4)."""
+    """Section 7.3's rows, on which principal pivoting alone failed in 113 of 400 states (math.md, section 4.4)."""
     rng = np.random.default_rng([int(10 * mu), int(10 * tilt), n])
     for _ in range(20):
         rho = edge_rows(*standing_feet(rng, n, tilt), np.full(n, mu))
@@ -165,7 +165,7 @@ def test_fingers_told_to_squeeze_have_no_solution_and_the_certificate_says_so(so
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_closing_contact_that_no_motion_can_open_is_infeasible(solver):
-    """A row without b part (math.md 3) and a negative constant: 0 · y ≥ 1 has no solution."""
+    """A row without b part (math.md, chapter 3) and a negative constant: 0 · y ≥ 1 has no solution."""
     result = SOLVERS[solver](np.array([[1.0, 0.0], [0.0, 0.0]]), np.array([-1.0, -1.0]))
     assert result.status is SolverStatus.INFEASIBLE
     np.testing.assert_array_equal(result.certificate, [0.0, 1.0])

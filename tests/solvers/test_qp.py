@@ -32,7 +32,7 @@ def test_every_backend_finds_the_same_minimum(backend, equalities):
 
 @pytest.mark.parametrize("backend", available())
 def test_small_impulses_in_newton_seconds_are_solved_as_well_as_large_ones(backend):
-    """Absolute tolerances of general libraries are coarse at 1e-3 N s (math.md 13.1): the adapter scales."""
+    """Absolute tolerances of general libraries are coarse at 1e-3 N s (math.md, section 13.1): the adapter scales."""
     H, g, A, b, E, e = feasible_program(np.random.default_rng(7), 6, 1, 8)
     small = QpProblem(1e-4 * H, 1e-7 * g, 1e-2 * A, 1e-5 * b, 1e-2 * E, 1e-5 * e)
     x = solve_qp(QpProblem(H, g, A, b, E, e)).x

@@ -12,7 +12,7 @@ from tests.solvers.oracles import standing_feet
 
 
 def tangents(S, T):
-    """Rows S_1, T_1, S_2, T_2, ... in the order of 003 Alg. 1."""
+    """Rows S_1, T_1, S_2, T_2, ... in the order of Zapolsky & Drumwright 2017, Algorithm 1."""
     return np.ascontiguousarray(np.stack((S, T), axis=1).reshape(-1, 6))
 
 
@@ -54,7 +54,7 @@ def test_a_row_that_differs_by_less_than_the_model_is_true_is_dropped():
 @given(seed=st.integers(0, 2**32 - 1), held=st.integers(1, 5))
 @settings(max_examples=60, deadline=None)
 def test_elimination_is_the_projection_of_the_general_form(seed, held):
-    """Against Γ_A = I - Aᵀ(AAᵀ)⁻¹A and v° of math.md 3 in whitened units (M = I)."""
+    """Against Γ_A = I - Aᵀ(AAᵀ)⁻¹A and v° of math.md, chapter 3 in whitened units (M = I)."""
     rng = np.random.default_rng(seed)
     A, a = rng.normal(size=(held, 6)), rng.normal(size=held)
     rho, c, y = rng.normal(size=(7, 6)), rng.normal(size=7), rng.normal(size=6)
