@@ -1,8 +1,8 @@
-"""From what users type to the configuration of an experiment: typed, validated, and refused in one line.
+"""Builds an experiment's configuration from what users type: typed, validated, and refused in one line.
 
 A configuration is a frozen `msgspec.Struct` with a default for every field, nested by topic. Users change single values
-by dotted key (``friction.cap=0.5``), or by its last part where that names one setting only (``cap=0.5``); whatever does
-not fit is named by the key, or by the option that set it.
+by dotted key (``friction.cap=0.5``), or by its last part where that is unique (``cap=0.5``). An error names the key, or
+the command-line option that set it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
     Args:
         start: The configuration to begin with.
         changes: New values by dotted key, or its last part.
-        spelling: How the user spelled a key, where that was not the key itself, e.g. ``{"mu": "--mu"}``.
+        spelling: Option by which the user set a key, e.g. ``{"mu": "--mu"}``; errors name it instead of the key.
 
     Raises:
-        UnknownName: A key does not exist; the text says which is nearest.
+        UnknownName: A key does not exist; the text suggests the nearest one.
         InputError: A value does not fit.
     """
     spelling = {} if spelling is None else spelling
@@ -65,11 +65,11 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
 
 
 def full_key(key: str, known: Sequence[str]) -> str:
-    """The dotted key that is meant: the key itself, or the only one of those `known` that ends in it.
+    """The dotted key that `key` means: itself, or the only one among `known` that ends in it.
 
     Raises:
-        UnknownName: There is none.
-        InputError: There are several.
+        UnknownName: No known key matches.
+        InputError: Several known keys end in it.
     """
     if key in known:
         return key
@@ -82,7 +82,7 @@ def full_key(key: str, known: Sequence[str]) -> str:
 
 
 def keys(config: Any, prefix: str = "") -> Iterator[str]:
-    """All dotted keys of a configuration, those of whole tables (structs or dataclasses) too."""
+    """All dotted keys of a configuration, including those of whole tables (structs or dataclasses)."""
     if isinstance(config, msgspec.Struct):
         names = list(config.__struct_fields__)
     else:
@@ -95,7 +95,7 @@ def keys(config: Any, prefix: str = "") -> Iterator[str]:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Key and value of ``KEY=VALUE``; the value is read as TOML, else as JSON, else it is the text itself.
+    """Key and value of ``KEY=VALUE``; the value is read as TOML, else as JSON, else taken as text.
 
     Raises:
         InputError: There is no ``=``, or nothing before it.
@@ -106,7 +106,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
         raise InputError(f"--set {text}: write it as KEY=VALUE, e.g. --set mu=0.5")
     try:
         parsed = tomllib.loads(f"value = {value}")
-        # A text with line breaks could smuggle in further keys; a date is nothing that a configuration holds.
+        # A text with line breaks could smuggle in further keys, and no configuration holds a date.
         if set(parsed) == {"value"} and not isinstance(parsed["value"], datetime.date | datetime.time):
             return key, parsed["value"]
     except (tomllib.TOMLDecodeError, RecursionError):
@@ -126,10 +126,10 @@ def _has_nan(value: Any) -> bool:
 
 
 def _explain(message: str, config: type[msgspec.Struct], values: Any, spelling: Mapping[str, str]) -> str:
-    """One line out of msgspec's "Expected `float` >= 0.0 - at `$.friction.cap`"."""
+    """Turn msgspec's "Expected `float` >= 0.0 - at `$.friction.cap`" into one line for users."""
     what, _, where = message.partition(" - at `$.")
     path = where.rstrip("`")
-    if not path:  # a check of the whole configuration, in its own words
+    if not path:  # a check of the whole configuration has its own wording
         return what
     key = path.partition("[")[0]
     what = re.sub(r"`(\w+)`", lambda word: _WORDS.get(word[1], f"{word[1]!r}"), what)
@@ -143,7 +143,7 @@ def _explain(message: str, config: type[msgspec.Struct], values: Any, spelling: 
 
 
 def _choices(config: type[msgspec.Struct], key: str) -> list[str]:
-    """The values that a key with a fixed set of them may have."""
+    """The values allowed for a key that has a fixed set of them."""
     kind: Any = msgspec.inspect.type_info(config)
     for part in key.split("."):
         kind = next(field.type for field in kind.fields if field.name == part)

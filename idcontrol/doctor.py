@@ -1,4 +1,4 @@
-"""Whether this machine can run idcontrol, and how well: what is missing, and the command that mends it."""
+"""Examines whether this computer can run idcontrol and how well, and names the command that mends each problem."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        topic: What it belongs to, e.g. ``"real time"``.
-        name: What was looked at.
-        found: What was found.
-        verdict: Fine; advice, where it runs, but slower, less evenly or without an extra; or broken.
-        remedy: The command that mends it; "" where nothing needs mending.
+        topic: Topic of the check, e.g. ``"real time"``.
+        name: Name of the check.
+        found: Result in words.
+        verdict: ``"fine"``; ``"advice"`` if idcontrol runs, but slower, less evenly or without an extra; or
+            ``"broken"``.
+        remedy: Command that mends it; "" where nothing needs mending.
     """
 
     topic: str
@@ -43,10 +44,13 @@ class Diagnosis:
 
 
 def examine(tell: Callable[[str], None] = lambda line: None) -> Iterator[Diagnosis]:
-    """Everything, in the order in which a reader wants it; physics last, for it takes seconds.
+    """Run all checks, physics last because it takes seconds.
 
     Args:
-        tell: Is given a line before each thing that may take long.
+        tell: Called with a line before each check that may take long.
+
+    Yields:
+        The diagnoses, in the order in which they are shown.
     """
     broken = False
     for finding in _packages():
@@ -56,12 +60,12 @@ def examine(tell: Callable[[str], None] = lambda line: None) -> Iterator[Diagnos
     yield from _blas()
     yield from _real_time()
     if broken:
-        return  # what physics would say without its packages is only noise
+        return  # without its packages the physics checks would only add noise
     yield from _physics(tell)
 
 
 def _packages() -> Iterator[Diagnosis]:
-    """Python, idcontrol, what it needs, and what its extras bring."""
+    """Check the versions of Python, idcontrol, its requirements and its extras."""
     yield Diagnosis(topic="versions", name="python", found=f"{platform.python_version()} ({sys.executable})")
     try:
         metadata = importlib.metadata.metadata("idcontrol")
@@ -101,7 +105,7 @@ def _packages() -> Iterator[Diagnosis]:
 
 
 def _installed(requirement: Requirement) -> tuple[str, bool]:
-    """The version of a package, and whether it is missing or does not fit."""
+    """Version of a package in words, and whether it is missing or does not fit."""
     try:
         version = importlib.metadata.version(requirement.name)
     except importlib.metadata.PackageNotFoundError:
@@ -130,7 +134,7 @@ def _processor() -> Iterator[Diagnosis]:
     try:
         governor = _GOVERNOR.read_text().strip()
     except OSError:
-        return  # a virtual machine: its host decides
+        return  # a virtual machine: its host sets the frequency
     slow = governor != "performance"
     yield Diagnosis(
         topic="CPU",
@@ -142,7 +146,7 @@ def _processor() -> Iterator[Diagnosis]:
 
 
 def _blas() -> Iterator[Diagnosis]:
-    """Threads cost the small matrices of a control step more than they bring."""
+    """Check that BLAS uses one thread: on the small matrices of a control step, more threads cost time."""
     one = all(os.environ.get(name) == "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"))
     yield Diagnosis(
         topic="BLAS",
@@ -154,7 +158,7 @@ def _blas() -> Iterator[Diagnosis]:
 
 
 def _real_time() -> Iterator[Diagnosis]:
-    """What `idcontrol loop` would be granted: it is asked for, and given back."""
+    """Request the real-time priority and locked memory that `idcontrol loop` needs, then give them back."""
     rt_kernel = Path("/sys/kernel/realtime").exists()
     yield Diagnosis(topic="real time", name="kernel", found=platform.release() + (", PREEMPT_RT" if rt_kernel else ""))
     with undisturbed() as granted:
@@ -178,12 +182,12 @@ def _real_time() -> Iterator[Diagnosis]:
 
 
 def _physics(tell: Callable[[str], None]) -> Iterator[Diagnosis]:
-    """The quick claims of `idcontrol.trust`, and whether their kernels had to be compiled."""
+    """Measure the quick claims of `idcontrol.trust`, and say whether kernels had to be compiled."""
     began = time.perf_counter()
     tell("self-check of physics: seconds, or a minute or two where kernels are not compiled yet")
     try:
         from idcontrol import trust
-    except RuntimeError as error:  # Numba finds no folder that it may write to
+    except RuntimeError as error:  # Numba has no writable folder for its cache
         yield Diagnosis(
             topic="kernels",
             name="cache",
@@ -211,7 +215,7 @@ def _physics(tell: Callable[[str], None]) -> Iterator[Diagnosis]:
 
 
 def _kernels(took: float) -> Diagnosis:
-    """What Numba had to compile so far, and where it keeps that."""
+    """Count the kernels that Numba compiled in this process and loaded from its cache, and name the cache's folder."""
     from numba.core.dispatcher import Dispatcher
 
     stats = {

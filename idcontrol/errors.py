@@ -1,7 +1,7 @@
 """Every error that this package raises on purpose.
 
-Building may raise. Running does so only for a problem that its model does not take (hundreds of contacts, infinite
-drag): what else happens in a control step is in its `Status`.
+Constructors may raise. A control step raises only for a problem that its contact model does not accept (hundreds of
+contacts, infinite drag); it reports everything else in its `Status`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class UnknownName(IdControlError, LookupError):
     """A name that is not registered.
 
     Attributes:
-        kind: What was looked for, e.g. ``"controller"``.
+        kind: Kind of thing that was looked for, e.g. ``"controller"``.
         name: The name that was asked for.
         known: The names that exist, sorted.
     """

@@ -1,8 +1,8 @@
-"""The data that flows: state -> reference -> command -> state, and the words for how a step ended.
+"""The data that flows from state to reference to command to state, and the words for how a step ended.
 
-Arrays are float64, C-contiguous, SI units. Everything here is plain data; nothing here computes. What is made anew in
-each step is a frozen `msgspec.Struct`, which takes a fifth of the time of a frozen dataclass; change a copy with
-`msgspec.structs.replace`.
+Arrays are float64, C-contiguous, in SI units. Everything here is plain data; nothing here computes. Objects that are
+made in each step are frozen `msgspec.Struct`s, which take a fifth of the time of a frozen dataclass; to change one,
+make a copy with `msgspec.structs.replace`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
     """Forces at named contacts, from a plant (measured) or a controller (predicted).
 
     Attributes:
-        identity: Which contact, shape (n,): the same number from step to step; a foot sphere has its index.
+        identity: Identity of each contact, shape (n,): a number that stays the same from step to step; for a foot
+            sphere it is its index.
         force: Force of the ground on the machine, world axes, shape (n, 3) [N].
         normal: Contact normals, world axes, pointing to the machine, shape (n, 3).
     """
@@ -54,13 +55,13 @@ class ContactForces(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the machine is.
+    """Configuration and velocity of the machine at one instant.
 
     Attributes:
         t: Time [s].
-        q: Configuration as Pinocchio has it, shape (nq,): a free-flyer is position [m], quaternion (x, y, z, w).
-        v: Velocity as Pinocchio has it, shape (nv,): a free-flyer is linear [m/s], angular [rad/s], in its own axes.
-        forces: What force sensors said of the period before `t`; None where nothing is sensed.
+        q: Configuration in Pinocchio's layout, shape (nq,): a free-flyer is position [m], quaternion (x, y, z, w).
+        v: Velocity in Pinocchio's layout, shape (nv,): a free-flyer is linear [m/s], angular [rad/s], in its own axes.
+        forces: Contact forces sensed over the period before `t`; None where nothing is sensed.
     """
 
     t: float
@@ -75,16 +76,17 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         q: Joint positions, shape (a,) [rad].
         v: Joint velocities, shape (a,) [rad/s]: the mean over the period that ends at this instant, ``v(t) - h a / 2``
-            for motion at constant acceleration, which is what the velocity of a machine that is stepped means.
+            at constant acceleration. The velocity of a machine that is simulated in steps has the same meaning.
         a: Joint accelerations, shape (a,) [rad/s²].
         stance: Which feet are planned to stand, shape (n_feet,).
         since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s]; inf where it does not apply.
         to_liftoff: Time to the planned lift-off of each foot, shape (n_feet,) [s]; inf where it does not apply.
-        base_position: Reference of the base, world frame, shape (3,) [m]; like the next two for records, not control.
+        base_position: Reference of the base, world frame, shape (3,) [m]; like `base_yaw` and `feet`, it is recorded
+            and not used for control.
         base_yaw: Reference heading [rad]; roll and pitch are meant to be zero.
         feet: Planned centres of the foot spheres, world frame, shape (n_feet, 3) [m].
-        residual: Largest distance between a planned foot and where the joints can put it [m];
-            above 1e-6 it is unreachable.
+        residual: Largest distance between a planned foot and the nearest position that the joints can reach [m]; above
+            1e-6 the plan is out of reach.
     """
 
     q: Array
@@ -116,15 +118,15 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """What a controller returns for one period.
+    """The torques of one period, with the controller's prediction and how the step ended.
 
     Attributes:
         tau: Joint torques within the limits, shape (a,) [N m].
-        predicted: Contact forces that the controller counts on; None where it predicts nothing.
+        predicted: Contact forces that the controller predicts; None if it predicts nothing.
         status: How the step ended.
-        residual: Residual of the contact problem, relative (math.md 13.3); 0 where none was solved.
+        residual: Relative residual of the contact problem (math.md, section 13.3); 0 where none was solved.
         clipped: Whether a torque limit was met.
-        dropped: What was given up in this step, e.g. ``("tracking",)``; never a torque limit or a friction cone.
+        dropped: Demands given up in this step, e.g. ``("tracking",)``; never a torque limit or a friction cone.
     """
 
     tau: Array
@@ -136,7 +138,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Controller(Protocol):
-    """What fits the loop: any object with this call; no base class is needed."""
+    """Any object with these calls; no base class is needed."""
 
     def __call__(self, state: State, reference: Reference) -> Command:
         """The torques for the period that begins at `state.t`; never raises, never returns NaN."""
@@ -148,24 +150,30 @@ class Controller(Protocol):
 
 
 class Plant(Protocol):
-    """What stands in for the hardware."""
+    """Stands in for the hardware."""
 
     def reset(self, state: State) -> State:
         """Put the machine into `state`; returns the state that a controller may see."""
         ...
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold the joint torques `tau` [N m] for `dt` [s]."""
+        """Hold the joint torques `tau`, shape (a,) [N m], for `dt` [s]; returns the state afterwards."""
         ...
 
     def contact_forces(self) -> ContactForces:
-        """The forces of the last step, averaged over it."""
+        """The contact forces of the last step, averaged over it."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something worth a line in the record."""
+    """Something worth a line in the record.
+
+    Attributes:
+        t: Time [s].
+        what: Kind of event.
+        detail: Further facts about it.
+    """
 
     t: float
     what: str

@@ -1,7 +1,7 @@
 """Time stepping of many free bodies with any contact model: ``M (v⁺ - v*) = Jᵀf``, then ``q⁺ = q ⊕ h v⁺``.
 
-Inertia and contact rows stay in blocks (`idcontrol.models.sparse`), so that the cost of a step follows the number of
-contacts. Models that want dense matrices serve through `dense`, for few bodies.
+Inertia and contact rows stay in blocks (`idcontrol.models.sparse`), so the cost of a step grows with the number of
+contacts. `dense` adapts models that need dense matrices, for few bodies.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from idcontrol.models.sparse import SparseProblem, SparseSolution, dense_inertia
 from idcontrol.types import Array, Integers
 
 NEAR = 1e-3
-"""Bodies list contacts below this gap [m], and further by how far they can move within the step."""
+"""Gap below which contacts are listed [m], in addition to the distance that the bodies can move within the step."""
 
 FASTEST = 3e8
-"""Of light [m/s]: a body that were faster has been given a wrong force, mass or step."""
+"""Speed of light [m/s]. A faster body means a wrong force, mass or step size."""
 
 BodyModel: TypeAlias = Callable[[SparseProblem, BodyContacts], SparseSolution]
-"""A contact model for many bodies; the contacts are those of the problem, with their geometry and identities."""
+"""A contact model for many bodies; its second argument has geometry and identities of the problem's contacts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +47,11 @@ class BodyForces:
     """Contact forces of one step.
 
     Attributes:
-        identity: Which contact, shape (n,).
-        body: Bodies A and B, shape (n, 2); -1 where B does not move.
-        point: World frame, shape (n, 3) [m].
-        normal: Unit normal to body A, shape (n, 3).
-        force: On body A, world axes, shape (n, 3) [N].
+        identity: Identity of the contact, shape (n,).
+        body: Indices of bodies A and B, shape (n, 2); -1 where B does not move.
+        point: Contact point, world frame, shape (n, 3) [m].
+        normal: Unit normal, pointing to body A, world axes, shape (n, 3).
+        force: Force on body A, world axes, shape (n, 3) [N].
     """
 
     identity: Integers
@@ -65,10 +65,10 @@ class FreeBodies:
     """Rigid bodies among obstacles, under gravity.
 
     Attributes:
-        inertias: Masses and inertias.
-        contacts: Contacts of the last step.
-        problem: Problem of the last step.
-        last: Its solution.
+        inertias: Masses and inertias of the bodies.
+        contacts: Contacts of the last step; None before the first.
+        problem: Problem of the last step; None before the first.
+        last: Solution of that problem; None before the first step.
     """
 
     def __init__(
@@ -85,11 +85,11 @@ class FreeBodies:
 
         Args:
             bodies: The bodies.
-            model: Contact model; `dense` makes one of a model of dense problems.
+            model: Contact model; `dense` makes one from a model of dense problems.
             obstacles: Shapes that do not move.
-            terrain: Ground; None means there is none.
-            ground: What it is made of; None is a rigid surface with the friction of whatever touches it.
-            gravity: World frame [m/s²].
+            terrain: Shape of the ground; None if there is no ground.
+            ground: Surface of the ground; None is rigid, with the friction of whatever touches it.
+            gravity: Gravity, world frame [m/s²].
 
         Raises:
             InputError: A body or an obstacle cannot be used, or gravity is not finite.
@@ -111,7 +111,7 @@ class FreeBodies:
         """Start from `state`.
 
         Raises:
-            InputError: It has the wrong number of bodies, or something in it is not finite.
+            InputError: The state has the wrong number of bodies, or something in it is not finite.
         """
         n = len(self.inertias.mass)
         if state.position.shape != (n, 3) or state.orientation.shape != (n, 4) or state.velocity.shape != (n, 6):
@@ -132,10 +132,10 @@ class FreeBodies:
         return state
 
     def step(self, h: float, wrench: Array | None = None) -> BodyState:
-        """Move on by `h` [s].
+        """Take one step.
 
         Args:
-            h: Length of the step.
+            h: Length of the step [s].
             wrench: Force and torque on each body about its centre of mass, world axes, shape (n, 6) [N, N m].
 
         Raises:
@@ -153,7 +153,7 @@ class FreeBodies:
         inertia_blocks(inertias.mass, inertias.inertia, rotation, M)
         free_velocities(inertias.mass, inertias.inverse, rotation, state.velocity, applied, self._gravity, h, v_star)
         self._refuse_impossible(v_star, h)
-        # A body that a faster one hits within the step may be listed a step late; its own motion is seen.
+        # A body moves the reach by its own velocity only: one that a faster body hits may be listed a step late.
         reaches(v_star, self._detector.radius, h, 0.5 * NEAR, self._reach)
         self.contacts = contacts = self._detector.detect(state.position, rotation, self._reach)
         self.problem = problem = SparseProblem(
@@ -189,7 +189,7 @@ class FreeBodies:
         return self.state
 
     def _refuse_impossible(self, velocity: Array, h: float) -> None:
-        """Say which body it is that no step can be made with."""
+        """Raise `InputError` for the first body that moves faster than `FASTEST`."""
         i = first_beyond(velocity, FASTEST)
         if i >= 0:
             raise InputError(
@@ -198,7 +198,7 @@ class FreeBodies:
             )
 
     def contact_forces(self) -> BodyForces:
-        """Forces of the last step."""
+        """Contact forces of the last step; empty before the first."""
         if self.contacts is None or self.problem is None or self.last is None:
             nothing = np.zeros((0, 3))
             none: Integers = np.zeros(0, dtype=np.int64)
@@ -209,9 +209,9 @@ class FreeBodies:
 
 
 def dense(model: ContactModel) -> BodyModel:
-    """A model of dense problems, for bodies: warm-started from its own last solution.
+    """Adapt a model of dense problems to bodies, warm-started from its own last solution.
 
-    Its cost grows at least with the cube of the number of bodies.
+    The cost grows at least with the cube of the number of bodies.
     """
     warm: WarmStart = {}
 

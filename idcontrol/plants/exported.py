@@ -1,8 +1,8 @@
-"""What engines that nobody here wrote are told: the machine as a tree of links, its spheres, and the ground.
+"""The robot and the ground, described for external simulators: a tree of rigid links, contact spheres, a height grid.
 
-An engine is built from the Pinocchio model itself and not from the URDF: so it is the same machine to the last digit,
-whatever the engine's own reader makes of a file, and it needs no meshes. Joint limits, joint friction and damping are
-left out: the multibody terms of `idcontrol.system` have none.
+The description comes from the Pinocchio model and not from the URDF. So each simulator gets the same machine to the
+last digit, whatever its own reader makes of a file, and needs no meshes. Joint limits, joint friction and joint damping
+are left out, as the multibody terms of `idcontrol.system` have none.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from idcontrol.system import System
 from idcontrol.types import Array
 
 NO_SLIP_MU = 100.0
-"""What engines that need a number are told of infinite friction; the papers' simulator had the same."""
+"""Stands for infinite friction in simulators that need a number; the papers' simulator used the same."""
 
 GRID = 4
-"""Samples of smooth ground per sample of its height map: engines draw triangles between them, which at 5 mm are within
-0.02 mm of hills as steep as those of 003."""
+"""Samples per sample of the height map. Simulators put triangles between them: at a spacing of 5 mm these are within
+0.02 mm of the smooth ground, on hills as steep as those of Zapolsky & Drumwright (2017)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,9 @@ class ContactSphere:
     """A contact sphere.
 
     Attributes:
-        identity: Its number as a contact.
-        centre: In the frame of the link, shape (3,) [m].
-        radius: [m].
+        identity: Identity of its contact.
+        centre: Centre in the frame of the link, shape (3,) [m].
+        radius: Radius [m].
         mu: Friction coefficient; at most `NO_SLIP_MU`.
     """
 
@@ -50,20 +50,20 @@ class RigidLink:
     """A rigid body and the joint that carries it; its frame is the joint's.
 
     Attributes:
-        name: Of the joint.
-        parent: Number of the parent in the list of links; -1 is the world.
-        position: Of its frame in the parent's where the joint is at zero, shape (3,) [m].
-        rotation: Of its frame in the parent's, likewise, shape (3, 3).
-        kind: What the joint allows: everything, a turn about `axis`, or a slide along it.
-        axis: In its frame, shape (3,); zeros for a free joint.
-        mass: [kg].
-        com: Centre of mass in its frame, shape (3,) [m].
-        inertia: About the centre of mass, axes of its frame, shape (3, 3) [kg m²].
-        armature: Inertia of the rotor, as the joint feels it [kg m² or kg].
-        at_q: First coordinate of the joint in the configuration.
-        at_v: First velocity, in Pinocchio's order.
-        circle: Whether the configuration has the cosine and sine of the angle, not the angle.
-        spheres: Contact spheres that it carries.
+        name: Name of the joint.
+        parent: Index of the parent in the list of links; -1 is the world.
+        position: Origin of the link frame in the parent's frame, with the joint at zero, shape (3,) [m].
+        rotation: Axes of the link frame in the parent's frame, with the joint at zero, shape (3, 3).
+        kind: Motion that the joint allows: any, a rotation about `axis`, or a translation along it.
+        axis: Joint axis in the link frame, shape (3,); zeros for a free joint.
+        mass: Mass [kg].
+        com: Centre of mass in the link frame, shape (3,) [m].
+        inertia: Inertia about the centre of mass, in the axes of the link frame, shape (3, 3) [kg m²].
+        armature: Rotor inertia reflected at the joint [kg m² or kg].
+        at_q: Index of the joint's first coordinate in the configuration.
+        at_v: Index of its first velocity, in Pinocchio's order.
+        circle: Whether the configuration holds cosine and sine of the angle instead of the angle.
+        spheres: Contact spheres on the link.
     """
 
     name: str
@@ -84,8 +84,8 @@ class RigidLink:
     def principal(self) -> tuple[Array, Array]:
         """Principal moments of inertia, shape (3,), and their right-handed axes as columns, shape (3, 3).
 
-        Of all orders and signs of the axes those that are nearest to the link's own: engines convert rotations to Euler
-        angles and back, which costs digits at right angles.
+        Order and signs of the axes are chosen nearest to the link's own. Simulators convert rotations to Euler angles
+        and back, which loses digits near right angles.
         """
         moments, axes = np.linalg.eigh(self.inertia)
         _, order = linear_sum_assignment(-np.abs(axes))
@@ -97,7 +97,7 @@ class RigidLink:
 
 
 def rigid_links(system: System, contacts: SphereContacts) -> list[RigidLink]:
-    """The machine as a tree of links; parents stand before their children.
+    """The machine as a tree of links; parents come before their children.
 
     Raises:
         InputError: A joint is neither free nor a hinge nor a slide, or a link has no mass.
@@ -109,7 +109,7 @@ def rigid_links(system: System, contacts: SphereContacts) -> list[RigidLink]:
         joint, inertia, place = model.joints[j], model.inertias[j], model.jointPlacements[j]
         name = str(model.names[j])
         if not inertia.mass > 0.0:
-            raise InputError(f"the link that joint {name!r} moves has no mass; engines outside need one for each link")
+            raise InputError(f"the link that joint {name!r} moves has no mass; external simulators need one")
         data = joint.createData()
         joint.calc(data, neutral)
         motion = np.array(data.S).reshape(6, -1)
@@ -119,7 +119,7 @@ def rigid_links(system: System, contacts: SphereContacts) -> list[RigidLink]:
         elif joint.shortname() == "JointModelFreeFlyer":
             kind, axis = "free", np.zeros(3)
         else:
-            raise InputError(f"joint {name!r} is a {joint.shortname()}; engines outside know free, hinge and slide")
+            raise InputError(f"joint {name!r} is a {joint.shortname()}; external simulators know free, hinge and slide")
         found.append(
             RigidLink(
                 name=name,
@@ -150,20 +150,20 @@ def rigid_links(system: System, contacts: SphereContacts) -> list[RigidLink]:
 
 
 def quaternion(rotation: Array) -> Array:
-    """(x, y, z, w) of a rotation matrix (3, 3)."""
+    """Unit quaternion (x, y, z, w) of a rotation matrix (3, 3)."""
     coefficients: Array = pin.Quaternion(rotation).coeffs()
     return coefficients
 
 
 def rotation(quaternion: Array) -> Array:
-    """Rotation matrix of the unit quaternion (x, y, z, w)."""
+    """Rotation matrix (3, 3) of a unit quaternion (x, y, z, w)."""
     x, y, z, w = quaternion
     matrix: Array = pin.Quaternion(w, x, y, z).matrix()
     return matrix
 
 
 def grid(terrain: Terrain) -> tuple[Array, Array, Array]:
-    """Samples of a height map for engines that draw triangles: x (i,), y (j,) and heights (i, j) [m]."""
+    """Samples of a height map for simulators that use triangles: x (i,), y (j,) and heights (i, j) [m]."""
     _, _, _, _, x0, y0, dx, dy = terrain.parameters
     n_x, n_y = terrain.heights.shape
     x = x0 + dx / GRID * np.arange(GRID * (n_x - 1) + 1)

@@ -1,10 +1,10 @@
-"""MuJoCo as plant: the same machine and ground in an engine that nobody here wrote. Needs the extra ``mujoco``.
+"""MuJoCo as plant: the same machine and ground in an external simulator. Needs the extra ``mujoco``.
 
 MuJoCo's contacts are soft. Here they are nearly as stiff as it allows (`TIME_CONSTANT`, `IMPEDANCE`), with elliptic
 friction cones and little creep below them (`IMPEDANCE_RATIO`).
 
-A free joint's velocity is that of the body frame's origin, linear in *world* axes and angular in the body's, and
-quaternions begin with w. All of that is converted in `MuJoCo._write` and `MuJoCo._read`, and nowhere else.
+In MuJoCo, the linear velocity of a free joint is that of the body frame's origin in *world* axes, its angular velocity
+is in body axes, and quaternions begin with w. Only `MuJoCo._write` and `MuJoCo._read` convert between the conventions.
 """
 
 from __future__ import annotations
@@ -28,35 +28,35 @@ except ImportError:
     raise InputError("the plant mujoco needs the package mujoco; pip install 'idcontrol[mujoco]'") from None
 
 TIME_CONSTANT = 2.0
-"""Time in which a contact settles, in substeps: the shortest that MuJoCo takes."""
+"""Time constant of a contact, in substeps: the shortest that MuJoCo accepts."""
 
 IMPEDANCE = (0.95, 0.99, 1e-4, 0.5, 2.0)
-"""MuJoCo's ``solimp``: how much of a contact's acceleration its force decides, from 0 to 0.1 mm of depth."""
+"""MuJoCo's ``solimp``: the impedance of a contact rises from 0.95 to 0.99 over a depth of 0.1 mm."""
 
 TOLERANCE = 1e-18
-"""Of MuJoCo's Newton iterations, in cost: so that forces, which go with its square root, are exact to 1e-9. Zero would
-have most steps go on to the limit of 100 iterations, which takes a millisecond."""
+"""Tolerance of MuJoCo's Newton iterations, on the cost. Forces scale with its square root, so they are exact to 1e-9.
+With zero, most steps would run to the limit of 100 iterations, which takes a millisecond."""
 
 IMPEDANCE_RATIO = 10.0
-"""Friction is this much harder than the normal direction, so that standing feet hardly creep."""
+"""Stiffness of friction relative to the normal direction; standing feet then hardly creep."""
 
 
 class MuJoCo:
     """A machine on the ground in MuJoCo."""
 
     last: StepSolution | None = None
-    """MuJoCo says nothing of how a step was solved."""
+    """Always None: MuJoCo does not report how it solved a step."""
 
     def __init__(self, system: System, contacts: SphereContacts, dt: float) -> None:
-        """Build the machine of `system` with the spheres and the ground of `contacts`.
+        """Build the robot of `system` with the spheres and the ground of `contacts`.
 
         Args:
-            system: The machine.
-            contacts: Its spheres, their friction, and the ground.
+            system: Multibody system of the robot.
+            contacts: Its contact spheres, their friction, and the ground.
             dt: Longest substep [s].
 
         Raises:
-            InputError: `dt` is not positive, or MuJoCo cannot have such a machine.
+            InputError: `dt` is not positive, or MuJoCo cannot represent the robot.
         """
         self._dt = require_positive("longest substep", dt)
         self._links = rigid_links(system, contacts)
@@ -69,13 +69,13 @@ class MuJoCo:
         except ValueError as error:
             raise InputError(f"MuJoCo cannot have this machine: {str(error).splitlines()[0]}") from None
         self.data = mujoco.MjData(self.model)
-        for link in self._links:  # what the compiler may have balanced
+        for link in self._links:  # the compiler may have changed it, see `_specification`
             self.model.body(link.name).inertia[:] = link.principal()[0]
         mujoco.mj_setConst(self.model, self.data)
         joints = [self.model.joint(link.name) for link in self._links]
         self._at_q = [int(joint.qposadr[0]) for joint in joints]
         self._at_v = [int(joint.dofadr[0]) for joint in joints]
-        # joints with one coordinate are read all at once, the others one by one
+        # joints with one coordinate are read together, the others one by one
         placed = list(zip(self._links, self._at_q, self._at_v, strict=True))
         self._others = [(link, i, j) for link, i, j in placed if link.kind == "free" or link.circle]
         single = [(link.at_q, i, link.at_v, j) for link, i, j in placed if link.kind != "free" and not link.circle]
@@ -101,7 +101,7 @@ class MuJoCo:
         self.data.qvel[self._at_v[0] : self._at_v[0] + 3] += velocity
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps not longer than its own.
+        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps of at most the plant's longest.
 
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
@@ -123,10 +123,10 @@ class MuJoCo:
         return self._forces
 
     def _pressed(self) -> ContactForces:
-        """What MuJoCo's solver found in the last substep; a sphere may have several contacts with a height map."""
+        """Contact forces of the last substep; several contacts of one sphere with a height map are added up."""
         n, wrench = self._n_spheres, np.zeros(6)
         force, normal, pressed = np.zeros((n, 3)), np.zeros((n, 3)), np.zeros(n, dtype=np.bool_)
-        # as arrays: to go through `data.contact` itself costs half a millisecond
+        # read as arrays: iterating over `data.contact` itself costs half a millisecond
         geoms, frames = self.data.contact.geom.tolist(), self.data.contact.frame
         for index, (first, second) in enumerate(geoms):
             mujoco.mj_contactForce(self.model, self.data, index, wrench)
@@ -168,7 +168,8 @@ class MuJoCo:
 
 def _specification(machine: list[RigidLink], terrain: Terrain, gravity: Array, dt: float) -> mujoco.MjSpec:
     spec = mujoco.MjSpec()
-    # Some descriptions have inertias that no body can have (A + B < C): the compiler refuses them, the engine does not.
+    # Some robot descriptions hold inertias that no rigid body can have (A + B < C). MuJoCo's compiler refuses them, its
+    # simulation does not: so the compiler balances them here, and the constructor restores them.
     spec.compiler.balanceinertia = True
     spec.option.timestep = dt
     spec.option.gravity = gravity
@@ -200,7 +201,7 @@ def _specification(machine: list[RigidLink], terrain: Terrain, gravity: Array, d
             geom.contype, geom.conaffinity = 1, 2
             geom.solref[:2] = TIME_CONSTANT * dt, 1.0
             geom.solimp[:] = IMPEDANCE
-            geom.priority = 1  # the pair's parameters are the sphere's
+            geom.priority = 1  # contacts take the parameters of the sphere
         bodies.append(body)
     _add_ground(spec, terrain)
     return spec

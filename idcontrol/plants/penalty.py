@@ -1,4 +1,4 @@
-r"""Compliant ground: a spring and a damper under every foot (Zapolsky & Drumwright 2017, section 8: compliant terrain).
+r"""Compliant ground: a spring and a damper under every foot (Zapolsky & Drumwright 2017, section 7.5).
 
 A contact of depth d = -φ > 0 that moves with (v_n, v_t) pushes with
 
@@ -30,7 +30,7 @@ from idcontrol.system import System
 from idcontrol.types import Array, Booleans, ContactForces, State
 
 SINK_M = 1e-3
-"""Depth to which a machine sinks at rest on all of its spheres [m] (Zapolsky & Drumwright 2017, section 8). For the
+"""Depth to which a machine sinks at rest on all of its spheres [m] (Zapolsky & Drumwright 2017, section 7.5). For the
 robot `links` this gives 1.177e4 N/m per foot."""
 
 DAMPING_RATIO = 1.0

@@ -1,10 +1,12 @@
-"""Bullet as plant: the same machine and ground in an engine that nobody here wrote. Needs the extra ``bullet``.
+"""Bullet as plant: the same machine and ground in an external simulator. Needs the extra ``bullet``.
 
-Bullet's reduced-coordinate multibody, double precision, without its default motors and damping. Contacts are solved by
-sequential impulses at velocity level, with circular friction cones, and penetration is undone at `ERP` a step.
+The plant uses Bullet's reduced-coordinate multibody in double precision, without its default motors and damping. Bullet
+solves contacts by sequential impulses at velocity level, with circular friction cones; each step removes a share `ERP`
+of the penetration.
 
-Bullet knows a base by its principal frame: its position is that of the centre of mass, its axes are the principal ones,
-its velocities are in world axes. All of that is converted in `PyBullet._write` and `PyBullet._read`, and nowhere else.
+Bullet describes a base by its principal frame: the position is that of the centre of mass, the axes are the principal
+axes of inertia, and velocities are in world axes. Only `PyBullet._write` and `PyBullet._read` convert between the
+conventions.
 """
 
 from __future__ import annotations
@@ -30,38 +32,38 @@ except ImportError:
     raise InputError("the plant pybullet needs the package pybullet; pip install 'idcontrol[bullet]'") from None
 
 ITERATIONS = 500
-"""Of the contact solver; most steps need fewer, and it stops at `RESIDUAL`."""
+"""Largest number of iterations of the contact solver; most steps reach `RESIDUAL` earlier."""
 
 RESIDUAL = 1e-12
-"""The contact solver stops when an iteration changes squared velocities by less than this [m²/s²]."""
+"""Change of squared velocities in an iteration at which the contact solver stops [m²/s²]."""
 
 ERP = 0.2
-"""Share of a penetration that is undone in a step."""
+"""Share of a penetration that a step removes."""
 
 NEAR = 5e-4
-"""Bullet keeps a contact point, with its normal, until bodies have moved this far from it [m]. With its own 2 cm a
-sphere on triangles of some millimetres goes by the normals of triangles that it has left."""
+"""Distance by which bodies must move before Bullet drops a contact point and its normal [m]. With Bullet's default of
+2 cm, a sphere on triangles of a few millimetres keeps the normals of triangles that it has left."""
 
 FASTEST = 1e6
-"""Bullet caps the speed of joints [rad/s or m/s]; nothing here comes near this."""
+"""Bullet's bound on joint speeds [rad/s or m/s], set so high that it has no effect."""
 
 
 class PyBullet:
     """A machine on the ground in Bullet."""
 
     last: StepSolution | None = None
-    """Bullet says nothing of how a step was solved."""
+    """Always None: Bullet does not report how it solved a step."""
 
     def __init__(self, system: System, contacts: SphereContacts, dt: float) -> None:
-        """Build the machine of `system` with the spheres and the ground of `contacts`.
+        """Build the robot of `system` with the spheres and the ground of `contacts`.
 
         Args:
-            system: The machine.
-            contacts: Its spheres, their friction, and the ground.
+            system: Multibody system of the robot.
+            contacts: Its contact spheres, their friction, and the ground.
             dt: Longest substep [s].
 
         Raises:
-            InputError: `dt` is not positive, or Bullet cannot have such a machine.
+            InputError: `dt` is not positive, or Bullet cannot represent the robot.
         """
         self._dt = require_positive("longest substep", dt)
         self._links = rigid_links(system, contacts)
@@ -83,7 +85,7 @@ class PyBullet:
         self._ground = _add_ground(self._world, contacts.terrain)
         self._body = _add_machine(self._world, self._links)
         self._floats = self._links[0].kind == "free"
-        # Bullet's number of the joint of each link: -1 is the base
+        # Bullet's index of each link's joint; -1 is the base
         self._joint = [i - 1 if self._floats else i for i in range(len(self._links))]
         joint = {link.name: number for link, number in zip(self._links, self._joint, strict=True)}
         self._motors = [joint[name] for name in self._names]
@@ -103,7 +105,7 @@ class PyBullet:
         self._world.call(bullet.resetBaseVelocity, self._body, np.add(linear, velocity).tolist(), angular)
 
     def step(self, tau: Array, dt: float) -> State:
-        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps not longer than its own.
+        """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps of at most the plant's longest.
 
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
@@ -132,7 +134,7 @@ class PyBullet:
         return self._forces
 
     def _touches(self) -> Iterator[ContactForces]:
-        """What Bullet's solver found in the last substep."""
+        """Contact forces of the last substep, one by one."""
         for contact in self._world.call(bullet.getContactPoints, self._body, self._ground):
             number, at, normal, pressure = contact[3], np.array(contact[5]), np.array(contact[7]), contact[9]
             if not pressure > 0.0:
@@ -141,7 +143,7 @@ class PyBullet:
             yield touch(self._sphere(number, at), force, normal)
 
     def _sphere(self, number: int, at: Array) -> int:
-        """Identity of the sphere of a link whose surface is nearest to the world point `at`."""
+        """Identity of the link's sphere whose surface is nearest to the world point `at`."""
         spheres = self._carrier[number]
         if len(spheres) == 1:
             return spheres[0].identity
@@ -194,7 +196,7 @@ class PyBullet:
 
 
 class _BulletWorld:
-    """A physics client of its own, closed when it is forgotten."""
+    """A physics client, disconnected when the object is deleted."""
 
     def __init__(self) -> None:
         self._client = bullet.connect(bullet.DIRECT)
@@ -203,12 +205,12 @@ class _BulletWorld:
         return function(*args, physicsClientId=self._client, **options)
 
     def __del__(self) -> None:
-        with contextlib.suppress(Exception):  # at exit the module may be gone before us
+        with contextlib.suppress(Exception):  # at exit the module may be gone already
             bullet.disconnect(self._client)
 
 
 def _refuse(machine: list[RigidLink]) -> None:
-    """Bullet's multibody is one tree, its base free or fixed, and it knows no rotors."""
+    """Refuse what Bullet's multibody cannot represent: it is one tree with a free or fixed base, and has no rotors."""
     roots = [link for link in machine if link.parent < 0]
     if any(link.kind == "free" for link in machine) and (len(roots) > 1 or machine[0].kind != "free"):
         raise InputError(
@@ -258,7 +260,7 @@ def _add_machine(world: _BulletWorld, machine: list[RigidLink]) -> int:
             "activationState": bullet.ACTIVATION_STATE_DISABLE_SLEEPING,
             "localInertiaDiagonal": link.principal()[0].tolist(),
         }
-        # one by one: of some that are given together Bullet forgets those of a link, without a word
+        # one by one: given together, Bullet silently ignores some of a link's properties
         for name, value in properties.items():
             world.call(bullet.changeDynamics, body, number, **{name: value})
     joints = list(range(len(carried)))

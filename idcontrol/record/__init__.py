@@ -1,1 +1,1 @@
-"""What a run leaves on disk, and what is computed from it: recorded arrays (`recording`) and metrics (`metrics`)."""
+"""The folder that a run leaves on disk (`recording`), its rows (`channels`), and metrics of its arrays (`metrics`)."""

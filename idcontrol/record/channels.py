@@ -1,4 +1,4 @@
-"""Rows of numbers in which each channel of a record, of any shape, has its columns."""
+"""Layout of a record's row: channels of any shape, side by side in one array of numbers."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from idcontrol.types import Array
 
 
 class ChannelRow:
-    """One row, channel by channel.
+    """One row, written channel by channel.
 
     Attributes:
-        values: All of it, shape (width,).
-        of: A view of each channel in `values`.
+        values: The whole row, shape (width,).
+        of: A view of each channel's part of `values`, by name.
     """
 
     def __init__(self, channels: Mapping[str, tuple[int, ...]]) -> None:
-        """Lay out `channels`: name and shape, in order."""
+        """Lay out `channels`: shapes by name, in order."""
         self.values: Array = np.full(width(channels), np.nan)
         self.of: dict[str, Array] = views(self.values, channels)
         self._channels = channels
 
     def writer(self, names: Sequence[str]) -> Callable[..., None]:
-        """A function of the numbers of `names`, channels of one number each that stand side by side in this order.
+        """A function that writes the channels `names` at once, as fast as one is written through `of`.
 
-        It writes them all for the price of one written through `of`.
+        Args:
+            names: Channels of one number each, side by side in this order; the function takes their values.
         """
         where = span(self._channels, names)
         assert where.stop - where.start == len(names)
@@ -38,12 +39,12 @@ class ChannelRow:
 
 
 def width(channels: Mapping[str, tuple[int, ...]]) -> int:
-    """How many numbers a row has."""
+    """Number of values in a row."""
     return sum(math.prod(shape) for shape in channels.values())
 
 
 def views(values: Array, channels: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    """The channels within `values`, shape (..., width): views of shape (..., *shape)."""
+    """Views of the channels within `values`, shape (..., width); each has shape (..., *shape)."""
     found: dict[str, Array] = {}
     at = 0
     for name, shape in channels.items():
@@ -54,7 +55,7 @@ def views(values: Array, channels: Mapping[str, tuple[int, ...]]) -> dict[str, A
 
 
 def span(channels: Mapping[str, tuple[int, ...]], names: Sequence[str]) -> slice:
-    """Where `names`, which stand side by side in `channels` and in this order, are within a row."""
+    """Part of a row that holds `names`, which must stand side by side in `channels` in this order."""
     at = list(channels).index(names[0])
     before = dict(list(channels.items())[:at])
     chosen = dict(list(channels.items())[at : at + len(names)])

@@ -1,6 +1,6 @@
-"""What is computed from the arrays of a run: pure functions, and the table of quantities that people are shown.
+"""Metrics of a recorded run: pure functions of its arrays, and the table of quantities shown to people.
 
-The arrays are those of `idcontrol.record.recording`, one row a control tick. Channels of a locomotion run with `a`
+The arrays are those of `idcontrol.record.recording`, one row per control tick. Channels of a locomotion run with `a`
 actuated joints and `nf` feet (shape of one row, unit)::
 
     t ()                             time at which the tick began                                  s
@@ -11,9 +11,9 @@ actuated joints and `nf` feet (shape of one row, unit)::
     feet, feet_des (nf, 3)           measured and planned centres of the foot spheres, world       m
     gap (nf,), slip (nf,)            gap; tangential speed of the contact point                    m, m/s
     force, force_pred (nf, 3)        the plant's and the predicted contact forces, world, averages
-                                     over the period that begins at t. 0: a foot without force;
-                                     NaN: nothing was predicted                                    N
-    status, residual, clipped ()     of the controller (`idcontrol.types.Command`)
+                                     over the period that begins at t; 0 for a foot without force,
+                                     NaN where nothing was predicted                               N
+    status, residual, clipped ()     as in the controller's `idcontrol.types.Command`
     base_ref (4,)                    reference of the base: x, y, z, yaw                           m, rad
     base_tilt ()                     angle between the base's and the world's z                    rad
     com (3,)                         centre of mass, world                                         m
@@ -22,7 +22,7 @@ actuated joints and `nf` feet (shape of one row, unit)::
     step_us ()                       wall time of the controller alone                             µs
     plant_status, plant_residual, plant_regularization ()
 
-Means over nothing (no stance foot, nothing predicted, no waypoint) are None, and so is whatever a NaN reaches.
+A mean over nothing (no stance foot, no prediction, no waypoint) is None, and so is any metric that meets a NaN.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ FALLEN_HEIGHT = 0.5
 FALLEN_TILT_RAD = 0.6
 """A base that leans more than this has fallen."""
 TOUCHING_N = 1e-3
-"""Forces above this are contact: far above rounding, far below the load of any foot."""
+"""Smallest force that counts as contact [N]: far above rounding, far below the load of any foot."""
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the arrays of a locomotion run do not say; stored in the run's `meta` under ``"layout"``.
+    """Facts about a locomotion run that are not in its arrays; stored in the run's `meta` under ``"layout"``.
 
     Attributes:
         joints: Names of the actuated joints.
         feet: Names of the feet.
-        joint_q: Where the actuated joints are in ``q``, shape (a,).
-        joint_v: Where they are in ``v``, shape (a,).
-        torque_limit: Of each actuated joint [N m]; None where there is none.
+        joint_q: Indices of the actuated joints in ``q``, shape (a,).
+        joint_v: Indices of the actuated joints in ``v``, shape (a,).
+        torque_limit: Torque limit of each actuated joint [N m]; None where there is none.
         period_s: Control period, the time between rows [s].
-        gait_period_s: Of the planned gait [s].
+        gait_period_s: Period of the planned gait [s].
         swing_s: Duration of a planned swing [s].
         base_height_m: Nominal height of the base above the ground [m].
         waypoints: Waypoints in order, x and y [m]; empty if the run has none.
@@ -75,14 +75,14 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A number that people are shown.
+    """A metric as it is shown to people.
 
     Attributes:
         topic: Heading under which a page shows it.
         key: Its key in a run's JSON; a dot leads into an object.
         label: What a table calls it.
         unit: Unit in the table; "" if it has none.
-        scale: From the unit of the JSON to the unit of the table.
+        scale: Factor from the unit in the JSON to the unit in the table.
         more_is_better: Whether a goal for it is a lower bound.
     """
 
@@ -94,7 +94,7 @@ class Quantity:
     more_is_better: bool = False
 
     def of(self, metrics: Mapping[str, Any]) -> Any:
-        """The value in `metrics`, in the unit of the JSON; None where it is absent."""
+        """The value in `metrics`, in the unit of the JSON; None if it is absent."""
         value: Any = metrics
         for part in self.key.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
@@ -130,8 +130,15 @@ QUANTITIES = (
     Quantity("Contact forces", "force_err_n", "predicted contact force, mean error", "N"),
     Quantity("Contact forces", "force_err_median_n", "predicted contact force, median error", "N"),
     Quantity("Contact forces", "force_err_rel", "predicted contact force, relative error", "%", 1e2),
-    Quantity("Contact forces", "force_err_same_feet_rel", "the same, while the predicted feet carry load", "%", 1e2),
-    Quantity("Contact forces", "force_same_feet_share", "time in which they do", "%", 1e2, more_is_better=True),
+    Quantity("Contact forces", "force_err_same_feet_rel", "relative error while predicted feet carry load", "%", 1e2),
+    Quantity(
+        "Contact forces",
+        "force_same_feet_share",
+        "time in which predicted feet carry load",
+        "%",
+        1e2,
+        more_is_better=True,
+    ),
     Quantity("Body and feet", "base_pos_err_m", "base position error, mean", "mm", 1e3),
     Quantity("Body and feet", "base_height_err_m", "base height over a gait period, largest error", "mm", 1e3),
     Quantity("Body and feet", "base_tilt_rad", "base tilt, mean", "mrad", 1e3),
@@ -156,16 +163,16 @@ QUANTITIES = (
     Quantity("Time", "wall_s", "wall time", "s"),
     Quantity("Time", "realtime_factor", "simulated time / wall time", more_is_better=True),
 )
-"""What tables show of a run, in their order."""
+"""The quantities shown for a run, in order."""
 
 
 def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -> dict[str, Any]:
-    """All numbers of a locomotion run that its arrays say.
+    """All metrics of a locomotion run.
 
     Args:
-        arrays: The channels above, shape (rows, ...); ``step_us`` may be absent.
-        layout: What they do not say.
-        duration_s: Time that the run was meant to last [s].
+        arrays: The channels that the module's text lists, shape (rows, ...); ``step_us`` may be absent.
+        layout: Facts that are not in the arrays.
+        duration_s: Intended duration of the run [s].
 
     Returns:
         Keys ``steps, completed, fell_at_s``, those of the functions below, ``torque_clipped_steps``,
@@ -220,15 +227,15 @@ def torques(tau: Array, h: float) -> dict[str, float | None]:
 def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:
     """Error of the predicted sum of normal forces.
 
-    ``e(t) = |Σ_feet predicted - Σ_feet force|`` over the ticks in which something was predicted; its mean, its median,
-    and its mean relative to the mean of ``Σ_feet force`` over the same ticks. The latter once more over those ticks in
-    which exactly the feet carry load that were predicted to, and their share: what the contact model misses, apart from
-    feet that land or lift within the period.
+    The error ``e(t) = |Σ_feet predicted - Σ_feet force|`` is taken over the ticks with a prediction. Returned are its
+    mean, its median, and its mean relative to the mean of ``Σ_feet force`` over the same ticks. The relative error is
+    also returned for the ticks in which exactly the predicted feet carry load, with the share of these ticks: that is
+    the error of the contact model, without feet that land or lift within the period.
 
     Args:
         force: The plant's normal forces, shape (rows, nf) [N].
-        predicted: Predicted ones [N]; NaN at every foot of a tick in which nothing was predicted. A NaN beside numbers
-            counts as 0.
+        predicted: Predicted normal forces, shape (rows, nf) [N]; NaN at all feet of a tick without a prediction. A NaN
+            beside numbers counts as 0.
     """
     counted = ~np.isnan(predicted).all(axis=1)
     force, predicted = force[counted], np.nan_to_num(predicted[counted])
@@ -253,16 +260,16 @@ def fallen(height: Any, height_ref: Any, tilt: Any, nominal_m: float) -> Any:
     """Whether a base has fallen: sunk by more than half its nominal height, or leaning more than 0.6 rad.
 
     Args:
-        height: Height of the base [m]; a number or an array, as the next two.
-        height_ref: Its reference [m]: the nominal height on level ground.
-        tilt: Angle between its z and the world's [rad].
+        height: Height of the base [m], a number or an array.
+        height_ref: Reference of the height [m], which on level ground is the nominal height; shape as `height`.
+        tilt: Angle between the base's z axis and the world's [rad]; shape as `height`.
         nominal_m: Nominal height above the ground [m].
     """
     return (height < height_ref - FALLEN_HEIGHT * nominal_m) | (tilt > FALLEN_TILT_RAD)
 
 
 def fell_at(t: Array, height: Array, height_ref: Array, tilt: Array, nominal_m: float) -> float | None:
-    """The first time at which the base is `fallen` [s]; None if it never is. All of shape (rows,)."""
+    """First time at which the base is `fallen` [s]; None if it never is. All arrays have shape (rows,)."""
     when = np.flatnonzero(fallen(height, height_ref, tilt, nominal_m))
     return float(t[when[0]]) if when.size else None
 
@@ -270,7 +277,7 @@ def fell_at(t: Array, height: Array, height_ref: Array, tilt: Array, nominal_m: 
 def height_error(t: Array, height: Array, height_ref: Array, window: int) -> float | None:
     """Largest |mean of (height - reference) over `window` rows|, over all windows that begin 1 s or later.
 
-    The mean over one gait period takes out the bobbing within a step and leaves rising and sagging.
+    The mean over one gait period removes the bobbing within a step and leaves slow rising and sagging.
     """
     late = t >= t[0] + 1.0 if len(t) else np.zeros(0, dtype=bool)
     error = (height - height_ref)[late]
@@ -287,11 +294,11 @@ def slip(speed: Array, stance: Booleans) -> dict[str, float | None]:
 
 
 def touchdown_error(stance: Booleans, force: Array, swing_s: float, h: float) -> float | None:
-    """Mean over planned touchdowns of |tick of the real one - planned tick| · h [s].
+    """Mean over planned touchdowns of |real tick - planned tick| · h [s].
 
-    A touchdown is planned where `stance` of a foot begins; the real one is the first tick with force after a tick
-    without, searched within half a swing before and after. Where there is none the foot counts as half a swing off.
-    Touchdowns whose search reaches beyond the record are left out.
+    A touchdown is planned where `stance` of a foot begins. The real touchdown is the first tick with force after a tick
+    without force, searched within half a swing before and after the planned one; if there is none, the foot counts as
+    half a swing off. Touchdowns whose search window leaves the record are skipped.
 
     Args:
         stance: Whether a foot is planned to stand, shape (rows, nf).
@@ -317,9 +324,9 @@ def com_path(com: Array, start: Array, end: Array, turning: Booleans) -> dict[st
     """Mean and largest horizontal distance of the centre of mass to the segment between two waypoints.
 
     Args:
-        com: Shape (rows, 2 or more) [m].
-        start: Previous waypoint, shape (rows, 2) [m]; NaN where there is none: the tick is left out.
-        end: Current waypoint, shape (rows, 2) [m].
+        com: Centre of mass, shape (rows, 2 or more) [m].
+        start: Previous waypoint, shape (rows, 2) [m]; ticks without one hold NaN and are left out.
+        end: Current waypoint, shape (rows, 2) [m]; ticks without one hold NaN and are left out.
         turning: Ticks of turning in place, which are left out, shape (rows,).
     """
     counted = ~turning & np.isfinite(start).all(axis=1) & np.isfinite(end).all(axis=1)
@@ -331,23 +338,23 @@ def distance_to_segment(points: Array, start: Array, end: Array) -> Array:
     """Horizontal distance of each point to its segment, shape (rows,) [m].
 
     Args:
-        points: Shape (rows, 2 or more) [m].
-        start: Where the segment begins, shape (rows, 2) [m].
-        end: Where it ends, shape (rows, 2) [m].
+        points: Points, shape (rows, 2 or more) [m].
+        start: Beginning of each segment, shape (rows, 2) [m].
+        end: End of each segment, shape (rows, 2) [m].
     """
     along, away = end - start, points[:, :2] - start
-    squared = np.maximum(np.einsum("ij,ij->i", along, along), np.finfo(float).tiny)  # a point is a segment too
+    squared = np.maximum(np.einsum("ij,ij->i", along, along), np.finfo(float).tiny)  # a segment may be a single point
     share = np.clip(np.einsum("ij,ij->i", away, along) / squared, 0.0, 1.0)
     off: Array = np.linalg.norm(away - share[:, None] * along, axis=1)
     return off
 
 
 def distance(base: Array, stride: int) -> float | None:
-    """Length of the horizontal path of the base [m], from one gait period to the next, so that sway does not count.
+    """Length of the base's horizontal path [m], sampled once per gait period so that sway does not count.
 
     Args:
-        base: Shape (rows, 2 or more) [m].
-        stride: Rows in one gait period.
+        base: Position of the base, shape (rows, 2 or more) [m].
+        stride: Number of rows in one gait period.
     """
     if len(base) == 0:
         return None
@@ -356,7 +363,7 @@ def distance(base: Array, stride: int) -> float | None:
 
 
 def percentiles(values: Array) -> dict[str, float | None]:
-    """p50, p99, p999 and max of what is finite; shape (rows,)."""
+    """Median, 99th and 99.9th percentile and maximum of the finite values; None without any. `values` (rows,)."""
     values = values[np.isfinite(values)]
     if not values.size:
         return {"p50": None, "p99": None, "p999": None, "max": None}
@@ -365,15 +372,16 @@ def percentiles(values: Array) -> dict[str, float | None]:
 
 
 def statuses(status: Array) -> dict[str, int]:
-    """How many steps ended with each `Status`; `status` of shape (rows,)."""
+    """Number of steps that ended with each `Status`; `status` has shape (rows,)."""
     return {name.name.lower(): int(np.count_nonzero(status == name)) for name in Status}
 
 
 def plant_solver(status: Array, residual: Array, regularization: Array) -> dict[str, float | int | None]:
-    """How the plant's steps ended; all of shape (rows,), NaN where the plant does not say.
+    """How the plant's steps ended; all arrays have shape (rows,), with NaN where the plant does not report.
 
-    ``steps`` that it reported, how many were ``repaired`` (``regularized`` among them), how many ``unsolved`` (fallback
-    or worse), and the largest residual.
+    Returns:
+        ``steps`` that it reported; of these, how many were ``repaired`` (among them the ``regularized``) and how many
+        ``unsolved`` (fallback or worse); and the largest residual, ``residual_max``.
     """
     return {
         "steps": int(np.count_nonzero(np.isfinite(status))),

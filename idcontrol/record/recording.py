@@ -1,7 +1,7 @@
-"""What a run leaves on disk: one folder that stays readable wherever the run was cut off.
+"""The folder of a run, which stays readable wherever the run was cut off.
 
-While a run lasts its rows go to ``record.log``, which only ever grows; a run that ends turns them into files that other
-tools open::
+While a run lasts, its rows go to ``record.log``, which only ever grows. At the end they become files that other tools
+can open::
 
     run.json       format, schema, seed, versions, facts about the run (`meta`)       written when the recorder opens
     config.json    the resolved configuration                                        written when the recorder opens
@@ -47,7 +47,7 @@ SCHEMA = 1
 """Version of the folder's layout: a reader refuses folders with a larger one."""
 FORMAT = "idcontrol-run"
 BLOCK_ROWS = 500
-"""Rows held in memory before they are handed to the operating system: what a power cut or SIGKILL may cost."""
+"""Rows held in memory before they are handed to the operating system. A power cut or SIGKILL may lose that many."""
 
 _LOG_MAGIC = b"IDCTLLOG"
 _BLOCK_MAGIC = b"ROWS"
@@ -62,16 +62,16 @@ class Run:
     """A recorded run, as `load` reads it.
 
     Attributes:
-        folder: Where it was read.
-        arrays: Channel by channel, first axis the rows; ``t`` is the time of each row where the run has a clock.
+        folder: Folder it was read from.
+        arrays: Arrays by channel, with rows along the first axis; ``t`` is the time of each row if the run has a clock.
         units: Unit of each channel, as text; "" where it has none.
-        meta: Facts about the run that the arrays do not say.
+        meta: Facts about the run that are not in the arrays.
         config: The resolved configuration.
-        versions: Of Python, the packages and the platform that made it.
-        metrics: What was computed from the arrays; None if the run did not come to its end.
-        events: What happened, oldest first.
+        versions: Versions of Python, of the packages and of the platform that made it.
+        metrics: Metrics computed from the arrays; None if the run did not come to its end.
+        events: Recorded events, oldest first.
         complete: Whether the run came to its end.
-        note: One line about what is missing; "" if nothing is.
+        note: One line about missing data; "" if nothing is missing.
     """
 
     folder: Path
@@ -128,7 +128,7 @@ class Recorder:
             folder: Made if it does not exist; must be empty.
             channels: Shape of one row of each channel, e.g. ``{"t": (), "feet": (4, 3)}``.
             units: Unit of each channel that has one.
-            meta: Facts that the arrays do not say; anything that JSON can say. NaN becomes null, infinity "inf".
+            meta: Facts that are not in the arrays, as plain data; NaN becomes null, infinity becomes "inf".
             config: The resolved configuration; its ``seed`` is repeated in ``run.json``.
             wall_time: Channels that are wall time, hence differ from run to run: they get a file of their own.
 
@@ -175,7 +175,7 @@ class Recorder:
         """Append one row; channels that are left out are NaN.
 
         Raises:
-            InputError: A name is no channel, or a value has not its shape.
+            InputError: A name is no channel, or a value does not have its channel's shape.
         """
         offset, i = self._position
         self._block[i] = np.nan
@@ -192,13 +192,13 @@ class Recorder:
             self._write_block()
 
     def extend(self, rows: Array) -> None:
-        """Append whole rows: copies, without a look at any single channel.
+        """Append whole rows, copied without looking at single channels.
 
         Args:
-            rows: The channels side by side in the order that the recorder was given, shape (n, values).
+            rows: Channels side by side, in the order given to the recorder, shape (n, values).
 
         Raises:
-            InputError: The rows have another width.
+            InputError: The rows have the wrong width.
         """
         if rows.shape[1:] != self._block.shape[1:]:
             raise InputError(f"rows of this record have shape (n, {self._block.shape[1]}), not {rows.shape}")
@@ -223,7 +223,7 @@ class Recorder:
         """End the record: write ``arrays.h5`` (and ``timing.h5``, ``metrics.json``), then remove ``record.log``.
 
         Args:
-            metrics: What was computed from the arrays; None marks the run as incomplete.
+            metrics: Metrics computed from the arrays; None marks the run as incomplete.
         """
         if self._closed:
             return
@@ -289,7 +289,7 @@ def load(folder: str | Path) -> Run:
     folder = Path(folder)
     run = _read_run_json(folder)
     if (folder / "record.log").exists():
-        # The log goes last, so beside it the HDF5 files may be missing or half a pair: the log alone is believed.
+        # The log is removed last. Beside it the HDF5 files may be missing or incomplete, so only the log is read.
         log = _read_log(folder / "record.log")
         arrays, units, complete, note = log.arrays(), log.units, False, log.note
     elif (folder / "arrays.h5").exists():
@@ -322,7 +322,7 @@ def fresh_folder(parent: str | Path, stem: str) -> Path:
     """Make and return ``parent/stem-n`` with the smallest n >= 1 that is free.
 
     Raises:
-        InputError: It cannot be made.
+        InputError: The folder cannot be made.
     """
     parent = Path(parent)
     n = 1
@@ -352,7 +352,7 @@ def versions() -> dict[str, str]:
 
 
 def jsonable(value: Any) -> Any:
-    """The same value in words of JSON: arrays as lists, paths as text, NaN as null, infinities as "inf", "-inf"."""
+    """Convert a value to JSON types: arrays to lists, paths to text, NaN to null, infinities to "inf" and "-inf"."""
     if isinstance(value, Mapping):
         return {str(key): jsonable(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
@@ -367,7 +367,7 @@ def jsonable(value: Any) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as JSON, whole or not at all."""
+    """Write `value` as JSON, atomically."""
     partial = path.with_name(path.name + ".part")
     with partial.open("w", encoding="utf-8") as file:
         json.dump(jsonable(value), file, indent=2, allow_nan=False)
@@ -385,7 +385,7 @@ class _Log:
     channels: dict[str, tuple[int, ...]]
     units: dict[str, str]
     wall_time: tuple[str, ...]
-    blocks: tuple[tuple[int, int], ...]  # where each payload begins, and its rows
+    blocks: tuple[tuple[int, int], ...]  # offset and number of rows of each payload
     note: str
 
     @property
@@ -456,7 +456,7 @@ def _export(folder: Path, *, complete: bool) -> None:
         "timing.h5": list(log.wall_time),
     }
     for filename, names in files.items():
-        if not names and filename != "arrays.h5":  # which also says that the run came to its end
+        if not names and filename != "arrays.h5":  # arrays.h5 is always written: it marks the run as complete or not
             continue
         partial = folder / (filename + ".part")
         with h5py.File(partial, "w") as file:
@@ -495,10 +495,10 @@ def _read_h5(path: Path) -> tuple[dict[str, Array], dict[str, str], bool]:
 
 
 def _read_run_json(folder: Path) -> dict[str, Any]:
-    """``run.json`` of a folder that holds a run.
+    """Read ``run.json`` of a folder.
 
     Raises:
-        InputError: It does not.
+        InputError: The folder does not hold a run that this version can read.
     """
     if not folder.is_dir():
         what = "is a file" if folder.exists() else "does not exist"
@@ -544,7 +544,11 @@ def _read_events(path: Path) -> tuple[dict[str, Any], ...]:
 
 
 def claim(folder: Path) -> None:
-    """Make the folder, or take it if it is empty."""
+    """Make the folder, or take it if it is empty.
+
+    Raises:
+        InputError: It is not empty, or cannot be made.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         taken = any(folder.iterdir())
@@ -556,4 +560,4 @@ def claim(folder: Path) -> None:
 
 
 def _exit_on_signal(signum: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + signum)  # what shells expect of a command that a signal ended
+    raise SystemExit(128 + signum)  # the exit status that shells expect after a signal

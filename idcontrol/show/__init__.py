@@ -1,1 +1,1 @@
-"""How a run is looked at: figures, the report page, the replay in 3-D (`view`). Reads records, runs nothing."""
+"""Views of a recorded run: figures, the report page, the replay in 3-D (`view`). Nothing here runs an experiment."""

@@ -1,7 +1,7 @@
-"""Figures of a locomotion run, each with the sentence that says what it shows.
+"""Figures of a locomotion run, each with a sentence that explains it.
 
-Whole runs are drawn gait period by gait period, as mean and extremes, so that no peak is lost and no figure grows
-without bound; what happens within a step is drawn for a few gait periods only.
+Curves over a whole run show mean and extremes of each gait period, so that no peak is lost and the size of a figure is
+bounded. Details within a step are drawn for a few gait periods only.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from idcontrol.record.metrics import TOUCHING_N, Layout, distance_to_segment
 from idcontrol.types import Array, Booleans, Integers, Status
 
 BINS = 1200
-"""Of a curve over a whole run, at most: about one a pixel."""
+"""Largest number of points of a curve over a whole run: about one per pixel."""
 PERIODS = 4
-"""Gait periods in the figures of what happens within a step."""
+"""Number of gait periods in the figures that show details within a step."""
 
 _WIDTH = 10.0  # inches; the page shows them at 96 px
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # told apart by colour-blind readers too
+_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # distinguishable by colour-blind readers
 _PLANNED, _QUIET, _SHADE = "#444444", "#9aa0a6", "#eef1f4"
 _STATUS_COLORS = {
     Status.SOLVED: "#c8e6d4",
@@ -55,7 +55,7 @@ STYLE = {
     "ytick.color": "#50555a",
     "svg.hashsalt": "idcontrol",  # equal runs give equal pages
 }
-"""Matplotlib's settings for every figure on a page."""
+"""Matplotlib settings of all figures on a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class Picture:
     """A figure on a page.
 
     Attributes:
-        title: Its heading.
-        sentence: What it shows.
+        title: Heading.
+        sentence: Explanation below the heading.
         source: The image as a data URI.
     """
 
@@ -75,7 +75,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class _GaitRecord:
-    """What every figure is drawn from: the arrays, and the rows of a few gait periods."""
+    """Data of the figures: the arrays of a run, and the rows of a few gait periods."""
 
     arrays: Mapping[str, Array]
     layout: Layout
@@ -94,11 +94,11 @@ class _GaitRecord:
 
 
 def locomotion(arrays: Mapping[str, Array], layout: Layout) -> list[Picture]:
-    """All figures of a locomotion run, in the order of a page; none if it has too few rows to draw.
+    """All figures of a locomotion run, in the order of the page; none if there are too few rows to draw.
 
     Args:
-        arrays: Channels of `idcontrol.record.metrics`, shape (rows, ...).
-        layout: What they do not say.
+        arrays: Channels as listed in `idcontrol.record.metrics`, shape (rows, ...).
+        layout: Facts about the run that are not in the arrays.
     """
     if len(arrays["t"]) < 3:
         return []
@@ -109,34 +109,33 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout) -> list[Picture]:
         (
             "The run at a glance",
             "Joint errors, torque rate, error of the predicted contact force, height and tilt of the base, and how "
-            "the steps of controller and plant ended. Lines are means over a gait period, bands reach to the largest "
-            "in it. Shaded: turning in place.",
+            "the steps of controller and plant ended. Lines are means over a gait period, bands reach up to the "
+            "largest value. Shaded: turning in place.",
             _glance,
         ),
         (
             "Path",
-            "Left: base and centre of mass from above; waypoints are numbered in their order. Right: distance of the "
-            "centre of mass to the line between two waypoints, mean and largest; turning in place (shaded) does not "
-            "count.",
+            "Left: base and centre of mass from above; waypoints are numbered in order. Right: distance of the centre "
+            "of mass to the line between two waypoints, mean and largest; turning in place (shaded) does not count.",
             _path,
         ),
         ("Joints", f"Joint positions {when}: measured (broad, blue) and reference (thin, dark).", _joints),
         (
             "Torques",
-            f"Joint torques (left) and their rate of change (right), leg by leg, {when}. Dotted: torque limits, where "
+            f"Joint torques (left) and their rate of change (right), leg by leg, {when}. Dotted: torque limits, if "
             "they are near.",
             _torques,
         ),
         (
             "Contact forces",
-            f"Vertical contact force of each foot, and their sum, {when}: the plant's (filled) and the one that the "
-            "controller predicted (line). Shaded: planned stance.",
+            f"Vertical contact force of each foot, and their sum, {when}: in the plant (filled) and as predicted by "
+            "the controller (line). Shaded: planned stance.",
             _forces,
         ),
         (
             "Feet and gait",
-            f"The gait diagram {when}, planned stance above real contact; then the heights of the foot centres, "
-            "measured against plan. Shaded: planned stance.",
+            f"Gait diagram {when}, planned stance above real contact; below, heights of the foot centres, measured and "
+            "planned. Shaded: planned stance.",
             _feet,
         ),
     )
@@ -145,9 +144,9 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout) -> list[Picture]:
 
 
 def recorded(folder: Path, meta: Mapping[str, Any]) -> list[Picture]:
-    """Figures that a run drew itself: SVG files in its folder, named with title and sentence in ``meta["figures"]``.
+    """Figures that a run drew itself: SVG files in its folder, listed with title and sentence in ``meta["figures"]``.
 
-    A file that is gone is left out.
+    Missing files are left out.
     """
     pictures = []
     for entry in meta.get("figures") or ():
@@ -158,7 +157,7 @@ def recorded(folder: Path, meta: Mapping[str, Any]) -> list[Picture]:
 
 
 def picture(title: str, sentence: str, figure: Figure) -> Picture:
-    """A figure that was drawn under `STYLE`, for a page."""
+    """A picture for a page, from a figure that was drawn under `STYLE`."""
     return Picture(title, sentence, _svg(figure))
 
 
@@ -175,19 +174,19 @@ def _uri(svg: bytes) -> str:
 def panels(
     heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, aside: float = 0.55, **more: Any
 ) -> tuple[Figure, Any]:
-    """Axes in rows and columns with fixed margins, which are drawn in half the time of fitted ones.
+    """Axes in rows and columns with fixed margins, which take half the drawing time of fitted ones.
 
     Args:
-        heights: Of the rows [inches].
+        heights: Heights of the rows [inches].
         columns: Number of columns.
-        gap: Between rows [inches].
-        aside: Between columns [inches].
-        more: For `Figure.subplots`.
+        gap: Space between rows [inches].
+        aside: Space between columns [inches].
+        more: Further arguments of `Figure.subplots`.
 
     Returns:
         The figure and its axes, shape (rows, columns).
     """
-    left, right, top, bottom = 0.85, 0.18, 0.32, 0.5  # a tick on the right edge has its number half outside
+    left, right, top, bottom = 0.85, 0.18, 0.32, 0.5  # the number of a tick on the right edge is half outside
     height = sum(heights) + gap * (len(heights) - 1) + top + bottom
     figure = Figure(figsize=(_WIDTH, height))
     width = (_WIDTH - left - right - aside * (columns - 1)) / columns
@@ -201,12 +200,12 @@ def panels(
     }
     axes = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights, gridspec_kw=place, **more)
     for row in axes[:, 0]:
-        row.yaxis.set_label_coords(-0.5 / width, 0.5)  # one line of labels, whatever the ticks
+        row.yaxis.set_label_coords(-0.5 / width, 0.5)  # aligns the labels, however wide the ticks are
     return figure, axes
 
 
 def _close_up_rows(arrays: Mapping[str, Array], layout: Layout) -> slice:
-    """Rows of a few gait periods: the first after 1 s that walk straight, else the last ones there are."""
+    """Rows of a few gait periods: the first after 1 s without turning, else the last ones of the run."""
     length = min(max(round(PERIODS * layout.gait_period_s / layout.period_s), 3), len(arrays["t"]))
     turns = np.concatenate([[0], np.cumsum(arrays["turning"] > 0.5)])
     starts: Integers = np.arange(len(arrays["t"]) - length + 1)
@@ -216,10 +215,10 @@ def _close_up_rows(arrays: Mapping[str, Array], layout: Layout) -> slice:
 
 
 class _Bins:
-    """Consecutive rows put together: a gait period each over a whole run, more if there were more than `BINS` bins."""
+    """Consecutive rows joined into bins: a gait period each, or longer where there would be more than `BINS` bins."""
 
     def __init__(self, t: Array, rows: int) -> None:
-        """Bins of at least `rows` rows of the times `t` (rows,)."""
+        """Join at least `rows` rows per bin; `t` are the times of all rows."""
         rows = max(rows, -(-len(t) // BINS), 1)
         self.first: Integers = np.arange(0, len(t), rows)
         self.count = np.diff(np.append(self.first, len(t)))
@@ -237,7 +236,7 @@ class _Bins:
 
 
 def _strip(axes: Any, bins: _Bins, values: Array, label: str, color: str, *, log: bool = False) -> None:
-    """The mean over columns and bins, and a band up to the largest; `values` (rows, columns)."""
+    """Draw the mean over columns and bins, and a band up to the largest value; `values` (rows, columns)."""
     largest, mean = bins.largest(values.max(axis=1)), bins.mean(values.mean(axis=1))
     log = log and bool((mean > 0).any())
     floor = mean[mean > 0].min() / 2 if log else 0.0
@@ -249,7 +248,7 @@ def _strip(axes: Any, bins: _Bins, values: Array, label: str, color: str, *, log
 
 
 def _band(axes: Any, bins: _Bins, values: Array, label: str, color: str) -> None:
-    """The mean over bins, and a band between the smallest and the largest; `values` (rows,)."""
+    """Draw the mean over bins, and a band between smallest and largest value; `values` (rows,)."""
     low, high = bins.smallest(values), bins.largest(values)
     axes.stairs(high, bins.edges, baseline=low, fill=True, color=color, alpha=0.2, linewidth=0)
     axes.plot(bins.middle, bins.mean(values), color=color)
@@ -257,14 +256,14 @@ def _band(axes: Any, bins: _Bins, values: Array, label: str, color: str) -> None
 
 
 def _intervals(t: Array, flag: Booleans) -> list[tuple[float, float]]:
-    """Beginning and duration of the times at which `flag` (rows,) holds."""
+    """Beginning and duration of the intervals in which `flag` (rows,) holds."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], flag, [False]]).astype(np.int8))).reshape(-1, 2)
     h = t[1] - t[0]
     return [(t[first], t[last - 1] + h - t[first]) for first, last in edges]
 
 
 def _shade(axes: Any, t: Array, flag: Booleans) -> None:
-    """Shade the times at which `flag` (rows,) holds."""
+    """Shade the intervals in which `flag` (rows,) holds."""
     for begin, duration in _intervals(t, flag):
         axes.axvspan(begin, begin + duration, color=_SHADE, linewidth=0, zorder=0)
 
@@ -300,12 +299,12 @@ def _glance(scene: _GaitRecord) -> Figure:
 
 
 def _statuses(axes: Any, t: Array, statuses: Mapping[str, Array]) -> None:
-    """One bar a solver; a bin shows the worst status within it."""
+    """Draw one bar per solver; each bin shows the worst status within it."""
     bins = _Bins(t, 1)
     for row, status in enumerate(statuses.values()):
         worst = bins.largest(np.nan_to_num(status, nan=-1.0))
         for kind, color in _STATUS_COLORS.items():
-            outline = 0.0 if kind is Status.SOLVED else 1.5  # a single bad step must be seen
+            outline = 0.0 if kind is Status.SOLVED else 1.5  # keeps a single bad step visible
             when = _intervals(bins.edges[:-1], worst == kind)
             axes.broken_barh(when, (row - 0.4, 0.8), color=color, linewidth=outline, zorder=2 + kind)
     for kind, color in _STATUS_COLORS.items():
@@ -399,7 +398,7 @@ def _torques(scene: _GaitRecord) -> Figure:
 
 
 def _columns(joints: int) -> int:
-    """Joints side by side: those of a leg, if legs have three, else up to four."""
+    """Number of joints side by side: three if the joints come in legs of three, else up to four."""
     return 3 if joints % 3 == 0 else min(joints, 4)
 
 

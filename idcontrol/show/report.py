@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file that needs nothing beside it."""
+"""The report of a run: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from idcontrol.record.recording import Run, jsonable, load
 from idcontrol.show import figures
 
 EVENTS = 200
-"""Events that a page lists at most."""
+"""Largest number of events listed on a page."""
 
 _OPTIONS = {
     "controller": "--controller",
@@ -36,7 +36,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class MetricRow:
-    """One number of the table: its words, and whether its goal was met (None where there is no goal)."""
+    """One metric in the table, in words, and whether its goal is met; None without a goal."""
 
     label: str
     value: str
@@ -47,7 +47,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """One number of a test case: beside the paper's, and whether its check holds (None where there is none)."""
+    """One result of a test case beside the paper's value, and whether its check holds; None without a check."""
 
     key: str
     value: str
@@ -60,8 +60,8 @@ class FindingRow:
 def report(folder: str | Path) -> Path:
     """Write ``report.html`` into the folder of a run, whole or cut off, and return its path.
 
-    Figures are drawn for runs whose `meta` has a ``layout`` (`metrics.Layout`). Goals beside the numbers come from its
-    ``goals``: largest values by key of `metrics.QUANTITIES`, smallest where more is better.
+    Figures are drawn for runs whose `meta` has a ``layout`` (`metrics.Layout`). The goals beside the metrics come from
+    ``goals`` in `meta`: upper bounds by key of `metrics.QUANTITIES`, lower bounds where more is better.
 
     Raises:
         InputError: The folder does not hold a readable run, or cannot be written to.
@@ -102,10 +102,10 @@ def render(template: str, **values: Any) -> str:
 
 
 def write_page(path: Path, text: str) -> Path:
-    """Write a page, whole or not at all; returns `path`.
+    """Write a page atomically; returns `path`.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: The page cannot be written.
     """
     partial = path.with_name(path.name + ".part")
     try:
@@ -117,7 +117,7 @@ def write_page(path: Path, text: str) -> Path:
 
 
 def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list[MetricRow]]:
-    """The numbers of a run beside their goals, by topic; numbers that the run does not have are left out."""
+    """The metrics of a run beside their goals, by topic; metrics with neither value nor goal are left out."""
     topics: dict[str, list[MetricRow]] = {}
     for quantity in QUANTITIES:
         value, goal = quantity.of(values), goals.get(quantity.key)
@@ -136,7 +136,7 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
 
 
 def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[FindingRow]:
-    """The named numbers of a test case beside the paper's (`idcontrol.experiments.findings`)."""
+    """The results `keys` of a test case beside the paper's values (`idcontrol.experiments.findings`)."""
     tables = {name: values.get(name) or {} for name in ("paper", "checks", "units", "notes")}
     return [
         FindingRow(
@@ -152,7 +152,7 @@ def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[FindingRow]
 
 
 def number(value: Any) -> str:
-    """A number of a test case as a table shows it."""
+    """A result of a test case as a table shows it."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -161,13 +161,13 @@ def number(value: Any) -> str:
 
 
 def plain(value: float, digits: int = 3) -> str:
-    """`value` to as many significant digits; below a million without an exponent."""
+    """`value` with `digits` significant digits; below a million without an exponent."""
     text = f"{value:.{digits}g}"
     return f"{float(text):.0f}" if "e+" in text and abs(value) < 1e6 else text
 
 
 def command(run: Run) -> str:
-    """The command line that runs it again, with every setting spelled out."""
+    """The command line that repeats a run, with all settings spelled out."""
     words = ["idcontrol", "run", str(run.meta.get("experiment", "EXPERIMENT"))]
     for key, value in run.config.items():
         if key in _OPTIONS and value is not None:
@@ -183,7 +183,7 @@ def _bound(quantity: Quantity, goal: Any) -> str:
 
 
 def _layout(run: Run) -> Layout | None:
-    """What the arrays do not say, if this is a run of a robot that walks."""
+    """The layout stored with a locomotion run; None for other runs."""
     if "layout" not in run.meta:
         return None
     try:
@@ -193,7 +193,7 @@ def _layout(run: Run) -> Layout | None:
 
 
 def _title(run: Run) -> str:
-    """The experiment and what is most often varied."""
+    """Title of a run: its experiment and the settings that vary most often."""
     said = run.config.get
     parts = [str(run.meta.get("experiment", run.folder.name)), said("controller"), said("robot")]
     if said("controller") and said("plant"):
@@ -204,7 +204,7 @@ def _title(run: Run) -> str:
 
 
 def _state(run: Run, values: Mapping[str, Any]) -> tuple[str, str]:
-    """How the run ended, and the class that colours it."""
+    """How the run ended, in words, and the CSS class that colours it."""
     if values.get("fell_at_s") is not None:
         return f"fell at {values['fell_at_s']:.2f} s", "bad"
     if not run.complete:
@@ -213,7 +213,7 @@ def _state(run: Run, values: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Settings by dotted key."""
+    """All settings by dotted key, values as JSON."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{key}.")

@@ -1,9 +1,9 @@
-"""Why one may believe a torque: claims that physics decides, each measured anew on this machine.
+"""Why one may trust a torque: claims that physics decides, each measured anew on this computer.
 
-Every claim compares what idcontrol computes with something that does not come from idcontrol: a weight, a formula of
-the school book, brute force, another engine, the same bits twice. The machines are built here (`machines`), so that
-nothing but the library is needed; the tests that a claim names go further, on real robots, at random and for longer.
-To add one: write a function that measures it, in the module of its part, and a `Claim` in the table below.
+Every claim compares a result of idcontrol with something independent of it: a weight, a textbook formula, brute force,
+another simulator, the same bits twice. The machines are built here (`machines`), so that nothing but the library is
+needed. The tests that a claim names go further, on real robots, with random input and for longer. To add a claim, write
+a function that measures it, in the module of its part, and a `Claim` in the table below.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
             ),
         ),
         Claim(
-            statement="convex models run forward under their inverse's torques move as it said",
+            statement="convex models, run forward under their inverse's torques, move as the inverse predicted",
             measure=models.missed_way_back,
             unit="m/s",
             limit=1e-6,
@@ -73,16 +73,16 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
             ),
         ),
         Claim(
-            statement="forward steps, which all have a solution, are all solved",
+            statement="every forward step is solved, as all of them have a solution",
             measure=models.unsolved,
-            unit="steps without",
+            unit="unsolved steps",
             limit=0.0,
             tests=("tests/models/test_coulomb.py::test_of_ten_thousand_forward_problems_none_stays_unsolved",),
         ),
     ),
     "solvers": (
         Claim(
-            statement="Lemke's solution is that of trying all bases",
+            statement="Lemke's method finds the solution that enumerating all bases finds",
             measure=solvers.lemke_and_enumeration,
             limit=1e-9,
             tests=(
@@ -112,13 +112,13 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
         Claim(
             statement="the forces that controllers predict at rest carry the weight",
             measure=controllers.missed_weight,
-            # contacts of id-coulomb-qp-1, id-sap and id-constraint give way, and the machine falls that much slower
+            # the compliant contacts of id-coulomb-qp-1, id-sap and id-constraint let the machine sink a little
             limit=1e-3,
             quick=True,
             tests=("tests/controllers/test_inverse.py::test_standing_the_predicted_forces_carry_the_weight",),
         ),
         Claim(
-            statement="joints accelerate as was asked under the torques for it",
+            statement="joints accelerate as demanded under the computed torques",
             measure=controllers.missed_acceleration,
             unit="m/s²",
             limit=1e-6,
@@ -129,7 +129,7 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
             ),
         ),
         Claim(
-            statement="torque limits hold whatever is asked",
+            statement="torque limits hold whatever is demanded",
             measure=controllers.torque_excess,
             unit="N",
             limit=0.0,
@@ -139,13 +139,13 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
             ),
         ),
         Claim(
-            statement="predicted forces stay in their cones whatever is asked",
+            statement="predicted forces stay in their cones whatever is demanded",
             measure=controllers.cone_excess,
             limit=1e-8,
             tests=("tests/fuzz/test_laws.py::test_a_controller_keeps_limits_and_cones_and_forgets_when_it_is_reset",),
         ),
         Claim(
-            statement="a state that is no number gives no torque and is forgotten",
+            statement="a state with a NaN gives zero torque and is forgotten",
             measure=controllers.trouble_with_nan,
             unit="controllers that fail",
             limit=0.0,
@@ -154,7 +154,7 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
             ),
         ),
         Claim(
-            statement="equal runs give equal bits, of controllers that are new and that were reset",
+            statement="equal runs give equal bits, with new controllers and with reset ones",
             measure=controllers.differing_bits,
             unit="numbers that differ",
             limit=0.0,
@@ -164,9 +164,9 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
             ),
         ),
         Claim(
-            statement="torques of convex controllers are those of their programs as stated, solved by Clarabel",
+            statement="torques of convex controllers equal those of their programs as stated, solved by Clarabel",
             measure=controllers.off_the_statement,
-            # what a general library leaves, six digits or so, seen through the stage that chooses the smallest torque
+            # a general solver leaves an error of about 1e-6, which the choice of the smallest torque amplifies
             limit=1e-4,
             extra="cvx",
             tests=(
@@ -183,7 +183,7 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
             tests=("tests/plants/test_every_plant.py::test_a_resting_sled_presses_with_its_weight",),
         ),
         Claim(
-            statement="a body slides down a slope as g (sin θ - μ cos θ) says",
+            statement="a body slides down a slope with the acceleration g (sin θ - μ cos θ)",
             measure=plants.missed_slide,
             limit=1e-6,
             quick=True,
@@ -195,7 +195,7 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
         Claim(
             statement="a thrown body stops after v² / 2 μ g",
             measure=partial(plants.missed_stop, "coulomb-lcp"),
-            # the first step already brakes, before it moves: h v / 2 of the way
+            # the first step brakes before it moves, which shortens the way by h v / 2
             limit=5e-3,
             tests=("tests/peers/test_bodies.py::test_a_thrown_block_slides_as_far_as_the_formula_says",),
         ),
@@ -231,20 +231,20 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
     ),
     "loop": (
         Claim(
-            statement="a datagram with one bit turned, or cut short, is dropped",
+            statement="a datagram with a flipped bit, or cut short, is dropped",
             measure=loop.accepted_damage,
-            unit="taken",
+            unit="datagrams accepted",
             limit=0.0,
             tests=("tests/loop/test_wire.py::test_no_changed_byte_goes_unnoticed",),
         ),
         Claim(
-            statement="no torque leaves the gate beyond its limit or its fastest change",
+            statement="no torque leaves the safety gate beyond its limit or its largest rate",
             measure=loop.passed_excess,
             limit=1e-12,
             tests=("tests/loop/test_safety.py::test_whatever_is_asked_the_gate_keeps_every_limit",),
         ),
         Claim(
-            statement="the brake takes energy out, of any damping",
+            statement="the brake removes energy, whatever the damping",
             measure=loop.energy_of_the_brake,
             limit=0.0,
             tests=("tests/loop/test_brake.py::test_without_gravity_the_brake_always_takes_energy_out",),
@@ -252,33 +252,33 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
     ),
     "records": (
         Claim(
-            statement="a log cut at any byte gives every whole block before the cut",
+            statement="a log cut at any byte keeps every whole block before the cut",
             measure=records.lost_to_a_cut,
-            unit="cuts that cost more",
+            unit="cuts that lose more",
             limit=0.0,
             tests=(
-                "tests/test_recording.py::test_a_log_cut_at_any_byte_gives_every_whole_block_before_the_cut",
+                "tests/record/test_recording.py::test_a_log_cut_at_any_byte_gives_every_whole_block_before_the_cut",
                 "tests/fuzz/test_records.py::test_any_file_cut_at_any_byte_leaves_what_can_be_read_or_one_line",
             ),
         ),
         Claim(
-            statement="a turned bit in a log is never read as data",
+            statement="a flipped bit in a log is never read as data",
             measure=records.believed_damage,
-            unit="bits believed",
+            unit="bits read as data",
             limit=0.0,
-            tests=("tests/test_recording.py::test_a_flipped_bit_is_never_read_as_data",),
+            tests=("tests/record/test_recording.py::test_a_flipped_bit_is_never_read_as_data",),
         ),
         Claim(
             statement="equal runs leave equal bytes",
             measure=records.differing_bytes,
             unit="bytes that differ",
             limit=0.0,
-            tests=("tests/test_recording.py::test_equal_runs_give_equal_bytes_whatever_the_wall_time_was",),
+            tests=("tests/record/test_recording.py::test_equal_runs_give_equal_bytes_whatever_the_wall_time_was",),
         ),
     ),
     "peers": (
         Claim(
-            statement="Pinocchio's articulated bodies accelerate as asked under torques and predicted forces",
+            statement="joints accelerate as demanded in Pinocchio's forward dynamics with the predicted forces",
             measure=peers.off_articulated_bodies,
             unit="m/s²",
             limit=1e-6,
@@ -288,7 +288,7 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
             ),
         ),
         Claim(
-            statement="a chain falls where SciPy's integrator of order eight takes it",
+            statement="a falling chain follows SciPy's integrator of order eight",
             measure=peers.off_the_flow,
             unit="rad",
             limit=1e-4,
@@ -297,7 +297,7 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
         Claim(
             statement="in MuJoCo the same sled presses with its weight",
             measure=partial(plants.missed_weight, "mujoco", steps=500),
-            # soft contact, which comes to rest within a thousandth
+            # soft contact comes to rest within a thousandth
             limit=1e-3,
             extra="mujoco",
             tests=("tests/peers/test_bodies.py::test_each_ball_of_a_column_carries_the_weight_of_those_above",),
@@ -305,7 +305,7 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
         Claim(
             statement="in MuJoCo the same sled stops after v² / 2 μ g",
             measure=partial(plants.missed_stop, "mujoco"),
-            # its friction is soft and gives way
+            # its soft friction creeps
             limit=2e-2,
             extra="mujoco",
             tests=("tests/peers/test_bodies.py::test_a_thrown_block_slides_as_far_as_the_formula_says",),
@@ -319,4 +319,4 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
         ),
     ),
 }
-"""All claims, part by part."""
+"""All claims by part of the library."""

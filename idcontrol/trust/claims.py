@@ -1,4 +1,4 @@
-"""A claim, and what became of it when it was measured."""
+"""A claim, and the verdict on it once it is measured."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from typing import Final
 
 MODULES: Final = {"mujoco": ("mujoco",), "bullet": ("pybullet",), "cvx": ("cvxpy", "clarabel", "ecos")}
-"""What the extras that claims need bring."""
+"""Modules that each extra installs, for the extras that claims need."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Something that physics or plain arithmetic decides, and how to see it.
+    """A statement that physics or plain arithmetic decides, and how to measure it.
 
     Attributes:
-        statement: What is claimed.
-        measure: By how much it is missed, at worst; 0 is not at all.
-        unit: Of that figure; "" for a relative one.
-        limit: The largest figure with which the claim holds.
-        tests: The tests that ask for more of the same, as pytest names them.
-        extra: The extra of idcontrol without which it cannot be measured; "" for none.
-        quick: Whether `idcontrol doctor` asks for it, too.
+        statement: The claim in words.
+        measure: Measures the largest violation; 0 means that there is none.
+        unit: Unit of that figure; "" for a relative one.
+        limit: Largest figure with which the claim holds.
+        tests: Tests that examine the claim further, as pytest names them.
+        extra: Extra of idcontrol that the measurement needs; "" for none.
+        quick: Whether `idcontrol doctor` measures it, too.
     """
 
     statement: str
@@ -36,13 +36,13 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of a claim.
+    """The result of measuring a claim.
 
     Attributes:
         claim: The claim.
-        figure: What was measured; NaN where nothing was.
-        fault: Why it failed; "" where it did not.
-        lacks: The extra that is not installed, so that nothing was measured; "" where something was.
+        figure: The measured violation; NaN if there is none.
+        fault: The error that the measurement raised; "" if it raised none.
+        lacks: The extra that is missing for the measurement; "" if it was done.
     """
 
     claim: Claim
@@ -52,12 +52,12 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether the figure is within the limit, or could not be asked for."""
+        """Whether the figure is within the limit, or could not be measured for lack of an extra."""
         return bool(self.lacks) or self.figure <= self.claim.limit
 
 
 def weigh(claim: Claim) -> Verdict:
-    """Measure one claim; whatever goes wrong meanwhile counts against it."""
+    """Measure one claim; an error during the measurement counts against it."""
     if any(importlib.util.find_spec(name) is None for name in MODULES.get(claim.extra, ())):
         return Verdict(claim=claim, figure=float("nan"), lacks=claim.extra)
     try:

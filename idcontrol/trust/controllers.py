@@ -1,4 +1,4 @@
-"""What controllers promise: weight, acceleration, limits, cones, and nothing remembered that should be forgotten."""
+"""Measures the claims on controllers: weight, acceleration, torque limits, friction cones, reset and determinism."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ EXACT: Final = (
     "id-coulomb-qp-raw",
     "id-noslip-qp",
 )
-"""Controllers whose contacts do not give way."""
+"""Controllers with rigid contacts."""
 PREDICTING: Final = (*EXACT, "id-coulomb-qp-1", "id-sap", "id-constraint")
 STATED: Final = ("id-coulomb-qp", "id-coulomb-qp-1", "id-noslip-qp")
-"""Controllers whose convex programs a general library can solve as they are stated."""
+"""Controllers whose convex programs a general solver can solve as they are stated."""
 
-# The worst of several figures is taken by NumPy: unlike Python's `max` it passes no NaN over.
+# NumPy takes the worst of several figures, because Python's `max` may ignore a NaN.
 
 
 def missed_weight() -> float:
-    """By how much, relative, the forces that are predicted at rest miss the weight."""
+    """Largest difference between the predicted forces at rest and the weight, relative to the weight."""
     worst, weight = [], machines.WALKER_MASS * machines.G
     for name in PREDICTING:
         predicted = machines.first_command(name).predicted
@@ -38,7 +38,7 @@ def missed_weight() -> float:
 
 
 def missed_acceleration() -> float:
-    """Off what was asked [m/s²], when all legs push the trunk off alike: what the joints do under those torques."""
+    """Largest difference between measured and demanded joint accelerations [m/s²] as all legs push the trunk alike."""
     wanted = np.tile([-0.5, 0.3, -0.8], 4)
     worst = []
     for name in EXACT:
@@ -51,7 +51,7 @@ def missed_acceleration() -> float:
 
 
 def _absurd(limit: float) -> list[tuple[Command, float]]:
-    """What every controller answers to absurd demands, and the friction that it may count on."""
+    """Commands of every controller under absurd demands, each with the friction coefficient that it may assume."""
     rng = np.random.default_rng(0)
     return [
         (
@@ -64,13 +64,13 @@ def _absurd(limit: float) -> list[tuple[Command, float]]:
 
 
 def torque_excess() -> float:
-    """By how much a torque exceeds its limit [N] under absurd demands; negative below it."""
+    """Largest excess of a torque over its limit [N] under absurd demands; negative if all are below."""
     limit = 12.0
     return float(np.max([np.abs(command.tau).max() - limit for command, _ in _absurd(limit)]))
 
 
 def cone_excess() -> float:
-    """Predicted friction beyond its cone under absurd demands, relative to the largest force or the weight."""
+    """Largest predicted friction beyond its cone under absurd demands, relative to the largest force or the weight."""
     worst = [0.0]
     for command, mu in _absurd(12.0):
         if command.predicted is None or np.isinf(mu):
@@ -83,7 +83,7 @@ def cone_excess() -> float:
 
 
 def trouble_with_nan() -> float:
-    """Controllers that answer a NaN with anything but zero torque and FAILED, or that remember it."""
+    """Number of controllers that answer a NaN with anything but zero torque and FAILED, or remember it."""
     count = 0
     for name in PREDICTING:
         control, state = machines.controller(name)
@@ -98,7 +98,7 @@ def trouble_with_nan() -> float:
 
 
 def differing_bits() -> float:
-    """Numbers that differ between two runs of a controller in closed loop, the second after a reset."""
+    """Number of values that differ between closed-loop runs of a controller: new, reset, and new again."""
 
     def run(control: Controller) -> Array:
         own, ground = machines.walker()
@@ -123,7 +123,7 @@ def differing_bits() -> float:
 
 
 def off_the_statement() -> float:
-    """Largest difference in torque, relative to the largest, from the same programs solved by a general library."""
+    """Largest difference in torque, relative to the largest torque, from a general solver on the stated programs."""
     rng, worst = np.random.default_rng(0), []
     for name in STATED:
         fast, state = machines.controller(name)

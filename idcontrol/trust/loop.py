@@ -1,4 +1,4 @@
-"""What stands between a controller and motors: datagrams, the gate for torques, the brake."""
+"""Measures the claims on the loop: datagrams, the safety gate for torques, the brake."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from idcontrol.trust import machines
 
 
 def accepted_damage() -> float:
-    """Datagrams that are taken though one bit of them was turned, or their end is missing."""
+    """Number of accepted datagrams among those with a flipped bit or a missing end."""
     sender = Outbox(Kind.COMMAND, "walker", 12, 7)
     sender.values[:] = np.random.default_rng(0).normal(size=12)
     data = bytes(sender.seal(0, 1, 2))
@@ -41,7 +41,7 @@ def _limits(rng: np.random.Generator) -> Limits:
 
 
 def passed_excess() -> float:
-    """By how much, relative, torques behind the gate exceed their limit or the fastest change."""
+    """Largest excess of torques behind the gate over their limit or largest rate, relative to the limit."""
     rng, worst = np.random.default_rng(0), []
     for _ in range(2000):
         limits = _limits(rng)
@@ -58,7 +58,7 @@ def passed_excess() -> float:
 
 
 def energy_of_the_brake() -> float:
-    """Largest relative growth of kinetic energy in a period of the brake, of any damping, where nothing else acts."""
+    """Largest relative growth of kinetic energy in a period of the brake, with any damping, if nothing else acts."""
     rng, worst = np.random.default_rng(0), []
     system, _ = machines.walker()
     at_home = machines.walker_state(system)

@@ -17,10 +17,10 @@ from idcontrol.system import System
 from idcontrol.types import Array, Command, Controller, Reference, State
 
 H = 1e-3
-"""Period of every control and plant step here [s]."""
+"""Period of all control and plant steps here [s]."""
 G = 9.81
 SLIDING = 0.2
-"""Friction of what is to slide; what is to stand has `HOLDING`."""
+"""Friction coefficient of machines that should slide; those that should stand have `HOLDING`."""
 HOLDING = 0.7
 
 SLED_MASS = 2.0
@@ -29,7 +29,7 @@ SLED_HEIGHT = 0.05 + FOOT
 """Height of the sled's middle above level ground that its feet just touch [m]."""
 _SLED_FEET = np.array([[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)])
 BALL = 0.1
-"""Radii of a foot and of the ball that rolls [m]."""
+"""Radii of a foot and of the rolling ball [m]."""
 
 
 def free_body(inertia: Array) -> System:
@@ -99,7 +99,7 @@ def walker_state(system: System) -> State:
 
 
 def standing(acceleration: Array | None = None) -> Reference:
-    """The walker is to stand, or its joints to accelerate by `acceleration` (12,) [m/s²]."""
+    """Reference of the walker: to stand, or to accelerate its joints by `acceleration`, shape (12,) [m/s²]."""
     reference = Reference.standing(np.zeros(12), 4)
     return reference if acceleration is None else structs.replace(reference, a=acceleration)
 
@@ -115,7 +115,7 @@ def controller(
 
 
 def first_command(name: str, *, acceleration: Array | None = None, limit: float = 1e3) -> Command:
-    """What a controller answers when the walker stands and its joints are asked for `acceleration` (12,) [m/s²]."""
+    """First command for the standing walker, with the demanded joint accelerations `acceleration` (12,) [m/s²]."""
     control, state = controller(name, limit=limit)
     return control(state, standing(acceleration))
 

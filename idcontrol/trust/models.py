@@ -1,4 +1,4 @@
-"""What contact models promise, on random steps: momentum, unilateral contact, friction cones, energy, the way back."""
+"""Measures the claims on contact models, on random steps: momentum, unilateral contact, cones, energy, inverses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODELS: Final[dict[str, ContactModel]] = {
     "constraint": constraint.compliant(constraint.springs(constraint.STIFFNESS, constraint.DAMPING), constraint.solve),
 }
 STEPS: Final = 50
-"""Random steps of each kind."""
+"""Number of random steps, forward and inverse each."""
 
 
 def _steps(*, inverse: bool) -> Iterator[StepProblem]:
@@ -30,7 +30,7 @@ def _steps(*, inverse: bool) -> Iterator[StepProblem]:
 
 
 def _answers(*names: str) -> Iterator[tuple[str, StepProblem, StepSolution]]:
-    """What the models answer to the same steps, forward and inverse."""
+    """Solutions of the models `names` for the same steps, forward and inverse."""
     for inverse in (False, True):
         for problem in _steps(inverse=inverse):
             for name in names:
@@ -38,7 +38,7 @@ def _answers(*names: str) -> Iterator[tuple[str, StepProblem, StepSolution]]:
 
 
 def lost_momentum() -> float:
-    """Largest part of M v⁺ + κ - Jᵀf - Pᵀ(hτ), relative to the terms that should cancel."""
+    """Largest entry of M v⁺ + κ - Jᵀf - Pᵀ(hτ), relative to the terms that should cancel."""
     worst = []
     for _, problem, found in _answers(*MODELS):
         missing, size = contact_laws.unbalanced(problem, found), contact_laws.balanced_terms(problem, found)
@@ -47,7 +47,7 @@ def lost_momentum() -> float:
 
 
 def pull_or_penetration() -> float:
-    """Largest pull, relative to the weight's impulse, or speed [m/s] beyond what closes a gap, of rigid models."""
+    """Largest pull, relative to the weight's impulse, or penetration speed [m/s], of the rigid models."""
     worst, weight = [], machines.WALKER_MASS * machines.G * machines.H
     for _, problem, found in _answers("coulomb", "dissipation", "noslip"):
         contacts, f_n = problem.contacts, found.impulses[:, 0]
@@ -57,7 +57,7 @@ def pull_or_penetration() -> float:
 
 
 def outside_the_cone() -> float:
-    """Largest friction beyond μ f_N, relative to the largest impulse or the weight's, of models with friction."""
+    """Largest friction beyond μ f_N, relative to the largest impulse or the weight's, of the models with friction."""
     worst, weight = [], machines.WALKER_MASS * machines.G * machines.H
     for _, problem, found in _answers("coulomb", "dissipation", "sap", "constraint"):
         f = found.impulses
@@ -67,7 +67,7 @@ def outside_the_cone() -> float:
 
 
 def gained_energy() -> float:
-    """Largest relative growth of the kinetic energy in a step in which nothing but contact acts."""
+    """Largest relative growth of the kinetic energy in a step in which only contact acts."""
     worst = []
     for seed in range(STEPS):
         rng = np.random.default_rng(seed)
@@ -96,7 +96,7 @@ def missed_way_back() -> float:
 
 
 def off_the_optimum() -> float:
-    """Largest difference in velocity [m/s] from what a general library finds for the program that defines the model."""
+    """Largest difference in velocity [m/s] from a general solver's optimum of the program that defines the model."""
     worst = []
     for inverse in (False, True):
         for seed in range(10):
@@ -107,7 +107,7 @@ def off_the_optimum() -> float:
 
 
 def unsolved() -> float:
-    """Steps without a solution, of forward steps, which all have one."""
+    """Number of forward steps that a model does not solve; all of them have a solution."""
     count = 0
     for problem in _steps(inverse=False):
         count += sum(solve(problem, None).status is Status.FALLBACK for solve in MODELS.values())

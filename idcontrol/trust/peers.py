@@ -1,4 +1,4 @@
-"""The same questions to engines that nobody here wrote."""
+"""Measures claims against other software: Pinocchio's forward dynamics and SciPy's integrators."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from idcontrol.types import Array, Command, State
 
 
 def _under_predicted_forces(command: Command, system: System, contacts: SphereContacts, state: State) -> Array:
-    """Acceleration (m,), our order, that Pinocchio's articulated bodies have under a command's torques and forces."""
+    """Acceleration (m,), our order, by Pinocchio's articulated-body algorithm under a command's torques and forces."""
     model, data = system.model, system.model.createData()
     system.update(state.q, state.v)
     contacts.detect(np.inf)
@@ -35,7 +35,7 @@ def _under_predicted_forces(command: Command, system: System, contacts: SphereCo
 
 
 def off_articulated_bodies() -> float:
-    """Off what joints were asked [m/s²], in Pinocchio's forward dynamics under torques and predicted forces."""
+    """Largest error of joint accelerations [m/s²] in Pinocchio's forward dynamics with the predicted forces."""
     wanted = np.tile([-0.5, 0.3, -0.8], 4)
     worst = []
     for name in ("id-coulomb-qp", "id-coulomb-smooth", "id-noslip-qp"):
@@ -47,7 +47,7 @@ def off_articulated_bodies() -> float:
 
 
 def chain(links: int) -> System:
-    """Links of 0.2 m and 0.3 kg on passive hinges about y and x in turn, hung from the world; each hinge a frame."""
+    """A chain of links of 0.2 m and 0.3 kg, hung from the world on passive hinges about y and x in turn."""
     model = pin.Model()
     parent, place = 0, pin.SE3(np.eye(3), np.array([0.0, 0.0, 1.0]))
     for i in range(links):
@@ -75,9 +75,9 @@ def _fallen(h: float) -> Array:
 
 
 def off_the_flow() -> float:
-    """Joint angles [rad] of a falling chain off Pinocchio's dynamics in SciPy's integrator of order eight.
+    """Largest error of a falling chain's joint angles [rad] against Pinocchio's dynamics in SciPy's DOP853.
 
-    Steps of two lengths tell our first-order error, which is taken off.
+    Our first-order error is removed by extrapolation from two step lengths.
     """
     model = chain(4).model
     data = model.createData()

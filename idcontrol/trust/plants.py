@@ -1,4 +1,4 @@
-"""What simulated machines do, beside the formulas of the school book."""
+"""Measures the claims on plants: simulated machines beside textbook formulas."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from idcontrol.types import Array, State
 
 NO_JOINTS: Final[Array] = np.zeros(0)
 STIFF: Final = ("coulomb-lcp", "dissipation", "noslip", "constraint")
-"""Plants whose contacts do not give way, or by less than a millionth."""
+"""Plants whose contacts are rigid, or yield by less than a millionth."""
 CONES: Final = ("coulomb-lcp", "dissipation")
-"""Rigid plants with friction that ends in a cone."""
+"""Rigid plants with a friction cone."""
 SLOPE: Final = float(np.deg2rad(15.0))
 
 
 def missed_weight(*names: str, steps: int = 100) -> float:
-    """By how much, relative, the ground's forces on a sled at rest miss its weight."""
+    """Largest difference between the ground's forces on a sled at rest and its weight, relative to the weight."""
     worst, weight = [], machines.SLED_MASS * machines.G
     for name in names:
         plant = plants.build(name, machines.sled(plane(), machines.HOLDING))
@@ -37,20 +37,20 @@ def missed_weight(*names: str, steps: int = 100) -> float:
 
 
 def missed_slide() -> float:
-    """By how much, relative, the way down a slope differs from ½ g (sin θ - μ cos θ) t²."""
+    """Relative difference of the way down a slope from ½ g (sin θ - μ cos θ) t²."""
     steps, mu = 300, machines.SLIDING
     downhill = np.array([np.cos(SLOPE), 0.0, -np.sin(SLOPE)])
     plant = plants.build("coulomb-lcp", machines.sled(plane((np.sin(SLOPE), 0.0, np.cos(SLOPE))), mu))
     start = state = plant.reset(machines.sled_state(SLOPE))
     for _ in range(steps):
         state = plant.step(NO_JOINTS, machines.H)
-    # velocities first, then positions: the steps' sum is n (n + 1) h² / 2 where the school book has t² / 2
+    # velocities are stepped before positions, so the sum is n (n + 1) h² / 2 where the textbook has t² / 2
     expected = 0.5 * machines.G * (np.sin(SLOPE) - mu * np.cos(SLOPE)) * machines.H**2 * steps * (steps + 1)
     return float(abs(downhill @ (state.q[:3] - start.q[:3]) / expected - 1.0))
 
 
 def missed_stop(name: str) -> float:
-    """By how much, relative, a thrown sled's way differs from v² / 2 μ g."""
+    """Relative difference of a thrown sled's way from v² / 2 μ g."""
     mu, v = 0.4, 1.0
     plant = plants.build(name, machines.sled(plane(), mu))
     state = plant.reset(machines.sled_state(v=np.array([v, 0.0, 0.0, 0.0, 0.0, 0.0])))
@@ -60,7 +60,7 @@ def missed_stop(name: str) -> float:
 
 
 def _thrown(name: str) -> tuple[float, float]:
-    """Largest excess of friction over the cone, and largest gain of energy in a step; both in shares."""
+    """Largest friction beyond the cone, relative to the weight, and largest relative gain of energy in a step."""
     plant = plants.build(name, machines.sled(plane(), machines.SLIDING))
     state = plant.reset(machines.sled_state(v=np.array([0.5, 0.3, 0.0, 0.3, -0.4, 1.0])))
     weight = machines.SLED_MASS * machines.G
@@ -76,17 +76,17 @@ def _thrown(name: str) -> tuple[float, float]:
 
 
 def cone_excess() -> float:
-    """Largest friction beyond the cone, relative to the weight, of a thrown and tumbling sled."""
+    """Largest friction beyond the cone of a thrown and tumbling sled, relative to its weight."""
     return float(np.max([_thrown(name)[0] for name in CONES]))
 
 
 def gained_energy() -> float:
-    """Largest gain of energy in a step of the same, relative to all that friction takes."""
+    """Largest gain of energy of that sled in a step, relative to all the energy that friction dissipates."""
     return float(np.max([_thrown(name)[1] for name in CONES]))
 
 
 def missed_rolling() -> float:
-    """By how much, relative, a ball thrown without spin misses 5/7 of its speed once it rolls."""
+    """Relative difference of a rolling ball's speed from 5/7 of the speed at which it was thrown without spin."""
     plant = plants.build("coulomb-lcp", machines.ball())
     start = np.array([0.0, 0.0, machines.BALL, 0.0, 0.0, 0.0, 1.0])
     state = plant.reset(State(t=0.0, q=start, v=np.array([1.0, 0.0, 0.0, 0.0, 0.0, 0.0])))
@@ -98,7 +98,7 @@ def missed_rolling() -> float:
 
 
 def lost_momentum() -> float:
-    """Largest change of both momenta, relative, while a ball meets two others off their centres in free space."""
+    """Largest relative change of linear and angular momentum as a ball hits two others off centre in free space."""
     balls = [solid(f"ball{i}", coal.Sphere(0.05), 1000.0, Surface(mu=0.5)) for i in range(3)]
     plant = FreeBodies(balls, dense(coulomb.solve), gravity=(0.0, 0.0, 0.0))
     rest = BodyState.at_rest(np.array([[0.0, 0.0, 0.0], [0.2, 0.03, 0.01], [0.35, -0.02, 0.0]]))

@@ -1,4 +1,4 @@
-"""Records: what was written is read, whatever was cut off or damaged, and equal runs give equal bytes."""
+"""Measures the claims on records: logs that were cut off or damaged, and equal bytes from equal runs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from idcontrol.types import Array
 
 ROWS: Final = 2 * BLOCK_ROWS + 200
 PLACES: Final = 200
-"""Where logs are cut or damaged."""
+"""Number of places at which logs are cut or damaged."""
 LOG: Final = "record.log"
 
 
 @dataclass(frozen=True, slots=True)
 class _Stopped:
-    """The folder of a run that was stopped, and after how many bytes of its log how many rows are whole."""
+    """The folder of a stopped run, its log, and the number of whole rows after some sizes of the log [bytes]."""
 
     folder: Path
     log: bytes
@@ -35,24 +35,24 @@ def _row(i: int) -> Array:
 
 
 def _stopped(parent: Path) -> _Stopped:
-    """A run as a power cut leaves it: its log not yet turned into other files."""
+    """A run as a power cut leaves it, with a log that was not turned into other files."""
     folder, copy = parent / "running", parent / "stopped"
     with Recorder(folder, {"t": (), "tau": (3,)}, {}, {}) as recorder:
         whole = {(folder / LOG).stat().st_size: 0}
         for i in range(ROWS):
             recorder.append(t=float(i), tau=_row(i))
             whole.setdefault((folder / LOG).stat().st_size, i + 1)
-        recorder.arrays()  # writes what waits
+        recorder.arrays()  # flushes the rows that wait in memory
         whole.setdefault((folder / LOG).stat().st_size, ROWS)
         shutil.copytree(folder, copy)
     return _Stopped(copy, (copy / LOG).read_bytes(), whole)
 
 
 def _rows(folder: Path) -> int:
-    """How many rows are read; -1 if one of them is none that was written.
+    """Number of rows that can be read; -1 if one of them was never written.
 
     Raises:
-        InputError: The folder is refused.
+        InputError: The folder cannot be read.
     """
     arrays = load(folder).arrays
     count = arrays["t"].size
@@ -62,7 +62,7 @@ def _rows(folder: Path) -> int:
 
 
 def lost_to_a_cut() -> float:
-    """Cuts of a log after which rows are wrong, or fewer than were whole."""
+    """Number of cuts of a log after which rows are wrong or whole rows are missing."""
     wrong = 0
     with TemporaryDirectory() as parent:
         run = _stopped(Path(parent))
@@ -78,7 +78,7 @@ def lost_to_a_cut() -> float:
 
 
 def believed_damage() -> float:
-    """Bits turned in a log after which something is read that was never written."""
+    """Number of flipped bits in a log after which something is read that was never written."""
     wrong = 0
     rng = np.random.default_rng(0)
     with TemporaryDirectory() as parent:
@@ -93,7 +93,7 @@ def believed_damage() -> float:
 
 
 def differing_bytes() -> float:
-    """Bytes in which the arrays of two equal runs differ."""
+    """Number of bytes that differ between the arrays of two equal runs."""
     with TemporaryDirectory() as parent:
         data = []
         for name in ("one", "two"):

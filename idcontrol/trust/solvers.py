@@ -1,4 +1,4 @@
-"""The solvers beside brute force and other people's."""
+"""Measures the claims on solvers, against brute force and other implementations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROBLEMS: Final = 30
 
 
 def _enumerated(Q: Array, r: Array) -> Array:
-    """The solution of w = Qz + r, 0 ≤ z ⊥ w ≥ 0 for a P-matrix: of all bases the only one that is feasible."""
+    """The solution of w = Qz + r, 0 ≤ z ⊥ w ≥ 0 for a P-matrix, from the only feasible one among all bases."""
     n = r.size
     for bits in itertools.product((False, True), repeat=n):
         basic = np.array(bits)
@@ -29,7 +29,7 @@ def _enumerated(Q: Array, r: Array) -> Array:
 
 
 def lemke_and_enumeration() -> float:
-    """Largest difference between Lemke's solution and that of trying all bases, relative to its size."""
+    """Largest difference between Lemke's solution and that of enumerating all bases, relative to its size."""
     rng, worst = np.random.default_rng(0), []
     for _ in range(PROBLEMS):
         A, B = rng.normal(size=(2, 6, 6))
@@ -40,7 +40,7 @@ def lemke_and_enumeration() -> float:
 
 
 def active_set_and_daqp() -> float:
-    """Largest difference between the minima that the dual active set and DAQP find, relative to their size."""
+    """Largest difference between the minima of the dual active set and of DAQP, relative to their size."""
     rng, worst = np.random.default_rng(0), []
     for _ in range(PROBLEMS):
         B = rng.normal(size=(8, 8))
@@ -55,12 +55,13 @@ def active_set_and_daqp() -> float:
 
 
 def pivoting_and_nnls() -> float:
-    """Largest difference between the point of ρy + r ≥ 0 nearest to 0 and Lawson and Hanson's."""
+    """Largest difference between the points nearest to 0 in ρy + r ≥ 0 by principal pivoting and by NNLS."""
     rng, worst = np.random.default_rng(0), []
     for _ in range(PROBLEMS):
         rho = rng.normal(size=(12, 5))
         r = rng.uniform(0.0, 1.0, 12) - rho @ rng.normal(size=5)
-        # least distance programming: the residual of min |[ρ, -r]ᵀ u - e| over u ≥ 0 points to the nearest point
+        # least distance programming (Lawson & Hanson 1974): the residual of min |[ρ, -r]ᵀ u - e| over u ≥ 0 points to
+        # it
         columns, last = np.vstack((rho.T, -r)), np.eye(6)[5]
         u, _ = nnls(columns, last)
         rest = columns @ u - last

@@ -1,5 +1,6 @@
-"""A run in three dimensions: what its record says there is to see, and the page in the browser that shows it.
+"""Replay of a run in three dimensions, in a page in the browser.
 
-`idcontrol.show.view.scenery` is what a record stores and needs nothing but the library; `machine`, `shapes` and `stage`
-turn it and a row of the record into meshes, poses and arrows; `page` hands those to the browser (extra ``viz``).
+`idcontrol.show.view.scenery` describes the scene as a record stores it and needs only the library. `machine`, `shapes`
+and `stage` turn the scene and a row of the record into meshes, poses and arrows. `page` shows these in the browser
+(extra ``viz``).
 """

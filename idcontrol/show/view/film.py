@@ -1,4 +1,4 @@
-"""A recorded run as something to play: from a time to a row, from a row to a shot and its caption."""
+"""Playback of a recorded run: from a time to a row, and from a row to a shot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from idcontrol.show.view.stage import Shot, Stage
 from idcontrol.types import Array
 
 PATH_POINTS = 1500
-"""The way of the base is drawn with at most so many points."""
+"""Largest number of points with which the path of the base is drawn."""
 
 
 class Film:
@@ -22,19 +22,19 @@ class Film:
 
     Attributes:
         run: The run.
-        stage: What stands there.
-        times: Of the rows that can be shown [s], shape (n,).
-        waypoints: Where the walk was to go, x and y, shape (k, 2) [m].
-        path: Where the base went, shape (k, 3) [m].
-        torque_rate: Mean |Δτ/Δt| over the joints in each row [N m/s], shape (n,); None where there are no torques.
+        stage: The stage that shows it.
+        times: Times of the rows that can be shown [s], shape (n,).
+        waypoints: Waypoints of the walk, x and y, shape (k, 2) [m].
+        path: Path of the base, shape (k, 3) [m].
+        torque_rate: Mean |Δτ/Δt| over the joints in each row [N m/s], shape (n,); None if torques are not recorded.
     """
 
     def __init__(self, run: Run, find_robot: Callable[[str], DrawableRobot]) -> None:
-        """Look at `run`.
+        """Set up the stage for `run`.
 
         Raises:
             UnknownName: Its robot is not known.
-            InputError: There is nothing to see.
+            InputError: The record holds nothing to show.
         """
         scenery = of_run(run)
         self.run = run
@@ -55,20 +55,20 @@ class Film:
         self.torque_rate = self._torque_rate()
 
     def row(self, t: float) -> int:
-        """The row that holds at time `t`: the last that is not later, at least the first."""
+        """Index of the row shown at time `t`: the last one that is not later, or the first."""
         return max(int(np.searchsorted(self.times, t, side="right")) - 1, 0)
 
     def shot(self, row: int) -> Shot:
-        """What is seen in a row."""
+        """Poses, contacts and forces in a row."""
         at = self._rows[row]
         return self.stage.at({name: values[at] for name, values in self.run.arrays.items()})
 
     def strays(self) -> bool:
-        """Whether the machine leaves what a camera that stands still sees."""
+        """Whether the machine leaves the view of a camera that stands still."""
         return bool(len(self.path)) and bool(np.ptp(self.path[:, :2], axis=0).max() > 1.5 * self.stage.size)
 
     def title(self) -> str:
-        """What was run, in a few words."""
+        """Title of the run, in a few words."""
         config = self.run.config
         words = [str(self.run.meta.get("experiment", ""))]
         words += [str(config[key]) for key in ("controller", "plant", "robot") if config.get(key)]
@@ -77,7 +77,7 @@ class Film:
         return " · ".join(word for word in words if word)
 
     def _path(self) -> Array:
-        """Every so many rows of the base's position, first and last among them; empty for a machine without one."""
+        """Positions of the base in evenly spaced rows, first and last included; empty without a floating base."""
         q = self.run.arrays.get("q")
         if q is None or not self.stage.floating:
             return np.zeros((0, 3))

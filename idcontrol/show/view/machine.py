@@ -1,4 +1,4 @@
-"""What a robot looks like: the shapes and meshes of its URDF, or else rods from joint to joint and its foot spheres."""
+"""Meshes of a robot: the visual geometry of its URDF, or else rods from joint to joint and its foot spheres."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FOOT: Colour = (0.25, 0.26, 0.28)
 ROD_SHARE = 0.04
 """Radius of a rod as a share of the machine's reach."""
 SMALLEST_M = 0.1
-"""A machine of a single joint has at least this reach."""
+"""Smallest reach assumed for a machine [m], which matters for a single joint."""
 
 
 class DrawableFoot(Protocol):
-    """A sphere on a frame."""
+    """A foot sphere on a frame."""
 
     frame: str
     radius_m: float
@@ -33,13 +33,13 @@ class DrawableFoot(Protocol):
 
 
 class DrawableDescription(Protocol):
-    """The part of a robot file that is looked at."""
+    """The part of a robot file that is drawn."""
 
     feet: Sequence[DrawableFoot]
 
 
 class DrawableRobot(Protocol):
-    """A robot as a robot library (entry points ``idcontrol.robots``) loads it."""
+    """A robot as loaded by a robot library (entry points ``idcontrol.robots``)."""
 
     urdf: Path
     description: DrawableDescription
@@ -51,12 +51,12 @@ class DrawableRobot(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DrawableLink:
-    """All that one joint carries.
+    """The meshes that one joint carries.
 
     Attributes:
-        name: Of the joint.
-        joint: Its index in the Pinocchio model.
-        meshes: In the joint's frame.
+        name: Name of the joint.
+        joint: Index of the joint in the Pinocchio model.
+        meshes: Meshes in the joint's frame.
     """
 
     name: str
@@ -65,7 +65,7 @@ class DrawableLink:
 
 
 def drawable_links(robot: DrawableRobot, model: Any) -> tuple[DrawableLink, ...]:
-    """What is seen of each joint of `robot`, whose Pinocchio model is `model`."""
+    """Meshes of each joint of `robot`, whose Pinocchio model is `model`; joints without meshes are left out."""
     meshes = _visuals(robot, model) or _rods(robot, model)
     return tuple(DrawableLink(str(model.names[joint]), joint, tuple(found)) for joint, found in sorted(meshes.items()))
 
@@ -80,7 +80,7 @@ def reach(model: Any, q: Array) -> float:
 
 
 def _visuals(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
-    """The visual geometry of the URDF by joint; nothing if it has none or a file of it cannot be read."""
+    """The visual geometry of the URDF by joint; empty if there is none or one of its files cannot be read."""
     folders = [str(folder) for folder in Path(robot.urdf).absolute().parents]
     try:
         # legs share their meshes
@@ -104,7 +104,7 @@ def _visuals(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
 
 
 def _rods(robot: DrawableRobot, model: Any) -> dict[int, list[Mesh]]:
-    """A rod from each joint to each that it carries, to its feet, or to the centre of mass at the end of a chain."""
+    """Rods from each joint to its child joints and feet, or to the centre of mass at the end of a chain."""
     radius = ROD_SHARE * reach(model, pin.neutral(model))
     found: dict[int, list[Mesh]] = {joint: [] for joint in range(1, model.njoints)}
     ends: dict[int, list[Any]] = {joint: [] for joint in found}

@@ -1,4 +1,4 @@
-"""The page in the browser: a stage, the controls beside it, and what moves (viser)."""
+"""The page in the browser, made with viser: a stage and the controls beside it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Rgb = tuple[int, int, int]
 HOST = "127.0.0.1"
 FRAMES_PER_S = 30.0
 SETTLE_S = 0.3
-"""The server says farewell on standard output from a thread of its own, within so long."""
+"""Time to wait after stopping the server [s]: its thread prints a last message within it."""
 SPEEDS = ("0.02", "0.1", "0.25", "0.5", "1", "2", "5")
 
 PREDICTED: Rgb = (37, 99, 235)
@@ -40,22 +40,22 @@ CONE_HEIGHT = 0.12
 LINE = 0.006
 WAYPOINT = 0.02
 LIFT = 0.002
-"""Drawings on the ground float above it by so much."""
+"""Height of drawings above the ground, as a share of the stage's size."""
 
 EYE = np.array([1.6, -1.6, 1.0])
-"""Where the first camera stands, seen from what it looks at."""
+"""Position of the first camera relative to the point that it looks at, as shares of the stage's size."""
 
 
 class Page:
     """A stage in the browser.
 
     Attributes:
-        server: Its web server.
-        controls: Where a player puts its own; not seen before it does.
+        server: The web server of the page.
+        controls: Folder for the controls of a player; hidden until there is one.
     """
 
     def __init__(self, server: viser.ViserServer, stage: Stage, title: str, *, follow: bool) -> None:
-        """Set up `stage` under `title`; whether the camera is to `follow` can be chosen there, too."""
+        """Set up `stage` under `title`; `follow` is the initial value of the switch that lets the camera follow."""
         self.server, self._stage = server, stage
         self._frames: list[viser.FrameHandle] = []
         self._cones: list[viser.FrameHandle] = []
@@ -74,13 +74,13 @@ class Page:
         self._follow = server.gui.add_checkbox("Follow", follow)
 
     def show(self, shot: Shot, caption: dict[str, str]) -> None:
-        """Put everything where `shot` has it; `caption` is shown as a table."""
+        """Move everything to the poses of `shot`, and show `caption` as a table."""
         centre, before = shot.poses[:, :3].mean(axis=0), self._centre
         self._centre = centre
         if before is None:
             self._look_at(centre)
         elif self._follow.value:
-            # the world moves and the camera stays: so it is left to whoever turns it
+            # move the world, not the camera, which the user may be turning
             self._stage_frame.position = self._stage_frame.position - (centre - before) * [1.0, 1.0, 0.0]
         with self.server.atomic():
             for frame, pose in zip(self._frames, shot.poses, strict=True):
@@ -96,7 +96,7 @@ class Page:
             self._caption.content = _table(caption)
 
     def _look_at(self, point: Array) -> None:
-        """Let browsers that come from now on see `point`, shape (3,) [m], from a little above."""
+        """Let the camera of newly connected browsers look at `point`, shape (3,) [m], from slightly above."""
         camera = self.server.initial_camera
         camera.up = (0.0, 0.0, 1.0)
         camera.fov = np.deg2rad(40.0)
@@ -104,7 +104,7 @@ class Page:
         camera.position = tuple(point + self._stage.size * EYE)
 
     def draw_way(self, path: Array, waypoints: Array) -> None:
-        """Draw where the base went, shape (n, 3), and where it was to go, shape (k, 2) [m], on the ground."""
+        """Draw the path of the base, shape (n, 3), and its waypoints, shape (k, 2) [m], on the ground."""
         scene, size = self.server.scene, self._stage.size
         handles: list[viser.SceneNodeHandle] = []
         if len(path) > 1:
@@ -155,7 +155,7 @@ class Page:
                 self._mesh(f"{name}/{k}", mesh)
 
     def _build_forces(self) -> None:
-        """Arrows and cones at the feet, each with its switch, which is also the legend."""
+        """Add arrows and friction cones at the feet, with a switch for each kind and a legend."""
         stage, scene, gui = self._stage, self.server.scene, self.server.gui
         if not stage.feet:
             return
@@ -195,7 +195,7 @@ class Page:
         )  # fmt: skip
 
     def _on_ground(self, places: Array) -> Array:
-        """Points a hair above the ground at `places`, shape (n, 2)."""
+        """Points slightly above the ground at `places`, shape (n, 2)."""
         ground = self._stage.ground
         if ground is None:
             height = np.zeros(len(places))
@@ -208,12 +208,12 @@ class Page:
 
 
 class Player:
-    """Plays a film on a page: slider, play and pause, speed.
+    """Plays a film on a page, with a time slider, play and pause, and a choice of speed.
 
     Attributes:
-        slider: The time; whoever drags it is followed.
+        slider: The shown time; the user may drag it.
         playing: Whether time passes.
-        speed: Against the run's own time.
+        speed: Speed relative to the run's own time.
     """
 
     def __init__(self, page: Page, film: Film) -> None:
@@ -232,15 +232,15 @@ class Player:
         page.show(film.shot(0), self._words(0))
 
     def toggle(self) -> None:
-        """Play if it stands, stop if it plays."""
+        """Switch between playing and pausing."""
         self.playing = not self.playing
         self._button.label = "Pause" if self.playing else "Play"
         self._button.icon = viser.Icon.PLAYER_PAUSE if self.playing else viser.Icon.PLAYER_PLAY
 
     def advance(self, elapsed: float) -> None:
-        """Let `elapsed` seconds of the wall clock pass; the film begins anew after its end."""
+        """Advance by `elapsed` seconds of the wall clock; after its end the film starts again."""
         if abs(self.slider.value - self._film.times[self._shown]) > 1e-8:
-            self._time = self.slider.value  # somebody has moved it
+            self._time = self.slider.value  # the user has moved it
         elif self.playing:
             self._time += elapsed * float(self.speed.value)
             if self._time > self._film.times[-1]:
@@ -248,7 +248,7 @@ class Player:
         self._show()
 
     def _show(self) -> None:
-        """Show the row of the present time, if it is not shown yet."""
+        """Show the row of the current time, unless it is shown already."""
         row = self._film.row(self._time)
         if row != self._shown:
             self._shown = row
@@ -265,11 +265,11 @@ class Player:
 
 
 def serve(port: int | None, title: str) -> viser.ViserServer:
-    """A web server on loopback alone.
+    """Start a web server on the loopback interface.
 
     Args:
-        port: None takes one that is free, 8080 where it is.
-        title: Shown on top of the controls.
+        port: Port; None takes 8080, or another one if that is taken.
+        title: Title above the controls.
 
     Raises:
         InputError: The port is taken.
@@ -277,21 +277,21 @@ def serve(port: int | None, title: str) -> viser.ViserServer:
     wanted = 8080 if port is None else port
     if port is not None and not _free(port):
         raise InputError(f"--port {port} is taken or not allowed; choose another one or leave it out")
-    # browsers that go away in mid-sentence are no news
+    # a browser that closes its connection is not worth a message
     logging.getLogger("websockets.server").setLevel(logging.CRITICAL)
-    with contextlib.redirect_stdout(io.StringIO()):  # where the page is, the command says in its own words
+    with contextlib.redirect_stdout(io.StringIO()):  # the command prints the address itself
         return viser.ViserServer(host=HOST, port=wanted, label=title, verbose=False)
 
 
 def stop(server: viser.ViserServer) -> None:
-    """End a web server, silently."""
+    """Stop a web server without its message on standard output."""
     with contextlib.redirect_stdout(io.StringIO()):
         server.stop()
         time.sleep(SETTLE_S)
 
 
 def play(player: Player, running: Callable[[], bool]) -> None:
-    """Play until `running` says no, at `FRAMES_PER_S` at most."""
+    """Play while `running` returns true, with at most `FRAMES_PER_S` frames per second."""
     before = time.monotonic()
     while running():
         now = time.monotonic()
@@ -316,7 +316,7 @@ def _free(port: int) -> bool:
 
 
 def _turn_to(normal: Array) -> tuple[float, float, float, float]:
-    """The shortest turn from z to `normal` (z > 0), as a quaternion (w, x, y, z)."""
+    """The shortest rotation from z to `normal`, whose z is positive, as a quaternion (w, x, y, z)."""
     half = np.array([1.0 + normal[2], -normal[1], normal[0], 0.0])
     w, x, y, z = half / np.linalg.norm(half)
     return w, x, y, z
@@ -335,7 +335,7 @@ def _surface(heights: Array, parameters: Array) -> tuple[Array, Array]:
 
 
 def _net(shape: tuple[int, ...], parameters: Array, cell: float) -> Array:
-    """Pieces of lines about every `cell` [m] along both axes of a height map, shape (n, 2, 2): x and y of both ends."""
+    """Segments of grid lines, about `cell` [m] apart, on a height map, shape (n, 2, 2): x and y of both ends."""
     x = parameters[4] + parameters[6] * np.arange(shape[0])
     y = parameters[5] + parameters[7] * np.arange(shape[1])
     along_x = np.stack(np.meshgrid(x, y[:: max(round(cell / parameters[7]), 1)], indexing="ij"), axis=-1)

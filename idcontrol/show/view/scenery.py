@@ -1,7 +1,7 @@
-"""What there is to see in a run, as its record stores it: ``meta["scene"]`` is a `Scenery` in builtin types.
+"""The scene of a run, as its record stores it: ``meta["scene"]`` is a `Scenery` in builtin types.
 
-Where things are is in the arrays: a robot's configuration is the channel ``q``, the pose of the body NAME the channel
-``pose_NAME``. An experiment that records these can be watched; nothing else is asked of it.
+Positions are in the arrays: the channel ``q`` holds a robot's configuration, the channel ``pose_NAME`` the pose of the
+body NAME. An experiment that records these can be watched without further effort.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Pose = tuple[float, float, float, float, float, float, float]
-"""Position [m] and unit quaternion (x, y, z, w): from the body's axes to the world's."""
+"""Position [m] and unit quaternion (x, y, z, w), which rotates from the body's axes to the world's."""
 
 AT_ORIGIN: Pose = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
 
 SIZES = {"box": 3, "sphere": 1, "cylinder": 2, "capsule": 2}
-"""How many lengths each shape has; see `DrawableBody`."""
+"""Number of lengths in the size of each shape, see `DrawableBody`."""
 
 
 class DrawableGround(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A plane, or a height map where there are `heights`.
+    """The ground: a plane, or a height map if there are `heights`.
 
     Attributes:
         normal: Upward normal of the plane.
-        offset_m: Of the plane, ``n·p = offset``.
-        heights: Samples of a height map [m]: little-endian float32, row by row; None for a plane.
-        shape: Rows (along x) and columns (along y) of `heights`.
-        spacing_m: Distance of the samples.
-        origin_m: Where the first sample lies.
+        offset_m: Offset of the plane ``n·p = offset``.
+        heights: Samples of a height map [m] as little-endian float32, row by row; None for a plane.
+        shape: Numbers of rows (along x) and columns (along y) of `heights`.
+        spacing_m: Distance between samples.
+        origin_m: Position of the first sample, x and y.
     """
 
     normal: tuple[float, float, float] = (0.0, 0.0, 1.0)
@@ -49,7 +49,7 @@ class DrawableGround(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @classmethod
     def of(cls, terrain: Terrain) -> Self:
-        """`terrain` as plain data."""
+        """Describe `terrain` as plain data."""
         n, (offset, x, y, dx, _) = terrain.parameters[:3].tolist(), terrain.parameters[3:].tolist()
         if not terrain.heights.size:
             return cls(normal=tuple(n), offset_m=offset)
@@ -58,10 +58,10 @@ class DrawableGround(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return cls(heights=samples, shape=(rows, columns), spacing_m=dx, origin_m=(x, y))
 
     def terrain(self) -> Terrain:
-        """The ground again, its heights as exact as float32.
+        """The terrain, with heights as exact as float32.
 
         Raises:
-            InputError: Number and shape of the heights do not fit.
+            InputError: The number of heights does not match their shape.
         """
         if self.heights is None:
             return plane(self.normal, self.offset_m)
@@ -71,16 +71,15 @@ class DrawableGround(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class DrawableBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A rigid body of a simple shape, its centre at the origin of its frame.
+    """A rigid body of a simple shape, centred at the origin of its frame.
 
     Attributes:
-        name: Its poses are the channel ``pose_NAME``, shape (7,): see `Pose`.
+        name: Name; the channel ``pose_NAME``, shape (7,), holds its poses (`Pose`).
         shape: Kind of shape; cylinders and capsules lie along z.
-        size_m: Lengths of the edges of a box; the radius of a sphere; radius and length (of a
-            capsule without its caps).
-        colour: Red, green, blue.
+        size_m: Edges of a box; radius of a sphere; radius and length of a cylinder, or of a capsule without its caps.
+        colour: Red, green and blue, each 0 to 1.
         opacity: 1 is opaque.
-        pose: Where it stays if there is no such channel.
+        pose: Constant pose, used if there is no such channel.
     """
 
     name: str
@@ -92,14 +91,15 @@ class DrawableBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What there is to see; where it is, is recorded row by row.
+    """Everything that is seen; where it is, is recorded row by row.
 
     Attributes:
-        robot: Name or path by which the robot libraries know it, its configuration in ``q``; None if there is none.
+        robot: Name or path of the robot, whose configuration is in ``q``; None if there is none.
         bodies: Other bodies.
-        ground: None if there is none.
-        mu: Friction of the ground; None where no one number tells: nothing slips, or each touchdown has its own.
-        mu_told: What the controller counts on; None as for `mu`.
+        ground: The ground; None if there is none.
+        mu: Friction coefficient of the ground; None if no single number describes it: nothing slips, or each touchdown
+            has its own.
+        mu_told: Friction coefficient that the controller assumes; None as for `mu`.
     """
 
     robot: str | None = None
@@ -110,14 +110,14 @@ class Scenery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def of_meta(meta: Mapping[str, Any], where: str) -> Scenery:
-    """What the facts about a run say there is to see.
+    """Read the scene from the facts about a run.
 
     Args:
-        meta: The facts.
-        where: Whose they are, for the text of an error.
+        meta: The facts, as in `Run.meta`.
+        where: Name of their source, for error messages.
 
     Raises:
-        InputError: Nothing is, or it is described wrongly.
+        InputError: There is no scene, or its description is wrong.
     """
     if "scene" not in meta:
         raise InputError(f"{where} has nothing that can be seen in 3-D; plots of a record: idcontrol report DIR")
@@ -133,10 +133,10 @@ def of_meta(meta: Mapping[str, Any], where: str) -> Scenery:
 
 
 def of_run(run: Run) -> Scenery:
-    """What there is to see in `run`.
+    """Read the scene of `run`.
 
     Raises:
-        InputError: Nothing is, it is described wrongly, or its poses or their times are not recorded.
+        InputError: There is no scene, its description is wrong, or poses or times are not recorded.
     """
     scenery = of_meta(run.meta, str(run.folder))
     needed = ("t", "q") if scenery.robot else ("t",)

@@ -1,4 +1,4 @@
-"""Triangle meshes of simple shapes, and of what Pinocchio reads from a URDF."""
+"""Triangle meshes of simple shapes, and of geometry that Pinocchio reads from a URDF."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from idcontrol.types import Array, Integers
 Colour = tuple[float, float, float]
 
 SMOOTH_RAD = 0.6
-"""Edges sharper than this are seen as edges."""
+"""Angle above which an edge is shaded as a sharp edge [rad]."""
 FINE_FACES = 40_000
-"""Meshes with more triangles than this are coarsened, or browsers without a graphics card crawl."""
+"""Number of triangles above which a mesh is coarsened; browsers without a graphics card are slow otherwise."""
 CELLS = 300
 """Cells of the coarse grid along the longest side of a mesh."""
 
@@ -28,8 +28,8 @@ class Mesh:
     """Triangles of one colour.
 
     Attributes:
-        vertices: Shape (n, 3) [m].
-        faces: Rows of vertices, shape (k, 3).
+        vertices: Corners of the triangles, shape (n, 3) [m].
+        faces: Indices of each triangle's vertices, shape (k, 3).
         colour: Red, green, blue, 0 to 1.
         opacity: 1 is opaque.
     """
@@ -40,7 +40,7 @@ class Mesh:
     opacity: float = 1.0
 
     def moved(self, rotation: Array, position: Array) -> Mesh:
-        """The same mesh in the axes that `rotation` (3, 3) and `position` (3,) lead to."""
+        """The mesh rotated by `rotation` (3, 3), then moved by `position` (3,) [m]."""
         return Mesh(self.vertices @ rotation.T + position, self.faces, self.colour, self.opacity)
 
 
@@ -70,14 +70,14 @@ def rod(start: Array, end: Array, radius: float, colour: Colour) -> Mesh:
 
 
 def pyramid(mu: float, colour: Colour, opacity: float) -> Mesh:
-    """The inscribed friction pyramid ``|f_S| + |f_T| ≤ μ f_N`` up to f_N = 1, its apex at the origin (math.md 5)."""
+    """The inscribed friction pyramid ``|f_S| + |f_T| ≤ μ f_N`` up to f_N = 1, with its apex at the origin."""
     corners = [(mu, 0, 1), (0, mu, 1), (-mu, 0, 1), (0, -mu, 1)]
     faces = [(0, 1, 2), (0, 2, 3), (0, 3, 4), (0, 4, 1)]
     return Mesh(np.array([(0, 0, 0), *corners], dtype=float), np.array(faces), colour, opacity)
 
 
 def of_coal(geometry: Any, colour: Colour) -> Mesh | None:
-    """A shape or mesh of Pinocchio's collision library; None for kinds that nobody draws (planes, point clouds)."""
+    """Mesh of a shape from Pinocchio's collision library; None for kinds that are not drawn (planes, point clouds)."""
     if isinstance(geometry, coal.Box):
         return solid("box", 2.0 * geometry.halfSide, colour)
     if isinstance(geometry, coal.Sphere):
@@ -94,7 +94,7 @@ def of_coal(geometry: Any, colour: Colour) -> Mesh | None:
 
 
 def coarsened(mesh: Mesh) -> Mesh:
-    """The mesh with its vertices merged where they share a cell of a grid: robot makers ship what CAD gave them."""
+    """Merge the vertices of `mesh` that share a cell of a grid; some URDF files come with unreduced CAD meshes."""
     cell = float(np.ptp(mesh.vertices, axis=0).max()) / CELLS
     _, at, count = np.unique(np.floor(mesh.vertices / cell), axis=0, return_inverse=True, return_counts=True)
     vertices = np.zeros((len(count), 3))

@@ -1,6 +1,6 @@
-"""From a row of numbers to what is seen: poses of everything that moves, forces as arrows, friction cones.
+"""Turns a row of a record into poses of everything that moves, forces as arrows, and contact frames.
 
-Nothing here knows of a browser.
+Nothing here depends on a browser.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from idcontrol.types import Array, Booleans
 
 GRAVITY = 9.81
 LOADED = 1e-3
-"""A foot counts as loaded from this share of the weight."""
+"""Smallest force on a loaded foot, as a share of the weight."""
 APART = 0.02
-"""The two arrows of a foot stand so far from each other, as a share of the machine's reach."""
+"""Distance between the two arrows of a foot, as a share of the stage's size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A rigid thing that may move.
+    """A rigid object that may move.
 
     Attributes:
-        name: Its own.
-        meshes: In its frame.
+        name: Name of the object.
+        meshes: Meshes in its frame.
     """
 
     name: str
@@ -41,14 +41,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """What is seen at one instant, world frame.
+    """The scene at one instant, world frame.
 
     Attributes:
-        poses: Of each node: position [m] and quaternion (x, y, z, w), shape (n, 7).
+        poses: Pose of each node, position [m] and quaternion (x, y, z, w), shape (n, 7).
         contact: Pose of the contact frame of each foot, z along the normal, x along the first tangent, shape (k, 7).
         loaded: Which feet carry load, shape (k,).
-        measured: Tail and head of an arrow for each foot, shape (k, 2, 3) [m]; tail and head agree where no force is.
-        predicted: The same for the force that the controller counts on.
+        measured: Arrows of the plant's forces, tail and head for each foot, shape (k, 2, 3) [m]; both coincide where
+            there is no force.
+        predicted: Arrows of the forces that the controller predicts, shape (k, 2, 3) [m].
     """
 
     poses: Array
@@ -59,28 +60,28 @@ class Shot:
 
 
 class Stage:
-    """What stands there, and where it is in each row.
+    """The objects of a scene, and their poses in each row.
 
     Attributes:
-        scenery: What it was made from.
-        nodes: All that may move.
-        ground: None if there is none.
-        size: Length by which camera, arrows and cones are measured [m].
-        floating: Whether the first three of ``q`` are where a floating base is.
-        metres_per_newton: Scale of the arrows: the whole weight is as long as `size`.
+        scenery: Description of the scene.
+        nodes: Objects that may move.
+        ground: The ground; None if there is none.
+        size: Length that camera, arrows and cones scale with [m].
+        floating: Whether the first three coordinates of ``q`` are the position of a floating base.
+        metres_per_newton: Scale of the arrows: an arrow of the whole weight has the length `size`.
     """
 
     def __init__(self, scenery: Scenery, find_robot: Callable[[str], DrawableRobot], q: Array | None = None) -> None:
-        """Set up `scenery`.
+        """Set up the objects of `scenery`.
 
         Args:
-            scenery: What there is to see.
+            scenery: Description of the scene.
             find_robot: Loads a robot by name or path.
-            q: The configuration (nq,) by which its size is measured; None is the neutral one.
+            q: Configuration (nq,) in which the robot's size is measured; None takes the neutral one.
 
         Raises:
             UnknownName: There is no such robot.
-            InputError: It cannot be loaded, or the ground is no ground.
+            InputError: The robot cannot be loaded, or the ground is not valid.
         """
         self.scenery = scenery
         self.ground: Terrain | None = None if scenery.ground is None else scenery.ground.terrain()
@@ -110,18 +111,18 @@ class Stage:
 
     @property
     def feet(self) -> int:
-        """How many feet there are."""
+        """Number of feet."""
         return len(self._feet)
 
     def at(self, row: Mapping[str, Array]) -> Shot:
-        """What is seen where the channels of a row say so.
+        """The scene at one row of a record.
 
         Args:
-            row: ``q`` (nq,) of the robot; ``pose_NAME`` (7,) of bodies that move; ``force``, ``force_pred``
-                (k, 3) at the feet [N], NaN or left out where not known.
+            row: Channels of the row: ``q`` (nq,) of the robot; ``pose_NAME`` (7,) of bodies that move; ``force`` and
+                ``force_pred`` (k, 3) at the feet [N], NaN or left out where unknown.
 
         Raises:
-            InputError: ``q`` is not one of this robot.
+            InputError: The length of ``q`` does not fit the robot.
         """
         poses = np.empty((len(self.nodes), 7))
         contact, centre = np.empty((self.feet, 7)), np.empty((self.feet, 3))
@@ -144,7 +145,7 @@ class Stage:
         )
 
     def _fitting(self, q: Array) -> Array:
-        """`q` if it is one of this robot."""
+        """Return `q`, or raise `InputError` if its length does not fit the robot."""
         if q.shape != (self._model.nq,):
             raise InputError(
                 f"the robot {self.scenery.robot} has {self._model.nq} positions, the record {q.size}: "
@@ -156,13 +157,13 @@ class Stage:
         return np.nan_to_num(row.get(name, np.zeros((self.feet, 3))), nan=0.0)
 
     def _arrows(self, contact: Array, force: Array, aside: float) -> Array:
-        """Arrows that begin at the contacts, moved aside so that two of equal forces are both seen."""
-        # across the view of the first camera
+        """Arrows that begin at the contacts, moved aside so that two equal forces are both visible."""
+        # sideways as seen by the first camera
         tail = contact[:, :3] + aside * np.array([1.0, 1.0, 0.0]) / np.sqrt(2.0)
         return np.stack([tail, tail + self.metres_per_newton * force], axis=1)
 
     def _contact_frame(self, centre: Array, radius: float) -> Array:
-        """Pose of the frame of contact of a foot sphere with the ground, as contacts have it (math.md 2)."""
+        """Pose of the contact frame of a foot sphere on the ground (math.md, section 2)."""
         if self.ground is None:
             return np.concatenate([centre, [0.0, 0.0, 0.0, 1.0]])
         _, n, point = sphere_gap(self.ground.parameters, self.ground.coefficients, *centre, radius)
