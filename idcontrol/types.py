@@ -71,7 +71,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
-    """What a planner asks for at one instant; joints in the order of `System.actuated_names`.
+    """The demand of a planner at one instant; joints in the order of `System.actuated_names`.
 
     Attributes:
         q: Joint positions, shape (a,) [rad].

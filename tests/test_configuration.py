@@ -1,4 +1,4 @@
-"""What users type becomes a configuration, or one line that says what does not fit."""
+"""User input becomes a configuration, or one line that says what does not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The doctor says what is missing and how to mend it; the trust table holds, and notices when it does not."""
+"""The doctor names what is missing and how to mend it; the claims of the trust table hold and can fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALL = [claim for part in trust.CLAIMS.values() for claim in part]
 
 @pytest.fixture
 def without(monkeypatch):
-    """Let packages seem not to be installed."""
+    """Make packages appear not to be installed."""
     version = importlib.metadata.version
 
     def hide(*names):
@@ -36,7 +36,7 @@ def without(monkeypatch):
 
 @pytest.fixture
 def no_physics(monkeypatch):
-    """Leave the self-check out where something else is in question."""
+    """Skip the self-check in tests of something else."""
     monkeypatch.setattr(doctor, "_physics", lambda tell: iter(()))
 
 
@@ -108,7 +108,7 @@ def test_wrong_physics_is_a_fault(monkeypatch, capsys):
     assert cli.main(["doctor"]) == 1
     said = capsys.readouterr().err.splitlines()
     assert "carry the weight" in said[-1]
-    # and it was not silent while it worked: a line before each claim
+    # it prints a line before each claim
     quick = [claim.statement for claim in ALL if claim.quick]
     assert [line.partition(": ")[2] for line in said[1:-1]] == quick
 
@@ -155,7 +155,7 @@ def test_a_claim_without_its_extra_is_said_to_be_unmeasured_and_does_not_fail(mo
 
 @pytest.mark.parametrize("claim", ["presses with its weight", "slides down", "carry the weight"])
 def test_claims_are_measured_against_something_outside(claim, monkeypatch):
-    """Were gravity another one in the formulas than on the machines, they would fail."""
+    """With a wrong gravity in the formulas, the claims must fail."""
     monkeypatch.setattr(machines, "G", 9.83)
     (asked,) = (item for item in ALL if claim in item.statement and not item.extra)
     assert not trust.weigh(asked).holds

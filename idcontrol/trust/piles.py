@@ -30,7 +30,7 @@ class Pile:
         contacts: Closed contacts without friction; put μ in with `dataclasses.replace`.
         drift: J̇ v, block order, shape (3 n,) [m/s²].
         pairs: Bodies A and B of each contact, shape (n, 2); B may be `WORLD`.
-        radius: Of the spheres on bodies A, shape (n,) [m].
+        radius: Radius of the sphere on body A, shape (n,) [m].
         position: Centres of mass, shape (k, 3) [m].
     """
 
@@ -49,10 +49,10 @@ def random_pile(rng: np.random.Generator, bodies: int, contacts: int, sliding: i
 
     Args:
         rng: Source of randomness.
-        bodies: How many; each is held by one contact at least.
-        contacts: How many, at least `bodies` and `sliding`.
-        sliding: How many of the contacts with the world slide, because the surface there moves along itself; all other
-            contacts roll or rest.
+        bodies: Number of bodies; each is held by at least one contact.
+        contacts: Number of contacts, at least `bodies` and `sliding`.
+        sliding: Number of contacts with the world that slide, because the surface moves along itself; all others roll
+            or rest.
         lightest: Smallest mass [kg].
 
     Returns:

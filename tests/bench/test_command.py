@@ -1,4 +1,4 @@
-"""``idcontrol bench`` from the outside."""
+"""The command ``idcontrol bench``."""
 
 import json
 
@@ -73,7 +73,7 @@ def test_memory_does_not_grow_over_a_hundred_thousand_steps():
 
     steps = 100_000
     found = memory.sampled(scenes, steps)
-    # 10 MB per million steps would be 10 bytes a step: less than any object of Python's
+    # 10 MB per million steps is 10 bytes per step, less than any Python object
     assert memory.growth(found, steps) < 10.0
 
 

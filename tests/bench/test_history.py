@@ -1,4 +1,4 @@
-"""Histories of results."""
+"""Histories of bench results."""
 
 import json
 

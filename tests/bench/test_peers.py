@@ -1,4 +1,4 @@
-"""Peers say what we say, or the rows would compare different problems."""
+"""Peers solve the same problems as we do, or timing rows would compare different work."""
 
 import numpy as np
 import pytest
@@ -73,7 +73,7 @@ def test_a_heap_in_drake_falls_as_ours_does():
         velocities.append(states[-1].velocity)
     theirs = answers(drake.heap(scene, states), 10)
     for found, ours in zip(theirs[:3], velocities, strict=False):
-        # nothing touches yet; velocities are ours but for the order of integration within a step
+        # before the first touch, velocities differ only by the order of integration within a step
         assert found[:, :3] == pytest.approx(ours[:, :3], abs=1e-6)
     assert scene.round.any()
     assert not scene.round.all()

@@ -27,7 +27,7 @@ def test_stepping_through_the_walk_again_gives_the_same_velocities():
     system, _ = walk.machine()
     again = answers(step(walk, "coulomb-lcp"), len(walk.moments))
     for found, moment in zip(again, walk.moments, strict=True):
-        # the first step starts without what the one before it left behind; the solution is the same to rounding
+        # the first step has no warm start here; the solution is the same to rounding
         assert found == pytest.approx(system.joint_velocities(moment.after.v), abs=1e-9)
 
 
@@ -38,7 +38,7 @@ def test_copies_of_contacts_leave_the_motion_what_it_is():
         few, many = dissipation.solve(each.problem), dissipation.solve(copied(each.problem, 30))
         assert many.status is Status.SOLVED
         assert many.v_plus == pytest.approx(few.v_plus, abs=1e-9)
-        # and carry the same
+        # the total normal impulse stays the same
         assert many.impulses[:, 0].sum() == pytest.approx(few.impulses[:, 0].sum(), rel=1e-6)
 
 

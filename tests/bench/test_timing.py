@@ -1,4 +1,4 @@
-"""Times taken in turns."""
+"""Timing in turns."""
 
 import gc
 import time

@@ -1,1 +1,1 @@
-"""The same scenes in engines that nobody here wrote: agreement in what physics fixes, reasons where models differ."""
+"""The same scenes in external simulators: agreement where physics decides, reasons where models differ."""

@@ -1,4 +1,4 @@
-"""Single bodies, stacks and chains in our time stepping, in MuJoCo and in Bullet, beside the school book's formulas."""
+"""Single bodies, stacks and chains in our time stepping, in MuJoCo and in Bullet, beside textbook formulas."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.models import coulomb
 from idcontrol.plants.bodies import FreeBodies, dense
+from idcontrol.trust import machines
 from idcontrol.trust.peers import chain
 from idcontrol.types import State
 from tests.plants import bodies
@@ -31,35 +32,33 @@ def make(name: str, setup: plants.Setup) -> plants.SimulatedPlant:
 
 @pytest.mark.parametrize(("name", "miss"), [("coulomb-lcp", 5e-3), ("mujoco", 2e-2), ("pybullet", 5e-3)])
 def test_a_thrown_block_slides_as_far_as_the_formula_says(name, miss):
-    """v² / 2 μ g. Rigid contact misses it by the first step, h v / 2; MuJoCo's friction is soft and gives way."""
+    """The way is v² / 2 μ g. The first step of rigid contact shortens it by h v / 2; MuJoCo's soft friction creeps."""
     mu, v = 0.4, 1.0
-    plant = make(name, bodies.sled(plane(), mu))
-    plant.reset(State(t=0.0, q=bodies.sled_on(0.0).q, v=np.array([v, 0, 0, 0, 0, 0])))
+    plant = make(name, machines.sled(plane(), mu))
+    plant.reset(machines.sled_state(v=np.array([v, 0, 0, 0, 0, 0])))
     for _ in range(400):
         state = plant.step(NO_JOINTS, H)
     assert state.q[0] == pytest.approx(v**2 / (2.0 * mu * G), rel=miss)
-    # MuJoCo's creep below the cone: it never quite stands
+    # in MuJoCo a standing sled creeps below the cone
     assert np.abs(state.v[:2]).max() < 1e-3
 
 
 @pytest.mark.parametrize(("name", "miss"), [("coulomb-lcp", 1e-3), ("mujoco", 1e-2), ("pybullet", 1e-2)])
 def test_a_ball_thrown_without_spin_ends_rolling_at_five_sevenths_of_its_speed(name, miss):
-    """Friction is not in the result: angular momentum about the line of contact is kept."""
-    system = bodies.body(0.4 * bodies.MASS * bodies.RADIUS**2 * np.eye(3))
-    contacts = SphereContacts(system, ("body",), bodies.RADIUS, plane(), 0.5)
-    plant = make(name, plants.Setup(system=system, contacts=contacts, dt=H))
+    """The result does not depend on friction, because angular momentum about the line of contact is conserved."""
+    plant = make(name, machines.ball(0.5))
     plant.reset(bodies.ball_at(0.0, np.array([1.0, 0, 0, 0, 0, 0])))
     for _ in range(200):
         state = plant.step(NO_JOINTS, H)
     turn = pin.Quaternion(state.q[6], *state.q[3:6]).matrix()
     speed, spin = turn @ state.v[:3], turn @ state.v[3:]
     assert speed[0] == pytest.approx(5.0 / 7.0, rel=miss)
-    assert spin[1] * bodies.RADIUS == pytest.approx(speed[0], rel=miss)
+    assert spin[1] * machines.BALL == pytest.approx(speed[0], rel=miss)
     assert np.abs(speed[1:]).max() < 1e-3
 
 
 def stack_in_mujoco(n: int, radius: float, mass: float) -> np.ndarray:
-    """Normal forces between neighbours of a column of balls at rest, from the ground up, shape (n,) [N]."""
+    """Normal forces between neighbours of a column of balls at rest in MuJoCo, from the ground up, shape (n,) [N]."""
     mujoco = pytest.importorskip("mujoco")
     balls = "".join(
         f'<body pos="0 0 {radius * (2 * i + 1)}"><freejoint/><geom type="sphere" size="{radius}" mass="{mass}"/></body>'
@@ -81,7 +80,7 @@ def stack_in_mujoco(n: int, radius: float, mass: float) -> np.ndarray:
 
 
 def stack_in_bullet(n: int, radius: float, mass: float) -> np.ndarray:
-    """The same in Bullet."""
+    """Normal forces between neighbours of a column of balls at rest in Bullet, from the ground up, shape (n,) [N]."""
     bullet = pytest.importorskip("pybullet")
     client = bullet.connect(bullet.DIRECT)
     try:
@@ -103,7 +102,7 @@ def stack_in_bullet(n: int, radius: float, mass: float) -> np.ndarray:
 
 
 def stack_of_ours(n: int, radius: float, mass: float) -> np.ndarray:
-    """The same in our time stepping with Coulomb friction."""
+    """Normal forces between neighbours of a column of balls at rest in our time stepping, shape (n,) [N]."""
     surface = Surface(mu=0.5)
     density = mass / (4.0 / 3.0 * np.pi * radius**3)
     column = [solid(f"ball{i}", coal.Sphere(radius), density, surface) for i in range(n)]
@@ -125,7 +124,7 @@ def test_each_ball_of_a_column_carries_the_weight_of_those_above(stack):
 
 
 def falling_chain(name: str, h: float) -> np.ndarray:
-    """Where the joints of a chain let go from the horizontal are after 0.2 s."""
+    """Joint angles of a chain 0.2 s after its release."""
     system = chain(4)
     contacts = SphereContacts(system, ("hinge3",), 0.01, plane(), 0.5)
     plant = make(name, plants.Setup(system=system, contacts=contacts, dt=h))
@@ -137,7 +136,7 @@ def falling_chain(name: str, h: float) -> np.ndarray:
 
 @pytest.mark.parametrize("name", PEERS)
 def test_a_falling_chain_goes_where_an_integrator_of_high_order_takes_it(name):
-    """All three step alike, to rounding; steps of two lengths tell their first-order error, which is taken off."""
+    """All simulators agree to rounding; extrapolation from two step lengths removes their first-order error."""
     from scipy.integrate import solve_ivp
 
     model = chain(4).model
@@ -151,6 +150,6 @@ def test_a_falling_chain_goes_where_an_integrator_of_high_order_takes_it(name):
     whole, half, quarter = (falling_chain(name, h) for h in (1e-3, 5e-4, 2.5e-4))
     np.testing.assert_allclose(whole, falling_chain("coulomb-lcp", 1e-3), rtol=0, atol=1e-9)
     misses = [np.abs(q - exact).max() for q in (2.0 * half - whole, 2.0 * quarter - half)]
-    # without its first-order part the error falls with the square of the step
+    # without its first-order part, the error falls with the square of the step
     assert misses[1] < 0.3 * misses[0]
     assert misses[1] < 1e-4

@@ -16,12 +16,12 @@ from idcontrol.experiments.trot import Config, experiment, foot_spheres
 from idcontrol.plants.exported import rigid_links
 from idcontrol.record.recording import load
 from idcontrol.system import System
+from idcontrol.trust import machines
 from idcontrol.trust.peers import chain
 from idcontrol.types import ContactForces, State
 from tests import scenes
 from tests.controllers import walker
 from tests.peers.test_bodies import G, H, falling_chain
-from tests.plants import bodies
 
 pytest.importorskip("pydrake")
 
@@ -35,7 +35,7 @@ from pydrake.systems.framework import DiagramBuilder
 
 
 class World:
-    """Bodies with spheres on level ground, stepped by SAP; contacts are as stiff as a step allows."""
+    """Bodies with spheres on level ground, stepped by SAP with contacts as stiff as the step allows."""
 
     def __init__(self, mu: float, h: float = H) -> None:
         self.builder = DiagramBuilder()
@@ -64,7 +64,7 @@ class World:
         return body
 
     def start(self) -> None:
-        """No more bodies from here on."""
+        """Build the simulator; no body can be added afterwards."""
         self.plant.Finalize()
         self.simulator = Simulator(self.builder.Build())
         self.context = self.plant.GetMyMutableContextFromRoot(self.simulator.get_mutable_context())
@@ -79,12 +79,12 @@ class World:
 
 
 def test_a_thrown_block_slides_as_far_as_the_formula_says():
-    """v² / 2 μ g; SAP, too, brakes in the first step before it moves: h v / 2 of the way."""
+    """The way is v² / 2 μ g. SAP, too, brakes in the first step before it moves, which shortens it by h v / 2."""
     mu, v, height = 0.4, 1.0, 0.05 + 0.02
     world = World(mu)
     world.lay_ground()
     corners = [[x, y, -0.05] for x in (0.15, -0.15) for y in (0.1, -0.1)]
-    sled = world.add("sled", bodies.MASS, 0.02, corners, 0.02)
+    sled = world.add("sled", machines.SLED_MASS, 0.02, corners, 0.02)
     world.start()
     world.place(sled, [0.0, 0.0, height], [v, 0.0, 0.0])
     world.run(0.4)
@@ -97,13 +97,14 @@ def test_a_thrown_block_slides_as_far_as_the_formula_says():
 def test_a_ball_thrown_without_spin_ends_rolling_at_five_sevenths_of_its_speed():
     world = World(0.5)
     world.lay_ground()
-    ball = world.add("ball", bodies.MASS, 0.4 * bodies.MASS * bodies.RADIUS**2, [[0.0, 0.0, 0.0]], bodies.RADIUS)
+    mass, radius = machines.SLED_MASS, machines.BALL
+    ball = world.add("ball", mass, 0.4 * mass * radius**2, [[0.0, 0.0, 0.0]], radius)
     world.start()
-    world.place(ball, [0.0, 0.0, bodies.RADIUS], [1.0, 0.0, 0.0])
+    world.place(ball, [0.0, 0.0, radius], [1.0, 0.0, 0.0])
     world.run(0.2)
     moving = world.plant.EvalBodySpatialVelocityInWorld(world.context, ball)
     assert moving.translational()[0] == pytest.approx(5.0 / 7.0, rel=1e-2)
-    assert moving.rotational()[1] * bodies.RADIUS == pytest.approx(moving.translational()[0], rel=1e-2)
+    assert moving.rotational()[1] * radius == pytest.approx(moving.translational()[0], rel=1e-2)
 
 
 def test_each_ball_of_a_column_carries_the_weight_of_those_above():
@@ -122,13 +123,13 @@ def test_each_ball_of_a_column_carries_the_weight_of_those_above():
 
 
 def add_machine(world: World, system: System, contacts: SphereContacts) -> tuple[list, list]:
-    """The links of a machine and the joints of those that have one, None for the floating base."""
+    """The links of a machine and their joints; None is the joint of the floating base."""
     parts, joints, plant = [], [], world.plant
     for link in rigid_links(system, contacts):
         about = link.inertia + link.mass * (link.com @ link.com * np.eye(3) - np.outer(link.com, link.com))
         unit = about / link.mass
         moments = UnitInertia(*np.diag(unit), unit[0, 1], unit[0, 2], unit[1, 2])
-        # makers give some links inertias that no body can have
+        # some manufacturers publish inertias that no rigid body can have
         part = plant.AddRigidBody(link.name, SpatialInertia(link.mass, link.com, moments, skip_validity_check=True))
         for sphere in link.spheres:
             shape, at = Sphere(sphere.radius), RigidTransform(sphere.centre)
@@ -145,7 +146,7 @@ def add_machine(world: World, system: System, contacts: SphereContacts) -> tuple
 
 
 def test_a_falling_chain_goes_where_ours_goes():
-    """Both step velocities first, from the same terms: alike to rounding. `test_bodies` says that ours goes right."""
+    """Both step velocities first and from the same terms, so they agree to rounding; `test_bodies` checks ours."""
     world, system = World(0.5), chain(4)
     _, joints = add_machine(world, system, SphereContacts(system, ("hinge3",), 0.01, plane(), 0.5))
     world.start()
@@ -157,7 +158,7 @@ def test_a_falling_chain_goes_where_ours_goes():
 
 
 class Quadruped:
-    """A machine on level ground as a plant of the experiments; nobody pushes it."""
+    """A machine on level ground, as a plant of the experiments that cannot be pushed."""
 
     def __init__(self, setup: plants.Setup) -> None:
         self.last = None
@@ -241,13 +242,13 @@ def test_a_standing_quadruped_is_carried_by_the_forces_that_were_predicted(name)
     assert measured.mean() == pytest.approx(walker.WEIGHT, rel=2e-3)
     assert predicted.mean() == pytest.approx(walker.WEIGHT, rel=2e-3)
     assert np.abs(measured - predicted).mean() < 5e-3 * walker.WEIGHT
-    # soft at the first touch, it lifts the trunk by a quarter of a millimetre: 4 mrad at knees of 0.1 m
+    # the soft first touch lifts the trunk by a quarter of a millimetre, which is 4 mrad at knees of 0.1 m
     assert np.abs(system.joint_positions(state.q) - scenes.HOME).max() < 1e-2
 
 
 @pytest.mark.slow
 def test_a_trotting_quadruped_is_carried_by_its_weight_and_walks_as_far(tmp_path, monkeypatch):
-    """As `test_quadruped` has it of the other engines."""
+    """The bounds are those of `test_quadruped` for the other simulators."""
     monkeypatch.setattr(
         idcontrol.experiments.trot,
         "make_plant",
@@ -258,7 +259,7 @@ def test_a_trotting_quadruped_is_carried_by_its_weight_and_walks_as_far(tmp_path
     experiment.run(Config(duration_s=3.0), tmp_path / "run", lambda share: None)
     run = load(tmp_path / "run")
     walking = run.arrays["t"] > 1.0
-    # over whole strides the mean force is the weight, but for the last stride's part
+    # over whole strides the mean force is the weight, except for the incomplete last stride
     assert run.arrays["force"][walking].sum(axis=1)[:, 2].mean() == pytest.approx(walker.WEIGHT, rel=0.01)
     assert np.abs(run.arrays["com"][-1, :2] - run.arrays["base_ref"][-1, :2]).max() < 0.03
     assert run.metrics["completed"]

@@ -46,18 +46,18 @@ def moment(system: System, feet: tuple[int, ...], seed: int) -> tuple[np.ndarray
 
 
 def held(contacts: Contacts, v: np.ndarray) -> np.ndarray:
-    """The velocity nearest to v with which no contact moves."""
+    """The velocity nearest to v at which no contact moves."""
     return v - np.linalg.pinv(contacts.jacobian) @ (contacts.jacobian @ v)
 
 
 def demand(v: np.ndarray, contacts: Contacts) -> np.ndarray:
-    """Velocities for the joints, shape (12,), with which the feet can stand: some 5 m/s² off the present ones."""
+    """Joint velocities, shape (12,), with which the feet can stand, about 5 m/s² away from the current ones."""
     rng = np.random.default_rng(7)
     return held(contacts, v + scenes.H * 5.0 * rng.normal(size=18))[6:]
 
 
 def by_contact(n: int) -> np.ndarray:
-    """Rows of our blocks [N; S; T] in Pinocchio's order: (S, T, N) of the first contact, then of the next."""
+    """Indices that reorder our blocks [N; S; T] as in Pinocchio: (S, T, N) of the first contact, then of the next."""
     first = np.arange(n)
     return np.column_stack((n + first, 2 * n + first, first)).ravel()
 
@@ -65,7 +65,7 @@ def by_contact(n: int) -> np.ndarray:
 def points(
     system: System, q: np.ndarray, contacts: Contacts
 ) -> tuple[list[pin.PointContactConstraintModel], list[pin.PointContactConstraintData]]:
-    """The contacts as Pinocchio's: ground, then foot, the normal along z."""
+    """The contacts as constraint models of Pinocchio: ground first, then foot, with the normal along z."""
     data = system.model.createData()
     pin.framesForwardKinematics(system.model, data, q)
     models = []
@@ -115,7 +115,7 @@ def test_our_rows_are_pinocchios_contact_jacobian(feet, seed):
 @pytest.mark.parametrize("feet", STANCES.values(), ids=STANCES)
 @pytest.mark.parametrize("name", MODELS)
 def test_pinocchios_admm_finds_the_same_motion_the_same_total_force_and_the_same_torques(name, feet, seed):
-    """Torques as far as the motion decides them: how much feet press against each other, each solver chooses."""
+    """Torques agree as far as the motion decides them; each solver chooses how the feet press against each other."""
     system = scenes.links()
     q, v, contacts = moment(system, feet, seed)
     problem = inverse_step(system, v, demand(v, contacts), contacts)
@@ -124,7 +124,7 @@ def test_pinocchios_admm_finds_the_same_motion_the_same_total_force_and_the_same
     J = contacts.jacobian
     momentum = J.T @ (theirs - ours.impulses).T.ravel()
     weight = walker.WEIGHT * scenes.H
-    # the no-slip model's rank tolerance and the ADMM's stopping rule: a millionth of the weight
+    # the no-slip model's rank tolerance and the ADMM's stopping rule leave a millionth of the weight
     np.testing.assert_allclose(momentum[:6], 0.0, rtol=0, atol=1e-6 * weight)
     np.testing.assert_allclose(theirs.sum(axis=0), ours.impulses.sum(axis=0), rtol=0, atol=1e-6 * weight)
     after = np.linalg.solve(
@@ -132,7 +132,7 @@ def test_pinocchios_admm_finds_the_same_motion_the_same_total_force_and_the_same
         J[:, :6].T @ theirs.T.ravel() - problem.kappa[:6] - problem.M[:6, 6:] @ ours.v_plus[6:],
     )
     np.testing.assert_allclose(after, ours.v_plus[:6], rtol=0, atol=1e-8)
-    # torques h τ = multipliers = M v⁺ + κ - Jᵀ f: what differs comes from forces that the base does not feel
+    # h τ = multipliers = M v⁺ + κ - Jᵀ f, so they differ only by forces that the base does not feel
     unfelt = np.linalg.svd(J[:, :6].T)[2][np.linalg.matrix_rank(J[:, :6], tol=1e-9) :]
     loops = J[:, 6:].T @ unfelt.T
     torques = momentum[6:] - loops @ np.linalg.lstsq(loops, momentum[6:], rcond=1e-9)[0]
@@ -142,7 +142,7 @@ def test_pinocchios_admm_finds_the_same_motion_the_same_total_force_and_the_same
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("feet", STANCES.values(), ids=STANCES)
 def test_under_the_torques_of_our_inverse_pinocchios_admm_finds_each_force_that_was_predicted(feet, seed):
-    """Forward, with all joints free, the force at each foot is unique."""
+    """In forward dynamics, with all joints free, the force at each foot is unique."""
     system = scenes.links()
     q, v, contacts = moment(system, feet, seed)
     asked = demand(v, contacts)
@@ -159,7 +159,7 @@ def test_under_the_torques_of_our_inverse_pinocchios_admm_finds_each_force_that_
 @pytest.mark.parametrize("speed", [0.0, 1.0], ids=["feet that stand", "feet that slide and part"])
 @pytest.mark.parametrize("feet", STANCES.values(), ids=STANCES)
 def test_pinocchios_contact_inverse_dynamics_gives_forces_and_torques_of_our_compliant_models_motion(feet, speed, seed):
-    """Forces that are read off the motion carry the base although nobody told Pinocchio that they must."""
+    """Forces that Pinocchio infers from the motion carry the base, although it does not know that they must."""
     system = scenes.links()
     q, v, contacts = moment(system, feet, seed)
     v = v + speed * np.random.default_rng(seed + 10).normal(size=18)
@@ -170,7 +170,7 @@ def test_pinocchios_contact_inverse_dynamics_gives_forces_and_torques_of_our_com
     n, inertia = len(contacts), np.linalg.cholesky(problem.M)
     w = mean_inverse_mass(np.ascontiguousarray(np.linalg.solve(inertia, contacts.jacobian.T).T), n)
     data, acceleration = system.model.createData(), system.to_pinocchio(ours.v_plus - v) / scenes.H
-    # the body's axes turn in Pinocchio's acceleration, but not in v⁺ - v; its v + h v̇ is v⁺ in axes that turn
+    # Pinocchio's acceleration includes the rotation of the body's axes, v⁺ - v does not
     acceleration[:3] -= np.cross(v[3:6], v[:3])
     turned = contacts.jacobian @ (ours.v_plus - v - scenes.H * system.from_pinocchio(acceleration))
     pin.computeJointJacobians(system.model, data, q)
@@ -196,11 +196,11 @@ def test_pinocchios_contact_inverse_dynamics_gives_forces_and_torques_of_our_com
         correction.ravel(),
         pin.ProximalSettings(1e-13, 1e-13, 1e-4, 10_000),
         None,
-        False,  # the convex law, as ours is
+        False,  # the convex law, as in our model
     )
     assert converged
     predicted = ours.impulses / scenes.H
-    # forces are velocities over a compliance of some 1e-3: 1e-12 of a velocity is 1e-9 of a force
+    # forces are velocities over a compliance of about 1e-3, so 1e-12 in velocity is 1e-9 in force
     most = max(np.abs(predicted).max(), walker.WEIGHT)
     np.testing.assert_allclose(forces.reshape(n, 3)[:, [2, 0, 1]], predicted, rtol=0, atol=1e-6 * most)
     np.testing.assert_allclose(torque[system.order][:6], 0.0, rtol=0, atol=1e-6 * most)

@@ -1,4 +1,4 @@
-"""The quadruped under its controller in other engines, and Pinocchio's own dynamics as a second opinion."""
+"""The quadruped under its controller in other simulators, and Pinocchio's own dynamics as a second opinion."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def test_a_standing_quadruped_is_carried_by_the_forces_that_were_predicted(name,
     up = np.array([0.0, 0.0, walker.WEIGHT])
     np.testing.assert_allclose(forces.sum(axis=0), up, rtol=0, atol=2e-3 * walker.WEIGHT)
     np.testing.assert_allclose(predicted.sum(axis=0), up, rtol=0, atol=2e-3 * walker.WEIGHT)
-    # each foot alone: four feet are one too many for weight to decide, but torques decide it for given joints
+    # for each foot: the weight alone does not decide four forces, but the joint torques do
     np.testing.assert_allclose(forces[:, 2], predicted[:, 2], rtol=0, atol=2e-2 * walker.WEIGHT)
     assert np.abs(system.joint_positions(state.q) - scenes.HOME).max() < 2e-3
 
 
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_pinocchios_forward_dynamics_under_the_predicted_forces_gives_the_acceleration_that_was_asked(name):
-    """Torques and predicted forces of one command go to Pinocchio's articulated-body algorithm, which knows no more."""
+    """Pinocchio's articulated-body algorithm gets nothing but the torques and predicted forces of one command."""
     rng = np.random.default_rng(2)
     system = scenes.links()
     model, state = system.model, walker.at_home(system)
-    # what all feet allow: the base accelerates as a whole, the joints so that the feet stay
+    # a demand that all feet allow: the base accelerates, and the joints keep the feet in place
     system.update(state.q, state.v)
     J = scenes.foot_contacts(system, 0.7).jacobian
     base = rng.normal(size=6) * [0.5, 0.5, 0.5, 2.0, 2.0, 2.0]
@@ -68,7 +68,7 @@ def test_pinocchios_forward_dynamics_under_the_predicted_forces_gives_the_accele
     torque = np.zeros(18)
     torque[system.order[6:]] = command.tau
     got = pin.aba(model, model.createData(), state.q, state.v, torque, outside)[system.order]
-    # contacts of id-sap and id-constraint give way: part of the acceleration goes there
+    # the compliant contacts of id-sap and id-constraint take a part of the acceleration
     atol = {"id-sap": 0.05, "id-constraint": 0.05}.get(name, 1e-6) * np.abs(wanted).max()
     np.testing.assert_allclose(got[6:], wanted, rtol=0, atol=atol)
     np.testing.assert_allclose(got[:6], base, rtol=0, atol=atol)
@@ -83,7 +83,7 @@ def test_a_trotting_quadruped_is_carried_by_its_weight_and_walks_as_far_in_every
     run = load(tmp_path / "run")
     walking = run.arrays["t"] > 1.0
     up = run.arrays["force"][walking].sum(axis=1)[:, 2].mean()
-    # over whole strides the mean force is the weight, but for the last stride's part
+    # over whole strides the mean force is the weight, except for the incomplete last stride
     assert up == pytest.approx(walker.WEIGHT, rel=0.01)
     miss = np.abs(run.arrays["com"][-1, :2] - run.arrays["base_ref"][-1, :2]).max()
     assert miss < 0.03

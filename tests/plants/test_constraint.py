@@ -1,4 +1,4 @@
-"""The plant `constraint` and the controller `id-constraint`, from the outside."""
+"""The plant `constraint` and the controller `id-constraint`, through their public interfaces."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def make(**settings):
 
 
 def held(seconds, plant):
-    """The robot held at home by stiff joints on the plant; its controller's last command and the plant's last state."""
+    """The last command and state of the robot standing on the plant under stiff position control."""
     system = scenes.links()
     controller = controllers.build("id-constraint", controllers.Setup(system=system, contacts=feet(system), h=1e-3))
     state = plant.reset(State(t=0.0, q=scenes.home(system), v=np.zeros(18)))
@@ -47,7 +47,7 @@ def test_a_robot_stands_on_nearly_rigid_ground_with_the_forces_that_were_predict
 
 
 def test_on_soft_ground_it_sinks_by_its_weight_over_the_stiffness():
-    """Joints held by springs: a controller that takes the ground for rigid sways on it."""
+    """The joints are held by springs, because a controller that assumes rigid ground would sway."""
     system, plant = scenes.links(), make(stiffness_n_m=2e4, damping_n_s_m=200.0)
     start = state = plant.reset(State(t=0.0, q=scenes.home(system), v=np.zeros(18)))
     for _ in range(2000):

@@ -1,4 +1,4 @@
-"""What holds for every plant by name: equations of motion, momentum, weight, friction, energy, refusals."""
+"""Properties of every registered plant: equations of motion, momentum, weight, friction, energy, refusals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rotation(q: np.ndarray) -> np.ndarray:
 
 
 def flying(system: System, seed: int) -> State:
-    """Anywhere in the air, moving anyhow."""
+    """A random configuration in the air with a random velocity."""
     rng = np.random.default_rng(seed)
     q = pin.integrate(system.model, scenes.home(system), 0.5 * rng.normal(size=18))
     q[2] = 1.0
@@ -51,7 +51,7 @@ def flying(system: System, seed: int) -> State:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_in_the_air_joint_torques_move_every_link_as_the_multibody_terms_say(name, quadruped):
-    """v⁺ = v + h M⁻¹ (Pᵀτ - c): for the engines outside this is the test that they have the same machine."""
+    """v⁺ = v + h M⁻¹ (Pᵀτ - c). For external simulators this tests that they simulate the same machine."""
     plant = make(name, quadruped_setup())
     for seed in range(5):
         before = plant.reset(flying(quadruped, seed))
@@ -62,7 +62,7 @@ def test_in_the_air_joint_torques_move_every_link_as_the_multibody_terms_say(nam
         applied[6:] += tau
         v_plus = quadruped.from_pinocchio(before.v) + H * np.linalg.solve(quadruped.M, applied)
         q, v = quadruped.advance(before.q, v_plus, H)
-        # accelerations are up to 1e4, by another O(n) algorithm: 1e-11 of them, over a step
+        # accelerations of up to 1e4 from another O(n) algorithm, exact to 1e-11, over one step
         np.testing.assert_allclose(after.v[3:], v[3:], rtol=0, atol=1e-10)
         np.testing.assert_allclose(rotation(after.q) @ after.v[:3], rotation(q) @ v[:3], rtol=0, atol=1e-10)
         if name == "penalty":  # moves with the mean velocity of its fine steps
@@ -75,7 +75,7 @@ def test_in_the_air_joint_torques_move_every_link_as_the_multibody_terms_say(nam
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_state_that_goes_in_comes_out(name, quadruped):
-    """Through units, frames and orders of every engine, to rounding: a step of a picosecond."""
+    """Conversions of units, frames and orders are exact to rounding, as a step of a picosecond shows."""
     plant = make(name, quadruped_setup())
     before = flying(quadruped, 3)
     plant.reset(before)
@@ -135,7 +135,7 @@ def test_friction_stays_in_its_cone(name):
 
 @pytest.mark.parametrize("name", COULOMB)
 def test_feet_at_the_end_of_legs_have_the_friction_that_they_were_given(name):
-    """The base of a machine is not like its links to every engine: here the feet slide, and nobody holds the joints."""
+    """Some simulators treat the base unlike the other links; so here feet on links slide, with limp joints."""
     mu = 0.05
     setup = quadruped_setup(mu)
     plant = make(name, setup)
@@ -168,7 +168,7 @@ def test_without_friction_nothing_holds_along_the_ground(name):
 
 @pytest.mark.parametrize("name", EVERY)
 def test_a_thrown_sled_only_loses_energy_and_comes_to_rest(name):
-    """What springs hold meanwhile is theirs to give back: the total never exceeds what there was when they had none."""
+    """Springs may give back the energy that they store, so the total never exceeds its value with slack springs."""
     plant = make(name, machines.sled(plane(), 0.5))
     start = machines.sled_state(0.0, gap=5e-3)
     state = plant.reset(State(t=0.0, q=start.q, v=np.array([0.5, 0.3, -0.5, 1.0, -1.0, 1.0])))

@@ -104,7 +104,7 @@ def test_collisions_in_free_space_keep_both_momenta_and_lose_energy(model: Conta
 
 @pytest.mark.parametrize("model", EVERY)
 def test_contact_never_adds_energy_where_nothing_overlaps(model: ContactModel) -> None:
-    """v⁺ᵀMv⁺ ≤ v*ᵀMv* (math.md 16, 9), for the problems of a falling heap."""
+    """v⁺ᵀMv⁺ ≤ v*ᵀMv* (math.md, section 16, test 9), for the problems of a falling heap."""
     rng = np.random.default_rng(1)
     plant = FreeBodies([cube(f"cube{i}") for i in range(3)], dense(model), terrain=plane())
     plant.reset(moving([[0.02 * i, 0.0, 0.07 + 0.13 * i] for i in range(3)], rng.normal(size=(3, 6)).tolist()))
@@ -224,7 +224,7 @@ def test_a_model_that_returns_no_number_is_found_out() -> None:
 
 
 def test_ten_thousand_contacts_are_solved_and_carry_the_weight() -> None:
-    """2500 cubes side by side; a step takes less than a second where a hang would take for ever."""
+    """2500 cubes side by side; a step takes less than a second."""
     cubes = FreeBodies([cube(f"cube{i}") for i in range(2500)], lambda p, c: sap.solve_sparse(p), terrain=plane())
     place = np.array([[0.15 * (i % 50), 0.15 * (i // 50), 0.05] for i in range(2500)])
     cubes.reset(BodyState.at_rest(place))
@@ -239,7 +239,7 @@ def test_ten_thousand_contacts_are_solved_and_carry_the_weight() -> None:
 
 @pytest.mark.parametrize("model", [dissipation.solve, no_slip.solve, viscous.solve, sap.solve])
 def test_ten_thousand_contacts_of_one_body_are_solved(model: ContactModel) -> None:
-    """The same four corners again and again: rank six, whatever their number."""
+    """Each of the four corners is listed 2500 times; the rank stays six."""
     alone = FreeBodies([cube()], dense(dissipation.solve), terrain=plane())
     alone.reset(BodyState.at_rest(np.array([[0.0, 0.0, 0.05]])))
     alone.step(1e-3)
@@ -251,7 +251,7 @@ def test_ten_thousand_contacts_of_one_body_are_solved(model: ContactModel) -> No
     solution = model(StepProblem(h=1e-3, M=M, kappa=-M @ falling, contacts=many), None)
     assert solution.status is Status.SOLVED
     assert np.abs(solution.v_plus).max() < 1e-6
-    # SAP's contacts give way a little: 1e-6 m/s of 9.8e-3 would be 1e-4
+    # SAP's contacts are slightly compliant: 1e-6 m/s out of 9.8e-3 is a share of 1e-4
     assert solution.impulses[:, 0].sum() == pytest.approx(G * 1e-3, rel=1e-4 if model is sap.solve else 1e-9)
 
 

@@ -1,4 +1,4 @@
-"""What plants share."""
+"""Averages of contact forces over substeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time stepping with rigid contact: momentum, weight, impact, sliding, rolling, substeps, pushes (math.md 2, 5, 16)."""
+"""Time stepping with rigid contact: momentum, weight, impact, sliding, rolling, substeps, pushes (math.md)."""
 
 import numpy as np
 import pinocchio as pin
@@ -30,7 +30,7 @@ def rotation(q):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_momentum_changes_by_torque_gravity_and_the_forces_read_back(quadruped, seed):
-    """M (v⁺ - v) = h (Pᵀτ - c) + Jᵀ (h F), with F as `contact_forces` tells it."""
+    """M (v⁺ - v) = h (Pᵀτ - c) + Jᵀ (h F), with F from `contact_forces`."""
     rng = np.random.default_rng(seed)
     plant, _ = quadruped_plant()
     q = pin.integrate(quadruped.model, scenes.home(quadruped), 0.01 * rng.normal(size=18))
@@ -81,7 +81,7 @@ def test_a_dropped_ball_lands_when_it_must_and_does_not_bounce():
             speeds.append(abs(state.v[2]))
     # velocities first, then positions: the fall is early by half a step, the contact by one more
     assert landed == pytest.approx(np.sqrt(2 * 0.05 / G), abs=2e-3)
-    # within the first step it comes to rest at the ground: φ/h is its speed there, 1 m/s at most; then none
+    # in the step of the impact it moves to the ground at the speed φ/h, 1 m/s at most; then it rests
     assert max(speeds[1:]) < 1e-12
     assert lowest > -1e-12
     assert state.q[2] == pytest.approx(machines.BALL, abs=1e-12)
@@ -97,13 +97,13 @@ def test_free_flight_keeps_momentum_and_falls_with_gravity():
 
 
 def test_a_spinning_ball_flies_a_parabola():
-    """Its spin is no business of its centre: p(t) = v t - ½ g t² (1 + h/t), the step rule's own sum, in any axes."""
+    """Spin does not affect the centre: p(t) = v t - ½ g t² (1 + h/t), the exact sum of the steps, in any axes."""
     plant, n, h = bodies.ball(0.5), 1000, 1e-3
     start = plant.reset(bodies.ball_at(10.0, np.array([1.0, 2.0, 3.0, 4.0, -6.0, 7.0])))
     for _ in range(n):
         state = plant.step(np.zeros(0), h)
     g = np.array([0.0, 0.0, -G])
-    # a thousand steps of rounding, of numbers up to 13
+    # the rounding of a thousand steps, with numbers up to 13
     np.testing.assert_allclose(rotation(state.q) @ state.v[:3], start.v[:3] + g, rtol=0, atol=1e-12)
     np.testing.assert_allclose(state.q[:3], start.q[:3] + start.v[:3] + 0.5 * g * (1 + 1 / n), rtol=0, atol=1e-12)
     # a sphere's angular momentum is I ω
@@ -146,7 +146,7 @@ def test_a_box_slides_down_a_slope_as_far_as_the_formula_says(model, mu):
 
 @pytest.mark.parametrize("model", [coulomb.solve, dissipation.solve])
 def test_friction_holds_a_box_up_to_the_tangent_of_the_slope(model):
-    """math.md 16, test 10: between tan α ± 1e-4."""
+    """The limit lies between tan α ± 1e-4 (math.md, section 16, test 10)."""
     slope = np.deg2rad(15.0)
     speeds = []
     for mu in (np.tan(slope) - 1e-4, np.tan(slope) + 1e-4):
@@ -181,7 +181,7 @@ def test_a_ball_that_slides_ends_up_rolling_at_five_sevenths_of_its_speed():
     for _ in range(400):
         state = plant.step(np.zeros(0), 1e-3)
     velocity, spin = rotation(state.q) @ state.v[:3], rotation(state.q) @ state.v[3:]
-    # momentum about the contact is kept in every step; 1e-9 is what the solver may leave of the slip
+    # momentum about the contact is conserved in every step; the solver may leave a slip of 1e-9
     np.testing.assert_allclose(velocity, [5 / 7, 0.0, 0.0], rtol=0, atol=1e-9)
     assert velocity[0] == pytest.approx(machines.BALL * spin[1], rel=1e-9)
 
@@ -217,7 +217,7 @@ def test_a_period_is_cut_into_equal_substeps_no_longer_than_the_plants_own():
 
 
 def test_forces_are_averages_over_the_period():
-    """The impulse of an impact inside the period: what stops the ball, less what its weight has added since."""
+    """The impulse of an impact within the period stops the ball and carries its weight for the rest of the period."""
     plant = bodies.ball(0.5, dt=1e-4)
     before = plant.reset(bodies.ball_at(1.5e-4, np.array([0, 0, -0.5, 0, 0, 0])))
     after = plant.step(np.zeros(0), 1e-3)
@@ -264,7 +264,7 @@ def test_reset_starts_afresh_to_the_last_bit():
 
 
 def test_a_fast_ball_does_not_pass_through_the_ground_unseen():
-    """20 m/s is 20 mm within a step: contacts are listed as far away as the machine can move."""
+    """20 m/s is 20 mm in a step: contacts are listed within the distance that the machine can move."""
     plant = bodies.ball(0.5)
     plant.reset(bodies.ball_at(0.1, np.array([0, 0, -20.0, 0, 0, 0])))
     for _ in range(20):

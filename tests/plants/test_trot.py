@@ -1,4 +1,4 @@
-"""The controller against every plant: what it predicts and tracks on physics that are not its own."""
+"""The controller on every plant: prediction and tracking under contact models that are not its own."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_the_trot_completes_on_every_plant(plant, robot, tmp_path):
     metrics = experiment.run(config, tmp_path, lambda share: None)
     assert metrics["completed"]
     assert metrics["solver"]["fallback"] == metrics["solver"]["failed"] == 0
-    # Rigid and nearly rigid ground keeps what planner.md 10 asks for on its own plant. Into soft ground feet sink by a
-    # millimetre, which is 0.01 rad in legs of 0.16 m, and forces come later than predicted.
+    # On rigid and nearly rigid ground the bounds of planner.md, section 10, hold. On soft ground the feet sink by a
+    # millimetre, which is 0.01 rad in legs of 0.16 m, and forces build up later than predicted.
     soft = plant == "penalty"
     assert metrics["q_err_rad"] < (0.02 if soft else 0.004)
     assert metrics["force_err_rel"] < (0.03 if soft else 0.01)

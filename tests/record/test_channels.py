@@ -1,4 +1,4 @@
-"""Rows of a record: each channel has its columns, in order."""
+"""Rows of a record: channels side by side, in order."""
 
 from __future__ import annotations
 

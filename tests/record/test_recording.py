@@ -1,4 +1,4 @@
-"""What a run leaves on disk can be read back, whole or cut off anywhere."""
+"""The folder of a run can be read back, whole or cut off anywhere."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def cut_off(tmp_path_factory):
     for i in range(6):
         recorder.append(**{name: values[i] for name, values in data.items()})
         if i % 2:
-            recorder.arrays()  # hands over what there is: a block of two rows
+            recorder.arrays()  # flushes the rows so far: a block of two rows
             ends.append(log.stat().st_size)
     whole = log.read_bytes()
     assert ends[-1] == len(whole)

@@ -1,4 +1,4 @@
-"""The page of a run says what the run was, whole or cut off, and needs nothing from outside."""
+"""The report of a run is self-contained and describes the run, whole or cut off."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def walk(tmp_path_factory):
-    """A recorded walk, its page and the numbers that it should show."""
+    """A recorded walk, its report and the metrics that it should show."""
     data = walks.arrays(3.0)
     data["status"][100] = 2
     got = metrics.locomotion(data, walks.LAYOUT, 3.0)
@@ -178,7 +178,7 @@ def test_a_folder_that_is_no_run_gets_no_page(tmp_path):
 
 @pytest.mark.slow
 def test_the_page_of_a_long_run_is_not_much_larger():
-    """Figures hold gait periods or a fixed number of points, not rows: 20 times the time, not 1.5 times the size."""
+    """Figures show gait periods or a fixed number of points: 20 times the duration, less than 1.5 times the size."""
     short, long = (figures.locomotion(walks.arrays(s), walks.LAYOUT) for s in (3.0, 60.0))
     assert sum(len(p.source) for p in long) < 1.5 * sum(len(p.source) for p in short)
 

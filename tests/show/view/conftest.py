@@ -1,4 +1,4 @@
-"""Without the extra ``viz`` nothing of this folder can be tested."""
+"""Skips this folder where the extra ``viz`` is not installed."""
 
 import importlib.util
 

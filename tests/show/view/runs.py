@@ -1,4 +1,4 @@
-"""Recorded runs made from nothing."""
+"""Synthetic recorded runs."""
 
 import msgspec
 import numpy as np

@@ -1,4 +1,4 @@
-"""The page: what the server puts on it, the command from outside, and a browser that draws it."""
+"""The page: its contents on the server, the command line, and the picture in a browser."""
 
 import os
 import re
@@ -77,7 +77,7 @@ def test_a_height_map_is_covered_by_a_net_that_lies_on_it():
         surface = server.scene.get_handle_by_name("/stage/ground").vertices
     finally:
         stop(server)
-    # a hair above, which is 0.002 of the stage's size of less than a metre
+    # slightly above: 0.002 of the stage's size, which is less than a metre
     above = net[..., 2] - hills.height(net[..., 0], net[..., 1])
     assert (above > 0.0).all()
     assert (above < 0.002).all()
@@ -121,7 +121,7 @@ def test_a_folder_without_geometry_is_unusable_input(tmp_path, capsys):
 
 @pytest.fixture
 def command(folder):
-    """The command in a process of its own; yields it and the address that it prints."""
+    """Run the command in a process of its own; yields the process and the address that it prints."""
     process = subprocess.Popen(
         [sys.executable, "-m", "idcontrol", "view", str(folder), "--no-browser"],
         stdout=subprocess.PIPE,

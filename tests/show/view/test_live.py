@@ -1,4 +1,4 @@
-"""The page of a loop that runs."""
+"""The page of a running loop."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What is seen: poses against Pinocchio, arrows against forces, time against rows; nothing here opens a browser."""
+"""Poses against Pinocchio, arrows against forces, time against rows; no browser is needed."""
 
 import msgspec
 import numpy as np
