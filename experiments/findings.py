@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from idcontrol.errors import InputError
 from idcontrol.record.recording import Recorder, jsonable
-from idcontrol.show.figures import STYLE
+from idcontrol.show.drawing import STYLE
 from idcontrol.show.view.scenery import Scenery
 from idcontrol.types import Array
 

@@ -14,7 +14,7 @@ from idcontrol.experiments.tables.claims import Claim, beside_each_other
 from idcontrol.experiments.tables.printed import CHATTER
 from idcontrol.experiments.tables.results import PAPER
 from idcontrol.record.recording import load
-from idcontrol.show.figures import STYLE, Picture, panels, picture
+from idcontrol.show.drawing import STYLE, Picture, panels, picture
 from idcontrol.sweeps.figures import COLORS
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import RunOutcome

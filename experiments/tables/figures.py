@@ -18,7 +18,7 @@ from idcontrol.experiments.tables.results import (
     Results,
 )
 from idcontrol.record.recording import Run, load
-from idcontrol.show.figures import STYLE, Picture, panels, picture
+from idcontrol.show.drawing import STYLE, Picture, panels, picture
 from idcontrol.show.report import plain
 from idcontrol.sweeps.figures import digest
 from idcontrol.sweeps.record import RunOutcome

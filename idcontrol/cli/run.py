@@ -74,7 +74,7 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from idcontrol.record.metrics import QUANTITIES
+    from idcontrol.record.quantities import QUANTITIES
     from idcontrol.running import HEADLINE
     from idcontrol.show.report import number
 

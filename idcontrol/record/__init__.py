@@ -1,1 +1,1 @@
-"""The folder that a run leaves on disk (`recording`), its rows (`channels`), and metrics of its arrays (`metrics`)."""
+"""The record of a run: its folder (`recording`), the log that grows while it lasts (`log`), metrics and their table."""

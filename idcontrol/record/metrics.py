@@ -1,4 +1,4 @@
-"""Metrics of a recorded run: pure functions of its arrays, and the table of quantities shown to people.
+"""Metrics of a recorded run: pure functions of its arrays.
 
 The arrays are those of `idcontrol.record.recording`, one row per control tick. Channels of a locomotion run with `a`
 actuated joints and `nf` feet (shape of one row, unit)::
@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -71,99 +70,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     swing_s: float
     base_height_m: float
     waypoints: tuple[tuple[float, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """A metric as it is shown to people.
-
-    Attributes:
-        topic: Heading under which a page shows it.
-        key: Its key in a run's JSON; a dot leads into an object.
-        label: What a table calls it.
-        unit: Unit in the table; "" if it has none.
-        scale: Factor from the unit in the JSON to the unit in the table.
-        more_is_better: Whether a goal for it is a lower bound.
-    """
-
-    topic: str
-    key: str
-    label: str
-    unit: str = ""
-    scale: float = 1.0
-    more_is_better: bool = False
-
-    def of(self, metrics: Mapping[str, Any]) -> Any:
-        """The value in `metrics`, in the unit of the JSON; None if it is absent."""
-        value: Any = metrics
-        for part in self.key.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
-        return value
-
-    def text(self, value: Any) -> str:
-        """A value as a table shows it, without the unit; "–" where there is none."""
-        if value is None:
-            return "–"
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        if isinstance(value, int) or not isinstance(value, float):
-            return str(value)
-        value *= self.scale
-        return f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
-
-    def meets(self, value: Any, goal: Any) -> bool:
-        """Whether a value meets a goal, both in the unit of the JSON; None meets none."""
-        return value is not None and bool(value >= goal if self.more_is_better else value <= goal)
-
-
-QUANTITIES = (
-    Quantity("Task", "completed", "completed", more_is_better=True),
-    Quantity("Task", "fell_at_s", "fell at", "s"),
-    Quantity("Task", "waypoints_reached", "waypoints reached", more_is_better=True),
-    Quantity("Task", "distance_m", "distance walked", "m", more_is_better=True),
-    Quantity("Joints", "q_err_rad", "joint position error, mean", "mrad", 1e3),
-    Quantity("Joints", "qd_err_rad_s", "joint velocity error, mean", "rad/s"),
-    Quantity("Torques", "tau_mean_nm", "torque, mean", "N m"),
-    Quantity("Torques", "dtau_mean_nm_s", "torque rate, mean", "N m/s"),
-    Quantity("Torques", "dtau_max_nm_s", "torque rate, largest", "N m/s"),
-    Quantity("Torques", "torque_clipped_steps", "steps at a torque limit"),
-    Quantity("Contact forces", "force_err_n", "predicted contact force, mean error", "N"),
-    Quantity("Contact forces", "force_err_median_n", "predicted contact force, median error", "N"),
-    Quantity("Contact forces", "force_err_rel", "predicted contact force, relative error", "%", 1e2),
-    Quantity("Contact forces", "force_err_same_feet_rel", "relative error while predicted feet carry load", "%", 1e2),
-    Quantity(
-        "Contact forces",
-        "force_same_feet_share",
-        "time in which predicted feet carry load",
-        "%",
-        1e2,
-        more_is_better=True,
-    ),
-    Quantity("Body and feet", "base_pos_err_m", "base position error, mean", "mm", 1e3),
-    Quantity("Body and feet", "base_height_err_m", "base height over a gait period, largest error", "mm", 1e3),
-    Quantity("Body and feet", "base_tilt_rad", "base tilt, mean", "mrad", 1e3),
-    Quantity("Body and feet", "foot_err_m", "foot position error, mean", "mm", 1e3),
-    Quantity("Body and feet", "slip_m_s", "slip of stance feet, mean", "mm/s", 1e3),
-    Quantity("Body and feet", "slip_max_m_s", "slip of stance feet, largest", "mm/s", 1e3),
-    Quantity("Body and feet", "touchdown_err_s", "touchdown against plan, mean error", "ms", 1e3),
-    Quantity("Body and feet", "com_path_err_m", "centre of mass off its path, mean", "mm", 1e3),
-    Quantity("Body and feet", "com_path_max_m", "centre of mass off its path, largest", "mm", 1e3),
-    Quantity("Solvers", "solver.solved", "controller steps solved"),
-    Quantity("Solvers", "solver.repaired", "controller steps repaired"),
-    Quantity("Solvers", "solver.fallback", "controller steps on fallback"),
-    Quantity("Solvers", "solver.failed", "controller steps failed"),
-    Quantity("Solvers", "plant_solver.repaired", "plant steps repaired"),
-    Quantity("Solvers", "plant_solver.regularized", "plant steps regularized"),
-    Quantity("Solvers", "plant_solver.unsolved", "plant steps unsolved"),
-    Quantity("Solvers", "plant_solver.residual_max", "plant residual, largest"),
-    Quantity("Time", "step_us.p50", "controller step, median", "µs"),
-    Quantity("Time", "step_us.p99", "controller step, 99 %", "µs"),
-    Quantity("Time", "step_us.p999", "controller step, 99.9 %", "µs"),
-    Quantity("Time", "step_us.max", "controller step, longest", "µs"),
-    Quantity("Time", "wall_s", "wall time", "s"),
-    Quantity("Time", "realtime_factor", "simulated time / wall time", more_is_better=True),
-)
-"""The quantities shown for a run, in order."""
 
 
 def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -> dict[str, Any]:

@@ -13,10 +13,6 @@ can open::
 
 ``arrays.h5`` holds nothing that differs between two runs of the same seed: equal runs give equal bytes. Wall times,
 which always differ, have a file of their own.
-
-Layout of ``record.log`` (little endian): 8 bytes magic, length and CRC-32 of the header (uint32 each), header (JSON);
-then blocks of 4 bytes magic, rows (uint32), bytes of the payload (uint64), CRC-32 of rows, bytes and payload (uint32),
-payload: rows x values in float64, the channels side by side in the order of the header.
 """
 
 from __future__ import annotations
@@ -27,10 +23,8 @@ import math
 import os
 import platform
 import signal
-import struct
 import threading
-import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -41,19 +35,13 @@ import numpy as np
 
 from idcontrol.errors import InputError
 from idcontrol.record.channels import views, width
+from idcontrol.record.log import SCHEMA, Log, block_bytes, header_bytes, read_log, refuse_newer
 from idcontrol.types import Array, Event
 
-SCHEMA = 1
-"""Version of the folder's layout: a reader refuses folders with a larger one."""
 FORMAT = "idcontrol-run"
 BLOCK_ROWS = 500
 """Rows held in memory before they are handed to the operating system. A power cut or SIGKILL may lose that many."""
 
-_LOG_MAGIC = b"IDCTLLOG"
-_BLOCK_MAGIC = b"ROWS"
-_LOG_HEAD = struct.Struct("<8sII")
-_BLOCK_HEAD = struct.Struct("<4sIQI")
-_LARGEST_HEADER = 1 << 24
 _PACKAGES = ("idcontrol", "numpy", "scipy", "pin", "numba", "osqp", "daqp", "h5py")
 
 
@@ -162,8 +150,7 @@ class Recorder:
         self._block: Array = np.full((BLOCK_ROWS, width(self._channels)), np.nan)
         self._views = views(self._block, self._channels)
         self._log: IO[bytes] = (self.folder / "record.log").open("wb", buffering=0)
-        head = json.dumps(header).encode()
-        offset = self._log.write(_LOG_HEAD.pack(_LOG_MAGIC, len(head), zlib.crc32(head)) + head)
+        offset = self._log.write(header_bytes(header))
         # Where the next block goes and how many rows wait for it: one attribute, so that whatever interrupts a write
         # leaves either the old pair (the same block is written again at the same place) or the new one.
         self._position: tuple[int, int] = (offset, 0)
@@ -244,7 +231,7 @@ class Recorder:
     def arrays(self) -> dict[str, Array]:
         """All rows so far, channel by channel: copies, read back from the log."""
         self._write_block()
-        return _read_log(self.folder / "record.log").arrays()
+        return read_log(self.folder / "record.log").arrays()
 
     def __enter__(self) -> Self:
         # Only the main thread may set handlers; elsewhere SIGTERM keeps the meaning that the caller gave it.
@@ -270,9 +257,7 @@ class Recorder:
         offset, rows = self._position
         if rows == 0:
             return
-        payload = self._block[:rows].astype("<f8", copy=False).tobytes()
-        counts = struct.pack("<IQ", rows, len(payload))
-        data = _BLOCK_HEAD.pack(_BLOCK_MAGIC, rows, len(payload), zlib.crc32(payload, zlib.crc32(counts))) + payload
+        data = block_bytes(self._block[:rows])
         self._log.seek(offset)
         rest = memoryview(data)
         while rest:  # an unbuffered write may take less than it was given, e.g. when the disk is nearly full
@@ -290,7 +275,7 @@ def load(folder: str | Path) -> Run:
     run = _read_run_json(folder)
     if (folder / "record.log").exists():
         # The log is removed last. Beside it the HDF5 files may be missing or incomplete, so only the log is read.
-        log = _read_log(folder / "record.log")
+        log = read_log(folder / "record.log")
         arrays, units, complete, note = log.arrays(), log.units, False, log.note
     elif (folder / "arrays.h5").exists():
         arrays, units, complete = _read_h5(folder / "arrays.h5")
@@ -377,80 +362,9 @@ def write_json(path: Path, value: Any) -> None:
     partial.replace(path)
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
-    """The readable part of a ``record.log``."""
-
-    path: Path
-    channels: dict[str, tuple[int, ...]]
-    units: dict[str, str]
-    wall_time: tuple[str, ...]
-    blocks: tuple[tuple[int, int], ...]  # offset and number of rows of each payload
-    note: str
-
-    @property
-    def rows(self) -> int:
-        return sum(rows for _, rows in self.blocks)
-
-    def payloads(self) -> Iterator[Array]:
-        """The blocks, one at a time, each of shape (rows, values)."""
-        values = width(self.channels)
-        with self.path.open("rb") as file:
-            for offset, rows in self.blocks:
-                file.seek(offset)
-                yield np.frombuffer(file.read(8 * values * rows), dtype="<f8").reshape(rows, values)
-
-    def arrays(self) -> dict[str, Array]:
-        out = {name: np.empty((self.rows, *shape)) for name, shape in self.channels.items()}
-        first = 0
-        for block in self.payloads():
-            for name, view in views(block, self.channels).items():
-                out[name][first : first + len(block)] = view
-            first += len(block)
-        return out
-
-
-def _read_log(path: Path) -> _Log:
-    """Read the header and find the sound blocks; everything after the first unsound one is dropped."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        header = _read_log_header(file, path)
-        channels = {name: tuple(shape) for name, shape in header["channels"]}
-        values = width(channels)
-        blocks: list[tuple[int, int]] = []
-        sound = file.tell()
-        while len(head := file.read(_BLOCK_HEAD.size)) == _BLOCK_HEAD.size:
-            magic, rows, length, crc = _BLOCK_HEAD.unpack(head)
-            if magic != _BLOCK_MAGIC or length != 8 * values * rows or length > size - file.tell():
-                break
-            if zlib.crc32(file.read(length), zlib.crc32(struct.pack("<IQ", rows, length))) != crc:
-                break
-            blocks.append((sound + _BLOCK_HEAD.size, rows))
-            sound = file.tell()
-    lost = size - sound
-    note = f"the last {lost} bytes of record.log are torn or corrupt and were dropped" if lost else ""
-    return _Log(path, channels, header["units"], tuple(header["wall_time"]), tuple(blocks), note)
-
-
-def _read_log_header(file: IO[bytes], path: Path) -> dict[str, Any]:
-    damaged = InputError(f"{path} has no readable header, so no row of it can be read: the run was cut off as it began")
-    head = file.read(_LOG_HEAD.size)
-    if len(head) < _LOG_HEAD.size:
-        raise damaged
-    magic, length, crc = _LOG_HEAD.unpack(head)
-    if magic != _LOG_MAGIC or length > _LARGEST_HEADER:
-        raise damaged
-    text = file.read(length)
-    if len(text) < length or zlib.crc32(text) != crc:
-        raise damaged
-    header: dict[str, Any] = json.loads(text)
-    _refuse_newer(header, path)
-    return header
-
-
 def _export(folder: Path, *, complete: bool) -> None:
     """Turn the log into HDF5 files, block by block (memory does not grow with the run), each whole or not at all."""
-    log = _read_log(folder / "record.log")
+    log = read_log(folder / "record.log")
     files = {
         "arrays.h5": [name for name in log.channels if name not in log.wall_time],
         "timing.h5": list(log.wall_time),
@@ -473,7 +387,7 @@ def _export(folder: Path, *, complete: bool) -> None:
         partial.replace(folder / filename)
 
 
-def _dataset(file: h5py.File, name: str, log: _Log) -> h5py.Dataset:
+def _dataset(file: h5py.File, name: str, log: Log) -> h5py.Dataset:
     """An empty dataset for all rows of a channel."""
     shape = log.channels[name]
     packed = {"chunks": (min(BLOCK_ROWS, log.rows), *shape), "compression": 1, "shuffle": True} if log.rows else {}
@@ -486,7 +400,7 @@ def _dataset(file: h5py.File, name: str, log: _Log) -> h5py.Dataset:
 def _read_h5(path: Path) -> tuple[dict[str, Array], dict[str, str], bool]:
     try:
         with h5py.File(path, "r") as file:
-            _refuse_newer({"schema": int(file.attrs["schema"])}, path)
+            refuse_newer({"schema": int(file.attrs["schema"])}, path)
             arrays = {name: np.ascontiguousarray(dataset[...], dtype=np.float64) for name, dataset in file.items()}
             units = {name: str(dataset.attrs.get("units", "")) for name, dataset in file.items()}
             return arrays, units, bool(file.attrs["complete"])
@@ -510,16 +424,8 @@ def _read_run_json(folder: Path) -> dict[str, Any]:
     run = _read_json(folder / "run.json")
     if run.get("format") != FORMAT or not isinstance(run.get("schema"), int):
         raise InputError(f"{folder / 'run.json'} was not written by idcontrol; give the folder of a run")
-    _refuse_newer(run, folder)
+    refuse_newer(run, folder)
     return run
-
-
-def _refuse_newer(header: Mapping[str, Any], where: Path) -> None:
-    if header["schema"] > SCHEMA:
-        raise InputError(
-            f"{where} was written by a newer idcontrol (schema {header['schema']}, this one reads {SCHEMA}); "
-            "upgrade idcontrol"
-        )
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -6,19 +6,16 @@ bounded. Details within a step are drawn for a few gait periods only.
 
 from __future__ import annotations
 
-import base64
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import matplotlib
 import numpy as np
-from cycler import cycler
 from matplotlib.figure import Figure
 
 from idcontrol.record.metrics import TOUCHING_N, Layout, distance_to_segment
+from idcontrol.show.drawing import COLORS, STYLE, Picture, panels, picture
 from idcontrol.types import Array, Booleans, Integers, Status
 
 BINS = 1200
@@ -26,8 +23,6 @@ BINS = 1200
 PERIODS = 4
 """Number of gait periods in the figures that show details within a step."""
 
-_WIDTH = 10.0  # inches; the page shows them at 96 px
-_COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # distinguishable by colour-blind readers
 _PLANNED, _QUIET, _SHADE = "#444444", "#9aa0a6", "#eef1f4"
 _STATUS_COLORS = {
     Status.SOLVED: "#c8e6d4",
@@ -35,42 +30,6 @@ _STATUS_COLORS = {
     Status.FALLBACK: "#d55e00",
     Status.FAILED: "#000000",
 }
-STYLE = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 9,
-    "axes.edgecolor": "#70757a",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.prop_cycle": cycler(color=_COLORS),
-    "grid.color": "#e3e6e9",
-    "grid.linewidth": 0.6,
-    "lines.linewidth": 1.2,
-    "legend.frameon": False,
-    "legend.fontsize": 8.5,
-    "xtick.color": "#50555a",
-    "ytick.color": "#50555a",
-    "svg.hashsalt": "idcontrol",  # equal runs give equal pages
-}
-"""Matplotlib settings of all figures on a page."""
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A figure on a page.
-
-    Attributes:
-        title: Heading.
-        sentence: Explanation below the heading.
-        source: The image as a data URI.
-    """
-
-    title: str
-    sentence: str
-    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,68 +99,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout) -> list[Picture]:
         ),
     )
     with matplotlib.rc_context(STYLE):
-        return [Picture(title, sentence, _svg(draw(scene))) for title, sentence, draw in pictures]
-
-
-def recorded(folder: Path, meta: Mapping[str, Any]) -> list[Picture]:
-    """Figures that a run drew itself: SVG files in its folder, listed with title and sentence in ``meta["figures"]``.
-
-    Missing files are left out.
-    """
-    pictures = []
-    for entry in meta.get("figures") or ():
-        path = folder / Path(str(entry["file"])).name
-        if path.is_file():
-            pictures.append(Picture(entry["title"], entry["sentence"], _uri(path.read_bytes())))
-    return pictures
-
-
-def picture(title: str, sentence: str, figure: Figure) -> Picture:
-    """A picture for a page, from a figure that was drawn under `STYLE`."""
-    return Picture(title, sentence, _svg(figure))
-
-
-def _svg(figure: Figure) -> str:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return _uri(buffer.getvalue())
-
-
-def _uri(svg: bytes) -> str:
-    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
-
-
-def panels(
-    heights: Sequence[float], columns: int = 1, *, gap: float = 0.14, aside: float = 0.55, **more: Any
-) -> tuple[Figure, Any]:
-    """Axes in rows and columns with fixed margins, which take half the drawing time of fitted ones.
-
-    Args:
-        heights: Heights of the rows [inches].
-        columns: Number of columns.
-        gap: Space between rows [inches].
-        aside: Space between columns [inches].
-        more: Further arguments of `Figure.subplots`.
-
-    Returns:
-        The figure and its axes, shape (rows, columns).
-    """
-    left, right, top, bottom = 0.85, 0.18, 0.32, 0.5  # the number of a tick on the right edge is half outside
-    height = sum(heights) + gap * (len(heights) - 1) + top + bottom
-    figure = Figure(figsize=(_WIDTH, height))
-    width = (_WIDTH - left - right - aside * (columns - 1)) / columns
-    place = {
-        "left": left / _WIDTH,
-        "right": 1 - right / _WIDTH,
-        "top": 1 - top / height,
-        "bottom": bottom / height,
-        "hspace": gap / float(np.mean(heights)),
-        "wspace": aside / width,
-    }
-    axes = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights, gridspec_kw=place, **more)
-    for row in axes[:, 0]:
-        row.yaxis.set_label_coords(-0.5 / width, 0.5)  # aligns the labels, however wide the ticks are
-    return figure, axes
+        return [picture(title, sentence, draw(scene)) for title, sentence, draw in pictures]
 
 
 def _close_up_rows(arrays: Mapping[str, Array], layout: Layout) -> slice:
@@ -274,22 +172,22 @@ def _glance(scene: _GaitRecord) -> Figure:
     bins = _Bins(t, rows)
     figure, grid = panels([*[1.0] * 6, 0.45], sharex=True)
     axes = grid[:, 0]
-    _strip(axes[0], bins, 1e3 * np.abs(scene.q - arrays["q_des"]), "|q − q_des|\nmrad", _COLORS[0])
-    _strip(axes[1], bins, np.abs(scene.v - arrays["v_des"]), "|q̇ − q̇_des|\nrad/s", _COLORS[0], log=True)
+    _strip(axes[0], bins, 1e3 * np.abs(scene.q - arrays["q_des"]), "|q − q_des|\nmrad", COLORS[0])
+    _strip(axes[1], bins, np.abs(scene.v - arrays["v_des"]), "|q̇ − q̇_des|\nrad/s", COLORS[0], log=True)
     _strip(
-        axes[2], _Bins(t[1:], rows), np.abs(np.diff(arrays["tau"], axis=0)) / h, "|Δτ/Δt|\nN m/s", _COLORS[1], log=True
+        axes[2], _Bins(t[1:], rows), np.abs(np.diff(arrays["tau"], axis=0)) / h, "|Δτ/Δt|\nN m/s", COLORS[1], log=True
     )
     predicted = arrays["force_pred"][:, :, 2]
     error = np.abs(np.nansum(predicted, axis=1) - arrays["force"][:, :, 2].sum(axis=1))
     error[np.isnan(predicted).all(axis=1)] = np.nan
     if np.isfinite(error).any():
-        _strip(axes[3], bins, error[:, None], "force error\nN", _COLORS[2], log=True)
+        _strip(axes[3], bins, error[:, None], "force error\nN", COLORS[2], log=True)
     else:
         axes[3].set_ylabel("force error\nN")
         axes[3].text(0.5, 0.5, "nothing was predicted", transform=axes[3].transAxes, ha="center", color=_QUIET)
         axes[3].set_yticks([])
-    _band(axes[4], bins, 1e3 * (arrays["q"][:, 2] - arrays["base_ref"][:, 2]), "height error\nmm", _COLORS[3])
-    _strip(axes[5], bins, 1e3 * arrays["base_tilt"][:, None], "tilt\nmrad", _COLORS[3])
+    _band(axes[4], bins, 1e3 * (arrays["q"][:, 2] - arrays["base_ref"][:, 2]), "height error\nmm", COLORS[3])
+    _strip(axes[5], bins, 1e3 * arrays["base_tilt"][:, None], "tilt\nmrad", COLORS[3])
     _statuses(axes[6], t, {"plant": arrays["plant_status"], "controller": arrays["status"]})
     for row in axes[:6]:
         _shade(row, t, arrays["turning"] > 0.5)
@@ -321,12 +219,12 @@ def _path(scene: _GaitRecord) -> Figure:
     above, off = grid[0]
     goals = np.array(scene.layout.waypoints).reshape(-1, 2)
     above.plot(arrays["q"][:, 0], arrays["q"][:, 1], color=_QUIET, linewidth=0.8, label="base")
-    above.plot(arrays["com"][:, 0], arrays["com"][:, 1], color=_COLORS[0], label="centre of mass")
+    above.plot(arrays["com"][:, 0], arrays["com"][:, 1], color=COLORS[0], label="centre of mass")
     above.plot(arrays["q"][0, 0], arrays["q"][0, 1], "s", color=_PLANNED, markersize=5, label="start")
     if len(goals):
-        above.plot(goals[:, 0], goals[:, 1], "o", color=_COLORS[1], markersize=6, label="waypoints")
+        above.plot(goals[:, 0], goals[:, 1], "o", color=COLORS[1], markersize=6, label="waypoints")
         for number, goal in enumerate(goals, start=1):
-            above.annotate(f"{number}", goal, xytext=(6, 6), textcoords="offset points", color=_COLORS[1])
+            above.annotate(f"{number}", goal, xytext=(6, 6), textcoords="offset points", color=COLORS[1])
     above.set_aspect("equal", adjustable="datalim")
     above.margins(0.12)
     above.set_xlabel("x [m]")
@@ -340,8 +238,8 @@ def _path(scene: _GaitRecord) -> Figure:
             counted, 1e3 * distance_to_segment(arrays["com"], arrays["segment"], arrays["target"]), np.nan
         )
         bins = _Bins(t, round(scene.layout.gait_period_s / scene.layout.period_s))
-        off.stairs(bins.largest(distance), bins.edges, fill=True, color=_COLORS[0], alpha=0.2, linewidth=0)
-        off.plot(bins.middle, bins.mean(distance), color=_COLORS[0])
+        off.stairs(bins.largest(distance), bins.edges, fill=True, color=COLORS[0], alpha=0.2, linewidth=0)
+        off.plot(bins.middle, bins.mean(distance), color=COLORS[0])
         off.set_ylim(bottom=0.0)
     else:
         off.text(0.5, 0.5, "no waypoints", transform=off.transAxes, ha="center", color=_QUIET)
@@ -361,7 +259,7 @@ def _joints(scene: _GaitRecord) -> Figure:
         axes.set_visible(False)
     for i, name in enumerate(names):
         axes = grid.flat[i]
-        axes.plot(t, scene.q[scene.rows, i], color=_COLORS[0], linewidth=2.4, alpha=0.45)
+        axes.plot(t, scene.q[scene.rows, i], color=COLORS[0], linewidth=2.4, alpha=0.45)
         axes.plot(t, scene.close_up("q_des")[:, i], color=_PLANNED, linewidth=0.9)
         axes.set_title(name)
         axes.margins(x=0)
@@ -380,7 +278,7 @@ def _torques(scene: _GaitRecord) -> Figure:
     figure, grid = panels([1.35] * len(groups), 2, gap=0.34, aside=0.85, sharex=True)
     for (left, right), group in zip(grid, groups, strict=True):
         near = 1.3 * np.abs(tau[:, list(group)]).max(initial=0.0)
-        for i, color in zip(group, _COLORS, strict=False):
+        for i, color in zip(group, COLORS, strict=False):
             left.step(t, tau[:, i], where="post", color=color, label=names[i])
             right.step(t[1:], rate[:, i], where="post", color=color, linewidth=0.9)
             limit = scene.layout.torque_limit[i]
@@ -412,7 +310,7 @@ def _forces(scene: _GaitRecord) -> Figure:
     for axes, name, real, expected in zip(
         grid, [*feet, "sum"], [*force.T, force.sum(axis=1)], [*predicted.T, together], strict=True
     ):
-        axes.fill_between(t, 0.0, real, step="post", color=_COLORS[5], alpha=0.55, linewidth=0, label="plant")
+        axes.fill_between(t, 0.0, real, step="post", color=COLORS[5], alpha=0.55, linewidth=0, label="plant")
         axes.step(t, expected, where="post", color=_PLANNED, linewidth=0.9, label="predicted")
         axes.set_ylabel(f"{name}\nN")
         axes.set_ylim(bottom=0.0)
@@ -433,19 +331,19 @@ def _feet(scene: _GaitRecord) -> Figure:
     for i in range(len(feet)):
         for flag, below, height, color in (
             (scene.close_up("stance")[:, i] > 0.5, 0.04, 0.34, "#b8c0c8"),
-            (touching[:, i], -0.34, 0.34, _COLORS[0]),
+            (touching[:, i], -0.34, 0.34, COLORS[0]),
         ):
             diagram.broken_barh(_intervals(t, flag), (len(feet) - 1 - i + below, height), color=color, linewidth=0)
     diagram.set_yticks(range(len(feet)), feet[::-1])
     diagram.set_ylim(-0.6, len(feet) - 0.4)
     diagram.grid(visible=False)
     diagram.bar([t[0]], [0], color="#b8c0c8", label="planned stance")
-    diagram.bar([t[0]], [0], color=_COLORS[0], label="contact")
+    diagram.bar([t[0]], [0], color=COLORS[0], label="contact")
     diagram.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=2)
     for i, axes in enumerate(grid[1:]):
         _shade(axes, t, scene.close_up("stance")[:, i] > 0.5)
         axes.plot(
-            t, 1e3 * scene.close_up("feet")[:, i, 2], color=_COLORS[0], linewidth=2.4, alpha=0.45, label="measured"
+            t, 1e3 * scene.close_up("feet")[:, i, 2], color=COLORS[0], linewidth=2.4, alpha=0.45, label="measured"
         )
         axes.plot(t, 1e3 * scene.close_up("feet_des")[:, i, 2], color=_PLANNED, linewidth=0.9, label="planned")
         axes.set_ylabel(f"{feet[i]}\nmm")

@@ -14,9 +14,11 @@ import msgspec
 
 from idcontrol.errors import InputError
 from idcontrol.record import metrics
-from idcontrol.record.metrics import QUANTITIES, Layout, Quantity
+from idcontrol.record.metrics import Layout
+from idcontrol.record.quantities import QUANTITIES, Quantity
 from idcontrol.record.recording import Run, jsonable, load
 from idcontrol.show import figures
+from idcontrol.show.drawing import recorded
 
 EVENTS = 200
 """Largest number of events listed on a page."""
@@ -61,7 +63,7 @@ def report(folder: str | Path) -> Path:
     """Write ``report.html`` into the folder of a run, whole or cut off, and return its path.
 
     Figures are drawn for runs whose `meta` has a ``layout`` (`metrics.Layout`). The goals beside the metrics come from
-    ``goals`` in `meta`: upper bounds by key of `metrics.QUANTITIES`, lower bounds where more is better.
+    ``goals`` in `meta`: upper bounds by key of `QUANTITIES`, lower bounds where more is better.
 
     Raises:
         InputError: The folder does not hold a readable run, or cannot be written to.
@@ -79,8 +81,7 @@ def report(folder: str | Path) -> Path:
         note=run.note,
         topics=table(values, run.meta.get("goals") or {}),
         findings=findings(values, run.meta.get("findings") or ()),
-        pictures=([] if layout is None else figures.locomotion(run.arrays, layout))
-        + figures.recorded(run.folder, run.meta),
+        pictures=([] if layout is None else figures.locomotion(run.arrays, layout)) + recorded(run.folder, run.meta),
         events=run.events[:EVENTS],
         more_events=max(len(run.events) - EVENTS, 0),
         command=command(run),

@@ -18,7 +18,7 @@ from scipy.stats import spearmanr
 
 from idcontrol.record.metrics import Layout
 from idcontrol.record.recording import load
-from idcontrol.show.figures import STYLE, Picture, panels, picture
+from idcontrol.show.drawing import STYLE, Picture, panels, picture
 from idcontrol.show.report import plain
 from idcontrol.sweeps.record import RunOutcome, varied_keys
 from idcontrol.types import Array

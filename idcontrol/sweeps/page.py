@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from idcontrol.record.metrics import QUANTITIES
+from idcontrol.record.quantities import QUANTITIES
 from idcontrol.record.recording import load as load_run
-from idcontrol.show.figures import Picture, recorded
+from idcontrol.show.drawing import Picture, recorded
 from idcontrol.show.report import flat, number, render, write_page
 from idcontrol.sweeps import figures
 from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, varied_keys

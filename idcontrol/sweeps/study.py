@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from idcontrol.show.figures import Picture
+    from idcontrol.show.drawing import Picture
     from idcontrol.sweeps.record import RunOutcome
 
 

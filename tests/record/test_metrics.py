@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from idcontrol.record import metrics
-from idcontrol.record.metrics import QUANTITIES, Layout
+from idcontrol.record.metrics import Layout
+from idcontrol.record.quantities import QUANTITIES
 from idcontrol.types import Status
 
 H = 1e-3

@@ -13,6 +13,7 @@ import pytest
 
 from idcontrol.errors import InputError
 from idcontrol.record import metrics
+from idcontrol.record.quantities import QUANTITIES
 from idcontrol.record.recording import Recorder, load
 from idcontrol.show import figures
 from idcontrol.show.report import command, plain, report, table
@@ -78,7 +79,7 @@ def test_the_page_tells_how_the_run_ended_and_its_numbers(walk):
     _, page, got = walk
     assert "trot · id-coulomb-qp on coulomb-lcp · links · µ = inf" in page.text
     assert "completed" in page.text
-    for quantity in metrics.QUANTITIES:
+    for quantity in QUANTITIES:
         if quantity.of(got) is not None:
             assert f"{quantity.label} {quantity.text(quantity.of(got))} {quantity.unit}".strip() in page.text
 

@@ -1,0 +1,139 @@
+"""The log of a running record: a file that only grows and stays readable wherever it is cut off.
+
+Layout (little endian): 8 bytes magic, length and CRC-32 of the header (uint32 each), header (JSON); then blocks of 4
+bytes magic, rows (uint32), bytes of the payload (uint64), CRC-32 of rows, bytes and payload (uint32), payload: rows x
+values in float64, the channels side by side in the order of the header.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.record.channels import views, width
+from idcontrol.types import Array
+
+SCHEMA = 1
+"""Version of the files of a record, this log and the others: a reader refuses those with a larger one."""
+
+_FILE_MAGIC = b"IDCTLLOG"
+_BLOCK_MAGIC = b"ROWS"
+_FILE_HEAD = struct.Struct("<8sII")
+_BLOCK_HEAD = struct.Struct("<4sIQI")
+_LARGEST_HEADER = 1 << 24
+
+
+def header_bytes(header: Mapping[str, Any]) -> bytes:
+    """The beginning of a log with the keys ``schema``, ``channels``, ``units`` and ``wall_time`` in `header`."""
+    text = json.dumps(header).encode()
+    return _FILE_HEAD.pack(_FILE_MAGIC, len(text), zlib.crc32(text)) + text
+
+
+def block_bytes(rows: Array) -> bytes:
+    """A block of `rows`, shape (n, values)."""
+    payload = rows.astype("<f8", copy=False).tobytes()
+    counts = struct.pack("<IQ", len(rows), len(payload))
+    return _BLOCK_HEAD.pack(_BLOCK_MAGIC, len(rows), len(payload), zlib.crc32(payload, zlib.crc32(counts))) + payload
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """The readable part of a log.
+
+    Attributes:
+        path: Path of the file.
+        channels: Shape of one row of each channel, in order.
+        units: Unit of each channel; "" where it has none.
+        wall_time: Channels that are wall time.
+        blocks: Offset of each payload, and its number of rows.
+        note: One line about a tail that was dropped; "" if none was.
+    """
+
+    path: Path
+    channels: dict[str, tuple[int, ...]]
+    units: dict[str, str]
+    wall_time: tuple[str, ...]
+    blocks: tuple[tuple[int, int], ...]
+    note: str
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(rows for _, rows in self.blocks)
+
+    def payloads(self) -> Iterator[Array]:
+        """The blocks, one at a time, each of shape (rows, values)."""
+        values = width(self.channels)
+        with self.path.open("rb") as file:
+            for offset, rows in self.blocks:
+                file.seek(offset)
+                yield np.frombuffer(file.read(8 * values * rows), dtype="<f8").reshape(rows, values)
+
+    def arrays(self) -> dict[str, Array]:
+        """All rows, channel by channel, each of shape (rows, ...)."""
+        out = {name: np.empty((self.rows, *shape)) for name, shape in self.channels.items()}
+        first = 0
+        for block in self.payloads():
+            for name, view in views(block, self.channels).items():
+                out[name][first : first + len(block)] = view
+            first += len(block)
+        return out
+
+
+def read_log(path: Path) -> Log:
+    """Read the header and find the sound blocks; everything after the first unsound one is dropped.
+
+    Raises:
+        InputError: The header is damaged or of a newer version.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        header = _read_header(file, path)
+        channels = {name: tuple(shape) for name, shape in header["channels"]}
+        values = width(channels)
+        blocks: list[tuple[int, int]] = []
+        sound = file.tell()
+        while len(head := file.read(_BLOCK_HEAD.size)) == _BLOCK_HEAD.size:
+            magic, rows, length, crc = _BLOCK_HEAD.unpack(head)
+            if magic != _BLOCK_MAGIC or length != 8 * values * rows or length > size - file.tell():
+                break
+            if zlib.crc32(file.read(length), zlib.crc32(struct.pack("<IQ", rows, length))) != crc:
+                break
+            blocks.append((sound + _BLOCK_HEAD.size, rows))
+            sound = file.tell()
+    lost = size - sound
+    note = f"the last {lost} bytes of record.log are torn or corrupt and were dropped" if lost else ""
+    return Log(path, channels, header["units"], tuple(header["wall_time"]), tuple(blocks), note)
+
+
+def _read_header(file: IO[bytes], path: Path) -> dict[str, Any]:
+    damaged = InputError(f"{path} has no readable header, so no row of it can be read: the run was cut off as it began")
+    head = file.read(_FILE_HEAD.size)
+    if len(head) < _FILE_HEAD.size:
+        raise damaged
+    magic, length, crc = _FILE_HEAD.unpack(head)
+    if magic != _FILE_MAGIC or length > _LARGEST_HEADER:
+        raise damaged
+    text = file.read(length)
+    if len(text) < length or zlib.crc32(text) != crc:
+        raise damaged
+    header: dict[str, Any] = json.loads(text)
+    refuse_newer(header, path)
+    return header
+
+
+def refuse_newer(header: Mapping[str, Any], where: Path) -> None:
+    """Raise `InputError` if `header` was written by a newer version; `where` names the file."""
+    if header["schema"] > SCHEMA:
+        raise InputError(
+            f"{where} was written by a newer idcontrol (schema {header['schema']}, this one reads {SCHEMA}); "
+            "upgrade idcontrol"
+        )
