@@ -1,4 +1,4 @@
-"""Free rigid bodies, many of them: inertia in blocks, momentum kept, no multibody library.
+"""Many free rigid bodies: inertia in blocks, momentum conserved, no multibody library.
 
 A body's velocity is that of its centre of mass, then its angular velocity, both in world axes. So the equation of a
 step is in momenta: linear and angular momentum about the centre of mass change by impulses alone, and there is no
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -22,10 +22,10 @@ from idcontrol.types import Array
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surface:
-    """What a surface is made of.
+    """The material of a surface.
 
-    Of two surfaces the smaller friction counts. Their stiffness and damping are those of two springs, and of two
-    dampers, in series; a rigid one leaves both to the other.
+    Where two surfaces touch, the smaller friction coefficient counts. Their springs act in series, and so do their
+    dampers; a rigid surface leaves both to the other.
 
     Attributes:
         mu: Friction coefficient; inf means no slip.
@@ -56,11 +56,11 @@ class Body:
     """A rigid body whose frame lies at its centre of mass.
 
     Attributes:
-        name: For messages.
+        name: Name for messages.
         shape: coal geometry in the body's frame: sphere, box, capsule, cylinder, convex hull.
         mass: Mass [kg].
-        inertia: About the centre of mass, body axes, shape (3, 3) [kg m²].
-        surface: What it is made of.
+        inertia: Inertia about the centre of mass, body axes, shape (3, 3) [kg m²].
+        surface: Its material.
     """
 
     name: str
@@ -75,11 +75,11 @@ class Obstacle:
     """A shape that does not move.
 
     Attributes:
-        name: For messages.
+        name: Name for messages.
         shape: coal geometry.
         position: Its origin, world frame, shape (3,) [m].
         orientation: Quaternion (x, y, z, w).
-        surface: What it is made of.
+        surface: Its material.
     """
 
     name: str
@@ -109,9 +109,8 @@ def solid(name: str, shape: Any, density: float, surface: Surface | None = None)
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BodyState:
-    """Where n bodies are.
+class BodyState(NamedTuple):
+    """Where n bodies are, and how they move.
 
     Attributes:
         t: Time [s].
@@ -127,7 +126,12 @@ class BodyState:
 
     @staticmethod
     def at_rest(position: Array, orientation: Array | None = None) -> BodyState:
-        """At `position`, shape (n, 3) [m], not moving; `orientation` (n, 4) is that of the world unless given."""
+        """Bodies that do not move.
+
+        Args:
+            position: Centres of mass, world frame, shape (n, 3) [m].
+            orientation: Quaternions (x, y, z, w), shape (n, 4); None means along the world's axes.
+        """
         n = len(position)
         upright = np.tile([0.0, 0.0, 0.0, 1.0], (n, 1))
         return BodyState(
@@ -138,14 +142,13 @@ class BodyState:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inertias:
+class Inertias(NamedTuple):
     """Masses and inertias of n bodies.
 
     Attributes:
         mass: Shape (n,) [kg].
-        inertia: About the centres of mass, body axes, shape (n, 3, 3) [kg m²].
-        inverse: Of these, shape (n, 3, 3).
+        inertia: Inertias about the centres of mass, body axes, shape (n, 3, 3) [kg m²].
+        inverse: Their inverses, shape (n, 3, 3).
     """
 
     mass: Array
@@ -154,7 +157,7 @@ class Inertias:
 
     @staticmethod
     def of(bodies: Sequence[Body]) -> Inertias:
-        """Those of `bodies`.
+        """Masses and inertias of `bodies`.
 
         Raises:
             InputError: A mass is not positive, or an inertia is not symmetric and positive definite.
@@ -181,14 +184,16 @@ class Inertias:
 
 
 @njit(cache=True, error_model="numpy")
-def rotations(orientation: Array, out: Array) -> None:
-    """Write the axes (columns) of n quaternions (x, y, z, w), which need not be of unit length; out (n, 3, 3)."""
+def rotations(orientation: Array) -> Array:
+    """The axes (columns) of n quaternions (x, y, z, w), shape (n, 3, 3); they need not be of unit length."""
+    out = np.empty((orientation.shape[0], 3, 3))
     for i in range(orientation.shape[0]):
         x, y, z, w = orientation[i, 0], orientation[i, 1], orientation[i, 2], orientation[i, 3]
         s = 2.0 / (x * x + y * y + z * z + w * w)
         out[i, 0, 0], out[i, 0, 1], out[i, 0, 2] = 1.0 - s * (y * y + z * z), s * (x * y - z * w), s * (x * z + y * w)
         out[i, 1, 0], out[i, 1, 1], out[i, 1, 2] = s * (x * y + z * w), 1.0 - s * (x * x + z * z), s * (y * z - x * w)
         out[i, 2, 0], out[i, 2, 1], out[i, 2, 2] = s * (x * z - y * w), s * (y * z + x * w), 1.0 - s * (x * x + y * y)
+    return out
 
 
 @njit(cache=True, error_model="numpy")
@@ -204,72 +209,61 @@ def _turned(A: Array, R: Array, out: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def inertia_blocks(mass: Array, inertia: Array, rotation: Array, out: Array) -> None:
-    """Write the inertia of each body in world axes, ``diag(m I₃, R I Rᵀ)``; out (n, 6, 6)."""
+def inertia_blocks(inertias: Inertias, rotation: Array) -> Array:
+    """The inertia of each body in world axes, ``diag(m I₃, R I Rᵀ)``, shape (n, 6, 6), from its axes, (n, 3, 3)."""
+    mass, M = inertias.mass, np.zeros((rotation.shape[0], 6, 6))
     for i in range(mass.shape[0]):
-        out[i] = 0.0
         for k in range(3):
-            out[i, k, k] = mass[i]
-        _turned(inertia[i], rotation[i], out[i, 3:, 3:])
+            M[i, k, k] = mass[i]
+        _turned(inertias.inertia[i], rotation[i], M[i, 3:, 3:])
+    return M
 
 
 @njit(cache=True, error_model="numpy")
 def free_velocities(
-    mass: Array, inverse: Array, rotation: Array, velocity: Array, wrench: Array, gravity: Array, h: float, out: Array
-) -> None:
-    """Write the velocities at the end of a step without contact, shape (n, 6).
+    inertias: Inertias, state: BodyState, rotation: Array, wrench: Array, gravity: Array, h: float
+) -> Array:
+    """The velocities at the end of a step without contact, shape (n, 6).
 
     Args:
-        mass: Shape (n,) [kg].
-        inverse: Inverse inertias, body axes, shape (n, 3, 3).
-        rotation: Axes of the bodies, shape (n, 3, 3).
-        velocity: At the beginning, shape (n, 6).
+        inertias: Masses and inertias.
+        state: The bodies at the beginning of the step.
+        rotation: Their axes (columns), shape (n, 3, 3).
         wrench: Force and torque about the centre of mass, world axes, shape (n, 6) [N, N m].
-        gravity: Shape (3,) [m/s²].
+        gravity: Acceleration of gravity, world axes, shape (3,) [m/s²].
         h: Length of the step [s].
-        out: Overwritten.
     """
+    mass, velocity, v_star = inertias.mass, state.velocity, np.empty((rotation.shape[0], 6))
     world = np.empty((3, 3))
     for i in range(mass.shape[0]):
-        _turned(inverse[i], rotation[i], world)
+        _turned(inertias.inverse[i], rotation[i], world)
         for k in range(3):
-            out[i, k] = velocity[i, k] + h * (gravity[k] + wrench[i, k] / mass[i])
-            out[i, 3 + k] = velocity[i, 3 + k] + h * (
+            v_star[i, k] = velocity[i, k] + h * (gravity[k] + wrench[i, k] / mass[i])
+            v_star[i, 3 + k] = velocity[i, 3 + k] + h * (
                 world[k, 0] * wrench[i, 3] + world[k, 1] * wrench[i, 4] + world[k, 2] * wrench[i, 5]
             )
+    return v_star
 
 
 @njit(cache=True, error_model="numpy")
-def advance(
-    position: Array,
-    orientation: Array,
-    rotation: Array,
-    inertia: Array,
-    inverse: Array,
-    v_plus: Array,
-    h: float,
-    position_next: Array,
-    orientation_next: Array,
-    velocity_next: Array,
-) -> None:
-    """Move for `h` with the velocities `v_plus`, keeping both momenta.
+def advance(inertias: Inertias, state: BodyState, rotation: Array, v_plus: Array, h: float) -> BodyState:
+    """Move bodies for `h` [s] with the velocities `v_plus`, shape (n, 6), and keep both momenta.
 
     Args:
-        position: Shape (n, 3) [m].
-        orientation: Shape (n, 4).
-        rotation: Axes of these, shape (n, 3, 3).
-        inertia: Body axes, shape (n, 3, 3).
-        inverse: Of it.
-        v_plus: Shape (n, 6).
+        inertias: Masses and inertias.
+        state: The bodies at the beginning of the step.
+        rotation: Their axes (columns), shape (n, 3, 3).
+        v_plus: Velocities that the step is made with, shape (n, 6).
         h: Length of the step [s].
-        position_next: Overwritten with ``x + h v``.
-        orientation_next: Overwritten with ``exp(h ω) q``, of unit length.
-        velocity_next: Overwritten: the linear velocity, and the angular one that has in the new pose the angular
-            momentum that ``v_plus`` has in the old.
+
+    Returns:
+        Positions ``x + h v``, orientations ``exp(h ω) q`` of unit length, the linear velocities of `v_plus`, and the
+        angular velocities that have in the new pose the angular momentum that `v_plus` has in the old one.
     """
+    n, orientation, inertia, inverse = rotation.shape[0], state.orientation, inertias.inertia, inertias.inverse
+    position_next, orientation_next, velocity_next = np.empty((n, 3)), np.empty((n, 4)), np.empty((n, 6))
     L, body = np.empty(3), np.empty(3)
-    turned = np.empty((1, 3, 3))
-    for i in range(position.shape[0]):
+    for i in range(n):
         wx, wy, wz = v_plus[i, 3], v_plus[i, 4], v_plus[i, 5]
         angle = h * np.sqrt(wx * wx + wy * wy + wz * wz)
         # sin(angle / 2) / angle, by its series where the quotient would lose digits
@@ -283,8 +277,10 @@ def advance(
         size = np.sqrt(nx * nx + ny * ny + nz * nz + nw * nw)
         orientation_next[i, 0], orientation_next[i, 1] = nx / size, ny / size
         orientation_next[i, 2], orientation_next[i, 3] = nz / size, nw / size
-        rotations(orientation_next[i : i + 1], turned)
-        R, S = rotation[i], turned[0]
+    rotation_next = rotations(orientation_next)
+    for i in range(n):
+        wx, wy, wz = v_plus[i, 3], v_plus[i, 4], v_plus[i, 5]
+        R, S = rotation[i], rotation_next[i]
         for k in range(3):
             body[k] = R[0, k] * wx + R[1, k] * wy + R[2, k] * wz
         for k in range(3):
@@ -294,32 +290,34 @@ def advance(
         for k in range(3):
             body[k] = S[0, k] * L[0] + S[1, k] * L[1] + S[2, k] * L[2]
         for k in range(3):
-            position_next[i, k] = position[i, k] + h * v_plus[i, k]
+            position_next[i, k] = state.position[i, k] + h * v_plus[i, k]
             velocity_next[i, k] = v_plus[i, k]
             velocity_next[i, 3 + k] = 0.0
             for j in range(3):
                 velocity_next[i, 3 + k] += S[k, j] * (
                     inverse[i, j, 0] * body[0] + inverse[i, j, 1] * body[1] + inverse[i, j, 2] * body[2]
                 )
+    return BodyState(state.t + h, position_next, orientation_next, velocity_next)
 
 
 @njit(cache=True, error_model="numpy")
-def reaches(velocity: Array, radius: Array, h: float, near: float, out: Array) -> None:
-    """Write how far each body may reach in a step, ``near + h (|v| + |ω| r)``, shape (n,) [m].
+def reaches(velocity: Array, radius: Array, h: float, near: float) -> Array:
+    """How far each body may reach in a step, ``near + h (|v| + |ω| r)``, shape (n,) [m].
 
     Args:
-        velocity: Shape (n, 6).
-        radius: Of a sphere around each body, shape (n,) [m].
+        velocity: Linear, then angular velocities, shape (n, 6).
+        radius: Radius of a sphere around each body, shape (n,) [m].
         h: Length of the step [s].
-        near: What is added [m].
-        out: Overwritten.
+        near: Distance that is added [m].
     """
+    out = np.empty(velocity.shape[0])
     for i in range(velocity.shape[0]):
         linear = angular = 0.0
         for k in range(3):
             linear += velocity[i, k] ** 2
             angular += velocity[i, 3 + k] ** 2
         out[i] = near + h * (np.sqrt(linear) + np.sqrt(angular) * radius[i])
+    return out
 
 
 @njit(cache=True, error_model="numpy")
@@ -333,7 +331,7 @@ def first_beyond(velocity: Array, limit: float) -> int:
 
 
 def momentum(inertias: Inertias, state: BodyState) -> tuple[Array, Array]:
-    """Linear [N s] and angular [N m s] momentum of all bodies together, about the world's origin, shapes (3,)."""
+    """Total linear [N s] and angular [N m s] momentum about the world's origin, shapes (3,)."""
     M = world_inertia(inertias, state)
     each = np.einsum("nij,nj->ni", M, state.velocity)
     angular: Array = (each[:, 3:] + np.cross(state.position, each[:, :3])).sum(axis=0)
@@ -341,15 +339,12 @@ def momentum(inertias: Inertias, state: BodyState) -> tuple[Array, Array]:
 
 
 def kinetic_energy(inertias: Inertias, state: BodyState) -> float:
-    """Of all bodies together [J]."""
+    """Kinetic energy of all bodies [J]."""
     M = world_inertia(inertias, state)
     return float(0.5 * np.einsum("ni,nij,nj->", state.velocity, M, state.velocity))
 
 
 def world_inertia(inertias: Inertias, state: BodyState) -> Array:
     """The inertia of each body in world axes, shape (n, 6, 6)."""
-    n = len(inertias.mass)
-    rotation, M = np.empty((n, 3, 3)), np.empty((n, 6, 6))
-    rotations(state.orientation, rotation)
-    inertia_blocks(inertias.mass, inertias.inertia, rotation, M)
+    M: Array = inertia_blocks(inertias, rotations(state.orientation))
     return M

@@ -1,9 +1,10 @@
-"""Contacts of free bodies with each other, with obstacles and with the ground, in blocks: for many of them."""
+"""Contacts of many free bodies with each other, with obstacles and with the ground; their rows are in blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -51,7 +52,7 @@ class BodyContacts:
         return len(self.identity)
 
     def dense(self, bodies: int) -> Contacts:
-        """The same with dense rows, for all velocities of `bodies` bodies."""
+        """These contacts with dense rows, for the velocities of all `bodies` bodies."""
         n = len(self)
         rows = np.zeros((3, n, bodies, 6))
         each = np.arange(n)
@@ -70,6 +71,22 @@ class BodyContacts:
         )
 
 
+class _Surfaces(NamedTuple):
+    """Surfaces of the shapes; the ground's is the last.
+
+    Attributes:
+        body: Body that carries the surface; `WORLD` where it does not move.
+        mu: Friction coefficients.
+        softness: Inverse stiffness [m/N]; 0 is rigid.
+        damping: Normal damping [N s/m].
+    """
+
+    body: Integers
+    mu: Array
+    softness: Array
+    damping: Array
+
+
 class BodyDetector:
     """Finds the contacts of free bodies."""
 
@@ -84,7 +101,7 @@ class BodyDetector:
         """Prepare the shapes.
 
         Args:
-            bodies: The bodies; all can touch all.
+            bodies: The bodies; each can touch every other.
             obstacles: Shapes that do not move.
             terrain: Ground; None means there is none.
             ground: What it is made of; None is a rigid surface with the friction of whatever touches it.
@@ -97,28 +114,30 @@ class BodyDetector:
             if place.shape != (7,) or not np.isfinite(place).all() or not np.abs(place[3:]).max() > 0.0:
                 raise InputError(f"obstacle {obstacle.name!r}: position and quaternion must be seven finite numbers")
         things: list[Body | Obstacle] = [*bodies, *obstacles]
-        self._n = len(bodies)
-        self._detection = Detection([thing.shape for thing in things], [thing.name for thing in things], terrain)
-        ground = Surface(mu=np.inf) if ground is None else ground
-        every = [*(thing.surface for thing in things), ground]  # the ground is the last
-        self._mu: Array = np.array([surface.mu for surface in every])
-        self._softness: Array = np.array([1.0 / surface.stiffness for surface in every])
-        self._damping: Array = np.array([surface.damping for surface in every])
-        count = len(things)
-        self._group: Integers = np.full(count, WORLD, dtype=np.int64)
-        self._group[: self._n] = np.arange(self._n)
-        self._moving: Integers = np.arange(self._n)
-        self._radius: Array = np.linalg.norm(self._detection.shapes.half, axis=1)[: self._n]
+        n, count = len(bodies), len(things)
+        self._n = n
+        self._detection = Detection(
+            [thing.shape for thing in things], [thing.name for thing in things], np.arange(n), terrain
+        )
+        every = [*(thing.surface for thing in things), Surface(mu=np.inf) if ground is None else ground]
+        body: Integers = np.full(count + 1, WORLD, dtype=np.int64)
+        body[:n] = np.arange(n)
+        self._surfaces = _Surfaces(
+            body=body,
+            mu=np.array([surface.mu for surface in every]),
+            softness=np.array([1.0 / surface.stiffness for surface in every]),
+            damping=np.array([surface.damping for surface in every]),
+        )
         self._position, self._rotation = np.zeros((count, 3)), np.zeros((count, 3, 3))
         self._reach: Array = np.zeros(count)  # what does not move has none
         if obstacles:
-            self._position[self._n :] = [obstacle.position for obstacle in obstacles]
-            rotations(np.array([obstacle.orientation for obstacle in obstacles], float), self._rotation[self._n :])
+            self._position[n:] = [obstacle.position for obstacle in obstacles]
+            self._rotation[n:] = rotations(np.array([obstacle.orientation for obstacle in obstacles], float))
 
     @property
     def radius(self) -> Array:
-        """Of a sphere around each body, shape (n,) [m]."""
-        return self._radius
+        """Radius of a sphere around each body, shape (n,) [m]."""
+        return self._detection.shapes.radius[: self._n]
 
     def reset(self) -> None:
         """Forget which contacts there were."""
@@ -130,21 +149,16 @@ class BodyDetector:
         Args:
             position: Centres of mass, world frame, shape (n, 3) [m].
             rotation: Axes of the bodies (columns), shape (n, 3, 3).
-            reach: Of each body, shape (n,) [m].
+            reach: How far each body may reach, shape (n,) [m].
         """
         detection, n = self._detection, self._n
         self._position[:n], self._rotation[:n] = position, rotation
         detection.put(self._position, self._rotation)
         self._reach[:n] = reach
-        pair = near_pairs(detection.placed.low, detection.placed.high, self._reach, self._group)
-        margin = self._reach[pair[:, 0]] + self._reach[pair[:, 1]]
-        found = detection.find(pair, margin, self._moving, self._reach)
-        n_found = len(found.gap)
-        body, rows = np.empty((n_found, 2), np.int64), np.empty((n_found, 2, 3, 6))
-        mu, stiffness, damping = np.empty(n_found), np.empty(n_found), np.empty(n_found)
+        pair = near_pairs(detection.placed.low, detection.placed.high, self._reach, self._surfaces.body)
+        found = detection.find(pair, self._reach[pair[:, 0]] + self._reach[pair[:, 1]], self._reach)
         axes = axes_of(found.normal, 0.0)
-        _pair_up(self._mu, self._softness, self._damping, self._group, found.shape, body, mu, stiffness, damping)
-        _write_rows(body, self._position, found.point, axes, rows)
+        body, mu, stiffness, damping = _pair_up(self._surfaces, found.shape)
         return BodyContacts(
             identity=found.identity,
             body=body,
@@ -154,45 +168,37 @@ class BodyDetector:
             mu=mu,
             stiffness=stiffness,
             damping=damping,
-            rows=rows,
+            rows=_rows(body, self._position, found.point, axes),
         )
 
 
 @njit(cache=True, error_model="numpy")
-def _pair_up(
-    shape_mu: Array,
-    softness: Array,
-    shape_damping: Array,
-    group: Integers,
-    shape: Integers,
-    body: Integers,
-    mu: Array,
-    stiffness: Array,
-    damping: Array,
-) -> None:
-    """Bodies, friction, stiffness and damping of each contact from its two surfaces; the ground is the last of these.
+def _pair_up(surfaces: _Surfaces, shape: Integers) -> tuple[Integers, Array, Array, Array]:
+    """Bodies, friction, stiffness and damping of each contact from its two surfaces, shapes (n, 2), (n,), (n,), (n,).
 
-    Springs in series: 1/K adds up. Dampers too, but for a rigid surface, which does not give way: all the motion is in
-    the other's damper.
+    They are springs in series: 1/K adds up. So are their dampers, but a rigid surface does not give way: the other's
+    damper takes all of the motion.
     """
-    ground = shape_mu.shape[0] - 1
-    for i in range(shape.shape[0]):
+    n = shape.shape[0]
+    body, mu, stiffness, damping = np.empty((n, 2), np.int64), np.empty(n), np.empty(n), np.empty(n)
+    for i in range(n):
         soft, yields, least = 0.0, 0.0, np.inf
         for side in range(2):
-            g = shape[i, side]
-            body[i, side] = group[g] if g >= 0 else WORLD
-            g = g if g >= 0 else ground
-            least = min(least, shape_mu[g])
-            soft += softness[g]
-            if softness[g] > 0.0:
-                yields += 1.0 / shape_damping[g]
+            g = shape[i, side]  # GROUND, -1, is the last
+            body[i, side] = surfaces.body[g]
+            least = min(least, surfaces.mu[g])
+            soft += surfaces.softness[g]
+            if surfaces.softness[g] > 0.0:
+                yields += 1.0 / surfaces.damping[g]
         mu[i], stiffness[i] = least, 1.0 / soft
         damping[i] = 1.0 / yields if soft > 0.0 else 0.0
+    return body, mu, stiffness, damping
 
 
 @njit(cache=True, error_model="numpy")
-def _write_rows(body: Integers, position: Array, point: Array, axes: Array, rows: Array) -> None:
+def _rows(body: Integers, position: Array, point: Array, axes: Array) -> Array:
     """Rows of the velocity of A minus that of B at the contact point: ``axis · (v + ω × r)``, r from the body to it."""
+    rows = np.empty((body.shape[0], 2, 3, 6))
     for i in range(body.shape[0]):
         for side in range(2):
             b, sign = body[i, side], 1.0 - 2.0 * side
@@ -206,3 +212,4 @@ def _write_rows(body: Integers, position: Array, point: Array, axes: Array, rows
                 rows[i, side, k, 3] = ry * az - rz * ay
                 rows[i, side, k, 4] = rz * ax - rx * az
                 rows[i, side, k, 5] = rx * ay - ry * ax
+    return rows

@@ -24,10 +24,10 @@ class CollisionContacts:
     See `detection` for what a contact is. A shape that is fixed to the world is an obstacle.
 
     Attributes:
-        system: The machine; its last `update` is where the shapes are.
+        system: The machine; the shapes are where its last `update` puts them.
         geometry: The geometry model, with convex hulls for meshes; its collision pairs decide what can meet.
         joints: Joints of bodies A and B of each contact of the last `detect`, shape (n, 2); 0 is the world.
-        shapes: Their geometries, by place in `geometry`, shape (n, 2); `detection.GROUND` where B is the ground.
+        shapes: Indices of their geometries in `geometry`, shape (n, 2); `detection.GROUND` where B is the ground.
     """
 
     def __init__(
@@ -56,7 +56,13 @@ class CollisionContacts:
         self.system = system
         self.geometry = geometry.copy()
         things = self.geometry.geometryObjects
-        self._detection = Detection([thing.geometry for thing in things], [thing.name for thing in things], terrain)
+        self._joint: Integers = np.array([thing.parentJoint for thing in things], dtype=np.int64)
+        self._detection = Detection(
+            [thing.geometry for thing in things],
+            [thing.name for thing in things],
+            np.flatnonzero(self._joint != 0),
+            terrain,
+        )
         for thing, hull in zip(things, self._detection.geometries, strict=True):
             thing.geometry = hull
         self._data = self.geometry.createData()
@@ -68,12 +74,10 @@ class CollisionContacts:
         if not (self._mu >= 0.0).all() or not terrain_mu >= 0.0:
             raise InputError("friction coefficients of collision geometries must not be negative")
         self._terrain_mu, self._orientation = float(terrain_mu), float(orientation)
-        self._joint: Integers = np.array([thing.parentJoint for thing in things], dtype=np.int64)
         # body A is the one that is pushed: it moves; of two shapes on one joint the rows would be zero
         listed = {(pair.first, pair.second) for pair in self.geometry.collisionPairs}
         useful = {(b, a) if self._joint[a] == 0 else (a, b) for a, b in listed if self._joint[a] != self._joint[b]}
         self._pair: Integers = np.array(sorted(useful), dtype=np.int64).reshape(-1, 2)
-        self._moving: Integers = np.flatnonzero(self._joint != 0)
         self._position, self._rotation = placement_views(self._data.oMg)
         self.reset()
 
@@ -89,7 +93,7 @@ class CollisionContacts:
         pin.updateGeometryPlacements(system.model, system.data, self.geometry, self._data)
         detection.put(self._position, self._rotation)
         pair = self._pair[close_pairs(detection.placed, self._pair, margin)]
-        found = detection.find(pair, np.full(len(pair), margin), self._moving, np.full(len(self._joint), margin))
+        found = detection.find(pair, np.full(len(pair), margin), np.full(len(self._joint), margin))
         self.shapes = found.shape
         self.joints = np.append(self._joint, 0)[found.shape]
         axes = axes_of(found.normal, self._orientation)

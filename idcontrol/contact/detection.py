@@ -8,7 +8,7 @@ corner's, between shapes that of the nearest contact of the step before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import coal
 import numpy as np
@@ -16,44 +16,30 @@ from numba import njit
 
 from idcontrol.contact.distance import measure
 from idcontrol.contact.manifold import (
+    GROUND,
     MAX_POINTS,
     RIM_GROUND_POINTS,
+    Ground,
+    Pairs,
     Placed,
+    Points,
+    Tracked,
     ground_contacts,
     match,
     pair_contacts,
     place,
+    unplaced,
 )
-from idcontrol.contact.shapes import ShapeArrays, flatten, from_coal
+from idcontrol.contact.shapes import OTHER, ShapeArrays, flatten, from_coal
 from idcontrol.contact.terrain import Terrain
+from idcontrol.kernels.arena import reserve
+from idcontrol.kernels.bound import Bound, bind
 from idcontrol.types import Array, Integers
+
+__all__ = ["GROUND", "Detection", "least_friction"]
 
 FOLLOW = 0.2
 """A contact keeps its identity while it moves less than this in one step, in radii of the smaller shape."""
-
-GROUND = -1
-"""Stands for shape B where that is the ground."""
-
-_Kept = tuple[Integers, Integers, Array]
-"""Of the contacts between shapes: the pair's number, the slot, and the point in the frame of shape A [m]."""
-
-
-class Points(NamedTuple):
-    """Contact points, those on the ground first.
-
-    Attributes:
-        identity: The same number from step to step, shape (n,).
-        shape: Shapes A and B, shape (n, 2); `GROUND` where B is the ground.
-        gap: Signed distance, shape (n,) [m].
-        normal: Unit normal, from B to A, shape (n, 3).
-        point: In the middle between the surfaces, shape (n, 3) [m].
-    """
-
-    identity: Integers
-    shape: Integers
-    gap: Array
-    normal: Array
-    point: Array
 
 
 class Detection:
@@ -65,8 +51,16 @@ class Detection:
         geometries: Their coal geometries, with convex hulls for meshes.
     """
 
-    def __init__(self, geometries: Sequence[Any], names: Sequence[str], terrain: Terrain | None) -> None:
-        """Prepare coal geometries.
+    def __init__(
+        self, geometries: Sequence[Any], names: Sequence[str], moving: Integers, terrain: Terrain | None
+    ) -> None:
+        """Prepare g coal geometries.
+
+        Args:
+            geometries: The geometries.
+            names: Their names, for messages.
+            moving: Which of them can touch the ground.
+            terrain: The ground; None means there is none.
 
         Raises:
             InputError: A kind of geometry is not supported, has no volume or is not finite; its name is in the text.
@@ -74,159 +68,131 @@ class Detection:
         made = [from_coal(geometry, name) for geometry, name in zip(geometries, names, strict=True)]
         self.shapes: ShapeArrays = flatten([shape for shape, _ in made])
         self.geometries = [geometry for _, geometry in made]
-        count = len(made)
-        self._parameters: Array = terrain.parameters if terrain is not None else np.zeros(0)
-        self._coefficients: Array = terrain.coefficients if terrain is not None else np.zeros((1, 0))
-        self._has_ground = terrain is not None
         rims = self.shapes.cylinder[:, 0] > 0.0
         corners = np.where(rims, 2 * RIM_GROUND_POINTS, np.diff(self.shapes.corner_start))
-        self._ground_slot: Integers = np.concatenate([[0], np.cumsum(corners)]).astype(np.int64)
-        self._radius: Array = np.linalg.norm(self.shapes.half, axis=1)
-        self.placed = Placed(
-            position=np.empty((count, 3)),
-            rotation=np.empty((count, 3, 3)),
-            corner=np.empty_like(self.shapes.corner),
-            face_normal=np.empty_like(self.shapes.face_normal),
-            low=np.empty((count, 3)),
-            high=np.empty((count, 3)),
+        ground = Ground(
+            parameters=np.zeros(0) if terrain is None else terrain.parameters,
+            coefficients=np.zeros((0, 0)) if terrain is None else terrain.coefficients,
+            moving=moving[:0] if terrain is None else moving,
+            first=np.concatenate([[0], np.cumsum(corners)]).astype(np.int64),
         )
+        self.placed: Placed = unplaced(self.shapes)
+        self._scene = bind((self.shapes, self.placed, ground, reserve()))
+        self._needs_coal = bool((self.shapes.kind == OTHER).any())
         self.reset()
 
     def reset(self) -> None:
         """Forget which contacts there were."""
         none: Integers = np.zeros(0, dtype=np.int64)
-        self._kept: _Kept = (none, none, np.zeros((0, 3)))
+        self._tracked = Tracked(pair=none, slot=none, point=np.zeros((0, 3)))
 
     def put(self, position: Array, rotation: Array) -> None:
         """Say where the shapes are: origins (g, 3) [m], axes as columns (g, 3, 3), world frame."""
-        place(self.shapes, position, rotation, self.placed)
+        _put(self._scene, position, rotation)
 
-    def find(self, pair: Integers, margin: Array, on_ground: Integers, ground_margin: Array) -> Points:
+    def find(self, pair: Integers, margin: Array, ground_margin: Array) -> Points:
         """The contacts whose gap is below a margin.
 
         Args:
             pair: Shapes (A, B) to look at, in ascending order, shape (p, 2).
-            margin: Of each pair, shape (p,) [m].
-            on_ground: Shapes that can touch the ground; none can where there is no ground.
-            ground_margin: Of each shape, shape (g,) [m].
+            margin: Largest gap of each pair, shape (p,) [m].
+            ground_margin: Largest gap of each shape over the ground, shape (g,) [m].
         """
         p = pair.shape[0]
-        direction, witness, distance = np.empty((p, 3)), np.empty((p, 3)), np.empty(p)
-        measured = np.empty(p, dtype=np.bool_)
-        measure(self.shapes, self.placed, pair, direction, witness, distance, measured)
-        if not measured.all():
-            self._measure_others(pair, np.flatnonzero(~measured), direction, witness, distance)
-        points: Points
-        points, self._kept = _collect(
-            self.shapes,
-            self.placed,
-            self._ground_slot,
-            on_ground if self._has_ground else on_ground[:0],
-            self._parameters,
-            self._coefficients,
-            self._radius,
-            self._kept,
-            pair,
-            direction,
-            witness,
-            distance,
-            margin,
-            ground_margin,
+        pairs = Pairs(
+            shape=pair,
+            margin=margin,
+            direction=np.empty((p, 3)),
+            witness=np.empty((p, 3)),
+            distance=np.empty(p),
         )
+        if self._needs_coal:
+            self._measure_by_coal(pairs)
+        points: Points
+        points, self._tracked = _contact_points(self._scene, pairs, ground_margin, self._tracked)
         return points
 
-    def _measure_others(
-        self, pair: Integers, which: Integers, direction: Array, witness: Array, distance: Array
-    ) -> None:
-        """Distances of pairs that have no closed form, by coal."""
+    def _measure_by_coal(self, pairs: Pairs) -> None:
+        """Distances of the pairs that have no closed form."""
         request = coal.DistanceRequest()
-        for i in which:
-            a, b = pair[i]
+        for i in np.flatnonzero((self.shapes.kind[pairs.shape] == OTHER).any(axis=1)):
+            a, b = pairs.shape[i]
             place_a, place_b = (
                 coal.Transform3s(np.array(self.placed.rotation[g]), np.array(self.placed.position[g])) for g in (a, b)
             )
             result = coal.DistanceResult()
             coal.distance(self.geometries[a], place_a, self.geometries[b], place_b, request, result)
-            direction[i] = -result.normal
-            witness[i] = 0.5 * (result.getNearestPoint1() + result.getNearestPoint2())
-            distance[i] = result.min_distance
+            pairs.direction[i] = -result.normal
+            pairs.witness[i] = 0.5 * (result.getNearestPoint1() + result.getNearestPoint2())
+            pairs.distance[i] = result.min_distance
 
 
 @njit(cache=True, error_model="numpy")
-def _collect(
-    shapes: ShapeArrays,
-    placed: Placed,
-    ground_slot: Integers,
-    on_ground: Integers,
-    parameters: Array,
-    coefficients: Array,
-    radius: Array,
-    kept: _Kept,
-    pair: Integers,
-    direction: Array,
-    witness: Array,
-    distance: Array,
-    margin: Array,
-    ground_margin: Array,
-) -> tuple[Points, _Kept]:
-    """Ground contacts and manifolds with their identities, and what `match` needs in the next step."""
+def _put(scene: Bound, position: Array, rotation: Array) -> None:
+    """Write where the shapes of a scene are."""
+    shapes, placed, _, _ = scene.values
+    place(shapes, position, rotation, placed)
+
+
+@njit(cache=True, error_model="numpy")
+def _contact_points(scene: Bound, pairs: Pairs, ground_margin: Array, before: Tracked) -> tuple[Points, Tracked]:
+    """Contact points with their identities, and what the next step needs to recognize them.
+
+    Args:
+        scene: Shapes, where they are, ground, arena.
+        pairs: Pairs to look at; those that have no closed form have been measured.
+        ground_margin: Largest gap of each shape over the ground, shape (g,) [m].
+        before: Contacts between shapes of the step before.
+    """
+    shapes, placed, ground, arena = scene.values
+    measure(shapes, placed, pairs, arena)
+    most = 0
+    for g in ground.moving:
+        most += ground.first[g + 1] - ground.first[g]
+    for i in range(pairs.distance.shape[0]):
+        if not pairs.distance[i] >= pairs.margin[i]:  # a NaN must stay visible
+            most += MAX_POINTS
+    room = Points(
+        identity=np.empty(most, np.int64),
+        shape=np.empty((most, 2), np.int64),
+        gap=np.empty(most),
+        normal=np.empty((most, 3)),
+        point=np.empty((most, 3)),
+    )
+    first = ground_contacts(shapes, placed, ground, ground_margin, room)
+    n = pair_contacts(shapes, placed, pairs, room, first, arena)
+    points = Points(
+        room.identity[:n].copy(),
+        room.shape[:n].copy(),
+        room.gap[:n].copy(),
+        room.normal[:n].copy(),
+        room.point[:n].copy(),
+    )
     count = shapes.rounding.shape[0]
-    close = np.empty(pair.shape[0], np.int64)
-    c = 0
-    for i in range(pair.shape[0]):
-        if not distance[i] >= margin[i]:  # a NaN must stay visible
-            close[c] = i
-            direction[c], witness[c] = direction[i], witness[i]
-            distance[c], margin[c] = distance[i], margin[i]
-            c += 1
-    most = c * MAX_POINTS
-    for g in on_ground:
-        most += ground_slot[g + 1] - ground_slot[g]
-    identity, which = np.empty(most, np.int64), np.empty(most, np.int64)
-    gap, normal, point = np.empty(most), np.empty((most, 3)), np.empty((most, 3))
-    g = ground_contacts(
-        shapes,
-        placed,
-        on_ground,
-        ground_slot,
-        parameters,
-        coefficients,
-        ground_margin,
-        identity,
-        which,
-        gap,
-        normal,
-        point,
+    now = Tracked(
+        pair=np.empty(n - first, np.int64), slot=np.empty(n - first, np.int64), point=np.empty((n - first, 3))
     )
-    n = g + pair_contacts(
-        shapes, placed, pair, close[:c], direction, witness, distance, margin, which[g:], gap[g:], normal[g:], point[g:]
-    )
-    shape = np.empty((n, 2), np.int64)
-    code, near, local, slot = (
-        np.empty(n - g, np.int64),
-        np.empty(n - g),
-        np.empty((n - g, 3)),
-        np.empty(n - g, np.int64),
-    )
-    for i in range(n):
-        if i < g:
-            shape[i, 0], shape[i, 1] = which[i], GROUND
-            continue
-        a, b = pair[which[i]]
-        shape[i, 0], shape[i, 1] = a, b
-        code[i - g], near[i - g] = a * count + b, FOLLOW * min(radius[a], radius[b])
+    follow = np.empty(n - first)
+    for i in range(n - first):
+        a, b = points.shape[first + i]
+        now.pair[i], follow[i] = a * count + b, FOLLOW * min(shapes.radius[a], shapes.radius[b])
         for k in range(3):
-            local[i - g, k] = 0.0
+            now.point[i, k] = 0.0
             for j in range(3):
-                local[i - g, k] += placed.rotation[a, j, k] * (point[i, j] - placed.position[a, j])
-    match(code, local, near, kept[0], kept[1], kept[2], slot)
-    for i in range(g, n):
-        identity[i] = ground_slot[-1] + MAX_POINTS * code[i - g] + slot[i - g]
-    points = Points(identity[:n].copy(), shape, gap[:n].copy(), normal[:n].copy(), point[:n].copy())
-    return points, (code, slot, local)
+                now.point[i, k] += placed.rotation[a, j, k] * (points.point[first + i, j] - placed.position[a, j])
+    match(now, before, follow)
+    for i in range(n - first):
+        points.identity[first + i] = ground.first[-1] + MAX_POINTS * now.pair[i] + now.slot[i]
+    return points, now
 
 
 def least_friction(mu: Array, terrain_mu: float, shape: Integers) -> Array:
-    """Friction coefficient of each contact, shape (n,): the smaller of both partners', (g,) of the shapes."""
+    """Friction coefficient of each contact, shape (n,): the smaller of both shapes'.
+
+    Args:
+        mu: Friction coefficients of the shapes, shape (g,).
+        terrain_mu: Friction coefficient of the ground.
+        shape: Shapes A and B of each contact, shape (n, 2); `GROUND` where B is the ground.
+    """
     with_ground: Array = np.append(mu, terrain_mu)  # GROUND is the last
     return np.minimum(with_ground[shape[:, 0]], with_ground[shape[:, 1]])

@@ -7,20 +7,38 @@ the nearest of corner and face, or edge and edge.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
-from idcontrol.contact.manifold import Placed
+from idcontrol.contact.manifold import Pairs, Placed
 from idcontrol.contact.shapes import BOX, SPHERE, ShapeArrays
-from idcontrol.types import Array, Booleans, Integers
+from idcontrol.kernels.arena import Arena, begin, vector
+from idcontrol.types import Array, Integers
 
 PARALLEL_EDGES = 1e-6
-"""Edges whose directions differ by less than this [rad] have no axis of their own: a face's is as good."""
+"""Edges whose directions differ by less than this [rad] need no separating axis: the normal of a face is as good."""
 
 FLAT = 1e-7
 """Where a face of a box separates two boxes to within this [m], its exact normal is the direction."""
 
 _inner = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+"""For kernels that only kernels call: without a wrapper for Python they compile in half the time."""
+
+
+class _Box(NamedTuple):
+    """A placed box.
+
+    Attributes:
+        position: Its middle, world frame, shape (3,) [m].
+        rotation: Its axes (columns), shape (3, 3).
+        half: Half of its sides, shape (3,) [m].
+    """
+
+    position: Array
+    rotation: Array
+    half: Array
 
 
 @njit(cache=True, error_model="numpy")
@@ -31,10 +49,10 @@ def near_pairs(low: Array, high: Array, reach: Array, group: Integers) -> Intege
         low: Least coordinates of each shape, shape (g, 3) [m].
         high: Largest coordinates, shape (g, 3) [m].
         reach: How much each is widened on all sides, shape (g,) [m].
-        group: What carries each shape, shape (g,); shapes with the same carrier cannot meet. -1 is the world.
+        group: Number of the body that carries each shape, shape (g,); -1 is the world. Shapes of one body cannot meet.
 
     Returns:
-        Shapes (A, B) in ascending order, shape (p, 2); A moves, and is the first of both where both do. A shape with a
+        Shapes (A, B) in ascending order, shape (p, 2); A moves, and has the lower number where both do. A shape with a
         NaN meets nothing.
     """
     count = low.shape[0]
@@ -74,43 +92,32 @@ def near_pairs(low: Array, high: Array, reach: Array, group: Integers) -> Intege
 
 
 @njit(cache=True, error_model="numpy")
-def measure(
-    shapes: ShapeArrays,
-    placed: Placed,
-    pair: Integers,
-    direction: Array,
-    witness: Array,
-    distance: Array,
-    measured: Booleans,
-) -> None:
-    """Distances of the pairs of spheres and boxes; pairs with another shape are left out.
+def measure(shapes: ShapeArrays, placed: Placed, pairs: Pairs, arena: Arena) -> None:
+    """Write direction, witness and distance of the pairs of spheres and boxes; pairs with another shape are left out.
 
     Args:
         shapes: All shapes.
         placed: Where they are.
-        pair: Shapes (A, B), shape (p, 2).
-        direction: Overwritten with unit normals from B to A, shape (p, 3).
-        witness: Overwritten with the middle between nearest points, shape (p, 3) [m].
-        distance: Overwritten with signed distances, shape (p,) [m].
-        measured: Overwritten: which pairs were measured, shape (p,).
+        pairs: Pairs of them.
+        arena: Memory for one pair; what it held is lost.
     """
-    work = np.empty((4, 3))  # axis, edge axis, points on A and B
-    for i in range(pair.shape[0]):
-        a, b = pair[i]
+    for i in range(pairs.shape.shape[0]):
+        begin(arena)
+        a, b = pairs.shape[i]
         kind_a, kind_b = shapes.kind[a], shapes.kind[b]
-        measured[i] = True
+        direction, witness = pairs.direction[i], pairs.witness[i]
         if kind_a == SPHERE and kind_b == SPHERE:
-            distance[i] = _sphere_sphere(shapes, placed, a, b, direction[i], witness[i])
+            pairs.distance[i] = _sphere_sphere(shapes, placed, a, b, direction, witness)
         elif kind_a == SPHERE and kind_b == BOX:
-            distance[i] = _sphere_box(shapes, placed, a, b, direction[i], witness[i])
+            pairs.distance[i] = _sphere_box(shapes, placed, a, b, direction, witness)
         elif kind_a == BOX and kind_b == SPHERE:
-            distance[i] = _sphere_box(shapes, placed, b, a, direction[i], witness[i])
+            pairs.distance[i] = _sphere_box(shapes, placed, b, a, direction, witness)
             for k in range(3):
-                direction[i, k] = -direction[i, k]
+                direction[k] = -direction[k]
         elif kind_a == BOX and kind_b == BOX:
-            distance[i] = _box_box(shapes, placed, a, b, direction[i], witness[i], work)
-        else:
-            measured[i] = False
+            box_a = _Box(placed.position[a], placed.rotation[a], shapes.half[a])
+            box_b = _Box(placed.position[b], placed.rotation[b], shapes.half[b])
+            pairs.distance[i] = _box_box(box_a, box_b, direction, witness, arena)
 
 
 @_inner
@@ -168,41 +175,40 @@ def _sphere_box(shapes: ShapeArrays, placed: Placed, ball: int, box: int, direct
 
 
 @_inner
-def _reach(rotation: Array, half: Array, axis: Array) -> float:
+def _reach(box: _Box, axis: Array) -> float:
     """How far a box reaches from its middle along a unit vector."""
-    most = 0.0
+    R, most = box.rotation, 0.0
     for k in range(3):
-        most += half[k] * abs(rotation[0, k] * axis[0] + rotation[1, k] * axis[1] + rotation[2, k] * axis[2])
+        most += box.half[k] * abs(R[0, k] * axis[0] + R[1, k] * axis[1] + R[2, k] * axis[2])
     return most
 
 
 @_inner
-def _corner(position: Array, rotation: Array, half: Array, axis: Array, sign: float, out: Array) -> None:
+def _corner(box: _Box, axis: Array, sign: float, out: Array) -> None:
     """The corner of a box that lies farthest along ``sign * axis``."""
+    R = box.rotation
     for j in range(3):
-        out[j] = position[j]
+        out[j] = box.position[j]
     for k in range(3):
-        along = sign * (rotation[0, k] * axis[0] + rotation[1, k] * axis[1] + rotation[2, k] * axis[2])
-        step = half[k] if along >= 0.0 else -half[k]
+        along = sign * (R[0, k] * axis[0] + R[1, k] * axis[1] + R[2, k] * axis[2])
+        step = box.half[k] if along >= 0.0 else -box.half[k]
         for j in range(3):
-            out[j] += step * rotation[j, k]
+            out[j] += step * R[j, k]
 
 
 @_inner
-def _box_box(
-    shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, witness: Array, work: Array
-) -> float:
+def _box_box(a: _Box, b: _Box, direction: Array, witness: Array, arena: Arena) -> float:
     """Overlap along the best axis, or the distance of the nearest points; normal from B to A."""
-    Ra, Rb, ha, hb = placed.rotation[a], placed.rotation[b], shapes.half[a], shapes.half[b]
-    pa, pb = placed.position[a], placed.position[b]
-    axis, edge = work[0], work[1]
+    axis, edge, on_a, on_b = vector(arena, 3), vector(arena, 3), vector(arena, 3), vector(arena, 3)
+    pa, Ra, _ = a
+    pb, Rb, _ = b
     best, owner = -np.inf, 0
     for i in range(6):  # faces of A, then of B
         toward = 0.0
         for k in range(3):
             axis[k] = Ra[k, i] if i < 3 else Rb[k, i - 3]
             toward += axis[k] * (pa[k] - pb[k])
-        width = abs(toward) - _reach(Ra, ha, axis) - _reach(Rb, hb, axis)
+        width = abs(toward) - _reach(a, axis) - _reach(b, axis)
         if not width <= best:  # a NaN must stay visible
             best, owner = width, i
             for k in range(3):
@@ -220,7 +226,7 @@ def _box_box(
             for k in range(3):
                 edge[k] /= length
                 toward += edge[k] * (pa[k] - pb[k])
-            width = abs(toward) - _reach(Ra, ha, edge) - _reach(Rb, hb, edge)
+            width = abs(toward) - _reach(a, edge) - _reach(b, edge)
             if width > best + FLAT:
                 best, best_i, best_j = width, i, j
                 for k in range(3):
@@ -229,24 +235,24 @@ def _box_box(
         if best_i >= 0:
             for k in range(3):
                 direction[k] = axis[k]
-            _corner(pa, Ra, ha, direction, -1.0, work[2])
-            _corner(pb, Rb, hb, direction, 1.0, work[3])
-            _nearest_on_lines(work[2], Ra[:, best_i], work[3], Rb[:, best_j], witness)
+            _corner(a, direction, -1.0, on_a)
+            _corner(b, direction, 1.0, on_b)
+            _nearest_on_lines(on_a, Ra[:, best_i], on_b, Rb[:, best_j], witness)
             return float(best)
-        _corner(pb, Rb, hb, direction, 1.0, work[3])
-        _corner(pa, Ra, ha, direction, -1.0, work[2])
+        _corner(b, direction, 1.0, on_b)
+        _corner(a, direction, -1.0, on_a)
         for k in range(3):  # the deepest corner of the box that does not own the face
             half_way = 0.5 * flat * direction[k]
-            witness[k] = work[3, k] + half_way if owner < 3 else work[2, k] - half_way
+            witness[k] = on_b[k] + half_way if owner < 3 else on_a[k] - half_way
         return float(flat)
-    distance = _nearest_points(pa, Ra, ha, pb, Rb, hb, work[2], work[3])
+    distance = _nearest_points(a, b, on_a, on_b, arena)
     for k in range(3):
-        witness[k] = 0.5 * (work[2, k] + work[3, k])
+        witness[k] = 0.5 * (on_a[k] + on_b[k])
     if distance - flat <= FLAT:
         return float(flat)
     if distance > 10.0 * FLAT or best_i < 0:
         for k in range(3):
-            axis[k] = work[2, k] - work[3, k]
+            axis[k] = on_a[k] - on_b[k]
     # else the difference of the nearest points is mostly rounding: the best axis serves
     length = np.sqrt(_dot(axis, axis))
     for k in range(3):
@@ -268,15 +274,15 @@ def _nearest_on_lines(p: Array, u: Array, q: Array, w: Array, middle: Array) -> 
 
 
 @_inner
-def _nearest_points(
-    pa: Array, Ra: Array, ha: Array, pb: Array, Rb: Array, hb: Array, on_a: Array, on_b: Array
-) -> float:
+def _nearest_points(a: _Box, b: _Box, on_a: Array, on_b: Array, arena: Arena) -> float:
     """Nearest points of two boxes that do not overlap; returns their distance."""
+    pa, Ra, ha = a
+    pb, Rb, hb = b
     least = np.inf
-    corner, local = np.empty(3), np.empty(3)
+    corner, local, start = vector(arena, 3), vector(arena, 3), vector(arena, 3)
     for side in range(2):  # corners of A over faces of B, and the other way round
-        p, R, h = (pa, Ra, ha) if side == 0 else (pb, Rb, hb)
-        o, Q, g = (pb, Rb, hb) if side == 0 else (pa, Ra, ha)
+        p, R, h = a if side == 0 else b
+        o, Q, g = b if side == 0 else a
         for bits in range(8):
             for k in range(3):
                 corner[k] = p[k]
@@ -297,7 +303,6 @@ def _nearest_points(
                         on_a[k], on_b[k] = corner[k], near
                     else:
                         on_a[k], on_b[k] = near, corner[k]
-    start = np.empty(3)
     for i in range(3):
         for j in range(3):
             cross = Ra[0, i] * Rb[0, j] + Ra[1, i] * Rb[1, j] + Ra[2, i] * Rb[2, j]

@@ -1,4 +1,4 @@
-"""Fingertips on a body that a hand holds: each has at most one contact, and its number is the contact's."""
+"""Contacts of fingertips with a body that a hand holds: at most one a fingertip, and numbered as it is."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from idcontrol.types import Array, Integers
 class Fingertips:
     """Contacts between spheres on a hand and one free body of the same system.
 
-    Body A of each contact is the finger: its normal points into the fingertip, and its force is the held body's on it.
+    Body A of each contact is the finger: the normal points into the fingertip, and the force acts on it.
 
     Attributes:
-        system: Hand and body; its last `update` is where they are.
+        system: Hand and body; they are where its last `update` puts them.
         radius: Radii of the k spheres, shape (k,) [m].
     """
 
@@ -42,9 +42,9 @@ class Fingertips:
         """Put spheres on frames, and a shape on the body.
 
         Args:
-            system: Hand and body.
+            system: Hand and body, in one system.
             frames: Names of the k frames that carry a fingertip each; the place in this list is the contact's identity.
-            radii: Of the spheres, shape (k,) or one for all [m].
+            radii: Radii of the spheres, shape (k,) or one for all [m].
             body: Name of the free body's frame.
             shape: coal geometry in that frame: box, sphere, capsule, cylinder, convex hull.
             mu: Friction coefficient; inf means no slip.

@@ -1,10 +1,10 @@
 """Kernels that turn close shapes into contact points: corners over ground, faces clipped against faces.
 
-Two shapes that touch with flat parts touch along a polygon; its corners carry the load (math.md 12.5). The shape with
-the flat face most square to the contact normal is the reference: its face gives the exact normal, the facing feature of
-the other shape (face, edge of a capsule, side line of a cylinder) is clipped against its borders, and each corner that
-is left is a contact with its own gap. Parallel side lines touch at two points. Where the nearest points of the shapes
-are not among these, they are one more contact, or the only one.
+Two shapes that touch with flat parts touch along a polygon, whose corners carry the load (math.md, section 12.5). The
+shape with the flat face most square to the contact normal is the reference: its face gives the exact normal, the facing
+feature of the other shape (face, edge of a capsule, side line of a cylinder) is clipped against its borders, and each
+corner that is left is a contact with its own gap. Parallel side lines touch at two points. Where the nearest points of
+the shapes are not among these, they are one more contact, or the only one.
 """
 
 from __future__ import annotations
@@ -16,25 +16,29 @@ from numba import njit
 
 from idcontrol.contact.shapes import RIM_POINTS, ShapeArrays
 from idcontrol.contact.terrain import sphere_gap
+from idcontrol.kernels.arena import Arena, begin, matrix, vector
 from idcontrol.types import Array, Integers
 
+GROUND = -1
+"""Stands for shape B where that is the ground."""
+
 MAX_POINTS = 8
-"""Contact points of a pair of shapes; two boxes have no more."""
+"""Most contact points of a pair of shapes; two boxes have no more."""
 
 RIM_GROUND_POINTS = 4
 """Contact points of a cylinder's rim on the ground: its lowest point, and the others at right angles."""
 
 SQUARE = 0.9986
-"""A face within 3° of square to the contact normal is touched flat; beyond, an edge or corner of it is."""
+"""Cosine of 3°: a face is touched flat if its normal is that close to the contact normal, else an edge or corner is."""
 
 PARALLEL = 0.0523
-"""Side lines within 3° of parallel touch along a line."""
+"""Side lines within 3° [rad] of parallel touch along a line."""
 
 ENGINE_TOLERANCE = 1e-5
-"""Distances of the engine are good to this [m]; ten times worse, its normal is taken to be wrong."""
+"""Accuracy of measured distances [m]. Where a distance is off by ten times as much, its normal is taken to be wrong."""
 
 SAME_POINT = 1e-7
-"""Corners of a manifold closer than this are one [m]."""
+"""Corners of a manifold closer than this are one point [m]."""
 
 
 _inner = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
@@ -61,6 +65,102 @@ class Placed(NamedTuple):
     high: Array
 
 
+class Ground(NamedTuple):
+    """The ground, and which shapes can touch it.
+
+    Attributes:
+        parameters: `Terrain.parameters`.
+        coefficients: `Terrain.coefficients`.
+        moving: Shapes that can touch the ground.
+        first: Ground contacts of shape g are numbered ``first[g]:first[g + 1]``; shape (g + 1,).
+    """
+
+    parameters: Array
+    coefficients: Array
+    moving: Integers
+    first: Integers
+
+
+class Pairs(NamedTuple):
+    """Pairs of shapes, and the distances that were measured between them.
+
+    Attributes:
+        shape: Shapes A and B, in ascending order, shape (p, 2).
+        margin: A pair is in contact below this distance, shape (p,) [m].
+        direction: Unit normals from B to A, shape (p, 3).
+        witness: Middle between the nearest points, shape (p, 3) [m].
+        distance: Signed distances, shape (p,) [m].
+    """
+
+    shape: Integers
+    margin: Array
+    direction: Array
+    witness: Array
+    distance: Array
+
+
+class Points(NamedTuple):
+    """Contact points, those on the ground first.
+
+    Attributes:
+        identity: The same number from step to step, shape (n,).
+        shape: Shapes A and B, shape (n, 2); B is `GROUND` where it is the ground.
+        gap: Signed distance, shape (n,) [m].
+        normal: Unit normal, from B to A, shape (n, 3).
+        point: Middle between the surfaces, shape (n, 3) [m].
+    """
+
+    identity: Integers
+    shape: Integers
+    gap: Array
+    normal: Array
+    point: Array
+
+
+class Tracked(NamedTuple):
+    """Contacts between shapes, as the next step needs them in order to recognize them.
+
+    Attributes:
+        pair: Number of each contact's pair, ascending, shape (n,).
+        slot: Which of its pair's `MAX_POINTS` contacts it is, shape (n,).
+        point: Contact points in the frame of shape A, shape (n, 3) [m].
+    """
+
+    pair: Integers
+    slot: Integers
+    point: Array
+
+
+class _Manifold(NamedTuple):
+    """Contact points of one pair; there is room for all corners that clipping can make.
+
+    Attributes:
+        point: Shape (room, 3) [m].
+        gap: Shape (room,) [m].
+        normal: Common unit normal, from B to A, shape (3,).
+    """
+
+    point: Array
+    gap: Array
+    normal: Array
+
+
+class _Reference(NamedTuple):
+    """The face that a manifold lies on.
+
+    Attributes:
+        face: Which face.
+        owner: The shape that it belongs to.
+        other: The shape that is clipped against it.
+        sign: 1 if the face looks along the contact normal (its owner is B), else -1.
+    """
+
+    face: int
+    owner: int
+    other: int
+    sign: float
+
+
 @_inner
 def _dot(a: Array, b: Array) -> float:
     """Inner product of vectors of three; np.dot would call BLAS for it."""
@@ -71,6 +171,19 @@ def _dot(a: Array, b: Array) -> float:
 def _gap2(a: Array, b: Array) -> float:
     """Squared distance of two points."""
     return float((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2 + (a[2] - b[2]) ** 2)
+
+
+def unplaced(shapes: ShapeArrays) -> Placed:
+    """Room for where `shapes` are, for `place` to fill."""
+    count = shapes.rounding.shape[0]
+    return Placed(
+        position=np.empty((count, 3)),
+        rotation=np.empty((count, 3, 3)),
+        corner=np.empty_like(shapes.corner),
+        face_normal=np.empty_like(shapes.face_normal),
+        low=np.empty((count, 3)),
+        high=np.empty((count, 3)),
+    )
 
 
 @njit(cache=True, error_model="numpy")
@@ -113,78 +226,56 @@ def close_pairs(placed: Placed, pair: Integers, margin: float) -> Integers:
 
 
 @njit(cache=True, error_model="numpy")
-def ground_contacts(
-    shapes: ShapeArrays,
-    placed: Placed,
-    moving: Integers,
-    slot_start: Integers,
-    parameters: Array,
-    coefficients: Array,
-    margin: Array,
-    slot: Integers,
-    shape: Integers,
-    gap: Array,
-    normal: Array,
-    point: Array,
-) -> int:
+def ground_contacts(shapes: ShapeArrays, placed: Placed, ground: Ground, margin: Array, points: Points) -> int:
     """Corners (rim points of cylinders) nearer to the ground than `margin`.
 
-    Ground is tested under corners only: a hilltop below the middle of a flat face is not seen.
+    Only corners are tested against the ground: a hilltop below the middle of a flat face is not seen.
 
     Args:
         shapes: All shapes.
         placed: Where they are.
-        moving: Those that can touch the ground.
-        slot_start: First number of each shape's ground contacts, shape (g + 1,).
-        parameters: Of the `Terrain`.
-        coefficients: Of the `Terrain`.
+        ground: The ground.
         margin: Largest gap of each shape, shape (g,) [m].
-        slot: Overwritten with the numbers of the contacts, stable from step to step; this and the following with
-            room for ``slot_start[-1]`` contacts.
-        shape: Overwritten with their shapes.
-        gap: Overwritten with their gaps [m].
-        normal: Overwritten with their normals.
-        point: Overwritten with their points [m].
+        points: Overwritten from the first entry on, with identities; it has room for ``ground.first[-1]`` contacts.
 
     Returns:
         The number of contacts.
     """
     rim = np.empty((2 * RIM_GROUND_POINTS, 3))
     n = 0
-    for g in moving:
+    for g in ground.moving:
         size, middle = 0.0, np.empty(3)
         for k in range(3):
             middle[k] = 0.5 * (placed.low[g, k] + placed.high[g, k])
             size += 0.25 * (placed.high[g, k] - placed.low[g, k]) ** 2
-        distance, _, _ = sphere_gap(parameters, coefficients, middle[0], middle[1], middle[2], 0.0)
+        distance, _, _ = sphere_gap(ground.parameters, ground.coefficients, middle[0], middle[1], middle[2], 0.0)
         if distance - np.sqrt(size) > margin[g]:
             continue
         round_side = shapes.cylinder[g, 0] > 0.0
         if round_side:
-            _rim_points(shapes.cylinder[g], placed.rotation[g], middle, parameters, coefficients, rim)
-        for i in range(slot_start[g + 1] - slot_start[g]):
+            _rim_points(shapes.cylinder[g], placed.rotation[g], middle, ground, rim)
+        for i in range(ground.first[g + 1] - ground.first[g]):
             x, y, z = rim[i] if round_side else placed.corner[shapes.corner_start[g] + i]
-            d, up, touch = sphere_gap(parameters, coefficients, x, y, z, shapes.rounding[g])
+            d, up, touch = sphere_gap(ground.parameters, ground.coefficients, x, y, z, shapes.rounding[g])
             if d >= margin[g]:  # false for a NaN, which must stay visible
                 continue
-            slot[n], shape[n], gap[n] = slot_start[g] + i, g, d
-            normal[n, 0], normal[n, 1], normal[n, 2] = up
-            point[n, 0], point[n, 1], point[n, 2] = touch
+            points.identity[n], points.shape[n, 0], points.shape[n, 1] = ground.first[g] + i, g, GROUND
+            points.gap[n] = d
+            points.normal[n, 0], points.normal[n, 1], points.normal[n, 2] = up
+            points.point[n, 0], points.point[n, 1], points.point[n, 2] = touch
             n += 1
     return n
 
 
 @_inner
-def _rim_points(
-    cylinder: Array, rotation: Array, middle: Array, parameters: Array, coefficients: Array, out: Array
-) -> None:
+def _rim_points(cylinder: Array, rotation: Array, middle: Array, ground: Ground, out: Array) -> None:
     """Lowest point of either rim of a cylinder, and the others at right angles to it."""
     radius, half_length = cylinder
     zx, zy, zz = rotation[:, 2]
     for end in range(2):
         along = (2 * end - 1) * half_length
         cx, cy, cz = middle[0] + along * zx, middle[1] + along * zy, middle[2] + along * zz
-        _, up, _ = sphere_gap(parameters, coefficients, cx, cy, cz, 0.0)
+        _, up, _ = sphere_gap(ground.parameters, ground.coefficients, cx, cy, cz, 0.0)
         across = up[0] * zx + up[1] * zy + up[2] * zz
         dx, dy, dz = across * zx - up[0], across * zy - up[1], across * zz - up[2]
         length = np.sqrt(dx * dx + dy * dy + dz * dz)
@@ -209,83 +300,61 @@ def _most_corners(shapes: ShapeArrays) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def pair_contacts(
-    shapes: ShapeArrays,
-    placed: Placed,
-    pair: Integers,
-    close: Integers,
-    direction: Array,
-    witness: Array,
-    distance: Array,
-    margin: Array,
-    which: Integers,
-    gap: Array,
-    normal: Array,
-    point: Array,
-) -> int:
-    """Manifolds of the pairs that the distance engine found closer than `margin`.
+def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Points, first: int, arena: Arena) -> int:
+    """Manifolds of the pairs that are closer than their margin.
 
     Args:
         shapes: All shapes.
         placed: Where they are.
-        pair: Shapes (A, B) of all pairs, shape (p, 2).
-        close: Which pairs are close, shape (c,).
-        direction: Unit normals from B to A of these, shape (c, 3).
-        witness: Middle between their nearest points, shape (c, 3) [m].
-        distance: Their signed distances, shape (c,) [m].
-        margin: Largest gap of each, shape (c,) [m].
-        which: Overwritten with the index into `pair` of each contact; this and the following with room for
-            ``c * MAX_POINTS`` contacts.
-        gap: Overwritten with their gaps [m].
-        normal: Overwritten with their normals, from B to A.
-        point: Overwritten with their points, in the middle between the surfaces [m].
+        pairs: Pairs of them, with their distances.
+        points: Overwritten from entry `first` on, but for identities; it has room for `MAX_POINTS` a pair.
+        first: The number of contacts that `points` already has.
+        arena: Memory for one manifold; what it held is lost.
 
     Returns:
-        The number of contacts.
+        The number of contacts, those before `first` included.
     """
     room = 2 * _most_corners(shapes) + 1  # a convex polygon gains at most one corner for each border
-    border, feature, spare, depth = np.empty((room, 3)), np.empty((room, 3)), np.empty((room, 3)), np.empty(room)
-    up, flat = np.empty(3), np.empty(3)
-    n = 0
-    for i in range(close.shape[0]):
-        a, b = pair[close[i], 0], pair[close[i], 1]
+    n = first
+    for i in range(pairs.distance.shape[0]):
+        if pairs.distance[i] >= pairs.margin[i]:  # false for a NaN, which must stay visible
+            continue
+        begin(arena)
+        a, b = pairs.shape[i, 0], pairs.shape[i, 1]
+        up = vector(arena, 3)
         for k in range(3):
-            up[k] = direction[i, k]
+            up[k] = pairs.direction[i, k]
         nearest = _separation(shapes, placed, a, b, up, 1.0)
-        if nearest < distance[i] - 10.0 * ENGINE_TOLERANCE:
+        if nearest < pairs.distance[i] - 10.0 * ENGINE_TOLERANCE:
             nearest = _best_face_normal(shapes, placed, a, b, nearest, up)
-        if nearest <= distance[i]:
-            nearest = distance[i]
+        if nearest <= pairs.distance[i]:
+            nearest = pairs.distance[i]
+        manifold = _Manifold(matrix(arena, room, 3), vector(arena, room), vector(arena, 3))
         for k in range(3):
-            flat[k] = up[k]
+            manifold.normal[k] = up[k]
         face_a, square_a = _facing(shapes, placed, a, up, -1.0)
         face_b, square_b = _facing(shapes, placed, b, up, 1.0)
         count = 0
         if max(square_a, square_b) > SQUARE:
             # B, unless A is clearly the flatter: a choice that rounding cannot turn over
-            if square_b >= square_a - 1e-6:
-                count = _face_manifold(
-                    shapes, placed, face_b, b, a, 1.0, margin[i], border, feature, spare, depth, flat
-                )
-            else:
-                count = _face_manifold(
-                    shapes, placed, face_a, a, b, -1.0, margin[i], border, feature, spare, depth, flat
-                )
+            flatter_b = square_b >= square_a - 1e-6
+            reference = _Reference(face_b, b, a, 1.0) if flatter_b else _Reference(face_a, a, b, -1.0)
+            count = _face_manifold(shapes, placed, reference, pairs.margin[i], manifold, arena)
         elif _has_side(shapes, a) and _has_side(shapes, b):
-            count = _side_lines(shapes, placed, a, b, up, margin[i], feature, border, spare, depth)
+            count = _side_lines(shapes, placed, a, b, pairs.margin[i], manifold, arena)
         lowest = np.inf
         for j in range(count):
-            lowest = min(lowest, depth[j])
+            lowest = min(lowest, manifold.gap[j])
         for j in range(count):
-            which[n], gap[n] = close[i], depth[j]
+            points.shape[n, 0], points.shape[n, 1], points.gap[n] = a, b, manifold.gap[j]
             for k in range(3):
-                normal[n, k], point[n, k] = flat[k], feature[j, k]
+                points.normal[n, k], points.point[n, k] = manifold.normal[k], manifold.point[j, k]
             n += 1
         if not lowest <= nearest + ENGINE_TOLERANCE:  # the nearest points lie beside the manifold, or there is none
             n -= count == MAX_POINTS
-            which[n], gap[n] = close[i], nearest
+            points.shape[n, 0], points.shape[n, 1], points.gap[n] = a, b, nearest
             for k in range(3):
-                normal[n, k], point[n, k] = up[k], witness[i, k]
+                points.normal[n, k], points.point[n, k] = up[k], pairs.witness[i, k]
             n += 1
     return n
 
@@ -390,67 +459,58 @@ def _extent(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign:
 
 @_inner
 def _face_manifold(
-    shapes: ShapeArrays,
-    placed: Placed,
-    face: int,
-    owner: int,
-    other: int,
-    sign: float,
-    margin: float,
-    border: Array,
-    feature: Array,
-    spare: Array,
-    depth: Array,
-    up: Array,
+    shapes: ShapeArrays, placed: Placed, reference: _Reference, margin: float, manifold: _Manifold, arena: Arena
 ) -> int:
-    """Clip the feature of `other` that faces a face of `owner`; `sign` is 1 if the face looks along the contact normal.
+    """Clip the feature of the other shape that faces the reference face against its borders.
 
     Returns:
-        The number of contacts, their points in `feature`, gaps in `depth` and the exact normal in `up`; 0, and nothing
-        changed in `up`, where the feature is one point or none is left.
+        The number of contacts, written into `manifold` with their exact normal. It is 0, and the normal is unchanged,
+        where the feature is one point or nothing of it is left.
     """
-    outward = placed.face_normal[face]
-    corners = _loop(shapes, placed, face, border)
-    found = _feature(shapes, placed, other, outward, -1.0, feature)
+    point, gap = manifold.point, manifold.gap
+    outward = placed.face_normal[reference.face]
+    border = matrix(arena, point.shape[0], 3)
+    corners = _loop(shapes, placed, reference.face, border)
+    found = _feature(shapes, placed, reference.other, outward, -1.0, point)
     if found < 2:
         return 0
-    rounding = shapes.rounding[other]
+    rounding = shapes.rounding[reference.other]
     if found == 2:
         # a line must lie flat; where a rounded one is cut off, its surface is r / cos(tilt) away
-        length, rise = np.sqrt(_gap2(feature[0], feature[1])), _dot(outward, feature[1]) - _dot(outward, feature[0])
+        length, rise = np.sqrt(_gap2(point[0], point[1])), _dot(outward, point[1]) - _dot(outward, point[0])
         if abs(rise) > PARALLEL * length:
             return 0
         rounding /= np.sqrt(1.0 - (rise / length) ** 2)
-    found = _clip(feature, found, border, corners, outward, spare)
-    base = _dot(outward, border[0]) + shapes.rounding[owner] + rounding
+    found = _clip(point, found, border, corners, outward, arena)
+    base = _dot(outward, border[0]) + shapes.rounding[reference.owner] + rounding
     count = 0
     for i in range(found):
-        d = _dot(outward, feature[i]) - base
+        d = _dot(outward, point[i]) - base
         repeated = False
         for j in range(count):
-            repeated |= _gap2(feature[j], feature[i]) < (10.0 * SAME_POINT) ** 2
+            repeated |= _gap2(point[j], point[i]) < (10.0 * SAME_POINT) ** 2
         if d < margin and not repeated:
             for k in range(3):
-                feature[count, k] = feature[i, k]
-            depth[count] = d
+                point[count, k] = point[i, k]
+            gap[count] = d
             count += 1
-    count = _thin_out(feature, depth, count)
+    count = _thin_out(point, gap, count)
     for i in range(count):
         for k in range(3):
-            feature[i, k] -= (rounding + 0.5 * depth[i]) * outward[k]
+            point[i, k] -= (rounding + 0.5 * gap[i]) * outward[k]
     if count > 0:
         for k in range(3):
-            up[k] = sign * outward[k]
+            manifold.normal[k] = reference.sign * outward[k]
     return int(count)
 
 
 @_inner
-def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, spare: Array) -> int:
+def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, arena: Arena) -> int:
     """Clip a polygon (or line) in place against the prism over a face (Sutherland and Hodgman); returns its corners.
 
     `border` runs counter-clockwise about `outward`. Points on the border are inside: equal faces keep their corners.
     """
-    beyond = np.empty(3)
+    beyond, clipped = vector(arena, 3), matrix(arena, polygon.shape[0], 3)
     for e in range(corners):
         start, stop = border[e], border[(e + 1) % corners]
         ex, ey, ez = stop[0] - start[0], stop[1] - start[1], stop[2] - start[2]
@@ -466,53 +526,46 @@ def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, s
             inside = d_here <= SAME_POINT
             if inside:
                 for k in range(3):
-                    spare[kept, k] = polygon[i, k]
+                    clipped[kept, k] = polygon[i, k]
                 kept += 1
             if inside != (d_there <= SAME_POINT) and not (n == 2 and i == 1):
                 t = min(max(d_here / (d_here - d_there), 0.0), 1.0)
                 for k in range(3):
-                    spare[kept, k] = polygon[i, k] + t * (polygon[j, k] - polygon[i, k])
+                    clipped[kept, k] = polygon[i, k] + t * (polygon[j, k] - polygon[i, k])
                 kept += 1
         n = kept
         for i in range(n):
             for k in range(3):
-                polygon[i, k] = spare[i, k]
+                polygon[i, k] = clipped[i, k]
     return n
 
 
 @_inner
-def _thin_out(points: Array, depth: Array, n: int) -> int:
+def _thin_out(point: Array, gap: Array, n: int) -> int:
     """Keep at most `MAX_POINTS`: the deepest, then always the one farthest from those kept; in place."""
     if n <= MAX_POINTS:
         return n
     for kept in range(MAX_POINTS):
         best, most = kept, -np.inf
         for i in range(kept, n):
-            far = -depth[i] if kept == 0 else np.inf
+            far = -gap[i] if kept == 0 else np.inf
             for j in range(kept):
-                far = min(far, _gap2(points[i], points[j]))
+                far = min(far, _gap2(point[i], point[j]))
             if far > most:
                 best, most = i, far
         for k in range(3):
-            points[kept, k], points[best, k] = points[best, k], points[kept, k]
-        depth[kept], depth[best] = depth[best], depth[kept]
+            point[kept, k], point[best, k] = point[best, k], point[kept, k]
+        gap[kept], gap[best] = gap[best], gap[kept]
     return MAX_POINTS
 
 
 @_inner
 def _side_lines(
-    shapes: ShapeArrays,
-    placed: Placed,
-    a: int,
-    b: int,
-    up: Array,
-    margin: float,
-    points: Array,
-    line_a: Array,
-    line_b: Array,
-    depth: Array,
+    shapes: ShapeArrays, placed: Placed, a: int, b: int, margin: float, manifold: _Manifold, arena: Arena
 ) -> int:
     """Two contacts where parallel side lines (capsules, cylinders) overlap; 0 if they do not."""
+    point, up = manifold.point, manifold.normal
+    line_a, line_b = matrix(arena, point.shape[0], 3), matrix(arena, point.shape[0], 3)
     if _feature(shapes, placed, a, up, -1.0, line_a) != 2 or _feature(shapes, placed, b, up, 1.0, line_b) != 2:
         return 0
     u, w, along, length, full = np.empty(3), np.empty(3), 0.0, 0.0, 0.0
@@ -533,31 +586,27 @@ def _side_lines(
     for t in (first, last):
         d = -shapes.rounding[a] - shapes.rounding[b]
         for k in range(3):
-            points[count, k] = line_b[0, k] + (t - start) / along * w[k]
-            d += up[k] * (line_a[0, k] + t / length * u[k] - points[count, k])
+            point[count, k] = line_b[0, k] + (t - start) / along * w[k]
+            d += up[k] * (line_a[0, k] + t / length * u[k] - point[count, k])
         if d < margin:
             for k in range(3):
-                points[count, k] += (shapes.rounding[b] + 0.5 * d) * up[k]
-            depth[count] = d
+                point[count, k] += (shapes.rounding[b] + 0.5 * d) * up[k]
+            manifold.gap[count] = d
             count += 1
     return count
 
 
 @njit(cache=True, error_model="numpy")
-def match(
-    pair: Integers, point: Array, near: Array, old_pair: Integers, old_slot: Integers, old_point: Array, slot: Integers
-) -> None:
+def match(now: Tracked, before: Tracked, follow: Array) -> None:
     """Give each contact the slot of the nearest contact which its pair had before, or a free one below `MAX_POINTS`.
 
     Args:
-        pair: Pair of each contact, ascending, shape (n,).
-        point: Contact points in the frame of shape A, shape (n, 3) [m].
-        near: How far each may have moved since, the same for all of a pair, shape (n,) [m].
-        old_pair: The same of the step before.
-        old_slot: Slots of the step before.
-        old_point: The same of the step before.
-        slot: Overwritten, shape (n,).
+        now: Contacts of this step; their slots are overwritten.
+        before: Contacts of the step before.
+        follow: How far each may have moved since, equal for all contacts of a pair, shape (n,) [m].
     """
+    pair, slot, point = now
+    old_pair, old_slot, old_point = before
     n, m = pair.shape[0], old_pair.shape[0]
     start, old_start = 0, 0
     while start < n:
@@ -572,7 +621,7 @@ def match(
             old_end += 1
         taken = 0  # bit set of slots
         while True:  # nearest first
-            best, best_old, least = -1, -1, near[start] ** 2
+            best, best_old, least = -1, -1, follow[start] ** 2
             for i in range(start, end):
                 for j in range(old_start, old_end):
                     if slot[i] < 0 and not (taken >> old_slot[j]) & 1:

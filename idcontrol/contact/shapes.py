@@ -20,7 +20,7 @@ RIM_POINTS = 8
 """Corners of a cylinder's rim in a face contact."""
 
 COPLANAR = 1e-6
-"""Triangles of a hull belong to one face if their normals and offsets (per size) differ by less than this."""
+"""Triangles of a hull are one face if their normals, and their offsets over its size, differ by less than this."""
 
 SPHERE, BOX, OTHER = 0, 1, 2
 """Kinds of shape; between spheres and boxes there are closed forms (`idcontrol.contact.distance`)."""
@@ -60,15 +60,16 @@ class ShapeArrays(NamedTuple):
 
     Attributes:
         corner: Corners of all shapes, shape (n_corners, 3) [m].
-        corner_start: Those of shape g are ``corner_start[g]:corner_start[g + 1]``.
-        face_normal: Outward normals of all faces, shape (n_faces, 3).
+        corner_start: Corners of shape g are ``corner_start[g]:corner_start[g + 1]``.
+        face_normal: Outward unit normals of all faces, shape (n_faces, 3).
         face_start: Faces of shape g are ``face_start[g]:face_start[g + 1]``.
         loop: Corners of all faces, one loop after the other, as indices into `corner`.
         loop_start: The loop of face f is ``loop[loop_start[f]:loop_start[f + 1]]``.
-        rounding: Shape (g,) [m].
-        cylinder: Radius and half length, shape (g, 2) [m]; 0 where it is none.
+        rounding: Radius of the sphere that is swept over each shape, shape (g,) [m].
+        cylinder: Radius and half length, shape (g, 2) [m]; 0 where the shape is no cylinder.
         middle: Middle of the box around each shape, shape (g, 3) [m].
-        half: Half sizes of it, shape (g, 3) [m].
+        half: Half sizes of that box, shape (g, 3) [m].
+        radius: Radius of a sphere around that box, shape (g,) [m].
         kind: `SPHERE`, `BOX` or `OTHER`, shape (g,).
     """
 
@@ -82,11 +83,12 @@ class ShapeArrays(NamedTuple):
     cylinder: Array
     middle: Array
     half: Array
+    radius: Array
     kind: Integers
 
 
 def from_coal(geometry: Any, name: str) -> tuple[Shape, Any]:
-    """The arrays of a coal geometry, and the coal geometry that they stand for (a mesh's convex hull).
+    """The shape of a coal geometry, and the coal geometry that it stands for (of a mesh, its convex hull).
 
     Raises:
         InputError: The kind of geometry is not supported, has no volume or is not finite; `name` is in the text.
@@ -121,6 +123,7 @@ def flatten(shapes: list[Shape]) -> ShapeArrays:
     corner_start = _starts([len(shape.corners) for shape in shapes])
     loops = [loop + first for shape, first in zip(shapes, corner_start[:-1], strict=True) for loop in shape.faces]
     boxes = [shape.half_extents for shape in shapes]
+    half = _stack([half for _, half in boxes])
     return ShapeArrays(
         corner=_stack([shape.corners for shape in shapes]),
         corner_start=corner_start,
@@ -131,7 +134,8 @@ def flatten(shapes: list[Shape]) -> ShapeArrays:
         rounding=np.array([shape.rounding for shape in shapes], dtype=np.float64),
         cylinder=np.array([shape.cylinder for shape in shapes], dtype=np.float64).reshape(-1, 2),
         middle=_stack([middle for middle, _ in boxes]),
-        half=_stack([half for _, half in boxes]),
+        half=half,
+        radius=np.asarray(np.linalg.norm(half, axis=1)),
         kind=np.array([shape.kind for shape in shapes], dtype=np.int64),
     )
 
@@ -167,9 +171,7 @@ def _hull(points: Array, name: str) -> Shape:
     centre = corners.mean(axis=0)
     size = np.ptp(corners, axis=0).max()
     planes = hull.equations / np.array([1.0, 1.0, 1.0, size])
-    planes[:, 3] += (
-        planes[:, :3] @ centre / size
-    )  # offsets from the middle, so that the place of the frame does not count
+    planes[:, 3] += planes[:, :3] @ centre / size  # measured from the middle, so that the frame's place does not count
     faces: list[Integers] = []
     normals: list[Array] = []
     left = np.ones(len(planes), dtype=bool)

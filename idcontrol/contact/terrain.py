@@ -21,7 +21,7 @@ from idcontrol.errors import InputError
 from idcontrol.types import Array
 
 NEWTON_STEPS = 30
-"""Bound on the search for the nearest point; 3 to 5 are used where the ground curves less than the sphere."""
+"""Most steps of the search for the nearest point; it takes 3 to 5 where the ground curves less than the sphere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Terrain:
 
 
 def available() -> dict[str, str]:
-    """Kinds of ground and what they are."""
+    """Kinds of ground, each with a description."""
     return {
         "heightmap": "smooth ground through a grid of heights from a CSV or NPZ file",
         "plane": "flat ground, level or inclined",
@@ -122,7 +122,7 @@ def load_height_map(
     Args:
         path: A file that ends in .csv or .npz.
         spacing: Distance of the samples [m]; must be given where the file does not.
-        origin: See `height_map`.
+        origin: (x_0, y_0), where ``heights[0, 0]`` lies [m]; None puts the middle of the map at the world's origin.
 
     Raises:
         InputError: The file is missing or is not such a file, or the map is not usable.
@@ -278,7 +278,7 @@ def nearest_point(parameters: Array, coefficients: Array, cx: float, cy: float, 
         while True:
             h, hx, hy, hxx, hxy, hyy = surface(parameters, coefficients, x + fraction * step_x, y + fraction * step_y)
             trial = (x + fraction * step_x - cx) ** 2 + (y + fraction * step_y - cy) ** 2 + (h - cz) ** 2
-            # what a step below 1e-8 m gains is lost in the rounding of the value
+            # the gain of a step below 1e-8 m is lost in the rounding of the value
             if trial < value or fraction * size < 1e-8:
                 break
             fraction *= 0.5
@@ -290,18 +290,18 @@ def nearest_point(parameters: Array, coefficients: Array, cx: float, cy: float, 
 def sphere_gap(
     parameters: Array, coefficients: Array, cx: float, cy: float, cz: float, radius: float
 ) -> tuple[float, tuple[float, float, float], tuple[float, float, float]]:
-    """Distance of a sphere from the ground, ``φ = n̂·(c - p) - r`` with p the nearest point of the ground (math.md 2).
+    """Distance of a sphere from the ground, ``φ = n̂·(c - p) - r`` with p the nearest point of the ground.
 
     One contact: on a height map the radius must be below the radius of curvature of its hollows, or a second contact
     is missed.
 
     Args:
-        parameters: Of the `Terrain`.
-        coefficients: Of the `Terrain`.
-        cx: Centre of the sphere, world frame [m].
-        cy: The same.
-        cz: The same.
-        radius: Of the sphere, 0 for a point [m].
+        parameters: `Terrain.parameters`.
+        coefficients: `Terrain.coefficients`.
+        cx: Centre of the sphere along the world's x axis [m].
+        cy: Centre along y [m].
+        cz: Centre along z [m].
+        radius: Radius of the sphere, 0 for a point [m].
 
     Returns:
         Gap φ [m], unit normal n̂ of the ground at p, contact point ``c - r n̂`` [m].

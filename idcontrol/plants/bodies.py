@@ -104,7 +104,6 @@ class FreeBodies:
         n = len(bodies)
         self._size: Integers = np.full(n, 6, dtype=np.int64)
         self._still: Array = np.zeros((n, 6))
-        self._reach: Array = np.zeros(n)
         self.reset(BodyState.at_rest(np.zeros((n, 3))))
 
     def reset(self, state: BodyState) -> BodyState:
@@ -147,19 +146,16 @@ class FreeBodies:
         if applied.shape != self._still.shape or not np.isfinite(applied).all():
             raise InputError(f"forces on bodies must be finite, shape {self._still.shape}")
         state, inertias = self.state, self.inertias
-        n = len(inertias.mass)
-        rotation, M, v_star = np.empty((n, 3, 3)), np.empty((n, 6, 6)), np.empty((n, 6))
-        rotations(state.orientation, rotation)
-        inertia_blocks(inertias.mass, inertias.inertia, rotation, M)
-        free_velocities(inertias.mass, inertias.inverse, rotation, state.velocity, applied, self._gravity, h, v_star)
+        rotation = rotations(state.orientation)
+        v_star = free_velocities(inertias, state, rotation, applied, self._gravity, h)
         self._refuse_impossible(v_star, h)
         # A body moves the reach by its own velocity only: one that a faster body hits may be listed a step late.
-        reaches(v_star, self._detector.radius, h, 0.5 * NEAR, self._reach)
-        self.contacts = contacts = self._detector.detect(state.position, rotation, self._reach)
+        reach = reaches(v_star, self._detector.radius, h, 0.5 * NEAR)
+        self.contacts = contacts = self._detector.detect(state.position, rotation, reach)
         self.problem = problem = SparseProblem(
             h=h,
             size=self._size,
-            M=M,
+            M=inertia_blocks(inertias, rotation),
             v=state.velocity,
             v_star=v_star,
             tree=contacts.body,
@@ -172,20 +168,7 @@ class FreeBodies:
         )
         self.last = solution = self._model(problem, contacts)
         self._refuse_impossible(solution.v_plus, h)
-        position, orientation, velocity = np.empty((n, 3)), np.empty((n, 4)), np.empty((n, 6))
-        advance(
-            state.position,
-            state.orientation,
-            rotation,
-            inertias.inertia,
-            inertias.inverse,
-            solution.v_plus,
-            h,
-            position,
-            orientation,
-            velocity,
-        )
-        self.state = BodyState(t=state.t + h, position=position, orientation=orientation, velocity=velocity)
+        self.state = advance(inertias, state, rotation, solution.v_plus, h)
         return self.state
 
     def _refuse_impossible(self, velocity: Array, h: float) -> None:

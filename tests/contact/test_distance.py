@@ -8,8 +8,9 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from idcontrol.contact.distance import measure, near_pairs
-from idcontrol.contact.manifold import Placed, place
+from idcontrol.contact.manifold import Pairs, Placed, place, unplaced
 from idcontrol.contact.shapes import ShapeArrays, flatten, from_coal
+from idcontrol.kernels.arena import HEAP
 from idcontrol.types import Array
 
 KINDS = {
@@ -21,25 +22,22 @@ KINDS = {
 
 def placed_shapes(geometries: list[object], position: Array, rotation: Array) -> tuple[ShapeArrays, Placed]:
     shapes = flatten([from_coal(geometry, "thing")[0] for geometry in geometries])
-    n = len(geometries)
-    placed = Placed(
-        position=np.empty((n, 3)),
-        rotation=np.empty((n, 3, 3)),
-        corner=np.empty_like(shapes.corner),
-        face_normal=np.empty_like(shapes.face_normal),
-        low=np.empty((n, 3)),
-        high=np.empty((n, 3)),
-    )
+    placed = unplaced(shapes)
     place(shapes, position, rotation, placed)
     return shapes, placed
 
 
 def measured(geometries: list[object], position: Array, rotation: Array) -> tuple[float, Array, Array]:
     shapes, placed = placed_shapes(geometries, position, rotation)
-    direction, witness, distance, known = np.empty((1, 3)), np.empty((1, 3)), np.empty(1), np.empty(1, dtype=np.bool_)
-    measure(shapes, placed, np.array([[0, 1]]), direction, witness, distance, known)
-    assert known[0]
-    return float(distance[0]), direction[0], witness[0]
+    pairs = Pairs(
+        shape=np.array([[0, 1]]),
+        margin=np.zeros(1),
+        direction=np.empty((1, 3)),
+        witness=np.empty((1, 3)),
+        distance=np.empty(1),
+    )
+    measure(shapes, placed, pairs, HEAP)
+    return float(pairs.distance[0]), pairs.direction[0], pairs.witness[0]
 
 
 def by_coal(geometries: list[object], position: Array, rotation: Array) -> float:

@@ -8,23 +8,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idcontrol.contact.manifold import MAX_POINTS, Placed, close_pairs, match, pair_contacts, place
+from idcontrol.contact.manifold import (
+    MAX_POINTS,
+    Pairs,
+    Placed,
+    Points,
+    Tracked,
+    close_pairs,
+    match,
+    pair_contacts,
+    place,
+    unplaced,
+)
 from idcontrol.contact.shapes import ShapeArrays, flatten, from_coal
+from idcontrol.kernels.arena import HEAP
 from idcontrol.types import Array, Integers
 
 
 def scene(geometries: list[object], positions: list[tuple[float, float, float]]) -> tuple[ShapeArrays, Placed]:
     shapes = flatten([from_coal(geometry, "thing")[0] for geometry in geometries])
-    n = len(geometries)
-    placed = Placed(
-        position=np.empty((n, 3)),
-        rotation=np.empty((n, 3, 3)),
-        corner=np.empty_like(shapes.corner),
-        face_normal=np.empty_like(shapes.face_normal),
-        low=np.empty((n, 3)),
-        high=np.empty((n, 3)),
-    )
-    place(shapes, np.array(positions), np.tile(np.eye(3), (n, 1, 1)), placed)
+    placed = unplaced(shapes)
+    place(shapes, np.array(positions), np.tile(np.eye(3), (len(geometries), 1, 1)), placed)
     return shapes, placed
 
 
@@ -32,23 +36,22 @@ def manifold(
     shapes: ShapeArrays, placed: Placed, direction: tuple[float, float, float], distance: float
 ) -> tuple[Array, Array, Array]:
     """Gaps, normals and points of shapes 0 (A) and 1 (B) for what an engine may have found."""
-    which, gap = np.empty(MAX_POINTS, dtype=np.int64), np.empty(MAX_POINTS)
-    normal, point = np.empty((MAX_POINTS, 3)), np.empty((MAX_POINTS, 3))
-    n = pair_contacts(
-        shapes,
-        placed,
-        np.array([[0, 1]]),
-        np.zeros(1, dtype=np.int64),
-        np.array([direction]),
-        np.zeros((1, 3)),
-        np.array([distance]),
-        np.array([1e-3]),
-        which,
-        gap,
-        normal,
-        point,
+    pairs = Pairs(
+        shape=np.array([[0, 1]]),
+        margin=np.array([1e-3]),
+        direction=np.array([direction]),
+        witness=np.zeros((1, 3)),
+        distance=np.array([distance]),
     )
-    return gap[:n], normal[:n], point[:n]
+    points = Points(
+        identity=np.empty(MAX_POINTS, dtype=np.int64),
+        shape=np.empty((MAX_POINTS, 2), dtype=np.int64),
+        gap=np.empty(MAX_POINTS),
+        normal=np.empty((MAX_POINTS, 3)),
+        point=np.empty((MAX_POINTS, 3)),
+    )
+    n = pair_contacts(shapes, placed, pairs, points, 0, HEAP)
+    return points.gap[:n], points.normal[:n], points.point[:n]
 
 
 @pytest.mark.parametrize("wrong", [(1.0, 0.0, 0.0), (0.6, 0.0, 0.8), (0.0, 0.0, -1.0)])
@@ -90,9 +93,9 @@ def test_bounding_boxes_never_hide_a_close_pair() -> None:
 
 
 def slots(pair: Integers, point: Array, old: tuple[Integers, Integers, Array]) -> Integers:
-    slot = np.full(len(pair), -7, dtype=np.int64)
-    match(pair, point, np.full(len(pair), 0.05), *old, slot)
-    return slot
+    now = Tracked(pair=pair, slot=np.full(len(pair), -7, dtype=np.int64), point=point)
+    match(now, Tracked(*old), np.full(len(pair), 0.05))
+    return now.slot
 
 
 @settings(deadline=None)  # the first call compiles

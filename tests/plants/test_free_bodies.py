@@ -31,7 +31,7 @@ def cube(name: str = "cube", mu: float = 0.5) -> Body:
 
 
 def moving(position: list[list[float]], velocity: list[list[float]]) -> BodyState:
-    return replace(BodyState.at_rest(np.array(position)), velocity=np.array(velocity, dtype=np.float64))
+    return BodyState.at_rest(np.array(position))._replace(velocity=np.array(velocity, dtype=np.float64))
 
 
 @pytest.mark.parametrize("model", EVERY)
@@ -188,7 +188,7 @@ def test_a_state_that_is_not_finite_is_refused(what: str) -> None:
     bad = getattr(state, what).copy()
     bad[1, 0] = np.nan
     with pytest.raises(InputError, match=f"the {what} of body 1 is not finite"):
-        plant.reset(replace(state, **{what: bad}))
+        plant.reset(state._replace(**{what: bad}))
 
 
 def test_other_input_that_cannot_be_is_refused() -> None:
