@@ -1,12 +1,12 @@
 """Multibody terms of a machine from Pinocchio, with every convention converted here and nowhere else.
 
-Conventions (math.md 1, 2). A machine has m velocities: first the u unactuated ones ("b": floating bases, free bodies,
-passive joints), then the a actuated ones ("q"). This is the system's order. Pinocchio's may differ; `System.order`
-permutes once, here. A free-flyer velocity is Pinocchio's: linear, then angular, in the body's own axes. `State.q` and
-`State.v` stay in Pinocchio's layout; everything that `System` computes is in the system's order.
+Conventions (math.md, sections 1 and 2). A machine has m velocities: first the u unactuated ones ("b": floating bases,
+free bodies, passive joints), then the a actuated ones ("q"). This is the system's order. Pinocchio's may differ;
+`System.order` permutes once, here. A free-flyer velocity is Pinocchio's: linear, then angular, in the body's own axes.
+`State.q` and `State.v` stay in Pinocchio's layout; everything that `System` computes is in the system's order.
 
 Within a step the axes of a free-flyer's *linear* velocity stand still: they are the body's at the step's beginning
-(math.md 3 solves for v⁺ - v, and a difference needs one set of axes). So `System.bias` is for the classical
+(the equations are solved for v⁺ - v, and a difference needs one set of axes). So `System.bias` is for the classical
 acceleration ``v̇ + ω × v`` where Pinocchio has the spatial one, and `System.advance` turns v⁺ into the axes that the
 body has at the end. In axes that turn with the body, its linear momentum would be off by h ω × v in every step.
 """
@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pinocchio as pin
 from numba import njit
 
 from idcontrol.errors import InputError, UnknownName
+from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.placements import placement_views
 from idcontrol.types import Array, Booleans, Integers
 
@@ -32,12 +33,12 @@ UNLIMITED = 1e300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeBody:
-    """A rigid body that nothing holds: its six velocities are unactuated.
+    """A free-flying rigid body: its six velocities are unactuated.
 
     Attributes:
         name: Name of its joint and frame.
         mass: Mass [kg].
-        inertia: About the centre of mass, in body axes, shape (3, 3) [kg m²].
+        inertia: Inertia about the centre of mass, in body axes, shape (3, 3) [kg m²].
         com: Centre of mass in the body frame, shape (3,) [m].
     """
 
@@ -47,19 +48,30 @@ class FreeBody:
     com: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
+class Terms(NamedTuple):
+    """Multibody terms of ``M v̇ + c = Pᵀτ + Jᵀf``, for kernels.
+
+    Attributes:
+        M: Joint-space inertia, shape (m, m).
+        bias: Coriolis, centrifugal and gravity terms c, shape (m,) [N, N m].
+        jacobian: Spatial Jacobian at the world origin of all joints, linear rows first, shape (6, m).
+    """
+
+    M: Array
+    bias: Array
+    jacobian: Array
+
+
 @njit(cache=True)
-def _gather(
-    M_pin: Array,
-    c_pin: Array,
-    J_pin: Array,
-    v_pin: Array,
-    order: Integers,
-    flyers: Integers,
-    M: Array,
-    c: Array,
-    J: Array,
-) -> None:  # pragma: no cover - compiled
-    """Copy Pinocchio's terms into our order: M from the triangle that crba fills, c less ``M_lin (ω × v)``."""
+def _gather(bound: Bound, v: Array) -> None:  # pragma: no cover - compiled
+    """Bring Pinocchio's terms into the system's order: M from the triangle that crba fills, c less ``M_lin (ω × v)``.
+
+    Args:
+        bound: Pinocchio's terms, the system's (overwritten), `System.order`, and where the velocity of each free-flyer
+            begins in Pinocchio's layout.
+        v: Velocity in Pinocchio's layout, shape (nv,).
+    """
+    (M_pin, c_pin, J_pin), (M, c, J), order, flyers = bound.values
     m = order.shape[0]
     for i in range(m):
         oi = order[i]
@@ -67,7 +79,7 @@ def _gather(
         for k in flyers:
             for x in range(3):
                 y, z = k + (x + 1) % 3, k + (x + 2) % 3
-                turn = v_pin[y + 3] * v_pin[z] - v_pin[z + 3] * v_pin[y]
+                turn = v[y + 3] * v[z] - v[z + 3] * v[y]
                 c[i] -= (M_pin[oi, k + x] if oi <= k + x else M_pin[k + x, oi]) * turn
         for j in range(i + 1):
             oj = order[j]
@@ -111,19 +123,20 @@ class System:
 
     Attributes:
         model: The Pinocchio model.
-        n_velocities: m.
-        n_unactuated: u.
-        n_actuated: a.
+        n_velocities: Number of velocities m.
+        n_unactuated: Number of unactuated velocities u.
+        n_actuated: Number of actuated velocities a.
         order: Velocity i of the system is velocity ``order[i]`` of Pinocchio's, shape (m,).
         actuated_names: Names of the actuated joints, in the system's order.
         effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf where there is none.
-        joint_q: Where each actuated joint is in Pinocchio's q, shape (a,).
+        joint_q: Index of each actuated joint in Pinocchio's q, shape (a,).
         joint_circle: Whether it is given there by cosine and sine (a continuous joint), shape (a,).
         M: Joint-space inertia, shape (m, m).
         bias: Coriolis, centrifugal and gravity terms c of ``M v̇ + c = Pᵀτ + Jᵀf``, shape (m,) [N, N m]; v̇ of a
             free-flyer is classical (see the module).
         jacobian: Spatial Jacobian at the world origin of all joints, linear rows first, shape (6, m).
-        support: Which velocities move which joint, shape (n_joints, m).
+        terms: The three of them, for kernels.
+        support: Whether velocity k moves joint j, ``support[j, k]``, shape (n_joints, m).
         frame_joint: Supporting joint of each frame, shape (n_frames,).
         frame_position: Frame origins in the world, shape (n_frames, 3) [m]: a view into Pinocchio's data.
         frame_rotation: Frame axes in the world (columns), shape (n_frames, 3, 3): a view into Pinocchio's data.
@@ -180,9 +193,8 @@ class System:
         self._flyer_v: Integers = np.array([joint.idx_v for joint in flyers], dtype=np.int64)
 
         m = self.n_velocities
-        self.M: Array = np.zeros((m, m))
-        self.bias: Array = np.zeros(m)
-        self.jacobian: Array = np.zeros((6, m))
+        self.terms = Terms(M=np.zeros((m, m)), bias=np.zeros(m), jacobian=np.zeros((6, m)))
+        self.M, self.bias, self.jacobian = self.terms
         self.support: Booleans = np.zeros((model.njoints, m), dtype=np.bool_)
         for j in range(1, model.njoints):
             joint = model.joints[j]
@@ -191,7 +203,8 @@ class System:
         self.frame_joint: Integers = np.array([frame.parentJoint for frame in model.frames], dtype=np.int64)
         self.frame_position, self.frame_rotation = placement_views(self.data.oMf)
         # the Jacobian of a machine with a single velocity comes as a vector
-        self._M_pin, self._c_pin, self._J_pin = self.data.M, self.data.nle, self.data.J.reshape(6, m)
+        pinocchio = Terms(M=self.data.M, bias=self.data.nle, jacobian=self.data.J.reshape(6, m))
+        self._gathered = bind((pinocchio, self.terms, self.order, self._flyer_v))
         self.update(pin.neutral(model), np.zeros(m))
         self._refuse_singular_inertia()
 
@@ -209,9 +222,9 @@ class System:
 
         Args:
             urdf: Path of the file.
-            free_flyer: Whether the root link floats; else it is fixed to the world.
-            actuated: See `System`.
-            effort_limit: See `System`.
+            free_flyer: Whether the root link floats; otherwise it is fixed to the world.
+            actuated: Names of the actuated joints, as for `System`.
+            effort_limit: Torque limits, as for `System`.
             free_bodies: Bodies that the machine may touch, appended after its joints.
 
         Raises:
@@ -238,21 +251,13 @@ class System:
 
     def update(self, q: Array, v: Array) -> None:
         """Compute all terms at configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout."""
-        pin.crba(self.model, self.data, q)
-        pin.nonLinearEffects(self.model, self.data, q, v)
-        pin.computeJointJacobians(self.model, self.data, q)
-        pin.updateFramePlacements(self.model, self.data)
-        _gather(
-            self._M_pin,
-            self._c_pin,
-            self._J_pin,
-            v,
-            self.order,
-            self._flyer_v,
-            self.M,
-            self.bias,
-            self.jacobian,
-        )
+        model, data = self.model, self.data
+        pin.crba(model, data, q)
+        pin.nonLinearEffects(model, data, q, v)
+        pin.updateGlobalPlacements(model, data)  # with `q`, the next line would compute these from joint angles again
+        pin.computeJointJacobians(model, data)
+        pin.updateFramePlacements(model, data)
+        _gather(self._gathered, v)
 
     def from_pinocchio(self, v: Array) -> Array:
         """A velocity in the system's order, shape (m,), from Pinocchio's layout."""
@@ -360,7 +365,7 @@ class System:
         return self._scratch_data
 
     def _refuse_singular_inertia(self) -> None:
-        """A massless moving link makes M singular: find it, name it."""
+        """Raise an error that names the massless moving link if M is singular."""
         try:
             np.linalg.cholesky(self.M)
         except np.linalg.LinAlgError:
