@@ -24,7 +24,7 @@ Who talks to whom
 - `brake` - what "damped" means: joint damping that is stable at any rate.
 - `real`, `machine` - the two sides. `session` - what they run; `jobs`, `plant_process`, `record` - as processes.
 - `realtime` - what is asked of the operating system. `launch` - all of it put together: ``idcontrol loop``.
-- What is shown of the machine, and what is not, is `idcontrol.sensing`.
+- What the loop senses of its machine is decided in `idcontrol.sensing`.
 
 What happens when
 -----------------

@@ -65,7 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         plant_rate_hz: Rate of the plant; null is that of the loop.
         plant_silence_s: After which silence the plant brakes; null is 20 of its periods.
         policy: What the loop tolerates.
-        sensing: What it is shown of the machine.
+        sensing: How it senses the machine.
     """
 
     transport: Literal["shared", "udp", "inprocess"] = "shared"
@@ -75,7 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     plant_rate_hz: Positive | None = None
     plant_silence_s: Positive | None = None
     policy: Policy = Policy()
-    sensing: sensing.Settings = sensing.Settings()
+    sensing: sensing.Sensing = sensing.Sensing()
 
 
 @dataclass(frozen=True, slots=True)

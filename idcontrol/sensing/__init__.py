@@ -1,8 +1,8 @@
-"""What a loop can know of its machine: the boundary between a plant, which knows all, and hardware, which does not.
+"""From sensor values to an estimated state: the boundary between a plant, which knows its state, and hardware.
 
-`contacts` says where it believes to stand, `disturbance` adds what real sensors add (delay, noise), `estimator` finds
-the base from legs and IMU. Each is a stage that turns what was sensed into what is believed; `chain` puts stages
-together, and `Settings` builds the chain that the command line asks for.
+`contacts` says which feet stand, `disturbance` adds the delay and noise of real sensors, `estimator` finds the base
+from legs and IMU. Delay, noise and estimator are stages, which take sensor values and return them changed; `chain` puts
+stages together, and `sense` builds the chain that `Sensing` asks for.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import numpy as np
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.loop.wire import Sensed
-from idcontrol.sensing.contacts import ContactSource, Fused, Geometry, Planned, Touch, believe
+from idcontrol.sensing.contacts import Fused, Geometry, Planned, StanceSource, Touch, sensed_stance
 from idcontrol.sensing.disturbance import Delay, Noise, NoiseLevel
 from idcontrol.sensing.estimator import BaseEstimator
 from idcontrol.types import Reference, State
 
-__all__ = ["Settings", "chain", "sense", "stance"]
+__all__ = ["Sensing", "chain", "sense", "stance"]
 
 Stage = Callable[[Sensed], Sensed]
 Feet = Callable[[], SphereContacts]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a loop is shown of its machine.
+class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a loop senses its machine.
 
     Attributes:
-        contacts: Where it believes to stand: as planned, where the geometry has a foot at the ground, where a force is
-            felt, or where two of these three agree.
+        contacts: Which feet count as standing: those that are planned to stand, those that the geometry has at the
+            ground, those that feel a force, or those on which two of these three agree.
         base: Position and linear velocity of the base: those of the plant, or estimated from legs and IMU.
-        delay_ticks: Age of all that is sensed, in ticks of the loop.
-        noise: On all that is sensed.
-        seed: Of the noise.
+        delay_ticks: Age of all sensor values, in ticks of the loop.
+        noise: Noise on all sensor values.
+        seed: Seed of the noise.
     """
 
     contacts: Literal["planned", "geometry", "sensed", "fused"] = "planned"
@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def chain(stages: Sequence[Stage]) -> Callable[[Sensed], State]:
-    """One stage after the other; gives the state that is believed."""
+    """A function that runs one stage after the other and returns the estimated state."""
 
     def through(sensed: Sensed) -> State:
         for stage in stages:
@@ -56,13 +56,13 @@ def chain(stages: Sequence[Stage]) -> Callable[[Sensed], State]:
     return through
 
 
-def sense(settings: Settings, feet: Feet, start: State) -> Callable[[Sensed], State] | None:
-    """What is believed of a machine's state; None where that is all of it.
+def sense(settings: Sensing, feet: Feet, start: State) -> Callable[[Sensed], State] | None:
+    """A function that estimates a machine's state from its sensor values; None where the state itself is sensed.
 
     Args:
-        settings: What is asked for.
-        feet: Gives foot spheres on a system of their own.
-        start: Where the machine begins, for the estimator.
+        settings: How the loop senses.
+        feet: Makes foot spheres on a system of their own.
+        start: State in which the machine begins, for the estimator.
     """
     stages: list[Stage] = []
     if settings.delay_ticks:
@@ -74,20 +74,20 @@ def sense(settings: Settings, feet: Feet, start: State) -> Callable[[Sensed], St
     return chain(stages) if stages else None
 
 
-def stance(settings: Settings, feet: Feet) -> Callable[[State, Reference], Reference] | None:
-    """The reference with the contacts that are believed in; None where those are the planned ones.
+def stance(settings: Sensing, feet: Feet) -> Callable[[State, Reference], Reference] | None:
+    """A function that puts the sensed stance into a reference; None where the planned stance stays.
 
     Args:
-        settings: What is asked for.
-        feet: Gives foot spheres on a system of their own.
+        settings: How the loop senses.
+        feet: Makes foot spheres on a system of their own.
     """
     if settings.contacts == "planned":
         return None
     spheres = feet()
     geometry, touch = Geometry(spheres), Touch(spheres.radius.size)
-    sources: dict[str, ContactSource] = {
+    sources: dict[str, StanceSource] = {
         "geometry": geometry,
         "sensed": touch,
         "fused": Fused([Planned(), geometry, touch]),
     }
-    return believe(sources[settings.contacts])
+    return sensed_stance(sources[settings.contacts])

@@ -1,4 +1,4 @@
-"""What lies between a machine and what is known of it: delay and noise."""
+"""Delay and noise of real sensors, added to the exact values of a plant."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class NoiseLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Standard deviations of white noise, fresh at each tick.
+    """Standard deviations of white noise, drawn anew at each tick.
 
     Attributes:
-        position_m: On the position of the base.
-        tilt_rad: On its orientation.
-        joint_rad: On the joints.
-        velocity_m_s: On the linear velocity of the base.
-        rate_rad_s: On its angular velocity (a gyroscope).
-        joint_rad_s: On the joints' velocities.
-        acceleration_m_s2: On the accelerometer.
-        force_n: On each component of the feet's forces.
+        position_m: Position of the base [m].
+        tilt_rad: Orientation of the base [rad].
+        joint_rad: Joint positions [rad].
+        velocity_m_s: Linear velocity of the base [m/s].
+        rate_rad_s: Angular velocity of the base, as a gyroscope has it [rad/s].
+        joint_rad_s: Joint velocities [rad/s].
+        acceleration_m_s2: Accelerometer [m/s²].
+        force_n: Each component of the feet's forces [N].
     """
 
     position_m: NotNegative = 0.0
@@ -40,17 +40,17 @@ class NoiseLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Noise:
-    """Adds noise to all that is sensed of a machine with a floating base."""
+    """Adds noise to all sensor values of a machine with a floating base."""
 
     def __init__(self, level: NoiseLevel, model: Any, rng: np.random.Generator) -> None:
-        """Draw from `rng`; `model` is the machine's Pinocchio model."""
+        """Draw noise of the given level from `rng`; `model` is the machine's Pinocchio model."""
         joints = model.nv - 6
         self._level, self._model, self._rng = level, model, rng
         self._q = np.repeat([level.position_m, level.tilt_rad, level.joint_rad], [3, 3, joints])
         self._v = np.repeat([level.velocity_m_s, level.rate_rad_s, level.joint_rad_s], [3, 3, joints])
 
     def __call__(self, sensed: Sensed) -> Sensed:
-        """The same with noise; what was given is left as it is."""
+        """A copy of `sensed` with noise."""
         level, rng, state = self._level, self._rng, sensed.state
         q = pin.integrate(self._model, state.q, self._q * rng.standard_normal(len(self._q)))
         v = state.v + self._v * rng.standard_normal(len(self._v))
@@ -66,13 +66,13 @@ class Noise:
 
 
 class Delay:
-    """Shows what was sensed some calls ago; the oldest there is until then."""
+    """Holds sensor values back by a number of calls; until there are so many, it returns the oldest."""
 
     def __init__(self, ticks: int) -> None:
         """Hold back by `ticks` calls."""
         self._held: deque[Sensed] = deque(maxlen=ticks + 1)
 
     def __call__(self, sensed: Sensed) -> Sensed:
-        """What came `ticks` calls before."""
+        """The sensor values of `ticks` calls before."""
         self._held.append(sensed)
         return self._held[0]

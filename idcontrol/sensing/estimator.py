@@ -1,20 +1,22 @@
 """Position and velocity of a floating base from its legs and its IMU: a linear Kalman filter.
 
-The filter of Bledt et al. ("MIT Cheetah 3", IROS 2018): orientation R and angular velocity come from the IMU, so that
-what is left is linear. Its state is the base's position p, velocity v and the feet's positions p_i, all in the world::
+This is the filter of Bledt et al. 2018 ("MIT Cheetah 3", IROS). Orientation R and angular velocity come from the IMU;
+the rest is linear. Its state is the base's position p, velocity v and the feet's positions p_i, all in the world::
 
     p⁺ = p + h v + ½ h² a,   v⁺ = v + h a,   a = R f + g        f the accelerometer's specific force
     p_i⁺ = p_i + h ω_i × r e_z                                   a foot that stands rolls on its radius r
-    measured of every foot      p_i - p   = R s_i                s_i by the joints
-    of every foot that touches  v         = -(R ṡ_i)             its lowest point stands still
+    measured, every foot        p_i - p   = R s_i                s_i by the joints
+    measured, touching feet     v         = -(R ṡ_i)             the lowest point stands still
                                 e_z·p_i   = r                    on level ground at height zero
 
-A foot in the air has the same equations with noise so large that they say nothing. Measurements are independent and
-taken one by one, which needs no matrix inverse. Position in the plane, and the sum of small slips, cannot be observed
-and drift.
+A foot in the air may move anywhere: its process noise is so large that the prediction has no weight. Measurements are
+independent and are taken one by one, which needs no matrix inverse. Position in the plane and the sum of small slips
+cannot be observed, so they drift.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 import pinocchio as pin
@@ -29,17 +31,35 @@ from idcontrol.types import Array, Booleans, State
 GRAVITY = np.array([0.0, 0.0, -9.81])
 
 ACCELERATION_STD = 0.5
-"""Of the accelerometer, with what a sampled one misses of impacts [m/s²]."""
+"""Standard deviation of the accelerometer, including what it misses of impacts between samples [m/s²]."""
 CREEP_STD = 0.02
-"""Velocity with which a standing foot moves all the same [m/s]."""
+"""Standard deviation of the velocity with which a standing foot creeps [m/s]."""
 KINEMATICS_STD = 1e-3
-"""Of a foot's place relative to the base [m]."""
+"""Standard deviation of a foot's position relative to the base [m]."""
 SLIP_STD = 0.02
-"""Of the velocity of a standing foot's contact point [m/s]."""
+"""Standard deviation of the velocity of a standing foot's contact point [m/s]."""
 GROUND_STD = 1e-3
-"""Of the height of the ground [m]."""
+"""Standard deviation of the height of the ground [m]."""
 UNKNOWN = 1e3
-"""Factor on the standard deviations of a foot in the air."""
+"""Factor on `CREEP_STD` for a foot in the air."""
+
+
+class Legs(NamedTuple):
+    """The state of n feet as joints and IMU tell it.
+
+    Attributes:
+        place: Centres relative to the base, world axes, shape (n, 3) [m].
+        velocity: Velocities of their lowest points relative to the base, world axes, shape (n, 3) [m/s].
+        turning: Angular velocities, world axes, shape (n, 3) [rad/s].
+        touching: Which feet stand, shape (n,).
+        radius: Radii, shape (n,) [m].
+    """
+
+    place: Array
+    velocity: Array
+    turning: Array
+    touching: Booleans
+    radius: Array
 
 
 class BaseEstimator:
@@ -47,7 +67,7 @@ class BaseEstimator:
 
     Attributes:
         x: Estimate: position, velocity, feet, shape (6 + 3 n,) [m, m/s, m].
-        P: Its covariance, shape (6 + 3 n, 6 + 3 n).
+        P: Covariance of the estimate, shape (6 + 3 n, 6 + 3 n).
     """
 
     def __init__(self, feet: SphereContacts, start: State) -> None:
@@ -55,65 +75,67 @@ class BaseEstimator:
 
         Args:
             feet: Foot spheres on a system of their own.
-            start: Where the machine is.
+            start: State of the machine.
         """
-        self._feet, self._model = feet, feet.system.model
+        self._model = feet.system.model
         self._data = self._model.createData()
         self._joints, self._centres = feet.mounting()
         n = len(self._joints)
         self._touch = Touch(n)
         self._t = start.t
-        self._place, self._velocity, self._turning = np.zeros((n, 3)), np.zeros((n, 3)), np.zeros((n, 3))
+        self._legs = Legs(
+            place=np.zeros((n, 3)),
+            velocity=np.zeros((n, 3)),
+            turning=np.zeros((n, 3)),
+            touching=np.zeros(n, dtype=np.bool_),
+            radius=feet.radius,
+        )
         self.x: Array = np.zeros(6 + 3 * n)
         self.P: Array = np.diag(np.repeat([1e-6, 1e-4, 1e-6], [3, 3, 3 * n]))
         self._kinematics(start.q, start.v)
         self.x[:3] = start.q[:3]
-        self.x[6:] = (self._place + start.q[:3]).ravel()
+        self.x[6:] = (self._legs.place + start.q[:3]).ravel()
 
     def __call__(self, sensed: Sensed) -> Sensed:
-        """The same with the base's position and linear velocity as estimated from all else."""
+        """A copy of `sensed` in which the position and linear velocity of the base are estimates."""
         state = sensed.state
         h, self._t = max(state.t - self._t, 0.0), state.t
         R = self._kinematics(state.q, state.v)
-        touching = self._touch.feel(state)
-        predict(self.x, self.P, h, R @ sensed.accelerometer + GRAVITY, self._turning, touching, self._feet.radius)
-        correct(self.x, self.P, self._place, self._velocity, touching, self._feet.radius)
+        legs = self._legs._replace(touching=self._touch.feel(state))
+        predict(self.x, self.P, h, R @ sensed.accelerometer + GRAVITY, legs)
+        correct(self.x, self.P, legs)
         q, v = state.q.copy(), state.v.copy()
         q[:3], v[:3] = self.x[:3], R.T @ self.x[3:6]
         return structs.replace(sensed, state=structs.replace(state, q=q, v=v))
 
     def _kinematics(self, q: Array, v: Array) -> Array:
         """Feet relative to the base in world axes; returns R. The base's own place and linear velocity are not used."""
-        here, moving = q.copy(), v.copy()
+        legs, here, moving = self._legs, q.copy(), v.copy()
         here[:3], moving[:3] = 0.0, 0.0
         pin.forwardKinematics(self._model, self._data, here, moving)
         for i, joint in enumerate(self._joints.tolist()):
             placed, motion = self._data.oMi[joint], self._data.v[joint]
             linear, angular = placed.rotation @ motion.linear, placed.rotation @ motion.angular
             offset = placed.rotation @ self._centres[i]
-            self._place[i], self._turning[i] = placed.translation + offset, angular
-            offset[2] -= self._feet.radius[i]
-            self._velocity[i] = linear + np.cross(angular, offset)
+            legs.place[i], legs.turning[i] = placed.translation + offset, angular
+            offset[2] -= legs.radius[i]
+            legs.velocity[i] = linear + np.cross(angular, offset)
         R: Array = self._data.oMi[1].rotation
         return R
 
 
 @njit(cache=True)
-def predict(
-    x: Array, P: Array, h: float, acceleration: Array, turning: Array, touching: Booleans, radius: Array
-) -> None:  # pragma: no cover - compiled
+def predict(x: Array, P: Array, h: float, acceleration: Array, legs: Legs) -> None:  # pragma: no cover - compiled
     """Move estimate and covariance ahead by `h` [s], in place.
 
     Args:
         x: Estimate, shape (6 + 3 n,).
         P: Covariance.
         h: Time [s].
-        acceleration: Of the base, world axes, shape (3,) [m/s²].
-        turning: Angular velocity of each foot, world axes, shape (n, 3) [rad/s].
-        touching: Which feet stand, shape (n,).
-        radius: Of the feet, shape (n,) [m].
+        acceleration: Acceleration of the base, world axes, shape (3,) [m/s²].
+        legs: The feet.
     """
-    k = x.shape[0]
+    k, turning, touching, radius = x.shape[0], legs.turning, legs.touching, legs.radius
     for axis in range(3):
         x[axis] += h * x[3 + axis] + 0.5 * h * h * acceleration[axis]
         x[3 + axis] += h * acceleration[axis]
@@ -141,31 +163,26 @@ def predict(
 
 
 @njit(cache=True)
-def correct(
-    x: Array, P: Array, place: Array, velocity: Array, touching: Booleans, radius: Array
-) -> None:  # pragma: no cover - compiled
-    """Take in what legs and ground say, one number after the other, in place.
+def correct(x: Array, P: Array, legs: Legs) -> None:  # pragma: no cover - compiled
+    """Correct estimate and covariance by what legs and ground measure, one number after the other, in place.
 
     Args:
         x: Estimate, shape (6 + 3 n,).
         P: Covariance.
-        place: Feet relative to the base, world axes, shape (n, 3) [m].
-        velocity: Velocity of their lowest points relative to the base, world axes, shape (n, 3) [m/s].
-        touching: Which feet stand, shape (n,).
-        radius: Of the feet, shape (n,) [m].
+        legs: The feet.
     """
-    for i in range(touching.shape[0]):
+    for i in range(legs.touching.shape[0]):
         for axis in range(3):
-            _take(x, P, 6 + 3 * i + axis, axis, place[i, axis], KINEMATICS_STD**2)
-        if touching[i]:
+            _take(x, P, 6 + 3 * i + axis, axis, legs.place[i, axis], KINEMATICS_STD**2)
+        if legs.touching[i]:
             for axis in range(3):
-                _take(x, P, 3 + axis, -1, -velocity[i, axis], SLIP_STD**2)
-            _take(x, P, 8 + 3 * i, -1, radius[i], GROUND_STD**2)
+                _take(x, P, 3 + axis, -1, -legs.velocity[i, axis], SLIP_STD**2)
+            _take(x, P, 8 + 3 * i, -1, legs.radius[i], GROUND_STD**2)
 
 
 @njit(cache=True)
 def _take(x: Array, P: Array, i: int, j: int, measured: float, variance: float) -> None:  # pragma: no cover - compiled
-    """Measurement of ``x_i - x_j``, or of ``x_i`` where j < 0."""
+    """Correct by one measurement of ``x_i - x_j``, or of ``x_i`` where j < 0."""
     k = x.shape[0]
     column = P[:, i].copy()
     error = measured - x[i]

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from idcontrol import sensing
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments import trot
 from idcontrol.loop import launch
 from idcontrol.loop.launch import Settings
-from idcontrol.sensing.contacts import NEAR_M, OFF_N, ON_N, Fused, Geometry, Planned, Touch, believe
+from idcontrol.sensing import Sensing
+from idcontrol.sensing.contacts import NEAR_M, OFF_N, ON_N, Fused, Geometry, Planned, Touch, sensed_stance
 from idcontrol.types import ContactForces, Reference, State
 from tests import scenes
 
@@ -74,7 +74,7 @@ def test_the_majority_decides(votes):
 
 
 def test_what_is_believed_takes_the_place_of_the_plan_and_nothing_else():
-    reference = believe(Touch(4))(felt([9.0, 0.0, 9.0, 0.0]), STAND)
+    reference = sensed_stance(Touch(4))(felt([9.0, 0.0, 9.0, 0.0]), STAND)
     assert reference.stance.tolist() == [True, False, True, False]
     assert reference.q is STAND.q
     assert Planned()(felt([0.0]), STAND).all()
@@ -87,14 +87,14 @@ def planned(heights, stance):
 
 
 def test_a_foot_that_the_plan_lifts_is_let_go_though_it_is_still_at_the_ground():
-    stance, touching = believe(Touch(4)), felt([9.0, 9.0, 9.0, 9.0])
+    stance, touching = sensed_stance(Touch(4)), felt([9.0, 9.0, 9.0, 9.0])
     assert stance(touching, planned([0.0, 0.0, 0.0, 0.0], [1, 1, 1, 1])).stance.all()
     lifting = stance(touching, planned([1e-6, 0.0, 0.0, 1e-6], [0, 1, 1, 0]))
     assert lifting.stance.tolist() == [False, True, True, False]
 
 
 def test_a_foot_that_meets_the_ground_early_stands():
-    stance = believe(Touch(4))
+    stance = sensed_stance(Touch(4))
     stance(felt([9.0, 9.0, 9.0, 0.0]), planned([0.0, 0.0, 0.0, 0.02], [1, 1, 1, 0]))
     met = stance(felt([9.0, 9.0, 9.0, 9.0]), planned([0.0, 0.0, 0.0, 0.01], [1, 1, 1, 0]))
     assert met.stance.all()
@@ -103,7 +103,7 @@ def test_a_foot_that_meets_the_ground_early_stands():
 @pytest.mark.slow
 @pytest.mark.parametrize("contacts", ["planned", "geometry", "sensed", "fused"])
 def test_a_trot_needs_no_more_than_any_one_source_of_contacts(contacts, tmp_path):
-    settings = Settings(transport="inprocess", pacing="fast", sensing=sensing.Settings(contacts=contacts))
+    settings = Settings(transport="inprocess", pacing="fast", sensing=Sensing(contacts=contacts))
     metrics = launch.run("idcontrol.experiments.live:loop", trot.Config(duration_s=3.0), settings, tmp_path / "run")
     assert metrics["completed"]
     # a foot is felt only once the machine sinks onto it (see `Touch`), and the joints give way meanwhile

@@ -16,10 +16,9 @@ from idcontrol.loop.machine import GRAVITY, specific_force
 from idcontrol.loop.session import wire_format
 from idcontrol.loop.wire import Sensed
 from idcontrol.record.recording import load
-from idcontrol.sensing import Settings as Sensing
-from idcontrol.sensing import chain, estimator
+from idcontrol.sensing import Sensing, chain, estimator
 from idcontrol.sensing.disturbance import NoiseLevel
-from idcontrol.sensing.estimator import BaseEstimator, correct, predict
+from idcontrol.sensing.estimator import BaseEstimator, Legs, correct, predict
 from idcontrol.types import ContactForces, State
 from tests import scenes
 
@@ -28,8 +27,9 @@ def feet():
     return SphereContacts(scenes.links(), scenes.FEET, scenes.RADIUS, plane(), 0.8)
 
 
-def batch(x, P, h, acceleration, turning, touching, radius, place, velocity):
+def batch(x, P, h, acceleration, legs):
     """The same filter with matrices: F, Q, then all measurements at once."""
+    place, velocity, turning, touching, radius = legs
     n = len(touching)
     k = 6 + 3 * n
     F, G = np.eye(k), np.zeros((k, 3))
@@ -76,9 +76,10 @@ def test_one_measurement_after_the_other_is_the_same_as_all_at_once(seed):
     P = root @ root.T
     touching, radius = rng.random(n) < 0.6, np.full(n, 0.02)
     acceleration, turning, place, velocity = (rng.normal(size=s) for s in (3, (n, 3), (n, 3), (n, 3)))
-    expected_x, expected_P = batch(x, P, 1e-3, acceleration, turning, touching, radius, place, velocity)
-    predict(x, P, 1e-3, acceleration, turning, touching, radius)
-    correct(x, P, place, velocity, touching, radius)
+    legs = Legs(place=place, velocity=velocity, turning=turning, touching=touching, radius=radius)
+    expected_x, expected_P = batch(x, P, 1e-3, acceleration, legs)
+    predict(x, P, 1e-3, acceleration, legs)
+    correct(x, P, legs)
     # the batch inverts a matrix of condition 1e7
     np.testing.assert_allclose(x, expected_x, rtol=0, atol=1e-7)
     np.testing.assert_allclose(P, expected_P, rtol=0, atol=1e-8)
