@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pinocchio as pin
 
 from idcontrol.contact.contacts import Contacts, axes_of, contact_rows
-from idcontrol.contact.detection import Detection, least_friction
+from idcontrol.contact.detection import Detection
 from idcontrol.contact.manifold import close_pairs
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
@@ -56,7 +56,8 @@ class CollisionContacts:
         self.system = system
         self.geometry = geometry.copy()
         things = self.geometry.geometryObjects
-        self._joint: Integers = np.array([thing.parentJoint for thing in things], dtype=np.int64)
+        # of the ground, too, which is the last: its index is -1
+        self._joint: Integers = np.array([*(thing.parentJoint for thing in things), 0], dtype=np.int64)
         self._detection = Detection(
             [thing.geometry for thing in things],
             [thing.name for thing in things],
@@ -70,10 +71,10 @@ class CollisionContacts:
         given = np.asarray(mu, dtype=np.float64)
         if given.shape not in ((), (count,)):
             raise InputError(f"give one friction coefficient for each of {count} geometries, not shape {given.shape}")
-        self._mu: Array = np.array(np.broadcast_to(given, (count,)))
-        if not (self._mu >= 0.0).all() or not terrain_mu >= 0.0:
+        self._mu: Array = np.append(np.broadcast_to(given, (count,)), terrain_mu)
+        if not (self._mu >= 0.0).all():
             raise InputError("friction coefficients of collision geometries must not be negative")
-        self._terrain_mu, self._orientation = float(terrain_mu), float(orientation)
+        self._orientation = float(orientation)
         # body A is the one that is pushed: it moves; of two shapes on one joint the rows would be zero
         listed = {(pair.first, pair.second) for pair in self.geometry.collisionPairs}
         useful = {(b, a) if self._joint[a] == 0 else (a, b) for a, b in listed if self._joint[a] != self._joint[b]}
@@ -93,9 +94,9 @@ class CollisionContacts:
         pin.updateGeometryPlacements(system.model, system.data, self.geometry, self._data)
         detection.put(self._position, self._rotation)
         pair = self._pair[close_pairs(detection.placed, self._pair, margin)]
-        found = detection.find(pair, np.full(len(pair), margin), np.full(len(self._joint), margin))
+        found = detection.find(pair, np.full(len(pair), margin), np.full(len(self._joint) - 1, margin))
         self.shapes = found.shape
-        self.joints = np.append(self._joint, 0)[found.shape]
+        self.joints = self._joint[found.shape]
         axes = axes_of(found.normal, self._orientation)
         rows = np.empty((3 * len(found.gap), system.n_velocities))
         joint_a, joint_b = np.ascontiguousarray(self.joints.T)
@@ -105,6 +106,6 @@ class CollisionContacts:
             point=found.point,
             axes=axes,
             gap=found.gap,
-            mu=least_friction(self._mu, self._terrain_mu, found.shape),
+            mu=self._mu[found.shape].min(axis=1),
             jacobian=rows,
         )

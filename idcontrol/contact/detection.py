@@ -36,7 +36,7 @@ from idcontrol.kernels.arena import reserve
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.types import Array, Integers
 
-__all__ = ["GROUND", "Detection", "least_friction"]
+__all__ = ["GROUND", "Detection"]
 
 FOLLOW = 0.2
 """A contact keeps its identity while it moves less than this in one step, in radii of the smaller shape."""
@@ -184,15 +184,3 @@ def _contact_points(scene: Bound, pairs: Pairs, ground_margin: Array, before: Tr
     for i in range(n - first):
         points.identity[first + i] = ground.first[-1] + MAX_POINTS * now.pair[i] + now.slot[i]
     return points, now
-
-
-def least_friction(mu: Array, terrain_mu: float, shape: Integers) -> Array:
-    """Friction coefficient of each contact, shape (n,): the smaller of both shapes'.
-
-    Args:
-        mu: Friction coefficients of the shapes, shape (g,).
-        terrain_mu: Friction coefficient of the ground.
-        shape: Shapes A and B of each contact, shape (n, 2); `GROUND` where B is the ground.
-    """
-    with_ground: Array = np.append(mu, terrain_mu)  # GROUND is the last
-    return np.minimum(with_ground[shape[:, 0]], with_ground[shape[:, 1]])
