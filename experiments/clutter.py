@@ -8,34 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import coal
 import matplotlib
 import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
-from idcontrol.bodies import BodyState, Obstacle, Surface, solid
-from idcontrol.contact.terrain import plane
+from idcontrol.bodies import BodyState
 from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
-from idcontrol.models import sap
 from idcontrol.models.sap.regularization import BETA, SIGMA
 from idcontrol.models.sparse import SparseProblem, SparseSolution
 from idcontrol.plants.bodies import FreeBodies
+from idcontrol.scenes.clutter import CONTAINER_M, GRAVITY, RADIUS_M, drop
 from idcontrol.types import Array, Status
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
-
-GRAVITY = 9.81
-RADIUS_M, SIDE_M, DENSITY_KG_M3 = 0.05, 0.1, 1000.0
-"""Of the balls and the boxes."""
-
-CONTAINER_M, WALL_M = 0.8, 0.1
-"""Inner width and height of the container, and how thick its walls are."""
-
-COLUMNS = 4
-SPACING_M = 0.18
-"""Bodies of a column are this far apart: boxes do not touch, however they are turned."""
 
 AT_REST_M_S = 1e-3
 """The estimate of slip is for heaps in which no body is faster than this, or ten times the estimate."""
@@ -103,7 +90,7 @@ class Run:
 
 
 def scene(config: Config, bodies: int, *, walls: bool, sigma: float | None = None) -> tuple[FreeBodies, BodyState]:
-    """The plant and its start: columns of balls and boxes above the ground.
+    """The plant and its start (`idcontrol.scenes.clutter`).
 
     Args:
         config: Physical constants, seed and settings of the solver.
@@ -111,48 +98,17 @@ def scene(config: Config, bodies: int, *, walls: bool, sigma: float | None = Non
         walls: Whether there is a container.
         sigma: Slip parameter; None is that of `config`.
     """
-    rng = np.random.default_rng(config.seed)
-    surface = Surface(mu=config.mu, stiffness=config.stiffness_n_m, damping=config.stiffness_n_m * config.step_s)
-    ball, box = coal.Sphere(RADIUS_M), coal.Box(SIDE_M, SIDE_M, SIDE_M)
-    shapes = [ball if rng.random() < 0.5 else box for _ in range(bodies)]
-    column = np.arange(bodies) % COLUMNS
-    quarter = 0.25 * CONTAINER_M
-    position = np.column_stack(
-        [
-            quarter * (2.0 * (column % 2) - 1.0),
-            quarter * (2.0 * (column // 2) - 1.0),
-            SIDE_M + SPACING_M * (np.arange(bodies) // COLUMNS),
-        ]
+    return drop(
+        bodies,
+        walls=walls,
+        seed=config.seed,
+        step_s=config.step_s,
+        mu=config.mu,
+        stiffness_n_m=config.stiffness_n_m,
+        sigma=config.sigma if sigma is None else sigma,
+        beta=config.beta,
+        tolerance=config.tolerance,
     )
-    orientation = rng.normal(size=(bodies, 4))
-    slip_parameter = config.sigma if sigma is None else sigma
-
-    def solve(problem: SparseProblem, contacts: object) -> SparseSolution:
-        return sap.solve_sparse(problem, sigma=slip_parameter, beta=config.beta, tolerance=config.tolerance)
-
-    plant = FreeBodies(
-        [solid(f"body{i}", shape, DENSITY_KG_M3, surface) for i, shape in enumerate(shapes)],
-        solve,
-        obstacles=_walls(surface) if walls else (),
-        terrain=plane(),
-        ground=surface,
-        gravity=(0.0, 0.0, -GRAVITY),
-    )
-    return plant, BodyState.at_rest(position, orientation / np.linalg.norm(orientation, axis=1)[:, None])
-
-
-def _walls(surface: Surface) -> list[Obstacle]:
-    middle, length = 0.5 * (CONTAINER_M + WALL_M), CONTAINER_M + 2.0 * WALL_M
-    sides = [(1.0, 0.0), (-1.0, 0.0), (0.0, 1.0), (0.0, -1.0)]
-    return [
-        Obstacle(
-            name=f"wall{i}",
-            shape=coal.Box(WALL_M if x else length, WALL_M if y else length, CONTAINER_M),
-            position=np.array([middle * x, middle * y, 0.5 * CONTAINER_M]),
-            surface=surface,
-        )
-        for i, (x, y) in enumerate(sides)
-    ]
 
 
 def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = None) -> Run:

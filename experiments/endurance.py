@@ -1,4 +1,4 @@
-"""Walk after walk under random commands, pushes and friction: nothing unreported, no limit broken, no memory growth."""
+"""Walk after walk under random commands, pushes and friction: nothing unreported, no limit broken, no memory leak."""
 
 from __future__ import annotations
 
@@ -14,27 +14,30 @@ import msgspec
 import numpy as np
 
 from idcontrol import robots
-from idcontrol.experiments import trot
 from idcontrol.experiments.findings import Finding, save
 from idcontrol.loop.realtime import resident_mb
 from idcontrol.record.recording import load
+from idcontrol.scenes.disturbances import Kick
+from idcontrol.scenes.locomotion import record_walk
+from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.types import Array, Status
 
 ROBOT: Final = "go1"
 CONVEX: Final = ("id-coulomb-qp", "id-noslip-qp", "id-coulomb-qp-1", "id-coulomb-qp-raw", "id-sap", "id-constraint")
 """Controllers whose contact problems are convex."""
 GROWTH_MB: Final = 20.0
-"""What may be added to the process after the first two walks; a leak of 1 kB in a step would be 100 MB in 1e5 steps."""
+"""Largest growth of the process after the first two walks; a leak of 1 kB in a step would be 100 MB in 1e5 steps."""
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the run.
+class EnduranceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides the run.
 
     Attributes:
-        controller: Its name.
-        steps: Control steps, at least; the last walk is finished.
+        controller: Name of the controller.
+        steps: Least number of control steps; the last walk is finished.
         walk_s: Length of a walk [s]; each has its own commands, push, friction and start.
-        seed: Of the first walk; each further one has the next.
+        seed: Seed of the first walk; each further walk takes the next number.
     """
 
     controller: str = "id-coulomb-qp"
@@ -44,18 +47,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 @dataclass(frozen=True, slots=True)
-class Count:
+class StepCount:
     """How the steps of a walk ended.
 
     Attributes:
-        steps: How many there were.
-        solved: Met all that was asked.
-        repaired: Gave up some tracking.
-        fallback: Had no solution that could be used.
-        failed: Called their input unusable, which it never was.
-        unreported: Were called solved although a limit had cut them.
-        beyond_limit: Had a torque beyond its limit.
-        not_finite: Had a torque that was no number.
+        steps: All steps.
+        solved: Steps that met all that was asked.
+        repaired: Steps that gave up some tracking.
+        fallback: Steps without a solution that could be used.
+        failed: Steps that called their input unusable, which it never was.
+        unreported: Steps that were called solved although a limit had cut their torques.
+        beyond_limit: Steps with a torque beyond its limit.
+        not_finite: Steps with a torque that was not finite.
     """
 
     steps: int
@@ -67,11 +70,11 @@ class Count:
     beyond_limit: int
     not_finite: int
 
-    def __add__(self, other: Count) -> Count:
-        return Count(*(getattr(self, name) + getattr(other, name) for name in Count.__slots__))
+    def __add__(self, other: StepCount) -> StepCount:
+        return StepCount(*(getattr(self, name) + getattr(other, name) for name in StepCount.__slots__))
 
 
-def count(tau: Array, status: Array, clipped: Array, limit: Array) -> Count:
+def count(tau: Array, status: Array, clipped: Array, limit: Array) -> StepCount:
     """Count the steps of a record.
 
     Args:
@@ -81,7 +84,7 @@ def count(tau: Array, status: Array, clipped: Array, limit: Array) -> Count:
         limit: Largest torques, shape (a,) [N m].
     """
     solved = status == Status.SOLVED
-    return Count(
+    return StepCount(
         steps=len(tau),
         solved=int(solved.sum()),
         repaired=int((status == Status.REPAIRED).sum()),
@@ -93,7 +96,7 @@ def count(tau: Array, status: Array, clipped: Array, limit: Array) -> Count:
     )
 
 
-def random_walk(controller: str, seed: int, walk_s: float) -> trot.Config:
+def random_walk(controller: str, seed: int, walk_s: float) -> WalkConfig:
     """A new command each second, one push, friction that changes with each footstep, wrongly told by up to a half."""
     rng = np.random.default_rng(seed)
     pieces = []
@@ -101,15 +104,15 @@ def random_walk(controller: str, seed: int, walk_s: float) -> trot.Config:
         forward, left, turn = rng.uniform([-0.3, -0.2, -1.0], [0.3, 0.2, 1.0]).tolist()
         pieces.append((float(t), forward, left, turn))
     push = rng.uniform(-0.4, 0.4, 3) * [1.0, 1.0, 0.25]
-    return trot.Config(
+    return WalkConfig(
         robot=ROBOT,
         controller=controller,
         seed=seed,
         duration_s=walk_s,
         mu_range=(0.3, 1.0),
-        friction=trot.Friction(estimate=float(rng.uniform(0.3, 1.0))),
-        path=trot.Path2D(kind="command", command=tuple(pieces)),
-        kick=trot.Kick(
+        friction=CountedFriction(estimate=float(rng.uniform(0.3, 1.0))),
+        path=WalkPath(kind="command", command=tuple(pieces)),
+        kick=Kick(
             at_s=float(rng.uniform(1.0, walk_s - 1.0)), velocity_m_s=(float(push[0]), float(push[1]), float(push[2]))
         ),
     )
@@ -120,13 +123,13 @@ class Endurance:
 
     name = "endurance"
     summary = "walks under random commands, pushes and friction, by the million of steps: what broke, what grew"
-    presets: Mapping[str, Config] = {
-        "default": Config(),
-        "quick": Config(steps=20_000),
-        "million": Config(steps=1_000_000),
+    presets: Mapping[str, EnduranceConfig] = {
+        "default": EnduranceConfig(),
+        "quick": EnduranceConfig(steps=20_000),
+        "million": EnduranceConfig(steps=1_000_000),
     }
 
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
+    def run(self, config: EnduranceConfig, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
         """Run it, record it into `out`, and return its metrics.
 
         Raises:
@@ -135,13 +138,13 @@ class Endurance:
         began = time.perf_counter()
         robot = robots.load(ROBOT)
         limit = robot.torque_limit(robot.system().actuated_names)
-        total = Count(0, 0, 0, 0, 0, 0, 0, 0)
+        total = StepCount(0, 0, 0, 0, 0, 0, 0, 0)
         memory: list[float] = []
         fell: list[bool] = []
         while total.steps < config.steps:
             walk = random_walk(config.controller, config.seed + len(memory), config.walk_s)
             with tempfile.TemporaryDirectory() as folder:
-                metrics = trot.experiment.run(walk, Path(folder) / "walk", lambda share: None)
+                metrics = record_walk(WalkScene.of(walk), Path(folder) / "walk")
                 arrays = load(Path(folder) / "walk").arrays
             total += count(arrays["tau"], arrays["status"], arrays["clipped"], limit)
             fell.append(metrics["fell_at_s"] is not None)
@@ -162,11 +165,11 @@ class Endurance:
     def warmup(self, out: Path) -> None:
         """One short walk with each convex controller: their kernels are compiled and cached."""
         for name in CONVEX:
-            self.run(Config(controller=name, steps=1, walk_s=3.0), out / name, lambda share: None)
+            self.run(EnduranceConfig(controller=name, steps=1, walk_s=3.0), out / name, lambda share: None)
 
 
-def findings(total: Count, fell: list[bool], memory: Array) -> list[Finding]:
-    """What was seen, and whether it passes."""
+def findings(total: StepCount, fell: list[bool], memory: Array) -> list[Finding]:
+    """The counts and the memory of a run, and whether each passes."""
     growth = float(memory[2:].max(initial=memory[min(1, len(memory) - 1)]) - memory[min(1, len(memory) - 1)])
     return [
         Finding("control_steps", total.steps),

@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 
+from idcontrol.bench import scenes
 from idcontrol.bench.models import SCHEMES, scheme_job
 from idcontrol.bench.scenes import RecordedWalk, floor, problems
 from idcontrol.bench.timing import in_turns
 from idcontrol.errors import InputError
-from idcontrol.experiments.bench import scenes
 from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models.coulomb import MOST_CONTACTS
 from idcontrol.sweeps.figures import COLORS

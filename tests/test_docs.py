@@ -17,8 +17,8 @@ import pytest
 
 from idcontrol import controllers, entries, plants, robots
 from idcontrol.cli import cli
-from idcontrol.experiments import trot
 from idcontrol.loop.launch import Settings
+from idcontrol.scenes.walk import WalkConfig
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "idcontrol" / "docs"
@@ -96,7 +96,7 @@ def test_settings_that_pages_name_can_be_set():
     named = {key for page in PAGES.values() for key in re.findall(r"--(?:set|vary) ([a-z_.0-9]+)=", page)}
     assert named
     for key in named:
-        value: object = Settings() if key.startswith("loop.") else trot.Config()
+        value: object = Settings() if key.startswith("loop.") else WalkConfig()
         for part in key.removeprefix("loop.").split("."):
             value = getattr(value, part)
 

@@ -11,10 +11,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idcontrol.experiments.endurance import CONVEX, GROWTH_MB, Config, Count, count, experiment, findings, random_walk
+from idcontrol.experiments.endurance import (
+    CONVEX,
+    GROWTH_MB,
+    EnduranceConfig,
+    StepCount,
+    count,
+    experiment,
+    findings,
+    random_walk,
+)
 
 STEPS = int(os.environ.get("IDCONTROL_LONG_STEPS", "100000"))
-SOUND = Count(steps=4, solved=2, repaired=1, fallback=1, failed=0, unreported=0, beyond_limit=0, not_finite=0)
+SOUND = StepCount(steps=4, solved=2, repaired=1, fallback=1, failed=0, unreported=0, beyond_limit=0, not_finite=0)
 
 
 def checks(total=SOUND, memory=(100.0, 101.0, 101.0)):
@@ -26,10 +35,10 @@ def checks(total=SOUND, memory=(100.0, 101.0, 101.0)):
 def test_each_kind_of_step_is_counted():
     tau = np.array([[1.0, 2.0], [1.0, -2.5], [0.0, np.nan], [0.0, 0.0], [1.0, 2.0]])
     status, clipped = np.array([0.0, 1.0, 2.0, 3.0, 0.0]), np.array([1.0, 1.0, 0.0, 0.0, 0.0])
-    assert count(tau, status, clipped, np.array([1.0, 2.0])) == Count(
+    assert count(tau, status, clipped, np.array([1.0, 2.0])) == StepCount(
         steps=5, solved=2, repaired=1, fallback=1, failed=1, unreported=1, beyond_limit=1, not_finite=1
     )
-    assert Count(8, 4, 2, 2, 0, 0, 0, 0) == SOUND + SOUND
+    assert StepCount(8, 4, 2, 2, 0, 0, 0, 0) == SOUND + SOUND
 
 
 @pytest.mark.parametrize("what", ["failed", "unreported", "beyond_limit", "not_finite"])
@@ -51,7 +60,7 @@ def test_walks_differ_and_can_be_repeated():
 @pytest.mark.slow
 @pytest.mark.parametrize("controller", CONVEX)
 def test_random_commands_pushes_and_friction_break_nothing(controller, tmp_path):
-    metrics = experiment.run(Config(controller=controller, steps=STEPS), tmp_path / "run", lambda share: None)
+    metrics = experiment.run(EnduranceConfig(controller=controller, steps=STEPS), tmp_path / "run", lambda share: None)
     assert metrics["control_steps"] >= STEPS
     assert metrics["completed"], metrics["checks"]
     assert metrics["solved"] + metrics["repaired"] + metrics["fallback"] == metrics["control_steps"]

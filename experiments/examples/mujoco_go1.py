@@ -4,7 +4,7 @@
 
     python -m idcontrol.experiments.examples.mujoco_go1 --duration 5
 
-The loop below is all that a simulator of one's own needs: a `State` in, torques out. (With ``idcontrol loop --plant
+The loop below is all that such a simulator needs: a `State` in, torques out. (With ``idcontrol loop --plant
 mujoco --robot go1`` the same runs with MuJoCo in another process, watchdogs, and a record.)
 """
 
@@ -16,9 +16,9 @@ import mujoco
 import numpy as np
 
 from idcontrol import controllers
-from idcontrol.experiments import trot
 from idcontrol.loop.clock import NS, Clock, Pacer, VirtualClock, WallClock
 from idcontrol.plants.mujoco import MuJoCo
+from idcontrol.scenes.walk import WalkConfig, WalkScene
 from idcontrol.types import State
 
 H = 1e-3
@@ -30,21 +30,20 @@ def main(clock: Clock, duration_s: float) -> dict[str, float]:
 
     Args:
         clock: `WallClock` for real time, `VirtualClock` for as fast as possible.
-        duration_s: How long.
+        duration_s: Length of the walk [s].
 
     Returns:
         How far the robot came, and the mean error of its joints.
     """
-    config = trot.Config(robot="go1", plant="mujoco", duration_s=duration_s)
-    robot, ground = trot.load_walker(config), trot.make_ground(config)
-    controller = controllers.build("id-coulomb-qp", trot.controller_setup(config, robot, ground, H))
-    system = robot.system()
-    feet = trot.foot_spheres(robot, system, ground, config.mu)
-    planner = trot.make_planner(config, robot, robot.system(), trot.make_guide(config, robot), ground)
+    scene = WalkScene.of(WalkConfig(robot="go1"))
+    controller = controllers.build("id-coulomb-qp", scene.controller_setup())
+    planner = scene.planner(scene.guide())
+    feet = scene.observer()
+    system = feet.system
 
     simulator = MuJoCo(system, feet, H)  # builds an mjModel from the URDF; `model` and `data` are MuJoCo's own
     model, data = simulator.model, simulator.data
-    state = simulator.reset(trot.start_state(robot, feet, config.start_spread_rad, np.random.default_rng(0)))
+    state = simulator.reset(scene.start(np.random.default_rng(0)))
     planner.reset(state)
     motors = [model.joint(name).dofadr[0] for name in system.actuated_names]
 

@@ -21,9 +21,7 @@ import numpy as np
 
 from idcontrol import robots
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.contact.terrain import plane
 from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION, PRESETS, SMOOTHNESS_ON, Results
-from idcontrol.experiments.trot import foot_spheres
 from idcontrol.record.metrics import TOUCHING_N, Layout
 from idcontrol.record.recording import Run, load
 from idcontrol.show.report import plain
@@ -162,7 +160,7 @@ def near_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
 def _taken_apart(run: Run, rows: Integers, h: float) -> tuple[float, float, float, float]:
     """Shares of internal and borne forces and of feedback in the changes towards `rows`; the forbidden demand."""
     robot = robots.load(run.config["robot"])
-    spheres = foot_spheres(robot, robot.system(), plane(), 1.0)
+    spheres = robot.contacts(1.0)
     controller, delay = run.config["controller"], SENSED.get(run.config["controller"], 0)
     force = run.arrays["force"] if delay else np.nan_to_num(run.arrays["force_pred"])
     told, known = run.config.get("gains", {}), robot.description.gains.acceleration

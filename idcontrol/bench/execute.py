@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from idcontrol.bench import controllers, history, models, plants, solvers
+from idcontrol.bench import controllers, history, models, plants, scenes, solvers
 from idcontrol.bench.measurement import Effort, TimingRow
-from idcontrol.bench.scenes import RecordedWalk, SceneSource, floor
+from idcontrol.bench.scenes import RecordedWalk, floor
 from idcontrol.bench.timing import in_turns
 from idcontrol.errors import UnknownName
 
@@ -23,7 +23,6 @@ MANY = 10
 
 
 def run(
-    scenes: SceneSource,
     section: str,
     effort: Effort,
     *,
@@ -33,7 +32,6 @@ def run(
     """Run one section of the bench, or all of them.
 
     Args:
-        scenes: Source of walks and heaps.
         section: One of `SECTIONS`, or ``all``.
         effort: How long to measure each row.
         contacts: Numbers of contacts for solvers and models; None takes the section's own.
@@ -52,7 +50,7 @@ def run(
     floor_us, _ = in_turns([floor(walk)], len(walk.moments), effort.samples, effort.budget_s)
     rows = []
     for name in SECTIONS if section == "all" else (section,):
-        for row in _rows(name, scenes, walk, effort, contacts):
+        for row in _rows(name, walk, effort, contacts):
             rows.append(row.as_json())
             on_row(row)
     return {
@@ -64,16 +62,14 @@ def run(
     }
 
 
-def _rows(
-    name: str, scenes: SceneSource, walk: RecordedWalk, effort: Effort, contacts: Sequence[int] | None
-) -> Iterator[TimingRow]:
+def _rows(name: str, walk: RecordedWalk, effort: Effort, contacts: Sequence[int] | None) -> Iterator[TimingRow]:
     if name == "solvers":
         return solvers.rows(walk, effort, contacts or solvers.CONTACTS)
     if name == "models":
         return models.rows(walk, effort, contacts or models.CONTACTS)
     if name == "controllers":
         return controllers.rows(walk, effort)
-    return plants.rows(scenes, walk, effort)
+    return plants.rows(walk, effort)
 
 
 def exponents(rows: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from idcontrol import controllers, plants
+from idcontrol.bench import scenes
 from idcontrol.bench.execute import PLANT, ROBOT
-from idcontrol.bench.scenes import SceneSource
 from idcontrol.loop.realtime import resident_mb
 from idcontrol.types import Array
 
@@ -26,7 +26,7 @@ PERIODS = 320
 """Length of the walk that is repeated, in control periods of 1 ms: one gait period."""
 
 
-def sampled(scenes: SceneSource, steps: int) -> Array:
+def sampled(steps: int) -> Array:
     """Resident memory over `steps` control and plant steps, after a warm-up, shape (SAMPLES + 1,) [MB]."""
     walk = scenes.walk(ROBOT, PLANT, PERIODS)
     system, contacts = walk.machine()
@@ -78,9 +78,9 @@ def peak_mb() -> float:
     return float(said.stdout.split()[-1]) * 1024 / 1e6
 
 
-def run(scenes: SceneSource, steps: int) -> dict[str, Any]:
+def run(steps: int) -> dict[str, Any]:
     """All measurements of memory and import, as ``idcontrol bench memory --json`` prints them."""
-    found = sampled(scenes, steps)
+    found = sampled(steps)
     measured: dict[str, tuple[float, float | None]] = {
         "growth_mb_per_million_steps": (growth(found, steps), GROWTH_BAR_MB),
         "peak_trot_30_s_mb": (peak_mb(), PEAK_BAR_MB),

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from idcontrol import controllers, plants
+from idcontrol.bench import scenes
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, Peer, TimingRow, measure
 from idcontrol.bench.peers import installed
-from idcontrol.bench.scenes import FILM, Heap, RecordedWalk, SceneSource, floor
+from idcontrol.bench.scenes import FILM, Heap, RecordedWalk, floor
 from idcontrol.bench.timing import Job
 from idcontrol.bodies import BodyState
 from idcontrol.contact.spheres import SphereContacts
@@ -36,7 +37,7 @@ SAME_JOINTS, SAME_BODIES = 0.2, 0.05
 other simulators [rad/s, m/s]. Without any ground the joints of solo12 would differ by 3 rad/s after 1 ms."""
 
 
-def rows(scenes: SceneSource, walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
+def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
     """Steps of each plant alone, of one beside each simulator, of controller and plant together, and of the heaps."""
     for name in PLANTS:
         own = walk if name == "coulomb-lcp" else scenes.walk(walk.robot, name, len(walk.moments))

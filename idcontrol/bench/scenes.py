@@ -1,14 +1,10 @@
-"""The states that the bench runs on, and the contact problems that arise in them.
-
-The library itself knows no robots. So walks and heaps come from a `SceneSource`, which is found by name in the entry
-point group ``idcontrol.bench``.
-"""
+"""The states that the bench runs on, and the contact problems that arise in them."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import pinocchio as pin
@@ -19,13 +15,22 @@ from idcontrol.bodies import BodyState
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.schemes import COULOMB_QP, Outcome, Scheme, Step
+from idcontrol.errors import InputError
 from idcontrol.models.problem import StepProblem
 from idcontrol.plants.bodies import FreeBodies
+from idcontrol.scenes import clutter
+from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Reference, State
 
 MOST_COPIES = 10_000
 """A copied contact's identity is that of its original times this, plus the number of the copy."""
+
+SETTLING = 480
+"""Periods before a walk is recorded: the robot picks up speed, and the start is forgotten."""
+
+HEAP_MU, HEAP_STEP_S = 1.0, 0.01
+"""Friction of a heap, and the step of its plant [s]."""
 
 FILM = 1e-6
 """Added to the radius of feet in simulators that act on closed contacts only [m]: in our states contacts are closed to
@@ -99,16 +104,56 @@ class Heap:
     period_s: float
 
 
-class SceneSource(Protocol):
-    """Makes walks and heaps. Each entry point of the group ``idcontrol.bench`` names one."""
+def walk(robot: str, plant: str, periods: int) -> RecordedWalk:
+    """A straight trot on flat ground, `periods` long, from its second step on.
 
-    def walk(self, robot: str, plant: str, periods: int) -> RecordedWalk:
-        """A walk of `robot` on `plant` over `periods` control periods."""
-        ...
+    Raises:
+        InputError: The robot falls.
+    """
+    scene = WalkScene.of(WalkConfig(robot=robot, plant=plant, path=WalkPath(kind="command")))
+    simulated = scene.simulated()
+    moments = [
+        Moment(
+            state=tick.state,
+            reference=tick.reference,
+            tau=tick.command.tau,
+            after=tick.after,
+            pressing=len(tick.forces.identity),
+        )
+        for tick in itertools.islice(simulated.ticks(SETTLING + periods), SETTLING, None)
+    ]
+    if moments[-1].state.q[2] < 0.5 * simulated.start.q[2]:
+        raise InputError(f"{robot} falls on the plant {plant}: a bench needs a walk")
 
-    def heap(self, bodies: int) -> Heap:
-        """A heap of `bodies` balls and boxes, above the floor of a container."""
-        ...
+    def machine() -> tuple[System, SphereContacts]:
+        observer = scene.observer()
+        return observer.system, observer
+
+    return RecordedWalk(
+        robot=robot,
+        h=scene.period_s,
+        moments=moments,
+        setup=scene.controller_setup,
+        machine=machine,
+        feet=tuple(foot.frame for foot in scene.robot.description.feet),
+    )
+
+
+def heap(bodies: int) -> Heap:
+    """As many balls and boxes above the floor of a container (Castro et al. 2022, section X-C)."""
+    plant, start = clutter.drop(bodies, walls=True, mu=HEAP_MU, step_s=HEAP_STEP_S)
+    return Heap(
+        plant=plant,
+        start=start,
+        # a box as wide as a ball weighs nearly twice as much
+        round=plant.inertias.mass < 0.75 * clutter.DENSITY_KG_M3 * clutter.SIDE_M**3,
+        radius_m=clutter.RADIUS_M,
+        side_m=clutter.SIDE_M,
+        width_m=clutter.CONTAINER_M,
+        wall_m=clutter.WALL_M,
+        mu=HEAP_MU,
+        period_s=HEAP_STEP_S,
+    )
 
 
 def floor(walk: RecordedWalk) -> Job:

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from idcontrol.cli.console import DONE, console
-from idcontrol.entries import entry_points
 from idcontrol.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-BENCH = "idcontrol.bench"
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -59,14 +57,13 @@ def command(
 
     earlier = None if against is None else history.last(against)
     counts = None if contacts is None else _counts(contacts)
-    scenes = _scenes()
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         if section == "memory":
             from idcontrol.bench import memory
 
-            result: dict[str, Any] = {**memory.run(scenes, steps), "machine": history.machine()}
+            result: dict[str, Any] = {**memory.run(steps), "machine": history.machine()}
         else:
-            result = _times(scenes, section, counts, samples, budget, quiet=as_json)
+            result = _times(section, counts, samples, budget, quiet=as_json)
     result = jsonable(result)
     if earlier is not None and "rows" in result:
         result["against"] = history.ratios(result, earlier)
@@ -81,9 +78,7 @@ def command(
     return DONE
 
 
-def _times(
-    scenes: Any, section: str, contacts: list[int] | None, samples: int, budget: float, *, quiet: bool
-) -> dict[str, Any]:
+def _times(section: str, contacts: list[int] | None, samples: int, budget: float, *, quiet: bool) -> dict[str, Any]:
     from idcontrol.bench import execute
     from idcontrol.bench.measurement import Effort, TimingRow
 
@@ -92,14 +87,7 @@ def _times(
             done = row.benchmark
             click.echo(f"{done.section}: {done.what}, {done.contacts} contacts: {row.us['p50']:.1f} us", err=True)
 
-    return execute.run(scenes, section, Effort(samples=samples, budget_s=budget), contacts=contacts, on_row=on_row)
-
-
-def _scenes() -> Any:
-    entries = entry_points(BENCH)
-    if not entries:
-        raise InputError("nothing to run the bench on is installed; install idcontrol with its experiments")
-    return next(iter(entries.values())).load()
+    return execute.run(section, Effort(samples=samples, budget_s=budget), contacts=contacts, on_row=on_row)
 
 
 def _counts(text: str) -> list[int]:

@@ -54,6 +54,6 @@ Braked is the mode *damped*: it ends in *stopped* when the joints rest, or after
 back; a new session begins anew. Torques never exceed their limits or rates, whatever is asked (`safety.admit`).
 
 To put a robot of one's own behind the loop: let its driver speak `wire` over UDP (``--peer HOST:PORT``), or write a
-`transport.Link`. To run something else than the trot: an object like `idcontrol.experiments.live.loop` under the entry
-points ``idcontrol.loops``.
+`transport.Link`. To run something else than the trot: an object like `idcontrol.scenes.session.WalkLoop` under the
+entry points ``idcontrol.loops``.
 """

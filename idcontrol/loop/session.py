@@ -1,7 +1,7 @@
 """What a loop runs: robot, planner, controller, plant, and how to record them.
 
 What offers it (entry points of the group ``idcontrol.loops``) has `name`, `summary`, `presets` and a method
-``session(config) -> Session`` (see `idcontrol.experiments.live`). Loop, plant and recorder
+``session(config) -> Session`` (see `idcontrol.scenes.session`). Loop, plant and recorder
 are processes of their own and each makes its own session from the same configuration: nothing but plain data crosses.
 """
 

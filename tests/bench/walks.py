@@ -2,8 +2,8 @@
 
 from functools import cache
 
+from idcontrol.bench import scenes
 from idcontrol.bench.scenes import Heap, RecordedWalk
-from idcontrol.experiments.bench import scenes
 
 
 @cache

@@ -7,25 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from idcontrol import controllers
 from idcontrol.contact.landing import Landing
 from idcontrol.controllers import Settings
-from idcontrol.experiments.trot import (
-    Config,
-    Friction,
-    Path2D,
-    controller_setup,
-    foot_spheres,
-    load_walker,
-    make_ground,
-    make_guide,
-    make_planner,
-    make_plant,
-    start_state,
-)
-from idcontrol.loop.simulated import Tick, ticks
+from idcontrol.loop.simulated import Tick
 from idcontrol.models import coulomb
 from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem
+from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.trust import contact_laws
 from idcontrol.types import Status
 
@@ -63,23 +51,17 @@ class Step:
 
 def walk(duration_s: float, mu: float) -> list[Step]:
     """A trot on the spot of command, its steps as the plant saw them."""
-    config = Config(
+    config = WalkConfig(
         controller="id-coulomb-lcp",
         plant="coulomb-lcp",
         mu=mu,
         duration_s=duration_s,
-        friction=Friction(share=1.0, cap=10.0),
-        path=Path2D(kind="command", command=((0.0, 0.15, 0.0, 0.2),)),
+        friction=CountedFriction(share=1.0, cap=10.0),
+        path=WalkPath(kind="command", command=((0.0, 0.15, 0.0, 0.2),)),
         inverse=AT_ONCE,
     )
-    robot, ground = load_walker(config), make_ground(config)
-    controller = controllers.build(config.controller, controller_setup(config, robot, ground, H))
-    plant = make_plant(config, robot, ground, H)
-    observer = foot_spheres(robot, robot.system(), ground, mu)
-    start = start_state(robot, observer, config.start_spread_rad, np.random.default_rng(0))
-    planner = make_planner(config, robot, robot.system(), make_guide(config, robot), ground)
-    planner.reset(start)
-    run = ticks(plant, planner, controller, start, h=H, steps=round(duration_s / H))
+    scene = WalkScene.of(config)
+    observer, run = scene.observer(), scene.simulated().ticks(round(duration_s / H))
     return [step(observer, tick) for tick in run if tick.command.status is Status.SOLVED and not tick.command.clipped]
 
 

@@ -17,7 +17,6 @@ import pytest
 import idcontrol.experiments.examples
 from idcontrol import cli
 from idcontrol.errors import InputError
-from idcontrol.experiments import trot
 from idcontrol.loop import launch
 from idcontrol.loop.clock import VirtualClock
 from idcontrol.loop.launch import Settings
@@ -25,6 +24,7 @@ from idcontrol.loop.safety import Mode, Policy
 from idcontrol.loop.transport.udp import UdpLink
 from idcontrol.loop.wire import HEAD, Kind, Outbox
 from idcontrol.record.recording import load
+from idcontrol.scenes.walk import WalkConfig
 from tests.loop import rig
 from tests.loop.test_launch import wait_for_event
 
@@ -39,7 +39,7 @@ def at_root(monkeypatch):
 
 
 def walk(controller, out):
-    config = trot.Config(controller=f"idcontrol.experiments.examples.{controller}", duration_s=0.8)
+    config = WalkConfig(controller=f"idcontrol.experiments.examples.{controller}", duration_s=0.8)
     return launch.run("idcontrol.experiments.live:loop", config, FAST, out)
 
 

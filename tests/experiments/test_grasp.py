@@ -7,8 +7,9 @@ import pytest
 from idcontrol import robots
 from idcontrol.errors import InputError
 from idcontrol.experiments import grasp
-from idcontrol.experiments.grasp import PRESETS, Config
+from idcontrol.experiments.grasp import PRESETS
 from idcontrol.record.recording import load
+from idcontrol.scenes.grasp import GraspConfig
 from idcontrol.show.view.film import Film
 
 SWING_S = 0.63
@@ -134,7 +135,7 @@ def test_a_run_shorter_than_a_period_is_refused(tmp_path):
 
 def test_each_preset_is_marked_with_its_name():
     assert all(config.preset == name for name, config in PRESETS.items())
-    assert PRESETS["default"] == Config()
+    assert PRESETS["default"] == GraspConfig()
 
 
 @pytest.mark.slow

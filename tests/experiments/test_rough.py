@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from idcontrol.experiments.rough import ROUGH, experiment
-from idcontrol.experiments.trot import make_ground
 from idcontrol.record.recording import load
+from idcontrol.scenes.walk import WalkScene
 
 
 def run(folder, preset="default", **changes):
@@ -17,7 +17,7 @@ def run(folder, preset="default", **changes):
 
 def test_the_bumps_are_those_of_the_paper():
     """Reference: 3 m x 3 m, heights 0 to 3 cm, mean 1.09 cm."""
-    ground = make_ground(ROUGH["default"])
+    ground = WalkScene.of(ROUGH["default"]).ground
     assert ground.heights.shape == (151, 151)
     assert ground.heights.min() == 0.0
     assert ground.heights.max() == pytest.approx(0.03, abs=1e-7)

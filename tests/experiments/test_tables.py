@@ -10,14 +10,13 @@ import pytest
 import scipy.linalg
 
 from idcontrol import robots
-from idcontrol.contact.terrain import plane
 from idcontrol.experiments import tables
 from idcontrol.experiments.tables import own_plant
 from idcontrol.experiments.tables.claims import prediction
 from idcontrol.experiments.tables.printed import tracking
 from idcontrol.experiments.tables.results import CONTROLLERS, PAPER, TERRAINS, Results
 from idcontrol.experiments.tables.torque_parts import WORDS, jumped_at_a_switch, near_switches, torques_of
-from idcontrol.experiments.trot import experiment, foot_spheres
+from idcontrol.experiments.trot import experiment
 from tests import walks
 from tests.experiments.outcomes import outcome, walked
 
@@ -253,7 +252,7 @@ def standing(tmp_path_factory):
     """Walks whose torques are those of one part alone: links on four feet, predicted forces and torques that change."""
     robot = robots.load("links")
     system = robot.system()
-    spheres = foot_spheres(robot, system, plane(), 1.0)
+    spheres = robot.contacts(1.0, system=system)
     q = robot.standing_state(system).q
     system.update(q, np.zeros(18))
     J = spheres.detect(np.inf)

@@ -13,25 +13,16 @@ import numpy as np
 import pytest
 
 from idcontrol.errors import InputError
-from idcontrol.experiments.trot import (
-    PRESETS,
-    Config,
-    Feedback,
-    Friction,
-    Kick,
-    Noise,
-    Path2D,
-    controller_setup,
-    experiment,
-    load_walker,
-    make_ground,
-)
+from idcontrol.experiments.trot import PRESETS, experiment
 from idcontrol.record.recording import load
+from idcontrol.scenes.disturbances import Kick, SensorNoise
+from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.walk import FeedbackGains, WalkConfig, WalkPath, WalkScene
 
 
 def run(folder, **changes):
     """Metrics and record of one trot."""
-    metrics = experiment.run(Config(**changes), folder, lambda share: None)
+    metrics = experiment.run(WalkConfig(**changes), folder, lambda share: None)
     return metrics, load(folder)
 
 
@@ -126,7 +117,7 @@ def test_the_pid_baseline_walks_and_predicts_nothing(tmp_path):
 
 
 def test_it_turns_in_place_and_stops_on_all_feet(tmp_path):
-    path = Path2D(kind="command", command=((0.2, 0.0, 0.0, 1.0),), stand_from_s=1.2)
+    path = WalkPath(kind="command", command=((0.2, 0.0, 0.0, 1.0),), stand_from_s=1.2)
     metrics, record = run(tmp_path / "turn", duration_s=2.2, path=path)
     assert metrics["completed"]
     arrays = record.arrays
@@ -138,7 +129,7 @@ def test_it_turns_in_place_and_stops_on_all_feet(tmp_path):
 
 
 def test_sensor_noise_is_survived(tmp_path):
-    noise = Noise(position_m=5e-4, angle_rad=5e-4)
+    noise = SensorNoise(position_m=5e-4, angle_rad=5e-4)
     metrics, _ = run(tmp_path / "noise", duration_s=2.0, noise=noise)
     assert metrics["completed"]
 
@@ -165,7 +156,7 @@ def experiment_robot_folder():
 
 
 def test_a_foothold_out_of_reach_is_an_event_and_the_run_goes_on_as_it_can(tmp_path):
-    path = Path2D(kind="command", command=((0.2, 1.5, 0.0, 0.0),))
+    path = WalkPath(kind="command", command=((0.2, 1.5, 0.0, 0.0),))
     metrics, record = run(tmp_path / "far", duration_s=3.0, path=path)
     assert metrics["unreachable_steps"] > 0
     assert any("out of reach" in event["what"] for event in record.events)
@@ -173,19 +164,16 @@ def test_a_foothold_out_of_reach_is_an_event_and_the_run_goes_on_as_it_can(tmp_p
 
 
 def test_friction_is_counted_on_in_part_and_capped():
-    from idcontrol.experiments.trot import counted_friction
-
-    assert counted_friction(Config(mu=0.1)) == pytest.approx(0.08)
-    assert counted_friction(Config(mu=np.inf)) == 0.7
-    assert counted_friction(Config(mu=0.1, friction=Friction(estimate=0.3, share=1.0))) == 0.3
+    assert CountedFriction().of(0.1) == pytest.approx(0.08)
+    assert CountedFriction().of(np.inf) == 0.7
+    assert CountedFriction(estimate=0.3, share=1.0).of(0.1) == 0.3
 
 
 def test_gains_that_are_not_set_are_those_of_the_robot_file():
     def gains(**told):
-        config = Config(gains=Feedback(**told))
-        robot = load_walker(config)
-        setup = controller_setup(config, robot, make_ground(config), 1e-3)
-        return setup.acceleration_gains, setup.torque_gains, robot
+        scene = WalkScene.of(WalkConfig(gains=FeedbackGains(**told)))
+        setup = scene.controller_setup()
+        return setup.acceleration_gains, setup.torque_gains, scene.robot
 
     acceleration, torque, robot = gains(kp_1_s2=5e3, kd_nm_s_rad=0.1)
     known = robot.description.gains.acceleration
@@ -237,7 +225,7 @@ def test_thirty_seconds_of_the_diamond(tmp_path, controller, mu):
 @pytest.mark.slow
 @pytest.mark.parametrize(("robot", "speed", "turn"), [("solo12", 0.3, 0.6), ("go1", 0.4, 0.6), ("anymal", 0.4, 0.5)])
 def test_makers_robots_walk_straight_and_turn(tmp_path, robot, speed, turn):
-    path = Path2D(kind="command", command=((0.0, speed, 0.0, 0.0), (5.0, speed / 2, 0.0, turn)))
+    path = WalkPath(kind="command", command=((0.0, speed, 0.0, 0.0), (5.0, speed / 2, 0.0, turn)))
     metrics, _ = run(tmp_path / "run", robot=robot, duration_s=10.0, path=path)
     assert metrics["completed"]
     assert metrics["q_err_rad"] < 0.006

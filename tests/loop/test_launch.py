@@ -15,15 +15,16 @@ import numpy as np
 import pytest
 
 from idcontrol.errors import InputError
-from idcontrol.experiments import live, trot
 from idcontrol.loop import launch
 from idcontrol.loop.clock import NS
 from idcontrol.loop.launch import Settings
 from idcontrol.loop.real import Interrupted, Stop
 from idcontrol.loop.safety import Mode, Policy
 from idcontrol.record.recording import load
+from idcontrol.scenes.walk import WalkConfig
 from idcontrol.types import Command, Status
 from tests.loop.rig import PATIENT, PERIOD, TORQUE, Config, Pd
+from tests.scenes import loops
 
 ROOT = Path(__file__).parents[2]
 TARGET = "tests.loop.rig:offer"
@@ -304,7 +305,7 @@ def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, settings, li
 
 @pytest.mark.parametrize("name", ["id-noslip-lcp", "id-coulomb-qp", "id-sap"])
 def test_the_weak_twin_of_a_controller_can_do_nothing_the_plain_way(name):
-    session = live.loop.session(trot.Config())
+    session = loops.walk.session(WalkConfig())
     planner = session.planner()
     planner.reset(session.start)
     command = launch.weak_twin(name, session.setup())(session.start, planner(session.start))

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from idcontrol.errors import InputError, UnknownName
-from idcontrol.experiments import trot
-from idcontrol.experiments.live import TrotSession
 from idcontrol.loop.session import make_controller, wire_format
+from idcontrol.scenes.walk import WalkConfig
 from idcontrol.types import Command
 from tests.loop.rig import ArmSession, Pd
+from tests.scenes import loops
 
 SETUP = ArmSession().setup()
 
@@ -95,7 +95,7 @@ def test_other_names_are_those_of_the_registry():
 
 @pytest.mark.parametrize("robot", ["links", "go1", "solo12", "anymal"])
 def test_every_walking_robot_fits_the_wire_and_has_finite_limits(robot):
-    session = TrotSession(trot.Config(robot=robot))
+    session = loops.walk.session(WalkConfig(robot=robot))
     wire, limits = wire_format(session), session.limits
     values = np.empty(wire.state_values)
     wire.write_state(values, session.start, np.zeros(12), np.zeros(3))

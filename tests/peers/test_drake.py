@@ -8,13 +8,13 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-import idcontrol.experiments.trot
 from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.experiments.trot import Config, experiment, foot_spheres
 from idcontrol.plants.exported import rigid_links
 from idcontrol.record.recording import load
+from idcontrol.scenes.locomotion import record_walk
+from idcontrol.scenes.walk import WalkConfig, WalkScene
 from idcontrol.system import System
 from idcontrol.trust import machines
 from idcontrol.trust.peers import chain
@@ -250,13 +250,11 @@ def test_a_standing_quadruped_is_carried_by_the_forces_that_were_predicted(name)
 def test_a_trotting_quadruped_is_carried_by_its_weight_and_walks_as_far(tmp_path, monkeypatch):
     """The bounds are those of `test_quadruped` for the other simulators."""
     monkeypatch.setattr(
-        idcontrol.experiments.trot,
-        "make_plant",
-        lambda config, robot, ground, h: Quadruped(
-            plants.Setup(system=robot.system(), contacts=foot_spheres(robot, robot.system(), ground, config.mu), dt=h)
-        ),
+        WalkScene,
+        "plant",
+        lambda scene, h: Quadruped(plants.Setup(system=scene.robot.system(), contacts=scene.observer(), dt=h)),
     )
-    experiment.run(Config(duration_s=3.0), tmp_path / "run", lambda share: None)
+    record_walk(WalkScene.of(WalkConfig(duration_s=3.0)), tmp_path / "run")
     run = load(tmp_path / "run")
     walking = run.arrays["t"] > 1.0
     # over whole strides the mean force is the weight, except for the incomplete last stride

@@ -9,8 +9,9 @@ import pytest
 from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.experiments.trot import Config, experiment
 from idcontrol.record.recording import load
+from idcontrol.scenes.locomotion import record_walk
+from idcontrol.scenes.walk import WalkConfig, WalkScene
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker
@@ -79,7 +80,7 @@ def test_pinocchios_forward_dynamics_under_the_predicted_forces_gives_the_accele
 def test_a_trotting_quadruped_is_carried_by_its_weight_and_walks_as_far_in_every_engine(name, tmp_path):
     if name != "coulomb-lcp":
         pytest.importorskip(name)
-    experiment.run(Config(plant=name, duration_s=3.0), tmp_path / "run", lambda share: None)
+    record_walk(WalkScene.of(WalkConfig(plant=name, duration_s=3.0)), tmp_path / "run")
     run = load(tmp_path / "run")
     walking = run.arrays["t"] > 1.0
     up = run.arrays["force"][walking].sum(axis=1)[:, 2].mean()

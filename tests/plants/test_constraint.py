@@ -7,7 +7,8 @@ from idcontrol import controllers, plants
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
-from idcontrol.experiments import trot
+from idcontrol.scenes.locomotion import record_walk
+from idcontrol.scenes.walk import WalkConfig, WalkScene
 from idcontrol.types import Reference, State, Status
 from tests import scenes
 
@@ -82,8 +83,8 @@ def test_the_printed_program_can_be_chosen():
 
 @pytest.mark.parametrize(("controller", "plant"), [("id-constraint", "coulomb-lcp"), ("id-coulomb-qp", "constraint")])
 def test_a_robot_trots_a_step(tmp_path, controller, plant):
-    config = trot.Config(controller=controller, plant=plant, duration_s=0.6)
-    metrics = trot.experiment.run(config, tmp_path, lambda share: None)
+    config = WalkConfig(controller=controller, plant=plant, duration_s=0.6)
+    metrics = record_walk(WalkScene.of(config), tmp_path)
     assert metrics["completed"]
     assert metrics["solver"]["solved"] == 600
     # as with the other models of Coulomb friction

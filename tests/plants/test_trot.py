@@ -7,7 +7,8 @@ import importlib.util
 import pytest
 
 from idcontrol import plants
-from idcontrol.experiments.trot import Config, experiment
+from idcontrol.scenes.locomotion import record_walk
+from idcontrol.scenes.walk import WalkConfig, WalkScene
 
 
 @pytest.mark.slow
@@ -16,8 +17,8 @@ from idcontrol.experiments.trot import Config, experiment
 def test_the_trot_completes_on_every_plant(plant, robot, tmp_path):
     if plant in ("mujoco", "pybullet") and importlib.util.find_spec(plant) is None:
         pytest.skip(f"{plant} is not installed")
-    config = Config(controller="id-coulomb-qp", plant=plant, robot=robot, duration_s=5.0)
-    metrics = experiment.run(config, tmp_path, lambda share: None)
+    config = WalkConfig(controller="id-coulomb-qp", plant=plant, robot=robot, duration_s=5.0)
+    metrics = record_walk(WalkScene.of(config), tmp_path)
     assert metrics["completed"]
     assert metrics["solver"]["fallback"] == metrics["solver"]["failed"] == 0
     # On rigid and nearly rigid ground the bounds of planner.md, section 10, hold. On soft ground the feet sink by a

@@ -8,19 +8,19 @@ import pytest
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.experiments import trot
-from idcontrol.experiments.live import TrotSession
 from idcontrol.loop import launch
 from idcontrol.loop.launch import Settings
 from idcontrol.loop.machine import GRAVITY, specific_force
 from idcontrol.loop.session import wire_format
 from idcontrol.loop.wire import Sensed
 from idcontrol.record.recording import load
+from idcontrol.scenes.walk import WalkConfig, WalkPath
 from idcontrol.sensing import Sensing, chain, estimator
 from idcontrol.sensing.disturbance import NoiseLevel
 from idcontrol.sensing.estimator import BaseEstimator, Legs, correct, predict
 from idcontrol.types import ContactForces, State
 from tests import scenes
+from tests.scenes import loops
 
 
 def feet():
@@ -117,7 +117,7 @@ def test_in_free_flight_the_accelerometer_alone_says_how_it_falls(quadruped):
 
 def test_the_accelerometer_feels_gravity_at_rest_and_nothing_in_free_fall(quadruped):
     """In axes that turn with the base."""
-    wire = wire_format(TrotSession(trot.Config()))
+    wire = wire_format(loops.walk.session(WalkConfig()))
     rng = np.random.default_rng(0)
     q = pin.integrate(quadruped.model, scenes.home(quadruped), rng.normal(size=18))
     R = pin.Quaternion(q[6], q[3], q[4], q[5]).matrix()
@@ -138,8 +138,8 @@ def test_links_walks_on_what_it_knows_of_itself(tmp_path):
     settings = Settings(
         transport="inprocess", pacing="fast", sensing=Sensing(contacts="fused", base="estimated", noise=noise)
     )
-    config = trot.Config(duration_s=1.0, path=trot.Path2D(kind="command", command=((0.0, 0.2, 0.0, 0.0),)))
-    metrics = launch.run("idcontrol.experiments.live:loop", config, settings, tmp_path / "run")
+    config = WalkConfig(duration_s=1.0, path=WalkPath(kind="command", command=((0.0, 0.2, 0.0, 0.0),)))
+    metrics = launch.run(loops.TARGET, config, settings, tmp_path / "run")
     assert metrics["completed"]
     believed, truth = load(tmp_path / "run").arrays, load(tmp_path / "run" / "machine").arrays
     running, moving = believed["mode"] == 2, truth["mode"] == 2

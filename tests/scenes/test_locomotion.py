@@ -7,8 +7,8 @@ import pinocchio as pin
 import pytest
 from scipy.spatial.transform import Rotation
 
-from idcontrol.experiments import trot
-from idcontrol.experiments.locomotion import POSTURE, Posture, channels
+from idcontrol.scenes.locomotion import POSTURE, Posture, channels
+from idcontrol.scenes.walk import WalkConfig, WalkScene
 
 
 @pytest.mark.parametrize(
@@ -16,13 +16,12 @@ from idcontrol.experiments.locomotion import POSTURE, Posture, channels
 )
 def test_posture_agrees_with_the_whole_machine(ground):
     """Feet, gaps, slip, tilt and centre of mass against `System` and `SphereContacts`, which compute all terms."""
-    config = trot.Config(**ground)
-    robot = trot.load_walker(config)
-    observer = trot.foot_spheres(robot, robot.system(), trot.make_ground(config), config.mu)
+    scene = WalkScene.of(WalkConfig(start_spread_rad=0.0, **ground))
+    observer = scene.observer()
     system, model = observer.system, observer.system.model
     rng = np.random.default_rng(0)
-    home = trot.start_state(robot, observer, 0.0, rng)
-    shapes, _ = channels(system, len(robot.description.feet))
+    home = scene.start(rng)
+    shapes, _ = channels(system, len(scene.feet))
     out = {name: np.full(shapes[name], np.nan) for name in POSTURE}
     posture = Posture(observer, out)
     for _ in range(20):

@@ -11,7 +11,7 @@ from idcontrol.contact.contacts import Contacts, contact_rows
 from idcontrol.system import System
 from idcontrol.trust import machines
 
-LINKS = Path(__file__).parent.parent / "robots" / "links" / "links.urdf"
+LINKS = Path(__file__).parents[2] / "robots" / "links" / "links.urdf"
 FEET = ("LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT")
 HOME = np.array([0.1, 0.8, 1.2, -0.1, -0.8, -1.2, -0.1, -0.8, -1.2, 0.1, 0.8, 1.2])
 RADIUS = 0.01

@@ -11,9 +11,10 @@ import pytest
 from idcontrol import robots
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
-from idcontrol.experiments import trot
-from idcontrol.experiments.disturbances import (
+from idcontrol.planners.gait import Gait
+from idcontrol.scenes.disturbances import (
     Delayed,
+    Disturbance,
     DrawnFriction,
     LeaningSpheres,
     WrongSchedule,
@@ -21,7 +22,8 @@ from idcontrol.experiments.disturbances import (
     leaning,
     loaded,
 )
-from idcontrol.planners.gait import Gait
+from idcontrol.scenes.locomotion import record_walk
+from idcontrol.scenes.walk import WalkConfig, WalkScene
 from idcontrol.types import ContactForces, Reference, State
 
 H = 1e-3
@@ -87,7 +89,11 @@ def links():
 
 
 def spheres_of(links, system, lean=None):
-    spheres = trot.foot_spheres(links, system, plane(), 0.5, lean)
+    spheres = links.contacts(0.5, system=system)
+    if lean is not None:
+        feet = links.description.feet
+        frames, radii, offsets = zip(*((foot.frame, foot.radius_m, foot.offset_m) for foot in feet), strict=True)
+        spheres = LeaningSpheres(lean, system, frames, radii, plane(), 0.5, offsets=offsets)
     home = links.standing_state(system)
     system.update(home.q, 0.1 * np.ones(system.model.nv))
     return spheres
@@ -122,7 +128,6 @@ def test_leaning_normals_lean_by_the_angle_and_rows_follow_their_axes(links):
     for i in range(n):
         assert contacts.axes[i].T @ rows[:, i] == pytest.approx(straight.axes[i].T @ before[:, i], abs=1e-12)
     assert contacts.gap == pytest.approx(straight.gap)
-    assert isinstance(spheres_of(links, system, leaning(angle, 4, np.random.default_rng(1))), LeaningSpheres)
 
 
 class Trotting:
@@ -196,11 +201,11 @@ def test_a_machine_without_a_floating_base_carries_no_payload():
     ("changes", "line"),
     [
         ({"plant": "mujoco", "mu_range": (0.1, 1.0)}, "mujoco is none"),
-        ({"plant": "pybullet", "disturbance": trot.Disturbance(normal_error_rad=0.1)}, "pybullet is none"),
+        ({"plant": "pybullet", "disturbance": Disturbance(normal_error_rad=0.1)}, "pybullet is none"),
         ({"terrain": "heightmap"}, "or the name of one that comes with idcontrol: bumps"),
         ({"terrain": "heightmap", "height_map": "hills"}, "no height map at hills"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_one_line(changes, line, tmp_path):
     with pytest.raises(InputError, match=line):
-        trot.experiment.run(trot.Config(duration_s=0.1, **changes), tmp_path / "out", lambda share: None)
+        record_walk(WalkScene.of(WalkConfig(duration_s=0.1, **changes)), tmp_path / "out")

@@ -1,6 +1,7 @@
-"""What a controller does not know: a plant, a schedule or a machine that differs from what it was told.
+"""What a controller is not told: a plant, a schedule, sensors or a robot that differ from its knowledge of them.
 
-Each disturbance wraps the plant or the planner, or changes the plant's machine; no controller has a switch for any.
+Each disturbance wraps the plant, the planner or the sensors, or changes the plant's robot. No controller has a switch
+for any of them.
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
 from idcontrol.models.problem import StepSolution
 from idcontrol.plants import SimulatedPlant
+from idcontrol.scenes.settings import NotNegative
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, ContactForces, Reference, State
-
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,7 +35,7 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         normal_error_rad: True contact normals lean by this angle, in a direction of its own at each foot, while the
             controller has those of the smooth ground.
         touchdown_late_s: Feet meet the ground that much later than the controller is told; negative: earlier.
-        payload_share: Mass on the base that nobody told the controller of, as a share of the machine's.
+        payload_share: Mass on the base that the controller does not know of, as a share of the robot's mass.
     """
 
     delay_s: NotNegative = 0.0
@@ -44,13 +44,35 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     payload_share: NotNegative = 0.0
 
 
+class SensorNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """White noise on the state that planner and controller see: standard deviations, drawn afresh in each tick.
+
+    Attributes:
+        position_m: Noise on the base's position.
+        angle_rad: Noise on the base's orientation and on the joints.
+    """
+
+    position_m: NotNegative = 0.0
+    angle_rad: NotNegative = 0.0
+
+
+class Kick(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A push shorter than a tick: this velocity is added to that of the whole robot.
+
+    Attributes:
+        at_s: Time of the push; null never.
+        velocity_m_s: Added velocity, world frame.
+    """
+
+    at_s: NotNegative | None = None
+    velocity_m_s: tuple[float, float, float] = (0.0, 0.25, 0.0)
+
+
 @dataclass(slots=True)
-class Delayed:
-    """A plant whose motors do what was asked of them some control periods ago; nothing before the first command."""
+class DisturbedPlant:
+    """A `SimulatedPlant` around another. This one changes nothing; each disturbance overrides what it changes."""
 
     plant: SimulatedPlant
-    periods: int
-    _waiting: deque[Array] = field(default_factory=deque)
 
     @property
     def last(self) -> StepSolution | None:
@@ -58,31 +80,51 @@ class Delayed:
         return self.plant.last
 
     def reset(self, state: State) -> State:
+        """Start from `state`."""
+        return self.plant.reset(state)
+
+    def push(self, velocity: Array) -> None:
+        """Add `velocity`, world frame, shape (3,) [m/s], to that of the robot."""
+        self.plant.push(velocity)
+
+    def step(self, tau: Array, dt: float) -> State:
+        """Hold the torques `tau`, shape (a,), for `dt` [s]; return the state after them."""
+        return self.plant.step(tau, dt)
+
+    def contact_forces(self) -> ContactForces:
+        """Contact forces of the last step."""
+        return self.plant.contact_forces()
+
+
+@dataclass(slots=True)
+class Delayed(DisturbedPlant):
+    """A plant whose motors apply the torques that were commanded some control periods ago.
+
+    Attributes:
+        periods: Length of the delay.
+    """
+
+    periods: int
+    _waiting: deque[Array] = field(default_factory=deque)
+
+    def reset(self, state: State) -> State:
         """Start from `state` with no command waiting."""
         self._waiting.clear()
         return self.plant.reset(state)
 
-    def push(self, velocity: Array) -> None:
-        """See `SimulatedPlant`."""
-        self.plant.push(velocity)
-
     def step(self, tau: Array, dt: float) -> State:
         """Hold the torques that are due for `dt` [s]."""
         self._waiting.append(tau.copy())
-        # a motor that was told nothing yet holds what it is told first: the machine is not dropped at the start
+        # Until a command is due, the first one is held: the robot is not dropped at the start.
         due = self._waiting.popleft() if len(self._waiting) > self.periods else self._waiting[0]
         return self.plant.step(due, dt)
 
-    def contact_forces(self) -> ContactForces:
-        """See `SimulatedPlant`."""
-        return self.plant.contact_forces()
-
 
 def delay_periods(delay_s: float, h: float) -> int:
-    """How many control periods of `h` [s] a delay is.
+    """Number of control periods of `h` [s] in a delay.
 
     Raises:
-        InputError: It is no whole number of them.
+        InputError: It is no whole number.
     """
     periods = round(delay_s / h)
     if abs(periods * h - delay_s) > 1e-9:
@@ -91,17 +133,15 @@ def delay_periods(delay_s: float, h: float) -> int:
 
 
 @dataclass(slots=True)
-class DrawnFriction:
+class DrawnFriction(DisturbedPlant):
     """A plant whose friction is drawn afresh for a foot each time that it touches down.
 
     Attributes:
-        plant: The plant.
-        contacts: Its own contacts, whose `mu` is written.
+        contacts: The plant's own contacts, whose `mu` is written.
         between: Bounds of the uniform distribution.
-        rng: Where the draws come from.
+        rng: Source of the draws.
     """
 
-    plant: SimulatedPlant
     contacts: SphereContacts
     between: tuple[float, float]
     rng: np.random.Generator
@@ -110,23 +150,14 @@ class DrawnFriction:
     def __post_init__(self) -> None:
         self._touching = np.zeros(self.contacts.mu.size, dtype=np.bool_)
 
-    @property
-    def last(self) -> StepSolution | None:
-        """How the last substep was solved; None where nothing is known of it."""
-        return self.plant.last
-
     def reset(self, state: State) -> State:
         """Start from `state`, every foot on a friction of its own."""
         self._touching[:] = False
         self.contacts.mu[:] = self.rng.uniform(*self.between, self.contacts.mu.size)
         return self.plant.reset(state)
 
-    def push(self, velocity: Array) -> None:
-        """See `SimulatedPlant`."""
-        self.plant.push(velocity)
-
     def step(self, tau: Array, dt: float) -> State:
-        """Step the plant; feet that have left the ground get the friction of where they land."""
+        """Step the plant; feet that have left the ground get the friction of where they will land."""
         after = self.plant.step(tau, dt)
         touching = np.zeros_like(self._touching)
         touching[self.plant.contact_forces().identity] = True
@@ -136,25 +167,41 @@ class DrawnFriction:
         self._touching = touching
         return after
 
-    def contact_forces(self) -> ContactForces:
-        """See `SimulatedPlant`."""
-        return self.plant.contact_forces()
+
+@dataclass(slots=True)
+class Kicked(DisturbedPlant):
+    """A plant that is pushed once.
+
+    Attributes:
+        countdown: Number of steps before the push.
+        velocity: Velocity that the push adds, world frame, shape (3,) [m/s].
+    """
+
+    countdown: int
+    velocity: Array
+
+    def step(self, tau: Array, dt: float) -> State:
+        """Step the plant, pushed first where the push is due."""
+        if self.countdown == 0:
+            self.plant.push(self.velocity)
+        self.countdown -= 1
+        return self.plant.step(tau, dt)
 
 
 class LeaningSpheres(SphereContacts):
-    """Foot spheres whose contact normals lean away from those of the smooth ground; gaps are the same.
+    """Foot spheres whose contact normals lean away from those of the smooth ground; gaps stay as they are.
 
     Attributes:
         lean: Rotation from the smooth ground's axes to the true ones at each sphere, world frame, shape (k, 3, 3).
     """
 
     def __init__(self, lean: Array, *arguments: Any, **more: Any) -> None:
-        """`lean` beside what `SphereContacts` takes."""
+        """Take `lean`, and then the arguments of `SphereContacts`."""
         super().__init__(*arguments, **more)
         self.lean = lean
 
     def detect(self, margin: float) -> Contacts:
-        """The contacts of the smooth ground, their axes and rows turned."""
+        """The contacts of the smooth ground whose gap is below `margin` [m], their axes and rows turned."""
         contacts = super().detect(margin)
         n, m = len(contacts), contacts.jacobian.shape[1]
         axes = contacts.axes @ self.lean[contacts.identity].transpose(0, 2, 1)
@@ -189,7 +236,7 @@ class WrongSchedule:
     _stood: Booleans = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     def __call__(self, state: State) -> Reference:
-        """The plan, its touchdowns moved."""
+        """The plan for `state.t`, its touchdowns moved."""
         reference = self.planner(state)
         if self._lifted.size == 0:
             self._lifted, self._stood = np.full(reference.stance.size, np.inf), reference.stance.copy()
@@ -209,11 +256,23 @@ class WrongSchedule:
         return structs.replace(reference, stance=stance, since_touchdown=since, to_liftoff=until)
 
 
+def noisy(model: pin.Model, noise: SensorNoise, rng: np.random.Generator) -> Callable[[State], State]:
+    """A sensor that adds white noise to the configuration of a free-flyer `model`; velocities are seen as they are."""
+    spread = np.full(model.nv, noise.angle_rad)
+    spread[:3] = noise.position_m
+
+    def sense(state: State) -> State:
+        q = pin.integrate(model, state.q, spread * rng.standard_normal(model.nv))
+        return State(t=state.t, q=q, v=state.v, forces=state.forces)
+
+    return sense
+
+
 def loaded(system: System, share: float) -> System:
-    """The same machine with a point mass at the base's centre of mass, `share` of the machine's mass.
+    """The same robot with a point mass at the base's centre of mass, `share` of the robot's mass.
 
     Raises:
-        InputError: The machine has no floating base.
+        InputError: The robot has no floating base.
     """
     model = system.model.copy()
     if model.njoints < 2 or model.joints[1].nq != 7:

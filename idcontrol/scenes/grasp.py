@@ -1,0 +1,262 @@
+"""An arm whose fingertips hold a box and swing it: everything that one `GraspConfig` decides.
+
+The box is free; hand and box are one system, whose contacts are those of the fingertips with the box.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import coal
+import msgspec
+import numpy as np
+from msgspec import structs
+
+from idcontrol import controllers, plants, robots
+from idcontrol.contact.fingertips import Fingertips
+from idcontrol.contact.landing import Landing
+from idcontrol.controllers import Gains
+from idcontrol.controllers.feedback import proportional_derivative
+from idcontrol.errors import InputError
+from idcontrol.planners.grasp import Gripping, Swing
+from idcontrol.scenes.settings import CountedFriction, NotNegative, Positive
+from idcontrol.show.view.scenery import DrawableBody, Scenery
+from idcontrol.system import FreeBody, System
+from idcontrol.types import Booleans, Command, Controller, Reference, State
+
+BOX = "box"
+"""Name of the box in the system; its pose comes last in a configuration."""
+
+TOUCHING_M = 1e-3
+"""A fingertip farther than this from the box's surface at the start does not touch it [m]."""
+
+HELD = Landing(decay_s=1e-6, sink_m_s=0.0, rise_m_s=0.0)
+"""Fingertips stay where they are on the box. Tips with one joint each cannot move on it independently, so any other
+velocity, even a micrometre per second that would close a gap, asks for a motion that does not exist."""
+
+
+class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides a grasp.
+
+    Attributes:
+        controller: Name; see ``idcontrol list controllers``.
+        plant: Name; see ``idcontrol list plants``.
+        robot: Name or path of a robot file: a fixed base, and fingertips as its feet.
+        mu: Friction between fingertips and box; inf means no slip. Between two fingers a micrometre of penetration at
+            one and of gap at the other cannot be undone by a box that may not slip: rigid plants then let one fingertip
+            slip and say `repaired`. 100, which the original took for infinite, has no such corner.
+        duration_s: Length of the run.
+        rate_hz: Rate of the control loop.
+        preset: Name of the configuration that this one began with.
+        plant_rate_hz: The plant steps at least this often; null is `rate_hz`.
+        swing_rad: Amplitude of all joints of the arm.
+        swing_rad_s: Angular frequency of the swing.
+        box_side_m: Side of the cube; the default is the gap between the tips of `arm` at home.
+        box_density_kg_m3: Density of the cube.
+        box_position_m: Its centre at the start, world frame; its axes are those of the world.
+        grip_n: Internal force that presses each fingertip on the box, on top of what the controller finds; the default
+            is what 0.1 N m at the finger joints of `arm` give.
+        closing_rad: How far the goals of the fingers lie beyond their home, inside the box.
+        friction: The friction that the controller counts on.
+        acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s]; null is the robot file's.
+        torque_feedback: Whether these have the robot file's joint feedback on top.
+        inverse: Settings of inverse-dynamics controllers.
+    """
+
+    controller: str = "id-coulomb-qp"
+    plant: str = "dissipation"
+    robot: str = "arm"
+    mu: NotNegative = np.inf
+    duration_s: Positive = 3.0
+    rate_hz: Positive = 1000.0
+    preset: Literal["default", "paper"] = "default"
+    plant_rate_hz: Positive | None = None
+    swing_rad: float = 0.1
+    swing_rad_s: Positive = 10.0
+    box_side_m: Positive = 0.05071
+    box_density_kg_m3: Positive = 6000.0
+    box_position_m: tuple[float, float, float] = (0.3, 0.0, 0.2)
+    grip_n: NotNegative = 2.83
+    closing_rad: NotNegative = 0.0
+    friction: CountedFriction = CountedFriction(share=0.8, cap=1.0)
+    acceleration_gains: tuple[NotNegative, NotNegative] | None = None
+    torque_feedback: bool = False
+    inverse: controllers.Settings = msgspec.field(default_factory=lambda: controllers.Settings(landing=HELD))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraspScene:
+    """A robot with a hand, and the box in it.
+
+    Attributes:
+        config: The configuration.
+        robot: Its robot.
+        names: Names of the robot's joints.
+        fingers: Which joints move some of the fingertips but not all, shape (a,).
+        mount: Name of the joint that carries the hand.
+    """
+
+    config: GraspConfig
+    robot: robots.Robot
+    names: tuple[str, ...]
+    fingers: Booleans
+    mount: str
+
+    @staticmethod
+    def of(config: GraspConfig) -> GraspScene:
+        """Load the robot of `config`.
+
+        Raises:
+            UnknownName: There is no such robot.
+            InputError: It has no hand.
+        """
+        robot = robots.load(config.robot)
+        system = robot.system()
+        chains = [set(chain.tolist()) for chain in robots.legs(robot, system)]
+        shared = set.intersection(*chains) if chains else set()
+        if robot.description.base != "fixed" or not shared or any(chain == shared for chain in chains):
+            raise InputError(
+                f"robot {robot.name!r} has no hand: a grasp needs a fixed base, and fingertips (its feet) that are "
+                "moved by an arm and each by a finger; take arm"
+            )
+        fingers = np.array([i not in shared for i in range(system.n_actuated)])
+        names = system.actuated_names
+        return GraspScene(config=config, robot=robot, names=names, fingers=fingers, mount=names[max(shared)])
+
+    @property
+    def period_s(self) -> float:
+        """Control period [s]."""
+        return 1.0 / self.config.rate_hz
+
+    def system(self) -> System:
+        """Multibody terms of robot and box, with the torque limits of the robot file."""
+        side = self.config.box_side_m
+        mass = self.config.box_density_kg_m3 * side**3
+        box = FreeBody(name=BOX, mass=mass, inertia=mass * side**2 / 6.0 * np.eye(3))
+        limit = self.robot.torque_limit(self.names)
+        return System.from_urdf(
+            self.robot.urdf, free_flyer=False, actuated=self.names, effort_limit=limit, free_bodies=[box]
+        )
+
+    def tips(self, system: System, mu: float) -> Fingertips:
+        """The fingertips against the box on `system`, with the friction `mu`."""
+        tips, side = self.robot.description.feet, self.config.box_side_m
+        return Fingertips(
+            system,
+            [tip.frame for tip in tips],
+            [tip.radius_m for tip in tips],
+            BOX,
+            coal.Box(side, side, side),
+            mu,
+            offsets=[tip.offset_m for tip in tips],
+        )
+
+    def start(self) -> State:
+        """The robot at rest at home, the box in its place.
+
+        Raises:
+            InputError: The box is not between the fingertips there.
+        """
+        system = self.system()
+        q = system.configuration(self.robot.home_joints(self.names))
+        at = system.model.joints[system.model.getJointId(BOX)].idx_q
+        q[at : at + 3] = self.config.box_position_m
+        state = State(t=0.0, q=q, v=np.zeros(system.n_velocities))
+        system.update(state.q, state.v)
+        gap = self.tips(system, 0.0).detect(np.inf).gap
+        worst = int(np.abs(gap).argmax())
+        if not abs(gap[worst]) <= TOUCHING_M:
+            middle = robots.foot_centres(self.robot, system, q).mean(axis=0).round(4) + 0.0  # no minus zero
+            raise InputError(
+                f"fingertip {self.robot.description.feet[worst].name} of {self.robot.name} is "
+                f"{1e3 * gap[worst]:.1f} mm off the box at the start; set box_side_m and box_position_m so that all "
+                f"tips touch it (their middle is at {middle.tolist()})"
+            )
+        return state
+
+    def swing(self) -> Swing:
+        """The planner: the motion that is asked of the joints."""
+        return Swing(
+            home=self.robot.home_joints(self.names),
+            arm=~self.fingers,
+            amplitude=self.config.swing_rad,
+            rate=self.config.swing_rad_s,
+            closing=self.config.closing_rad,
+            tips=len(self.robot.description.feet),
+        )
+
+    def controller(self) -> Controller:
+        """The controller, with the joint feedback and the grip of the configuration.
+
+        Raises:
+            UnknownName: There is no such controller.
+        """
+        config, system = self.config, self.system()
+        counted = config.friction.of(config.mu)
+        own, a = self.robot.description.gains.acceleration, system.n_actuated
+        kp, kd = (own.kp_1_s2, own.kd_1_s) if config.acceleration_gains is None else config.acceleration_gains
+        torque_kp, torque_kd = self.robot.torque_gains(self.names)
+        torque = Gains(kp=torque_kp, kd=torque_kd)
+        setup = controllers.Setup(
+            system=system,
+            contacts=self.tips(system, counted),
+            h=self.period_s,
+            acceleration_gains=Gains(kp=np.full(a, kp), kd=np.full(a, kd)),
+            torque_gains=torque,
+            settings=config.inverse,
+        )
+        controller = controllers.build(config.controller, setup)
+        if config.torque_feedback and config.controller != "pid":
+            controller = WithJointFeedback(controller, system, torque)
+        if config.grip_n == 0.0:
+            return controller
+        beside = self.system()
+        return Gripping(controller, beside, self.tips(beside, counted), config.grip_n)
+
+    def plant(self) -> plants.SimulatedPlant:
+        """The plant.
+
+        Raises:
+            UnknownName: There is no such plant.
+            InputError: The plant knows feet on the ground only.
+        """
+        config, system = self.config, self.system()
+        dt = self.period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
+        return plants.build(config.plant, plants.Setup(system=system, contacts=self.tips(system, config.mu), dt=dt))
+
+    def scenery(self) -> Scenery:
+        """The robot and the box, for people to look at (`idcontrol view`)."""
+        side = self.config.box_side_m
+        return Scenery(
+            robot=self.config.robot, bodies=(DrawableBody(name=BOX, shape="box", size_m=(side,) * 3),), ground=None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WithJointFeedback:
+    """A controller with joint feedback in torques on top, as the original of the paper had it.
+
+    Attributes:
+        controller: The controller.
+        system: Tells joint positions and velocities, and the torque limits.
+        gains: Gains of the feedback [N m/rad, N m s/rad].
+    """
+
+    controller: Controller
+    system: System
+    gains: Gains
+
+    def reset(self) -> None:
+        """Forget all earlier steps."""
+        self.controller.reset()
+
+    def __call__(self, state: State, reference: Reference) -> Command:
+        """Torques for the period that begins at `state.t`, cut at their limits."""
+        command = self.controller(state, reference)
+        q, v = self.system.joint_positions(state.q), self.system.joint_velocities(state.v)
+        more = proportional_derivative(self.gains, reference, q, v)
+        if not np.isfinite(more).all():
+            return command
+        limit = self.system.effort_limit
+        return structs.replace(command, tau=np.clip(command.tau + more, -limit, limit))

@@ -1,0 +1,326 @@
+"""Record a walk: the channels that `idcontrol.record.metrics` and `idcontrol.show.report` read, one row a tick."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+import pinocchio as pin
+from numba import njit
+
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import sphere_gap
+from idcontrol.kernels.bound import Bound, bind
+from idcontrol.kernels.placements import placement_views
+from idcontrol.loop.simulated import Tick
+from idcontrol.planners.commands import Schedule
+from idcontrol.plants import SimulatedPlant
+from idcontrol.record.channels import ChannelRow, span
+from idcontrol.record.metrics import Layout, fallen, locomotion
+from idcontrol.record.recording import Recorder, jsonable
+from idcontrol.scenes.settings import control_periods
+from idcontrol.scenes.walk import WalkGuide, WalkPlanner, WalkScene
+from idcontrol.system import System
+from idcontrol.types import Array, Booleans, Event, Integers
+
+UNREACHABLE_M = 1e-6
+"""A planned foot farther than this from where the joints can put it is out of reach [m] (planner.md 5)."""
+REPORT_EVERY = 100
+"""Number of ticks between two reports of progress."""
+MOTION = ("q", "v", "q_des", "v_des", "a_des", "tau", "stance")
+"""State, reference and torques. They stand side by side in a row, so that they are copied together."""
+OUTCOME = ("status", "residual", "clipped")
+"""What the controller says of its step; side by side in a row."""
+COURSE = ("waypoints", "turning", "step_us", "plant_status", "plant_residual", "plant_regularization")
+"""Progress of the walk and outcome of the plant's step; side by side in a row."""
+POSTURE = ("feet", "gap", "slip", "base_tilt", "com")
+"""Channels that follow from a state alone."""
+
+
+def channels(system: System, feet: int) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+    """The recorded channels of a walk: shape of one row, and unit where there is one, by name.
+
+    Args:
+        system: The robot.
+        feet: Number of its feet.
+    """
+    a, per_foot = (system.n_actuated,), (feet,)
+    rows: dict[str, tuple[tuple[int, ...], str]] = {
+        "t": ((), "s"),
+        "q": ((system.model.nq,), ""),
+        "v": ((system.model.nv,), ""),
+        "q_des": (a, "rad"),
+        "v_des": (a, "rad/s"),
+        "a_des": (a, "rad/s^2"),
+        "tau": (a, "N m"),
+        "stance": (per_foot, ""),
+        "feet": ((feet, 3), "m"),
+        "feet_des": ((feet, 3), "m"),
+        "gap": (per_foot, "m"),
+        "slip": (per_foot, "m/s"),
+        "force": ((feet, 3), "N"),
+        "force_pred": ((feet, 3), "N"),
+        "status": ((), ""),
+        "residual": ((), ""),
+        "clipped": ((), ""),
+        "base_ref": ((4,), ""),
+        "base_tilt": ((), "rad"),
+        "com": ((3,), "m"),
+        "target": ((2,), "m"),
+        "segment": ((2,), "m"),
+        "waypoints": ((), ""),
+        "turning": ((), ""),
+        "step_us": ((), "us"),
+        "plant_status": ((), ""),
+        "plant_residual": ((), ""),
+        "plant_regularization": ((), ""),
+    }
+    return {name: shape for name, (shape, _) in rows.items()}, {name: unit for name, (_, unit) in rows.items() if unit}
+
+
+class WaypointProgress(Protocol):
+    """How far a walk between waypoints has come."""
+
+    target: Array
+    """The waypoint ahead, shape (2,) [m]."""
+    previous: Array
+    """The one behind, or the start, shape (2,) [m]."""
+    reached: int
+    """Number of waypoints that have been reached."""
+    turning: bool
+    """Whether the robot turns on the spot."""
+
+
+def progress_of(guide: WalkGuide) -> WaypointProgress | None:
+    """The progress between waypoints; None where there are none."""
+    return None if isinstance(guide, Schedule) else guide
+
+
+def layout(scene: WalkScene, planner: WalkPlanner) -> Layout:
+    """The facts that the recorded arrays do not say."""
+    system, path = scene.robot.system(), scene.config.path
+    joints = [system.model.joints[system.model.getJointId(name)] for name in system.actuated_names]
+    return Layout(
+        joints=system.actuated_names,
+        feet=scene.feet,
+        joint_q=tuple(joint.idx_q for joint in joints),
+        joint_v=tuple(joint.idx_v for joint in joints),
+        torque_limit=tuple(float(limit) if np.isfinite(limit) else None for limit in system.effort_limit),
+        period_s=scene.period_s,
+        gait_period_s=planner.gait.period_s,
+        swing_s=planner.gait.swing_s,
+        base_height_m=planner.height,
+        waypoints=tuple((float(x), float(y)) for x, y in path.waypoints_m) if path.kind == "waypoints" else (),
+    )
+
+
+def record_walk(
+    scene: WalkScene,
+    out: Path,
+    *,
+    meta: Mapping[str, Any] | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> dict[str, Any]:
+    """Walk on the simulated clock until the end or a fall, record it, and compute its metrics.
+
+    Args:
+        scene: Robot, ground and configuration.
+        out: Folder of the record.
+        meta: More facts about the run.
+        progress: Is told the share that is done.
+
+    Returns:
+        The metrics of `idcontrol.record.metrics.locomotion`, wall time, and how many ticks had a foot out of reach.
+
+    Raises:
+        UnknownName: There is no such controller or plant.
+        InputError: The configuration cannot be used.
+    """
+    config = scene.config
+    periods = control_periods(config.duration_s, config.rate_hz)
+    walk, observer = scene.simulated(), scene.observer()
+    facts = layout(scene, walk.planner)
+    shapes, units = channels(observer.system, len(facts.feet))
+    row = TickRow(observer, walk.plant, progress_of(walk.guide))
+    began, unreachable = time.perf_counter(), 0
+    known = {"layout": msgspec.to_builtins(facts), "scene": msgspec.to_builtins(scene.scenery()), **(meta or {})}
+    settings = jsonable(msgspec.to_builtins(config))
+    with Recorder(out, shapes, units, known, config=settings, wall_time=("step_us",)) as recorder:
+        for count, tick in enumerate(walk.ticks(periods), start=1):
+            recorder.extend(row(tick)[None])
+            if tick.reference.residual > UNREACHABLE_M:
+                if unreachable == 0:
+                    recorder.event(Event(t=tick.state.t, what="a planned foot is out of reach of its leg"))
+                unreachable += 1
+            if count % REPORT_EVERY == 0:
+                progress(count / periods)
+            # the state at the beginning of the tick: the row that shows the fall is in the record
+            level = float(tick.reference.base_position[2])
+            lost = fallen(float(tick.state.q[2]), level, row.tilt, facts.base_height_m)
+            if lost or not np.isfinite(tick.after.q).all():
+                recorder.event(Event(t=tick.state.t, what="the robot fell"))
+                break
+        progress(1.0)
+        wall = time.perf_counter() - began
+        arrays = recorder.arrays()
+        metrics = locomotion(arrays, facts, config.duration_s)
+        metrics["unreachable_steps"] = unreachable
+        metrics["wall_s"] = wall
+        metrics["realtime_factor"] = len(arrays["t"]) * facts.period_s / wall
+        recorder.close(metrics)
+    return metrics
+
+
+class TickRow:
+    """The record of a tick as one row of all `channels`."""
+
+    def __init__(self, observer: SphereContacts, plant: SimulatedPlant, progress: WaypointProgress | None) -> None:
+        """Lay out the row; its numbers are NaN until the first tick.
+
+        Args:
+            observer: Foot spheres on a system of their own.
+            plant: Tells how its last step was solved.
+            progress: Tells how far the walk between waypoints has come; None where there are none.
+        """
+        shapes, _ = channels(observer.system, observer.radius.size)
+        self._plant, self._progress = plant, progress
+        self._row = ChannelRow(shapes)
+        self._motion = self._row.values[span(shapes, MOTION)]
+        self._write_outcome, self._write_course = self._row.writer(OUTCOME), self._row.writer(COURSE)
+        self._posture = Posture(observer, self._row.of)
+
+    def __call__(self, tick: Tick) -> Array:
+        """The row of `tick`, shape (values,): overwritten by the next call."""
+        of, last, progress = self._row.of, self._plant.last, self._progress
+        state, reference, command = tick.state, tick.reference, tick.command
+        of["t"][...] = state.t
+        np.concatenate(
+            (state.q, state.v, reference.q, reference.v, reference.a, command.tau, reference.stance), out=self._motion
+        )
+        of["feet_des"][:] = reference.feet
+        of["base_ref"][:3], of["base_ref"][3] = reference.base_position, reference.base_yaw
+        of["force"][:] = 0.0
+        of["force"][tick.forces.identity] = tick.forces.force
+        if command.predicted is None:
+            of["force_pred"][:] = np.nan
+        else:
+            of["force_pred"][:] = 0.0
+            of["force_pred"][command.predicted.identity] = command.predicted.force
+        self._write_outcome(command.status, command.residual, command.clipped)
+        self._posture(state.q, state.v)
+        if progress is not None:
+            of["target"][:], of["segment"][:] = progress.target, progress.previous
+        self._write_course(
+            *((math.nan, math.nan) if progress is None else (progress.reached, progress.turning)),
+            1e6 * tick.controller_s,
+            *((math.nan,) * 3 if last is None else (last.status, last.residual, last.regularization)),
+        )
+        return self._row.values
+
+    @property
+    def tilt(self) -> float:
+        """Tilt of the base in the last row [rad]."""
+        return float(self._row.of["base_tilt"])
+
+
+class Posture:
+    """Writes the channels that follow from a state alone: feet, their gaps and slip, tilt of the base, centre of mass.
+
+    It computes kinematics only: no inertia, no forces, no contact rows.
+    """
+
+    def __init__(self, observer: SphereContacts, out: Mapping[str, Array]) -> None:
+        """Look at the spheres of `observer`.
+
+        Args:
+            observer: Foot spheres; only their geometry matters, not the last update of their system.
+            out: Arrays of the channels ``feet, gap, slip, base_tilt, com``, overwritten by each call.
+        """
+        system = observer.system
+        self._model, self._data = system.model, system.model.createData()
+        joint, offset = observer.mounting()
+        moves = np.empty((len(joint), system.n_velocities), dtype=np.bool_)
+        moves[:, system.order] = system.support[joint]
+        position, rotation = placement_views(self._data.oMi)
+        feet = _MovingFeet(
+            position=position,
+            rotation=rotation,
+            jacobian=self._data.J,
+            joint=joint,
+            moves=moves,
+            offset=offset,
+            radius=observer.radius,
+            parameters=observer.terrain.parameters,
+            coefficients=observer.terrain.coefficients,
+        )
+        written = _WrittenPosture(feet=out["feet"], gap=out["gap"], slip=out["slip"], tilt=out["base_tilt"])
+        self._com, self._bound = out["com"], bind((feet, written))
+
+    def __call__(self, q: Array, v: Array) -> None:
+        """Write the channels for configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout."""
+        pin.computeJointJacobians(self._model, self._data, q)
+        self._com[:] = pin.centerOfMass(self._model, self._data, pin.KinematicLevel.POSITION, False)
+        _write_posture(self._bound, q, v)
+
+
+class _MovingFeet(NamedTuple):
+    """k foot spheres on the n joints of a robot with nv velocities, and the ground under them.
+
+    Attributes:
+        position: Origins of the joints' frames in the world, shape (n, 3) [m].
+        rotation: From the joints' axes to the world's, shape (n, 3, 3).
+        jacobian: Pinocchio's joint Jacobians in the world frame, shape (6, nv): linear rows first.
+        joint: The joint that carries each sphere, shape (k,).
+        moves: Which velocities move each sphere, in Pinocchio's order, shape (k, nv).
+        offset: Centre of each sphere in its joint's frame, shape (k, 3) [m].
+        radius: Radii, shape (k,) [m].
+        parameters: `idcontrol.contact.terrain.Terrain.parameters` of the ground.
+        coefficients: `idcontrol.contact.terrain.Terrain.coefficients` of the ground.
+    """
+
+    position: Array
+    rotation: Array
+    jacobian: Array
+    joint: Integers
+    moves: Booleans
+    offset: Array
+    radius: Array
+    parameters: Array
+    coefficients: Array
+
+
+class _WrittenPosture(NamedTuple):
+    """The channels that `_write_posture` writes: shapes (k, 3), (k,), (k,) and ()."""
+
+    feet: Array
+    gap: Array
+    slip: Array
+    tilt: Array
+
+
+@njit(cache=True, error_model="numpy")
+def _write_posture(bound: Bound, q: Array, v: Array) -> None:  # pragma: no cover - compiled
+    """Centres and gaps of the spheres, speeds of the material contact points across the normals, tilt of the base."""
+    on, out = bound.values
+    for i in range(on.joint.shape[0]):
+        at, turn, offset, centre = on.position[on.joint[i]], on.rotation[on.joint[i]], on.offset[i], out.feet[i]
+        for k in range(3):
+            centre[k] = at[k] + turn[k, 0] * offset[0] + turn[k, 1] * offset[1] + turn[k, 2] * offset[2]
+        out.gap[i], n, p = sphere_gap(on.parameters, on.coefficients, centre[0], centre[1], centre[2], on.radius[i])
+        twist = np.zeros(6)
+        for j in range(v.shape[0]):
+            if on.moves[i, j]:
+                for row in range(6):
+                    twist[row] += on.jacobian[row, j] * v[j]
+        wx, wy, wz = twist[3], twist[4], twist[5]
+        x, y, z = twist[0] + wy * p[2] - wz * p[1], twist[1] + wz * p[0] - wx * p[2], twist[2] + wx * p[1] - wy * p[0]
+        along = n[0] * x + n[1] * y + n[2] * z
+        x, y, z = x - along * n[0], y - along * n[1], z - along * n[2]
+        out.slip[i] = np.sqrt(x * x + y * y + z * z)
+    # the cosine of the angle between the base's z axis and the world's, from the base's quaternion (x, y, z, w)
+    out.tilt[()] = math.acos(max(-1.0, min(1.0, 1.0 - 2.0 * (q[3] * q[3] + q[4] * q[4]))))

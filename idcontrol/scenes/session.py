@@ -1,0 +1,166 @@
+"""A walk for `idcontrol.loop`: the same robot, planner, controller and plant, in processes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from idcontrol import controllers
+from idcontrol.loop.safety import Limits
+from idcontrol.record.metrics import Layout, locomotion
+from idcontrol.scenes.locomotion import POSTURE, Posture, WaypointProgress, channels, layout, progress_of
+from idcontrol.scenes.walk import WalkConfig, WalkPlanner, WalkScene
+from idcontrol.types import Array, Plant, Reference, State
+
+TORQUE_RATE = 400.0
+"""Largest rate of a torque, as a multiple of its limit [1/s], where the robot has a limit in effect."""
+
+FREE_TORQUE_RATE_NM_S = 5000.0
+"""Largest rate where it has none (`links`): more than twice the fastest change of a clean trot [N m/s]."""
+
+NO_LIMIT_NM = 1e3
+"""Torque limits from here on do not limit a motor that moves a walking robot."""
+
+NOTES = 6
+"""Numbers that the planner notes in a tick: target (2), segment (2), waypoints reached, turning."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalkLoop:
+    """A walk as an entry point of the group ``idcontrol.loops``.
+
+    Attributes:
+        name: Name of the experiment in the record.
+        summary: One line about it.
+        presets: Configurations to begin with.
+    """
+
+    name: str
+    summary: str
+    presets: Mapping[str, WalkConfig]
+
+    def session(self, config: WalkConfig) -> WalkSession:
+        """Everything that a loop needs for the walk of `config`."""
+        return WalkSession(self.name, config)
+
+
+class WalkSession:
+    """A `idcontrol.loop.session.Session`.
+
+    Attributes:
+        robot: Name of the robot.
+        system: Its multibody terms.
+        start: State at the start, all feet on the ground.
+        limits: Limits of the robot file and of the URDF.
+        feet: Names of the feet.
+        notes: `NOTES`.
+    """
+
+    notes = NOTES
+
+    def __init__(self, experiment: str, config: WalkConfig) -> None:
+        """Load the scene of `config`; the record names the `experiment`.
+
+        Raises:
+            UnknownName: There is no such robot.
+            InputError: It cannot walk.
+        """
+        self._experiment, self._scene = experiment, WalkScene.of(config)
+        observer = self._scene.observer()
+        self.robot, self.feet = self._scene.robot.name, self._scene.feet
+        self.system = observer.system
+        self.start = self._scene.start(np.random.default_rng(config.seed))
+        self.limits = self._limits()
+        shapes, _ = self.channels()
+        self._found = {name: np.empty(shapes[name]) for name in POSTURE}
+        self._posture = Posture(observer, self._found)
+
+    def planner(self) -> NotedPlanner:
+        """The planner of the walk."""
+        guide = self._scene.guide()
+        return NotedPlanner(self._scene.planner(guide), progress_of(guide))
+
+    def setup(self) -> controllers.Setup:
+        """Everything that its controller is built from."""
+        return self._scene.controller_setup()
+
+    def plant(self, dt: float) -> Plant:
+        """The plant, stepped every `dt` [s]."""
+        return self._scene.plant(dt)
+
+    def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """The channels of every walk."""
+        return channels(self.system, len(self.feet))
+
+    def derive(self, row: Mapping[str, Array]) -> dict[str, Any]:
+        """The channels that follow from the state, and how far the walk has come."""
+        self._posture(row["q"], row["v"])
+        found: dict[str, Any] = dict(self._found)
+        if self._scene.config.path.kind == "waypoints":
+            notes = row["notes"]
+            found["target"], found["segment"] = notes[:2], notes[2:4]
+            found["waypoints"], found["turning"] = notes[4], notes[5]
+        return found
+
+    def meta(self) -> dict[str, Any]:
+        """Facts that the arrays do not say."""
+        facts = {"layout": self._layout, "scene": self._scene.scenery()}
+        return {"experiment": self._experiment, **msgspec.to_builtins(facts)}
+
+    def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:
+        """The metrics of every walk."""
+        return locomotion(arrays, self._layout, self._scene.config.duration_s)
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return layout(self._scene, self.planner().planner)
+
+    def _limits(self) -> Limits:
+        names, model = self.system.actuated_names, self.system.model
+        torque = self.system.effort_limit
+        at = [model.joints[model.getJointId(name)] for name in names]
+        low = np.array([model.lowerPositionLimit[joint.idx_q] if joint.nq == 1 else -np.inf for joint in at])
+        high = np.array([model.upperPositionLimit[joint.idx_q] if joint.nq == 1 else np.inf for joint in at])
+        _, damping = self._scene.robot.torque_gains(names)
+        return Limits(
+            torque=torque,
+            torque_rate=np.where(torque < NO_LIMIT_NM, TORQUE_RATE * torque, FREE_TORQUE_RATE_NM_S),
+            # a URDF without limits says 0 and 0
+            low=np.where(low < high, low, -np.inf),
+            high=np.where(low < high, high, np.inf),
+            speed=self._scene.robot.velocity_limit(names),
+            damping=damping,
+        )
+
+
+class NotedPlanner:
+    """A planner that also notes how far the walk has come.
+
+    Attributes:
+        planner: The planner.
+    """
+
+    def __init__(self, planner: WalkPlanner, progress: WaypointProgress | None) -> None:
+        """Note the `progress` between waypoints; None where there are none."""
+        self.planner, self._progress = planner, progress
+        self._notes = np.full(NOTES, np.nan)
+
+    def reset(self, state: State) -> None:
+        """Begin anew at `state`."""
+        self.planner.reset(state)
+
+    def __call__(self, state: State) -> Reference:
+        """The reference of the joints at ``state.t``."""
+        return self.planner(state)
+
+    def notes(self) -> Array:
+        """Target, segment, waypoints reached, whether it turns; shape (6,), NaN where there are no waypoints."""
+        if self._progress is not None:
+            self._notes[:2], self._notes[2:4] = self._progress.target, self._progress.previous
+            self._notes[4], self._notes[5] = self._progress.reached, self._progress.turning
+        return self._notes

@@ -1,0 +1,445 @@
+"""A legged robot that walks on the ground: everything that one `WalkConfig` decides.
+
+`WalkScene.of` loads the robot and the ground; its methods build the parts, each on multibody terms of its own, because
+a `System` holds the terms of its last update::
+
+    scene = WalkScene.of(WalkConfig(robot="go1", mu=0.6))
+    walk = scene.simulated()
+    for tick in walk.ticks(1000):
+        print(tick.state.t, tick.command.tau)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from idcontrol import controllers, plants, robots
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import Terrain, load_height_map, plane
+from idcontrol.controllers import Gains
+from idcontrol.errors import InputError
+from idcontrol.loop.simulated import Sensor, Tick, ticks
+from idcontrol.planners.balance import Balance
+from idcontrol.planners.commands import CommandLimits, Schedule
+from idcontrol.planners.gait import Gait
+from idcontrol.planners.legs import Feet
+from idcontrol.planners.paper import LINKS_NOMINAL, OriginalWaypoints, PaperPlanner
+from idcontrol.planners.trot import TrotPlanner
+from idcontrol.planners.waypoints import Waypoints
+from idcontrol.plants import SimulatedPlant
+from idcontrol.robots import schema
+from idcontrol.scenes.disturbances import (
+    Delayed,
+    Disturbance,
+    DrawnFriction,
+    Kick,
+    Kicked,
+    LeaningSpheres,
+    SensorNoise,
+    WrongSchedule,
+    delay_periods,
+    leaning,
+    loaded,
+    noisy,
+)
+from idcontrol.scenes.settings import CountedFriction, NotNegative, Positive
+from idcontrol.show.view.scenery import DrawableGround, Scenery
+from idcontrol.system import System
+from idcontrol.types import Controller, Reference, State
+
+DIAMOND = ((0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0))
+"""The waypoints of Zapolsky & Drumwright 2017, Fig. 17 [m]; the robot starts at the origin."""
+
+
+class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where to walk.
+
+    Attributes:
+        kind: ``waypoints`` visits them in turn, again and again; ``command`` follows `command`.
+        waypoints_m: Goals in the plane.
+        command: Pieces (from time [s], v_x [m/s], v_y [m/s], turn [rad/s]); each holds until the next.
+        stand_from_s: Time at which to stop and stand; null never.
+        speed_m_s: Walking speed between waypoints; null is the robot file's.
+    """
+
+    kind: Literal["waypoints", "command"] = "waypoints"
+    waypoints_m: tuple[tuple[float, float], ...] = DIAMOND
+    command: tuple[tuple[float, float, float, float], ...] = ((0.0, 0.2, 0.0, 0.0),)
+    stand_from_s: NotNegative | None = None
+    speed_m_s: Positive | None = None
+
+
+class BaseRighting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Angular acceleration of the base against its roll and pitch (planner.md 6).
+
+    Off by default: the joint feedback of the stance legs holds the base level.
+
+    Attributes:
+        stiffness_1_s2: Acceleration per angle [1/s²].
+        damping_1_s: Acceleration per angular velocity [1/s].
+    """
+
+    stiffness_1_s2: NotNegative = 0.0
+    damping_1_s: NotNegative = 0.0
+
+
+class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Gains of the error feedback, one number for all joints; null is the value of the robot file.
+
+    Attributes:
+        kp_1_s2: Stiffness of controllers that know the inertia [1/s²].
+        kd_1_s: Their damping [1/s].
+        kp_nm_rad: Stiffness of `pid` [N m/rad].
+        kd_nm_s_rad: Damping of `pid` [N m s/rad]; at most half of what a joint moves over the control period.
+    """
+
+    kp_1_s2: NotNegative | None = None
+    kd_1_s: NotNegative | None = None
+    kp_nm_rad: NotNegative | None = None
+    kd_nm_s_rad: NotNegative | None = None
+
+
+class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that decides a walk.
+
+    Attributes:
+        controller: Name; see ``idcontrol list controllers``.
+        plant: Name; see ``idcontrol list plants``.
+        robot: Name or path of a robot file.
+        terrain: Kind of ground; see ``idcontrol list terrains``.
+        height_map: Heights where the terrain is ``heightmap``, their middle under the robot: a CSV or NPZ file, or the
+            name of one of `TERRAINS`.
+        height_map_spacing_m: Distance of its samples; null is the spacing that the file gives.
+        mu: Friction of the ground; inf means no slip.
+        mu_range: Bounds from which the friction is drawn each time that a foot touches down, instead of `mu`; null
+            draws nothing.
+        duration_s: Length of the run.
+        rate_hz: Rate of the control loop.
+        seed: Seed of everything that is random: start, noise, ground.
+        preset: Name of the configuration that this one began with.
+        planner: ``trot`` is ours, ``paper`` the original one with its quirks (only for `links`).
+        plant_rate_hz: The plant steps at least this often; null is `rate_hz`.
+        start_spread_rad: Standard deviation of the joints around the home pose at the start.
+        path: Where to walk.
+        gains: Gains of the error feedback.
+        friction: The friction that the controller counts on.
+        noise: Noise of the sensed state.
+        kick: A push.
+        balance: An extra righting of the base through the stance legs.
+        disturbance: What the controller is not told of plant and schedule.
+        ground: Settings of plants whose ground is soft or viscous.
+        inverse: Settings of inverse-dynamics controllers.
+    """
+
+    controller: str = "id-coulomb-qp"
+    plant: str = "coulomb-lcp"
+    robot: str = "links"
+    terrain: Literal["plane", "heightmap"] = "plane"
+    height_map: str | None = None
+    height_map_spacing_m: Positive | None = None
+    mu: NotNegative = 0.8
+    mu_range: tuple[NotNegative, NotNegative] | None = None
+    duration_s: Positive = 30.0
+    rate_hz: Positive = 1000.0
+    seed: int = 0
+    preset: Literal["default", "paper"] = "default"
+    planner: Literal["trot", "paper"] = "trot"
+    plant_rate_hz: Positive | None = None
+    start_spread_rad: NotNegative = 2e-4
+    path: WalkPath = WalkPath()
+    gains: FeedbackGains = FeedbackGains()
+    friction: CountedFriction = CountedFriction()
+    noise: SensorNoise = SensorNoise()
+    kick: Kick = Kick()
+    balance: BaseRighting = BaseRighting()
+    disturbance: Disturbance = Disturbance()
+    ground: plants.Settings = plants.Settings()
+    inverse: controllers.Settings = msgspec.field(default_factory=controllers.Settings)
+
+
+TERRAINS = Path(__file__).parent / "terrains"
+"""Folder in which height maps are found by name; its README lists them."""
+
+ORIGINAL_RADIUS = 0.025
+"""Radius in which the authors' program (Pacer) counts a waypoint as reached [m]; the paper prints none."""
+
+START_PASSES = 5
+"""Newton's passes that put the feet on the ground at the start; three reach rounding."""
+
+GROUND_STREAM = 1
+"""Sets the random numbers of the ground apart from those of start and sensors, which have the seed alone."""
+
+OWN_CONTACTS = ("mujoco", "pybullet")
+"""Plants that find their contacts themselves."""
+
+WalkGuide = Schedule | Waypoints | OriginalWaypoints
+WalkPlanner = TrotPlanner | PaperPlanner
+
+
+@dataclass(frozen=True, slots=True)
+class WalkScene:
+    """A robot that can walk, and the ground under it.
+
+    Attributes:
+        config: The configuration.
+        robot: Its robot.
+        ground: Its ground.
+    """
+
+    config: WalkConfig
+    robot: robots.Robot
+    ground: Terrain
+
+    @staticmethod
+    def of(config: WalkConfig) -> WalkScene:
+        """Load the robot and the ground of `config`.
+
+        Raises:
+            UnknownName: There is no robot of that name.
+            InputError: The robot cannot walk, or there is no such height map.
+        """
+        robot = robots.load(config.robot)
+        if config.planner == "paper" and robot.name != "links":
+            raise InputError(f"planner=paper is the original of the robot links; {robot.name} needs planner=trot")
+        if robot.description.gait is None or robot.description.base != "free-flyer":
+            raise InputError(f"robot {robot.name!r} has no gait or no floating base: it cannot trot")
+        return WalkScene(config, robot, _ground(config))
+
+    @property
+    def period_s(self) -> float:
+        """Control period [s]."""
+        return 1.0 / self.config.rate_hz
+
+    @property
+    def feet(self) -> tuple[str, ...]:
+        """Names of the feet."""
+        return tuple(foot.name for foot in self.robot.description.feet)
+
+    def observer(self) -> SphereContacts:
+        """The feet on the ground with its true friction, for whoever looks at true states."""
+        return self.robot.contacts(self.config.mu, self.ground)
+
+    def start(self, rng: np.random.Generator) -> State:
+        """The home pose with its joints spread a little, then moved as little as puts every foot on the ground.
+
+        A robot that stands has its feet on the ground: dropped by a tenth of a millimetre, it would begin with the
+        largest impact of its whole walk.
+        """
+        spheres = self.observer()
+        system = spheres.system
+        home = self.robot.standing_state(system)
+        joints = system.joint_positions(home.q)
+        joints = joints + self.config.start_spread_rad * rng.standard_normal(system.n_actuated)
+        q = system.configuration(joints, home.q[:7])
+        u, step = system.n_unactuated, np.zeros(system.n_velocities)
+        for _ in range(START_PASSES):
+            system.update(q, home.v)
+            contacts = spheres.detect(np.inf)
+            height = contacts.gap.mean()
+            step[u:] = np.linalg.pinv(contacts.N[:, u:]) @ (height - contacts.gap)
+            q = system.integrate(q, system.to_pinocchio(step), 1.0)
+            q[2] -= height
+        return State(t=0.0, q=q, v=home.v)
+
+    def guide(self) -> WalkGuide:
+        """The source of the walking commands."""
+        path, gait = self.config.path, self._gait
+        stand_from = np.inf if path.stand_from_s is None else path.stand_from_s
+        if path.kind == "command":
+            return Schedule(path.command, stand_from_s=stand_from)
+        speed = gait.speed_m_s if path.speed_m_s is None else path.speed_m_s
+        if self.config.planner == "paper":
+            return OriginalWaypoints(path.waypoints_m, speed=speed, turn=gait.turn_rad_s, radius=ORIGINAL_RADIUS)
+        return Waypoints(path.waypoints_m, speed=speed, turn=gait.turn_rad_s, stand_from_s=stand_from)
+
+    def planner(self, guide: WalkGuide) -> WalkPlanner:
+        """The planner that follows `guide`; it must be reset before it is called."""
+        config, description, gait, system = self.config, self.robot.description, self._gait, self.robot.system()
+        feet = Feet(
+            names=self.feet,
+            frames=tuple(system.frame(foot.frame) for foot in description.feet),
+            radii=np.array([foot.radius_m for foot in description.feet]),
+            offsets=np.array([foot.offset_m for foot in description.feet]),
+        )
+        home = self.robot.home_joints(system.actuated_names)
+        timing = Gait(
+            period_s=gait.period_s,
+            duty=gait.duty,
+            touchdown=tuple(gait.touchdown[name] for name in self.feet),
+            step_height_m=gait.step_height_m,
+            touchdown_speed_m_s=gait.touchdown_speed_m_s,
+        )
+        if config.planner == "paper":
+            return PaperPlanner(system, feet, home, gait=timing, guide=guide, nominal=LINKS_NOMINAL)
+        righting = Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s)
+        return TrotPlanner(
+            system,
+            feet,
+            home,
+            gait=timing,
+            guide=guide,
+            limits=CommandLimits(
+                linear_m_s2=description.command.acceleration_m_s2,
+                angular_rad_s2=description.command.turn_acceleration_rad_s2,
+            ),
+            ground=None if config.terrain == "plane" else self.ground,
+            balance=righting if config.balance != BaseRighting() else None,
+            # At every friction: told to keep its speed, the base would have to push the legs' reaction into the ground.
+            constant_momentum=True,
+        )
+
+    def controller_setup(self) -> controllers.Setup:
+        """Everything that a controller is built from."""
+        config, own, given = self.config, self.robot.description.gains.acceleration, self.config.gains
+        contacts = self.robot.contacts(config.friction.of(config.mu), self.ground)
+        system = contacts.system
+        torque_kp, torque_kd = self.robot.torque_gains(system.actuated_names)
+        acceleration = (
+            own.kp_1_s2 if given.kp_1_s2 is None else given.kp_1_s2,
+            own.kd_1_s if given.kd_1_s is None else given.kd_1_s,
+        )
+        kp, kd = (np.full(system.n_actuated, gain) for gain in acceleration)
+        if given.kp_nm_rad is not None:
+            torque_kp = np.full_like(torque_kp, given.kp_nm_rad)
+        if given.kd_nm_s_rad is not None:
+            torque_kd = np.full_like(torque_kd, given.kd_nm_s_rad)
+        return controllers.Setup(
+            system=system,
+            contacts=contacts,
+            h=self.period_s,
+            acceleration_gains=Gains(kp=kp, kd=kd),
+            torque_gains=Gains(kp=torque_kp, kd=torque_kd),
+            settings=config.inverse,
+        )
+
+    def plant(self, period_s: float) -> SimulatedPlant:
+        """The plant with its disturbances, stepped every `period_s` [s].
+
+        Raises:
+            UnknownName: There is no such plant.
+            InputError: The plant cannot be disturbed so.
+        """
+        config, rng = self.config, np.random.default_rng([self.config.seed, GROUND_STREAM])
+        disturbance, angle = config.disturbance, config.disturbance.normal_error_rad
+        system = self.robot.system()
+        if disturbance.payload_share != 0.0:
+            system = loaded(system, disturbance.payload_share)
+        feet = self._leaning_feet(system, rng) if angle > 0.0 else self.robot.contacts(config.mu, self.ground, system)
+        dt = period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
+        setup = plants.Setup(system=system, contacts=feet, dt=dt, settings=config.ground)
+        plant = plants.build(config.plant, setup)
+        if (config.mu_range is not None or angle > 0.0) and config.plant in OWN_CONTACTS:
+            what = "mu_range and disturbance.normal_error_rad"
+            raise InputError(f"{what} are for plants of ours, {config.plant} is none")
+        if config.mu_range is not None:
+            plant = DrawnFriction(plant, feet, config.mu_range, rng)
+        if disturbance.delay_s > 0.0:
+            plant = Delayed(plant, delay_periods(disturbance.delay_s, period_s))
+        return plant
+
+    def simulated(self) -> SimulatedWalk:
+        """The whole scene on the simulated clock, the planner reset to the start.
+
+        Raises:
+            UnknownName: There is no such controller or plant.
+            InputError: The plant cannot be disturbed so.
+        """
+        config, rng = self.config, np.random.default_rng(self.config.seed)
+        controller = controllers.build(config.controller, self.controller_setup())
+        plant = self.plant(self.period_s)
+        if config.kick.at_s is not None:
+            plant = Kicked(plant, round(config.kick.at_s * config.rate_hz), np.array(config.kick.velocity_m_s))
+        start, guide = self.start(rng), self.guide()
+        planner = self.planner(guide)
+        planner.reset(start)
+        noise, late = config.noise, config.disturbance.touchdown_late_s
+        return SimulatedWalk(
+            period_s=self.period_s,
+            start=start,
+            guide=guide,
+            planner=planner,
+            told=WrongSchedule(planner, late, planner.gait.swing_s, planner.gait.stance_s) if late != 0.0 else planner,
+            sense=None if noise == SensorNoise() else noisy(self.robot.system().model, noise, rng),
+            controller=controller,
+            plant=plant,
+        )
+
+    def scenery(self) -> Scenery:
+        """The robot and the ground, for people to look at (`idcontrol view`)."""
+        config, counted = self.config, self.config.friction.of(self.config.mu)
+        one_friction = np.isfinite(config.mu) and config.mu_range is None
+        return Scenery(
+            robot=config.robot if config.robot == self.robot.name else str(self.robot.path.resolve()),
+            ground=DrawableGround.of(self.ground),
+            mu=config.mu if one_friction else None,
+            mu_told=counted if np.isfinite(counted) else None,
+        )
+
+    @property
+    def _gait(self) -> schema.Gait:
+        gait = self.robot.description.gait
+        assert gait is not None  # `of` has checked it
+        return gait
+
+    def _leaning_feet(self, system: System, rng: np.random.Generator) -> LeaningSpheres:
+        feet, angle = self.robot.description.feet, self.config.disturbance.normal_error_rad
+        return LeaningSpheres(
+            leaning(angle, len(feet), rng),
+            system,
+            [foot.frame for foot in feet],
+            [foot.radius_m for foot in feet],
+            self.ground,
+            self.config.mu,
+            offsets=[foot.offset_m for foot in feet],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedWalk:
+    """The parts of a walk on the simulated clock.
+
+    Attributes:
+        period_s: Control period [s].
+        start: State at time zero, all feet on the ground.
+        guide: Source of the walking commands.
+        planner: The planner; it follows `guide`.
+        told: The plan as the controller is told it: `planner`, or that with a wrong schedule.
+        sense: What planner and controller see of a state; None shows it as it is.
+        controller: The controller.
+        plant: The plant with its disturbances.
+    """
+
+    period_s: float
+    start: State
+    guide: WalkGuide
+    planner: WalkPlanner
+    told: Callable[[State], Reference]
+    sense: Sensor | None
+    controller: Controller
+    plant: SimulatedPlant
+
+    def ticks(self, periods: int) -> Iterator[Tick]:
+        """Walk for so many control periods; see `idcontrol.loop.simulated.ticks`."""
+        return ticks(
+            self.plant, self.told, self.controller, self.start, h=self.period_s, steps=periods, sense=self.sense
+        )
+
+
+def _ground(config: WalkConfig) -> Terrain:
+    if config.terrain == "plane":
+        return plane()
+    shipped = sorted(path.stem for path in TERRAINS.glob("*.npz"))
+    if config.height_map is None:
+        raise InputError(
+            "terrain=heightmap needs its heights: --set height_map=FILE (CSV or NPZ), "
+            f"or the name of one that comes with idcontrol: {', '.join(shipped)}"
+        )
+    if config.height_map in shipped:
+        return load_height_map(TERRAINS / f"{config.height_map}.npz", config.height_map_spacing_m)
+    return load_height_map(config.height_map, config.height_map_spacing_m)
