@@ -1,4 +1,4 @@
-"""The grasp in 003: its rows of Table 6, and Fig. 18, ``idcontrol compare grasp --study grasping``."""
+"""The grasp of Zapolsky & Drumwright 2017, Fig. 18 and Table 6: ``idcontrol compare grasp --study grasping``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from idcontrol.sweeps.study import Study, Table
 from idcontrol.types import Array
 
 FRICTIONS = (math.inf, 1.0)
-"""Of Fig. 18."""
+"""Friction coefficients of Fig. 18."""
 
 CONTROLLERS = (
     "id-coulomb-qp",
@@ -35,20 +35,20 @@ CONTROLLERS = (
     "id-sensed-1",
     "id-sensed-2",
 )
-"""Those of the paper, the ones of its Table 6 first."""
+"""Controllers of the paper; those of its Table 6 come first."""
 
 TASKS = {4: math.inf, 5: 1.0}
-"""Rows of Table 6 that are grasps, and their friction."""
+"""Friction of the rows of Table 6 that are grasps, by row number."""
 
 DROPS = ("id-coulomb-qp", "pid")
-"""What drops the box at mu 1 in Fig. 18."""
+"""Controllers that drop the box at mu 1 in Fig. 18."""
 
 FRAMES = 150
-"""Means in time that a curve is drawn from."""
+"""Number of time averages that a curve is drawn from."""
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """What came out, as the paper shows it."""
+    """The outcomes in the form of the paper's tables and figures."""
     return (_held(outcomes), _scores(outcomes), beside_each_other(tuple(_claims(outcomes))), _curves(outcomes))
 
 
@@ -57,7 +57,7 @@ def _at(outcomes: Sequence[RunOutcome], controller: str, mu: float) -> RunOutcom
 
 
 def _held(outcomes: Sequence[RunOutcome]) -> Table:
-    """How long the box was held, and how far off the arm was."""
+    """How long each controller held the box, and how far off the arm was."""
     rows = []
     for o in outcomes:
         controller, mu = o.setting("controller"), o.setting("mu")
@@ -135,7 +135,7 @@ def _score(outcome: RunOutcome | None, baseline: float | None) -> str | None:
 
 
 def _claims(outcomes: Sequence[RunOutcome]) -> Iterator[Claim]:
-    """What should be seen where nothing slips."""
+    """Claims about the runs in which nothing slips."""
     aware = [
         o
         for o in outcomes
@@ -174,7 +174,7 @@ def _curve(outcome: RunOutcome) -> tuple[Array, Array]:
 
 
 def _curves(outcomes: Sequence[RunOutcome]) -> Table:
-    """The data of Fig. 18."""
+    """The curves of Fig. 18 as a table."""
     rows = []
     for o in outcomes:
         if o.metrics is not None:
@@ -224,7 +224,7 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
 
 study = Study(
     experiment="grasp",
-    summary="grasping rows of 003's Table 6, and Fig. 18: who holds the box at mu inf and 1, and how well",
+    summary="Fig. 18 and Table 6 of Zapolsky & Drumwright 2017: who holds the box at mu inf and 1, and how well",
     runs=tuple(product({"preset": ("default",), "controller": CONTROLLERS, "mu": FRICTIONS})),
     tables=tables,
     pictures=pictures,

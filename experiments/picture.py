@@ -12,13 +12,16 @@ from idcontrol.record.recording import Run, load
 
 OUT = Path(__file__).parent / "pictures" / "trot.svg"
 STRIDES = 2
+"""Number of strides that are drawn."""
+BEGIN_S = 1.1
+"""Time from which on they are drawn: the robot has picked up speed."""
 
 
 def draw(run: Run, out: Path) -> None:
     """Torques, their rate, and predicted beside actual normal forces over two strides in mid-run."""
     layout, arrays = run.meta["layout"], run.arrays
     t, h = arrays["t"], layout["period_s"]
-    begin = int(np.searchsorted(t, 1.1))
+    begin = int(np.searchsorted(t, BEGIN_S))
     rows = slice(begin, begin + round(STRIDES * layout["gait_period_s"] / h))
     figure, axes = plt.subplots(3, 1, figsize=(9, 6.5), sharex=True, layout="constrained")
     axes[0].plot(t[rows], arrays["tau"][rows], lw=1.2)

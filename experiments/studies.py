@@ -1,4 +1,4 @@
-"""Studies that the papers could not do: what model mismatch, wrong knowledge and each correction cost.
+"""Studies beyond the papers: the cost of a wrong contact model, of wrong knowledge, and of each missing correction.
 
 Each is a named comparison, ``idcontrol compare trot --study NAME``; the figures are those of any comparison.
 """
@@ -22,7 +22,7 @@ DURATION_S = 10.0
 """Long enough for two turns in place, where most falls happen; a study has dozens of runs."""
 
 ROBUST = ("id-coulomb-qp", "id-coulomb-lcp", "id-noslip-lcp", "id-sap", "pid")
-"""The controllers whose robustness is compared: one of each kind of contact model, and none."""
+"""Controllers whose robustness is compared: one for each kind of contact model, and `pid`, which has none."""
 
 MODELS = (
     "id-coulomb-lcp",
@@ -37,14 +37,14 @@ MODELS = (
 PLANTS = ("coulomb-lcp", "dissipation", "noslip", "viscous", "sap", "constraint", "penalty", "mujoco", "pybullet")
 
 ROUGH_CLAIM: float = PAPER["claims"]["rough_q_err_below_pid"]
-"""By which share id-coulomb-qp's joint error is below pid's in Fig. 16 of the paper."""
+"""Share by which id-coulomb-qp's joint error is below pid's in Zapolsky & Drumwright 2017, Fig. 16."""
 
 QUANTITIES = (
     ("tracking", "Joint position error [rad]", "q_err_rad"),
     ("rate", "Mean torque rate [N m/s]", "dtau_mean_nm_s"),
     ("force", "Relative error of the predicted load", "force_err_rel"),
 )
-"""What the tables of a study show: name, title, key."""
+"""Quantities in the tables of a study: name, title, key of the metric."""
 
 OWN_PLANT: Mapping[str, str] = {
     "id-coulomb-lcp": "coulomb-lcp",
@@ -72,15 +72,15 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
     "the original planner": {"planner": "paper"},
     "everything as in the paper": {"preset": "paper"},
 }
-"""What is taken away, one at a time, and how.
+"""Corrections of the paper that the study takes away one at a time, and the settings that do so.
 
-The tolerance at which rows count as dependent is none of them: ours, 1e-4 (math.md 14), is nearly the original's of
-2015, the fourth root of the rounding unit, 1.2e-4, and a constant of compiled kernels.
+The tolerance at which rows count as dependent is not among them: it is a constant of compiled kernels, and ours, 1e-4
+(math.md, section 14), is nearly that of the original in 2015, the fourth root of the rounding unit, 1.2e-4.
 """
 
 
 def matrix(outcomes: Sequence[RunOutcome], key: str) -> tuple[tuple[Any, ...], ...]:
-    """A metric by controller (rows) and plant (columns); why there is none in place of it."""
+    """A metric by controller (rows) and plant (columns); where there is none, the reason stands in its place."""
     cells = {(o.setting("controller"), o.setting("plant")): o for o in outcomes}
     controllers = list(dict.fromkeys(controller for controller, _ in cells))
     plants = list(dict.fromkeys(plant for _, plant in cells))
@@ -124,7 +124,7 @@ def _matrix_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def _extremes(outcomes: Sequence[RunOutcome], key: str, setting: str) -> str:
-    """Which runs that did their task have the smallest and the largest of a metric."""
+    """The smallest and the largest value of a metric among the runs that did their task, in words."""
     found = sorted((o for o in outcomes if o.done and o.metric(key) is not None), key=lambda o: o.metric(key))
     if not found:
         return "No run did its task."
@@ -169,7 +169,7 @@ def _corrections_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def _times(ratios: Sequence[float]) -> list[str]:
-    """Smallest and largest of some ratios, in words; nothing if there is none."""
+    """The smallest and the largest of some ratios, in words; nothing where there is no ratio."""
     if not ratios:
         return []
     low, high = f"{min(ratios):.3g}", f"{max(ratios):.3g}"
@@ -185,7 +185,7 @@ def _what_is_missing(outcome: RunOutcome) -> str:
 
 
 def against(key: str, what: str) -> Callable[[Sequence[RunOutcome]], tuple[Table, ...]]:
-    """Tables of how `QUANTITIES` depend on the setting `key`, which people call `what`."""
+    """A function that makes the tables of how `QUANTITIES` depend on the setting `key`; `what` is its name in words."""
 
     def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
         values = sorted({o.setting(key) for o in outcomes})
@@ -207,7 +207,7 @@ def against(key: str, what: str) -> Callable[[Sequence[RunOutcome]], tuple[Table
 
 
 def _cell(outcomes: Sequence[RunOutcome], key: str, value: Any, controller: str, metric: str) -> float | str | None:
-    """Mean over seeds of what did its task; otherwise the share that failed."""
+    """Mean over the seeds if all runs did their task; otherwise the share that failed."""
     found = [o for o in outcomes if o.setting(key) == value and o.setting("controller") == controller]
     failed = [o for o in found if not o.done]
     if failed:
@@ -217,7 +217,7 @@ def _cell(outcomes: Sequence[RunOutcome], key: str, value: Any, controller: str,
 
 
 def _how_far(outcomes: Sequence[RunOutcome], key: str, what: str, controllers: Sequence[str]) -> str:
-    """Up to which values each controller still does its task."""
+    """The values of a setting with which each controller does its task, in words."""
     said = []
     for controller in controllers:
         of_it = [o for o in outcomes if o.setting("controller") == controller]
@@ -238,7 +238,7 @@ def _robustness(summary: str, key: str, what: str, values: Sequence[float], mu: 
 
 
 def _draws(count: int) -> tuple[dict[str, Any], ...]:
-    """As many plausible days in the field, the same at every call."""
+    """Settings of `count` plausible days in the field, the same at every call."""
     rng = np.random.default_rng(2015)
     return tuple(
         {
@@ -317,7 +317,7 @@ def _bumps_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def _below(error: float, baseline: float) -> str:
-    """How far an error is from another."""
+    """The relative distance of `error` from `baseline`, in words."""
     return f"{abs(1.0 - error / baseline):.0%} {'below' if error <= baseline else 'above'}"
 
 
@@ -399,7 +399,7 @@ monte_carlo = Study(
 
 bumps = Study(
     experiment="rough",
-    summary="Fig. 16 of 003: tracking over bumps on another friction with every step",
+    summary="Zapolsky & Drumwright 2017, Fig. 16: tracking over bumps on another friction with every step",
     runs=tuple(
         product(
             {

@@ -1,4 +1,4 @@
-"""Tables 3 to 6 of 003 and data of its Figs. 6, 14, 15, 17: the paper, preset paper, preset default side by side.
+"""Tables 3 to 6 and data of Figs. 6, 14, 15, 17 of Zapolsky & Drumwright 2017, beside both of our presets.
 
 A study of the trot: ``idcontrol compare trot --study tables``. Fig. 16 is the study `bumps` of the experiment `rough`;
 Fig. 18 is the study `grasping` of the experiment `grasp`, Fig. 19 the experiment `scaling`.
@@ -26,7 +26,7 @@ from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
 SOFT = {"inverse.landing.decay_s": 0.01}
-"""The preset paper on soft ground.
+"""How feet land in the preset paper on soft ground.
 
 Told to stop at once, as the original tells them, feet swing up against its dampers (`idcontrol.contact.landing`):
 id-coulomb-lcp and id-coulomb-qp fall within 3 s. The dampers of the original are not known.
@@ -45,7 +45,7 @@ RUNS = (
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """What came out, as the paper shows it."""
+    """The outcomes in the form of the paper's tables, and what follows from them."""
     results = Results(outcomes)
     return (
         tracking(results),
@@ -70,7 +70,7 @@ def _line_and_panel(outcome: RunOutcome) -> tuple[str, str]:
 
 study = Study(
     experiment="trot",
-    summary="Tables 3 to 6 of 003: seven controllers on four terrains, the paper beside both presets",
+    summary="Zapolsky & Drumwright 2017, Tables 3 to 6: seven controllers on four terrains, beside both presets",
     runs=RUNS,
     tables=tables,
     pictures=figures.pictures,

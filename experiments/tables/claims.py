@@ -1,4 +1,4 @@
-"""What the paper claims, and what should be seen, against what was measured; why, where ours is another."""
+"""Claims of the paper, and our own, against the measurements; where they differ, what the data say about the reason."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ WITHIN = 2.0
 """The preset paper should have the paper's magnitudes within this factor."""
 
 GOAL_RAD, SLACK = {"rigid_low": 0.007, "rigid_high": 0.004}, 1.5
-"""Goals of planner.md 10 for id-coulomb-qp's joint error, and how much more others that predict contacts may have."""
+"""Goals of planner.md 10 for id-coulomb-qp's joint error [rad]; others that predict contacts get a factor of slack."""
 
 OWN_MODEL = 1e-3
 """Force prediction on a plant with the same contact model should be better than this, relative."""
 
 TIE = 1.001
-"""Rates that agree as well are the same: without slip id-coulomb-qp's problem is that of the schemes without slip."""
+"""Rates within this factor count as equal: where nothing slips, id-coulomb-qp solves the problem of the schemes without
+slip."""
 
 OFF_PATH_M = 0.02
 """The centre of mass should stay within this of the straight lines except at turns (Fig. 17)."""
@@ -46,15 +47,15 @@ OFF_PATH_M = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """One row.
+    """One row of the table of claims.
 
     Attributes:
         what: The claim.
-        printed: What the paper has for it.
-        paper: What the preset paper has.
-        default: What the preset default has.
-        holds: Whether it does, judged by the preset that it is about.
-        why: What the data say about the reason.
+        printed: Value in the paper.
+        paper: Value in the preset paper.
+        default: Value in the preset default.
+        holds: Whether the claim holds, judged by the preset that it is about.
+        why: The reason, as far as the data tell it.
     """
 
     what: str
@@ -66,7 +67,7 @@ class Claim:
 
 
 def claims(results: Results) -> Table:
-    """What the paper says, and what should be so, against what was measured."""
+    """All claims of the study, against the measurements."""
     return beside_each_other((*_tracking(results), *_forces(results), *_smoothness(results), *_path(results)))
 
 
@@ -125,7 +126,7 @@ def _tracking(results: Results) -> Iterator[Claim]:
 
 
 def _magnitudes(results: Results, table: str, key: str) -> Iterator[Claim]:
-    """How many numbers of the preset paper are within `WITHIN` of the printed ones."""
+    """The number of results of the preset paper that are within `WITHIN` of the printed ones."""
     paper = PAPER[table]["values"]
     ratios, fell, fallen = {}, [], []
     for terrain, (title, _) in TERRAINS.items():
@@ -161,7 +162,7 @@ def _magnitudes(results: Results, table: str, key: str) -> Iterator[Claim]:
 
 
 def _how_they_fell(folders: Sequence[Path]) -> str:
-    """What the torques of runs that fell did before."""
+    """How torques behaved before runs fell, in words."""
     jumps = [near for folder in folders if (near := jumped_at_a_switch(folder)) is not None]
     return (
         f"Of these {len(folders)}, {len(jumps)} had torques of more than {JUMP:g} times their median before they were "
@@ -267,7 +268,7 @@ class Prediction:
 
 @lru_cache(maxsize=64)
 def prediction(folder: Path) -> Prediction | None:
-    """Of the run in `folder`; None where nothing was predicted, or the predicted feet never carried load."""
+    """The prediction of the run in `folder`; None without predicted forces, or if those feet never carried load."""
     arrays = load(folder).arrays
     found = contact_forces(arrays["force"][:, :, 2], arrays["force_pred"][:, :, 2])
     error, median, mean = found["force_err_n"], found["force_err_median_n"], found["force_err_rel"]
@@ -294,7 +295,7 @@ def _smoothness(results: Results) -> Iterator[Claim]:
     def said(preset: str, *names: str) -> str:
         return ", ".join(f"{c} {plain(rate[preset][c])}" for c in names if c in rate[preset]) or "–"
 
-    # what a robot does that falls says nothing about walking: it is told, not compared
+    # the torques of a robot that falls say nothing about walking: they are reported, not compared
     stands = {preset: [c for c in rate[preset] if results.done(preset, c, SMOOTHNESS_ON)] for preset in PRESETS}
 
     def fell(preset: str, *names: str) -> str:
@@ -360,7 +361,7 @@ def _smoothness(results: Results) -> Iterator[Claim]:
 
 
 def _made_of(results: Results, preset: str, controller: str) -> str:
-    """What the torque rate of a controller consists of, and when it fell."""
+    """The three largest parts of a controller's torque rate, and when it fell, in words."""
     for run in results.at(preset, controller, SMOOTHNESS_ON)[:1]:
         parts = torques_of(run.folder) if run.metrics is not None else None
         if parts is not None:

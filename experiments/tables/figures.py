@@ -1,4 +1,4 @@
-"""Data of Figs. 6, 14, 15 and 17 of 003, and the torques of Figs. 6 and 15 drawn."""
+"""Data of Zapolsky & Drumwright 2017, Figs. 6, 14, 15 and 17, and drawings of the torques of Figs. 6 and 15."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from idcontrol.sweeps.study import Table
 from idcontrol.types import Array
 
 CLOSE_UP_S = (1.0, 1.6)
-"""What Figs. 6 and 15 show of a run: two gait periods."""
+"""Part of a run that Figs. 6 and 15 show: two gait periods."""
 
 FIG_14_S = 5.0
-"""What Fig. 14 shows."""
+"""Length of the run that Fig. 14 shows."""
 
 
 def figures_data(results: Results) -> Iterator[Table]:
@@ -95,7 +95,7 @@ def _series(name: str, title: str, header: tuple[str, ...], rows: Sequence[tuple
 
 
 def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
-    """The torques of Figs. 6 and 15; what the general figures of a comparison leave out."""
+    """The torques of Figs. 6 and 15, which the general figures of a comparison leave out."""
     results = Results(outcomes)
     shown = [
         (preset, controller, run)

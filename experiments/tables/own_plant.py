@@ -17,13 +17,13 @@ from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
 DURATION_S = 5.0
-"""Sixteen gait periods; another one changes nothing."""
+"""Length of a run: sixteen gait periods. More change nothing."""
 
 GAPS: Mapping[str, dict[str, Any]] = {
     "slowly": {},
     "at once": {"inverse.landing.closing_s": 1e-3, "inverse.landing.decay_s": 1e-3},
 }
-"""How the controller closes the gap under a foot that stands: as it does, and within its period of 1 ms."""
+"""How fast the controller closes the gap under a standing foot: by default, and within its period of 1 ms."""
 
 NOISE_M = (0.0, 1e-4)
 """Standard deviation of the sensed position of the base."""
@@ -80,7 +80,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
 
 
 def _claims(outcome: RunOutcome) -> Iterator[Claim]:
-    """What a run without noise says: of the preset default as it is, or with the gaps closed at once."""
+    """Claims about a run without noise: the preset default as it is, or with the gaps closed at once."""
     if outcome.setting("noise.position_m") != 0.0:
         return
     if _gap(outcome) == "slowly":

@@ -1,4 +1,4 @@
-"""Tables 3 to 6 of 003: the paper, preset paper, preset default side by side."""
+"""Tables 3 to 6 of Zapolsky & Drumwright 2017: the paper, preset paper and preset default side by side."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Table
 
 SIDE_BY_SIDE = ("printed", *(f"preset {preset}" for preset in PRESETS))
-"""What is beside each other: the paper's own number, then ours."""
+"""Columns side by side: the paper's own number, then ours in each preset."""
 
 CHATTER = 5.0
-"""A mean torque rate of as many times pid's is chatter: in Table 4 that separates what Table 6 passes from what it
-fails for chatter (351 and 678 N m/s beside 100)."""
+"""A mean torque rate above this multiple of pid's is chatter. In Table 4 it separates controllers that pass in Table 6
+from those that fail there for chatter (351 and 678 N m/s beside 100)."""
 
 
 def tracking(results: Results) -> Table:
@@ -80,7 +80,7 @@ def _tracking_says(results: Results) -> str:
 
 
 def _paper_preset_says(results: Results, table: str, key: str) -> Iterator[str]:
-    """How the preset paper compares with the paper itself: within a factor of two or not, who falls."""
+    """How many errors of the preset paper are within a factor of two of the printed ones, and who falls, in words."""
     paper = PAPER[table]["values"]
     near, far, fell, both = 0, [], [], 0
     for terrain, (title, _) in TERRAINS.items():

@@ -1,4 +1,4 @@
-"""What the study of the tables runs, the paper's numbers, and where to find what came out."""
+"""Settings of the study of the tables, the paper's numbers, and access to the outcomes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ TERRAINS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "compliant_low": ("compliant, µ 0.1", {"plant": "penalty", "mu": 0.1}),
     "compliant_high": ("compliant, µ ∞", {"plant": "penalty", "mu": float("inf")}),
 }
-"""The paper's terrains: what people read, and the settings."""
+"""The paper's terrains: their titles and settings."""
 
 OWN_PLANTS: Mapping[str, dict[str, Any]] = {
     "id-coulomb-lcp": {"plant": "coulomb-lcp", "mu": 0.8},
     "id-noslip-lcp": {"plant": "noslip", "mu": float("inf")},
     "id-coulomb-qp": {"plant": "dissipation", "mu": 0.8},
 }
-"""Plants with the controller's own contact model, where nothing but discretization and contacts that come and go stands
-between predicted and real forces."""
+"""Plants with the controller's own contact model, where only discretization and contacts that come and go separate
+predicted from real forces."""
 
 CONTROLLERS = (
     "id-coulomb-qp",
@@ -41,7 +41,7 @@ CONTROLLERS = (
 """The seven of the paper's tables, in their order."""
 
 MITIGATION = ("id-coulomb-qp-raw", "id-coulomb-smooth")
-"""Beside them, where torques are compared: chatter mitigation left out, and the paper's Algorithm 3."""
+"""Further controllers where torques are compared: without chatter mitigation, and with the paper's Algorithm 3."""
 
 PREDICTING = ("id-coulomb-qp", "id-noslip-qp", "id-coulomb-lcp", "id-noslip-lcp")
 SENSING = ("id-sensed-1", "id-sensed-2")
@@ -65,7 +65,7 @@ class Results:
                 self._own[o.setting("controller")] = o
 
     def at(self, preset: str, controller: str, terrain: str) -> list[RunOutcome]:
-        """The runs; none if there is none."""
+        """The runs at this place; an empty list if there are none."""
         return self._by_place.get((preset, controller, terrain), [])
 
     def on_own_plant(self, controller: str) -> RunOutcome | None:
@@ -73,7 +73,7 @@ class Results:
         return self._own.get(controller)
 
     def done(self, preset: str, controller: str, terrain: str) -> bool:
-        """Whether there are runs, and all did their task."""
+        """Whether there are runs at this place, and all did their task."""
         runs = self.at(preset, controller, terrain)
         return bool(runs) and all(run.done for run in runs)
 
@@ -84,7 +84,7 @@ class Results:
         return float(np.mean(values)) if values else None
 
     def cell(self, preset: str, controller: str, terrain: str, key: str) -> float | str | None:
-        """The same for a table: in place of a number, why there is none."""
+        """The value for a table; where a run failed, the reason stands in its place."""
         runs = self.at(preset, controller, terrain)
         failed = [run for run in runs if not run.done]
         return failed[0].reason if failed else self.value(preset, controller, terrain, key)

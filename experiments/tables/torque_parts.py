@@ -1,7 +1,7 @@
 """Where the torque rate of a run comes from: contact switching, internal forces, what contacts must bear, feedback.
 
 With the joints' accelerations w = q̈_des + feedback prescribed and the base free, inverse dynamics is linear in them and
-in the contact forces f (math.md 3; feet that are planned to stand):
+in the contact forces f (math.md, section 3; feet that are planned to stand):
 
     τ = S w + C f + rest,   S = M_qq - M_qb M_bb⁻¹ M_bq,   C = M_qb M_bb⁻¹ J_bᵀ - J_qᵀ
 
@@ -29,16 +29,16 @@ from idcontrol.sweeps.study import Table
 from idcontrol.types import Array, Booleans, Integers
 
 SWITCH_S = 0.005
-"""So long before and after a foot is set down or lifted, torque changes count as contact switching."""
+"""Torque changes within this time before or after a foot is set down or lifted count as contact switching."""
 
 SAMPLES = 1000
-"""Of the other changes at most as many, evenly spread, are taken apart."""
+"""Largest number of the other changes, evenly spread, that are taken apart."""
 
 JUMP = 10.0
-"""So many times their median torques have jumped."""
+"""Torques above this multiple of their median have jumped."""
 
 SENSED = {"id-sensed-1": 1, "id-sensed-2": 2}
-"""Controllers that predict no forces but feed back those that were sensed so many periods ago."""
+"""Controllers that feed sensed forces back instead of predicting them, and the age of these forces in periods."""
 
 RANK = 1e-6
 """Singular values below this part of the largest count as zero: J_b is dimensionally mixed, its own are near 1."""
@@ -62,9 +62,9 @@ class TorqueParts:
 
     Attributes:
         switching: Near contact changes.
-        internal: Of other changes those of forces that the base does not feel: indeterminacy.
-        borne: Those of forces that the base feels: what the demands, consistent or not, ask of the contacts.
-        feedback: Those of the error feedback, noise of the state among them.
+        internal: Other changes, by forces that the base does not feel: indeterminacy.
+        borne: Other changes, by forces that the base feels: what the demands, consistent or not, ask of the contacts.
+        feedback: Other changes, by the error feedback, noise of the state among them.
         rest: Planned motion, bias, and what projection changed of the demand.
         turning_back: Share of those other changes that is undone at the next tick: chatter.
         forbidden: Mean part of the joints' demanded accelerations that standing feet cannot follow [rad/s²].
@@ -86,14 +86,14 @@ class TorqueParts:
         return self.switching + self.internal + self.borne + self.feedback + self.rest
 
     def share(self, part: str) -> float:
-        """Of the total."""
+        """Share of one part, by its attribute, in the total."""
         value: float = getattr(self, part)
         return value / self.total if self.total > 0.0 else 0.0
 
 
 @lru_cache(maxsize=256)
 def torques_of(folder: Path) -> TorqueParts | None:
-    """Of the run in `folder`; None if it is too short."""
+    """The parts of the run in `folder`; None if it is too short."""
     run = load(folder)
     if len(run.arrays["t"]) < 10:
         return None
@@ -127,7 +127,7 @@ def torques_of(folder: Path) -> TorqueParts | None:
 
 @lru_cache(maxsize=256)
 def jumped_at_a_switch(folder: Path) -> bool | None:
-    """Of the run in `folder`: whether its largest torque first exceeded `JUMP` medians near a contact change.
+    """Whether the largest torque of the run in `folder` first exceeded `JUMP` medians near a contact change.
 
     None if it never did.
     """
@@ -146,9 +146,9 @@ def near_switches(stance: Booleans, touching: Booleans, reach: int) -> Booleans:
     """Rows within `reach` rows of one where a foot's planned stance or real contact differs from the row before.
 
     Args:
-        stance: Shape (rows, n_feet).
-        touching: The same.
-        reach: Rows.
+        stance: Planned stance, shape (rows, n_feet).
+        touching: Real contact, shape (rows, n_feet).
+        reach: Number of rows.
     """
     switched = np.zeros(len(stance), dtype=bool)
     for state in (stance, touching):
@@ -187,10 +187,10 @@ def _taken_apart(run: Run, rows: Integers, h: float) -> tuple[float, float, floa
 
 @dataclass(frozen=True, slots=True)
 class _Split:
-    """One tick: torques by part, and what standing feet let the joints do.
+    """One tick: torques by part, and the constraint of the standing feet on the joints.
 
     Attributes:
-        torques: Of internal forces, borne forces and feedback, shape (3, a) [N m].
+        torques: Torques of internal forces, borne forces and feedback, shape (3, a) [N m].
         J: Rows of the standing feet in world axes, shape (3 n, m).
         to_base: Pseudoinverse of the columns of `J` for the base, shape (u, 3 n).
         demand: Accelerations asked of the joints, shape (a,) [rad/s²].
@@ -203,7 +203,7 @@ class _Split:
 
     @staticmethod
     def at(spheres: SphereContacts, run: Run, k: int, force: Array, gains: tuple[float, float]) -> _Split:
-        """Of row `k` with the contact forces `force` (n_feet, 3) [N] behind its torques."""
+        """Split the tick of row `k`, whose torques answer the contact forces `force` (n_feet, 3) [N]."""
         system, arrays = spheres.system, run.arrays
         u = system.n_unactuated
         system.update(arrays["q"][k], arrays["v"][k])
@@ -246,7 +246,7 @@ class _Split:
 
 
 def torque_parts(results: Results) -> Table:
-    """What Table 4's numbers are made of."""
+    """The parts of the torque rates in Table 4."""
     rows = []
     for preset in PRESETS:
         for controller in (*CONTROLLERS, *MITIGATION):

@@ -1,4 +1,4 @@
-"""What a controller is not told: each disturbance does what it says, and nothing else."""
+"""Each disturbance does what it says, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record says of a walking robot."""
+"""The recorded channels of a walking robot."""
 
 from __future__ import annotations
 
