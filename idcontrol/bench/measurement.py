@@ -12,7 +12,7 @@ from idcontrol.bench.timing import Job, answers, in_turns, percentiles
 from idcontrol.types import Array, Booleans
 
 Solved = Callable[[Any], bool]
-"""Says whether an answer solves its problem."""
+"""Tells whether an answer solves its problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Benchmark:
         job: The job.
         floor: The floor's job, for the same states.
         states: Length of the sequence of states.
-        solved: Tells whether an answer solves the problem; None if nobody asks.
+        solved: Tells whether an answer solves the problem; None skips the check.
         counted: States whose times count, shape (states,); None counts all of them.
         bar: The bound that was set for it, if any.
         note: A remark for the reader.
@@ -106,13 +106,13 @@ class TimingRow:
         us: Percentiles of our times.
         floor_ratio: Our median over the floor's, both taken in turns.
         samples: Number of times taken.
-        unsolved: Number of compared states that we did not solve; None if nobody asked.
+        unsolved: Number of compared states that we did not solve; None without a check.
         peer: Name of the peer; None where there is none.
         peer_us: Percentiles of the peer's times.
         peer_ratio: Our median over the peer's.
         difference: How far our answers are from the peer's, in words.
         agrees: Whether that is within the tolerance.
-        peer_unsolved: Number of compared states that the peer did not solve; None if nobody asked.
+        peer_unsolved: Number of compared states that the peer did not solve; None without a check.
     """
 
     benchmark: Benchmark

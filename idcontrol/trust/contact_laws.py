@@ -28,7 +28,7 @@ SLIP_SPEED: Final = 1e-6
 def unbalanced(problem: StepProblem, solution: StepSolution) -> Array:
     """Residual of the momentum balance M v⁺ + κ = Jᵀf + Pᵀ(hτ) + Λᵀg, shape (m,).
 
-    A solution does not say the impulses g of bilateral rows. Compliant rows get the g of their law; rigid rows get
+    A solution does not contain the impulses g of bilateral rows. Compliant rows get the g of their law; rigid rows get
     those that leave the smallest residual.
     """
     rest: Array = (

@@ -120,7 +120,7 @@ def first_command(name: str, *, acceleration: Array | None = None, limit: float 
     return control(state, standing(acceleration))
 
 
-def random_step(rng: np.random.Generator, *, inverse: bool) -> StepProblem:
+def walker_step(rng: np.random.Generator, *, inverse: bool) -> StepProblem:
     """One step of the walker in any pose, with feet on and above grounds of any friction.
 
     Forward, under random motor forces; inverse, with random velocities that the joints must reach.

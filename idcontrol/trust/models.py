@@ -26,7 +26,7 @@ STEPS: Final = 50
 
 def _steps(*, inverse: bool) -> Iterator[StepProblem]:
     for seed in range(STEPS):
-        yield machines.random_step(np.random.default_rng(seed), inverse=inverse)
+        yield machines.walker_step(np.random.default_rng(seed), inverse=inverse)
 
 
 def _answers(*names: str) -> Iterator[tuple[str, StepProblem, StepSolution]]:
@@ -71,7 +71,7 @@ def gained_energy() -> float:
     worst = []
     for seed in range(STEPS):
         rng = np.random.default_rng(seed)
-        problem = machines.random_step(rng, inverse=False)
+        problem = machines.walker_step(rng, inverse=False)
         v = 0.3 * rng.normal(size=18)
         free = replace(problem, kappa=-problem.M @ v)
         before = v @ problem.M @ v
@@ -100,7 +100,7 @@ def off_the_optimum() -> float:
     worst = []
     for inverse in (False, True):
         for seed in range(10):
-            problem = machines.random_step(np.random.default_rng(seed), inverse=inverse)
+            problem = machines.walker_step(np.random.default_rng(seed), inverse=inverse)
             ours, theirs = dissipation.solve(problem), specification.dissipation(problem)
             worst.append(np.abs(ours.v_plus - theirs.v_plus).max())
     return float(np.max(worst))
