@@ -1,13 +1,19 @@
-"""Planners: what the joints of a legged machine should do next (planner.md).
+"""Planners: from a command and the measured state to what every joint should do next (planner.md).
 
 One concept a file, from when to where to how:
 
-    gait       when each foot stands and swings                      commands   what the machine is asked to do, limited
+    gait       when each foot stands and swings                      commands   velocity commands, limited
     waypoints  a command that follows a list of points               base       where the base should be
     momentum   a base that yields to the reaction of swinging legs   feet       footholds, swings, stance anchors
-    legs       kinematics of one leg and its inverse                 joints     feet to joints
-    balance    optional righting of the base by the stance legs      trot       all of them, once per control period
+    legs       kinematics of one leg and its inverse                 measured   where base and feet are
+    joints     from feet to joints                                   balance    optional righting by the stance legs
+    trot       all of them, once per control period                  packing    all their arrays as one argument
     paper      the original planner of the paper, for comparison
+
+For hands that hold a body:
+
+    arm_swing  the motion of the arm                                 grip       internal forces of the fingertips
+    grasp_feasibility  whether friction and torque limits allow to hold the body at all
 
 A planner is any object with ``reset(state)`` and ``__call__(state) -> Reference``; to add one, add a file.
 """

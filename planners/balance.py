@@ -1,4 +1,4 @@
-"""Righting the base with the standing legs, beside the level reference that does so already (planner.md 6)."""
+"""Righting the base with the standing legs, in addition to the level reference (planner.md 6)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from idcontrol.types import Array
 class Balance:
     """Gains from roll and pitch to the angular acceleration that is asked of the base; zero by default.
 
-    The joint feedback of standing legs, whose reference is level, holds the base by itself. This adds to it directly:
-    for a soft joint feedback, or a machine that is pushed.
+    The joint feedback of standing legs, whose reference is level, holds the base by itself. These gains help where that
+    feedback is soft or the machine is pushed.
 
     Attributes:
-        stiffness_1_s2: On roll and pitch [1/s²].
-        damping_1_s: On their rates [1/s].
+        stiffness_1_s2: Gain on roll and pitch, K_p [1/s²].
+        damping_1_s: Gain on their rates, K_v [1/s].
 
     Raises:
         InputError: A gain is negative or not finite.
@@ -38,9 +38,9 @@ class Balance:
 
 @njit(cache=True)
 def righting_acceleration(
-    stiffness: float, damping: float, rotation: Array, omega_B: Array, out: Array
-) -> None:  # pragma: no cover - compiled
-    """Angular acceleration that rights the base, ``α_b = -K_p θ - K_v ω`` about its horizontal axes.
+    stiffness: float, damping: float, rotation: Array, omega_B: Array
+) -> tuple[float, float, float]:  # pragma: no cover - compiled
+    """Angular acceleration that rights the base, ``α_b = -K_p θ - K_v ω`` about its horizontal axes [rad/s²].
 
     θ = (Rᵀe_z) × e_z is the rotation vector from level to the measured tilt, (roll, pitch, 0) where they are small.
     Standing feet, which stay where they are, turn it into ``q̈ = -J⁻¹ (α_b × p)`` (`joints.move_joints`).
@@ -49,9 +49,13 @@ def righting_acceleration(
         stiffness: K_p [1/s²].
         damping: K_v [1/s].
         rotation: Base to world, shape (3, 3).
-        omega_B: Angular velocity of the base, its own axes, shape (3,) [rad/s].
-        out: Out: α_b in the axes of the base, shape (3,) [rad/s²].
+        omega_B: Angular velocity of the base in its own axes, shape (3,) [rad/s].
+
+    Returns:
+        α_b in the axes of the base.
     """
-    out[0] = -stiffness * rotation[2, 1] - damping * omega_B[0]
-    out[1] = stiffness * rotation[2, 0] - damping * omega_B[1]
-    out[2] = 0.0
+    return (
+        -stiffness * rotation[2, 1] - damping * omega_B[0],
+        stiffness * rotation[2, 0] - damping * omega_B[1],
+        0.0,
+    )

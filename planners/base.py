@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from idcontrol.planners.commands import LimitedCommand
 from idcontrol.types import Array
 
 LEASH = 2.0
 """Rate at which the reference is pulled to the measured planar pose [1/s]: slow against a gait, quick against drift."""
 
 
-@dataclass(slots=True)
-class BaseReference:
+class BaseReference(NamedTuple):
     """The level base reference in its four coordinates (x, y, z, yaw), world frame; arrays change in place.
 
     Attributes:
@@ -24,9 +24,14 @@ class BaseReference:
         rate: Their accelerations, shape (4,) [m/s², rad/s²].
     """
 
-    pose: Array = field(default_factory=lambda: np.zeros(4))
-    twist: Array = field(default_factory=lambda: np.zeros(4))
-    rate: Array = field(default_factory=lambda: np.zeros(4))
+    pose: Array
+    twist: Array
+    rate: Array
+
+    @staticmethod
+    def at_rest() -> BaseReference:
+        """At rest at the origin."""
+        return BaseReference(pose=np.zeros(4), twist=np.zeros(4), rate=np.zeros(4))
 
 
 @njit(cache=True)
@@ -36,8 +41,9 @@ def wrap(angle: float) -> float:  # pragma: no cover - compiled
 
 
 @njit(cache=True)
-def advance_base(dt: float, pose: Array, twist: Array, rate: Array) -> None:  # pragma: no cover - compiled
-    """Move the pose by `dt` [s] with the twist and the rate of its beginning."""
+def advance_base(dt: float, base: BaseReference) -> None:  # pragma: no cover - compiled
+    """Move the pose by `dt` [s], with the twist and the rate that the reference had at the beginning of that time."""
+    pose, twist, rate = base.pose, base.twist, base.rate
     for k in range(4):
         pose[k] += dt * (twist[k] + 0.5 * dt * rate[k])
     twist[2] += dt * rate[2]
@@ -47,40 +53,37 @@ def advance_base(dt: float, pose: Array, twist: Array, rate: Array) -> None:  # 
 def command_base(
     position: Array,
     yaw: float,
-    command: Array,
-    command_rate: Array,
+    command: LimitedCommand,
     height: float,
     ground: Array,
     bandwidth: float,
-    pose: Array,
-    twist: Array,
-    rate: Array,
+    base: BaseReference,
 ) -> None:  # pragma: no cover - compiled
     """Velocity and acceleration of the reference at its present pose (planner.md 3.2).
 
         v_r = Rz(ψ_r) V + k_l (x - x_r),   ω_r = ω + k_l wrap(ψ - ψ_r),   a_r = Rz(ψ_r) dV/dt + ω e_z × Rz(ψ_r) V
 
     The derivative of the leash is left out of a_r: it would feed measured velocities, with their jumps at touchdown,
-    straight into torque. Height follows the mean ground under the feet critically damped: its steps become smooth.
+    straight into torque. The height follows the mean ground under the feet, critically damped, so that steps of the
+    ground move the base smoothly.
 
     Args:
         position: Measured base position, shape (3,) [m].
         yaw: Measured heading [rad].
-        command: (v_x, v_y, ω) in the horizontal frame, shape (3,) [m/s, rad/s].
-        command_rate: Its time derivative, shape (3,).
-        height: Of the base over the ground, z0 [m].
+        command: The command V and its time derivative.
+        height: Height of the base over the ground, z0 [m].
         ground: Height of the ground under each foothold, shape (n,) [m].
-        bandwidth: Of the height's motion [1/s].
-        pose: Reference pose, shape (4,).
-        twist: In: vertical velocity; out: velocity of the reference, shape (4,).
-        rate: Out: its acceleration, shape (4,).
+        bandwidth: Bandwidth with which the height follows the ground [1/s].
+        base: In: its pose and vertical velocity; out: its twist and rate.
     """
+    pose, twist, rate = base.pose, base.twist, base.rate
+    V, dV = command.velocity, command.acceleration
     c, s = math.cos(pose[3]), math.sin(pose[3])
-    v_x, v_y = c * command[0] - s * command[1], s * command[0] + c * command[1]
+    v_x, v_y = c * V[0] - s * V[1], s * V[0] + c * V[1]
     twist[0] = v_x + LEASH * (position[0] - pose[0])
     twist[1] = v_y + LEASH * (position[1] - pose[1])
-    twist[3] = command[2] + LEASH * wrap(yaw - pose[3])
-    rate[0] = c * command_rate[0] - s * command_rate[1] - command[2] * v_y
-    rate[1] = s * command_rate[0] + c * command_rate[1] + command[2] * v_x
+    twist[3] = V[2] + LEASH * wrap(yaw - pose[3])
+    rate[0] = c * dV[0] - s * dV[1] - V[2] * v_y
+    rate[1] = s * dV[0] + c * dV[1] + V[2] * v_x
     rate[2] = bandwidth * (bandwidth * (height + ground.mean() - pose[2]) - 2.0 * twist[2])
-    rate[3] = command_rate[2]
+    rate[3] = dV[2]

@@ -1,4 +1,4 @@
-"""What the machine is asked to do: a planar velocity, made continuous by a limiter (planner.md 3.1)."""
+"""Velocity commands: a planar velocity for the machine, made continuous by a limiter (planner.md 3.1)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
+import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.types import Array
 
 
-class Drive(msgspec.Struct, frozen=True, kw_only=True):
+class VelocityCommand(msgspec.Struct, frozen=True, kw_only=True):
     """A command in the horizontal frame (base position, heading only).
 
     Attributes:
@@ -31,25 +32,25 @@ class Drive(msgspec.Struct, frozen=True, kw_only=True):
     walk: bool = True
 
 
-class Guide(Protocol):
-    """Where commands come from: a schedule, waypoints, a joystick."""
+class CommandSource(Protocol):
+    """Where velocity commands come from: a schedule, waypoints, a joystick."""
 
     def reset(self, position: Array) -> None:
-        """Begin anew with the base at `position` (world, (3,) [m])."""
+        """Begin anew with the base at `position`, world frame, shape (3,) [m]."""
         ...
 
-    def __call__(self, t: float, position: Array, yaw: float) -> Drive:
-        """The command at time `t` [s] with the base at `position` (world, (3,) [m]), heading `yaw` [rad]."""
+    def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
+        """The command at time `t` [s] for a base at `position`, world frame, shape (3,) [m], heading `yaw` [rad]."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandLimits:
-    """How fast the command may change: friction has to provide it.
+    """How fast the command may change; friction has to provide these accelerations.
 
     Attributes:
-        linear_m_s2: Largest rate of the planar velocity (its norm) [m/s²].
-        angular_rad_s2: Largest rate of the turning rate [rad/s²].
+        linear_m_s2: Largest norm of the planar acceleration [m/s²].
+        angular_rad_s2: Largest angular acceleration about the vertical [rad/s²].
 
     Raises:
         InputError: A limit is not positive.
@@ -65,11 +66,28 @@ class CommandLimits:
                 raise InputError(f"command limit {name} is {getattr(self, name)}; it must be positive")
 
 
+class LimitedCommand(NamedTuple):
+    """The command after the limiter, horizontal frame; arrays change in place.
+
+    Attributes:
+        velocity: V = (v_x, v_y, ω), shape (3,) [m/s, m/s, rad/s].
+        acceleration: Its time derivative, shape (3,) [m/s², m/s², rad/s²].
+    """
+
+    velocity: Array
+    acceleration: Array
+
+    @staticmethod
+    def at_rest() -> LimitedCommand:
+        """The command zero."""
+        return LimitedCommand(velocity=np.zeros(3), acceleration=np.zeros(3))
+
+
 class Schedule:
-    """Commands by the clock: each piece ``(t, v_x, v_y, omega)`` holds from its time until the next one's."""
+    """Commands by the clock: each piece ``(t, v_x, v_y, omega)`` holds from its time until that of the next."""
 
     def __init__(self, pieces: Sequence[tuple[float, float, float, float]], *, stand_from_s: float = math.inf) -> None:
-        """Hold `pieces` [s, m/s, m/s, rad/s]; the machine stands before the first and from `stand_from_s` [s] on.
+        """Hold `pieces` [s, m/s, m/s, rad/s]; the machine stands before the first one and from `stand_from_s` [s] on.
 
         Raises:
             InputError: A number is not finite or the times do not increase.
@@ -84,35 +102,44 @@ class Schedule:
 
     @staticmethod
     def constant(v_x: float, v_y: float = 0.0, omega: float = 0.0) -> Schedule:
-        """One command for ever [m/s, m/s, rad/s]."""
+        """The same command for ever [m/s, m/s, rad/s]."""
         return Schedule([(0.0, v_x, v_y, omega)])
 
     def reset(self, position: Array) -> None:
-        """Nothing is remembered."""
+        """Do nothing: a schedule depends on time alone."""
 
-    def __call__(self, t: float, position: Array, yaw: float) -> Drive:
-        """The piece that holds at time `t` [s]; the pose does not matter."""
+    def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
+        """The piece that holds at time `t` [s], whatever the pose."""
         if t < self._stand_from:
             for begin, v_x, v_y, omega in reversed(self._pieces):
                 if t >= begin:
-                    return Drive(v_x=v_x, v_y=v_y, omega=omega)
-        return Drive(walk=False)
+                    return VelocityCommand(v_x=v_x, v_y=v_y, omega=omega)
+        return VelocityCommand(walk=False)
 
 
 @njit(cache=True)
 def limit_command(
-    dt: float, target: tuple[float, float, float], linear: float, angular: float, command: Array, rate: Array
+    dt: float, target: tuple[float, float, float], linear: float, angular: float, command: LimitedCommand
 ) -> None:  # pragma: no cover - compiled
-    """Move `command` (v_x, v_y, ω) towards `target` for `dt` seconds within the limits; `rate` is its derivative."""
+    """Move the command towards a target for one tick.
+
+    Args:
+        dt: Duration of the tick [s].
+        target: (v_x, v_y, ω) [m/s, m/s, rad/s].
+        linear: Largest norm of the planar acceleration [m/s²].
+        angular: Largest angular acceleration [rad/s²].
+        command: In and out; its acceleration is the mean over the tick.
+    """
+    V, dV = command.velocity, command.acceleration
     if dt <= 0.0:
-        rate[:] = 0.0
+        dV[:] = 0.0
         return
-    dx, dy = target[0] - command[0], target[1] - command[1]
+    dx, dy = target[0] - V[0], target[1] - V[1]
     norm = math.sqrt(dx * dx + dy * dy)
     share = min(1.0, linear * dt / norm) if norm > 0.0 else 1.0
-    turn = min(max(target[2] - command[2], -angular * dt), angular * dt)
-    rate[0], rate[1], rate[2] = share * dx / dt, share * dy / dt, turn / dt
+    turn = min(max(target[2] - V[2], -angular * dt), angular * dt)
+    dV[0], dV[1], dV[2] = share * dx / dt, share * dy / dt, turn / dt
     # Exactly the target where it is within reach: a machine that stops has the command zero, not almost zero.
-    command[0] = target[0] if share == 1.0 else command[0] + share * dx
-    command[1] = target[1] if share == 1.0 else command[1] + share * dy
-    command[2] = target[2] if turn == target[2] - command[2] else command[2] + turn
+    V[0] = target[0] if share == 1.0 else V[0] + share * dx
+    V[1] = target[1] if share == 1.0 else V[1] + share * dy
+    V[2] = target[2] if turn == target[2] - V[2] else V[2] + turn

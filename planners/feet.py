@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numba import njit
 
-from idcontrol.types import Array, Booleans, Integers
+from idcontrol.planners.commands import LimitedCommand
+from idcontrol.planners.gait import Gait, Timing
+from idcontrol.planners.measured import Measured, heading
+from idcontrol.types import Array, Integers
+
+GRAVITY = 9.81
+"""Gravitational acceleration in the capture point's time constant [m/s²]."""
 
 CAPTURE_GAIN = 0.5
 """k_f of planner.md 4.3 [-]: share of the capture point's shift that a foothold follows."""
 
 FREEZE = 0.75
-"""Part of a swing after which its foothold stays [-]."""
+"""Share of a swing after which its foothold no longer changes [-]."""
 
 LATE_GAP = 1e-3
 """A foot farther from the ground than this at its planned touchdown is late [m]."""
@@ -24,12 +29,13 @@ LATE_DEPTH = 0.01
 """How far below the expected ground a late foot searches [m]."""
 
 TOUCH_GAP = 2e-4
-"""A foot that descends no longer and is nearer to the ground than this has landed [m]."""
+"""A foot that no longer descends and is nearer to the ground than this has landed [m]."""
 
 BRAKING = 3e-3
-"""Time constant in which a foot that slides as it lands is brought to rest [s]."""
+"""Time constant with which a foot that slides as it lands is brought to rest [s]."""
 
 STANDING, SWINGING, LATE = 0, 1, 2
+"""Phases of a foot; a late foot is due to stand but has not met the ground."""
 
 
 class Ground(Protocol):
@@ -44,12 +50,48 @@ class Ground(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class FootPlan:
+class NominalStance(NamedTuple):
+    """The machine as it stands at its home pose.
+
+    Attributes:
+        height: Height of the base over the ground, z0 [m].
+        feet: Foot centres in the horizontal frame, their mean under the centre of mass, shape (n, 3) [m].
+        radius: Radii of the foot spheres, shape (n,) [m].
+    """
+
+    height: float
+    feet: Array
+    radius: Array
+
+
+class GroundSamples(NamedTuple):
+    """The ground at one point for each foot; arrays change in place.
+
+    Attributes:
+        points: x and y of the points: where a foot will land, is anchored, or is, shape (2, n) [m].
+        height: Height of the ground, shape (n,) [m].
+        normal: Upward unit normals of the ground, shape (n, 3).
+    """
+
+    points: Array
+    height: Array
+    normal: Array
+
+    @staticmethod
+    def of(n: int) -> GroundSamples:
+        """Samples of the plane z = 0 for `n` feet."""
+        return GroundSamples(
+            points=np.zeros((2, n)),
+            height=np.zeros(n),
+            normal=np.tile([0.0, 0.0, 1.0], (n, 1)),
+        )
+
+
+class FootPlan(NamedTuple):
     """The planned motion of all feet; arrays change in place.
 
     Attributes:
-        phase: STANDING, SWINGING or LATE (landing is due, the ground is not yet met), shape (n,).
+        phase: STANDING, SWINGING or LATE, shape (n,).
         position: Centres of the foot spheres, shape (n, 3) [m].
         velocity: Their velocities, shape (n, 3) [m/s].
         acceleration: Their accelerations, shape (n, 3) [m/s²].
@@ -57,6 +99,7 @@ class FootPlan:
         slide: What is left of the velocity with which each standing foot slid when it landed, shape (n, 3) [m/s].
         landing: Where the centre of each foot will land or has landed, shape (n, 3) [m].
         level: Height of the ground under the last foothold of each foot, shape (n,) [m].
+        touched: When each foot touched down, -inf before the first time, shape (n,) [s].
     """
 
     phase: Integers
@@ -67,6 +110,7 @@ class FootPlan:
     slide: Array
     landing: Array
     level: Array
+    touched: Array
 
     @staticmethod
     def of(n: int) -> FootPlan:
@@ -80,128 +124,98 @@ class FootPlan:
             slide=np.zeros((n, 3)),
             landing=np.zeros((n, 3)),
             level=np.zeros(n),
+            touched=np.full(n, -np.inf),
         )
 
 
 @njit(cache=True)
 def notice_touchdowns(
-    t: float,
-    stance_s: float,
-    swing_s: float,
-    touchdown_speed: float,
-    measured: Array,
-    measured_velocity: Array,
-    phase: Integers,
-    landing: Array,
-    stance: Booleans,
-    since_touchdown: Array,
-    to_liftoff: Array,
-    since_liftoff: Array,
-    to_touchdown: Array,
-    touched: Array,
+    t: float, gait: Gait, measured: Measured, timing: Timing, plan: FootPlan
 ) -> None:  # pragma: no cover - compiled
     """Let feet stand that have met the ground before their time, and remember when each foot touched down.
 
-    In the last part of its swing a foot stands from the moment in which it is at the ground and has stopped to descend.
+    In the last part of its swing a foot stands from the moment when it is at the ground and has stopped descending.
     Left to swing on, it would be dragged and pushed against the ground until its planned touchdown. Touchdowns are
-    remembered also when the gait that planned them has ended.
+    remembered even after the gait that planned them has ended.
 
     Args:
-        t: Now [s].
-        stance_s: Time of one stance [s].
-        swing_s: Time of one swing [s].
-        touchdown_speed: v_td [m/s].
-        measured: Measured foot centres, shape (n, 3) [m].
-        measured_velocity: Their velocities, shape (n, 3) [m/s].
-        phase: See `FootPlan`.
-        landing: See `FootPlan`; heights as of the last call of `move_feet`.
-        stance: In: planned stance; out: with the feet that have landed early, shape (n,).
-        since_touchdown: In and out: see `gait.Timing`, as the next three; out, inf only in swing and before the first
-            touchdown.
-        to_liftoff: In and out.
-        since_liftoff: In and out.
-        to_touchdown: In and out.
-        touched: In and out: times of the touchdowns, -inf before the first, shape (n,) [s].
+        t: Time [s].
+        gait: The gait.
+        measured: Foot centres and their velocities are read.
+        timing: In: the planned timing at `t`; out: with the feet that have landed early, and the time since touchdown
+            of every foot that stands and has touched down at least once.
+        plan: In: phases, and landing points with the heights of the last call of `move_feet`; out: `touched`.
     """
+    stance_s, swing_s = gait.duty * gait.period_s, (1.0 - gait.duty) * gait.period_s
     early_s = (1.0 - FREEZE) * swing_s
-    for i in range(stance.shape[0]):
-        planned = t - since_touchdown[i]
-        if planned > touched[i] + early_s:
-            touched[i] = planned
-        if not stance[i] and to_touchdown[i] <= early_s:
-            touches = measured[i, 2] - landing[i, 2] < TOUCH_GAP and measured_velocity[i, 2] > -0.5 * touchdown_speed
-            if phase[i] == SWINGING and touches:
-                touched[i] = t
-            elif phase[i] != STANDING:
+    for i in range(timing.stance.shape[0]):
+        planned = t - timing.since_touchdown[i]
+        if planned > plan.touched[i] + early_s:
+            plan.touched[i] = planned
+        if not timing.stance[i] and timing.to_touchdown[i] <= early_s:
+            near = measured.feet[i, 2] - plan.landing[i, 2] < TOUCH_GAP
+            touches = near and measured.feet_velocity[i, 2] > -0.5 * gait.touchdown_speed_m_s
+            if plan.phase[i] == SWINGING and touches:
+                plan.touched[i] = t
+            elif plan.phase[i] != STANDING:
                 continue
-            stance[i] = True
-            to_liftoff[i] = to_touchdown[i] + stance_s
-            since_liftoff[i] = 0.0
-            to_touchdown[i] += stance_s + swing_s
-        since_touchdown[i] = t - touched[i] if stance[i] else np.inf
+            timing.stance[i] = True
+            timing.to_liftoff[i] = timing.to_touchdown[i] + stance_s
+            timing.since_liftoff[i] = 0.0
+            timing.to_touchdown[i] += stance_s + swing_s
+        timing.since_touchdown[i] = t - plan.touched[i] if timing.stance[i] else np.inf
 
 
 @njit(cache=True)
 def choose_footholds(
-    stance: Booleans,
-    since_liftoff: Array,
-    to_touchdown: Array,
-    stance_s: float,
-    base_position: Array,
-    yaw: float,
-    base_velocity: Array,
-    command: Array,
-    nominal: Array,
-    capture_s: float,
-    measured: Array,
-    phase: Integers,
-    position: Array,
-    landing: Array,
-    where: Array,
+    gait: Gait,
+    nominal: NominalStance,
+    command: LimitedCommand,
+    measured: Measured,
+    timing: Timing,
+    plan: FootPlan,
+    ground: GroundSamples,
 ) -> None:  # pragma: no cover - compiled
     """Horizontal landing point of each swinging foot, and the points where the ground has to be known (planner.md 4.3).
 
-    The base is predicted at the middle of the coming stance, t_m ahead, and the nominal foot is put under it:
+    The base is predicted at the middle of the coming stance, t_m ahead, and the nominal foot n_i is put under it:
 
         x_m = x + Rz(ψ + ω t_m/2)(v_x, v_y) t_m,   ψ_m = ψ + ω t_m,
         p_land = x_m + Rz(ψ_m) n_i + k_f √(z0/g) (v - v_cmd)
 
     Args:
-        stance: Planned stance, shape (n,).
-        since_liftoff: Time since lift-off of the swinging feet, shape (n,) [s].
-        to_touchdown: Time to their touchdown, shape (n,) [s].
-        stance_s: Time of one stance [s].
-        base_position: Measured, shape (3,) [m].
-        yaw: Measured heading [rad].
-        base_velocity: Measured, world axes, shape (3,) [m/s].
-        command: (v_x, v_y, ω) in the horizontal frame, shape (3,).
-        nominal: Feet of the standing machine in the horizontal frame, shape (n, 3) [m].
-        capture_s: k_f √(z0/g) [s].
-        measured: Measured foot centres, shape (n, 3) [m].
-        phase: See `FootPlan`.
-        position: See `FootPlan`.
-        landing: Out: x and y of the landing points of swinging feet, shape (n, 3) [m].
-        where: Out: where each foot needs the ground (landing point, anchor, or where it is), shape (2, n) [m].
+        gait: The gait.
+        nominal: The feet n_i and the height z0.
+        command: The command (v_x, v_y, ω).
+        measured: Base x, ψ, v, and the foot centres.
+        timing: The timing, with the feet that have landed early.
+        plan: In: phases and positions; out: x and y of the landing points of swinging feet.
+        ground: Out: `points`.
     """
+    yaw = heading(measured.rotation)
+    v_x, v_y, omega = command.velocity[0], command.velocity[1], command.velocity[2]
     c, s = math.cos(yaw), math.sin(yaw)
-    slip_x = base_velocity[0] - (c * command[0] - s * command[1])
-    slip_y = base_velocity[1] - (s * command[0] + c * command[1])
-    for i in range(stance.shape[0]):
-        if stance[i]:
-            standing = phase[i] == STANDING
-            where[0, i] = position[i, 0] if standing else measured[i, 0]
-            where[1, i] = position[i, 1] if standing else measured[i, 1]
+    slip_x = measured.velocity[0] - (c * v_x - s * v_y)
+    slip_y = measured.velocity[1] - (s * v_x + c * v_y)
+    capture_s = CAPTURE_GAIN * math.sqrt(nominal.height / GRAVITY)
+    stance_s = gait.duty * gait.period_s
+    for i in range(timing.stance.shape[0]):
+        since_liftoff, to_touchdown = timing.since_liftoff[i], timing.to_touchdown[i]
+        if timing.stance[i]:
+            at = plan.position if plan.phase[i] == STANDING else measured.feet
+            ground.points[0, i], ground.points[1, i] = at[i, 0], at[i, 1]
             continue
-        if phase[i] != SWINGING or since_liftoff[i] < FREEZE * (since_liftoff[i] + to_touchdown[i]):
-            ahead = to_touchdown[i] + 0.5 * stance_s
-            turn = command[2] * ahead
+        if plan.phase[i] != SWINGING or since_liftoff < FREEZE * (since_liftoff + to_touchdown):
+            ahead = to_touchdown + 0.5 * stance_s
+            turn = omega * ahead
             c, s = math.cos(yaw + 0.5 * turn), math.sin(yaw + 0.5 * turn)
-            x_m = base_position[0] + (c * command[0] - s * command[1]) * ahead
-            y_m = base_position[1] + (s * command[0] + c * command[1]) * ahead
+            x_m = measured.position[0] + (c * v_x - s * v_y) * ahead
+            y_m = measured.position[1] + (s * v_x + c * v_y) * ahead
             c, s = math.cos(yaw + turn), math.sin(yaw + turn)
-            landing[i, 0] = x_m + c * nominal[i, 0] - s * nominal[i, 1] + capture_s * slip_x
-            landing[i, 1] = y_m + s * nominal[i, 0] + c * nominal[i, 1] + capture_s * slip_y
-        where[0, i], where[1, i] = landing[i, 0], landing[i, 1]
+            n_x, n_y = nominal.feet[i, 0], nominal.feet[i, 1]
+            plan.landing[i, 0] = x_m + c * n_x - s * n_y + capture_s * slip_x
+            plan.landing[i, 1] = y_m + s * n_x + c * n_y + capture_s * slip_y
+        ground.points[0, i], ground.points[1, i] = plan.landing[i, 0], plan.landing[i, 1]
 
 
 @njit(cache=True)
@@ -209,9 +223,9 @@ def advance_quintic(state: Array, target: Array, remaining: float, dt: float) ->
     """Advance the motion `state` by `dt` along the quintic that comes to rest at `target` after `remaining` seconds.
 
     Args:
-        state: Position, velocity and acceleration, shape (3, 3): derivative, axis; in place.
-        target: Where velocity and acceleration shall be zero, shape (3,) [m].
-        remaining: Time left at the beginning, > 0 [s].
+        state: In and out: position, velocity and acceleration (rows) of each axis (columns), shape (3, 3).
+        target: Where velocity and acceleration become zero, shape (3,) [m].
+        remaining: Time until then, > 0 [s].
         dt: Time to advance, at most `remaining` [s].
     """
     s, T = dt / remaining, remaining
@@ -228,15 +242,15 @@ def advance_quintic(state: Array, target: Array, remaining: float, dt: float) ->
 
 @njit(cache=True)
 def arch(u: float, height: float, speed: float, swing_s: float) -> tuple[float, float, float]:  # pragma: no cover
-    """The vertical part of a swing beyond the straight course: height, velocity, acceleration (planner.md 4.4).
+    """Height of a swing over its course, with its velocity and acceleration (planner.md 4.4).
 
         z = 64 H u³(1-u)³ - v_td T_sw (u⁵ - u⁴),      ż(1) = -v_td
 
     Args:
-        u: Elapsed part of the swing [-].
-        height: H [m].
-        speed: v_td [m/s].
-        swing_s: T_sw [s].
+        u: Elapsed share of the swing [-].
+        height: Step height H [m].
+        speed: Touchdown speed v_td [m/s].
+        swing_s: Duration of the swing T_sw [s].
     """
     w = 1.0 - u
     lift = 64.0 * height
@@ -250,26 +264,12 @@ def arch(u: float, height: float, speed: float, swing_s: float) -> tuple[float, 
 @njit(cache=True)
 def move_feet(
     dt: float,
-    stance: Booleans,
-    since_touchdown: Array,
-    since_liftoff: Array,
-    to_touchdown: Array,
-    step_height: float,
-    touchdown_speed: float,
-    measured: Array,
-    measured_velocity: Array,
-    shank_rate: Array,
+    gait: Gait,
     radius: Array,
-    ground: Array,
-    normal: Array,
-    phase: Integers,
-    position: Array,
-    velocity: Array,
-    acceleration: Array,
-    course: Array,
-    slide: Array,
-    landing: Array,
-    level: Array,
+    ground: GroundSamples,
+    measured: Measured,
+    timing: Timing,
+    plan: FootPlan,
 ) -> None:  # pragma: no cover - compiled
     """Advance the planned feet by `dt` (planner.md 4.2, 4.4).
 
@@ -281,71 +281,60 @@ def move_feet(
 
     Args:
         dt: Time since the last call [s].
-        stance: Planned stance, shape (n,).
-        since_touchdown: Time since planned touchdown of the standing feet, shape (n,) [s].
-        since_liftoff: Time since lift-off of the swinging feet, shape (n,) [s].
-        to_touchdown: Time to their touchdown, shape (n,) [s].
-        step_height: H [m].
-        touchdown_speed: v_td [m/s].
-        measured: Measured foot centres, shape (n, 3) [m].
-        measured_velocity: Their velocities, shape (n, 3) [m/s].
-        shank_rate: Measured angular velocity of the links that carry the feet, shape (n, 3) [rad/s].
+        gait: Step height and touchdown speed are read.
         radius: Radii of the foot spheres, shape (n,) [m].
-        ground: Height of the ground at the points that `choose_footholds` asked for, shape (n,) [m].
-        normal: Its normals there, shape (n, 3).
-        phase: See `FootPlan`, as all that follow; in and out.
-        position: Out.
-        velocity: Out.
-        acceleration: Out.
-        course: In and out.
-        slide: In and out.
-        landing: In: x and y; out: z of the landing points.
-        level: Out.
+        ground: The ground at the points that `choose_footholds` asked for.
+        measured: Foot centres, their velocities, and the angular velocities of the shanks are read.
+        timing: The timing, with the feet that have landed early.
+        plan: In and out, except that x and y of `landing` are only read.
     """
-    for i in range(stance.shape[0]):
-        if not stance[i]:
+    for i in range(timing.stance.shape[0]):
+        r, height, normal = radius[i], ground.height[i], ground.normal[i]
+        position, velocity, acceleration = plan.position[i], plan.velocity[i], plan.acceleration[i]
+        if not timing.stance[i]:
+            course, since_liftoff, to_touchdown = plan.course[i], timing.since_liftoff[i], timing.to_touchdown[i]
             step = dt
-            if phase[i] != SWINGING:
-                phase[i] = SWINGING
-                course[i] = 0.0
-                course[i, 0] = measured[i]
-                step = since_liftoff[i]
-            step = min(step, since_liftoff[i])
-            landing[i, 2] = ground[i] + radius[i] / normal[i, 2]
-            advance_quintic(course[i], landing[i], to_touchdown[i] + step, step)
-            swing_s = since_liftoff[i] + to_touchdown[i]
-            z, dz, ddz = arch(since_liftoff[i] / swing_s, step_height, touchdown_speed, swing_s)
-            position[i], velocity[i], acceleration[i] = course[i, 0], course[i, 1], course[i, 2]
-            position[i, 2] += z
-            velocity[i, 2] += dz
-            acceleration[i, 2] += ddz
+            if plan.phase[i] != SWINGING:
+                plan.phase[i] = SWINGING
+                course[:] = 0.0
+                course[0] = measured.feet[i]
+                step = since_liftoff
+            step = min(step, since_liftoff)
+            plan.landing[i, 2] = height + r / normal[2]
+            advance_quintic(course, plan.landing[i], to_touchdown + step, step)
+            swing_s = since_liftoff + to_touchdown
+            z, dz, ddz = arch(since_liftoff / swing_s, gait.step_height_m, gait.touchdown_speed_m_s, swing_s)
+            position[:], velocity[:], acceleration[:] = course[0], course[1], course[2]
+            position[2] += z
+            velocity[2] += dz
+            acceleration[2] += ddz
             continue
 
         # Rolling without slipping: the centre moves with ω × r n.
-        r = radius[i]
-        velocity[i, 0] = r * (shank_rate[i, 1] * normal[i, 2] - shank_rate[i, 2] * normal[i, 1])
-        velocity[i, 1] = r * (shank_rate[i, 2] * normal[i, 0] - shank_rate[i, 0] * normal[i, 2])
-        velocity[i, 2] = r * (shank_rate[i, 0] * normal[i, 1] - shank_rate[i, 1] * normal[i, 0])
-        if phase[i] == STANDING:
-            slide[i] *= math.exp(-dt / BRAKING)
+        omega, slide = measured.shank_rate[i], plan.slide[i]
+        velocity[0] = r * (omega[1] * normal[2] - omega[2] * normal[1])
+        velocity[1] = r * (omega[2] * normal[0] - omega[0] * normal[2])
+        velocity[2] = r * (omega[0] * normal[1] - omega[1] * normal[0])
+        if plan.phase[i] == STANDING:
+            slide *= math.exp(-dt / BRAKING)
         else:
-            acceleration[i] = 0.0
-            gap = (measured[i, 2] - ground[i]) * normal[i, 2] - r
+            acceleration[:] = 0.0
+            gap = (measured.feet[i, 2] - height) * normal[2] - r
             if gap > LATE_GAP:
-                phase[i] = LATE
-                depth = touchdown_speed * since_touchdown[i]
-                position[i] = landing[i]
-                position[i, 2] -= min(depth, LATE_DEPTH)
-                velocity[i] = 0.0
-                velocity[i, 2] = -touchdown_speed if depth < LATE_DEPTH else 0.0
+                plan.phase[i] = LATE
+                depth = gait.touchdown_speed_m_s * timing.since_touchdown[i]
+                position[:] = plan.landing[i]
+                position[2] -= min(depth, LATE_DEPTH)
+                velocity[:] = 0.0
+                velocity[2] = -gait.touchdown_speed_m_s if depth < LATE_DEPTH else 0.0
                 continue
-            phase[i] = STANDING
-            position[i, 0], position[i, 1] = measured[i, 0], measured[i, 1]
-            level[i] = ground[i]
-            slide[i] = measured_velocity[i] - velocity[i]
-            slide[i] -= normal[i] * np.dot(normal[i], slide[i])
-        velocity[i] += slide[i]
-        acceleration[i] = -slide[i] / BRAKING
-        position[i, 0] += dt * velocity[i, 0]
-        position[i, 1] += dt * velocity[i, 1]
-        position[i, 2] = ground[i] + r / normal[i, 2] + dt * velocity[i, 2]
+            plan.phase[i] = STANDING
+            position[0], position[1] = measured.feet[i, 0], measured.feet[i, 1]
+            plan.level[i] = height
+            slide[:] = measured.feet_velocity[i] - velocity
+            slide -= normal * np.dot(normal, slide)
+        velocity += slide
+        acceleration[:] = -slide / BRAKING
+        position[0] += dt * velocity[0]
+        position[1] += dt * velocity[1]
+        position[2] = height + r / normal[2] + dt * velocity[2]

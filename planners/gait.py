@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -15,8 +16,7 @@ _ROUNDING = 1e-9
 """Part of a period by which events come early: a tick on an event belongs to what follows it, however it rounds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(NamedTuple):
     """Where every foot is in its cycle at one instant; arrays have shape (n_feet,), times are in s.
 
     Attributes:
@@ -33,10 +33,15 @@ class Timing:
     since_liftoff: Array
     to_touchdown: Array
 
+    @staticmethod
+    def of(n: int) -> Timing:
+        """Room for `n` feet."""
+        return Timing(np.ones(n, dtype=np.bool_), *np.zeros((4, n)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gait:
-    """A periodic gait; the defaults are the trot of 003.
+    """A periodic gait; the defaults are the trot of Zapolsky & Drumwright 2017.
 
     Attributes:
         period_s: Time of one cycle T [s].
@@ -85,24 +90,16 @@ class Gait:
 
         A swing that would have begun before the gait did is not made: that foot stands until its next lift-off.
         """
-        n = len(self.touchdown)
-        stance = np.empty(n, dtype=np.bool_)
-        times = np.empty((4, n))
-        write_timing(t, self.period_s, self.duty, np.array(self.touchdown), stance, times)
-        return Timing(
-            stance=stance,
-            since_touchdown=times[0],
-            to_liftoff=times[1],
-            since_liftoff=times[2],
-            to_touchdown=times[3],
-        )
+        timing = Timing.of(len(self.touchdown))
+        write_timing(t, self.period_s, self.duty, np.array(self.touchdown), timing)
+        return timing
 
 
 @njit(cache=True)
 def write_timing(
-    t: float, period: float, duty: float, touchdown: Array, stance: Booleans, times: Array
+    t: float, period: float, duty: float, touchdown: Array, timing: Timing
 ) -> None:  # pragma: no cover - compiled
-    """`Gait.timing`: write the four times of `Timing` into the rows of `times`, shape (4, n_feet) [s]."""
+    """Write what `Gait.timing` returns into `timing`."""
     swing = (1.0 - duty) * period
     begun = max(t, 0.0)
     wait = begun - t
@@ -111,19 +108,19 @@ def write_timing(
         cycles = begun / period - touchdown[i] + _ROUNDING
         phase = cycles - math.floor(cycles)
         since_touchdown, since_liftoff = phase * period, (phase - duty) * period
-        stance[i] = True
-        times[0, i], times[1, i], times[2, i] = np.inf, np.inf, 0.0
+        timing.stance[i] = True
+        timing.since_touchdown[i], timing.to_liftoff[i], timing.since_liftoff[i] = np.inf, np.inf, 0.0
         if phase < duty:
             if wait == 0.0 and since_touchdown <= t + tiny:
-                times[0, i] = since_touchdown
-            times[1, i] = wait - since_liftoff
+                timing.since_touchdown[i] = since_touchdown
+            timing.to_liftoff[i] = wait - since_liftoff
         elif since_liftoff > begun + tiny:
-            times[1, i] = wait - since_liftoff + period
+            timing.to_liftoff[i] = wait - since_liftoff + period
         elif wait > 0.0:
-            times[1, i] = wait
+            timing.to_liftoff[i] = wait
         else:
-            stance[i] = False
-            times[2, i] = max(since_liftoff, 0.0)
-            times[3, i] = (1.0 - phase) * period
+            timing.stance[i] = False
+            timing.since_liftoff[i] = max(since_liftoff, 0.0)
+            timing.to_touchdown[i] = (1.0 - phase) * period
             continue
-        times[3, i] = times[1, i] + swing
+        timing.to_touchdown[i] = timing.to_liftoff[i] + swing

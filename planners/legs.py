@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pinocchio as pin
@@ -23,17 +24,19 @@ from idcontrol.system import System
 from idcontrol.types import Array, Integers
 
 REGULARIZATION = 1e-10
-"""Added to the diagonal of JᵀJ [m²]: far below a healthy leg's (0.05 m)², above rounding of a stretched one's."""
+"""ε, added to the diagonal of JᵀJ [m²]: far below a bent leg's (0.05 m)², above the rounding of a stretched one."""
 
 IK_TOLERANCE = 1e-10
 """Distance at which a foot position counts as reached [m]."""
 
 _IK_PASSES = 12
+"""Most Newton passes in one call of `reach`."""
+
 _IK_DAMPING = 100.0
 """Factor on the damping after a pass that came no closer."""
 
 _IK_STEP = 0.3
-"""Largest change of the joint angles in one Newton pass [rad]: the linear model of a leg is no good beyond it."""
+"""Largest change of a joint angle in one Newton pass [rad]: beyond it the linear model of a leg is too far off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +56,21 @@ class Feet:
     offsets: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Legs:
+class LegPose(NamedTuple):
+    """One leg at some joint angles, base axes.
+
+    Attributes:
+        origin: A point on the line of each joint, from the hip down, shape (3, 3) [m].
+        axis: Directions of the lines, shape (3, 3).
+        foot: Centre of the foot sphere, shape (3,) [m].
+    """
+
+    origin: Array
+    axis: Array
+    foot: Array
+
+
+class Legs(NamedTuple):
     """Legs as screws at zero joint angles, and where their joints are in the vectors of the machine.
 
     Attributes:
@@ -145,34 +161,24 @@ _ZERO = np.zeros(3)
 
 
 @njit(cache=True)
-def place_leg(
-    origin0: Array, axis0: Array, foot0: Array, q: Array, origin: Array, axis: Array, foot: Array
-) -> None:  # pragma: no cover - compiled
-    """Lines of one leg's joints and the centre of its foot at joint angles `q`.
-
-    Args:
-        origin0: Points on the lines at zero angles, shape (3, 3) [m].
-        axis0: Directions of the lines at zero angles, shape (3, 3).
-        foot0: Foot centre at zero angles, shape (3,) [m].
-        q: Joint angles from the hip down, shape (3,) [rad].
-        origin: Out: points on the lines, shape (3, 3) [m].
-        axis: Out: directions of the lines, shape (3, 3).
-        foot: Out: foot centre, shape (3,) [m].
-    """
-    foot[:] = foot0
-    origin[:] = origin0
-    axis[:] = axis0
+def place_leg(zero: LegPose, q: Array, pose: LegPose) -> None:  # pragma: no cover - compiled
+    """Write the leg whose pose at zero angles is `zero` into `pose`, at the joint angles `q`, shape (3,) [rad]."""
+    origin, axis = pose.origin, pose.axis
+    pose.foot[:] = zero.foot
+    origin[:] = zero.origin
+    axis[:] = zero.axis
     for k in range(2, -1, -1):
         c, s = math.cos(q[k]), math.sin(q[k])
-        _turn(c, s, axis0[k], origin0[k], foot)
+        _turn(c, s, zero.axis[k], zero.origin[k], pose.foot)
         for j in range(k + 1, 3):
-            _turn(c, s, axis0[k], origin0[k], origin[j])
-            _turn(c, s, axis0[k], _ZERO, axis[j])
+            _turn(c, s, zero.axis[k], zero.origin[k], origin[j])
+            _turn(c, s, zero.axis[k], _ZERO, axis[j])
 
 
 @njit(cache=True)
-def leg_jacobian(origin: Array, axis: Array, foot: Array, J: Array) -> None:  # pragma: no cover - compiled
+def leg_jacobian(pose: LegPose, J: Array) -> None:  # pragma: no cover - compiled
     """Jacobian of the foot centre, ``ṗ = J q̇``: columns ``a_k × (p - o_k)``, shape (3, 3) [m]."""
+    origin, axis, foot = pose.origin, pose.axis, pose.foot
     for k in range(3):
         rx, ry, rz = foot[0] - origin[k, 0], foot[1] - origin[k, 1], foot[2] - origin[k, 2]
         J[0, k] = axis[k, 1] * rz - axis[k, 2] * ry
@@ -181,19 +187,18 @@ def leg_jacobian(origin: Array, axis: Array, foot: Array, J: Array) -> None:  # 
 
 
 @njit(cache=True)
-def leg_bias(origin: Array, axis: Array, foot: Array, qd: Array, out: Array) -> None:  # pragma: no cover - compiled
+def leg_bias(pose: LegPose, qd: Array, out: Array) -> None:  # pragma: no cover - compiled
     """Acceleration J̇q̇ of the foot centre at zero joint acceleration, the base at rest.
 
     Going down the leg, each link turns with ω and carries the next joint (or the foot) at lever r:
     ω̇ grows by ω × a q̇, and the acceleration by ω̇ × r + ω × (ω × r).
 
     Args:
-        origin: Points on the joints' lines, shape (3, 3) [m].
-        axis: Their directions, shape (3, 3).
-        foot: Foot centre, shape (3,) [m].
+        pose: The leg at its joint angles.
         qd: Joint velocities, shape (3,) [rad/s].
         out: Out: the acceleration, shape (3,) [m/s²].
     """
+    origin, axis, foot = pose.origin, pose.axis, pose.foot
     wx = wy = wz = 0.0
     ex = ey = ez = 0.0
     out[:] = 0.0
@@ -215,17 +220,16 @@ def leg_bias(origin: Array, axis: Array, foot: Array, qd: Array, out: Array) -> 
 
 @njit(cache=True, error_model="numpy")
 def solve_symmetric(
-    a00: float,
-    a11: float,
-    a22: float,
-    a01: float,
-    a02: float,
-    a12: float,
-    y0: float,
-    y1: float,
-    y2: float,
+    diagonal: tuple[float, float, float], lower: tuple[float, float, float], y: tuple[float, float, float]
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Solve a symmetric positive definite 3x3 system by LDLᵀ."""
+    """Solve a symmetric positive definite 3x3 system by LDLᵀ.
+
+    Args:
+        diagonal: (a00, a11, a22).
+        lower: (a10, a20, a21).
+        y: Right-hand side.
+    """
+    (a00, a11, a22), (a01, a02, a12), (y0, y1, y2) = diagonal, lower, y
     l10, l20 = a01 / a00, a02 / a00
     d1 = a11 - l10 * a01
     l21 = (a12 - l20 * a01) / d1
@@ -245,7 +249,7 @@ def leg_solve(J: Array, b: Array, x: Array) -> None:  # pragma: no cover - compi
 
 @njit(cache=True, error_model="numpy")
 def solve_damped(J: Array, b: Array, damping: float, x: Array) -> None:  # pragma: no cover - compiled
-    """Minimize ``|J x - b|² + damping |x|²``, damping in m²."""
+    """Minimize ``|J x - b|² + damping |x|²`` over `x`; damping in m²."""
     a00 = J[0, 0] * J[0, 0] + J[1, 0] * J[1, 0] + J[2, 0] * J[2, 0] + damping
     a11 = J[0, 1] * J[0, 1] + J[1, 1] * J[1, 1] + J[2, 1] * J[2, 1] + damping
     a22 = J[0, 2] * J[0, 2] + J[1, 2] * J[1, 2] + J[2, 2] * J[2, 2] + damping
@@ -255,21 +259,12 @@ def solve_damped(J: Array, b: Array, damping: float, x: Array) -> None:  # pragm
     y0 = J[0, 0] * b[0] + J[1, 0] * b[1] + J[2, 0] * b[2]
     y1 = J[0, 1] * b[0] + J[1, 1] * b[1] + J[2, 1] * b[2]
     y2 = J[0, 2] * b[0] + J[1, 2] * b[1] + J[2, 2] * b[2]
-    x[0], x[1], x[2] = solve_symmetric(a00, a11, a22, a01, a02, a12, y0, y1, y2)
+    x[0], x[1], x[2] = solve_symmetric((a00, a11, a22), (a01, a02, a12), (y0, y1, y2))
 
 
 @njit(cache=True, error_model="numpy")
 def reach(
-    origin0: Array,
-    axis0: Array,
-    foot0: Array,
-    target: Array,
-    tolerance: float,
-    q: Array,
-    origin: Array,
-    axis: Array,
-    foot: Array,
-    J: Array,
+    zero: LegPose, target: Array, tolerance: float, q: Array, pose: LegPose, J: Array
 ) -> float:  # pragma: no cover - compiled
     """Joint angles of one leg that put its foot at `target`, by Newton's method from the angles given.
 
@@ -277,27 +272,24 @@ def reach(
     an unreachable target creeps to the nearest pose from call to call and stays on its branch of the knee.
 
     Args:
-        origin0: See `place_leg`.
-        axis0: See `place_leg`.
-        foot0: See `place_leg`.
-        target: Wanted foot centre, shape (3,) [m].
+        zero: The leg at zero angles.
+        target: Wanted foot centre, base axes, shape (3,) [m].
         tolerance: Distance at which it counts as reached [m].
         q: In: first guess; out: the angles, shape (3,) [rad].
-        origin: Out: see `place_leg`, at `q`.
-        axis: Out: see `place_leg`, at `q`.
-        foot: Out: see `place_leg`, at `q`.
+        pose: Out: the leg at `q`.
         J: Out: the Jacobian at `q`, shape (3, 3) [m].
 
     Returns:
         Distance that is left [m].
     """
+    foot = pose.foot
     step, trial, miss = np.empty(3), np.empty(3), np.empty(3)
-    place_leg(origin0, axis0, foot0, q, origin, axis, foot)
+    place_leg(zero, q, pose)
     for k in range(3):
         miss[k] = target[k] - foot[k]
     left = math.sqrt(miss[0] ** 2 + miss[1] ** 2 + miss[2] ** 2)
     damping = REGULARIZATION
-    leg_jacobian(origin, axis, foot, J)
+    leg_jacobian(pose, J)
     for _ in range(_IK_PASSES):
         if left <= tolerance:
             break
@@ -306,7 +298,7 @@ def reach(
         share = _IK_STEP / longest if longest > _IK_STEP else 1.0
         for k in range(3):
             trial[k] = q[k] + share * step[k]
-        place_leg(origin0, axis0, foot0, trial, origin, axis, foot)
+        place_leg(zero, trial, pose)
         dx, dy, dz = target[0] - foot[0], target[1] - foot[1], target[2] - foot[2]
         distance = math.sqrt(dx * dx + dy * dy + dz * dz)
         if distance < left:
@@ -314,8 +306,8 @@ def reach(
             left = distance
             miss[0], miss[1], miss[2] = dx, dy, dz
             damping = max(0.1 * damping, REGULARIZATION)
-            leg_jacobian(origin, axis, foot, J)
+            leg_jacobian(pose, J)
         else:
             damping *= _IK_DAMPING
-    place_leg(origin0, axis0, foot0, q, origin, axis, foot)
+    place_leg(zero, q, pose)
     return left

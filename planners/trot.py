@@ -1,41 +1,142 @@
-"""The trot: from a command and the measured state to what every joint should do (planner.md 2 to 5)."""
+"""The trot: from a command and the measured state to what every joint should do (planner.md 2 to 5).
+
+A tick is five compiled calls (three without `momentum.MomentumBase`): between them Python asks the command source, the
+ground, and Pinocchio.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pinocchio as pin
+from numba import njit
 
 from idcontrol.errors import InputError
-from idcontrol.planners.balance import Balance
-from idcontrol.planners.base import BaseReference
-from idcontrol.planners.commands import CommandLimits, Guide
-from idcontrol.planners.compiled import (
-    Memory,
-    Numbers,
-    aim,
-    follow,
-    joined,
-    observe,
-    swing,
-    viewed,
-    yield_acceleration,
-    yield_velocity,
+from idcontrol.planners.balance import Balance, righting_acceleration
+from idcontrol.planners.base import BaseReference, advance_base, command_base
+from idcontrol.planners.commands import CommandLimits, CommandSource, LimitedCommand, limit_command
+from idcontrol.planners.feet import (
+    STANDING,
+    FootPlan,
+    Ground,
+    GroundSamples,
+    NominalStance,
+    choose_footholds,
+    move_feet,
+    notice_touchdowns,
 )
-from idcontrol.planners.feet import CAPTURE_GAIN, STANDING, FootPlan, Ground
-from idcontrol.planners.gait import Gait
-from idcontrol.planners.joints import LegPlan, Measured
+from idcontrol.planners.gait import Gait, Timing, write_timing
+from idcontrol.planners.joints import LegPlan, collect_joints, move_joints, reach_feet
 from idcontrol.planners.legs import Feet, Legs
-from idcontrol.planners.momentum import MomentumBase
+from idcontrol.planners.measured import Measured, heading, read_state
+from idcontrol.planners.momentum import MomentumBase, MomentumSystem, momentum_acceleration, momentum_velocity
+from idcontrol.planners.packing import Record, pack
 from idcontrol.system import System
 from idcontrol.types import Array, Reference, State
 
-GRAVITY = 9.81
+
+class _Parts(NamedTuple):
+    """The constants of a planner and what it remembers, as they lie in its record."""
+
+    gait: Gait
+    limits: CommandLimits
+    balance: Balance
+    nominal: NominalStance
+    legs: Legs
+    measured: Measured
+    timing: Timing
+    command: LimitedCommand
+    plan: FootPlan
+    ground: GroundSamples
+    base: BaseReference
+    leg_plan: LegPlan
+    momentum: MomentumSystem
+
+
+@njit(cache=True)
+def _plan_base_and_footholds(
+    record: Record, t: float, dt: float, begin: float, target: tuple[float, float, float], stops: bool
+) -> bool:  # pragma: no cover - compiled
+    """Find where the feet are in their cycle, how the base moves, and where swinging feet shall land.
+
+    Args:
+        record: The planner's record.
+        t: Time [s].
+        dt: Time since the last tick [s].
+        begin: When the gait began or begins [s].
+        target: The command (v_x, v_y, ω) to move towards [m/s, rad/s].
+        stops: Whether the gait ends once all feet stand and the command is zero.
+
+    Returns:
+        Whether the gait has ended.
+    """
+    parts: _Parts = record[0]
+    gait, measured, timing, command, plan = parts.gait, parts.measured, parts.timing, parts.command, parts.plan
+    write_timing(t - begin, gait.period_s, gait.duty, gait.touchdown, timing)
+    ended = bool(stops and timing.stance.all() and not command.velocity.any())
+    if ended:
+        write_timing(-math.inf, gait.period_s, gait.duty, gait.touchdown, timing)
+    notice_touchdowns(t, gait, measured, timing, plan)
+    advance_base(dt, parts.base)
+    limit_command(dt, target, parts.limits.linear_m_s2, parts.limits.angular_rad_s2, command)
+    yaw, bandwidth = heading(measured.rotation), 2.0 / gait.period_s  # follows the ground within half a gait cycle
+    command_base(measured.position, yaw, command, parts.nominal.height, plan.level, bandwidth, parts.base)
+    choose_footholds(gait, parts.nominal, command, measured, timing, plan, parts.ground)
+    return ended
+
+
+@njit(cache=True)
+def _plan_feet(record: Record, dt: float) -> None:  # pragma: no cover - compiled
+    """Advance the planned feet by `dt` [s], and find the joint angles that put them there."""
+    parts: _Parts = record[0]
+    measured, plan = parts.measured, parts.plan
+    move_feet(dt, parts.gait, parts.nominal.radius, parts.ground, measured, parts.timing, plan)
+    reach_feet(parts.legs, plan, parts.base, measured, parts.leg_plan)
+
+
+@njit(cache=True, error_model="numpy")
+def _yield_velocity(record: Record, M: Array, v: Array) -> None:  # pragma: no cover - compiled
+    """`momentum_velocity` of the planned motion."""
+    parts: _Parts = record[0]
+    momentum_velocity(M, parts.legs, parts.plan, parts.leg_plan, parts.base, parts.momentum, v)
+
+
+@njit(cache=True, error_model="numpy")
+def _yield_acceleration(record: Record, M: Array, bias: Array, v: Array) -> None:  # pragma: no cover - compiled
+    """`momentum_acceleration` of the planned motion."""
+    parts: _Parts = record[0]
+    momentum_acceleration(M, bias, v, parts.legs, parts.plan, parts.leg_plan, parts.base, parts.momentum)
+
+
+@njit(cache=True)
+def _plan_joints(record: Record, dt: float, joints: Array) -> float:  # pragma: no cover - compiled
+    """Joint velocities and accelerations that move the feet as planned.
+
+    Velocities are means over the period `dt` that ends now: a machine whose accelerations are held for a period each
+    cannot have others. Feedback on the velocities of the instant would drive it ahead of its plan.
+
+    Args:
+        record: The planner's record.
+        dt: Time since the last tick [s].
+        joints: Out: angles, velocities, accelerations of the joints of the legs, shape (3, a) [rad, rad/s, rad/s²].
+
+    Returns:
+        Largest distance between a planned foot and where the joints can put it [m].
+    """
+    parts: _Parts = record[0]
+    balance, measured, leg_plan = parts.balance, parts.measured, parts.leg_plan
+    righting = righting_acceleration(balance.stiffness_1_s2, balance.damping_1_s, measured.rotation, measured.omega_B)
+    move_joints(parts.plan, parts.base, righting, measured, leg_plan)
+    residual: float = collect_joints(leg_plan, parts.legs.actuated, joints)
+    for j in range(joints.shape[1]):
+        joints[1, j] -= 0.5 * dt * joints[2, j]
+    return residual
 
 
 class TrotPlanner:
-    """Plans a trot; a callable that the loop asks once per control period.
+    """A planner of trots, which the loop calls once per control period.
 
     The plan advances by the time between two states, so a late or skipped tick is harmless. The planner never raises
     while it runs: in place of a state with a NaN it goes on from the last good one, and a foot out of reach shows in
@@ -46,7 +147,7 @@ class TrotPlanner:
         gait: The gait.
         height: Height of the base over the ground in the nominal stance, z0 [m].
         nominal: Nominal feet in the horizontal frame, their mean under the centre of mass, shape (n_feet, 3) [m].
-        command: The limited command (v_x, v_y, ω) of now, shape (3,) [m/s, rad/s].
+        command: The command (v_x, v_y, ω) after the limiter, shape (3,) [m/s, rad/s].
         base: Reference of the base.
         plan: Planned motion of the feet.
         standing: Whether the machine has come to rest because it was asked to.
@@ -59,7 +160,7 @@ class TrotPlanner:
         home: Array,
         *,
         gait: Gait,
-        guide: Guide,
+        commands: CommandSource,
         limits: CommandLimits | None = None,
         ground: Ground | None = None,
         constant_momentum: bool = False,
@@ -72,12 +173,12 @@ class TrotPlanner:
             feet: Its feet.
             home: Joint angles of the nominal stance in the order of `System.actuated_names`, shape (a,) [rad].
             gait: Timing and shape of the steps; its touchdowns are in the order of `feet`.
-            guide: Where commands come from.
+            commands: Where commands come from.
             limits: How fast the command may change.
             ground: The ground; None is the plane z = 0.
             constant_momentum: Let the base yield to the reaction of the swinging legs. For friction below about 0.3;
                 above, it costs tracking and gains nothing.
-            balance: Gains that right the base in addition; None is none.
+            balance: Gains that right the base in addition to the joint feedback; None sets them to zero.
 
         Raises:
             InputError: The machine has no such legs, or the gait or the pose does not fit it.
@@ -90,53 +191,35 @@ class TrotPlanner:
                 f"the home pose must be {system.n_actuated} finite joint angles, one for each actuated joint"
             )
         self.feet, self.gait = feet, gait
-        self._guide, self._ground = guide, ground
+        self._commands, self._ground = commands, ground
         legs = Legs.of(system, feet)
         # Joints that belong to no leg hold the home pose.
-        self._still = np.zeros((3, system.n_actuated))
+        self._still: Array = np.zeros((3, system.n_actuated))
         self._still[0] = home
-        radius = np.ascontiguousarray(feet.radii, dtype=np.float64)
-        self.height, self.nominal = _nominal_stance(system, legs, radius, self._still[0])
+        nominal = _nominal_stance(system, feet, legs, self._still[0])
+        self.height, self.nominal = nominal.height, nominal.feet
         self._momentum = MomentumBase(system, legs, self._still[0]) if constant_momentum else None
-        limits, balance = limits or CommandLimits(), balance or Balance()
-        numbers = Numbers(
-            period_s=gait.period_s,
-            duty=gait.duty,
-            stance_s=gait.stance_s,
-            swing_s=gait.swing_s,
-            step_height_m=gait.step_height_m,
-            touchdown_speed_m_s=gait.touchdown_speed_m_s,
-            linear_m_s2=limits.linear_m_s2,
-            angular_rad_s2=limits.angular_rad_s2,
-            stiffness_1_s2=balance.stiffness_1_s2,
-            damping_1_s=balance.damping_1_s,
-            height=self.height,
-            # Height follows the ground within about half a gait cycle.
-            bandwidth=2.0 / gait.period_s,
-            capture_s=CAPTURE_GAIN * math.sqrt(self.height / GRAVITY),
-            touchdown=np.array(gait.touchdown),
-            radius=radius,
-            nominal=self.nominal,
+        self._record, self._parts = pack(
+            _Parts(
+                gait=gait,
+                limits=limits or CommandLimits(),
+                balance=balance or Balance(),
+                nominal=nominal,
+                legs=legs,
+                measured=Measured.of(n),
+                timing=Timing.of(n),
+                command=LimitedCommand.at_rest(),
+                plan=FootPlan.of(n),
+                ground=GroundSamples.of(n),
+                base=BaseReference.at_rest(),
+                leg_plan=LegPlan.of(n),
+                momentum=MomentumSystem.of(n),
+            )
         )
-        bundles = {
-            "numbers": numbers,
-            "legs": legs,
-            "measured": Measured.of(n),
-            "plan": FootPlan.of(n),
-            "base": BaseReference(),
-            "leg_plan": LegPlan.of(n),
-            "memory": Memory.of(n),
-        }
         if self._momentum is not None:
-            bundles["momentum"] = self._momentum.work
-        self._record = joined(**bundles)
-        self._legs = legs
-        self._measured = viewed(Measured.of(n), self._record, "measured")
-        self.plan = viewed(FootPlan.of(n), self._record, "plan")
-        self.base = viewed(BaseReference(), self._record, "base")
-        self._leg_plan = viewed(LegPlan.of(n), self._record, "leg_plan")
-        self._memory = viewed(Memory.of(n), self._record, "memory")
-        self.command: Array = self._memory.command
+            self._parts.momentum.nominal[:] = self._momentum.nominal
+        self.plan, self.base = self._parts.plan, self._parts.base
+        self.command: Array = self._parts.command.velocity
         self.standing = True
         self._t = math.nan
         self._begin = math.inf
@@ -147,83 +230,78 @@ class TrotPlanner:
         Raises:
             InputError: The state has a NaN.
         """
-        if not self._measured.read(state, self._legs):
+        measured, plan, base, ground = self._parts.measured, self.plan, self.base, self._parts.ground
+        if not measured.read(state, self._parts.legs):
             raise InputError("the planner cannot begin at a state that is not finite")
-        measured, plan, memory = self._measured, self.plan, self._memory
-        self._guide.reset(measured.position.copy())
+        self._commands.reset(measured.position.copy())
         self._t, self._begin, self.standing = state.t, state.t + self.gait.start_s, False
-        memory.touched[:], memory.command[:] = -math.inf, 0.0
-        plan.phase[:] = STANDING
-        plan.slide[:] = 0.0
+        self.command[:] = 0.0
+        plan.phase[:], plan.touched[:], plan.slide[:] = STANDING, -math.inf, 0.0
         plan.position[:], plan.landing[:] = measured.feet, measured.feet
-        memory.where[:] = measured.feet[:, :2].T
-        self._look_at_ground()
-        plan.level[:] = memory.ground
-        self._leg_plan.motion[0] = measured.angles
-        base = self.base
-        base.pose[:2], base.pose[2], base.pose[3] = measured.position[:2], self.height + plan.level.mean(), measured.yaw
+        ground.points[:] = measured.feet[:, :2].T
+        self._sample_ground()
+        plan.level[:] = ground.height
+        self._parts.leg_plan.motion[0] = measured.angles
+        base.pose[:2], base.pose[2] = measured.position[:2], self.height + plan.level.mean()
+        base.pose[3] = heading(measured.rotation)
         base.twist[:], base.rate[:] = 0.0, 0.0
 
     def __call__(self, state: State) -> Reference:
-        """What the joints should do at `state.t`; the planner must have been reset."""
-        t, record, measured = state.t, self._record, self._measured
-        yaw = observe(record, state.q, state.v)
-        if not math.isnan(yaw):
-            measured.yaw = yaw
+        """Plan the motion of the joints at `state.t`; the planner must have been reset."""
+        t, record, measured, timing = state.t, self._record, self._parts.measured, self._parts.timing
+        yaw = read_state(record, state.q, state.v)
         dt = max(t - self._t, 0.0)
         self._t = t
 
-        drive = self._guide(t, measured.position, measured.yaw)
-        if self.standing and drive.walk:
+        command = self._commands(t, measured.position, yaw)
+        if self.standing and command.walk:
             self.standing, self._begin = False, t + self.gait.start_s
-        walks = drive.walk and t >= self._begin
-        target = (drive.v_x, drive.v_y, drive.omega) if walks else (0.0, 0.0, 0.0)
-        stops = not self.standing and not drive.walk
-        n = len(self.feet.names)
-        stance, times = np.empty(n, dtype=np.bool_), np.empty((4, n))
-        if aim(record, t, dt, self._begin, measured.yaw, target, stops, stance, times):
+        walks = command.walk and t >= self._begin
+        target = (command.v_x, command.v_y, command.omega) if walks else (0.0, 0.0, 0.0)
+        stops = not self.standing and not command.walk
+        if _plan_base_and_footholds(record, t, dt, self._begin, target, stops):
             self.standing, self._begin = True, math.inf
-        self._look_at_ground()
-        swing(record, dt, stance, times)
+        self._sample_ground()
+        _plan_feet(record, dt)
         if self._momentum is not None:
             self._keep_momentum(self._momentum)
         joints = self._still.copy()
-        residual = follow(record, dt, joints)
+        residual = _plan_joints(record, dt, joints)
         pose = self.base.pose
         return Reference(
             q=joints[0],
             v=joints[1],
             a=joints[2],
-            stance=stance,
-            since_touchdown=times[0],
-            to_liftoff=times[1],
+            stance=timing.stance.copy(),
+            since_touchdown=timing.since_touchdown.copy(),
+            to_liftoff=timing.to_liftoff.copy(),
             base_position=pose[:3].copy(),
             base_yaw=float(pose[3]),
             feet=self.plan.position.copy(),
             residual=residual,
         )
 
-    def _look_at_ground(self) -> None:
-        """Height and normal of the ground where the feet need it; the plane never changes."""
+    def _sample_ground(self) -> None:
+        """Ask the ground for height and normal where the feet need them; the plane needs no asking."""
         if self._ground is not None:
-            memory = self._memory
-            x, y = memory.where
-            memory.ground[:], memory.normal[:] = self._ground.height(x, y), self._ground.normal(x, y)
+            samples = self._parts.ground
+            x, y = samples.points
+            samples.height[:], samples.normal[:] = self._ground.height(x, y), self._ground.normal(x, y)
 
     def _keep_momentum(self, momentum: MomentumBase) -> None:
         """Let the base yield to the motion of the feet (planner.md 3.3)."""
-        momentum.find_inertia(self._leg_plan.motion)
-        yield_velocity(self._record, momentum.M, momentum.v)
+        momentum.find_inertia(self._parts.leg_plan.motion)
+        _yield_velocity(self._record, momentum.M, momentum.v)
         momentum.find_bias()
-        yield_acceleration(self._record, momentum.M, momentum.bias, momentum.v)
+        _yield_acceleration(self._record, momentum.M, momentum.bias, momentum.v)
 
 
-def _nominal_stance(system: System, legs: Legs, radius: Array, home: Array) -> tuple[float, Array]:
-    """Height of the base and feet in the horizontal frame at the home pose, the feet's mean moved under the com."""
+def _nominal_stance(system: System, spheres: Feet, legs: Legs, home: Array) -> NominalStance:
+    """The stance at the joint angles `home`, with the mean of the feet moved under the centre of mass."""
     q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
-    measured = Measured.of(radius.size)
+    measured = Measured.of(len(spheres.names))
     measured.read(State(t=0.0, q=q, v=np.zeros(system.n_velocities)), legs)
     com = pin.centerOfMass(system.model, system.model.createData(), q)
-    feet = measured.feet
+    feet, radius = measured.feet, np.ascontiguousarray(spheres.radii, dtype=np.float64)
     feet[:, :2] += com[:2] - feet[:, :2].mean(axis=0)
-    return float(np.max(radius - feet[:, 2])), feet
+    return NominalStance(height=float(np.max(radius - feet[:, 2])), feet=feet, radius=radius)

@@ -9,39 +9,40 @@ import numpy as np
 
 from idcontrol.errors import InputError
 from idcontrol.planners.base import wrap
-from idcontrol.planners.commands import Drive
+from idcontrol.planners.commands import VelocityCommand
 from idcontrol.types import Array
 
 RADIUS = 0.02
 """A waypoint counts as reached when the base is this near [m]."""
 
 CARROT = 0.12
-"""The machine aims this far ahead on the line between waypoints [m]."""
+"""The machine aims at a point this far ahead on the line between waypoints [m]."""
 
 TURN_FROM, TURN_UNTIL = math.pi / 8.0, 0.06
 """Heading errors at which turning on the spot begins and ends [rad]; apart, so that it does not chatter."""
 
 TURN_GAIN = 6.0
-"""Turning rate on the spot per heading error [1/s]."""
+"""Gain from heading error to turning rate on the spot [1/s]."""
 
 CRAWL = 0.04
-"""Speed that is kept on the last centimetres [m/s]."""
+"""Least speed on the last centimetres [m/s]."""
 
 BRAKING = 0.25
 """Deceleration towards a waypoint [m/s²]: v = sqrt(2 · 0.25 · distance)."""
 
 
 class Waypoints:
-    """Walks from point to point, and round again.
+    """A command that leads from point to point, and round again.
 
-    On the line from the previous to the next waypoint a carrot runs ahead of the machine; heading errors above π/8 are
-    mended by turning on the spot, smaller ones while walking; the last centimetres are walked slowly.
+    On the line from the previous to the next waypoint the machine pursues a point (the carrot) that runs ahead of it.
+    Heading errors above π/8 are corrected by turning on the spot, smaller ones while walking. The last centimetres are
+    walked slowly.
 
     Attributes:
         points: All waypoints, shape (n, 2) [m].
         target: The waypoint ahead, shape (2,) [m].
-        previous: The one behind, or the start, shape (2,) [m].
-        reached: How many have been reached.
+        previous: The waypoint behind, or the start, shape (2,) [m].
+        reached: How many waypoints have been reached.
         turning: Whether the machine turns on the spot.
     """
 
@@ -70,17 +71,17 @@ class Waypoints:
         self.reset(np.zeros(3))
 
     def reset(self, position: Array) -> None:
-        """Begin with the first waypoint, coming from `position` (world, (3,) [m])."""
+        """Begin with the first waypoint, coming from `position`, world frame, shape (3,) [m]."""
         self.previous: Array = np.array(position[:2], dtype=np.float64)
         self.target: Array = self.points[0]
         self.reached = 0
         self.turning = False
 
-    def __call__(self, t: float, position: Array, yaw: float) -> Drive:
-        """The command at time `t` [s] with the base at `position` (3,) [m], heading `yaw` [rad]."""
+    def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
+        """The command at time `t` [s] for a base at `position`, shape (3,) [m], heading `yaw` [rad]."""
         if t >= self._stand_from:
             self.turning = False
-            return Drive(walk=False)
+            return VelocityCommand(walk=False)
         x, y = float(position[0]), float(position[1])
         x1, y1 = self.target.tolist()
         distance = math.hypot(x1 - x, y1 - y)
@@ -95,9 +96,11 @@ class Waypoints:
         error = wrap(math.atan2(aim_y - y, aim_x - x) - yaw)
         self.turning = abs(error) > (TURN_UNTIL if self.turning else TURN_FROM)
         if self.turning:
-            return Drive(omega=min(max(TURN_GAIN * error, -self._turn), self._turn))
+            return VelocityCommand(omega=min(max(TURN_GAIN * error, -self._turn), self._turn))
         slow = max(CRAWL, math.sqrt(2.0 * BRAKING * distance))
-        return Drive(v_x=min(self._speed * math.cos(error), slow), omega=min(max(2.0 * error, -self._turn), self._turn))
+        return VelocityCommand(
+            v_x=min(self._speed * math.cos(error), slow), omega=min(max(2.0 * error, -self._turn), self._turn)
+        )
 
 
 def _carrot(x: float, y: float, x0: float, y0: float, x1: float, y1: float) -> tuple[float, float]:

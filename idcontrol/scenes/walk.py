@@ -276,14 +276,14 @@ class WalkScene:
             touchdown_speed_m_s=gait.touchdown_speed_m_s,
         )
         if config.planner == "paper":
-            return PaperPlanner(system, feet, home, gait=timing, guide=guide, nominal=LINKS_NOMINAL)
+            return PaperPlanner(system, feet, home, gait=timing, commands=guide, nominal=LINKS_NOMINAL)
         righting = Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s)
         return TrotPlanner(
             system,
             feet,
             home,
             gait=timing,
-            guide=guide,
+            commands=guide,
             limits=CommandLimits(
                 linear_m_s2=description.command.acceleration_m_s2,
                 angular_rad_s2=description.command.turn_acceleration_rad_s2,

@@ -10,9 +10,7 @@ from tests.planners.walker import machine
 
 
 def righting(rotation, omega, gains=(100.0, 20.0)):
-    out = np.empty(3)
-    righting_acceleration(*gains, np.ascontiguousarray(rotation), np.array(omega), out)
-    return out
+    return np.array(righting_acceleration(*gains, np.ascontiguousarray(rotation), np.array(omega)))
 
 
 def test_an_upright_base_at_rest_needs_no_righting_whatever_its_heading():
@@ -36,8 +34,8 @@ def tilted_state(m, planner, angle):
 
 def test_the_added_joint_accelerations_turn_the_base_over_its_standing_feet():
     m = machine("links", points=True)
-    guide = Schedule([], stand_from_s=0.0)
-    plain, balanced = m.planner(guide), m.planner(guide, balance=Balance(stiffness_1_s2=100.0, damping_1_s=20.0))
+    commands = Schedule([], stand_from_s=0.0)
+    plain, balanced = m.planner(commands), m.planner(commands, balance=Balance(stiffness_1_s2=100.0, damping_1_s=20.0))
     plans = []
     for planner in (plain, balanced):
         planner.reset(m.standing(planner.height))

@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.planners.base import LEASH, BaseReference, advance_base, command_base, wrap
+from idcontrol.planners.commands import LimitedCommand
 
 
 def step(base, dt, command, rate, position, yaw, *, height=0.2, ground=0.0):
-    advance_base(dt, base.pose, base.twist, base.rate)
-    command_base(position, yaw, command, rate, height, np.full(4, ground), 7.0, base.pose, base.twist, base.rate)
+    advance_base(dt, base)
+    command_base(position, yaw, LimitedCommand(command, rate), height, np.full(4, ground), 7.0, base)
 
 
 @settings(deadline=None)  # the first call compiles
@@ -22,7 +23,7 @@ def test_wrapping_keeps_the_direction(angle):
 
 
 def test_a_reference_that_is_where_the_machine_is_moves_on_the_circle_of_its_command():
-    base, h = BaseReference(), 1e-3
+    base, h = BaseReference.at_rest(), 1e-3
     base.pose[2] = 0.2
     command = np.array([0.3, 0.0, 0.6])
     # With the machine on the reference the leash is slack.
@@ -37,15 +38,15 @@ def test_a_reference_that_is_where_the_machine_is_moves_on_the_circle_of_its_com
 
 
 def test_velocity_and_acceleration_of_the_reference_are_its_derivatives():
-    base, h = BaseReference(), 1e-4
+    base, h = BaseReference.at_rest(), 1e-4
     history = []
     for k in range(2000):
         t = k * h
         command = np.array([0.2 * math.sin(3 * t), 0.1 * t, 0.5 * math.cos(2 * t)])
         rate = np.array([0.6 * math.cos(3 * t), 0.1, -math.sin(2 * t)])
-        advance_base(h if k else 0.0, base.pose, base.twist, base.rate)
+        advance_base(h if k else 0.0, base)
         here = base.pose.copy()
-        command_base(here, here[3], command, rate, 0.2, np.array([0.05]), 7.0, base.pose, base.twist, base.rate)
+        command_base(here, here[3], LimitedCommand(command, rate), 0.2, np.array([0.05]), 7.0, base)
         history.append((base.pose.copy(), base.twist.copy(), base.rate.copy()))
     pose, twist, acceleration = (np.array(x) for x in zip(*history, strict=True))
     # Central differences of motions with third derivatives below 100 (the height's start), and O(h) of steps.
@@ -54,7 +55,7 @@ def test_velocity_and_acceleration_of_the_reference_are_its_derivatives():
 
 
 def test_the_leash_pulls_the_reference_to_a_machine_that_stays_behind():
-    base, h = BaseReference(), 1e-3
+    base, h = BaseReference.at_rest(), 1e-3
     there, yaw = np.array([0.1, -0.05, 0.0]), 3.0
     for _ in range(1000):
         step(base, h, np.zeros(3), np.zeros(3), there, yaw)
@@ -65,14 +66,14 @@ def test_the_leash_pulls_the_reference_to_a_machine_that_stays_behind():
 
 
 def test_the_leash_on_heading_takes_the_short_way():
-    base = BaseReference()
+    base = BaseReference.at_rest()
     base.pose[3] = 3.0
     step(base, 0.0, np.zeros(3), np.zeros(3), np.zeros(3), -3.0)
     assert base.twist[3] == pytest.approx(LEASH * (2 * math.pi - 6.0))
 
 
 def test_the_height_follows_a_step_of_the_ground_without_overshoot():
-    base = BaseReference()
+    base = BaseReference.at_rest()
     base.pose[2] = 0.2
     heights = []
     for _ in range(3000):
@@ -84,7 +85,7 @@ def test_the_height_follows_a_step_of_the_ground_without_overshoot():
 
 
 def test_on_level_ground_the_height_does_not_move_at_all():
-    base = BaseReference()
+    base = BaseReference.at_rest()
     base.pose[2] = 0.2
     for _ in range(10):
         step(base, 1e-3, np.array([0.3, 0.1, 0.5]), np.ones(3), np.zeros(3), 0.0)

@@ -1,26 +1,42 @@
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idcontrol.planners.commands import LimitedCommand
 from idcontrol.planners.feet import (
     CAPTURE_GAIN,
+    GRAVITY,
     LATE,
     LATE_DEPTH,
     STANDING,
     SWINGING,
     FootPlan,
+    GroundSamples,
+    NominalStance,
     advance_quintic,
     arch,
     choose_footholds,
     move_feet,
     notice_touchdowns,
 )
+from idcontrol.planners.gait import Gait, Timing
+from idcontrol.planners.measured import Measured
+from idcontrol.planners.packing import pack
 
 NUMBERS = st.floats(-1.0, 1.0)
 SWING, STANCE = 0.075, 0.225
+
+
+class Constants(NamedTuple):
+    gait: Gait
+
+
+# a record, as kernels have it in a planner; a swing of 75 ms, a stance of 225 ms, and a touchdown speed of 0.1 m/s
+GAIT = pack(Constants(Gait(period_s=SWING + STANCE, duty=STANCE / (SWING + STANCE))))[0]["gait"][0]
 UP = np.array([[0.0, 0.0, 1.0]])
 
 
@@ -82,24 +98,17 @@ NOMINAL = np.array([[0.18, 0.08, -0.16], [0.18, -0.08, -0.16], [-0.18, 0.08, -0.
 
 def footholds(*, position, yaw, velocity, command, since=0.0, left=SWING, phase=SWINGING, capture=0.0):
     n = 4
-    landing, where = np.full((n, 3), np.nan), np.zeros((2, n))
-    choose_footholds(
-        np.zeros(n, dtype=np.bool_),
-        np.full(n, since),
-        np.full(n, left),
-        STANCE,
-        position,
-        yaw,
-        velocity,
-        np.array(command),
-        NOMINAL,
-        capture,
-        np.zeros((n, 3)),
-        np.full(n, phase),
-        np.zeros((n, 3)),
-        landing,
-        where,
-    )
+    plan, ground = FootPlan.of(n), GroundSamples.of(n)
+    plan.phase[:], plan.landing[:] = phase, np.nan
+    measured = Measured.of(n)._replace(position=position, velocity=velocity)
+    measured.rotation[:2, :2] = rotation(yaw)
+    timing = Timing.of(n)
+    timing.stance[:], timing.since_liftoff[:], timing.to_touchdown[:] = False, since, left
+    # the height whose capture point lies `capture` seconds ahead
+    nominal = NominalStance(height=GRAVITY * (capture / CAPTURE_GAIN) ** 2, feet=NOMINAL, radius=np.zeros(n))
+    command = LimitedCommand(np.array(command, dtype=np.float64), np.zeros(3))
+    choose_footholds(GAIT, nominal, command, measured, timing, plan, ground)
+    landing, where = plan.landing, ground.points
     assert np.array_equal(where.T, landing[:, :2], equal_nan=True)
     return landing
 
@@ -150,35 +159,18 @@ class OneFoot:
     """One foot whose swing is due over `ground`, driven tick by tick."""
 
     def __init__(self, *, ground=0.0, normal=UP, radius=0.01):
-        self.plan = FootPlan.of(1)
-        self.ground, self.normal, self.radius = np.array([ground]), normal, np.array([radius])
-        self.spin = np.zeros((1, 3))
+        self.plan, self.ground = FootPlan.of(1), GroundSamples.of(1)
+        self.ground.height[0], self.ground.normal[:] = ground, normal
+        self.radius, self.spin = np.array([radius]), np.zeros((1, 3))
 
     def tick(self, measured, *, stance, since=0.0, left=0.0, dt=1e-3, velocity=(0.0, 0.0, 0.0)):
-        plan = self.plan
-        move_feet(
-            dt,
-            np.array([stance]),
-            np.array([since if stance else np.inf]),
-            np.array([0.0 if stance else since]),
-            np.array([left]),
-            0.015,
-            0.1,
-            np.array([measured]),
-            np.array([velocity]),
-            self.spin,
-            self.radius,
-            self.ground,
-            self.normal,
-            plan.phase,
-            plan.position,
-            plan.velocity,
-            plan.acceleration,
-            plan.course,
-            plan.slide,
-            plan.landing,
-            plan.level,
+        plan, timing = self.plan, Timing.of(1)
+        timing.stance[0], timing.to_touchdown[0] = stance, left
+        timing.since_touchdown[0], timing.since_liftoff[0] = (since, 0.0) if stance else (np.inf, since)
+        here = Measured.of(1)._replace(
+            feet=np.array([measured]), feet_velocity=np.array([velocity]), shank_rate=self.spin
         )
+        move_feet(dt, GAIT, self.radius, self.ground, here, timing, plan)
         return plan
 
 
@@ -218,7 +210,7 @@ def test_a_swing_is_smooth_through_changes_of_its_foothold():
         if k < 560:
             # The foothold drifts and jumps once; the ground under it rises.
             foot.plan.landing[0, :2] = [0.05 + 2e-5 * k + (0.02 if k > 300 else 0.0), -1e-5 * k]
-            foot.ground[0] = 0.01 if k > 400 else 0.0
+            foot.ground.height[0] = 0.01 if k > 400 else 0.0
         plan = foot.tick(start, stance=False, since=k * h, left=(ticks - k) * h, dt=h)
         rows.append(np.stack((plan.position[0], plan.velocity[0], plan.acceleration[0])))
     p, v, a = np.moveaxis(np.array(rows), 1, 0)
@@ -285,13 +277,13 @@ def test_a_late_foot_goes_on_down_at_touchdown_speed_to_one_centimetre_and_stand
 
 def noticed(*, height, velocity, left, phase=SWINGING):
     """Whether a swinging foot with `left` [s] to its planned touchdown is let stand; its clock, too."""
-    stance, since, touched = np.array([False]), np.array([np.inf]), np.array([-np.inf])
-    to_liftoff, since_liftoff, to_touchdown = np.array([np.inf]), np.array([SWING - left]), np.array([left])
-    notice_touchdowns(
-        2.0, STANCE, SWING, 0.1, np.array([[0.0, 0.0, height]]), np.array([[0.0, 0.0, velocity]]), np.array([phase]),
-        np.array([[0.0, 0.0, 0.01]]), stance, since, to_liftoff, since_liftoff, to_touchdown, touched,
-    )  # fmt: skip
-    return bool(stance[0]), float(since[0]), float(to_liftoff[0])
+    timing, plan, measured = Timing.of(1), FootPlan.of(1), Measured.of(1)
+    timing.stance[0], timing.since_touchdown[0], timing.to_liftoff[0] = False, np.inf, np.inf
+    timing.since_liftoff[0], timing.to_touchdown[0] = SWING - left, left
+    measured.feet[0, 2], measured.feet_velocity[0, 2] = height, velocity
+    plan.phase[0], plan.landing[0, 2] = phase, 0.01
+    notice_touchdowns(2.0, GAIT, measured, timing, plan)
+    return bool(timing.stance[0]), float(timing.since_touchdown[0]), float(timing.to_liftoff[0])
 
 
 def test_a_foot_that_meets_the_ground_early_stands_at_once():

@@ -4,7 +4,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from idcontrol.errors import InputError
-from idcontrol.planners.legs import Feet, Legs, leg_bias, leg_jacobian, leg_solve, place_leg, reach
+from idcontrol.planners.legs import Feet, LegPose, Legs, leg_bias, leg_jacobian, leg_solve, place_leg, reach
 from idcontrol.system import System
 from tests.planners.walker import machine
 
@@ -13,10 +13,14 @@ ROBOTS = ("links", "solo12", "anymal")
 
 
 def leg_at(legs, i, q):
-    origin, axis, foot, J = np.empty((3, 3)), np.empty((3, 3)), np.empty(3), np.empty((3, 3))
-    place_leg(legs.origin[i], legs.axis[i], legs.foot[i], q, origin, axis, foot)
-    leg_jacobian(origin, axis, foot, J)
-    return origin, axis, foot, J
+    pose, J = LegPose(np.empty((3, 3)), np.empty((3, 3)), np.empty(3)), np.empty((3, 3))
+    place_leg(zero_pose(legs, i), q, pose)
+    leg_jacobian(pose, J)
+    return pose, J
+
+
+def zero_pose(legs, i):
+    return LegPose(legs.origin[i], legs.axis[i], legs.foot[i])
 
 
 @pytest.fixture(params=ROBOTS)
@@ -54,14 +58,14 @@ def test_position_jacobian_and_bias_of_every_foot_agree_with_pinocchio(m, legs):
         pin.computeJointJacobians(model, data, q)
         pin.updateFramePlacements(model, data)
         for i, frame in enumerate(frames):
-            origin, axis, foot, J = leg_at(legs, i, q[legs.q_index[i]])
+            pose, J = leg_at(legs, i, q[legs.q_index[i]])
             bias = np.empty(3)
-            leg_bias(origin, axis, foot, v[legs.v_index[i]], bias)
+            leg_bias(pose, v[legs.v_index[i]], bias)
             reference = pin.LOCAL_WORLD_ALIGNED
             J_pin = pin.getFrameJacobian(model, data, frame, reference)[:3]
             a_pin = pin.getFrameClassicalAcceleration(model, data, frame, reference).linear
             # Lengths below 1 m and rates below 10 rad/s leave rounding of 1e-16 * 1e2.
-            assert np.abs(foot - data.oMf[frame].translation).max() < 1e-12
+            assert np.abs(pose.foot - data.oMf[frame].translation).max() < 1e-12
             assert np.abs(J - J_pin[:, legs.v_index[i]]).max() < 1e-12
             assert np.abs(bias - a_pin).max() < 1e-12 * 100
 
@@ -82,31 +86,31 @@ def test_reach_finds_the_joint_angles_again_from_a_nearby_guess(m, legs):
     for _ in range(50):
         for i in range(4):
             wanted = home[i] + rng.uniform(-0.25, 0.25, 3)
-            origin, axis, foot, J = leg_at(legs, i, wanted)
-            target, q = foot.copy(), home[i].copy()
-            left = reach(legs.origin[i], legs.axis[i], legs.foot[i], target, 1e-10, q, origin, axis, foot, J)
+            pose, J = leg_at(legs, i, wanted)
+            target, q = pose.foot.copy(), home[i].copy()
+            left = reach(zero_pose(legs, i), target, 1e-10, q, pose, J)
             assert left <= 1e-10
             # A foot error of 1e-10 m over levers of centimetres.
             assert np.abs(q - wanted).max() < 1e-7
-            assert np.abs(foot - target).max() <= 1e-10
+            assert np.abs(pose.foot - target).max() <= 1e-10
 
 
 def test_an_unreachable_target_leaves_the_leg_at_the_nearest_pose(m, legs):
     for i in range(4):
         home = m.home[legs.actuated[i]]
-        origin, axis, foot, J = leg_at(legs, i, home)
-        target = foot + np.array([0.05, 0.0, -2.0])
+        pose, J = leg_at(legs, i, home)
+        target = pose.foot + np.array([0.05, 0.0, -2.0])
         q = home.copy()
         for _ in range(50):
-            left = reach(legs.origin[i], legs.axis[i], legs.foot[i], target, 1e-10, q, origin, axis, foot, J)
-        best = least_squares(lambda x, i=i, target=target: leg_at(legs, i, x)[2] - target, home)
+            left = reach(zero_pose(legs, i), target, 1e-10, q, pose, J)
+        best = least_squares(lambda x, i=i, target=target: leg_at(legs, i, x)[0].foot - target, home)
         assert left == pytest.approx(np.linalg.norm(best.fun), abs=1e-4)
         assert left > 1.0
         assert np.all(np.isfinite(q))
 
 
 def test_a_stretched_leg_gets_finite_joint_velocities(m, legs):
-    _, _, _, J = leg_at(legs, 0, np.zeros(3))
+    _, J = leg_at(legs, 0, np.zeros(3))
     J[:, 2] = J[:, 1]
     x = np.empty(3)
     leg_solve(J, np.array([0.0, 0.0, 1.0]), x)
@@ -116,7 +120,7 @@ def test_a_stretched_leg_gets_finite_joint_velocities(m, legs):
 def test_the_regularized_solution_is_the_exact_one_for_a_bent_leg(m, legs):
     rng = np.random.default_rng(2)
     for i in range(4):
-        _, _, _, J = leg_at(legs, i, m.home[legs.actuated[i]])
+        _, J = leg_at(legs, i, m.home[legs.actuated[i]])
         b, x = rng.normal(size=3), np.empty(3)
         leg_solve(J, b, x)
         # Regularization 1e-10 m² against the smallest squared singular value.

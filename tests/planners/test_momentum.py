@@ -3,7 +3,7 @@ import pinocchio as pin
 import pytest
 
 from idcontrol.planners.commands import Schedule
-from tests.planners.walker import TICK, Smooth, follow, machine
+from tests.planners.walker import TICK, Smooth, follow_exactly, machine
 
 # Points for feet: rolling feet have a velocity that the acceleration of the plan leaves out.
 ROBOTS = ("links", "solo12", "anymal")
@@ -32,7 +32,7 @@ def test_the_planned_motion_has_the_commanded_momentum(name):
     planner = m.planner(Schedule(TURNING), constant_momentum=True)
     data = m.system.model.createData()
     worst, most_yield = 0.0, 0.0
-    for _, plan in follow(m, planner, 1500):
+    for _, plan in follow_exactly(m, planner, 1500):
         yaw = planner.base.pose[3]
         c, s = np.cos(yaw), np.sin(yaw)
         v_x, v_y, omega = planner.command
@@ -51,7 +51,7 @@ def test_the_acceleration_of_the_yielding_base_is_the_derivative_of_its_velocity
     planner = m.planner(Smooth(), constant_momentum=True)
     rows = [
         (planner.base.twist.copy(), planner.base.rate.copy(), plan.stance.copy())
-        for _, plan in follow(m, planner, 8000, h)
+        for _, plan in follow_exactly(m, planner, 8000, h)
     ]
     twist, rate, stance = (np.array(x) for x in zip(*rows, strict=True))
     difference = (twist[2:] - twist[:-2]) / (2 * h)
@@ -69,6 +69,6 @@ def test_a_base_that_yields_goes_where_it_is_told_on_average():
     m = machine("links")
     planner = m.planner(Schedule.constant(0.2), constant_momentum=True)
     plain = m.planner(Schedule.constant(0.2))
-    ends = [[planner_.base.pose.copy() for _ in follow(m, planner_, 2000)][-1] for planner_ in (planner, plain)]
+    ends = [[planner_.base.pose.copy() for _ in follow_exactly(m, planner_, 2000)][-1] for planner_ in (planner, plain)]
     # One swing displaces the base by millimetres; over six gait cycles that does not add up.
     assert np.abs(ends[0] - ends[1]).max() < 3e-3

@@ -6,7 +6,7 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 from idcontrol.errors import InputError
-from idcontrol.planners.commands import Drive, Schedule
+from idcontrol.planners.commands import Schedule, VelocityCommand
 from idcontrol.planners.gait import Gait
 from idcontrol.planners.paper import IK_TOLERANCE, LINKS_NOMINAL, OriginalWaypoints, PaperPlanner, clamped_spline
 from tests.planners.walker import TICK, machine
@@ -42,10 +42,10 @@ def test_it_is_what_is_left_of_the_original_with_its_virtual_knots():
     assert np.abs(ours - original(inner)).max() < 1e-3 * 0.06
 
 
-def paper_planner(guide, **options):
+def paper_planner(commands, **options):
     m = machine("links")
     options = {"gait": Gait(start_s=0.0), "nominal": LINKS_NOMINAL, **options}
-    return m, PaperPlanner(m.system, m.feet, m.home, guide=guide, **options)
+    return m, PaperPlanner(m.system, m.feet, m.home, commands=commands, **options)
 
 
 def walk(m, planner, steps, speed=0.2):
@@ -105,7 +105,7 @@ def test_joint_accelerations_are_the_compromise_with_a_shank_that_does_not_turn(
     q = m.system.configuration(plans[-1].q, np.array([0, 0, 0, 0, 0, 0, 1.0]))
     pin.computeJointJacobians(m.system.model, data, q)
     pin.updateFramePlacements(m.system.model, data)
-    goal = planner._goal[2]
+    goal = planner.goals.motion[2]
     for i, frame in enumerate(m.feet.frames):
         J = pin.getFrameJacobian(m.system.model, data, frame, pin.LOCAL_WORLD_ALIGNED)[:, 6 + 3 * i : 9 + 3 * i]
         expected = np.linalg.pinv(J) @ np.concatenate((goal[i], np.zeros(3)))
@@ -120,15 +120,15 @@ def test_the_same_run_twice_is_the_same_to_the_last_bit():
 
 
 def test_the_original_waypoint_rule_turns_at_full_rate_and_never_slows_down():
-    guide = OriginalWaypoints([(1.0, 0.0), (0.0, 1.0)], speed=0.2, turn=1.0)
-    guide.reset(np.zeros(3))
-    assert guide(0.0, np.zeros(3), -0.5) == Drive(omega=1.0)
-    assert guide.turning
-    assert guide(0.0, np.zeros(3), 0.2) == Drive(v_x=0.2 * math.cos(0.2), omega=pytest.approx(-0.2))
-    assert guide(0.0, np.array([0.89, 0.0, 0.0]), 0.0).v_x == pytest.approx(0.2)
-    guide(0.0, np.array([0.91, 0.0, 0.0]), 0.0)
-    assert guide.reached == 1
-    assert guide.target.tolist() == [0.0, 1.0]
+    waypoints = OriginalWaypoints([(1.0, 0.0), (0.0, 1.0)], speed=0.2, turn=1.0)
+    waypoints.reset(np.zeros(3))
+    assert waypoints(0.0, np.zeros(3), -0.5) == VelocityCommand(omega=1.0)
+    assert waypoints.turning
+    assert waypoints(0.0, np.zeros(3), 0.2) == VelocityCommand(v_x=0.2 * math.cos(0.2), omega=pytest.approx(-0.2))
+    assert waypoints(0.0, np.array([0.89, 0.0, 0.0]), 0.0).v_x == pytest.approx(0.2)
+    waypoints(0.0, np.array([0.91, 0.0, 0.0]), 0.0)
+    assert waypoints.reached == 1
+    assert waypoints.target.tolist() == [0.0, 1.0]
 
 
 def test_what_does_not_fit_is_refused():

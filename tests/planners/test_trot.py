@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from idcontrol.errors import InputError
-from idcontrol.planners.commands import CommandLimits, Drive, Schedule
+from idcontrol.planners.commands import CommandLimits, Schedule, VelocityCommand
 from idcontrol.planners.feet import STANDING, SWINGING
 from idcontrol.planners.gait import Gait
 from idcontrol.system import System
 from idcontrol.types import State
-from tests.planners.walker import TICK, Smooth, follow, machine
+from tests.planners.walker import TICK, Smooth, follow_exactly, machine
 
 ROBOTS = ("links", "solo12", "go1", "anymal")
 MIXED = [(0.0, 0.2, 0.0, 0.0), (0.6, 0.1, 0.05, 0.5)]
@@ -18,7 +18,7 @@ MIXED = [(0.0, 0.2, 0.0, 0.0), (0.6, 0.1, 0.05, 0.5)]
 def record(m, planner, steps, h=TICK):
     """Columns of a run of the machine that follows perfectly."""
     rows = []
-    for _, plan in follow(m, planner, steps, h):
+    for _, plan in follow_exactly(m, planner, steps, h):
         feet = planner.plan
         rows.append(
             (
@@ -125,7 +125,7 @@ def test_turning_on_the_spot_the_feet_walk_on_circles():
 def test_before_the_first_step_the_machine_stands_still_and_the_command_waits():
     m = machine("links")
     planner = m.planner(Schedule.constant(0.2))
-    for state, plan in follow(m, planner, 200):
+    for state, plan in follow_exactly(m, planner, 200):
         assert plan.stance.all()
         assert np.abs(plan.q - m.home).max() < 1e-9
         assert not planner.command.any()
@@ -137,7 +137,7 @@ def test_told_to_stop_it_slows_down_and_stands_from_the_first_four_foot_phase_on
     planner = m.planner(Schedule([(0.0, 0.2, 0.0, 0.0)], stand_from_s=1.2))
     rows = [
         (state.t, plan.stance.all(), np.linalg.norm(planner.command), planner.standing, plan.to_liftoff, plan)
-        for state, plan in follow(m, planner, 2500)
+        for state, plan in follow_exactly(m, planner, 2500)
     ]
     stopped = next(k for k, row in enumerate(rows) if row[3])
     still = next(k for k, row in enumerate(rows) if row[0] > 1.2 and row[2] == 0.0)
@@ -162,10 +162,10 @@ def test_told_to_walk_again_it_stands_first_and_then_steps():
             pass
 
         def __call__(self, t, position, yaw):
-            return Drive(walk=t > 0.5)
+            return VelocityCommand(walk=t > 0.5)
 
     planner = m.planner(StopAndGo())
-    steps = [(state.t, plan.stance.all()) for state, plan in follow(m, planner, 1000)]
+    steps = [(state.t, plan.stance.all()) for state, plan in follow_exactly(m, planner, 1000)]
     first = next(t for t, all_stand in steps if not all_stand)
     assert first == pytest.approx(0.501 + m.gait.start_s, abs=2e-3)
 
@@ -182,7 +182,7 @@ def test_the_same_states_give_the_same_plan_to_the_last_bit_also_after_a_reset()
 def test_skipped_ticks_do_not_change_where_the_plan_leads():
     m = machine("links", points=True)
     whole = m.planner(Schedule.constant(0.2))
-    states = [state for state, _ in follow(m, whole, 1001)]
+    states = [state for state, _ in follow_exactly(m, whole, 1001)]
     end = whole.plan.position.copy()
     gappy = m.planner(Schedule.constant(0.2))
     gappy.reset(states[0])
@@ -197,7 +197,7 @@ def test_skipped_ticks_do_not_change_where_the_plan_leads():
 def test_a_state_with_a_nan_is_passed_over():
     m = machine("links")
     clean, planner = m.planner(Schedule.constant(0.2)), m.planner(Schedule.constant(0.2))
-    states = [state for state, _ in follow(m, clean, 400)]
+    states = [state for state, _ in follow_exactly(m, clean, 400)]
     planner.reset(states[0])
     for k, state in enumerate(states):
         q = np.full_like(state.q, np.nan) if k == 300 else state.q
@@ -219,7 +219,7 @@ def test_an_unreachable_foothold_shows_in_the_residual_and_the_leg_holds_still()
     planner = m.planner(
         Schedule.constant(3.0), limits=CommandLimits(linear_m_s2=1000.0), gait=Gait(touchdown=m.gait.touchdown)
     )
-    plans = [plan for _, plan in zip(range(500), (p for _, p in follow(m, planner, 500)), strict=True)]
+    plans = [plan for _, plan in zip(range(500), (p for _, p in follow_exactly(m, planner, 500)), strict=True)]
     residual = np.array([plan.residual for plan in plans])
     assert residual.max() > 1e-2
     for plan in plans:
@@ -247,7 +247,7 @@ def test_on_uneven_ground_feet_land_on_the_ground_and_the_base_keeps_its_height_
     m, ground = machine("links"), Waves()
     planner = m.planner(Schedule.constant(0.2), ground=ground)
     heights, levels = [], []
-    for _, plan in follow(m, planner, 2500):
+    for _, plan in follow_exactly(m, planner, 2500):
         standing = planner.plan.phase == STANDING
         x, y, z = plan.feet[standing].T
         clearance = (z - ground.height(x, y)) * ground.normal(x, y)[:, 2] - 0.01
@@ -284,7 +284,7 @@ def test_the_nominal_feet_lie_around_the_centre_of_mass():
 def test_swing_feet_follow_the_measured_base_and_standing_feet_the_reference():
     m = machine("links")
     planner = m.planner(Schedule.constant(0.0))
-    states = [state for state, _ in follow(m, planner, 231)]
+    states = [state for state, _ in follow_exactly(m, planner, 231)]
     level = planner(states[-1])
     swinging = planner.plan.phase == SWINGING
     assert swinging.tolist() == [True, False, False, True]

@@ -4,21 +4,22 @@ import numpy as np
 import pytest
 
 from idcontrol.errors import InputError
-from idcontrol.planners.commands import limit_command
+from idcontrol.planners.commands import LimitedCommand, limit_command
 from idcontrol.planners.waypoints import RADIUS, TURN_GAIN, Waypoints
 
 DIAMOND = [(0.25, 0.0), (0.0, 0.25), (-0.25, 0.0), (0.0, -0.25)]
 
 
-def drive(guide, seconds, *, pose=(0.0, 0.0, 0.0), h=1e-3):
-    """A unicycle that does what it is told within the limits of acceleration; its poses, and what the guide said."""
+def drive(waypoints, seconds, *, pose=(0.0, 0.0, 0.0), h=1e-3):
+    """A unicycle that does what it is told within the limits of acceleration; its poses, and what it was told."""
     x, y, yaw = pose
-    guide.reset(np.array([x, y, 0.2]))
-    command, rate, rows = np.zeros(3), np.zeros(3), []
+    waypoints.reset(np.array([x, y, 0.2]))
+    limited, rows = LimitedCommand.at_rest(), []
+    command = limited.velocity
     for k in range(int(seconds / h)):
-        said = guide(k * h, np.array([x, y, 0.2]), yaw)
-        limit_command(h, (said.v_x, said.v_y, said.omega), 0.5, 8.0, command, rate)
-        rows.append((x, y, yaw, guide.reached, guide.turning, *guide.previous, *guide.target, *command))
+        said = waypoints(k * h, np.array([x, y, 0.2]), yaw)
+        limit_command(h, (said.v_x, said.v_y, said.omega), 0.5, 8.0, limited)
+        rows.append((x, y, yaw, waypoints.reached, waypoints.turning, *waypoints.previous, *waypoints.target, *command))
         x += h * (command[0] * math.cos(yaw) - command[1] * math.sin(yaw))
         y += h * (command[0] * math.sin(yaw) + command[1] * math.cos(yaw))
         yaw += h * command[2]
@@ -49,10 +50,10 @@ def test_it_keeps_to_the_lines_while_it_walks():
 
 
 def test_turning_on_the_spot_begins_above_an_eighth_of_a_half_turn_and_ends_below_006():
-    guide = Waypoints([(5.0, 0.0)], speed=0.2, turn=1.0)
+    waypoints = Waypoints([(5.0, 0.0)], speed=0.2, turn=1.0)
     here = np.zeros(3)
-    guide.reset(here)
-    said = [(yaw, guide(0.0, here, yaw), guide.turning) for yaw in (-0.39, -0.40, -0.2, -0.061, -0.059, -0.2)]
+    waypoints.reset(here)
+    said = [(yaw, waypoints(0.0, here, yaw), waypoints.turning) for yaw in (-0.39, -0.40, -0.2, -0.061, -0.059, -0.2)]
     assert [turning for _, _, turning in said] == [False, True, True, True, False, False]
     for yaw, command, turning in said:
         assert (command.v_x == 0.0) == turning
@@ -60,11 +61,11 @@ def test_turning_on_the_spot_begins_above_an_eighth_of_a_half_turn_and_ends_belo
 
 
 def test_it_slows_down_towards_a_waypoint_but_never_below_a_crawl():
-    guide = Waypoints([(1.0, 0.0)], speed=0.4, turn=1.0)
-    guide.reset(np.zeros(3))
-    assert guide(0.0, np.array([0.2, 0.0, 0.0]), 0.0).v_x == pytest.approx(0.4)
-    assert guide(0.0, np.array([0.9, 0.0, 0.0]), 0.0).v_x == pytest.approx(math.sqrt(0.5 * 0.1))
-    assert guide(0.0, np.array([1.0 - 1.01 * RADIUS, 0.0, 0.0]), 0.0).v_x > 0.04
+    waypoints = Waypoints([(1.0, 0.0)], speed=0.4, turn=1.0)
+    waypoints.reset(np.zeros(3))
+    assert waypoints(0.0, np.array([0.2, 0.0, 0.0]), 0.0).v_x == pytest.approx(0.4)
+    assert waypoints(0.0, np.array([0.9, 0.0, 0.0]), 0.0).v_x == pytest.approx(math.sqrt(0.5 * 0.1))
+    assert waypoints(0.0, np.array([1.0 - 1.01 * RADIUS, 0.0, 0.0]), 0.0).v_x > 0.04
 
 
 def test_pushed_off_the_line_it_comes_back():
@@ -74,29 +75,29 @@ def test_pushed_off_the_line_it_comes_back():
 
 
 def test_from_the_given_time_on_it_asks_to_stand():
-    guide = Waypoints(DIAMOND, speed=0.2, turn=1.0, stand_from_s=2.0)
-    guide.reset(np.zeros(3))
-    assert guide(1.999, np.zeros(3), 0.0).walk
-    said = guide(2.0, np.zeros(3), 3.0)
+    waypoints = Waypoints(DIAMOND, speed=0.2, turn=1.0, stand_from_s=2.0)
+    waypoints.reset(np.zeros(3))
+    assert waypoints(1.999, np.zeros(3), 0.0).walk
+    said = waypoints(2.0, np.zeros(3), 3.0)
     assert not said.walk
-    assert not guide.turning
+    assert not waypoints.turning
 
 
 def test_a_reset_begins_again_from_where_the_machine_is():
-    guide = Waypoints(DIAMOND, speed=0.2, turn=1.0)
-    first = drive(guide, 5.0)
-    assert guide.reached > 0
-    again = drive(guide, 5.0)
+    waypoints = Waypoints(DIAMOND, speed=0.2, turn=1.0)
+    first = drive(waypoints, 5.0)
+    assert waypoints.reached > 0
+    again = drive(waypoints, 5.0)
     assert np.array_equal(first, again)
-    guide.reset(np.array([0.5, 0.6, 0.2]))
-    assert guide.previous.tolist() == [0.5, 0.6]
+    waypoints.reset(np.array([0.5, 0.6, 0.2]))
+    assert waypoints.previous.tolist() == [0.5, 0.6]
 
 
 def test_a_machine_on_its_waypoint_at_the_start_goes_to_the_next():
-    guide = Waypoints([(0.0, 0.0), (1.0, 0.0)], speed=0.2, turn=1.0)
-    guide.reset(np.zeros(3))
-    assert guide(0.0, np.zeros(3), 0.0).v_x == pytest.approx(0.2)
-    assert guide.reached == 1
+    waypoints = Waypoints([(0.0, 0.0), (1.0, 0.0)], speed=0.2, turn=1.0)
+    waypoints.reset(np.zeros(3))
+    assert waypoints(0.0, np.zeros(3), 0.0).v_x == pytest.approx(0.2)
+    assert waypoints.reached == 1
 
 
 def test_a_single_waypoint_that_has_been_reached_is_approached_again_without_a_fault():

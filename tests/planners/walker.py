@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from idcontrol import robots
-from idcontrol.planners.commands import Drive
+from idcontrol.planners.commands import VelocityCommand
 from idcontrol.planners.gait import Gait
 from idcontrol.planners.legs import Feet
 from idcontrol.planners.trot import TrotPlanner
@@ -28,9 +28,9 @@ class Machine:
     home: Array
     gait: Gait
 
-    def planner(self, guide: Any, **options: Any) -> TrotPlanner:
+    def planner(self, commands: Any, **options: Any) -> TrotPlanner:
         options = {"gait": self.gait, **options}
-        return TrotPlanner(self.system, self.feet, self.home, guide=guide, **options)
+        return TrotPlanner(self.system, self.feet, self.home, commands=commands, **options)
 
     def state(self, t: float, pose: Array, twist: Array, joints: Array, rates: Array) -> State:
         """The level base at `pose` (x, y, z, yaw), moving with `twist` in the world, and the joints."""
@@ -51,9 +51,9 @@ class Smooth:
     def reset(self, position: Array) -> None:
         pass
 
-    def __call__(self, t: float, position: Array, yaw: float) -> Drive:
+    def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
         s = math.sin(2.0 * (t - 0.2)) ** 3 if t > 0.2 else 0.0
-        return Drive(v_x=0.1 * s, v_y=0.03 * s, omega=0.4 * s)
+        return VelocityCommand(v_x=0.1 * s, v_y=0.03 * s, omega=0.4 * s)
 
 
 @cache
@@ -78,7 +78,7 @@ def machine(name: str, *, points: bool = False) -> Machine:
     return Machine(system, feet, robot.home_joints(system.actuated_names), gait)
 
 
-def follow(m: Machine, planner: TrotPlanner, steps: int, h: float = TICK) -> Iterator[tuple[State, Reference]]:
+def follow_exactly(m: Machine, planner: TrotPlanner, steps: int, h: float = TICK) -> Iterator[tuple[State, Reference]]:
     """States of a machine that does exactly what it is told, and the plan at each.
 
     The accelerations of a tick are held until the next, and its velocities are means over the period before, as those
