@@ -17,8 +17,8 @@ from idcontrol import controllers, plants
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.loop.simulated import Tick, ticks
-from idcontrol.planners import holding
-from idcontrol.planners.grasp import Swing
+from idcontrol.planners import grasp_feasibility
+from idcontrol.planners.arm_swing import ArmSwing
 from idcontrol.record import metrics
 from idcontrol.scenes.grasp import BOX, HELD, GraspConfig, GraspScene
 from idcontrol.scenes.settings import CountedFriction, control_periods
@@ -47,7 +47,7 @@ PRESETS = {
     "default": GraspConfig(),
     # The original: fingers that are to close, its gains, joint feedback besides, a friction of 100 for none that slips,
     # contacts known as the plant has them. Its inverse dynamics delivered a thousandth of the contact forces, by an
-    # oversight; delivered in full, the squeeze that it asks for throws the box out of the hand (`planners.grasp`).
+    # oversight; delivered in full, the squeeze that it asks for throws the box out of the hand (`planners.grip`).
     "paper": GraspConfig(
         preset="paper",
         plant="coulomb-lcp",
@@ -237,7 +237,7 @@ def _grip_while(arrays: Mapping[str, Array], held: slice) -> dict[str, float]:
     return {"friction_used": float(used.max()), "tips_off": float((normal <= 0.0).any(axis=1).mean())}
 
 
-def _check(scene: GraspScene, swing: Swing) -> list[Finding]:
+def _check(scene: GraspScene, swing: ArmSwing) -> list[Finding]:
     """Before anything moves: whether friction and torque limits allow holding, and what grip that takes."""
     config, system = scene.config, scene.system()
     start, tips = scene.start(), scene.tips(system, config.mu)
@@ -245,12 +245,12 @@ def _check(scene: GraspScene, swing: Swing) -> list[Finding]:
     planned = replace(swing, closing=0.0)
     period = 2.0 * np.pi / swing.rate
     plan = [planned.at(period * k / INSTANTS) for k in range(INSTANTS)]
-    loads = holding.loads(system, tips, plan, BOX, scene.mount)
+    loads = grasp_feasibility.grasp_loads(system, tips, plan, BOX, scene.mount)
     limit, fingers = system.effort_limit, scene.fingers
-    needed = holding.grip_needed(loads, config.mu, fingers, limit)
-    still = holding.grip_needed(loads[:1], config.mu, fingers, limit)
+    needed = grasp_feasibility.grip_needed(loads, config.mu, fingers, limit)
+    still = grasp_feasibility.grip_needed(loads[:1], config.mu, fingers, limit)
     given = _given_grip(scene, tips, start, system)
-    mu = holding.least_friction(loads, given, fingers, limit)
+    mu = grasp_feasibility.least_friction(loads, given, fingers, limit)
     return [
         Finding(
             "can_hold",

@@ -36,7 +36,7 @@ class BaseReference(NamedTuple):
 
 @njit(cache=True)
 def wrap(angle: float) -> float:  # pragma: no cover - compiled
-    """The same angle within [-π, π) [rad]."""
+    """Wrap an angle into [-π, π) [rad]."""
     return (angle + math.pi) % (2.0 * math.pi) - math.pi
 
 

@@ -102,7 +102,7 @@ class Schedule:
 
     @staticmethod
     def constant(v_x: float, v_y: float = 0.0, omega: float = 0.0) -> Schedule:
-        """The same command for ever [m/s, m/s, rad/s]."""
+        """One command that holds for ever [m/s, m/s, rad/s]."""
         return Schedule([(0.0, v_x, v_y, omega)])
 
     def reset(self, position: Array) -> None:

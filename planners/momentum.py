@@ -57,7 +57,7 @@ class MomentumBase:
         M: Inertia matrix at the planned joint angles and a level base, Pinocchio's order, shape (nv, nv): a view.
         bias: Bias forces of the planned motion, Pinocchio's order, shape (nv,) [N, N m]: a view.
         v: Velocity of the planned motion, Pinocchio's layout, shape (nv,).
-        nominal: See `MomentumSystem`.
+        nominal: Planar centre of mass and squared yaw radius of gyration (`MomentumSystem`), shape (3,).
     """
 
     def __init__(self, system: System, legs: Legs, home: Array) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 Record = npt.NDArray[np.void]
-"""What `pack` makes, shape (1,); compiled code finds the parts in ``record[0]``."""
+"""The type of a record, shape (1,); compiled code finds the parts in ``record[0]``."""
 
 Parts = TypeVar("Parts", bound=NamedTuple)
 

@@ -1,6 +1,6 @@
 """The trot: from a command and the measured state to what every joint should do (planner.md 2 to 5).
 
-A tick is five compiled calls (three without `momentum.MomentumBase`): between them Python asks the command source, the
+A tick is four compiled calls, and three more for constant momentum; between them Python asks the command source, the
 ground, and Pinocchio.
 """
 
@@ -176,8 +176,8 @@ class TrotPlanner:
             commands: Where commands come from.
             limits: How fast the command may change.
             ground: The ground; None is the plane z = 0.
-            constant_momentum: Let the base yield to the reaction of the swinging legs. For friction below about 0.3;
-                above, it costs tracking and gains nothing.
+            constant_momentum: Let the base yield to the reaction of the swinging legs, which pays at every friction
+                (planner.md 3.3).
             balance: Gains that right the base in addition to the joint feedback; None sets them to zero.
 
         Raises:
@@ -282,7 +282,7 @@ class TrotPlanner:
         )
 
     def _sample_ground(self) -> None:
-        """Ask the ground for height and normal where the feet need them; the plane needs no asking."""
+        """Ask the ground for its heights and normals where the feet need them; those of the plane never change."""
         if self._ground is not None:
             samples = self._parts.ground
             x, y = samples.points

@@ -19,7 +19,8 @@ from idcontrol.contact.landing import Landing
 from idcontrol.controllers import Gains
 from idcontrol.controllers.feedback import proportional_derivative
 from idcontrol.errors import InputError
-from idcontrol.planners.grasp import Gripping, Swing
+from idcontrol.planners.arm_swing import ArmSwing
+from idcontrol.planners.grip import GrippingController
 from idcontrol.scenes.settings import CountedFriction, NotNegative, Positive
 from idcontrol.show.view.scenery import DrawableBody, Scenery
 from idcontrol.system import FreeBody, System
@@ -175,9 +176,9 @@ class GraspScene:
             )
         return state
 
-    def swing(self) -> Swing:
+    def swing(self) -> ArmSwing:
         """The planner: the motion that is asked of the joints."""
-        return Swing(
+        return ArmSwing(
             home=self.robot.home_joints(self.names),
             arm=~self.fingers,
             amplitude=self.config.swing_rad,
@@ -212,7 +213,7 @@ class GraspScene:
         if config.grip_n == 0.0:
             return controller
         beside = self.system()
-        return Gripping(controller, beside, self.tips(beside, counted), config.grip_n)
+        return GrippingController(controller, beside, self.tips(beside, counted), config.grip_n)
 
     def plant(self) -> plants.SimulatedPlant:
         """The plant.

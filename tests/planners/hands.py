@@ -5,6 +5,7 @@ import numpy as np
 
 from idcontrol import robots
 from idcontrol.contact.fingertips import Fingertips
+from idcontrol.planners.arm_swing import ArmSwing
 from idcontrol.system import FreeBody, System
 
 ARM = robots.load("arm")
@@ -12,6 +13,9 @@ SIDE = 0.05071
 MASS = 6000.0 * SIDE**3
 FINGERS = np.array([False] * 7 + [True] * 4)
 UNLIMITED = np.full(11, np.inf)
+SWING = ArmSwing(
+    home=np.array([np.pi / 2] * 7 + [np.pi / 4] * 4), arm=~FINGERS, amplitude=0.1, rate=10.0, closing=0.01, tips=4
+)
 
 
 def machine(mu=1.0):

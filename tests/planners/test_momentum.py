@@ -19,7 +19,7 @@ def planned_momentum(m, planner, plan, data):
 
 
 def commanded_momentum(m, planner, twist, yaw, data):
-    """Of the machine moving rigidly in its nominal stance with `twist` of the base (x, y, z, yaw)."""
+    """Momentum of the machine that moves rigidly in its nominal stance with `twist` of the base (x, y, z, yaw)."""
     pose = np.array([0.0, 0.0, planner.height, yaw])
     state = m.state(0.0, pose, twist, m.home, np.zeros_like(m.home))
     pin.computeCentroidalMomentum(m.system.model, data, state.q, state.v)

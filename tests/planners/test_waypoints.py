@@ -11,7 +11,7 @@ DIAMOND = [(0.25, 0.0), (0.0, 0.25), (-0.25, 0.0), (0.0, -0.25)]
 
 
 def drive(waypoints, seconds, *, pose=(0.0, 0.0, 0.0), h=1e-3):
-    """A unicycle that does what it is told within the limits of acceleration; its poses, and what it was told."""
+    """A unicycle that obeys within the limits of acceleration; returns its poses, and what it was told."""
     x, y, yaw = pose
     waypoints.reset(np.array([x, y, 0.2]))
     limited, rows = LimitedCommand.at_rest(), []

@@ -79,7 +79,7 @@ def machine(name: str, *, points: bool = False) -> Machine:
 
 
 def follow_exactly(m: Machine, planner: TrotPlanner, steps: int, h: float = TICK) -> Iterator[tuple[State, Reference]]:
-    """States of a machine that does exactly what it is told, and the plan at each.
+    """States of a machine that does exactly what its plan says, and the plan at each.
 
     The accelerations of a tick are held until the next, and its velocities are means over the period before, as those
     of a machine that is stepped with ``v⁺ = v + h a``, ``q⁺ = q + h v⁺`` are.

@@ -1,30 +1,29 @@
-"""The check beforehand: kinematics by differences, statics by hand, an independent cone program, monotony."""
+"""Grasp feasibility: kinematics by differences, statics by hand, an independent cone program, monotony."""
 
 import cvxpy
 import numpy as np
 import pinocchio as pin
 import pytest
 
-from idcontrol.planners.grasp import Swing
-from idcontrol.planners.holding import MU_PRECISION, grip_needed, least_friction, least_grip, loads
+from idcontrol.planners.arm_swing import ArmSwing
+from idcontrol.planners.grasp_feasibility import MU_PRECISION, grasp_loads, grip_needed, least_friction, least_grip
 from tests.planners import hands
 
 LEVER = 0.05 * np.cos(np.pi / 4)
-"""Of a fingertip's normal force about its joint [m]."""
-
+"""Lever of a fingertip's normal force about its joint [m]."""
 
 UP = np.array([0.0, 0.0, 9.81])
-"""Against gravity [m/s²]."""
+"""Acceleration against gravity [m/s²]."""
 
 
 def swing(amplitude):
     home = np.array([np.pi / 2] * 7 + [np.pi / 4] * 4)
-    return Swing(home=home, arm=~hands.FINGERS, amplitude=amplitude, rate=10.0, closing=0.0, tips=4)
+    return ArmSwing(home=home, arm=~hands.FINGERS, amplitude=amplitude, rate=10.0, closing=0.0, tips=4)
 
 
 def asked(amplitude, times):
     system, tips, _ = hands.machine()
-    return loads(system, tips, [swing(amplitude).at(t) for t in times], "box", "X_7")
+    return grasp_loads(system, tips, [swing(amplitude).at(t) for t in times], "box", "X_7")
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,11 @@
-"""Whether a hand can hold a body through a planned motion at all: friction and torque limits, before anything moves.
+"""Grasp feasibility: whether friction and torque limits allow a hand to hold a body through a planned motion at all.
 
-At each instant of the plan the body moves with the hand, which fixes the accelerations of all velocities, hence
+At each instant of the plan the body moves with the hand. That fixes all accelerations, hence
 
     J_bᵀ f = (M v̇ + c)_b,        τ = (M v̇ + c)_q - J_qᵀ f,        |f_S| + |f_T| ≤ μ f_N,        |τ| ≤ limit
 
-(friction pyramids as in the rigid contact models; a cone allows more). Whether there are such forces, and how hard the
-fingers must press, is a linear program of 3n + 1 variables.
+with friction pyramids as in the rigid contact models; a cone allows more. Whether there are such forces, and how hard
+the fingers must press, is a linear program of 3n + 1 variables. It is solved before anything moves.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ MU_PRECISION = 1e-3
 """Relative precision of `least_friction`."""
 
 MU_LARGEST = 100.0
-"""Friction above which `least_friction` looks no further: what the original took for no slip."""
+"""Largest friction that `least_friction` tries: the coefficient that the original program used for no slip."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What one instant of the plan asks of contacts and motors.
+class GraspLoad:
+    """The forces that contacts and motors must provide at one instant of the plan, and the contact rows there.
 
     Attributes:
         N: Normal rows, shape (n, m).
         S: Rows of the first tangent, shape (n, m).
         T: Rows of the second tangent, shape (n, m).
-        effort: ``M v̇ + c``, shape (m,) [N, N m].
+        effort: Generalized forces ``M v̇ + c``, shape (m,) [N, N m].
     """
 
     N: Array
@@ -45,15 +45,15 @@ class Load:
     effort: Array
 
 
-def loads(system: System, contacts: Detector, plan: Sequence[Reference], held: str, hand: str) -> list[Load]:
-    """What each instant of `plan` asks, with the body carried along as it lies in the hand at the last update.
+def grasp_loads(system: System, contacts: Detector, plan: Sequence[Reference], held: str, hand: str) -> list[GraspLoad]:
+    """The load at each instant of `plan`, for a body that stays in the hand as it lies there at the last update.
 
     Args:
-        system: Hand and body, updated at the beginning of the plan; is left at its end.
+        system: Hand and body, updated at the beginning of the plan; it is left at the end of the plan.
         contacts: Detector of the fingertips on `system`.
-        plan: Instants of the motion; fingers at their home.
-        held: Joint of the body.
-        hand: Joint that carries the hand.
+        plan: Instants of the motion, with the fingers at home.
+        held: Name of the body's joint.
+        hand: Name of the joint that carries the hand.
     """
     model, data = system.model, system.data
     i, j = model.getJointId(hand), model.getJointId(held)
@@ -76,18 +76,21 @@ def loads(system: System, contacts: Detector, plan: Sequence[Reference], held: s
         system.update(q, v)
         near = contacts.detect(np.inf)
         effort = system.M @ system.from_pinocchio(a) + system.bias
-        found.append(Load(N=near.N.copy(), S=near.S.copy(), T=near.T.copy(), effort=effort))
+        found.append(GraspLoad(N=near.N.copy(), S=near.S.copy(), T=near.T.copy(), effort=effort))
     return found
 
 
-def least_grip(load: Load, mu: float, fingers: Booleans, limit: Array) -> float:
-    """The smallest torque bound of all fingers with which a load can be borne [N m or N]; inf if it cannot be at all.
+def least_grip(load: GraspLoad, mu: float, fingers: Booleans, limit: Array) -> float:
+    """The smallest common torque bound of the fingers with which a load can be borne.
 
     Args:
-        load: What is asked.
+        load: The load.
         mu: Friction coefficient; inf means no slip.
         fingers: Which actuated joints are fingers, shape (a,).
         limit: Largest torques, shape (a,) [N m]; inf where there is none.
+
+    Returns:
+        The bound [N m, or N for fingers that slide]; inf if the load cannot be borne at all.
     """
     n, a = len(load.N), len(limit)
     u = load.effort.size - a
@@ -117,15 +120,18 @@ def least_grip(load: Load, mu: float, fingers: Booleans, limit: Array) -> float:
     return float(solved.fun) if solved.status == 0 else np.inf
 
 
-def grip_needed(plan: Sequence[Load], mu: float, fingers: Booleans, limit: Array) -> float:
-    """The largest `least_grip` of a plan [N m or N]; inf if some instant of it cannot be held."""
+def grip_needed(plan: Sequence[GraspLoad], mu: float, fingers: Booleans, limit: Array) -> float:
+    """The largest `least_grip` of a plan [N m or N]; inf if the body cannot be held at some instant of it."""
     return max(least_grip(load, mu, fingers, limit) for load in plan)
 
 
-def least_friction(plan: Sequence[Load], grip: float, fingers: Booleans, limit: Array) -> float:
-    """The smallest friction with which fingers of at most `grip` hold through a plan; inf if none up to `MU_LARGEST`.
+def least_friction(plan: Sequence[GraspLoad], grip: float, fingers: Booleans, limit: Array) -> float:
+    """The smallest friction with which fingers that give at most `grip` hold the body through a plan.
 
     More friction never needs more grip, so it is found by bisection.
+
+    Returns:
+        The friction coefficient; inf if none up to `MU_LARGEST` suffices.
     """
     low, high = 0.0, MU_LARGEST
     if grip_needed(plan, high, fingers, limit) > grip:

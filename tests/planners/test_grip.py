@@ -1,37 +1,13 @@
-"""The swing is the original's; a grip moves nothing, and every controller can have one on top."""
+"""A grip moves nothing, and every controller can have one on top."""
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idcontrol.planners.grasp import Gripping, Swing, internal_force
+from idcontrol.planners.grip import GrippingController, internal_force
 from idcontrol.types import Command, ContactForces, State
 from tests.planners import hands
-
-SWING = Swing(
-    home=np.array([np.pi / 2] * 7 + [np.pi / 4] * 4), arm=~hands.FINGERS, amplitude=0.1, rate=10.0, closing=0.01, tips=4
-)
-
-
-def test_the_swing_begins_at_rest_at_home_and_has_the_originals_form():
-    begin = SWING.at(0.0)
-    np.testing.assert_allclose(begin.q[:7], np.pi / 2, atol=1e-15)
-    np.testing.assert_allclose(begin.q[7:], np.pi / 4 - 0.01, atol=1e-15)
-    assert not begin.v.any()
-    np.testing.assert_allclose(begin.a, [-10.0] * 7 + [0.0] * 4, atol=1e-14)
-    # 003: q = π/2 + 0.1 cos 10t - 0.1
-    np.testing.assert_allclose(SWING.at(0.7).q[:7], np.pi / 2 + 0.1 * np.cos(7.0) - 0.1, atol=1e-15)
-    assert begin.stance.tolist() == [True] * 4
-
-
-@settings(deadline=None, max_examples=25)
-@given(st.floats(0.0, 3.0))
-def test_velocity_and_acceleration_are_the_derivatives_of_position(t):
-    h = 1e-4
-    before, now, after = SWING.at(t - h), SWING.at(t), SWING.at(t + h)
-    # central differences are off by h²/6 times the third and fourth derivative, 100 rad/s³ and 1000 rad/s⁴
-    np.testing.assert_allclose((after.q - before.q) / (2 * h), now.v, atol=1e-6)
-    np.testing.assert_allclose((after.v - before.v) / (2 * h), now.a, atol=1e-5)
+from tests.planners.hands import SWING
 
 
 @settings(deadline=None, max_examples=25)
@@ -59,7 +35,7 @@ def test_opposite_fingertips_press_with_the_grip_itself():
     np.testing.assert_allclose(force[4:], 0.0, atol=1e-12)
 
 
-class Told:
+class FixedAnswer:
     """A controller that answers the same always and remembers what it was shown."""
 
     def __init__(self, command):
@@ -81,8 +57,10 @@ def forces(value):
 
 def test_the_grip_adds_its_force_and_its_torque_and_hides_both_from_the_controller():
     system, tips, q = hands.machine()
-    inner = Told(Command(tau=np.arange(11.0), predicted=forces(1.0)))
-    command = Gripping(inner, system, tips, 2.0)(State(t=0.0, q=q, v=np.zeros(17), forces=forces(5.0)), SWING.at(0.0))
+    inner = FixedAnswer(Command(tau=np.arange(11.0), predicted=forces(1.0)))
+    command = GrippingController(inner, system, tips, 2.0)(
+        State(t=0.0, q=q, v=np.zeros(17), forces=forces(5.0)), SWING.at(0.0)
+    )
     contacts = tips.detect(np.inf)
     # τ₀ = -J_qᵀ f₀ closes the fingers: 2 N at a lever of 0.05 cos(π/4) m, against the growing angle
     np.testing.assert_allclose(
@@ -96,7 +74,7 @@ def test_the_grip_adds_its_force_and_its_torque_and_hides_both_from_the_controll
 def test_the_grip_stays_within_torque_limits_and_says_when_it_meets_them():
     system, tips, q = hands.machine()
     system.effort_limit[:] = 0.05
-    command = Gripping(Told(Command(tau=np.zeros(11))), system, tips, 100.0)(
+    command = GrippingController(FixedAnswer(Command(tau=np.zeros(11))), system, tips, 100.0)(
         State(t=0.0, q=q, v=np.zeros(17)), SWING.at(0.0)
     )
     assert command.clipped
@@ -105,7 +83,7 @@ def test_the_grip_stays_within_torque_limits_and_says_when_it_meets_them():
 
 def test_a_state_that_is_no_number_is_left_to_the_controller():
     system, tips, q = hands.machine()
-    inner = Told(Command(tau=np.zeros(11)))
+    inner = FixedAnswer(Command(tau=np.zeros(11)))
     state = State(t=0.0, q=q, v=np.full(17, np.nan))
-    assert Gripping(inner, system, tips, 2.0)(state, SWING.at(0.0)) is inner.command
+    assert GrippingController(inner, system, tips, 2.0)(state, SWING.at(0.0)) is inner.command
     assert inner.seen is state
