@@ -20,7 +20,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import UnknownName
 from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models import coulomb, dissipation, no_slip
-from idcontrol.models.problem import ContactModel
+from idcontrol.models.step import ContactModel
 from idcontrol.plants.stepping import Stepping
 from idcontrol.system import System
 from idcontrol.types import Array, State, Status

@@ -23,7 +23,7 @@ from msgspec import structs
 from idcontrol import controllers, robots
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.controllers import Gains, Settings
+from idcontrol.controllers import Gains, InverseSettings
 from idcontrol.errors import InputError
 from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.system import System
@@ -199,7 +199,7 @@ def follow(
             contacts=_spheres(robot, system, config.mu),
             h=h,
             acceleration_gains=nothing,
-            settings=Settings(project=projected),
+            settings=InverseSettings(project=projected),
         ),
     )
     rng = np.random.default_rng(config.seed)

@@ -22,8 +22,8 @@ import numpy as np
 
 from idcontrol.experiments.findings import Finding, save
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
-from idcontrol.models.problem import ContactModel, StepProblem
-from idcontrol.models.reduction import reduce
+from idcontrol.models.step import ContactModel, StepProblem
+from idcontrol.models.whitened import whiten
 from idcontrol.record.recording import jsonable
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.enumerate import find_solution, islands
@@ -244,7 +244,7 @@ def judge_model(model: Model, problem: StepProblem, tally: Tally) -> None:
 
 def count_decision(problem: StepProblem, tally: Tally) -> None:
     """What is known of a Coulomb problem that was not solved although velocities exist that it allows."""
-    reduction = reduce(problem)
+    reduction = whiten(problem)
     V = reduction.rho @ reduction.rho.T
     largest = max(members.size for members in islands(V))
     nodes = int(MODE_NODES * min(1.0, MODE_CONTACTS / largest) ** 3)

@@ -26,8 +26,8 @@ from idcontrol.errors import InputError
 from idcontrol.experiments.findings import Finding, save
 from idcontrol.models import coulomb
 from idcontrol.models.distribution import torque_map
-from idcontrol.models.problem import Prescribed, StepProblem
-from idcontrol.models.reduction import reduce
+from idcontrol.models.step import Prescribed, StepProblem
+from idcontrol.models.whitened import whiten
 from idcontrol.solvers.enumerate import NearestProblem, nearest_solution
 from idcontrol.solvers.mindiff import nearest_basis
 from idcontrol.system import System
@@ -188,7 +188,7 @@ def nearest_problem(
         solution = coulomb.solve(problem)
         if solution.status is Status.SOLVED and solution.impulses[:, 0].any():
             break
-    reduction = reduce(problem)
+    reduction = whiten(problem)
     y, torque = solution.impulses.T.ravel(), torque_map(reduction, contacts)
     rho = reduction.rho[: 3 * contacts]
     last = solution.multipliers + torque @ (0.3 * np.abs(y).max() * rng.normal(size=y.size))
@@ -212,7 +212,7 @@ def measure(nearest: NearestProblem, start: Array, problem: StepProblem | None) 
     scale = 0.5 * float(np.sum((nearest.t0 - nearest.target) ** 2))
     if problem is not None:
         n = nearest.mu.size
-        reduction = reduce(problem)
+        reduction = whiten(problem)
         Q, r, factors = coulomb_lcp(reduction.rho, reduction.c, problem.contacts.mu)
         X = np.zeros((nearest.t0.size, r.size))
         for axis in range(3):

@@ -21,8 +21,8 @@ from idcontrol.errors import UnknownName
 from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
 from idcontrol.models.constraint import printed
-from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sap.regularization import SIGMA
+from idcontrol.models.step import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.plants.bodies import FreeBodies, dense
 from idcontrol.types import Array
 

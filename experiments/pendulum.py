@@ -17,7 +17,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models import constraint
 from idcontrol.models.constraint import printed
-from idcontrol.models.problem import StepProblem
+from idcontrol.models.step import StepProblem
 from idcontrol.types import Array
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]

@@ -25,8 +25,8 @@ from matplotlib.figure import Figure
 from idcontrol.contact.contacts import Contacts, contact_rows
 from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models import sap
-from idcontrol.models.problem import StepProblem
 from idcontrol.models.sap.regularization import SIGMA
+from idcontrol.models.step import StepProblem
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Integers, Status
 

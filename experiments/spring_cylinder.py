@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from idcontrol.contact.contacts import Contacts
 from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
 from idcontrol.models import sap
-from idcontrol.models.problem import WarmStart
 from idcontrol.models.sap.regularization import SIGMA
 from idcontrol.models.sap.theta import IMPLICIT_EULER, MIDPOINT, SYMPLECTIC_EULER, Springs, Theta, step_problem
+from idcontrol.models.step import WarmStart
 from idcontrol.types import Array, Status
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]

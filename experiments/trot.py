@@ -40,8 +40,8 @@ PRESETS = {
         planner="paper",
         gains=ORIGINAL_GAINS,
         friction=CountedFriction(share=1.0, cap=1.5),
-        ground=plants.Settings(penalty_friction="viscous"),
-        inverse=controllers.Settings(
+        ground=plants.GroundSettings(penalty_friction="viscous"),
+        inverse=controllers.InverseSettings(
             contact_margin_m=1e-4,
             landing_s=0.0,
             landing=Landing(decay_s=1e-3, dead_band_m_s=0.0, sink_m_s=0.0, rise_m_s=0.0),

@@ -127,6 +127,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         residual: Relative residual of the contact problem (math.md, section 13.3); 0 where none was solved.
         clipped: Whether a torque limit was met.
         dropped: Demands given up in this step, e.g. ``("tracking",)``; never a torque limit or a friction cone.
+        solved_by: ``"sticking"`` where contacts simply stick and no contact problem was solved, else the name of the
+            contact model; None where there was none.
     """
 
     tau: Array
@@ -135,6 +137,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     residual: float = 0.0
     clipped: bool = False
     dropped: tuple[str, ...] = ()
+    solved_by: str | None = None
 
 
 class Controller(Protocol):

@@ -12,9 +12,10 @@ from dataclasses import replace
 import numpy as np
 
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, measure
-from idcontrol.bench.scenes import PosedProblem, RecordedWalk, copied, floor, problems
+from idcontrol.bench.scenes import PosedProblem, RecordedWalk, crowded, floor, problems
 from idcontrol.bench.timing import Job, in_turns
-from idcontrol.controllers.sap import SAP
+from idcontrol.controllers.giving_way import Outcome, keep
+from idcontrol.controllers.inverse import solve
 from idcontrol.controllers.schemes import (
     COULOMB_LCP,
     COULOMB_QP,
@@ -22,16 +23,15 @@ from idcontrol.controllers.schemes import (
     COULOMB_QP_RAW,
     NO_SLIP_LCP,
     NO_SLIP_QP,
-    Outcome,
+    SAP,
     Scheme,
-    Step,
 )
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb, no_slip
 from idcontrol.models.distribution import torque_map
 from idcontrol.models.no_slip import no_slip_kernel
-from idcontrol.models.problem import CLOSED_GAP, StepProblem, WarmStart
-from idcontrol.models.reduction import reduce
+from idcontrol.models.step import CLOSED_GAP, WarmStart
+from idcontrol.models.whitened import whiten
 from idcontrol.solvers.enumerate import NearestProblem, NearestResult, nearest_solution
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Status
@@ -40,14 +40,10 @@ CONTACTS = (1, 2, 4, 10, 40, 100, 400, 1000)
 """Default numbers of contacts."""
 
 
-def _no_slip(problem: StepProblem, step: Step) -> Outcome:
-    """The no-slip model alone: impulses as pivoting leaves them (Zapolsky & Drumwright 2017, Algorithms 1, 2)."""
-    solution = no_slip.solve(problem, step.warm)
-    return Outcome(solution=solution, motor_impulse=solution.multipliers)
-
-
 SCHEMES: Mapping[str, Scheme] = {
-    "no-slip LCP alone": Scheme(solve=_no_slip, model=no_slip.solve),
+    "no-slip LCP alone": Scheme(
+        name="no_slip", solve=None, step=None, model=no_slip.solve, forward=no_slip.solve, after=keep
+    ),
     "id-noslip-lcp": NO_SLIP_LCP,
     "id-noslip-qp": NO_SLIP_QP,
     "id-coulomb-qp": COULOMB_QP,
@@ -120,8 +116,7 @@ def _affordable(scheme: Scheme, walk: RecordedWalk, there: int, n: int) -> bool:
     """
     posed = next(each for each in problems(walk) if len(each.problem.contacts) == len(walk.feet))
     while (there := 3 * there) < n:
-        step = replace(posed, problem=copied(posed.problem, there), step=replace(posed.step, warm={}, reluctance=None))
-        job = scheme_job(scheme, [step], warm=False)
+        job = scheme_job(scheme, [crowded(posed, there)], warm=False)
         job.run(0)
         times, _ = in_turns([job], 1, 1, 1.0)
         if times[0, 0] > SLOWEST_US:
@@ -139,8 +134,7 @@ def scheme_job(scheme: Scheme, posed: Sequence[PosedProblem], *, warm: bool) -> 
 
     def run(i: int) -> Outcome:
         nonlocal kept
-        step = replace(posed[i].step, warm=kept if warm else {})
-        outcome = scheme.solve(posed[i].problem, step)
+        outcome = solve(scheme, replace(posed[i].request, warm=kept if warm else {}))
         kept = outcome.solution.warm
         return outcome
 
@@ -155,7 +149,7 @@ def _floor(walk: RecordedWalk, posed: Sequence[PosedProblem]) -> Job:
 def _no_slip_kernel(
     walk: RecordedWalk, posed: Sequence[PosedProblem], n: int, effort: Effort, *, warm: bool
 ) -> TimingRow:
-    whitened = [reduce(each.problem) for each in posed]
+    whitened = [whiten(each.problem) for each in posed]
     closed = [each.problem.contacts.gap <= CLOSED_GAP for each in posed]
     bits, f = np.zeros(n, dtype=np.int64), np.zeros(3 * n)
 
@@ -184,9 +178,9 @@ def _no_slip_kernel(
 def _proof(walk: RecordedWalk, posed: Sequence[PosedProblem], effort: Effort) -> TimingRow:
     """The solution of the friction LCP whose torque is nearest to the last torque, with a proof of optimality."""
     asked, starts = [], []
-    last = posed[0].step.last
+    last = posed[0].request.posed.last
     for each in posed:
-        solution, reduction = coulomb.solve(each.problem), reduce(each.problem)
+        solution, reduction = coulomb.solve(each.problem), whiten(each.problem)
         y, rho = solution.impulses.T.ravel(), reduction.rho
         torque = torque_map(reduction, len(each.problem.contacts))
         asked.append(

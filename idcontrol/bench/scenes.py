@@ -13,10 +13,12 @@ from idcontrol import controllers
 from idcontrol.bench.timing import Job
 from idcontrol.bodies import BodyState
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.controllers import giving_way
+from idcontrol.controllers.giving_way import Request
 from idcontrol.controllers.inverse import InverseDynamics
-from idcontrol.controllers.schemes import COULOMB_QP, Outcome, Scheme, Step
+from idcontrol.controllers.schemes import COULOMB_QP
 from idcontrol.errors import InputError
-from idcontrol.models.problem import StepProblem
+from idcontrol.models.step import StepProblem
 from idcontrol.plants.bodies import FreeBodies
 from idcontrol.scenes import clutter
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
@@ -179,14 +181,17 @@ class PosedProblem:
     """A contact problem as a controller poses it.
 
     Attributes:
-        problem: The step problem, with the joint velocities prescribed.
-        step: Further data of the control step that a scheme may use.
+        request: The control step.
         moment: Index of the moment in the walk.
     """
 
-    problem: StepProblem
-    step: Step
+    request: Request
     moment: int
+
+    @property
+    def problem(self) -> StepProblem:
+        """The step problem, with the joint velocities prescribed."""
+        return self.request.problem
 
 
 MOST_ROWS = 20_000
@@ -201,25 +206,24 @@ def problems(walk: RecordedWalk, contacts: int | None = None) -> list[PosedProbl
         contacts: Number of contacts to give to the problems in which all feet stand (`copied`); there are fewer
             problems with many contacts (`MOST_ROWS`), but at least two. None takes all problems as they are.
     """
-    found: list[PosedProblem] = []
-
-    def note(problem: StepProblem, step: Step) -> Outcome:
-        kept = replace(problem, M=problem.M.copy(), contacts=problem.contacts.take(np.arange(len(problem.contacts))))
-        found.append(PosedProblem(problem=kept, step=step, moment=moment))
-        return COULOMB_QP.solve(problem, step)
-
-    setup = walk.setup()
-    noting = Scheme(solve=note, model=COULOMB_QP.model, ramp_follows=False)
-    controller = InverseDynamics(noting, setup.system, setup.contacts, setup.acceleration_gains, setup.h)
-    for moment, each in enumerate(walk.moments):  # noqa: B007 - `note` reads it
+    setup, found = walk.setup(), []
+    controller = InverseDynamics(COULOMB_QP, setup.system, setup.contacts, setup.acceleration_gains, setup.h)
+    for moment, each in enumerate(walk.moments):
+        found.append(PosedProblem(request=controller.problem(each.state, each.reference), moment=moment))
         controller(each.state, each.reference)
     if contacts is None:
         return found
     stood = [posed for posed in found if len(posed.problem.contacts) == len(walk.feet)]
-    return [
-        replace(posed, problem=copied(posed.problem, contacts), step=replace(posed.step, warm={}, reluctance=None))
-        for posed in stood[: max(2, MOST_ROWS // contacts)]
-    ]
+    return [crowded(posed, contacts) for posed in stood[: max(2, MOST_ROWS // contacts)]]
+
+
+def crowded(posed: PosedProblem, contacts: int) -> PosedProblem:
+    """The same control step with `contacts` contacts, cold, no foot ramping."""
+    request = posed.request
+    problem = copied(request.problem, contacts)
+    mu, cones = problem.contacts.mu, request.posed.cones
+    cones = cones._replace(mu=mu, held=np.isinf(mu), weight=np.zeros(contacts))
+    return replace(posed, request=giving_way.request(problem, cones, last=request.posed.last))
 
 
 def copied(problem: StepProblem, contacts: int) -> StepProblem:

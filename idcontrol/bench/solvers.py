@@ -18,7 +18,7 @@ from idcontrol.bench.timing import Job
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models.coulomb import _assemble, friction_lcp_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel
-from idcontrol.models.reduction import Reduction, reduce
+from idcontrol.models.whitened import Whitened, whiten
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array
 
@@ -43,7 +43,7 @@ def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS)
     """Stage I beside each installed solver, then Lemke's method, at each number of contacts."""
     for n in sorted(contacts):
         posed = problems(walk, n)
-        whitened = [reduce(each.problem) for each in posed]
+        whitened = [whiten(each.problem) for each in posed]
         below = floor(replace(walk, moments=[walk.moments[each.moment] for each in posed]))
         yield from _stage_one(posed, whitened, below, n, effort)
         if n <= LEMKE_MOST:
@@ -51,7 +51,7 @@ def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS)
 
 
 def _stage_one(
-    posed: Sequence[PosedProblem], whitened: Sequence[Reduction], below: Job, n: int, effort: Effort
+    posed: Sequence[PosedProblem], whitened: Sequence[Whitened], below: Job, n: int, effort: Effort
 ) -> Iterator[TimingRow]:
     mu = posed[0].problem.contacts.mu
     states = len(posed) if n <= LEMKE_MOST else min(len(posed), 50)  # the peers' matrices fill the memory
@@ -89,7 +89,7 @@ def _stage_one(
         yield measure(stage_one(warm=True, bar=QP_BARS.get((peer.name, n))), effort, beside)
 
 
-def _edges(whitened: Sequence[Reduction], mu: Array, *, warm: bool) -> Job:
+def _edges(whitened: Sequence[Whitened], mu: Array, *, warm: bool) -> Job:
     n = mu.shape[0]
     bits, active = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
 
@@ -106,7 +106,7 @@ def _edges(whitened: Sequence[Reduction], mu: Array, *, warm: bool) -> Job:
 
 
 def _lemke(
-    posed: Sequence[PosedProblem], whitened: Sequence[Reduction], below: Job, n: int, effort: Effort
+    posed: Sequence[PosedProblem], whitened: Sequence[Whitened], below: Job, n: int, effort: Effort
 ) -> TimingRow:
     """Lemke's method on the friction LCP.
 

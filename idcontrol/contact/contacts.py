@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numba import njit
@@ -15,6 +15,21 @@ from idcontrol.types import Array, Booleans, Integers
 
 def _unset() -> Array:
     return np.zeros(0)
+
+
+Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array]
+"""The fields of `ContactArrays` as a plain tuple, which compiled calls take in a quarter of the time."""
+
+
+class ContactArrays(NamedTuple):
+    """The part of `Contacts` that kernels work with; fields and shapes are those of `Contacts`."""
+
+    identity: Integers
+    axes: Array
+    gap: Array
+    mu: Array
+    surface_velocity: Array
+    jacobian: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +64,7 @@ class Contacts:
     surface_velocity: Array = field(default_factory=_unset)
     stiffness: Array = field(default_factory=_unset)
     damping: Array = field(default_factory=_unset)
+    packed: Packed = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         n = self.identity.shape[0]
@@ -68,6 +84,8 @@ class Contacts:
             and self.jacobian.shape[0] == 3 * n
         ):
             raise InputError(self._misfit(n))
+        packed = (self.identity, self.axes, self.gap, self.mu, self.surface_velocity, self.jacobian)
+        object.__setattr__(self, "packed", packed)
 
     def _misfit(self, n: int) -> str:
         wanted = {
@@ -87,6 +105,11 @@ class Contacts:
 
     def __len__(self) -> int:
         return len(self.identity)
+
+    @property
+    def arrays(self) -> ContactArrays:
+        """The part that kernels work with: views."""
+        return ContactArrays(*self.packed)
 
     @property
     def N(self) -> Array:

@@ -7,12 +7,13 @@ velocity that decays: the ground is a belt that moves with the foot and stops (p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from idcontrol.contact.contacts import Contacts
+from idcontrol.contact.contacts import ContactArrays, Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, vector
 from idcontrol.types import Array
@@ -55,86 +56,75 @@ class Landing:
                 raise InputError(f"landing.{name} is {getattr(self, name)}; it must not be negative")
 
 
+class LandingRates(NamedTuple):
+    """A `Landing` for control periods of one length, as kernels take it.
+
+    Attributes:
+        decay: γ, the share of a contact velocity that is left after a period.
+        closing_s: τ_g [s].
+        sink_m_s: Largest speed towards the ground at which a gap is closed.
+        rise_m_s: Largest speed out of the ground.
+        dead_band_m_s: Slower velocities count as rest.
+        settle_s: How long after touchdown γ holds.
+        slip_m_s: A foot that slips faster is not settled.
+    """
+
+    decay: float
+    closing_s: float
+    sink_m_s: float
+    rise_m_s: float
+    dead_band_m_s: float
+    settle_s: float
+    slip_m_s: float
+
+
+def landing_rates(landing: Landing, h: float) -> LandingRates:
+    """`landing` for control periods of `h` [s]."""
+    return LandingRates(
+        decay=max(0.0, 1.0 - h / landing.decay_s),
+        closing_s=float(landing.closing_s),
+        sink_m_s=float(landing.sink_m_s),
+        rise_m_s=float(landing.rise_m_s),
+        dead_band_m_s=float(landing.dead_band_m_s),
+        settle_s=float(landing.settle_s),
+        slip_m_s=float(landing.slip_m_s),
+    )
+
+
 def landing_contacts(
-    contacts: Contacts,
-    v: Array,
-    h: float,
-    landing: Landing,
-    *,
-    since_touchdown: Array | None = None,
-    drift: Array | None = None,
+    contacts: Contacts, v: Array, h: float, landing: Landing, *, since_touchdown: Array | None = None
 ) -> Contacts:
     """The same contacts with their rows measured against the reference velocity v̂, which holds the gap, too.
 
     With w the velocity of the contact relative to its surface, ``w = J v`` minus the surface's::
 
-        v̂_t = γ w_t                                             - h (J̇v)_t + surface
-        v̂_n = γ w_n + (1 - γ) clip(-φ/τ_g, -sink, rise)           - h (J̇v)_n + surface        (planner.md 7)
+        v̂_t = γ w_t                                            + surface
+        v̂_n = γ w_n + (1 - γ) clip(-φ/τ_g, -sink, rise)          + surface        (planner.md, section 7)
 
     (w_t and w_n after the dead band; along the tangents it shortens the vector, so that it prefers no direction).
 
     Args:
-        contacts: What the controller counts on.
+        contacts: The contacts that the controller counts on.
         v: Velocity in our order, shape (m,).
         h: Control period [s].
         landing: The parameters.
         since_touchdown: Time since the planned touchdown of each contact, shape (n,) [s]; None means none has settled.
-        drift: J̇v along the axes, shape (n, 3) [m/s²]: with it the contact moves with v̂ at the *end* of the period; None
-            means 0.
 
     Returns:
         Contacts with gap 0 and `surface_velocity` v̂; all other fields are those of `contacts`, not copies.
     """
     n = len(contacts)
-    velocity, gap = np.empty(3 * n), np.zeros(n)
-    landing_kernel(
-        contacts.jacobian,
-        v,
-        contacts.gap,
-        contacts.surface_velocity,
-        h,
-        (
-            max(0.0, 1.0 - h / landing.decay_s),
-            landing.closing_s,
-            landing.sink_m_s,
-            landing.rise_m_s,
-            landing.dead_band_m_s,
-            landing.settle_s,
-            landing.slip_m_s,
-        ),
-        gap if since_touchdown is None else since_touchdown,
-        np.zeros((n, 3)) if drift is None else drift,
-        velocity,
-        HEAP,
-    )
-    return Contacts(
-        identity=contacts.identity,
-        point=contacts.point,
-        axes=contacts.axes,
-        gap=gap,
-        mu=contacts.mu,
-        jacobian=contacts.jacobian,
-        surface_velocity=velocity,
-        stiffness=contacts.stiffness,
-        damping=contacts.damping,
-    )
+    velocity, since = np.empty(3 * n), np.zeros(n) if since_touchdown is None else since_touchdown
+    landing_kernel(contacts.arrays, v, landing_rates(landing, h), since, velocity, HEAP)
+    return replace(contacts, gap=np.zeros(n), surface_velocity=velocity)
 
 
 @njit(cache=True, error_model="numpy")
 def landing_kernel(
-    J: Array,
-    v: Array,
-    gap: Array,
-    surface: Array,
-    h: float,
-    landing: tuple[float, float, float, float, float, float, float],
-    since: Array,
-    drift: Array,
-    out: Array,
-    arena: Arena,
+    contacts: ContactArrays, v: Array, landing: LandingRates, since: Array, out: Array, arena: Arena
 ) -> None:
-    """Velocity that each contact row is measured against, as `landing_contacts` says, into `out`, shape (3 n,)."""
-    decay, closing_s, sink, rise, dead, settle_s, slip = landing
+    """Write the velocity that each contact row is measured against, shape (3 n,), as `landing_contacts` says."""
+    gap, surface, J = contacts.gap, contacts.surface_velocity, contacts.jacobian
     n = gap.shape[0]
     w = vector(arena, 3)
     for i in range(n):
@@ -143,10 +133,11 @@ def landing_kernel(
             for k in range(v.shape[0]):
                 w[axis] += J[axis * n + i, k] * v[k]
         speed = np.sqrt(w[1] * w[1] + w[2] * w[2])
-        gamma = decay if since[i] <= settle_s or speed > slip else 0.0
+        gamma = landing.decay if since[i] <= landing.settle_s or speed > landing.slip_m_s else 0.0
+        dead = landing.dead_band_m_s
         w[0] -= min(max(w[0], -dead), dead)
         shorten = max(0.0, speed - dead) / speed if speed > 0.0 else 0.0
-        close = min(max(-gap[i] / closing_s, -sink), rise)
-        out[i] = surface[i] + gamma * w[0] + (1.0 - gamma) * close - h * drift[i, 0]
+        close = min(max(-gap[i] / landing.closing_s, -landing.sink_m_s), landing.rise_m_s)
+        out[i] = surface[i] + gamma * w[0] + (1.0 - gamma) * close
         for axis in range(1, 3):
-            out[axis * n + i] = surface[axis * n + i] + gamma * shorten * w[axis] - h * drift[i, axis]
+            out[axis * n + i] = surface[axis * n + i] + gamma * shorten * w[axis]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +12,76 @@ from numba import njit
 from idcontrol.contact.contacts import Contacts, contact_rows, write_axes
 from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.errors import InputError
+from idcontrol.kernels.bound import Bound, bind
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Integers
+
+
+class Mounted(NamedTuple):
+    """Where k spheres are mounted on a machine, and the ground below them, as kernels take it.
+
+    Attributes:
+        frame_position: `System.frame_position`, shape (n_frames, 3) [m].
+        frame_rotation: `System.frame_rotation`, shape (n_frames, 3, 3).
+        jacobian: `System.jacobian`, shape (6, m).
+        support: `System.support`, shape (n_joints, m).
+        frame: Frame of each sphere, shape (k,).
+        joint: Joint that carries it, shape (k,).
+        offset: Its centre in that frame, shape (k, 3) [m].
+        radius: Its radius, shape (k,) [m].
+        mu: Its friction, shape (k,).
+        terrain: `Terrain.parameters`.
+        coefficients: `Terrain.coefficients`.
+        orientation: Angle of the first tangent about the normal [rad].
+    """
+
+    frame_position: Array
+    frame_rotation: Array
+    jacobian: Array
+    support: Booleans
+    frame: Integers
+    joint: Integers
+    offset: Array
+    radius: Array
+    mu: Array
+    terrain: Array
+    coefficients: Array
+    orientation: float
+
+
+class Placed(NamedTuple):
+    """Where the spheres are now; fields as in `SphereContacts`."""
+
+    centre: Array
+    gap: Array
+    point: Array
+    axes: Array
+
+
+class Near(NamedTuple):
+    """The spheres near the ground, in the first entries of each array: fields of `Contacts`, and their joints.
+
+    Attributes:
+        joint: Joint that carries the sphere of each contact, shape (k,).
+        ground: Zeros, the world on the other side of each contact, shape (k,).
+    """
+
+    identity: Integers
+    joint: Integers
+    ground: Integers
+    point: Array
+    axes: Array
+    gap: Array
+    mu: Array
+    jacobian: Array
+
+
+class Spheres(NamedTuple):
+    """All that `detect_kernel` reads and writes."""
+
+    mounted: Mounted
+    placed: Placed
+    near: Near
 
 
 class SphereContacts:
@@ -80,28 +149,33 @@ class SphereContacts:
         self.axes: Array = np.zeros((k, 3, 3))
         self._slip: Array = np.zeros(k)
         # what `detect` hands out: the first n of each
-        self._identity: Integers = np.zeros(k, dtype=np.int64)
-        self._near = (np.zeros((k, 3)), np.zeros((k, 3, 3)), np.zeros(k), np.zeros(k), np.zeros((3 * k, m)))
+        self._near = Near(
+            identity=np.zeros(k, dtype=np.int64),
+            joint=np.zeros(k, dtype=np.int64),
+            ground=np.zeros(k, dtype=np.int64),
+            point=np.zeros((k, 3)),
+            axes=np.zeros((k, 3, 3)),
+            gap=np.zeros(k),
+            mu=np.zeros(k),
+            jacobian=np.zeros((3 * k, m)),
+        )
         self._still = (np.zeros(3 * k), np.full(k, np.inf), np.zeros(k))
         self._views: dict[int, Contacts] = {0: Contacts.none(m)}
-        self.detection: tuple[tuple[Array | Integers | Booleans | float, ...], tuple[Array | Integers, ...]] = (
-            (
-                system.frame_position,
-                system.frame_rotation,
-                system.jacobian,
-                system.support,
-                self._frame,
-                self._joint,
-                self._offset,
-                self.radius,
-                self.mu,
-                terrain.parameters,
-                terrain.coefficients,
-                self._orientation,
-            ),
-            (self.centre, self.gap, self.point, self.axes, self._identity, *self._near),
+        mounted = Mounted(
+            frame_position=system.frame_position,
+            frame_rotation=system.frame_rotation,
+            jacobian=system.jacobian,
+            support=system.support,
+            frame=self._frame,
+            joint=self._joint,
+            offset=self._offset,
+            radius=self.radius,
+            mu=self.mu,
+            terrain=terrain.parameters,
+            coefficients=terrain.coefficients,
+            orientation=self._orientation,
         )
-        """What `detect_kernel` reads, and what it writes; the margin stands between them."""
+        self._bound = bind(Spheres(mounted, Placed(self.centre, self.gap, self.point, self.axes), self._near))
 
     def detect(self, margin: float) -> Contacts:
         """The contacts whose gap is below `margin` [m] at the system's last update.
@@ -109,8 +183,7 @@ class SphereContacts:
         Returns:
             Views of arrays that the next call overwrites (`Contacts.take` copies); identity is the index of the sphere.
         """
-        reads, writes = self.detection
-        n = detect_kernel(*reads, margin, *writes)
+        n = detect_kernel(self._bound, margin)
         contacts = self._views.get(n)
         if contacts is None:
             contacts = self._views[n] = self._first(n)
@@ -128,15 +201,14 @@ class SphereContacts:
         return self._slip
 
     def _first(self, n: int) -> Contacts:
-        point, axes, gap, mu, jacobian = self._near
-        still, stiffness, damping = self._still
+        near, (still, stiffness, damping) = self._near, self._still
         return Contacts(
-            identity=self._identity[:n],
-            point=point[:n],
-            axes=axes[:n],
-            gap=gap[:n],
-            mu=mu[:n],
-            jacobian=jacobian[: 3 * n],
+            identity=near.identity[:n],
+            point=near.point[:n],
+            axes=near.axes[:n],
+            gap=near.gap[:n],
+            mu=near.mu[:n],
+            jacobian=near.jacobian[: 3 * n],
             surface_velocity=still[: 3 * n],
             stiffness=stiffness[:n],
             damping=damping[:n],
@@ -155,57 +227,42 @@ def _one_each(what: str, values: npt.ArrayLike, frames: Sequence[str]) -> Array:
 
 
 @njit(cache=True, error_model="numpy")
-def detect_kernel(
-    frame_position: Array,
-    frame_rotation: Array,
-    jacobian: Array,
-    support: Booleans,
-    frame: Integers,
-    joint: Integers,
-    offset: Array,
-    radius: Array,
-    mu: Array,
-    parameters: Array,
-    coefficients: Array,
-    orientation: float,
-    margin: float,
-    centre: Array,
-    gap: Array,
-    point: Array,
-    axes: Array,
-    identity: Integers,
-    near_point: Array,
-    near_axes: Array,
-    near_gap: Array,
-    near_mu: Array,
-    near_jacobian: Array,
-) -> int:
-    """Measure all spheres, collect the near ones, write their rows; returns their number."""
+def detect_kernel(spheres: Bound, margin: float) -> int:
+    """Measure all spheres, collect those nearer than `margin` [m] with their rows; returns their number."""
+    mounted, placed, near = spheres.values
+    centre = placed.centre
     n = 0
-    for i in range(frame.shape[0]):
-        f = frame[i]
+    for i in range(mounted.frame.shape[0]):
+        f = mounted.frame[i]
         for k in range(3):
             centre[i, k] = (
-                frame_position[f, k]
-                + frame_rotation[f, k, 0] * offset[i, 0]
-                + frame_rotation[f, k, 1] * offset[i, 1]
-                + frame_rotation[f, k, 2] * offset[i, 2]
+                mounted.frame_position[f, k]
+                + mounted.frame_rotation[f, k, 0] * mounted.offset[i, 0]
+                + mounted.frame_rotation[f, k, 1] * mounted.offset[i, 1]
+                + mounted.frame_rotation[f, k, 2] * mounted.offset[i, 2]
             )
-        gap[i], normal, touch = sphere_gap(
-            parameters, coefficients, centre[i, 0], centre[i, 1], centre[i, 2], radius[i]
+        placed.gap[i], normal, touch = sphere_gap(
+            mounted.terrain, mounted.coefficients, centre[i, 0], centre[i, 1], centre[i, 2], mounted.radius[i]
         )
-        point[i, 0], point[i, 1], point[i, 2] = touch
-        write_axes(normal[0], normal[1], normal[2], orientation, axes[i])
-        if gap[i] >= margin:  # false for a NaN, which must stay visible
+        placed.point[i, 0], placed.point[i, 1], placed.point[i, 2] = touch
+        write_axes(normal[0], normal[1], normal[2], mounted.orientation, placed.axes[i])
+        if placed.gap[i] >= margin:  # false for a NaN, which must stay visible
             continue
-        identity[n] = i
-        near_point[n] = point[i]
-        near_axes[n] = axes[i]
-        near_gap[n] = gap[i]
-        near_mu[n] = mu[i]
+        near.identity[n] = i
+        near.joint[n] = mounted.joint[i]
+        near.point[n] = placed.point[i]
+        near.axes[n] = placed.axes[i]
+        near.gap[n] = placed.gap[i]
+        near.mu[n] = mounted.mu[i]
         n += 1
     contact_rows(
-        jacobian, support, joint[identity[:n]], np.zeros(n, np.int64), near_point, near_axes, near_jacobian[: 3 * n]
+        mounted.jacobian,
+        mounted.support,
+        near.joint[:n],
+        near.ground[:n],
+        near.point,
+        near.axes,
+        near.jacobian[: 3 * n],
     )
     return n
 

@@ -12,11 +12,9 @@ from typing import Protocol
 
 from idcontrol.contact.contacts import Detector
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.controllers.constraint import CONSTRAINT
 from idcontrol.controllers.feedback import Gains
-from idcontrol.controllers.inverse import InverseDynamics, Settings
+from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.pid import Pid
-from idcontrol.controllers.sap import SAP
 from idcontrol.controllers.schemes import (
     COULOMB_LCP,
     COULOMB_QP,
@@ -25,14 +23,17 @@ from idcontrol.controllers.schemes import (
     COULOMB_SMOOTH,
     NO_SLIP_LCP,
     NO_SLIP_QP,
+    SAP,
+    SPRINGS,
     Scheme,
 )
 from idcontrol.controllers.sensed import SensedForces
+from idcontrol.controllers.settings import InverseSettings
 from idcontrol.errors import DuplicateName, InputError, UnknownName
 from idcontrol.system import System
 from idcontrol.types import Array, Controller
 
-__all__ = ["Gains", "Settings", "Setup", "available", "build", "make", "register"]
+__all__ = ["Gains", "InverseSettings", "Setup", "available", "build", "make", "register"]
 
 
 def __dir__() -> list[str]:
@@ -74,7 +75,7 @@ class Setup:
     h: float
     acceleration_gains: Gains = field(default_factory=lambda: Gains(kp=400.0, kd=40.0))
     torque_gains: Gains | None = None
-    settings: Settings = field(default_factory=Settings)
+    settings: InverseSettings = field(default_factory=InverseSettings)
 
 
 Factory = Callable[[Setup], Controller]
@@ -170,6 +171,4 @@ register(
     inverse_dynamics(COULOMB_QP_RAW),
 )
 register("id-sap", "inverse dynamics through compliant contact (SAP), convex, one stage", inverse_dynamics(SAP))
-register(
-    "id-constraint", "ID(t_i) with contacts as stiff springs and dampers (002; ours)", inverse_dynamics(CONSTRAINT)
-)
+register("id-constraint", "ID(t_i) with contacts as stiff springs and dampers (002; ours)", inverse_dynamics(SPRINGS))

@@ -1,14 +1,8 @@
-"""Inverse dynamics with predicted contact forces: ID(t_i) of the paper (003 sections 4-6), over any contact model.
+"""Inverse dynamics with predicted contact forces, ID(t_i) of Zapolsky & Drumwright 2017, over any contact model.
 
-One control step (math.md 7, 12; planner.md 6, 7):
-
-1. desired joint velocity ``b = v + h (a_des + kp (q_des - q) + kd (v_des - v))``
-2. contacts: feet that are planned to stand and are close to the ground, their rows measured against a velocity that
-   decays within milliseconds, so that landing asks for no impulse
-3. b projected onto the velocities that these contacts allow
-4. the contact model with the joints prescribed: the multipliers of the prescribed velocities are the motor impulses
-5. among the contact impulses that give this motion, those with the smallest torque
-6. torque limits: a joint beyond its limit gets its limit as a known torque, and 4-5 are solved again, until none is
+`idcontrol.controllers.step` is one control step; almost all end there. Here is what follows where a step does not: a
+joint beyond its limit gets its limit as a known torque, and the step is solved again, until none is; a step without a
+solution gives way (`idcontrol.controllers.giving_way`).
 
 What is given up when a step cannot be solved, in this order: tracking (joints at their limits are let go, the joints
 give way to what contacts allow, or all motors become stiff velocity servos, which always has a solution), then, in
@@ -18,81 +12,44 @@ cones never are. `Command.dropped` says which.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts, Detector
-from idcontrol.contact.landing import Landing, landing_contacts
-from idcontrol.contact.spheres import SphereContacts
-from idcontrol.controllers.compiled import CompiledStep, finite, ramp_weights, standing
-from idcontrol.controllers.feedback import Gains, proportional_derivative
-from idcontrol.controllers.projection import project
-from idcontrol.controllers.schemes import Objective, Outcome, Scheme, Step, as_specified, ramp
-from idcontrol.errors import InputError
-from idcontrol.kernels.arena import HEAP
-from idcontrol.models.problem import Bilateral, Prescribed, StepProblem, WarmStart
+from idcontrol.contact.landing import landing_rates
+from idcontrol.controllers.feedback import Gains
+from idcontrol.controllers.giving_way import Outcome, Request, keep, servo
+from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
+from idcontrol.controllers.settings import InverseSettings
+from idcontrol.controllers.step import (
+    NOT_FINITE,
+    SOLVED,
+    Answer,
+    Inputs,
+    JointLaw,
+    Machine,
+    MachineTerms,
+    Posed,
+    Result,
+    StanceRule,
+    finite,
+    pose_bound,
+)
+from idcontrol.kernels.arena import HEAP, reserve
+from idcontrol.kernels.bound import bind
+from idcontrol.models.memory import as_warm_start, memory, store
+from idcontrol.models.step import Ending, Prescribed, StepProblem, warm_bits
+from idcontrol.models.whitened import finish, whiten
 from idcontrol.system import System
-from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
-
-SERVO_COMPLIANCE = 1e-4
-"""ε of soft tracking (math.md 12.3): joints follow to 1e-4 of the demand where the demand can be met."""
+from idcontrol.types import Array, Booleans, Command, ContactForces, Reference, State, Status
 
 ROUNDING = 1e-9
 """A torque that exceeds its limit by less than this part of it meets it."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What may be set of an inverse-dynamics controller.
-
-    Attributes:
-        contact_margin_m: A foot planned to stand counts as a contact below this gap.
-        landing_s: How long after its planned touchdown a foot may still be landing. While it lands, and nears the
-            ground or slides faster than the next two, it is no contact: its impact, which no torque can or should
-            prevent, is left to happen, and the foot counts from the next period on. Asked to stop within one period
-            it would take the whole machine with it.
-        approach_speed_m_s: See `landing_s`.
-        slide_speed_m_s: See `landing_s`.
-        landing: How contacts take over from the velocity that a foot has left.
-        project: Whether the desired velocity is projected onto what the contacts allow, where the scheme does (math.md
-            12.1).
-        edge_speed_m_s: v_tol of stage II: friction edges that move faster carry no force (math.md 7.4).
-        ramp_s: Over which time contact forces are ramped in after touchdown and out before lift-off; 0 turns it off
-            (planner.md 7). The foot's impulse gets a weight that rises with the cube of the time into the ramp; the
-            motion stays what it is, so a foot that cannot be spared keeps its force. Schemes with a second stage weigh
-            it against the torque there; after the others impulses are shared anew while a foot ramps, with the torque
-            nearest to the scheme's own. id-coulomb-qp-raw has no ramp: it shows what stage I does alone. In a trot of
-            links 0.025 s takes a third off the largest jump of a foot's force and a quarter off the root mean square of
-            Δτ/Δt; the mean of |Δτ/Δt| rises by a tenth, since a ramp is a change, too.
-        repair: Whether schemes without slip stay within friction cones and torque limits: joints give way then, or
-            contacts slip (math.md 12.2). Off, they believe in unbounded friction, as the original did.
-        objective: Of stage I of maximal dissipation: consistent with the contact model, or as 003 prints it
-            (math.md 7.2).
-        solver: Who solves the contact problem: the fast solvers, or a general library as the executable specification
-            (`idcontrol.models.specification`): tens of milliseconds a step, for the convex schemes, with the consistent
-            objective.
-    """
-
-    contact_margin_m: float = 1e-3
-    landing_s: float = 0.01
-    approach_speed_m_s: float = 0.002
-    slide_speed_m_s: float = 0.01
-    landing: Landing = field(default_factory=Landing)
-    project: bool = True
-    edge_speed_m_s: float = 1e-3
-    ramp_s: float = 0.025
-    repair: bool = True
-    objective: Objective = "consistent"
-    solver: Literal["fast", "reference"] = "fast"
-
-    def __post_init__(self) -> None:
-        if self.solver == "reference" and self.objective != "consistent":
-            raise InputError("inverse.solver=reference states the consistent objective only; drop inverse.objective")
-        if not self.ramp_s >= 0.0:
-            raise InputError(f"inverse.ramp_s is {self.ramp_s}; it must not be negative")
+FEET = 16
+"""Contacts for whose forces there is room at first."""
 
 
 class InverseDynamics:
@@ -105,7 +62,7 @@ class InverseDynamics:
         contacts: Detector,
         gains: Gains,
         h: float,
-        settings: Settings | None = None,
+        settings: InverseSettings | None = None,
     ) -> None:
         """Bind the controller to a machine.
 
@@ -115,135 +72,164 @@ class InverseDynamics:
             contacts: Detector of foot contacts on `system`; its friction is what the controller may count on.
             gains: In acceleration: kp [1/s²], kd [1/s].
             h: Control period [s].
-            settings: See `Settings`.
+            settings: See `InverseSettings`.
 
         Raises:
             InputError: The reference solver is asked for where there is none (`as_specified`).
         """
-        self._settings = settings or Settings()
-        if self._settings.solver == "reference":
+        self._settings = s = settings or InverseSettings()
+        v_tol = s.edge_speed_m_s
+        if s.solver == "reference":
             scheme = as_specified(scheme)
-        self._scheme = scheme
-        self._system, self._contacts, self._gains, self._h = system, contacts, gains, h
-        self._warm: WarmStart = {}
-        self._last_tau = np.zeros(system.n_actuated)
-        self._compiled: CompiledStep | None = None
-        as_compiled = self._settings.objective == "consistent"
-        if scheme.plain is not None and as_compiled and isinstance(contacts, SphereContacts):
-            projects = scheme.projects and self._settings.project
-            compiled = CompiledStep(scheme.plain, projects, system, contacts, gains, h, self._settings)
-            self._compiled = compiled if compiled.fits else None
+        elif s.objective == "printed" and scheme.printed is not None:
+            # the printed optimum knows nothing of contact velocities, so neither can the edge rule
+            scheme, v_tol = as_printed(scheme), np.inf
+        self._scheme, self._system, self._contacts, self._h = scheme, system, contacts, h
+        u, a = system.n_unactuated, system.n_actuated
+        self._memory = memory()
+        self._tau: Array = np.zeros(a)
+        self._machine = Machine(
+            arena=reserve(),
+            h=float(h),
+            terms=MachineTerms(
+                M=system.M,
+                bias=system.bias,
+                order=system.order,
+                joint_q=system.joint_q,
+                joint_circle=system.joint_circle,
+                free=np.arange(u),
+                fixed=np.arange(u, u + a),
+            ),
+            joints=JointLaw(
+                kp=np.full(a, gains.kp, dtype=np.float64),
+                kd=np.full(a, gains.kd, dtype=np.float64),
+                limit=system.effort_limit,
+            ),
+            rule=StanceRule(
+                landing_s=float(s.landing_s),
+                approach_speed_m_s=float(s.approach_speed_m_s),
+                slide_speed_m_s=float(s.slide_speed_m_s),
+                ramp_s=float(s.ramp_s),
+            ),
+            landing=landing_rates(s.landing, h),
+            projects=scheme.projects and s.project,
+            shortcut=s.shortcut,
+            v_tol=float(v_tol),
+            memory=self._memory,
+            result=_room(self._tau, FEET),
+        )
+        self._bound = bind(self._machine)
 
     def reset(self) -> None:
         """Forget the last step."""
-        if self._compiled is not None:
-            self._compiled.reset()
-        self._warm = {}
-        self._last_tau = np.zeros(self._system.n_actuated)
+        store(self._memory, {})
+        self._tau[:] = 0.0
 
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Torques for the period that begins at `state.t`; see the module for the steps."""
-        system, h = self._system, self._h
-        system.update(state.q, state.v)
-        if self._compiled is not None:
-            command = self._compiled(state, reference, self._last_tau)
-            if command is not None:
-                self._last_tau, self._warm = command.tau, {}
-                return command
-        if not finite(state.q, state.v, reference.a):
-            return Command(
-                tau=np.zeros(system.n_actuated), status=Status.FAILED, dropped=("state or reference is not finite",)
+        """Torques for the period that begins at `state.t`."""
+        contacts, inputs = self._look(state, reference)
+        step = self._scheme.step
+        if step is None:
+            if not finite(state.q, state.v, reference.a):
+                return self._no_torque()
+            return self._give_way(contacts, inputs)
+        ending, sticking, residual, n = step(self._bound, inputs)
+        if ending == SOLVED:
+            result = self._machine.result
+            predicted = ContactForces(
+                identity=result.identity[:n].copy(), force=result.force[:n].copy(), normal=result.normal[:n].copy()
             )
-        v = system.from_pinocchio(state.v)
-        q_joint, v_joint = system.joint_positions(state.q), v[system.n_unactuated :]
-        b = v_joint + h * (reference.a + proportional_derivative(self._gains, reference, q_joint, v_joint))
-        contacts = self._stance_contacts(v, reference)
-        if self._scheme.projects and self._settings.project:
-            b = project(system.M, contacts.jacobian, contacts.surface_velocity, b)
-        tau, outcome, clipped = self._solve(v, b, contacts, self._reluctance(contacts, reference))
+            return Command(
+                tau=result.tau.copy(),
+                predicted=predicted,
+                residual=residual,
+                solved_by="sticking" if sticking else self._scheme.name,
+            )
+        if ending == NOT_FINITE:
+            return self._no_torque()
+        return self._give_way(contacts, inputs)
+
+    def problem(self, state: State, reference: Reference) -> Request:
+        """The problem that the step at `state` solves, as it stands and whitened; nothing is changed."""
+        contacts, inputs = self._look(state, reference)
+        return self._begin(contacts, inputs)
+
+    def _look(self, state: State, reference: Reference) -> tuple[Contacts, Inputs]:
+        """Multibody terms and contacts at `state`, and what a step is told."""
+        self._system.update(state.q, state.v)
+        contacts = self._contacts.detect(self._settings.contact_margin_m)
+        if len(contacts) > self._machine.result.identity.size:
+            self._machine = self._machine._replace(result=_room(self._tau, 2 * len(contacts)))
+            self._bound = bind(self._machine)
+        return contacts, (
+            contacts.packed,
+            (state.q, state.v),
+            (reference.q, reference.v, reference.a),
+            (reference.stance, reference.since_touchdown, reference.to_liftoff),
+        )
+
+    def _no_torque(self) -> Command:
+        dropped = ("state or reference is not finite",)
+        return Command(tau=np.zeros(self._system.n_actuated), status=Status.FAILED, dropped=dropped)
+
+    def _give_way(self, near: Contacts, inputs: Inputs) -> Command:
+        """A step that was not solved at once, or not within the torque limits."""
+        request = self._begin(near, inputs)
+        contacts = request.problem.contacts
+        tau, outcome, clipped = self._within_limits(request)
         solution, status, dropped = outcome.solution, outcome.solution.status, outcome.dropped
         impulses = solution.impulses
         if not np.isfinite(tau).all() or status is Status.FALLBACK:
-            tau, status, dropped = self._last_tau, Status.FALLBACK, ("tracking", "prediction")
+            tau, status, dropped = self._tau.copy(), Status.FALLBACK, ("tracking", "prediction")
             impulses = np.zeros_like(impulses)
-            self._warm = {}
+            store(self._memory, {})
         else:
-            self._last_tau, self._warm = tau, solution.warm
+            self._tau[:] = tau
+            store(self._memory, solution.warm)
+        solved_by = None
+        if status is not Status.FALLBACK:
+            solved_by = "sticking" if outcome.sticking else self._scheme.name
         return Command(
             tau=tau,
             predicted=ContactForces(
                 identity=contacts.identity.copy(),
-                force=contacts.force_world(impulses, h),
+                force=contacts.force_world(impulses, self._h),
                 normal=contacts.axes[:, 0].copy(),
             ),
             status=Status.REPAIRED if clipped and status is Status.SOLVED else status,
             residual=solution.residual,
             clipped=clipped,
             dropped=dropped,
+            solved_by=solved_by,
         )
 
-    def _stance_contacts(self, v: Array, reference: Reference) -> Contacts:
-        """Feet that are planned to stand and near the ground, with the velocity that they may still have."""
-        s = self._settings
-        near = self._contacts.detect(s.contact_margin_m)
-        which = standing(
-            len(near),
-            near.identity,
-            near.gap,
-            near.jacobian,
-            v,
-            reference.stance,
-            reference.since_touchdown,
-            s.landing_s,
-            s.approach_speed_m_s,
-            s.slide_speed_m_s,
-            HEAP,
+    def _begin(self, near: Contacts, inputs: Inputs) -> Request:
+        """The posed problem with all joints tracked."""
+        posed: Posed = pose_bound(self._bound, inputs, HEAP)
+        contacts = replace(near.take(posed.which), gap=np.zeros(posed.which.size), surface_velocity=posed.target)
+        u, a = self._system.n_unactuated, self._system.n_actuated
+        problem = StepProblem(
+            h=self._h,
+            M=posed.w.M.copy(),
+            kappa=posed.w.kappa,
+            contacts=contacts,
+            prescribed=Prescribed(index=np.arange(u, u + a), velocity=posed.b),
         )
-        planned = near if which.size == len(near) else near.take(which)
-        since = reference.since_touchdown[planned.identity]
-        return landing_contacts(planned, v, self._h, s.landing, since_touchdown=since)
-
-    def _reluctance(self, contacts: Contacts, reference: Reference) -> Array | None:
-        """Weight on the forces of feet that are about to lift or have just landed (planner.md 7)."""
-        if self._settings.ramp_s == 0.0:
-            return None
-        weight: Array = ramp_weights(
-            contacts.identity, reference.to_liftoff, reference.since_touchdown, self._settings.ramp_s, HEAP
+        return Request(
+            problem=problem,
+            posed=posed,
+            warm=as_warm_start(self._memory),
+            limit=self._h * self._system.effort_limit,
+            repair=self._settings.repair,
         )
-        return weight
 
-    def _solve(self, v: Array, b: Array, contacts: Contacts, reluctance: Array | None) -> tuple[Array, Outcome, bool]:
+    def _within_limits(self, request: Request) -> tuple[Array, Outcome, bool]:
         """The scheme within torque limits: torques, what was found, whether a limit was met."""
-        system, h, u = self._system, self._h, self._system.n_unactuated
-        limit, known = system.effort_limit, np.full(system.n_actuated, np.nan)
-        kappa = h * system.bias - system.M @ v
-        tracked = np.ones(system.n_actuated, dtype=np.bool_)
+        h, limit = self._h, self._system.effort_limit
+        known = np.full(limit.size, np.nan)
+        tracked, driven = np.isnan(known), request
         while True:
-            driven = kappa
-            if not tracked.all():
-                driven = kappa.copy()
-                driven[u:][~tracked] -= h * known[~tracked]
-            problem = StepProblem(
-                h=h,
-                M=system.M,
-                kappa=driven,
-                contacts=contacts,
-                prescribed=Prescribed(index=u + np.flatnonzero(tracked), velocity=b[tracked]),
-            )
-            step = Step(
-                warm=self._warm,
-                reluctance=reluctance,
-                edge_speed_m_s=self._settings.edge_speed_m_s,
-                last=h * self._last_tau[tracked],
-                limit=h * limit[tracked],
-                repair=self._settings.repair,
-                objective=self._settings.objective,
-            )
-            outcome = self._scheme.solve(problem, step)
-            if outcome.solution.status is Status.FALLBACK:
-                outcome = self._servo(problem, outcome.dropped)
-            if self._scheme.ramp_follows:
-                outcome = ramp(problem, step, outcome)
+            outcome = solve(self._scheme, driven)
             tau = known.copy()
             tau[tracked] = outcome.motor_impulse / h
             # a joint that has its limit stays there, so this ends when the last one has
@@ -252,22 +238,57 @@ class InverseDynamics:
                 break
             known[beyond] = np.copysign(limit[beyond], tau[beyond])
             tracked = np.isnan(known)
+            driven = _driven(request, tracked, h * known)
         tau = np.clip(tau, -limit, limit)
         clipped = bool((np.abs(tau) == limit).any())
         if not tracked.all() and "tracking" not in outcome.dropped:
             outcome = replace(outcome, dropped=("tracking", *outcome.dropped))
         return tau, outcome, clipped
 
-    def _servo(self, problem: StepProblem, dropped: tuple[str, ...]) -> Outcome:
-        """Soft tracking (math.md 12.3): ``hτ = Σ⁻¹ (b - P v⁺)``, Σ = ε diag(M_qq)⁻¹; always solvable."""
-        assert problem.prescribed is not None
-        index = problem.prescribed.index
-        rows = np.zeros((index.size, problem.M.shape[0]))
-        rows[np.arange(index.size), index] = 1.0
-        compliance = SERVO_COMPLIANCE / np.diag(problem.M)[index]
-        servos = Bilateral(rows=rows, target=problem.prescribed.velocity, compliance=compliance)
-        solution = self._scheme.model(replace(problem, prescribed=None, bilateral=servos), None)
-        motor_impulse = (problem.prescribed.velocity - solution.v_plus[index]) / compliance
-        if solution.status is Status.SOLVED:
-            solution = structs.replace(solution, status=Status.REPAIRED, note="squeeze")
-        return Outcome(solution=solution, motor_impulse=motor_impulse, dropped=("tracking", *dropped))
+
+def _driven(request: Request, tracked: Booleans, impulse: Array) -> Request:
+    """The step with the joints `tracked` prescribed, and the motor impulses of the others known, shapes (a,)."""
+    problem = request.problem
+    assert problem.prescribed is not None
+    index, b = problem.prescribed.index, problem.prescribed.velocity
+    kappa = problem.kappa.copy()
+    kappa[index[~tracked]] -= impulse[~tracked]
+    problem = replace(problem, kappa=kappa, prescribed=Prescribed(index=index[tracked], velocity=b[tracked]))
+    posed = request.posed._replace(w=whiten(problem), last=request.posed.last[tracked])
+    return replace(request, problem=problem, posed=posed, limit=request.limit[tracked])
+
+
+def solve(scheme: Scheme, request: Request) -> Outcome:
+    """A control step by its scheme; where that has no solution, by its model with all it can do; last, by servos."""
+    if scheme.solve is not None:
+        posed = request.posed._replace(active=warm_bits(request.warm, request.problem.contacts))
+        f = np.zeros(posed.w.rho.shape[0])
+        answer: Answer = scheme.solve(posed, f, HEAP)
+        if answer.ending == SOLVED:
+            ending = Ending(Status.SOLVED, answer.residual, 0)
+            solution = finish(request.problem, posed.w, f, ending, posed.active)
+            solution = structs.replace(solution, multipliers=answer.impulse)
+            return Outcome(solution=solution, motor_impulse=answer.impulse, sticking=answer.sticking)
+        if scheme.instead is not None:
+            return _or_servo(scheme, request, scheme.instead(request))
+    solution = scheme.model(request.problem, request.warm)
+    outcome = (keep if solution.status is Status.FALLBACK else scheme.after)(request, solution)
+    if scheme.instead is not None and outcome.solution.status is not Status.SOLVED:
+        outcome = scheme.instead(request)
+    return _or_servo(scheme, request, outcome)
+
+
+def _or_servo(scheme: Scheme, request: Request, outcome: Outcome) -> Outcome:
+    if outcome.solution.status is Status.FALLBACK:
+        return servo(request, scheme.forward, outcome.dropped)
+    return outcome
+
+
+def _room(tau: Array, contacts: int) -> Result:
+    """Room for the result of a step with that many contacts."""
+    return Result(
+        tau=tau,
+        identity=np.zeros(contacts, dtype=np.int64),
+        force=np.zeros((contacts, 3)),
+        normal=np.zeros((contacts, 3)),
+    )

@@ -91,10 +91,10 @@ def _reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def projection_kernel(M: Array, J: Array, d: Array, b: Array, u: int, tolerance: float, arena: Arena) -> Array:
-    """`project`, compiled; u velocities are unactuated."""
-    m, rows = M.shape[0], J.shape[0]
-    a = m - u
+def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> Array:
+    """`project`, compiled."""
+    m, rows, a = M.shape[0], J.shape[0], b.shape[0]
+    u, tolerance = m - a, DEMAND_RANK_TOLERANCE
     out: Array = vector(arena, a)
     out[:] = b
     C, begin = matrix(arena, a, a), indices(arena, a)
@@ -154,5 +154,5 @@ def project(M: Array, jacobian: Array, target: Array, b: Array) -> Array:
     """
     if jacobian.shape[0] == 0:
         return b
-    projected: Array = projection_kernel(M, jacobian, target, b, M.shape[0] - b.shape[0], DEMAND_RANK_TOLERANCE, HEAP)
+    projected: Array = projection_kernel(M, jacobian, target, b, HEAP)
     return projected

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from idcontrol.models.problem import StepProblem, StepSolution
-from idcontrol.models.reduction import Reduction
+from idcontrol.models.step import StepProblem, StepSolution
+from idcontrol.models.whitened import Whitened
 from idcontrol.solvers.active_set_qp import solve_qp
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Array, Booleans, Status
@@ -29,22 +29,22 @@ CONTACT_WEIGHT = 1e-10
 
 
 def nearest_motion(
-    problem: StepProblem, reduction: Reduction, held: Booleans, limit: Array, reluctance: Array | None
+    problem: StepProblem, whitened: Whitened, held: Booleans, limit: Array, weight: Array
 ) -> StepSolution | None:
     """The program of the module.
 
     Args:
         problem: The step, with prescribed velocities b.
-        reduction: The same, whitened: tells rows and their constants, rigid bilateral ones included.
+        whitened: The same, whitened: tells rows and their constants, rigid bilateral ones included.
         held: Contacts that neither slip nor open, shape (n,).
         limit: Largest motor impulses h τ_max, shape (p,) [N m s]; inf where there is none.
-        reluctance: Extra weight of each contact's impulse, as for `idcontrol.models.distribution.smallest_torque`.
+        weight: Extra weight of each contact's impulse, as in `idcontrol.models.distribution.Cones`, shape (n,).
 
     Returns:
         The solution, its status REPAIRED, its multipliers the motor impulses; None if there is none.
     """
     assert problem.prescribed is not None
-    r, mu = reduction, problem.contacts.mu
+    r, mu = whitened, problem.contacts.mu
     n, index, b = mu.size, problem.prescribed.index, problem.prescribed.velocity
     stand, apart = np.flatnonzero(held), np.flatnonzero(~held)
     s, p = stand.size, index.size
@@ -69,8 +69,7 @@ def nearest_motion(
             np.full(p, MOTOR_WEIGHT * H.diagonal()[pushing.size :].mean()),
         )
     )
-    if reluctance is not None:
-        scale[: 3 * s] *= 1.0 + np.tile(reluctance[stand], 3)
+    scale[: 3 * s] *= 1.0 + np.tile(weight[stand], 3)
     pyramid = np.zeros((5 * s, pushing.size + p))
     for j, i in enumerate(stand):
         pyramid[5 * j, j] = 1.0

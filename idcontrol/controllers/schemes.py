@@ -1,8 +1,12 @@
-"""How a controller turns one step with prescribed joints into motor impulses: a contact model, and what follows it.
+"""Schemes: from a posed control step to contact and motor impulses, by a contact model and what follows it.
 
-A scheme is a function from the problem and a `Step` to an `Outcome`; its impulses are those that the controller
-predicts. What a scheme gives up when its model has no use is given up in a fixed order: tracking, then the demand that
-nothing slips; never a friction cone, and never a torque limit (`idcontrol.controllers.inverse`).
+A scheme is a compiled function of a `Posed` problem (`idcontrol.controllers.step`) that writes the contact impulses and
+returns an `Answer`; `control` is compiled with it into one call. The functions below are built from stages that can be
+called alone: `stick`, the contact models, `share`, `unload`.
+
+What a scheme cannot solve at once is solved by its contact model as it stands in `idcontrol.models`, in Python, with
+all that it can do: infinite friction, restarts, a regularization. Where that has no use either, joints give way
+(`idcontrol.controllers.inverse`).
 """
 
 from __future__ import annotations
@@ -10,64 +14,364 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Any, Final
 
 import numpy as np
-from msgspec import structs
+from numba import njit
 
-from idcontrol.controllers.compiled import ALONE, NEAREST_RAMPS, RAMPS, SEARCH_NODES, SHARES, Plain
-from idcontrol.controllers.repair import nearest_motion
+from idcontrol.controllers import giving_way
+from idcontrol.controllers.giving_way import Distribution, Outcome, Request
+from idcontrol.controllers.step import NO_SOLUTION, SOLVED, Answer, Ended, Inputs, Posed, control
 from idcontrol.errors import InputError
-from idcontrol.models import coulomb, dissipation, no_slip, specification
-from idcontrol.models.compiled import COULOMB, DISSIPATION, NO_SLIP, NO_SLIP_DUAL, ONE_STAGE
-from idcontrol.models.distribution import smallest_torque, torque_map
-from idcontrol.models.problem import CLOSED_GAP, ContactModel, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import Reduction, recover, reduce
-from idcontrol.solvers.enumerate import NearestProblem, nearest_solution
-from idcontrol.types import Array, Booleans, Status
+from idcontrol.kernels.arena import Arena, matrix, vector, zeros
+from idcontrol.kernels.bound import Bound
+from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, specification
+from idcontrol.models.constraint import solver as springs
+from idcontrol.models.coulomb import continued_lcp_kernel
+from idcontrol.models.dissipation import edge_lcp_kernel, one_stage_kernel
+from idcontrol.models.distribution import TorqueMap, share_kernel, smallest_torque_kernel, torque_map_kernel
+from idcontrol.models.no_slip import SLIP_SPEED, no_slip_kernel
+from idcontrol.models.step import ContactModel
+from idcontrol.models.whitened import recover_kernel
+from idcontrol.solvers import status
+from idcontrol.solvers.basis import pivoted_basis
+from idcontrol.solvers.enumerate import NearestProblem, nearest_kernel
+from idcontrol.types import Array
 
-Objective: TypeAlias = Literal["consistent", "printed"]
+SEARCH_NODES: Final = 1
+"""Quadratic programs that the search for the nearest torque may solve in a step.
+
+The first is the nearest point with the contact modes of Lemke's solution; more would look for another motion, which
+exists for high friction only (math.md, section 6.3).
+"""
+
+STICKING_RANK: Final = 1e-2
+"""Directions of ρ shorter than this, relative to the longest, are not looked at by `stick`: as in the model without
+slip, or feet that all but miss a plane are braced with kilonewtons (math.md, section 4.2)."""
+
+CONSISTENT: Final = 1e-11
+"""What contact rows may miss, relative to their constants, and still agree to rounding."""
+
+STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
+"""Ground of `id-sap`, which hardly gives way to the whole machine.
+
+The default is near-rigid against the inverse mass of a *foot*, whose leg is light: in every period the standing machine
+would then be expected to sink by as much as the contacts need to press, on ground that does not; joints follow that
+error (5e-2 rad off in the trot of `links`, 2e-3 with these).
+"""
+_BETA, _SIGMA = STIFF.beta, STIFF.sigma
+
+# --- stages
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What a scheme may use beside the problem.
+@njit(cache=True, error_model="numpy")
+def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
+    """Write the shortest x with ρx + c = 0: no contact slips or parts. Returns what it misses, relative to c."""
+    rho, c = p.w.rho, p.w.c
+    rows, k = rho.shape
+    longest, largest = 0.0, 0.0
+    for r in range(rows):
+        square = 0.0
+        for d in range(k):
+            square += rho[r, d] * rho[r, d]
+        longest, largest = max(longest, square), max(largest, abs(c[r]))
+    left, carried = matrix(arena, rows, k), vector(arena, rows)
+    left[:], carried[:] = rho, c
+    basis, constants = pivoted_basis(left, carried, STICKING_RANK * np.sqrt(longest), arena)
+    x[:] = 0.0
+    for j in range(basis.shape[0]):
+        for d in range(k):
+            x[d] -= constants[j] * basis[j, d]
+    miss = 0.0
+    for r in range(rows):
+        velocity = c[r]
+        for d in range(k):
+            velocity += rho[r, d] * x[d]
+        if not abs(velocity) <= miss:
+            miss = abs(velocity)
+    return miss / largest if largest > 0.0 else miss
 
-    Attributes:
-        warm: What the last step's solution left behind.
-        reluctance: Weight on the impulses of feet that are about to lift or have just landed, shape (n,); None is none.
-        edge_speed_m_s: v_tol of stage II (math.md 7.4) [m/s].
-        last: Motor impulses hτ of the last step, of the prescribed joints, shape (p,) [N m s].
-        limit: The largest motor impulses, likewise; inf where there is none.
-        repair: Whether a scheme without slip stays within friction pyramids and limits, whatever that costs.
-        objective: Of stage I: consistent with the contact model, or as 003 prints it (math.md 7.2).
+
+@njit(cache=True, error_model="numpy")
+def stick(p: Posed, f: Array, arena: Arena) -> Answer:
+    """The shortcut: where all contacts may stick, stage II alone finds the impulses (docs/theory/sticking.md).
+
+    The projected demand agrees with contacts that neither slip nor part. If impulses within the friction pyramids give
+    that motion, it solves every contact model of rigid contact, and no contact problem has to be.
     """
-
-    warm: WarmStart
-    reluctance: Array | None
-    edge_speed_m_s: float
-    last: Array
-    limit: Array
-    repair: bool = True
-    objective: Objective = "consistent"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a scheme found.
-
-    Attributes:
-        solution: The model's solution; its impulses are those that are predicted.
-        motor_impulse: hτ of the prescribed joints, shape (p,) [N m s].
-        dropped: What was given up, in the words of `Command.dropped`.
-    """
-
-    solution: StepSolution
-    motor_impulse: Array
-    dropped: tuple[str, ...] = ()
+    k, p_joints = p.w.rho.shape[1], p.w.fixed.shape[0]
+    x = vector(arena, k)
+    residual = _sticking_motion(p, x, arena)
+    if residual <= CONSISTENT:
+        f[:] = 0.0
+        torque = torque_map_kernel(p.w, f.shape[0], arena)
+        _, at_rest = recover_kernel(p.w, f, arena)
+        if share_kernel(p.w, p.cones, x, TorqueMap(torque, at_rest), f, arena):
+            impulse = vector(arena, p_joints)
+            np.dot(torque, f, impulse)
+            impulse += at_rest
+            return Answer(SOLVED, True, residual, impulse)
+    return Answer(NO_SOLUTION, False, residual, vector(arena, p_joints))
 
 
-Solver: TypeAlias = Callable[[StepProblem, Step], Outcome]
+@njit(cache=True, error_model="numpy")
+def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
+    """Stage II: f with the smallest torque that gives the same motion (`idcontrol.models.distribution`)."""
+    _, impulse = recover_kernel(p.w, f, arena)
+    if f.shape[0] == 0:
+        return Answer(SOLVED, False, residual, impulse)
+    y = vector(arena, f.shape[0])
+    if not smallest_torque_kernel(p.w, p.cones, f, impulse, y, arena):
+        return Answer(NO_SOLUTION, False, residual, impulse)
+    f[:] = y
+    _, impulse = recover_kernel(p.w, f, arena)
+    return Answer(SOLVED, False, residual, impulse)
+
+
+@njit(cache=True, error_model="numpy")
+def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
+    """While a foot ramps: the same motion with that foot unloaded, and the torque as near to its own as that allows."""
+    if f.shape[0] == 0 or not p.cones.weight.any():
+        return answer
+    y = vector(arena, f.shape[0])
+    if not smallest_torque_kernel(p.w, p.cones, f, zeros(arena, answer.impulse.shape[0]), y, arena):
+        return answer
+    f[:] = y
+    _, impulse = recover_kernel(p.w, f, arena)
+    return Answer(answer.ending, answer.sticking, answer.residual, impulse)
+
+
+@njit(cache=True, error_model="numpy")
+def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> None:
+    """Overwrite f, a solution of the friction LCP, with the solution whose torque is nearest to the last one."""
+    rows, k = p.w.rho.shape
+    V = matrix(arena, rows, rows)
+    for i in range(rows):
+        for j in range(i + 1):
+            s = 0.0
+            for d in range(k):
+                s += p.w.rho[i, d] * p.w.rho[j, d]
+            V[i, j] = V[j, i] = s
+    torque = torque_map_kernel(p.w, rows, arena)
+    joints = impulse.shape[0]
+    at_rest, weights = vector(arena, joints), vector(arena, joints)
+    at_rest[:], weights[:] = impulse, 1.0
+    for a in range(joints):
+        for j in range(rows):
+            at_rest[a] -= torque[a, j] * f[j]
+    problem = NearestProblem(V, p.w.c, p.cones.mu, torque, at_rest, p.last, weights)
+    f[:] = nearest_kernel(problem, f, True, SEARCH_NODES, arena).y
+
+
+# --- contact models: they write impulses f of closed contacts; solved without any repair or not, and the residual
+
+
+@njit(cache=True, error_model="numpy")
+def _dissipation(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
+    if p.cones.held.any():  # roles of contacts without slip are tried in Python
+        return False, np.inf
+    ending, _, residual = edge_lcp_kernel(p.w.rho, p.w.c, p.cones.mu, p.active, f, arena)
+    return ending == status.SOLVED, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _one_stage(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
+    if p.cones.held.any():
+        return False, np.inf
+    ending, _, residual = one_stage_kernel(p.w.rho, p.w.c, p.cones.mu, p.active, f, arena)
+    return ending == status.SOLVED, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _coulomb(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
+    if p.cones.held.any():
+        return False, np.inf
+    rough = np.flatnonzero(p.cones.mu)
+    ending, _, residual = continued_lcp_kernel(p.w.rho, p.w.c, p.cones.mu, rough, p.active, f, arena)
+    return ending == status.SOLVED, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _pivoting(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
+    closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
+    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, closed, p.active, False, f, arena)
+    return ending == status.SOLVED and slip <= SLIP_SPEED, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _dual(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
+    closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
+    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, closed, p.active, True, f, arena)
+    return ending == status.SOLVED and slip <= SLIP_SPEED, residual
+
+
+# --- schemes
+
+
+@njit(inline="always")
+def _two_stages(model: Any, p: Posed, f: Array, arena: Arena) -> Answer:
+    """The sticking motion where it solves the step, else a contact model and stage II."""
+    answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]))
+    if p.sticks:
+        answer = stick(p, f, arena)
+    if answer.ending != SOLVED:
+        solved, residual = model(p, f, arena)
+        if solved:
+            answer = share(p, f, residual, arena)
+    return answer
+
+
+@njit(cache=True, error_model="numpy")
+def _answer(p: Posed, f: Array, solved: bool, residual: float, arena: Arena) -> Answer:
+    """Impulses f as they are."""
+    _, impulse = recover_kernel(p.w, f, arena)
+    return Answer(SOLVED if solved else NO_SOLUTION, False, residual, impulse)
+
+
+@njit(cache=True, error_model="numpy")
+def coulomb_qp(p: Posed, f: Array, arena: Arena) -> Answer:
+    """Maximal dissipation, then the smallest torque among its optima (Zapolsky & Drumwright 2017, section 6)."""
+    return _two_stages(_dissipation, p, f, arena)
+
+
+@njit(cache=True, error_model="numpy")
+def no_slip_lcp(p: Posed, f: Array, arena: Arena) -> Answer:
+    """No slip, by principal pivoting (Zapolsky & Drumwright 2017, Algorithms 1 and 2), then the smallest torque."""
+    return _two_stages(_pivoting, p, f, arena)
+
+
+@njit(cache=True, error_model="numpy")
+def no_slip_qp(p: Posed, f: Array, arena: Arena) -> Answer:
+    """Maximal dissipation without slip as a projection, then the smallest torque."""
+    return _two_stages(_dual, p, f, arena)
+
+
+@njit(cache=True, error_model="numpy")
+def coulomb_qp_raw(p: Posed, f: Array, arena: Arena) -> Answer:
+    """Maximal dissipation alone: which of its optima comes out is the solver's choice."""
+    solved, residual = _dissipation(p, f, arena)
+    return _answer(p, f, solved, residual, arena)
+
+
+@njit(cache=True, error_model="numpy")
+def coulomb_qp_1(p: Posed, f: Array, arena: Arena) -> Answer:
+    """Maximal dissipation with a ridge that shares the impulses at once."""
+    solved, residual = _one_stage(p, f, arena)
+    answer = _answer(p, f, solved, residual, arena)
+    return unload(p, f, answer, arena) if solved else answer
+
+
+@njit(cache=True, error_model="numpy")
+def coulomb_lcp(p: Posed, f: Array, arena: Arena) -> Answer:
+    """Coulomb friction by Lemke's method (Zapolsky & Drumwright 2017, section 5)."""
+    solved, residual = _coulomb(p, f, arena)
+    answer = _answer(p, f, solved, residual, arena)
+    return unload(p, f, answer, arena) if solved else answer
+
+
+@njit(cache=True, error_model="numpy")
+def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
+    """Of the solutions of the friction LCP the one whose torque is nearest to the last (their Algorithm 3)."""
+    solved, residual = _coulomb(p, f, arena)
+    answer = _answer(p, f, solved, residual, arena)
+    if not solved or f.shape[0] == 0:
+        return answer
+    nearest(p, f, answer.impulse, arena)
+    p.active[:] = 0  # of another vertex
+    return unload(p, f, _answer(p, f, True, residual, arena), arena)
+
+
+@njit(cache=True, error_model="numpy")
+def _compliant(p: Posed, f: Array, away: Array, residual: float, arena: Arena) -> Answer:
+    """Impulses f of ground that gives way; `away` is what v⁺ differs by from the velocities that f causes, (u,)."""
+    answer = _answer(p, f, True, residual, arena)
+    for j in range(p.w.fixed.shape[0]):
+        for i in range(p.w.free.shape[0]):
+            answer.impulse[j] += p.w.M[p.w.fixed[j], p.w.free[i]] * away[i]
+    return unload(p, f, answer, arena)
+
+
+@njit(cache=True, error_model="numpy")
+def stiff_sap(p: Posed, f: Array, arena: Arena) -> Answer:
+    """SAP on stiff ground: one strongly convex problem, unique and continuous in what is asked (Castro et al. 2022)."""
+    away = zeros(arena, p.w.free.shape[0])
+    solved, _, residual = sap.closed_kernel(p.h, p.w, p.cones.mu, (_BETA, _SIGMA), p.active, f, away)
+    if not solved:
+        return Answer(NO_SOLUTION, False, residual, vector(arena, p.w.fixed.shape[0]))
+    return _compliant(p, f, away, residual, arena)
+
+
+@njit(cache=True, error_model="numpy")
+def stiff_springs(p: Posed, f: Array, arena: Arena) -> Answer:
+    """Contacts as nearly rigid springs: compliance makes the forces unique, so one solve is all there is to do."""
+    p.active[:] = 0
+    if p.cones.held.any():
+        return Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]))
+    law = (constraint.STIFFNESS, constraint.DAMPING)
+    ending, _, residual = springs.closed_kernel(p.h, law, p.w, p.cones.mu, f, arena)
+    if ending != status.SOLVED:
+        return Answer(NO_SOLUTION, False, residual, vector(arena, p.w.fixed.shape[0]))
+    return _compliant(p, f, zeros(arena, p.w.free.shape[0]), residual, arena)
+
+
+# --- one control step with each
+
+
+@njit(cache=True, error_model="numpy")
+def coulomb_qp_step(bound: Bound, inputs: Inputs) -> Ended:
+    """A control step with `coulomb_qp`; this one and the next as `idcontrol.controllers.step.control`."""
+    return control(coulomb_qp, bound, inputs)
+
+
+@njit(cache=True, error_model="numpy")
+def coulomb_qp_raw_step(bound: Bound, inputs: Inputs) -> Ended:
+    """A control step with `coulomb_qp_raw`."""
+    return control(coulomb_qp_raw, bound, inputs)
+
+
+@njit(cache=True, error_model="numpy")
+def coulomb_qp_1_step(bound: Bound, inputs: Inputs) -> Ended:
+    """A control step with `coulomb_qp_1`."""
+    return control(coulomb_qp_1, bound, inputs)
+
+
+@njit(cache=True, error_model="numpy")
+def no_slip_lcp_step(bound: Bound, inputs: Inputs) -> Ended:
+    """A control step with `no_slip_lcp`."""
+    return control(no_slip_lcp, bound, inputs)
+
+
+@njit(cache=True, error_model="numpy")
+def no_slip_qp_step(bound: Bound, inputs: Inputs) -> Ended:
+    """A control step with `no_slip_qp`."""
+    return control(no_slip_qp, bound, inputs)
+
+
+@njit(cache=True, error_model="numpy")
+def coulomb_lcp_step(bound: Bound, inputs: Inputs) -> Ended:
+    """A control step with `coulomb_lcp`."""
+    return control(coulomb_lcp, bound, inputs)
+
+
+@njit(cache=True, error_model="numpy")
+def coulomb_smooth_step(bound: Bound, inputs: Inputs) -> Ended:
+    """A control step with `coulomb_smooth`."""
+    return control(coulomb_smooth, bound, inputs)
+
+
+@njit(cache=True, error_model="numpy")
+def stiff_sap_step(bound: Bound, inputs: Inputs) -> Ended:
+    """A control step with `stiff_sap`."""
+    return control(stiff_sap, bound, inputs)
+
+
+@njit(cache=True, error_model="numpy")
+def stiff_springs_step(bound: Bound, inputs: Inputs) -> Ended:
+    """A control step with `stiff_springs`."""
+    return control(stiff_springs, bound, inputs)
+
+
+# --- the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,22 +379,29 @@ class Scheme:
     """One row of the table of controllers.
 
     Attributes:
-        solve: The scheme itself.
-        model: The contact model that is used forward where the joints must give way (math.md 12.3).
-        projects: Whether the desired velocity is first projected onto what the contacts allow (math.md 12.1).
-        ramp_follows: Whether `ramp` follows: not where the scheme's own second stage minds `Step.reluctance`, nor where
-            stage I is to be seen as it is.
-        plain: Its compiled step; None where there is none.
-        specified: The same with its convex problems solved by a general library (`idcontrol.models.specification`);
-            None where they are not convex.
+        name: Of its contact model, as `Command.solved_by` has it.
+        solve: The compiled scheme; None where the model runs in Python only.
+        step: The compiled control step with it; None likewise.
+        model: The same contact model with all that it can do, in Python.
+        forward: The contact model with which joints give way (math.md, section 12.3).
+        after: From a solution of `model` to impulses and torques.
+        instead: Tried before `model` where `solve` has no solution; it may give up that nothing slips.
+        projects: Whether the demand is projected onto what contacts allow (math.md, section 12.1).
+        specified: The contact model, solved by a general library as it is stated (`idcontrol.models.specification`);
+            None where its problem is not convex.
+        printed: The contact model with the objective that Zapolsky & Drumwright 2017 print; None where it has none.
     """
 
-    solve: Solver
+    name: str
+    solve: Callable[[Posed, Array, Arena], Answer] | None
+    step: Callable[[Bound, Inputs], Ended] | None
     model: ContactModel
+    forward: ContactModel
+    after: Distribution
+    instead: Callable[[Request], Outcome] | None = None
     projects: bool = True
-    ramp_follows: bool = True
-    plain: Plain | None = None
-    specified: Solver | None = None
+    specified: ContactModel | None = None
+    printed: ContactModel | None = None
 
 
 def as_specified(scheme: Scheme) -> Scheme:
@@ -105,232 +416,92 @@ def as_specified(scheme: Scheme) -> Scheme:
             "id-coulomb-qp-raw, id-coulomb-qp-1 and id-noslip-qp are"
         )
     specification.require()
-    return replace(scheme, solve=scheme.specified, model=specification.dissipation, plain=None)
-
-
-def _outcome(solution: StepSolution) -> Outcome:
-    """The solution as it is; "exactness" was given up where the exact problem failed and a regularized one did not."""
-    regularized = solution.status is Status.REPAIRED and solution.regularization > 0.0
-    return Outcome(solution=solution, motor_impulse=solution.multipliers, dropped=("exactness",) if regularized else ())
-
-
-def _shared(
-    problem: StepProblem,
-    step: Step,
-    reduction: Reduction,
-    solution: StepSolution,
-    held: Booleans,
-    reference: Array | None = None,
-) -> Outcome | None:
-    """The same motion with the torque smallest, or nearest to a reference; None where no impulses were found for it."""
-    y, better = smallest_torque(
-        reduction,
-        solution.impulses.T.ravel(),
-        solution.multipliers,
-        problem.contacts.mu,
-        held=held,
-        v_tol=step.edge_speed_m_s,
-        reluctance=step.reluctance,
-        reference=reference,
+    after = giving_way.share_as_specified if scheme.after is giving_way.share else scheme.after
+    return replace(
+        scheme,
+        solve=None,
+        step=None,
+        model=scheme.specified,
+        forward=specification.dissipation,
+        after=after,
     )
-    if not better:
-        return None
-    rigid = np.zeros(reduction.rho.shape[0] - y.size)
-    _, motor_impulse = recover(reduction, np.concatenate((y, rigid)))
-    solution = structs.replace(solution, impulses=np.ascontiguousarray(y.reshape(3, -1).T))
-    return Outcome(solution=solution, motor_impulse=motor_impulse)
 
 
-def ramp(problem: StepProblem, step: Step, outcome: Outcome) -> Outcome:
-    """Unload reluctant feet without changing the motion, and the torque as little as that takes."""
-    solution = outcome.solution
-    if step.reluctance is None or not step.reluctance.any() or solution.status is Status.FALLBACK:
-        return outcome
-    found = structs.replace(solution, multipliers=outcome.motor_impulse)
-    held = dissipation.held_contacts(problem)
-    shared = _shared(problem, step, reduce(problem), found, held, reference=outcome.motor_impulse)
-    return outcome if shared is None else replace(shared, dropped=outcome.dropped)
-
-
-def two_stages(problem: StepProblem, step: Step) -> Outcome:
-    """Maximal dissipation, then the smallest torque among its optima (math.md 7.3, 7.4)."""
-    reduction = reduce(problem)
-    if step.objective == "printed":
-        # its optimum knows nothing of contact velocities, so neither can the edge rule
-        solution, step = dissipation.solve_printed(problem, step.warm), replace(step, edge_speed_m_s=np.inf)
-    else:
-        solution = dissipation.solve_reduced(problem, reduction, step.warm)
-    if solution.status is Status.FALLBACK:
-        return _outcome(solution)
-    shared = _shared(problem, step, reduction, solution, dissipation.held_contacts(problem))
-    if shared is None:
-        return _outcome(structs.replace(solution, status=Status.REPAIRED, note="stage II found no point"))
-    return shared
-
-
-def stage_one(problem: StepProblem, step: Step) -> Outcome:
-    """Maximal dissipation alone: which of its optima comes out is the solver's choice (003 Figs. 6, 15)."""
-    solve = dissipation.solve_printed if step.objective == "printed" else dissipation.solve
-    return _outcome(solve(problem, step.warm))
-
-
-def one_stage(problem: StepProblem, step: Step) -> Outcome:
-    """Maximal dissipation with a ridge that shares the impulses at once (math.md 7.5)."""
-    return _outcome(dissipation.one_stage(problem, step.warm))
-
-
-def friction_lcp(problem: StepProblem, step: Step) -> Outcome:
-    """Coulomb friction by Lemke's method (math.md 5)."""
-    return _outcome(coulomb.solve(problem, step.warm))
-
-
-def without_slip(problem: StepProblem, step: Step, *, dual: bool) -> Outcome:
-    """Nothing slips; the impulses are then shared for the smallest torque (math.md 4, 7.6), within friction pyramids.
-
-    The model itself knows no pyramid. Where the motion needs more friction than there is, or rows that should hold do
-    not, the joints give way (`nearest_motion`); where that is of no use, contacts may slip (`two_stages`). With
-    `Step.repair` off friction has no bound there, as in the original.
-
-    Args:
-        problem: The step.
-        step: What else is known.
-        dual: Whether the convex projection is solved (003 "QP, inf") or the LCP of its normals by pivoting (003
-            Algorithms 1 and 2); the motion is the same.
-    """
-    reduction = reduce(problem)
-    solution = no_slip.solve_reduced(problem, reduction, step.warm, dual=dual)
-    closed = problem.contacts.gap <= CLOSED_GAP
-    if solution.status is Status.SOLVED or (solution.status is Status.REPAIRED and not step.repair):
-        shared = _shared(problem, step, reduction, solution, dissipation.held_contacts(problem))
-        if shared is None and not step.repair:
-            shared = _shared(problem, step, reduction, solution, closed)
-        # without a joint that is prescribed there is nothing to share by, and the pyramids were not looked at
-        if shared is not None and (reduction.fixed.size > 0 or not step.repair):
-            return shared
-    if not step.repair:
-        return _outcome(solution)
-    held = closed
-    if solution.status is not Status.FALLBACK:
-        n = closed.size
-        contact = reduction.c[:n] + reduction.rows[:n] @ (solution.v_plus - reduction.v_free)
-        held = closed & (contact <= step.edge_speed_m_s)
-    if reduction.fixed.size > 0:
-        nearest = nearest_motion(problem, reduction, held, step.limit, step.reluctance)
-        if nearest is not None:
-            return Outcome(solution=nearest, motor_impulse=nearest.multipliers, dropped=("tracking",))
-    slipping = two_stages(problem, replace(step, warm={}, objective="consistent"))
-    return replace(slipping, solution=_repaired(slipping.solution, "contacts may slip"), dropped=("no-slip",))
-
-
-def _repaired(solution: StepSolution, note: str) -> StepSolution:
-    if solution.status is Status.FALLBACK:
-        return solution
-    return structs.replace(solution, status=Status.REPAIRED, note=note, warm={})
-
-
-def nearest_torque(problem: StepProblem, step: Step) -> Outcome:
-    """Of the solutions of the friction LCP the one whose torque is nearest to the last (003 Alg. 3; math.md 6).
-
-    The search knows the modes of friction pyramids. With a contact of infinite friction the motion is kept, and of the
-    impulses that give it those with the nearest torque are taken.
-    """
-    solution = coulomb.solve(problem)
-    n = len(problem.contacts)
-    if n == 0 or solution.status is Status.FALLBACK:
-        return _outcome(solution)
-    reduction = reduce(problem)
-    if np.isinf(problem.contacts.mu).any():
-        outcome, held = _outcome(solution), dissipation.held_contacts(problem)
-        shared = _shared(problem, step, reduction, solution, held, reference=step.last)
-        return outcome if shared is None else replace(shared, dropped=outcome.dropped)
-    y = solution.impulses.T.ravel()
-    torque = torque_map(reduction, n)
-    rho = reduction.rho[: 3 * n]
-    nearest = nearest_solution(
-        NearestProblem(
-            V=rho @ rho.T,
-            v0=reduction.c[: 3 * n],
-            mu=problem.contacts.mu,
-            T=torque,
-            t0=solution.multipliers - torque @ y,
-            target=step.last,
-            weights=np.ones_like(step.last),
-        ),
-        y,
-        max_nodes=SEARCH_NODES,
-    )
-    _, motor_impulse = recover(reduction, nearest.y)
-    solution = structs.replace(solution, impulses=np.ascontiguousarray(nearest.y.reshape(3, -1).T))
-    return replace(_outcome(solution), motor_impulse=motor_impulse)
-
-
-def _shared_as_specified(problem: StepProblem, step: Step, solution: StepSolution) -> Outcome | None:
-    shared = specification.smallest_torque(
-        problem,
-        solution,
-        held=dissipation.held_contacts(problem),
-        v_tol=step.edge_speed_m_s,
-        reluctance=step.reluctance,
-    )
-    if shared is None:
-        return None
-    return Outcome(solution=structs.replace(solution, impulses=shared[1]), motor_impulse=shared[0])
-
-
-def two_stages_specified(problem: StepProblem, step: Step) -> Outcome:
-    """`two_stages` as math.md 7.3 and 7.4 state them."""
-    solution = specification.dissipation(problem)
-    if solution.status is Status.FALLBACK:
-        return _outcome(solution)
-    shared = _shared_as_specified(problem, step, solution)
-    if shared is None:
-        return _outcome(structs.replace(solution, status=Status.REPAIRED, note="stage II found no point"))
-    return shared
-
-
-def without_slip_specified(problem: StepProblem, step: Step) -> Outcome:
-    """`without_slip` as math.md 7.6 and 7.4 state it; what is given up where that has no use is the fast scheme's."""
-    solution = specification.no_slip(problem)
-    if solution.status is Status.SOLVED:
-        shared = _shared_as_specified(problem, step, solution)
-        if shared is not None:
-            return shared
-    return without_slip(problem, step, dual=True)
+def as_printed(scheme: Scheme) -> Scheme:
+    """The scheme with the objective of stage I that Zapolsky & Drumwright 2017 print, where it has one."""
+    if scheme.printed is None:
+        return scheme
+    return replace(scheme, solve=None, step=None, model=scheme.printed)
 
 
 COULOMB_QP = Scheme(
-    solve=two_stages,
+    name="dissipation",
+    solve=coulomb_qp,
+    step=coulomb_qp_step,
     model=dissipation.solve,
-    ramp_follows=False,
-    plain=Plain(model=DISSIPATION, after=SHARES),
-    specified=two_stages_specified,
+    forward=dissipation.solve,
+    after=giving_way.share,
+    specified=specification.dissipation,
+    printed=dissipation.solve_printed,
 )
 COULOMB_QP_RAW = Scheme(
-    solve=stage_one,
+    name="dissipation",
+    solve=coulomb_qp_raw,
+    step=coulomb_qp_raw_step,
     model=dissipation.solve,
+    forward=dissipation.solve,
+    after=giving_way.keep,
     projects=False,
-    ramp_follows=False,
-    plain=Plain(model=DISSIPATION, after=ALONE),
-    specified=lambda problem, step: _outcome(specification.dissipation(problem)),
+    specified=specification.dissipation,
+    printed=dissipation.solve_printed,
 )
 COULOMB_QP_1 = Scheme(
-    solve=one_stage,
+    name="one_stage",
+    solve=coulomb_qp_1,
+    step=coulomb_qp_1_step,
     model=dissipation.one_stage,
-    plain=Plain(model=ONE_STAGE, after=RAMPS),
-    specified=lambda problem, step: _outcome(specification.one_stage(problem)),
+    forward=dissipation.one_stage,
+    after=giving_way.unload,
+    specified=specification.one_stage,
 )
 NO_SLIP_LCP = Scheme(
-    solve=partial(without_slip, dual=False),
-    model=dissipation.solve,
-    ramp_follows=False,
-    plain=Plain(model=NO_SLIP, after=SHARES),
+    name="no_slip",
+    solve=no_slip_lcp,
+    step=no_slip_lcp_step,
+    model=no_slip.solve,
+    forward=dissipation.solve,
+    after=giving_way.share,
+    instead=giving_way.without_slip,
 )
-NO_SLIP_QP = Scheme(
-    solve=partial(without_slip, dual=True),
-    model=dissipation.solve,
-    ramp_follows=False,
-    plain=Plain(model=NO_SLIP_DUAL, after=SHARES),
-    specified=without_slip_specified,
+NO_SLIP_QP = replace(
+    NO_SLIP_LCP,
+    solve=no_slip_qp,
+    step=no_slip_qp_step,
+    model=dissipation.no_slip_qp,
+    specified=specification.no_slip,
 )
-COULOMB_LCP = Scheme(solve=friction_lcp, model=coulomb.solve, plain=Plain(model=COULOMB, after=RAMPS))
-COULOMB_SMOOTH = Scheme(solve=nearest_torque, model=coulomb.solve, plain=Plain(model=COULOMB, after=NEAREST_RAMPS))
+COULOMB_LCP = Scheme(
+    name="coulomb",
+    solve=coulomb_lcp,
+    step=coulomb_lcp_step,
+    model=coulomb.solve,
+    forward=coulomb.solve,
+    after=giving_way.unload,
+)
+COULOMB_SMOOTH = replace(COULOMB_LCP, solve=coulomb_smooth, step=coulomb_smooth_step, after=giving_way.nearest)
+SAP = Scheme(
+    name="sap",
+    solve=stiff_sap,
+    step=stiff_sap_step,
+    model=partial(sap.solve, parameters=STIFF),
+    forward=partial(sap.solve, parameters=STIFF),
+    after=giving_way.unload,
+)
+SPRINGS = Scheme(
+    name="constraint",
+    solve=stiff_springs,
+    step=stiff_springs_step,
+    model=constraint.solve_nearly_rigid,
+    forward=constraint.solve_nearly_rigid,
+    after=giving_way.unload,
+)

@@ -72,7 +72,9 @@ def _view(kind: Any, dimensions: int) -> Any:
             begin = builder.gep(make_array(space)(context, builder, value=arguments[0]).data, [arguments[1]])
             size = context.get_constant(types.intp, 8)
             lengths = [builder.extract_value(arguments[2], axis) for axis in range(dimensions)]
-            strides = [size] if dimensions == 1 else [builder.mul(lengths[1], size), size]
+            strides = [size]
+            for length in lengths[:0:-1]:
+                strides.insert(0, builder.mul(length, strides[0]))
             made = make_array(array)(context, builder)
             data = builder.bitcast(begin, made.data.type)
             populate_array(made, data=data, shape=lengths, strides=strides, itemsize=size, meminfo=None)
@@ -83,7 +85,8 @@ def _view(kind: Any, dimensions: int) -> Any:
     return view
 
 
-_vector, _matrix, _indices = _view(types.float64, 1), _view(types.float64, 2), _view(types.int64, 1)
+_vector, _matrix, _stack = _view(types.float64, 1), _view(types.float64, 2), _view(types.float64, 3)
+_indices = _view(types.int64, 1)
 
 
 @njit(cache=True)
@@ -108,6 +111,13 @@ def matrix(arena: Arena, rows: int, columns: int) -> Array:  # pragma: no cover 
     """An array of shape (rows, columns), stored by rows, not initialized."""
     at = _take(arena, rows * columns)
     return np.empty((rows, columns)) if at < 0 else _matrix(arena.space, at, (rows, columns))
+
+
+@njit(cache=True)
+def frames(arena: Arena, n: int) -> Array:  # pragma: no cover - compiled
+    """Shape (n, 3, 3), whatever it holds."""
+    at = _take(arena, 9 * n)
+    return np.empty((n, 3, 3)) if at < 0 else _stack(arena.space, at, (n, 3, 3))
 
 
 @njit(cache=True)

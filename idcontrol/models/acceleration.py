@@ -11,7 +11,7 @@ Solutions exist for small friction at sliding contacts only (Painlevé): a ray i
 reported. That is why this model is for studies; the models over a whole step always have a solution when contacts do
 not squeeze.
 
-With accelerations for velocities and forces for impulses this is `idcontrol.models.reduction` with a step of 1 s.
+With accelerations for velocities and forces for impulses this is `idcontrol.models.whitened` with a step of 1 s.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import numpy as np
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
-from idcontrol.models.problem import CLOSED_GAP, Bilateral, Prescribed, StepProblem
-from idcontrol.models.reduction import Held, Reduction, hold, recover, reduce
+from idcontrol.models.step import CLOSED_GAP, Bilateral, Prescribed, StepProblem
+from idcontrol.models.whitened import Held, Whitened, hold, recover, whiten
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Array, Integers, Status
@@ -122,10 +122,10 @@ class AccelerationSolution:
     ray: Array | None = None
 
 
-def whitened(problem: AccelerationProblem) -> tuple[Reduction, Held]:
+def whitened(problem: AccelerationProblem) -> tuple[Whitened, Held]:
     """The problem in whitened form, ``J v̇ + J̇ v = c + ρ ρᵀ f``, and the same without its rigid bilateral rows."""
     contacts = replace(problem.contacts, gap=np.zeros(len(problem.contacts)), surface_velocity=-problem.drift)
-    reduction = reduce(
+    w = whiten(
         StepProblem(
             h=1.0,
             M=problem.M,
@@ -135,7 +135,7 @@ def whitened(problem: AccelerationProblem) -> tuple[Reduction, Held]:
             bilateral=problem.bilateral,
         )
     )
-    return reduction, hold(reduction, np.arange(3 * len(contacts), reduction.rho.shape[0]))
+    return w, hold(w, np.arange(3 * len(contacts), w.rho.shape[0]))
 
 
 def pyramid_lcp(problem: AccelerationProblem, held: Held) -> PyramidLcp:
@@ -195,15 +195,15 @@ def solve(problem: AccelerationProblem) -> AccelerationSolution:
         The solution; FALLBACK with zero forces where Lemke's method ends on a ray: sliding friction too large for this
         pose (Painlevé), or prescribed accelerations that squeeze.
     """
-    reduction, held = whitened(problem)
+    w, held = whitened(problem)
     lcp = pyramid_lcp(problem, held)
     result = solve_regularized(lcp.Q, lcp.r, lcp.scale)
     solved = result.status is SolverStatus.SOLVED
     count = len(problem.contacts)
     forces = contact_forces(lcp, result.z if solved else np.zeros_like(lcp.r), count)
-    f = np.zeros(reduction.rho.shape[0])
+    f = np.zeros(w.rho.shape[0])
     f[: 3 * count] = forces.T.ravel()
-    acceleration, torque = recover(reduction, held.impulses(reduction, f))
+    acceleration, torque = recover(w, held.impulses(w, f))
     status, note = Status.SOLVED, ""
     if not solved:
         status, note = Status.FALLBACK, result.status.name.lower()

@@ -22,9 +22,9 @@ from numba import njit
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
 from idcontrol.kernels.linear import solve_in_place
-from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import Reduction, hold, recover, reduce
+from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import Attempt, settle
+from idcontrol.models.whitened import finish, hold, whiten
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.enumerate import find_solution
 from idcontrol.solvers.lcp import lcp_residual
@@ -390,29 +390,25 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
             f"{n} contacts are too many for Lemke's method, which takes {MOST_CONTACTS}; "
             "use the models dissipation, no_slip or sap"
         )
-    reduction = reduce(problem)
-    rows = reduction.rho.shape[0]
+    whitened = whiten(problem)
+    rows = whitened.rho.shape[0]
     endless = np.isinf(mu)
-    f, bits = np.zeros(rows), np.zeros(n, dtype=np.int64)
-    identity = problem.contacts.identity.tolist()
-    if warm:
-        for i, key in enumerate(identity):
-            bits[i] = warm.get(key, 0)
+    f, bits = np.zeros(rows), warm_bits(warm, problem.contacts)
     if rows == 3 * n and not endless.any():
-        outcome = _solve_pyramids(reduction.rho, reduction.c, mu, np.flatnonzero(mu), bits, f)
-        return _solution(reduction, outcome, f, identity, bits, settled=True)
+        outcome = _solve_pyramids(whitened.rho, whitened.c, mu, np.flatnonzero(mu), bits, f)
+        return finish(problem, whitened, f, _ending(outcome, settled=True), bits)
     rigid = np.arange(3 * n, rows)
     rough = np.flatnonzero((mu > 0.0) & ~endless)
     # as exact as its solver; a contact that neither presses nor opens by more keeps its role
-    tolerance = 1e-9 * max(1.0, float(np.abs(reduction.c).max(initial=0.0)))
+    tolerance = 1e-9 * max(1.0, float(np.abs(whitened.c).max(initial=0.0)))
 
     def attempt(stick: Booleans) -> Attempt[tuple[_Outcome, Array, Integers]]:
         sticking = np.flatnonzero(stick)
-        held = hold(reduction, np.concatenate((rigid, np.column_stack((n + sticking, 2 * n + sticking)).ravel())))
+        held = hold(whitened, np.concatenate((rigid, np.column_stack((n + sticking, 2 * n + sticking)).ravel())))
         f, kept = np.zeros(rows), bits.copy()
         outcome = _solve_pyramids(held.rho[: 3 * n], held.c[: 3 * n], mu, rough, kept, f[: 3 * n])
-        f = held.impulses(reduction, f)
-        opening = reduction.c[:n] + reduction.rho[:n] @ (reduction.rho.T @ f)
+        f = held.impulses(whitened, f)
+        opening = whitened.c[:n] + whitened.rho[:n] @ (whitened.rho.T @ f)
         return Attempt(
             found=(outcome, f, kept), solved=outcome.status == SOLVED, presses=f[:n] > 0.0, parts=opening > tolerance
         )
@@ -420,33 +416,18 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     (outcome, f, bits), settled = settle(endless, endless & (problem.contacts.gap <= CLOSED_GAP), attempt)
     if outcome.status == INFEASIBLE and endless.any():
         # that proof is of the contacts that were held; without them there may be a solution
-        alone = hold(reduction, rigid)
+        alone = hold(whitened, rigid)
         squeezed = not _may_part(alone.rho, alone.c, n)
         outcome = replace(outcome, note=SQUEEZE if squeezed else UNSOLVED)
-    return _solution(reduction, outcome, f, identity, bits, settled=settled)
+    return finish(problem, whitened, f, _ending(outcome, settled=settled), bits)
 
 
-def _solution(
-    reduction: Reduction, outcome: _Outcome, f: Array, identity: list[int], bits: Integers, *, settled: bool
-) -> StepSolution:
-    n = len(identity)
+def _ending(outcome: _Outcome, *, settled: bool) -> Ending:
     status, note = Status.SOLVED, outcome.note
     if outcome.status != SOLVED:
-        f = np.zeros_like(f)
         status = Status.FALLBACK
     elif outcome.regularization > 0.0:
         status = Status.REPAIRED
     elif not settled:
         status, note = Status.REPAIRED, "which contacts stick did not settle"
-    v_plus, impulse = recover(reduction, f)
-    return StepSolution(
-        v_plus=v_plus,
-        impulses=np.ascontiguousarray(f[: 3 * n].reshape(3, n).T),
-        multipliers=impulse,
-        status=status,
-        residual=outcome.residual,
-        iterations=outcome.iterations,
-        regularization=outcome.regularization,
-        note=note,
-        warm=dict(zip(identity, bits.tolist(), strict=True)),
-    )
+    return Ending(status, outcome.residual, outcome.iterations, outcome.regularization, note)

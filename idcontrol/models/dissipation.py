@@ -14,20 +14,18 @@ prints it (`solve_printed`).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
-from msgspec import structs
 from numba import njit
 
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import HEAP, Arena
+from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector
 from idcontrol.kernels.linear import solve_lower
 from idcontrol.models import no_slip
-from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import Reduction, hold, recover, reduce
+from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import Attempt, settle
+from idcontrol.models.whitened import Whitened, finish, hold, whiten
 from idcontrol.solvers.lcp import ACTIVE_SET, gram_residual_doubled, lcp_residual
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.psd import psd_lcp_kernel
@@ -54,7 +52,7 @@ MOST_CONTACTS = 1000
 
 @njit(cache=True, error_model="numpy")
 def edge_lcp_kernel(
-    rho: Array, c: Array, mu: Array, warm: Integers, f: Array, active: Integers, arena: Arena
+    rho: Array, c: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Assemble the edge rows, solve their LCP, and turn edge impulses into contact impulses.
 
@@ -64,17 +62,16 @@ def edge_lcp_kernel(
         rho: Whitened contact rows, shape (3 n, k).
         c: Their constants, shape (3 n,).
         mu: Friction coefficients, shape (n,); contacts with 0 or inf have their normal row only.
-        warm: Bit set of the edges to start from, for each contact, shape (n,).
+        active: Bit set of each contact's edges, shape (n,): in, those to start from; out, those with impulse.
         f: Result, shape (3 n,).
-        active: Result, bit set of the edges with impulse, shape (n,).
         arena: Where arrays come from.
 
     Returns:
         Status number, iterations, residual.
     """
     n, k = mu.shape[0], rho.shape[1]
-    rows, r, slope = np.empty((4 * n, k)), np.empty(4 * n), np.empty(4 * n)
-    owner, start = np.empty(4 * n, dtype=np.int64), np.empty(k, dtype=np.int64)
+    rows, r, slope = matrix(arena, 4 * n, k), vector(arena, 4 * n), vector(arena, 4 * n)
+    owner, start = indices(arena, 4 * n), indices(arena, k)
     count, started = 0, 0
     for i in range(n):
         edges = 1 if mu[i] == 0.0 or np.isinf(mu[i]) else 4
@@ -86,7 +83,7 @@ def edge_lcp_kernel(
             for a in range(k):
                 rows[count, a] = (rho[normal, a] + slope[count] * rho[tangent, a]) / s
             r[count] = (c[normal] + slope[count] * c[tangent]) / s
-            if (warm[i] >> edge) & 1 and started < k:
+            if (active[i] >> edge) & 1 and started < k:
                 start[started] = count
                 started += 1
             count += 1
@@ -106,7 +103,7 @@ def edge_lcp_kernel(
             f[(1 + edge // 2) * n + i] += slope[row] * value
     if answer.method == ACTIVE_SET:
         # its multipliers may be so large that they obey the law to twice the precision only, and their sums do not
-        v = np.empty(3 * n)
+        v = vector(arena, 3 * n)
         gram_residual_doubled(rho, c, f, answer.y, v, arena)
         for row in range(count):
             i, edge = owner[row] // 4, owner[row] % 4
@@ -120,7 +117,7 @@ def edge_lcp_kernel(
 
 
 @njit(cache=True, error_model="numpy")
-def _ridged(rho: Array, n3: int, epsilon: float) -> tuple[Array, float]:  # pragma: no cover - compiled
+def _ridged(rho: Array, n3: int, epsilon: float, arena: Arena) -> tuple[Array, float]:  # pragma: no cover - compiled
     """``[ρ, √δ I]`` and δ, for rows of which the first n3 are those of contacts."""
     rows, k = rho.shape
     square = 0.0
@@ -128,7 +125,8 @@ def _ridged(rho: Array, n3: int, epsilon: float) -> tuple[Array, float]:  # prag
         for a in range(k):
             square += rho[r, a] * rho[r, a]
     delta = epsilon * square / max(n3, 1)
-    ridged = np.zeros((rows, k + n3))
+    ridged = matrix(arena, rows, k + n3)
+    ridged[:] = 0.0
     ridged[:, :k] = rho
     for r in range(n3):
         ridged[r, k + r] = np.sqrt(delta)
@@ -152,11 +150,11 @@ def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cov
 
 @njit(cache=True, error_model="numpy")
 def one_stage_kernel(
-    rho: Array, c: Array, mu: Array, warm: Integers, f: Array, active: Integers, arena: Arena
+    rho: Array, c: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """`one_stage` of contacts that may slip, without other rows; arguments and result as for `edge_lcp_kernel`."""
-    ridged, delta = _ridged(rho, rho.shape[0], EPSILON)
-    status, iterations, residual = edge_lcp_kernel(ridged, c, mu, warm, f, active, arena)
+    ridged, delta = _ridged(rho, rho.shape[0], EPSILON, arena)
+    status, iterations, residual = edge_lcp_kernel(ridged, c, mu, active, f, arena)
     if _yields(f, c, mu.shape[0], delta):
         f[:] = 0.0
         status = INFEASIBLE
@@ -179,18 +177,18 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         problem: The step.
         warm: The last solution's `warm`: which edges were active, by contact identity.
     """
-    return solve_reduced(problem, reduce(problem), warm)
+    return solve_whitened(problem, whiten(problem), warm)
 
 
-def solve_reduced(problem: StepProblem, reduction: Reduction, warm: WarmStart | None) -> StepSolution:
+def solve_whitened(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> StepSolution:
     """`solve`, for a problem that is whitened already."""
     f, active, number, iterations, residual, settled = _stage_one(
-        problem, reduction, warm, HELD_RANK_TOLERANCE, lets_go=True
+        problem, whitened, warm, HELD_RANK_TOLERANCE, lets_go=True
     )
-    solution = _solution(problem, reduction, f, number, iterations, residual, active=active)
-    if settled or solution.status is Status.FALLBACK:
-        return solution
-    return structs.replace(solution, status=Status.REPAIRED, note="which contacts stick did not settle")
+    ending = _ending(number, residual, iterations)
+    if not settled and ending.status is Status.SOLVED:
+        ending = ending._replace(status=Status.REPAIRED, note="which contacts stick did not settle")
+    return finish(problem, whitened, f, ending, active)
 
 
 def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = EPSILON) -> StepSolution:
@@ -220,13 +218,13 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
             f"{n3 // 3} contacts are too many for one stage, which takes {MOST_CONTACTS}: δ leaves no low rank to use; "
             "use two stages"
         )
-    reduction = reduce(problem)
-    rho, delta = _ridged(reduction.rho, n3, epsilon)
-    ridged = replace(reduction, rho=rho)
+    whitened = whiten(problem)
+    rho, delta = _ridged(whitened.rho, n3, epsilon, HEAP)
+    ridged = whitened._replace(rho=rho)
     f, active, number, iterations, residual, _ = _stage_one(problem, ridged, warm, DEPENDENT * epsilon, lets_go=False)
-    if _yields(f, reduction.c, n3 // 3, delta):
-        f, number = np.zeros_like(f), INFEASIBLE
-    return _solution(problem, reduction, f, number, iterations, residual, active=active, regularization=epsilon)
+    if _yields(f, whitened.c, n3 // 3, delta):
+        number = INFEASIBLE
+    return finish(problem, whitened, f, _ending(number, residual, iterations, epsilon), active)
 
 
 def no_slip_qp(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -235,7 +233,7 @@ def no_slip_qp(problem: StepProblem, warm: WarmStart | None = None) -> StepSolut
     The conditions of its optimum are the LCP of `idcontrol.models.no_slip`, and v⁺ is the same; here the projection
     itself is solved, by the dual active set. What is said there about closed contacts, status and forces holds.
     """
-    return no_slip.solve_reduced(problem, reduce(problem), warm, dual=True)
+    return no_slip.solve_whitened(problem, whiten(problem), warm, dual=True)
 
 
 def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -256,7 +254,7 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
         problem: The step.
         warm: Not used: Lemke's method starts cold.
     """
-    reduction = reduce(problem)
+    whitened = whiten(problem)
     contacts = problem.contacts
     n = contacts.mu.shape[0]
     rough = np.flatnonzero((contacts.mu > 0.0) & ~np.isinf(contacts.mu))
@@ -264,38 +262,36 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
     # edges N ± μS, N ± μT, and N alone where there is no friction or no slip: axis, contacts, signed μ
     edges = [(axis, rough, sign * contacts.mu[rough]) for axis in (1, 2) for sign in (1.0, -1.0)]
     edges.append((1, smooth, np.zeros(smooth.size)))
-    p = -reduction.kappa[reduction.free]
-    solve_lower(reduction.L, p)
-    held = hold(reduction, _held_rows(np.flatnonzero(held_contacts(problem)), n, reduction))
+    p = -whitened.kappa[whitened.free]
+    solve_lower(whitened.L, p)
+    held = hold(whitened, _held_rows(np.flatnonzero(held_contacts(problem)), n, whitened))
     normal, c_N = held.rho[:n], held.c[:n]
     G = np.vstack([normal[owner] + side[:, None] * held.rho[axis * n + owner] for axis, owner, side in edges])
     # the optimality conditions, in edge impulses η with x = Gᵀη and multipliers ν of the normal rows
     Q = np.block([[G @ G.T, -G @ normal.T], [normal @ G.T, np.zeros((n, n))]])
     result = solve_regularized(Q, np.concatenate((G @ p, c_N)))
-    f = np.zeros(reduction.rho.shape[0])
+    f = np.zeros(whitened.rho.shape[0])
     first = 0
     for axis, owner, side in edges:
         impulse = result.z[first : first + owner.size]
         np.add.at(f, owner, impulse)
         np.add.at(f, axis * n + owner, side * impulse)
         first += owner.size
-    f = held.impulses(reduction, f)
-    solution = _solution(problem, reduction, f, int(result.status), result.iterations, result.residual)
-    if solution.status is Status.SOLVED and result.regularization > 0.0:
-        solution = structs.replace(
-            solution, status=Status.REPAIRED, note="regularized", regularization=result.regularization
-        )
-    return solution
+    f = held.impulses(whitened, f)
+    ending = _ending(int(result.status), result.residual, result.iterations, result.regularization)
+    if ending.status is Status.SOLVED and result.regularization > 0.0:
+        ending = ending._replace(status=Status.REPAIRED, note="regularized")
+    return finish(problem, whitened, f, ending)
 
 
-def _held_rows(sticking: Integers, n: int, reduction: Reduction) -> Integers:
+def _held_rows(sticking: Integers, n: int, whitened: Whitened) -> Integers:
     """Rigid bilateral rows, then the tangents of the contacts `sticking`."""
     tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
-    return np.concatenate((np.arange(3 * n, reduction.rho.shape[0]), tangents))
+    return np.concatenate((np.arange(3 * n, whitened.rho.shape[0]), tangents))
 
 
 def _stage_one(
-    problem: StepProblem, reduction: Reduction, warm: WarmStart | None, rank_tolerance: float, *, lets_go: bool
+    problem: StepProblem, whitened: Whitened, warm: WarmStart | None, rank_tolerance: float, *, lets_go: bool
 ) -> tuple[Array, Integers, int, int, float, bool]:
     """Impulses of all rows, active edges of each contact, status number, iterations, residual.
 
@@ -303,25 +299,20 @@ def _stage_one(
     get them back (`idcontrol.models.sticking`). Last comes whether all roles are right.
     """
     contacts = problem.contacts
-    n, rows = contacts.mu.shape[0], reduction.rho.shape[0]
-    bits, active = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    if warm:
-        for i, key in enumerate(contacts.identity.tolist()):
-            bits[i] = warm.get(key, 0)
+    n, rows = contacts.mu.shape[0], whitened.rho.shape[0]
+    active = warm_bits(warm, contacts)
     closed = held_contacts(problem)
     if rows == 3 * n and not closed.any():
         f = np.zeros(rows)
-        number, iterations, residual = edge_lcp_kernel(reduction.rho, reduction.c, contacts.mu, bits, f, active, HEAP)
+        number, iterations, residual = edge_lcp_kernel(whitened.rho, whitened.c, contacts.mu, active, f, HEAP)
         return f, active, number, iterations, residual, True
-    opening = OPENING * float(np.abs(reduction.c).max(initial=0.0))
+    opening = OPENING * float(np.abs(whitened.c).max(initial=0.0))
 
     def attempt(stick: Booleans) -> Attempt[tuple[Array, Integers, int, int, float]]:
-        held = hold(reduction, _held_rows(np.flatnonzero(stick), n, reduction), rank_tolerance)
-        f, edges = np.zeros(rows), np.zeros(n, dtype=np.int64)
+        held = hold(whitened, _held_rows(np.flatnonzero(stick), n, whitened), rank_tolerance)
+        f, edges = np.zeros(rows), active.copy()
         normals = f[: 3 * n]
-        number, count, residual = edge_lcp_kernel(
-            held.rho[: 3 * n], held.c[: 3 * n], contacts.mu, bits, normals, edges, HEAP
-        )
+        number, count, residual = edge_lcp_kernel(held.rho[: 3 * n], held.c[: 3 * n], contacts.mu, edges, normals, HEAP)
         if number == SOLVED:
             parts = held.c[:n] + held.rho[:n] @ (held.rho[: 3 * n].T @ normals) > opening
         elif number == INFEASIBLE:  # a contact surely parts if the held rows alone take it apart
@@ -329,34 +320,15 @@ def _stage_one(
         else:
             parts = np.zeros(n, dtype=np.bool_)
         presses = f[:n] > 0.0
-        found = (held.impulses(reduction, f), edges, number, count, residual)
+        found = (held.impulses(whitened, f), edges, number, count, residual)
         return Attempt(found=found, solved=number == SOLVED, presses=presses, parts=parts)
 
     found, settled = settle(closed, closed, attempt) if lets_go else (attempt(closed).found, True)
     return (*found, settled)
 
 
-def _solution(
-    problem: StepProblem,
-    reduction: Reduction,
-    f: Array,
-    number: int,
-    iterations: int,
-    residual: float,
-    *,
-    active: Integers | None = None,
-    regularization: float = 0.0,
-) -> StepSolution:
-    n, solved = problem.contacts.mu.shape[0], number == SOLVED
-    v_plus, impulse = recover(reduction, f)
-    return StepSolution(
-        v_plus=v_plus,
-        impulses=np.ascontiguousarray(f[: 3 * n].reshape(3, n).T),
-        multipliers=impulse,
-        status=Status.SOLVED if solved else Status.FALLBACK,
-        residual=residual,
-        iterations=iterations,
-        regularization=regularization,
-        note="" if solved else "squeeze" if number in (INFEASIBLE, RAY) else SolverStatus(number).name.lower(),
-        warm={} if active is None else dict(zip(problem.contacts.identity.tolist(), active.tolist(), strict=True)),
-    )
+def _ending(number: int, residual: float, iterations: int, regularization: float = 0.0) -> Ending:
+    if number == SOLVED:
+        return Ending(Status.SOLVED, residual, iterations, regularization)
+    note = "squeeze" if number in (INFEASIBLE, RAY) else SolverStatus(number).name.lower()
+    return Ending(Status.FALLBACK, residual, iterations, regularization, note)

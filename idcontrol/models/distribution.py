@@ -13,11 +13,13 @@ unknowns; the full pyramid has its three components as unknowns and its four fac
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
-from idcontrol.models.reduction import Reduction
+from idcontrol.models.whitened import Whitened
 from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
 from idcontrol.solvers.basis import pivoted_basis
 from idcontrol.solvers.status import SOLVED
@@ -30,30 +32,57 @@ MOTION_RANK_TOLERANCE = 1e-8
 """Relative length below which a direction of J_bᵀ depends on the others (math.md 7.4, 13.4)."""
 
 
+class TorqueMap(NamedTuple):
+    """Motor impulses as an affine function of contact impulses, ``hτ(y) - hτ_ref = matrix y + constant``.
+
+    Attributes:
+        matrix: Lτ, shape (p, 3 n).
+        constant: hτ(0) - hτ_ref, shape (p,) [N m s].
+    """
+
+    matrix: Array
+    constant: Array
+
+
+class Cones(NamedTuple):
+    """Where the impulses of each contact may lie, and what they cost beside the torque.
+
+    Attributes:
+        mu: Friction, shape (n,); not used where `held`.
+        held: Contacts whose friction is not bounded, shape (n,).
+        weight: Extra weight of each contact's impulse, in units of the mean of diag(LτᵀLτ), shape (n,): it unloads
+            feet that are about to lift or have just landed.
+        v_tol: An edge whose velocity exceeds this carries no impulse [m/s].
+    """
+
+    mu: Array
+    held: Booleans
+    weight: Array
+    v_tol: float
+
+
 @njit(cache=True, error_model="numpy")
-def torque_map_kernel(
-    M: Array, free: Integers, fixed: Integers, L: Array, rows: Array, rho: Array, n3: int, arena: Arena
-) -> Array:  # pragma: no cover - compiled
-    """Lτ = (L⁻¹ M_bq)ᵀ ρᵀ - J_qᵀ, shape (p, 3 n)."""
-    k, p = free.shape[0], fixed.shape[0]
+def torque_map_kernel(w: Whitened, n3: int, arena: Arena) -> Array:  # pragma: no cover - compiled
+    """Lτ = (L⁻¹ M_bq)ᵀ ρᵀ - J_qᵀ for the first n3 rows, shape (p, n3)."""
+    k, p = w.free.shape[0], w.fixed.shape[0]
     X = matrix(arena, k, p)
     for i in range(k):
         for a in range(p):
-            X[i, a] = M[free[i], fixed[a]]
+            X[i, a] = w.M[w.free[i], w.fixed[a]]
         for o in range(i):
             for a in range(p):
-                X[i, a] -= L[i, o] * X[o, a]
-        inverse = 1.0 / L[i, i]
+                X[i, a] -= w.L[i, o] * X[o, a]
+        inverse = 1.0 / w.L[i, i]
         for a in range(p):
             X[i, a] *= inverse
     columns = matrix(arena, k, n3)
     for r in range(n3):
         for i in range(k):
-            columns[i, r] = rho[r, i]
+            columns[i, r] = w.rho[r, i]
     out: Array = matrix(arena, p, n3)
     for a in range(p):
         for r in range(n3):
-            out[a, r] = -rows[r, fixed[a]]
+            out[a, r] = -w.rows[r, w.fixed[a]]
         for i in range(k):
             for r in range(n3):
                 out[a, r] += X[i, a] * columns[i, r]
@@ -62,16 +91,17 @@ def torque_map_kernel(
 
 @njit(cache=True)
 def _generators(
-    u: Array, mu: Array, held: Booleans, v_tol: float, row: Integers, other: Integers, weight: Array, A: Array
+    u: Array, cones: Cones, row: Integers, other: Integers, weight: Array, A: Array
 ) -> tuple[int, int]:  # pragma: no cover - compiled
     """Generators B with y = B ξ (3 n x d), and inequality rows A ξ ≥ 0, after the edge rule.
 
     Column j of B has 1 at `row[j]` and `weight[j]` at `other[j]`: a single component (weight 0) or a friction edge.
-    `u` are contact velocities (3 n,), φ/h included; `held` contacts do not slip: their friction has no bound.
+    `u` are contact velocities (3 n,), φ/h included.
 
     Returns:
         d, and the number of rows of A.
     """
+    mu, held, v_tol = cones.mu, cones.held, cones.v_tol
     n = mu.shape[0]
     d, rows = 0, 0
     for i in range(n):
@@ -141,70 +171,55 @@ def _into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cove
 
 @njit(cache=True, error_model="numpy")
 def smallest_torque_kernel(
-    M: Array,
-    free: Integers,
-    fixed: Integers,
-    L: Array,
-    rows: Array,
-    rho: Array,
-    c: Array,
-    y: Array,
-    constant: Array,
-    mu: Array,
-    held: Booleans,
-    v_tol: float,
-    reluctance: Array,
-    out: Array,
-    arena: Arena,
+    w: Whitened, cones: Cones, y: Array, difference: Array, out: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
-    """The QP of the module; `out` gets the new impulses. `constant` is hτ(y) - hτ_ref."""
-    n3, p = y.shape[0], fixed.shape[0]
-    x = zeros(arena, rho.shape[1])
-    for r in range(n3):
-        for i in range(x.shape[0]):
-            x[i] += rho[r, i] * y[r]
-    torque = torque_map_kernel(M, free, fixed, L, rows, rho, n3, arena)
-    rest = vector(arena, p)
-    rest[:] = constant
-    for a in range(p):
-        for r in range(n3):
-            rest[a] -= torque[a, r] * y[r]
-    return bool(share_kernel(rho, c, x, torque, rest, mu, held, v_tol, reluctance, out, arena))
-
-
-@njit(cache=True, error_model="numpy")
-def share_kernel(
-    rho: Array,
-    c: Array,
-    x: Array,
-    torque: Array,
-    rest: Array,
-    mu: Array,
-    held: Booleans,
-    v_tol: float,
-    reluctance: Array,
-    out: Array,
-    arena: Arena,
-) -> bool:  # pragma: no cover - compiled
-    """The QP of the module, for a motion that is known without impulses y₁.
+    """The program of the module, for the motion that impulses y (3 n,) give.
 
     Args:
-        rho: Whitened contact rows, shape (3 n, k).
-        c: Their constants, shape (3 n,).
-        x: The whitened velocity change ρᵀy that is kept, shape (k,).
-        torque: Lτ, shape (p, 3 n).
-        rest: hτ(0) - hτ_ref, the first at zero contact impulse, where v⁺ = v°, shape (p,).
-        mu: Friction, shape (n,).
-        held: Contacts whose friction is not bounded, shape (n,).
-        v_tol: Of the edge rule.
-        reluctance: Extra weights, shape (n,).
+        w: The whitened problem, without rigid bilateral rows.
+        cones: Where impulses may lie.
+        y: Impulses that solve it, block order [N; S; T], shape (3 n,) [N s].
+        difference: hτ(y) - hτ_ref, shape (p,) [N m s].
         out: Result, shape (3 n,).
         arena: Where arrays come from.
 
     Returns:
         Whether impulses were found.
     """
-    n3, k = rho.shape
+    n3, p = y.shape[0], w.fixed.shape[0]
+    x = zeros(arena, w.rho.shape[1])
+    for r in range(n3):
+        for i in range(x.shape[0]):
+            x[i] += w.rho[r, i] * y[r]
+    torque = torque_map_kernel(w, n3, arena)
+    rest = vector(arena, p)
+    rest[:] = difference
+    for a in range(p):
+        for r in range(n3):
+            rest[a] -= torque[a, r] * y[r]
+    return bool(share_kernel(w, cones, x, TorqueMap(torque, rest), out, arena))
+
+
+@njit(cache=True, error_model="numpy")
+def share_kernel(
+    w: Whitened, cones: Cones, x: Array, torque: TorqueMap, out: Array, arena: Arena
+) -> bool:  # pragma: no cover - compiled
+    """The program of the module, for a motion that is known without impulses y₁.
+
+    Args:
+        w: The whitened problem; its first 3 n rows are those of the contacts.
+        cones: Where impulses may lie.
+        x: The whitened velocity change ρᵀy that is kept, shape (k,).
+        torque: Motor impulses as a function of y.
+        out: Result, shape (3 n,).
+        arena: Where arrays come from.
+
+    Returns:
+        Whether impulses were found.
+    """
+    rho, c, rest = w.rho, w.c, torque.constant
+    mu, held = cones.mu, cones.held
+    n3, k = out.shape[0], rho.shape[1]
     n, p = n3 // 3, rest.shape[0]
     u = vector(arena, n3)
     for r in range(n3):
@@ -213,7 +228,7 @@ def share_kernel(
             u[r] += rho[r, i] * x[i]
     row, other, weight = indices(arena, n3), indices(arena, n3), vector(arena, n3)
     space = matrix(arena, 4 * n, n3)
-    d, limits = _generators(u, mu, held, v_tol, row, other, weight, space)
+    d, limits = _generators(u, cones, row, other, weight, space)
     if d == 0:
         out[:] = 0.0
         return not np.any(x != 0.0)
@@ -222,12 +237,12 @@ def share_kernel(
     typical = 0.0
     for a in range(p):
         for r in range(n3):
-            typical += torque[a, r] * torque[a, r]
+            typical += torque.matrix[a, r] * torque.matrix[a, r]
     typical /= n3
     TB = matrix(arena, p, d)
     for a in range(p):
         for j in range(d):
-            TB[a, j] = torque[a, row[j]] + weight[j] * torque[a, other[j]]
+            TB[a, j] = torque.matrix[a, row[j]] + weight[j] * torque.matrix[a, other[j]]
     H, g = matrix(arena, d, d), zeros(arena, d)
     H[:] = 0.0
     for a in range(p):
@@ -239,9 +254,9 @@ def share_kernel(
     for i in range(d):
         for j in range(d):
             if row[i] == row[j]:
-                H[i, j] += RIDGE + reluctance[row[i] % n]
+                H[i, j] += RIDGE + cones.weight[row[i] % n]
             if weight[i] * weight[j] != 0.0 and other[i] == other[j]:
-                H[i, j] += (RIDGE + reluctance[row[i] % n]) * weight[i] * weight[j]
+                H[i, j] += (RIDGE + cones.weight[row[i] % n]) * weight[i] * weight[j]
     # J_bᵀ y is kept: dependent rows first removed, or rounding would decide whether they agree
     span, motion = matrix(arena, k, d), vector(arena, k)
     motion[:] = x
@@ -264,48 +279,30 @@ def share_kernel(
     return True
 
 
-def torque_map(reduction: Reduction, n: int) -> Array:
+def torque_map(whitened: Whitened, n: int) -> Array:
     """Lτ of the module: how motor impulses answer to the impulses [N; S; T] of n contacts, shape (p, 3 n)."""
-    r = reduction
-    mapped: Array = torque_map_kernel(r.M, r.free, r.fixed, r.L, r.rows, r.rho, 3 * n, HEAP)
+    mapped: Array = torque_map_kernel(whitened, 3 * n, HEAP)
     return mapped
 
 
 def smallest_torque(
-    reduction: Reduction,
-    y: Array,
-    torque_impulse: Array,
-    mu: Array,
-    *,
-    held: Booleans,
-    v_tol: float = 1e-3,
-    reluctance: Array | None = None,
-    reference: Array | None = None,
+    whitened: Whitened, cones: Cones, y: Array, torque_impulse: Array, reference: Array | None = None
 ) -> tuple[Array, bool]:
     """Redistribute contact impulses for the smallest torque, without changing the motion.
 
     Args:
-        reduction: The whitened problem that `y` solves.
+        whitened: The whitened problem that `y` solves; rigid bilateral rows keep their impulses of zero.
+        cones: Where impulses may lie.
         y: Impulses in block order [N; S; T], shape (3 n,) [N s].
         torque_impulse: Motor impulses hτ that belong to `y`, shape (p,) [N m s].
-        mu: Friction coefficients, shape (n,); not used where `held`.
-        held: Contacts whose friction is not bounded (no slip), shape (n,).
-        v_tol: An edge whose velocity exceeds this carries no impulse [m/s].
-        reluctance: Extra weight of each contact's impulse, in units of the mean of diag(LτᵀLτ), shape (n,): unloads
-            feet that are about to lift or have just landed (planner.md 7).
         reference: hτ_ref, shape (p,) [N m s]; zero by default.
 
     Returns:
         The new impulses and True, or `y` and False where no better point was found.
     """
-    n = mu.shape[0]
-    r = reduction
-    if n == 0 or r.fixed.size == 0:
+    if cones.mu.shape[0] == 0 or whitened.fixed.size == 0:
         return y, True
-    constant = torque_impulse if reference is None else torque_impulse - reference
-    weights = np.zeros(n) if reluctance is None else reluctance
-    out = np.empty(3 * n)
-    better = smallest_torque_kernel(
-        r.M, r.free, r.fixed, r.L, r.rows, r.rho[: 3 * n], r.c, y, constant, mu, held, v_tol, weights, out, HEAP
-    )
+    difference = torque_impulse if reference is None else torque_impulse - reference
+    out = np.empty(y.size)
+    better = smallest_torque_kernel(whitened, cones, y, difference, out, HEAP)
     return (out, True) if better else (y, False)

@@ -22,8 +22,8 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector
 from idcontrol.kernels.linear import solve_upper
-from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import USED_UP, Reduction, recover, reduce
+from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
+from idcontrol.models.whitened import USED_UP, Whitened, finish, whiten
 from idcontrol.solvers.active_set import project_kernel
 from idcontrol.solvers.lcp import LEMKE, RowLcpAnswer, gram_residual
 from idcontrol.solvers.lemke import lemke_kernel
@@ -286,37 +286,22 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     Returns:
         The solution; its residual is that of the complementarity problem, with all impulses.
     """
-    return solve_reduced(problem, reduce(problem), warm)
+    return solve_whitened(problem, whiten(problem), warm)
 
 
-def solve_reduced(
-    problem: StepProblem, reduction: Reduction, warm: WarmStart | None, *, dual: bool = False
+def solve_whitened(
+    problem: StepProblem, whitened: Whitened, warm: WarmStart | None, *, dual: bool = False
 ) -> StepSolution:
     """`solve`, for a problem that is whitened already; `dual` asks the dual active set instead of pivoting."""
     contacts = problem.contacts
-    n = contacts.mu.shape[0]
-    bits = np.zeros(n, dtype=np.int64)
-    identity = contacts.identity.tolist()
-    if warm:
-        for i, key in enumerate(identity):
-            bits[i] = warm.get(key, 0)
-    f = np.zeros(reduction.rho.shape[0])
+    bits = warm_bits(warm, contacts)
+    f = np.zeros(whitened.rho.shape[0])
     closed = contacts.gap <= CLOSED_GAP
-    number, iterations, residual, slip = no_slip_kernel(reduction.rho, reduction.c, closed, bits, dual, f, HEAP)
-    v_plus, impulse = recover(reduction, f)
+    number, iterations, residual, slip = no_slip_kernel(whitened.rho, whitened.c, closed, bits, dual, f, HEAP)
     status, note = Status.SOLVED, ""
     if number != SOLVED:
         status = Status.FALLBACK
         note = "squeeze" if number == INFEASIBLE else SolverStatus(number).name.lower()
     elif slip > SLIP_SPEED:
         status, note = Status.REPAIRED, f"rows that should hold move at up to {slip:.1e} m/s"
-    return StepSolution(
-        v_plus=v_plus,
-        impulses=np.ascontiguousarray(f[: 3 * n].reshape(3, n).T),
-        multipliers=impulse,
-        status=status,
-        residual=residual,
-        iterations=iterations,
-        note=note,
-        warm=dict(zip(identity, bits.tolist(), strict=True)),
-    )
+    return finish(problem, whitened, f, Ending(status, residual, iterations, note=note), bits)

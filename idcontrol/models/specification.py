@@ -1,6 +1,6 @@
 r"""The convex contact problems as math.md states them, solved by a general library: the executable specification.
 
-Over the whitened change of velocity x (`idcontrol.models.reduction`), with ``J v⁺ = ρ x + c``:
+Over the whitened change of velocity x (`idcontrol.models.whitened`), with ``J v⁺ = ρ x + c``:
 
     `dissipation`      min ½|x|²            s.t.  G_e (ρx + c) ≥ 0,  S v⁺ = T v⁺ = 0 where μ = inf     (math.md 7.3)
     `one_stage`        min ½|x|² + ½|s|²/δ  s.t.  the same with ρx + s + c                             (math.md 7.5)
@@ -16,7 +16,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import warnings
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,9 +23,10 @@ from msgspec import structs
 
 from idcontrol.errors import InputError
 from idcontrol.models.dissipation import YIELD
-from idcontrol.models.problem import CLOSED_GAP, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import Reduction, hold, recover, reduce
+from idcontrol.models.distribution import Cones
+from idcontrol.models.step import CLOSED_GAP, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import Attempt, settle
+from idcontrol.models.whitened import Whitened, hold, recover, whiten
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
@@ -72,7 +72,7 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
         epsilon: δ relative to the mean diagonal entry of ρρᵀ.
     """
     solution = _projection(problem, _never_slipping(problem), problem.contacts.mu, epsilon)
-    r, n = reduce(problem), len(problem.contacts)
+    r, n = whiten(problem), len(problem.contacts)
     y = solution.impulses.T
     undone = np.abs(r.c[: 3 * n].reshape(3, n)[:, y.any(axis=0)]).max(initial=0.0)
     if _delta(r, n, epsilon) * np.abs(y).max(initial=0.0) <= YIELD * undone:
@@ -99,37 +99,29 @@ def no_slip(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution
 
 
 def smallest_torque(
-    problem: StepProblem,
-    solution: StepSolution,
-    *,
-    held: Booleans,
-    v_tol: float,
-    reluctance: Array | None = None,
-    reference: Array | float = 0.0,
+    problem: StepProblem, solution: StepSolution, cones: Cones, reference: Array | float = 0.0
 ) -> tuple[Array, Array] | None:
     """Stage II: of the impulses that give the same motion those with the smallest torque.
 
     Args:
         problem: The step with prescribed velocities.
         solution: Its solution by stage I.
-        held: Contacts whose friction is not bounded, shape (n,).
-        v_tol: Edges that move faster carry no impulse [m/s].
-        reluctance: Extra weight of each contact's impulse, relative to the mean of diag(LτᵀLτ), shape (n,).
+        cones: Where impulses may lie.
         reference: Motor impulses to come near to, shape (p,) [N m s].
 
     Returns:
         Motor impulses hτ (p,) and contact impulses (n, 3); None where the library finds none.
     """
     cvxpy = importlib.import_module("cvxpy")
-    h, n = problem.h, len(problem.contacts)
-    r = reduce(problem)
+    h, n, held = problem.h, len(problem.contacts), cones.held
+    r = whiten(problem)
     J_b, J_q = problem.contacts.jacobian[:, r.free], problem.contacts.jacobian[:, r.fixed]
     L_tau = r.M[np.ix_(r.fixed, r.free)] @ np.linalg.solve(r.M[np.ix_(r.free, r.free)], J_b.T) - J_q.T
     y_1 = solution.impulses.T.ravel()
     velocity = r.c[: 3 * n] + r.rows[: 3 * n] @ (solution.v_plus - r.v_free)
     edges = _edges(np.where(held, 0.0, problem.contacts.mu))
-    edges = edges[:, edges.T @ velocity <= v_tol]
-    resting = np.flatnonzero(held & (velocity[:n] <= v_tol))
+    edges = edges[:, edges.T @ velocity <= cones.v_tol]
+    resting = np.flatnonzero(held & (velocity[:n] <= cones.v_tol))
     pushes, directions = (
         edges.shape[1],
         np.hstack((edges, np.eye(3 * n)[:, np.concatenate((n + resting, 2 * n + resting))])),
@@ -138,7 +130,7 @@ def smallest_torque(
         return solution.multipliers - L_tau @ y_1, np.zeros((n, 3))
     # forces in place of impulses and torques relative to a typical one: tolerances of libraries are absolute
     typical = float(np.sqrt((L_tau**2).sum() / (3 * n)))
-    weights = np.sqrt(RIDGE + np.tile(np.zeros(n) if reluctance is None else reluctance, 3))
+    weights = np.sqrt(RIDGE + np.tile(cones.weight, 3))
     eta = cvxpy.Variable(directions.shape[1])
     torque = (L_tau @ directions / typical) @ eta + (solution.multipliers - L_tau @ y_1 - reference) / (typical * h)
     span, size, _ = np.linalg.svd(J_b.T @ directions, full_matrices=False)
@@ -170,23 +162,23 @@ def _edges(mu: Array) -> Array:
     return np.array(columns).reshape(-1, 3 * n).T
 
 
-def _held_rows(reduction: Reduction, held: Booleans, tolerance: float) -> Integers:
+def _held_rows(whitened: Whitened, held: Booleans, tolerance: float) -> Integers:
     """Rigid bilateral rows, then the tangents of held contacts, without those that depend on others (math.md 4.2)."""
     n, sticking = held.size, np.flatnonzero(held)
     tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
-    rows = np.concatenate((np.arange(3 * n, reduction.rho.shape[0]), tangents))
-    return hold(reduction, rows, tolerance).kept
+    rows = np.concatenate((np.arange(3 * n, whitened.rho.shape[0]), tangents))
+    return hold(whitened, rows, tolerance).kept
 
 
-def _delta(reduction: Reduction, n: int, epsilon: float) -> float:
+def _delta(whitened: Whitened, n: int, epsilon: float) -> float:
     """The ridge δ of `one_stage`."""
-    rows = reduction.rho[: 3 * n]
+    rows = whitened.rho[: 3 * n]
     return epsilon * float(np.vdot(rows, rows)) / max(3 * n, 1)
 
 
 def _without_slip(problem: StepProblem, closed: Booleans, mu: Array) -> StepSolution:
     """`_projection` without slip at closed contacts that press (`idcontrol.models.sticking`)."""
-    r, n = reduce(problem), len(problem.contacts)
+    r, n = whiten(problem), len(problem.contacts)
 
     def attempt(held: Booleans) -> Attempt[StepSolution]:
         solution = _projection(problem, held, mu)
@@ -206,12 +198,12 @@ def _without_slip(problem: StepProblem, closed: Booleans, mu: Array) -> StepSolu
 def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float = 0.0) -> StepSolution:
     """The first three programs of the module; `mu` bounds the friction of contacts that are not held."""
     cvxpy = importlib.import_module("cvxpy")
-    r, n, h = reduce(problem), len(problem.contacts), problem.h
+    r, n, h = whiten(problem), len(problem.contacts), problem.h
     edges = _edges(np.where(held, 0.0, mu))
     delta = _delta(r, n, epsilon)
     # held rows that only δ tells apart share the load: they are not dependent
     rho = np.hstack((r.rho, np.sqrt(delta) * np.eye(r.rho.shape[0], 3 * n))) if delta else r.rho
-    kept = _held_rows(replace(r, rho=rho), held, 1e-6 * epsilon if delta else HELD_RANK_TOLERANCE)
+    kept = _held_rows(r._replace(rho=rho), held, 1e-6 * epsilon if delta else HELD_RANK_TOLERANCE)
 
     G, c = edges.T @ rho[: 3 * n], edges.T @ r.c[: 3 * n]
     length = np.linalg.norm(G, axis=1)

@@ -19,7 +19,7 @@ from msgspec import structs
 
 from idcontrol.errors import InputError
 from idcontrol.models import dissipation
-from idcontrol.models.problem import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart
+from idcontrol.models.step import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart
 from idcontrol.types import Array, Integers
 
 

@@ -16,16 +16,26 @@ from idcontrol.contact.contacts import Detector
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import DuplicateName, InputError, UnknownName
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
-from idcontrol.models.compiled import COULOMB, DISSIPATION
 from idcontrol.models.constraint import printed
-from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
+from idcontrol.models.step import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.plants.parts import require_not_negative
 from idcontrol.plants.penalty import Penalty
+from idcontrol.plants.step import PlantStep, coulomb_step, dissipation_step
 from idcontrol.plants.stepping import Stepping
 from idcontrol.system import System
 from idcontrol.types import Array, Plant
 
-__all__ = ["Settings", "Setup", "SimulatedPlant", "Stepping", "available", "build", "make", "register", "stepping"]
+__all__ = [
+    "GroundSettings",
+    "Setup",
+    "SimulatedPlant",
+    "Stepping",
+    "available",
+    "build",
+    "make",
+    "register",
+    "stepping",
+]
 
 
 def __dir__() -> list[str]:
@@ -54,7 +64,7 @@ class SimulatedPlant(Plant, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class GroundSettings:
     """What may be set of the ground; each plant reads what concerns it.
 
     Attributes:
@@ -88,7 +98,7 @@ class Setup:
     system: System
     contacts: Detector
     dt: float
-    settings: Settings = field(default_factory=Settings)
+    settings: GroundSettings = field(default_factory=GroundSettings)
 
 
 Factory = Callable[[Setup], SimulatedPlant]
@@ -139,9 +149,9 @@ def build(name: str, setup: Setup) -> SimulatedPlant:
     return _FACTORIES[name][1](setup)
 
 
-def stepping(model: ContactModel, compiled: int | None = None) -> Factory:
-    """A factory for time stepping with `model`; `compiled`: its number in `idcontrol.models.compiled`, if any."""
-    return lambda s: Stepping(s.system, s.contacts, model, s.dt, compiled)
+def stepping(model: ContactModel, step: PlantStep | None = None) -> Factory:
+    """A factory for time stepping with `model`; `step` is the compiled step with it, if there is one."""
+    return lambda s: Stepping(s.system, s.contacts, model, s.dt, step)
 
 
 def _viscous(setup: Setup) -> SimulatedPlant:
@@ -202,12 +212,12 @@ def _pybullet(setup: Setup) -> SimulatedPlant:
 register(
     "coulomb-lcp",
     "rigid contact with Coulomb friction, Stewart-Trinkle time stepping (the papers' simulator model)",
-    stepping(coulomb.solve, COULOMB),
+    stepping(coulomb.solve, coulomb_step),
 )
 register(
     "dissipation",
     "rigid contact, convex: maximal dissipation (Drumwright-Shell)",
-    stepping(dissipation.solve, DISSIPATION),
+    stepping(dissipation.solve, dissipation_step),
 )
 register("sap", "compliant contact with a circular friction cone, convex (SAP)", stepping(sap.solve))
 register("noslip", "rigid contact that never slips, whatever the friction", stepping(no_slip.solve))

@@ -28,8 +28,8 @@ from idcontrol.bodies import (
 from idcontrol.contact.body_contacts import BodyContacts, BodyDetector
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
-from idcontrol.models.problem import ContactModel, StepProblem, WarmStart
 from idcontrol.models.sparse import SparseProblem, SparseSolution, dense_inertia
+from idcontrol.models.step import ContactModel, StepProblem, WarmStart
 from idcontrol.types import Array, Integers
 
 NEAR = 1e-3

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.models.problem import StepSolution
+from idcontrol.models.step import StepSolution
 from idcontrol.plants.parts import averaged, pushed, require_not_negative, require_positive, require_torques, substeps
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, ContactForces, State

@@ -20,7 +20,7 @@ import numpy as np
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
-from idcontrol.models.problem import StepSolution
+from idcontrol.models.step import StepSolution
 from idcontrol.plants.exported import RigidLink, grid, quaternion, rigid_links, rotation
 from idcontrol.plants.parts import averaged, require_positive, require_torques, substeps, touch
 from idcontrol.system import System

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from idcontrol.contact.contacts import Detector
-from idcontrol.contact.spheres import SphereContacts
-from idcontrol.models.problem import ContactModel, StepProblem, StepSolution, WarmStart
-from idcontrol.plants.compiled import CompiledSubstep
+from idcontrol.contact.contacts import Contacts, Detector
+from idcontrol.kernels.arena import reserve
+from idcontrol.kernels.bound import bind
+from idcontrol.models.memory import as_warm_start, memory, store
+from idcontrol.models.step import ContactModel, StepProblem, StepSolution
 from idcontrol.plants.parts import ROUNDING_N, averaged, pushed, require_positive, require_torques, substeps
+from idcontrol.plants.step import PlantMachine, PlantResult, PlantStep
 from idcontrol.system import System
-from idcontrol.types import Array, ContactForces, State, Status
+from idcontrol.types import Array, ContactForces, Integers, State, Status
 
 NEAR = 5e-3
 """Contacts are listed below this gap [m], or where they could close within two steps: enough that none is missed."""
@@ -26,7 +28,12 @@ class Stepping:
     """
 
     def __init__(
-        self, system: System, contacts: Detector, model: ContactModel, dt: float, compiled: int | None = None
+        self,
+        system: System,
+        contacts: Detector,
+        model: ContactModel,
+        dt: float,
+        step: PlantStep | None = None,
     ) -> None:
         """Bind a contact model to a machine.
 
@@ -35,28 +42,32 @@ class Stepping:
             contacts: Detector of contacts on `system`.
             model: Contact model, used forward.
             dt: Longest substep [s].
-            compiled: Number of the same model in `idcontrol.models.compiled`; None where it has none.
+            step: The compiled step with the same model (`idcontrol.plants.step`); None where there is none.
 
         Raises:
             InputError: `dt` is not positive.
         """
-        self._system, self._contacts, self._model = system, contacts, model
+        self._system, self._contacts, self._model, self._step = system, contacts, model, step
         self._dt = require_positive("longest substep", dt)
-        self._plain = None
-        if compiled is not None and type(contacts) is SphereContacts:
-            self._plain = CompiledSubstep(compiled, system, contacts, NEAR)
         self._state = State(t=0.0, q=np.zeros(0), v=np.zeros(0))
         self._forces = ContactForces.none()
-        self._warm: WarmStart = {}
+        self._machine = PlantMachine(
+            arena=reserve(),
+            M=system.M,
+            bias=system.bias,
+            order=system.order,
+            memory=memory(),
+            result=_room(system.n_velocities, CONTACTS),
+        )
+        self._bound = bind(self._machine)
         self.last: StepSolution | None = None
         self.solved = self.repaired = self.fallback = 0
         self.residual_max = 0.0
 
     def reset(self, state: State) -> State:
         """Start from `state`."""
-        if self._plain is not None:
-            self._plain.reset()
-        self._state, self._warm, self._forces, self.last = state, {}, ContactForces.none(), None
+        store(self._machine.memory, {})
+        self._state, self._forces, self.last = state, ContactForces.none(), None
         self.solved = self.repaired = self.fallback = 0
         self.residual_max = 0.0
         return state
@@ -82,11 +93,10 @@ class Stepping:
     def _substep(self, tau: Array, h: float) -> ContactForces:
         system, state = self._system, self._state
         system.update(state.q, state.v)
-        plain = None
-        if self._plain is not None and tau.shape == (system.n_actuated,):
-            plain = self._plain(state.v, tau, h)
-        solution, forces = self._solve(tau, h) if plain is None else plain
-        self._warm, self.last = solution.warm, solution
+        reach = 2.0 * h * float(np.abs(state.v).sum())
+        contacts = self._contacts.detect(NEAR + min(reach, 0.1))
+        solution, forces = self._solve_at_once(contacts, tau, h) or self._solve(contacts, tau, h)
+        self.last = solution
         self.residual_max = max(self.residual_max, solution.residual)
         self.solved += solution.status is Status.SOLVED
         self.repaired += solution.status is Status.REPAIRED
@@ -95,23 +105,67 @@ class Stepping:
         self._state = State(t=state.t + h, q=q_next, v=v_next)
         return forces
 
-    def _solve(self, tau: Array, h: float) -> tuple[StepSolution, ContactForces]:
-        """The model's solution, and what it means for the contacts that press."""
-        system = self._system
-        # not before: a plain substep that ends in finite velocities has had finite torques
+    def _solve_at_once(self, contacts: Contacts, tau: Array, h: float) -> tuple[StepSolution, ContactForces] | None:
+        """The compiled step; None where there is none, or where it has no solution."""
+        if self._step is None or tau.shape != (self._system.n_actuated,):
+            return None
+        n = len(contacts)
+        if n > self._machine.result.identity.size:
+            self._machine = self._machine._replace(result=_room(self._system.n_velocities, 2 * n))
+            self._bound = bind(self._machine)
+        solved, iterations, residual, pressing = self._step(self._bound, h, contacts.packed, self._state.v, tau)
+        if not solved:
+            return None
+        result = self._machine.result
+        solution = StepSolution(
+            v_plus=result.v_plus.copy(),
+            impulses=result.impulses[:n].copy(),
+            multipliers=_NO_MULTIPLIERS,
+            status=Status.SOLVED,
+            residual=residual,
+            iterations=iterations,
+        )
+        return solution, _in_order(
+            result.identity[:pressing].copy(), result.force[:pressing].copy(), result.normal[:pressing].copy()
+        )
+
+    def _solve(self, contacts: Contacts, tau: Array, h: float) -> tuple[StepSolution, ContactForces]:
+        """The model in Python, with all that it can do."""
+        system, memory = self._system, self._machine.memory
+        # not before: a compiled step that ends in finite velocities has had finite torques
         require_torques(tau, system.actuated_names)
-        v = system.from_pinocchio(self._state.v)
         applied = -system.bias
         applied[system.n_unactuated :] += tau
-        reach = 2.0 * h * float(np.abs(v).sum())
-        contacts = self._contacts.detect(NEAR + min(reach, 0.1))
-        problem = StepProblem(h=h, M=system.M, kappa=-h * applied - system.M @ v, contacts=contacts)
-        solution = self._model(problem, self._warm)
+        kappa = -h * applied - system.M @ system.from_pinocchio(self._state.v)
+        problem = StepProblem(h=h, M=system.M, kappa=kappa, contacts=contacts)
+        solution = self._model(problem, as_warm_start(memory))
+        store(memory, solution.warm)
         # not the normal impulse alone: drag, and what holds where nothing slips, need none
         pressing = np.flatnonzero(np.abs(solution.impulses).max(axis=1, initial=0.0) > ROUNDING_N * h)
-        pressing = pressing[np.argsort(contacts.identity[pressing])]
-        return solution, ContactForces(
-            identity=contacts.identity[pressing],
-            force=contacts.force_world(solution.impulses, h)[pressing],
-            normal=contacts.axes[pressing, 0],
-        )
+        force = contacts.force_world(solution.impulses, h)
+        return solution, _in_order(contacts.identity[pressing], force[pressing], contacts.axes[pressing, 0])
+
+
+CONTACTS = 16
+"""Contacts for whose forces there is room at first."""
+
+_NO_MULTIPLIERS: Array = np.zeros(0)
+
+
+def _room(m: int, contacts: int) -> PlantResult:
+    """Room for the result of a step with that many contacts of a machine with m velocities."""
+    return PlantResult(
+        v_plus=np.zeros(m),
+        impulses=np.zeros((contacts, 3)),
+        identity=np.zeros(contacts, dtype=np.int64),
+        force=np.zeros((contacts, 3)),
+        normal=np.zeros((contacts, 3)),
+    )
+
+
+def _in_order(identity: Integers, force: Array, normal: Array) -> ContactForces:
+    """Contact forces in the order of their identities."""
+    if identity.size > 1 and (identity[1:] < identity[:-1]).any():
+        order = np.argsort(identity)
+        identity, force, normal = identity[order], force[order], normal[order]
+    return ContactForces(identity=identity, force=force, normal=normal)

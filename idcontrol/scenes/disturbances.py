@@ -20,7 +20,7 @@ from msgspec import structs
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
-from idcontrol.models.problem import StepSolution
+from idcontrol.models.step import StepSolution
 from idcontrol.plants import SimulatedPlant
 from idcontrol.scenes.settings import NotNegative
 from idcontrol.system import System

@@ -83,7 +83,9 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     friction: CountedFriction = CountedFriction(share=0.8, cap=1.0)
     acceleration_gains: tuple[NotNegative, NotNegative] | None = None
     torque_feedback: bool = False
-    inverse: controllers.Settings = msgspec.field(default_factory=lambda: controllers.Settings(landing=HELD))
+    inverse: controllers.InverseSettings = msgspec.field(
+        default_factory=lambda: controllers.InverseSettings(landing=HELD)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

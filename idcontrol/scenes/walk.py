@@ -159,8 +159,8 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     kick: Kick = Kick()
     balance: BaseRighting = BaseRighting()
     disturbance: Disturbance = Disturbance()
-    ground: plants.Settings = plants.Settings()
-    inverse: controllers.Settings = msgspec.field(default_factory=controllers.Settings)
+    ground: plants.GroundSettings = plants.GroundSettings()
+    inverse: controllers.InverseSettings = msgspec.field(default_factory=controllers.InverseSettings)
 
 
 TERRAINS = Path(__file__).parent / "terrains"

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from idcontrol.models.problem import CLOSED_GAP, PUSH_OUT_SPEED, StepProblem, StepSolution, free_indices
+from idcontrol.models.step import CLOSED_GAP, PUSH_OUT_SPEED, StepProblem, StepSolution, free_indices
 from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array
 

@@ -1,6 +1,6 @@
 """Contact problems as dense LCPs, and certificates that they have no solution.
 
-They are assembled from whitened rows and constants (`idcontrol.models.reduction.reduce`) as the papers print them,
+They are assembled from whitened rows and constants (`idcontrol.models.whitened.reduce`) as the papers print them,
 independently of what the contact models do with the same rows.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linprog
 
-from idcontrol.models.problem import StepProblem
-from idcontrol.models.reduction import reduce
+from idcontrol.models.step import StepProblem
+from idcontrol.models.whitened import whiten
 from idcontrol.types import Array
 
 
@@ -45,13 +45,13 @@ def coulomb_lcp(rho: Array, c: Array, mu: Array) -> tuple[Array, Array, Array]:
 
 def normal_rows(problem: StepProblem) -> tuple[Array, Array]:
     """Whitened normal rows and their constants: velocities that keep contacts apart."""
-    reduction, n = reduce(problem), len(problem.contacts)
+    reduction, n = whiten(problem), len(problem.contacts)
     return reduction.rho[:n], reduction.c[:n]
 
 
 def edge_rows(problem: StepProblem) -> tuple[Array, Array]:
     """Whitened edge rows of the friction pyramids and their constants (math.md, section 7.3); N alone where μ = 0."""
-    reduction, mu = reduce(problem), problem.contacts.mu
+    reduction, mu = whiten(problem), problem.contacts.mu
     rough, n = mu > 0.0, mu.size
     rows, constants = [reduction.rho[:n][~rough]], [reduction.c[:n][~rough]]
     weight = np.sqrt(1.0 + mu[rough] ** 2)

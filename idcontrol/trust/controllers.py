@@ -127,7 +127,7 @@ def off_the_statement() -> float:
     rng, worst = np.random.default_rng(0), []
     for name in STATED:
         fast, state = machines.controller(name)
-        stated, _ = machines.controller(name, settings=controllers.Settings(solver="reference"))
+        stated, _ = machines.controller(name, settings=controllers.InverseSettings(solver="reference"))
         for _ in range(5):
             asked = machines.standing(rng.normal(size=12))
             expected = stated(state, asked).tau

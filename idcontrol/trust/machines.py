@@ -12,7 +12,7 @@ from idcontrol import controllers, plants
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, plane
-from idcontrol.models.problem import Prescribed, StepProblem
+from idcontrol.models.step import Prescribed, StepProblem
 from idcontrol.system import System
 from idcontrol.types import Array, Command, Controller, Reference, State
 
@@ -41,11 +41,11 @@ def free_body(inertia: Array) -> System:
     return System(model, actuated=())
 
 
-def sled(ground: Terrain, mu: float, *, dt: float = H, settings: plants.Settings | None = None) -> plants.Setup:
+def sled(ground: Terrain, mu: float, *, dt: float = H, settings: plants.GroundSettings | None = None) -> plants.Setup:
     """A body on four ball feet, for `plants.build`; its inertia is a ball's, so that its spin takes no torque."""
     system = free_body(0.02 * np.eye(3))
     contacts = SphereContacts(system, ("body",) * 4, FOOT, ground, mu, offsets=_SLED_FEET)
-    return plants.Setup(system=system, contacts=contacts, dt=dt, settings=settings or plants.Settings())
+    return plants.Setup(system=system, contacts=contacts, dt=dt, settings=settings or plants.GroundSettings())
 
 
 def sled_state(slope: float = 0.0, *, gap: float = 0.0, v: Array | None = None) -> State:
@@ -105,11 +105,11 @@ def standing(acceleration: Array | None = None) -> Reference:
 
 
 def controller(
-    name: str, *, limit: float = 1e3, settings: controllers.Settings | None = None
+    name: str, *, limit: float = 1e3, settings: controllers.InverseSettings | None = None
 ) -> tuple[Controller, State]:
     """The controller `name` of the walker, and the walker's state at rest."""
     system, contacts = walker(limit)
-    given = controllers.Settings() if settings is None else settings
+    given = controllers.InverseSettings() if settings is None else settings
     setup = controllers.Setup(system=system, contacts=contacts, h=H, settings=given)
     return controllers.build(name, setup), walker_state(system)
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, specification
-from idcontrol.models.problem import ContactModel, StepProblem, StepSolution
+from idcontrol.models.step import ContactModel, StepProblem, StepSolution
 from idcontrol.trust import contact_laws, machines
 from idcontrol.types import Status
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from idcontrol.contact.contacts import Contacts
-from idcontrol.models.problem import Prescribed, StepProblem
+from idcontrol.models.step import Prescribed, StepProblem
 from idcontrol.trust.piles import GRAVITY, WORLD, axes_about, random_pile
 from idcontrol.types import Array
 

@@ -8,7 +8,7 @@ from idcontrol.bench.plants import ENGINES, SAME_JOINTS, step
 from idcontrol.bench.scenes import problems
 from idcontrol.bench.timing import answers
 from idcontrol.models import dissipation
-from idcontrol.models.reduction import reduce
+from idcontrol.models.whitened import whiten
 from tests.bench.walks import heap, solo12
 
 
@@ -21,7 +21,7 @@ def posed():
 def test_general_solvers_find_the_motion_of_stage_one(peer, posed):
     if not installed(*peer.packages):
         pytest.skip(f"needs {peer.packages}")
-    whitened = [reduce(each.problem) for each in posed]
+    whitened = [whiten(each.problem) for each in posed]
     mu = posed[0].problem.contacts.mu
     found = answers(peer.make([StageOne.of(each.rho, each.c, mu) for each in whitened]), len(posed))
     for each, reduction, impulses in zip(posed, whitened, found, strict=True):
@@ -32,7 +32,7 @@ def test_general_solvers_find_the_motion_of_stage_one(peer, posed):
 
 def test_stage_one_as_others_take_it_has_its_optimum_where_ours_is(posed):
     each = posed[0]
-    reduction, contacts = reduce(each.problem), each.problem.contacts
+    reduction, contacts = whiten(each.problem), each.problem.contacts
     stage = StageOne.of(reduction.rho, reduction.c, contacts.mu)
     f = dissipation.solve(each.problem).impulses.T.ravel() / stage.scale
     N, S, T = f.reshape(3, -1)

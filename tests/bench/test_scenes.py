@@ -9,7 +9,7 @@ from idcontrol.bench.plants import step
 from idcontrol.bench.scenes import copied, floor, problems
 from idcontrol.bench.timing import answers
 from idcontrol.models import dissipation
-from idcontrol.models.reduction import reduce
+from idcontrol.models.whitened import whiten
 from idcontrol.types import Status
 from tests.bench.walks import solo12
 
@@ -52,7 +52,7 @@ def test_copied_contacts_have_identities_of_their_own_that_last(contacts):
 def test_posed_problems_are_copies_that_the_next_moment_does_not_overwrite():
     first, second = problems(solo12())[:2]
     assert not np.array_equal(first.problem.M, second.problem.M)
-    assert reduce(first.problem).rho.shape[1] == 6
+    assert whiten(first.problem).rho.shape[1] == 6
 
 
 def test_the_floor_runs_on_every_state():

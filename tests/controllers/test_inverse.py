@@ -8,9 +8,10 @@ from msgspec import structs
 
 from idcontrol import controllers
 from idcontrol.contact.landing import Landing, landing_contacts
-from idcontrol.controllers import Settings, Setup
+from idcontrol.controllers import InverseSettings, Setup
 from idcontrol.controllers.projection import project
 from idcontrol.models import coulomb, dissipation, specification
+from idcontrol.models.distribution import Cones
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import State, Status
 from tests import scenes
@@ -118,9 +119,7 @@ def test_torque_and_forces_are_those_of_the_smallest_torque_that_clarabel_finds(
         torque_impulse, y = specification.smallest_torque(
             problem,
             dissipation.solve(problem),
-            held=np.zeros(len(contacts), dtype=bool),
-            v_tol=1e-3,
-            reluctance=weights,
+            Cones(contacts.mu, np.zeros(len(contacts), dtype=bool), weights, 1e-3),
         )
         assert command.status is Status.SOLVED
         tau, force = torque_impulse / scenes.H, contacts.force_world(y, scenes.H)
@@ -277,7 +276,7 @@ def spread(name, outward, **settings):
         contacts=Walls(system),
         h=scenes.H,
         acceleration_gains=walker.NO_FEEDBACK,
-        settings=Settings(**settings),
+        settings=InverseSettings(**settings),
     )
     state = walker.at_home(system)
     system.update(state.q, state.v)

@@ -8,9 +8,12 @@ import cvxpy
 import numpy as np
 import pytest
 
+from idcontrol.controllers.giving_way import request
+from idcontrol.controllers.inverse import solve
 from idcontrol.controllers.repair import nearest_motion
-from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP, Step
-from idcontrol.models.reduction import reduce
+from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP
+from idcontrol.models.distribution import Cones
+from idcontrol.models.whitened import whiten
 from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
@@ -26,10 +29,11 @@ def standing(system, rng, *, mu, demand, speed=0.0):
     return inverse_step(system, v, v[6:] + scenes.H * demand * rng.normal(size=12), contacts)
 
 
-def step(limit=np.inf, **changes):
-    """`limit` is that of the motor impulses."""
-    plain = Step(warm={}, reluctance=None, edge_speed_m_s=1e-3, last=np.zeros(12), limit=np.full(12, limit))
-    return replace(plain, **changes)
+def asked(problem, limit=np.inf, **changes):
+    """The request for a step, no foot ramping; `limit` is that of the motor impulses."""
+    mu = problem.contacts.mu
+    cones = Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3)
+    return replace(request(problem, cones, last=np.zeros(12), limit=np.full(12, limit)), **changes)
 
 
 def nearest_by_clarabel(problem, held, limit):
@@ -60,7 +64,7 @@ def test_the_nearest_motion_is_that_of_clarabel(quadruped, mu, limit):
     for _ in range(5):
         problem = standing(quadruped, rng, mu=mu, demand=100.0)
         best = nearest_by_clarabel(problem, held, limit)
-        solution = nearest_motion(problem, reduce(problem), held, scenes.H * np.full(12, limit), None)
+        solution = nearest_motion(problem, whiten(problem), held, scenes.H * np.full(12, limit), np.zeros(4))
         assert solution is not None
         W = problem.M[6:, 6:]
         miss = (solution.v_plus[6:] - problem.prescribed.velocity) / scenes.H
@@ -80,7 +84,7 @@ def test_the_nearest_motion_is_that_of_clarabel(quadruped, mu, limit):
 def test_a_demand_that_can_be_met_is_met(quadruped):
     """Consistent joints on rough ground: the nearest motion is the demand itself."""
     problem = standing(quadruped, np.random.default_rng(1), mu=0.7, demand=0.0)
-    solution = nearest_motion(problem, reduce(problem), np.ones(4, dtype=bool), np.full(12, np.inf), None)
+    solution = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), np.full(12, np.inf), np.zeros(4))
     # what the weight of motor impulses costs: joints accelerate by less than 1e-3 rad/s²
     np.testing.assert_allclose(solution.v_plus, 0.0, rtol=0, atol=1e-3 * scenes.H)
 
@@ -96,12 +100,12 @@ def test_tracking_is_given_up_before_feet_may_slip(quadruped, scheme):
     base[0] = 4.0  # m/s²; friction gives 0.2 g
     a = np.linalg.solve(J[:, 6:], -J[:, :6] @ base)
     problem = inverse_step(quadruped, np.zeros(18), scenes.H * a, contacts)
-    outcome = scheme.solve(problem, step())
+    outcome = solve(scheme, asked(problem))
     assert outcome.dropped == ("tracking",)
     assert outcome.solution.status is Status.REPAIRED
     assert np.abs(J @ outcome.solution.v_plus).max() < 1e-9
     assert 0.0 < outcome.solution.v_plus[0] < 0.25 * 9.81 * scenes.H
-    unbounded = scheme.solve(problem, step(repair=False))
+    unbounded = solve(scheme, asked(problem, repair=False))
     assert unbounded.dropped == ()
     np.testing.assert_allclose(unbounded.solution.v_plus[6:], scenes.H * a, rtol=0, atol=1e-12)
     f_N, f_S, f_T = unbounded.solution.impulses.T
@@ -117,7 +121,7 @@ def test_feet_that_nothing_can_stop_may_slip(quadruped, scheme):
     quadruped.update(state.q, quadruped.to_pinocchio(v))
     contacts = scenes.foot_contacts(quadruped, 0.2)
     problem = inverse_step(quadruped, v, v[6:], contacts)
-    outcome = scheme.solve(problem, step(limit=scenes.H * 0.5))
+    outcome = solve(scheme, asked(problem, limit=scenes.H * 0.5))
     assert outcome.dropped == ("no-slip",)
     assert outcome.solution.status is Status.REPAIRED
     assert outcome.solution.v_plus[0] > 0.9

@@ -11,7 +11,7 @@ from msgspec import structs
 from idcontrol import controllers
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.controllers import Gains, Settings, Setup
+from idcontrol.controllers import Gains, InverseSettings, Setup
 from idcontrol.system import System
 from idcontrol.types import Controller, Reference, State
 from tests import scenes
@@ -39,7 +39,7 @@ def controller(
         h=scenes.H,
         acceleration_gains=Gains(kp=400.0, kd=40.0) if gains is None else gains,
         torque_gains=TORQUE_GAINS,
-        settings=Settings(**settings),
+        settings=InverseSettings(**settings),
     )
     return controllers.build(name, setup)
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from idcontrol.contact.landing import Landing
-from idcontrol.controllers import Settings
+from idcontrol.controllers import InverseSettings
 from idcontrol.loop.simulated import Tick
 from idcontrol.models import coulomb
-from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem
+from idcontrol.models.step import PUSH_OUT_SPEED, StepProblem
 from idcontrol.scenes.settings import CountedFriction
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.trust import contact_laws
@@ -22,7 +22,7 @@ NEAR = 5e-3
 """Feet are looked at below this gap [m], as in the plant."""
 
 # The controller asks for what the plant will do: a foot comes to rest on the ground within the period.
-AT_ONCE = Settings(
+AT_ONCE = InverseSettings(
     landing=Landing(decay_s=H, closing_s=H, sink_m_s=np.inf, rise_m_s=PUSH_OUT_SPEED, dead_band_m_s=0.0),
     ramp_s=0.0,
 )

@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 from idcontrol.errors import InputError
 from idcontrol.experiments import foundation, pendulum, pendulum_limit
 from idcontrol.models import constraint
-from idcontrol.models.problem import StepProblem
+from idcontrol.models.step import StepProblem
 
 
 def silent(share):

@@ -10,7 +10,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
 from idcontrol.experiments.enumeration import LIMITS, Config, Enumeration, measure, nearest_problem
-from idcontrol.models.reduction import recover, reduce
+from idcontrol.models.whitened import recover, whiten
 from idcontrol.trust import contact_laws
 
 
@@ -32,7 +32,7 @@ def test_the_start_solves_its_step_and_the_torque_is_the_steps(machine, contacts
         nearest, y, problem = nearest_problem(rng, *machine, contacts, still=still)
         assert len(problem.contacts) == contacts
         assert contact_laws.coulomb(problem, y.reshape(3, -1).T) < 1e-8
-        _, torque = recover(reduce(problem), y)
+        _, torque = recover(whiten(problem), y)
         np.testing.assert_allclose(nearest.T @ y + nearest.t0, torque, atol=1e-12)
         # told to keep the feet where they are, joints leave the base a velocity at which all are at rest
         J = problem.contacts.jacobian

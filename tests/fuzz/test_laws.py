@@ -17,7 +17,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap
-from idcontrol.models.problem import PUSH_OUT_SPEED
+from idcontrol.models.step import PUSH_OUT_SPEED
 from idcontrol.system import System
 from idcontrol.trust import contact_laws
 from idcontrol.trust.machines import H, forward_step, inverse_step

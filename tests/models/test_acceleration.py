@@ -10,7 +10,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import acceleration, coulomb, no_slip
 from idcontrol.models.acceleration import AccelerationProblem
-from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
+from idcontrol.models.step import Bilateral, Prescribed, StepProblem
 from idcontrol.solvers.interior_point import pyramid_start, solve_interior_point
 from idcontrol.solvers.lemke import proves_infeasible
 from idcontrol.solvers.status import SolverStatus

@@ -9,7 +9,7 @@ import pytest
 
 from idcontrol.models import acceleration, coulomb, dissipation, no_slip, viscous
 from idcontrol.models.acceleration import AccelerationProblem
-from idcontrol.models.problem import Bilateral, Prescribed
+from idcontrol.models.step import Bilateral, Prescribed
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status

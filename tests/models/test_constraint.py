@@ -13,7 +13,7 @@ from idcontrol.contact.contacts import Contacts, concatenate
 from idcontrol.errors import InputError
 from idcontrol.models import constraint, coulomb, dissipation
 from idcontrol.models.constraint import solver, unilateral
-from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
+from idcontrol.models.step import Bilateral, Prescribed, StepProblem
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status

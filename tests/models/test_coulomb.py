@@ -11,8 +11,8 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb
-from idcontrol.models.problem import Prescribed, StepProblem
-from idcontrol.models.reduction import reduce
+from idcontrol.models.step import Prescribed, StepProblem
+from idcontrol.models.whitened import whiten
 from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.trust import contact_laws
@@ -379,7 +379,7 @@ def hand_of_boxes(seed, contacts):
 )
 def test_a_solution_is_found_where_the_first_path_ends_on_a_ray(problem):
     """Rays of this matrix prove nothing: other paths, or the search over contact modes, find more."""
-    c, rho, mu = reduce(problem).c, reduce(problem).rho, problem.contacts.mu
+    c, rho, mu = whiten(problem).c, whiten(problem).rho, problem.contacts.mu
     n = mu.size
     status, _, _ = coulomb.friction_lcp_kernel(rho, c, mu, np.flatnonzero(mu), 0.0, np.zeros(3 * n), HEAP)
     assert status == SolverStatus.RAY
@@ -402,7 +402,7 @@ def test_solved_means_that_velocities_obey_the_law_and_not_only_their_balanced_v
 def test_a_jam_has_no_solution_though_velocities_that_part_the_contacts_exist(seed):
     problem = hand_of_boxes(seed, 4)
     assert not excluded(*normal_rows(problem))
-    reduction = reduce(problem)
+    reduction = whiten(problem)
     lcp = coulomb_lcp(reduction.rho, reduction.c, problem.contacts.mu)
     assert decide(*lcp).existence is Existence.NONE
     solution = coulomb.solve(problem)

@@ -11,7 +11,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.models import acceleration, constraint, coulomb, dissipation, no_slip, sap, viscous
 from idcontrol.models.acceleration import AccelerationProblem
-from idcontrol.models.problem import PUSH_OUT_SPEED, Prescribed
+from idcontrol.models.step import PUSH_OUT_SPEED, Prescribed
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status

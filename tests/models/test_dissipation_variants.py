@@ -8,7 +8,7 @@ import pytest
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.models import dissipation, no_slip
-from idcontrol.models.problem import Bilateral
+from idcontrol.models.step import Bilateral
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status

@@ -9,8 +9,8 @@ from msgspec import structs
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.models import dissipation, specification
-from idcontrol.models.distribution import smallest_torque
-from idcontrol.models.reduction import recover, reduce
+from idcontrol.models.distribution import Cones, smallest_torque
+from idcontrol.models.whitened import recover, whiten
 from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
@@ -18,11 +18,19 @@ from tests import scenes
 WEIGHT_IMPULSE = 4.8 * 9.81 * scenes.H
 
 
-def redistribute(problem, first, **options):
+def cones(problem, v_tol=1e-3, weight=None):
+    """Cones of the contacts of a step."""
+    contacts = problem.contacts
+    weight = np.zeros(len(contacts)) if weight is None else weight
+    return Cones(contacts.mu, dissipation.held_contacts(problem), weight, v_tol)
+
+
+def redistribute(problem, first, reference=None, **options):
     """Stage II after `first`: impulses (n, 3), v⁺ and motor impulses."""
-    reduction = reduce(problem)
-    options = {"held": dissipation.held_contacts(problem), **options}
-    y, better = smallest_torque(reduction, first.impulses.T.ravel(), first.multipliers, problem.contacts.mu, **options)
+    reduction = whiten(problem)
+    y, better = smallest_torque(
+        reduction, cones(problem, **options), first.impulses.T.ravel(), first.multipliers, reference
+    )
     assert better
     v_plus, motor_impulse = recover(reduction, y)
     return y.reshape(3, -1).T, v_plus, motor_impulse
@@ -63,10 +71,8 @@ def test_impulses_and_torque_are_those_that_clarabel_finds(quadruped, projected)
         )
         first = dissipation.solve(problem)
         weights, reference = rng.uniform(0.0, 1.0, 4), 0.1 * scenes.H * rng.normal(size=12)
-        f, _, motor_impulse = redistribute(problem, first, v_tol=1e-3, reluctance=weights, reference=reference)
-        expected, y = specification.smallest_torque(
-            problem, first, held=np.zeros(4, dtype=bool), v_tol=1e-3, reluctance=weights, reference=reference
-        )
+        f, _, motor_impulse = redistribute(problem, first, v_tol=1e-3, weight=weights, reference=reference)
+        expected, y = specification.smallest_torque(problem, first, cones(problem, weight=weights), reference)
         largest = np.abs(expected).max()
         # Clarabel comes within 1e-10 of the corner where the answer lies
         np.testing.assert_allclose(motor_impulse, expected, rtol=0, atol=1e-8 * largest)
@@ -187,12 +193,12 @@ def test_friction_of_held_feet_has_no_bound_but_they_only_press(quadruped):
     assert np.linalg.norm(free) <= np.linalg.norm(within) * (1.0 + 1e-6)
 
 
-def test_a_heavy_reluctance_empties_a_foot(quadruped):
+def test_a_heavy_weight_empties_a_foot(quadruped):
     problem = standing_problem(quadruped, np.random.default_rng(9))
     first = dissipation.solve(problem)
     shares = []
     for weight in (0.0, 1.0, 30.0):
-        f, v_plus, _ = redistribute(problem, first, reluctance=np.array([weight, 0.0, 0.0, 0.0]))
+        f, v_plus, _ = redistribute(problem, first, weight=np.array([weight, 0.0, 0.0, 0.0]))
         np.testing.assert_allclose(v_plus, first.v_plus, rtol=0, atol=1e-9)
         shares.append(f[0, 0] / f[:, 0].sum())
     assert shares[0] > shares[1] > shares[2]

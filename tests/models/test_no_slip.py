@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.models import no_slip
-from idcontrol.models.distribution import smallest_torque
-from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
-from idcontrol.models.reduction import recover, reduce
+from idcontrol.models.distribution import Cones, smallest_torque
+from idcontrol.models.step import Bilateral, Prescribed, StepProblem
+from idcontrol.models.whitened import recover, whiten
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
@@ -42,14 +42,9 @@ def moving_problem(system, rng, *, tilt=0.26, inverse=True, feet=(0, 1, 2, 3), a
 
 def distributed(problem, solution):
     """Contact impulses (n, 3) and motor impulses after the distribution of math.md 4.3."""
-    reduction, n = reduce(problem), len(problem.contacts)
-    y, better = smallest_torque(
-        reduction,
-        solution.impulses.T.ravel(),
-        solution.multipliers,
-        problem.contacts.mu,
-        held=problem.contacts.gap <= 1e-5,
-    )
+    reduction, n = whiten(problem), len(problem.contacts)
+    cones = Cones(problem.contacts.mu, problem.contacts.gap <= 1e-5, np.zeros(n), 1e-3)
+    y, better = smallest_torque(reduction, cones, solution.impulses.T.ravel(), solution.multipliers)
     assert better
     rigid = np.zeros(reduction.rho.shape[0] - 3 * n)
     return y.reshape(3, n).T, recover(reduction, np.concatenate((y, rigid)))[1]
@@ -111,7 +106,7 @@ def test_what_the_inverse_predicts_solves_the_forward_problem(quadruped):
         v, contacts = np.linalg.solve(problem.M, scenes.H * quadruped.bias - problem.kappa), problem.contacts
         inverse = no_slip.solve(problem)
         solved += inverse.status is Status.SOLVED
-        reduction = reduce(forward_step(quadruped, v, inverse.multipliers, contacts))
+        reduction = whiten(forward_step(quadruped, v, inverse.multipliers, contacts))
         f = inverse.impulses.T.ravel()
         # the impact of a foot that hits the ground at 0.5 m/s, through normals that differ, may be large
         size = max(1.0, np.abs(f).max())
@@ -136,7 +131,7 @@ def test_pivoting_and_the_dual_active_set_agree(quadruped, inverse):
     for _ in range(50):
         problem = moving_problem(quadruped, rng, inverse=inverse)
         one = no_slip.solve(problem)
-        other = no_slip.solve_reduced(problem, reduce(problem), None, dual=True)
+        other = no_slip.solve_reduced(problem, whiten(problem), None, dual=True)
         assert one.status is other.status
         np.testing.assert_allclose(one.v_plus, other.v_plus, rtol=0, atol=1e-10 * max(1.0, np.abs(one.v_plus).max()))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from idcontrol.models import coulomb, dissipation
-from idcontrol.models.reduction import recover, reduce
+from idcontrol.models.whitened import recover, whiten
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
@@ -44,7 +44,7 @@ def test_what_the_coulomb_inverse_predicts_solves_the_forward_problem(quadruped)
         v, b, contacts = random_inverse(quadruped, rng)
         inverse = coulomb.solve(inverse_step(quadruped, v, b, contacts))
         assert inverse.status is Status.SOLVED
-        reduction = reduce(forward_step(quadruped, v, inverse.multipliers, contacts))
+        reduction = whiten(forward_step(quadruped, v, inverse.multipliers, contacts))
         f = inverse.impulses.T.ravel()
         v_plus, _ = recover(reduction, f)
         np.testing.assert_allclose(v_plus, inverse.v_plus, rtol=0, atol=1e-10)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import sap
-from idcontrol.models.problem import Bilateral, Prescribed, StepProblem
-from idcontrol.models.reduction import reduce
 from idcontrol.models.sap import Bounded, Parameters, cone
 from idcontrol.models.sap.newton import Law, hessian, minimize, respond
+from idcontrol.models.step import Bilateral, Prescribed, StepProblem
+from idcontrol.models.whitened import whiten
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
@@ -206,7 +206,7 @@ def test_the_cost_never_rises_and_the_end_is_reached_from_anywhere():
 
 def by_clarabel(problem, parameters):
     """004 (15) as a second-order cone program in whitened velocities and the slack that it calls σ."""
-    r, contacts = reduce(problem), problem.contacts
+    r, contacts = whiten(problem), problem.contacts
     n, h = len(contacts), problem.h
     whole = np.linalg.cholesky(problem.M)
     offset = np.maximum(contacts.gap / h, -0.1)

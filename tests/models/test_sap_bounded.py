@@ -6,8 +6,8 @@ import pytest
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import sap
-from idcontrol.models.problem import StepProblem
 from idcontrol.models.sap import Bounded, joint_limits, motors
+from idcontrol.models.step import StepProblem
 from idcontrol.types import Status
 from tests.models.test_sap import random_problem
 

@@ -8,8 +8,8 @@ import pytest
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import sap
-from idcontrol.models.problem import StepProblem
 from idcontrol.models.sparse import WORLD, SparseProblem, dense_inertia, dense_rows
+from idcontrol.models.step import StepProblem
 from idcontrol.types import Status
 
 H = 1e-2

@@ -11,7 +11,7 @@ import pytest
 from idcontrol.controllers.projection import project
 from idcontrol.errors import InputError
 from idcontrol.models import dissipation, specification
-from idcontrol.models.problem import Bilateral
+from idcontrol.models.step import Bilateral
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from idcontrol.models import coulomb, dissipation, no_slip, sap
 from idcontrol.models.constraint import solver as constraint
-from idcontrol.models.problem import StepProblem
+from idcontrol.models.step import StepProblem
 from idcontrol.models.sticking import Attempt, settle
 from idcontrol.trust.machines import forward_step
 from idcontrol.types import Status

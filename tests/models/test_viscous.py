@@ -8,7 +8,7 @@ import pytest
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import dissipation, viscous
-from idcontrol.models.problem import Bilateral, StepProblem
+from idcontrol.models.step import Bilateral, StepProblem
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status

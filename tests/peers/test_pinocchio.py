@@ -18,9 +18,9 @@ import pytest
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.models import coulomb, dissipation, no_slip, sap
-from idcontrol.models.problem import StepProblem
-from idcontrol.models.reduction import reduce
 from idcontrol.models.sap.regularization import BETA, SIGMA, mean_inverse_mass, regularize
+from idcontrol.models.step import StepProblem
+from idcontrol.models.whitened import whiten
 from idcontrol.system import System
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
@@ -80,7 +80,7 @@ def points(
 
 def admm(system: System, q: np.ndarray, problem: StepProblem) -> np.ndarray:
     """Contact impulses by Pinocchio's ADMM, rows (N, S, T), shape (n, 3)."""
-    reduction, n = reduce(problem), len(problem.contacts)
+    reduction, n = whiten(problem), len(problem.contacts)
     order = by_contact(n)
     models, datas = pin.StdVec_ConstraintModel(), pin.StdVec_ConstraintData()
     for model, data in zip(*points(system, q, problem.contacts), strict=True):

@@ -7,7 +7,7 @@ import numpy as np
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.models import coulomb
-from idcontrol.models.problem import ContactModel
+from idcontrol.models.step import ContactModel
 from idcontrol.plants.stepping import Stepping
 from idcontrol.trust import machines
 from idcontrol.types import State

@@ -21,7 +21,7 @@ def make(**settings):
     system = scenes.links()
     return plants.build(
         "constraint",
-        plants.Setup(system=system, contacts=feet(system), dt=1e-3, settings=plants.Settings(**settings)),
+        plants.Setup(system=system, contacts=feet(system), dt=1e-3, settings=plants.GroundSettings(**settings)),
     )
 
 

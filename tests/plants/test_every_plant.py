@@ -155,7 +155,7 @@ def test_feet_at_the_end_of_legs_have_the_friction_that_they_were_given(name):
 def test_without_friction_nothing_holds_along_the_ground(name):
     if name == "noslip":
         pytest.skip("it has no friction coefficient")
-    setup = machines.sled(plane(), 0.0, settings=plants.Settings(drag_n_s_m=0.0))
+    setup = machines.sled(plane(), 0.0, settings=plants.GroundSettings(drag_n_s_m=0.0))
     plant = make(name, setup)
     start = machines.sled_state(0.0)
     plant.reset(State(t=0.0, q=start.q, v=np.array([0.5, 0.1, 0, 0, 0, 0])))
@@ -288,12 +288,12 @@ def test_unusable_torques_and_times_are_refused_in_one_line(name):
 @pytest.mark.parametrize(
     ("name", "settings", "line"),
     [
-        ("viscous", plants.Settings(drag_n_s_m=-1.0), "drag"),
-        ("penalty", plants.Settings(stiffness_n_m=-1.0), "stiffness"),
-        ("penalty", plants.Settings(stiffness_n_m=0.0), "stiffness"),
-        ("penalty", plants.Settings(damping_n_s_m=-1.0), "damping"),
-        ("penalty", plants.Settings(damping_n_s_m=float("nan")), "damping"),
-        ("penalty", plants.Settings(penalty_friction="viscous", drag_n_s_m=-1.0), "drag"),
+        ("viscous", plants.GroundSettings(drag_n_s_m=-1.0), "drag"),
+        ("penalty", plants.GroundSettings(stiffness_n_m=-1.0), "stiffness"),
+        ("penalty", plants.GroundSettings(stiffness_n_m=0.0), "stiffness"),
+        ("penalty", plants.GroundSettings(damping_n_s_m=-1.0), "damping"),
+        ("penalty", plants.GroundSettings(damping_n_s_m=float("nan")), "damping"),
+        ("penalty", plants.GroundSettings(penalty_friction="viscous", drag_n_s_m=-1.0), "drag"),
     ],
 )
 def test_grounds_that_cannot_be_are_refused(name, settings, line):

@@ -13,8 +13,8 @@ from idcontrol.contact.body_contacts import BodyContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb, dissipation, no_slip, sap, viscous
-from idcontrol.models.problem import ContactModel, StepProblem
 from idcontrol.models.sparse import SparseProblem, SparseSolution
+from idcontrol.models.step import ContactModel, StepProblem
 from idcontrol.plants.bodies import FreeBodies, dense
 from idcontrol.types import Array, Status
 

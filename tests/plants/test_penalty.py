@@ -104,7 +104,7 @@ def test_endless_friction_holds_where_the_sled_would_slide():
 def test_with_drag_the_sled_slides_at_the_speed_where_drag_is_its_weight_along_the_slope():
     """At n D v = m g sin α; friction coefficients play no part, as in the original simulator."""
     slope = np.deg2rad(15.0)
-    settings = plants.Settings(penalty_friction="viscous", drag_n_s_m=50.0)
+    settings = plants.GroundSettings(penalty_friction="viscous", drag_n_s_m=50.0)
     speeds = []
     for mu in (0.0, 10.0):
         plant = plants.build(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
-from idcontrol.models.reduction import reduce
+from idcontrol.models.whitened import whiten
 from idcontrol.solvers.lemke import proves_infeasible, solve_lemke, solve_regularized
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.trust import contact_lcps
@@ -214,7 +214,7 @@ def test_bodies_whose_masses_differ_by_thousands_are_solved_without_regularizati
     """Piles on which the path with one factor for all variables is lost to rounding; masses span up to 10^6."""
     rng = np.random.default_rng([0, number])
     problem = random_step(rng, feet=False, inverse=False, contacts=int(rng.integers(8, 24)))
-    reduction = reduce(problem)
+    reduction = whiten(problem)
     Q, r, scale = contact_lcps.coulomb_lcp(reduction.rho, reduction.c, problem.contacts.mu)
     result = solve_lemke(Q, r, scale)
     assert result.status is SolverStatus.SOLVED

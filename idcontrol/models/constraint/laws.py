@@ -12,7 +12,7 @@ import numpy.typing as npt
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models.constraint.solver import solve
-from idcontrol.models.problem import Bilateral, ContactModel, StepProblem, StepSolution, WarmStart
+from idcontrol.models.step import Bilateral, ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.types import Array, Integers
 
 ContactLaw: TypeAlias = Callable[[Contacts], Contacts]

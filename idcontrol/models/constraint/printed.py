@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from idcontrol.errors import InputError
-from idcontrol.models.problem import StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import recover, reduce
+from idcontrol.models.step import StepProblem, StepSolution, WarmStart
+from idcontrol.models.whitened import recover, whiten
 from idcontrol.solvers.active_set_qp import solve_qp
 from idcontrol.types import Array, Status
 
@@ -104,18 +104,18 @@ def solve(
         raise InputError("the printed programs of 002 need finite stiffness and friction; use constraint.solve")
     n = len(contacts)
     closed = np.flatnonzero(contacts.gap <= 0.0)
-    reduction = reduce(problem)
+    whitened = whiten(problem)
     f, status, iterations = np.zeros(3 * n), Status.SOLVED, 0
     if closed.size:
         rows = np.concatenate((closed, n + closed, 2 * n + closed))
-        rho = reduction.rho[rows]
-        free = contacts.jacobian[rows] @ reduction.v_free - contacts.surface_velocity[rows]
+        rho = whitened.rho[rows]
+        free = contacts.jacobian[rows] @ whitened.v_free - contacts.surface_velocity[rows]
         K, B = contacts.stiffness[closed], contacts.damping[closed]
         force, status, iterations = _cone_program(
             rho @ rho.T, free, contacts.gap[closed], K, B, contacts.mu[closed], h, backend
         )
         f[rows] = h * force
-    v_plus, motor_impulse = recover(reduction, f)
+    v_plus, motor_impulse = recover(whitened, f)
     return StepSolution(
         v_plus=v_plus,
         impulses=np.ascontiguousarray(f.reshape(3, n).T),

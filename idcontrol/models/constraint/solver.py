@@ -34,9 +34,9 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena
 from idcontrol.models.constraint.unilateral import solve_springs, spring_kernel
-from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import Reduction, hold, recover, reduce
+from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import Attempt, settle
+from idcontrol.models.whitened import Whitened, finish, hold, whiten
 from idcontrol.solvers.lemke import lemke_kernel, solve_regularized
 from idcontrol.solvers.status import INFEASIBLE, RAY, SOLVED, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
@@ -80,10 +80,10 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         contacts=replace(contacts, gap=np.zeros(len(contacts))),
         bilateral=None if ties is None else replace(ties, compliance=np.zeros(soft.size)),
     )
-    reduction = reduce(bare)
-    reduction.c[: len(contacts)] += rest
-    outcome = _impulses(reduction, contacts.mu, np.concatenate((compliance, creep, creep, soft)))
-    return _solution(reduction, outcome, len(contacts))
+    whitened = whiten(bare)
+    whitened.c[: len(contacts)] += rest
+    outcome = _impulses(whitened, contacts.mu, np.concatenate((compliance, creep, creep, soft)))
+    return finish(problem, whitened, outcome.f, _ending(outcome))
 
 
 def contact_law(contacts: Contacts, h: float) -> tuple[Array, Array]:
@@ -127,27 +127,14 @@ def _creep(M: Array, J: Array) -> Array:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def closed_kernel(
-    h: float,
-    stiffness: float,
-    damping: float,
-    M: Array,
-    J: Array,
-    rho: Array,
-    c: Array,
-    mu: Array,
-    f: Array,
-    arena: Arena,
+    h: float, law: tuple[float, float], w: Whitened, mu: Array, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """`solve` for contacts of gap 0 on ground of one stiffness and damping, without other rows, at the first attempt.
 
     Args:
         h: Length of the step [s].
-        stiffness: K, positive, finite [N/m].
-        damping: B [N s/m].
-        M: Inertia, shape (m, m).
-        J: Contact rows [N; S; T], shape (3 n, m).
-        rho: The same, whitened, shape (3 n, k).
-        c: Their constants, shape (3 n,).
+        law: K, positive and finite [N/m], and B [N s/m].
+        w: The whitened problem, without rigid bilateral rows.
         mu: Friction, finite, shape (n,).
         f: Result, shape (3 n,).
         arena: Where arrays come from.
@@ -155,8 +142,9 @@ def closed_kernel(
     Returns:
         Status number, iterations, residual.
     """
-    n = mu.shape[0]
-    creep = _creep(M, J)
+    n, rho, c = mu.shape[0], w.rho, w.c
+    stiffness, damping = law
+    creep = _creep(w.M, w.rows)
     compliance = np.concatenate((np.full(n, 1.0 / (h * (h * stiffness + damping))), creep, creep))
     rough = np.flatnonzero((mu > 0.0) & (creep > 0.0))
     f[:] = 0.0
@@ -187,20 +175,20 @@ class _Outcome:
     settled: bool = True
 
 
-def _impulses(reduction: Reduction, mu: Array, compliance: Array) -> _Outcome:
+def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
     """Impulses of the rows [N; S; T; bilateral] with their compliances."""
     n, rows = mu.size, compliance.size
     endless = np.isinf(mu)
     rough = np.flatnonzero((mu > 0.0) & ~endless & (compliance[n : 2 * n] > 0.0))
     if rows == 3 * n and not endless.any():
-        return _contact_impulses(reduction.rho, reduction.c, compliance, mu, rough)
+        return _contact_impulses(whitened.rho, whitened.c, compliance, mu, rough)
     # What holds with equality has its compliance as a column of its own, √C: the Gram matrix of the rows is ρρᵀ + C
     ridge = np.zeros((rows, rows))
     ridge[np.arange(n, rows), np.arange(n, rows)] = np.sqrt(compliance[n:])
     ridge[n + rough] = ridge[2 * n + rough] = 0.0
-    ridged = replace(reduction, rho=np.hstack((reduction.rho, ridge)))
+    ridged = whitened._replace(rho=np.hstack((whitened.rho, ridge)))
     # as exact as its solver; a contact that neither presses nor opens by more keeps its role
-    tolerance = 1e-9 * max(1.0, float(np.abs(reduction.c).max(initial=0.0)))
+    tolerance = 1e-9 * max(1.0, float(np.abs(whitened.c).max(initial=0.0)))
 
     def attempt(stick: Booleans) -> Attempt[_Outcome]:
         sticking = np.flatnonzero(stick)
@@ -208,7 +196,7 @@ def _impulses(reduction: Reduction, mu: Array, compliance: Array) -> _Outcome:
         held = hold(ridged, np.concatenate((np.arange(3 * n, rows), tangents)), SPRING_RANK_TOLERANCE)
         outcome = _contact_impulses(held.rho[: 3 * n], held.c[: 3 * n], compliance, mu, rough)
         f = held.impulses(ridged, np.concatenate((outcome.f, np.zeros(rows - 3 * n))))
-        opening = reduction.c[:n] + compliance[:n] * f[:n] + reduction.rho[:n] @ (reduction.rho.T @ f)
+        opening = whitened.c[:n] + compliance[:n] * f[:n] + whitened.rho[:n] @ (whitened.rho.T @ f)
         return Attempt(
             found=replace(outcome, f=f),
             solved=outcome.status is SolverStatus.SOLVED,
@@ -293,24 +281,13 @@ def _without(problem: StepProblem, pushing: Booleans) -> StepSolution:
     return structs.replace(solution, impulses=impulses)
 
 
-def _solution(reduction: Reduction, outcome: _Outcome, n: int) -> StepSolution:
-    f, status, note = outcome.f, Status.SOLVED, ""
+def _ending(outcome: _Outcome) -> Ending:
+    status, note = Status.SOLVED, ""
     if outcome.status is not SolverStatus.SOLVED:
-        f = np.zeros_like(f)
         status = Status.FALLBACK
         note = "squeeze" if outcome.status in (RAY, INFEASIBLE) else outcome.status.name.lower()
     elif outcome.regularization > 0.0:
         status, note = Status.REPAIRED, "regularized"
     elif not outcome.settled:
         status, note = Status.REPAIRED, "which contacts stick did not settle"
-    v_plus, motor_impulse = recover(reduction, f)
-    return StepSolution(
-        v_plus=v_plus,
-        impulses=np.ascontiguousarray(f[: 3 * n].reshape(3, n).T),
-        multipliers=motor_impulse,
-        status=status,
-        residual=outcome.residual,
-        iterations=outcome.iterations,
-        regularization=outcome.regularization,
-        note=note,
-    )
+    return Ending(status, outcome.residual, outcome.iterations, outcome.regularization, note)

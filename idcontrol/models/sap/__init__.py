@@ -24,13 +24,13 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
-from idcontrol.models.problem import CLOSED_GAP, PUSH_OUT_SPEED, Bilateral, StepProblem, StepSolution, WarmStart
-from idcontrol.models.reduction import hold, recover, reduce
 from idcontrol.models.sap.bounded import Bounded, joint_limits, motors
 from idcontrol.models.sap.cone import OPEN, STICK, project
 from idcontrol.models.sap.many import solve_sparse
 from idcontrol.models.sap.newton import ACCEPTED, CONVERGED, NOT_FINITE, STALLED, UNPHYSICAL, Law, minimize, respond
 from idcontrol.models.sap.regularization import BETA, SIGMA, mean_inverse_mass, regularize
+from idcontrol.models.step import CLOSED_GAP, PUSH_OUT_SPEED, Bilateral, StepProblem, StepSolution, WarmStart
+from idcontrol.models.whitened import Whitened, hold, recover, whiten
 from idcontrol.types import Array, Integers, Status
 
 __all__ = ["Bounded", "Parameters", "joint_limits", "motors", "solve", "solve_bounded", "solve_sparse"]
@@ -168,35 +168,15 @@ def _solve(
 
 @njit(cache=True, error_model="numpy")
 def closed_kernel(
-    h: float,
-    M: Array,
-    free: Integers,
-    L: Array,
-    v_free: Array,
-    J: Array,
-    rho: Array,
-    c: Array,
-    mu: Array,
-    beta: float,
-    sigma: float,
-    mode: Integers,
-    f: Array,
-    away: Array,
+    h: float, w: Whitened, mu: Array, law: tuple[float, float], mode: Integers, f: Array, away: Array
 ) -> tuple[bool, int, float]:  # pragma: no cover - compiled
     """`solve` for rigid contacts that are closed when the step begins, without other rows.
 
     Args:
         h: Length of the step [s].
-        M: Inertia, shape (m, m).
-        free: Unknown velocities, shape (k,).
-        L: See `idcontrol.models.reduction`, like v_free and rho.
-        v_free: v°, shape (m,).
-        J: Contact rows [N; S; T], shape (3 n, m).
-        rho: The same, whitened, shape (3 n, k).
-        c: Their constants, shape (3 n,).
+        w: The whitened problem, without rigid bilateral rows.
         mu: Friction, shape (n,).
-        beta: β of `Parameters`.
-        sigma: σ of `Parameters`.
+        law: β and σ of `Parameters`.
         mode: In and out: what each contact did in the last step, does in this one, shape (n,).
         f: Overwritten with the impulses, shape (3 n,).
         away: Overwritten with the free velocities' v⁺ less that which f causes (see `solve_bounded`), shape (k,).
@@ -204,17 +184,18 @@ def closed_kernel(
     Returns:
         Whether it is solved, iterations, residual.
     """
-    n, k = mu.shape[0], free.shape[0]
+    n, k = mu.shape[0], w.free.shape[0]
+    beta, sigma = law
     momentum, z, gamma, none = np.zeros(k), np.zeros(k), np.zeros(3 * n), np.zeros(0)
     for i in range(k):
         for j in range(i, k):
-            momentum[i] += L[j, i] * v_free[free[j]]
+            momentum[i] += w.L[j, i] * w.v_free[w.free[j]]
     code, iterations, residual = _solve(
         h,
-        (np.zeros(n), mu, np.full(n, np.inf), np.zeros(n), _inverse_mass(M, J)),
+        (np.zeros(n), mu, np.full(n, np.inf), np.zeros(n), _inverse_mass(w.M, w.rows)),
         (none, none, none),
-        rho,
-        c.copy(),
+        w.rho,
+        w.c.copy(),
         momentum,
         (beta, sigma, TOLERANCE, ITERATIONS, True),
         mode,
@@ -225,8 +206,8 @@ def closed_kernel(
     away[:] = z
     for r in range(3 * n):
         for i in range(k):
-            away[i] -= rho[r, i] * gamma[r]
-    solve_lower_transposed(L, away)
+            away[i] -= w.rho[r, i] * gamma[r]
+    solve_lower_transposed(w.L, away)
     return code == CONVERGED or (code == STALLED and residual <= ACCEPTED), iterations, residual
 
 
@@ -270,21 +251,21 @@ def solve_bounded(
         raise InputError(f"the step h must be positive, not {problem.h}")
     contacts = problem.contacts
     n, e = len(contacts), len(bounded.target)
-    reduction = reduce(problem if e == 0 else _with_rows(problem, bounded))
+    whitened = whiten(problem if e == 0 else _with_rows(problem, bounded))
     # rows are those of contacts, then rigid ones, which are eliminated, then those with a limit
-    rows = reduction.rho.shape[0]
-    rho, c, held = reduction.rho, reduction.c.copy(), None
+    rows = whitened.rho.shape[0]
+    rho, c, held = whitened.rho, whitened.c.copy(), None
     rigid = np.arange(3 * n, rows - e)
     if rigid.size:
-        held = hold(reduction, rigid)
+        held = hold(whitened, rigid)
         rho, c = np.delete(held.rho, rigid, axis=0), np.delete(held.c, rigid)
     mode = np.zeros(n, dtype=np.int64)
     if warm:
         for i, key in enumerate(contacts.identity.tolist()):
             mode[i] = warm.get(key, OPEN)
-    gamma, z = np.zeros(3 * n + e), np.zeros(len(reduction.free))
+    gamma, z = np.zeros(3 * n + e), np.zeros(len(whitened.free))
     if start is not None:
-        z = reduction.L.T @ (start - reduction.v_free)[reduction.free]
+        z = whitened.L.T @ (start - whitened.v_free)[whitened.free]
         if held is not None:
             z -= held.basis.T @ (held.basis @ z)
     code, iterations, residual = _solve(
@@ -293,7 +274,7 @@ def solve_bounded(
         (bounded.compliance, bounded.lower, bounded.upper),
         rho,
         c,
-        reduction.L.T @ reduction.v_free[reduction.free],
+        whitened.L.T @ whitened.v_free[whitened.free],
         (parameters.beta, parameters.sigma, parameters.tolerance, parameters.iterations, parameters.exact),
         mode,
         z,
@@ -305,17 +286,17 @@ def solve_bounded(
         gamma[:] = 0.0
     f = gamma
     if held is not None:
-        f = held.impulses(reduction, np.insert(gamma, np.full(rigid.size, 3 * n), 0.0))
-    v_plus, motor_impulse = recover(reduction, f)
+        f = held.impulses(whitened, np.insert(gamma, np.full(rigid.size, 3 * n), 0.0))
+    v_plus, motor_impulse = recover(whitened, f)
     if code != NOT_FINITE:
         # z meets the contact law exactly and momentum to the tolerance; v⁺ by the impulses would have it the other way
         # round, and stiff contacts would answer to its error in the next step
         if held is not None:
             z -= held.basis.T @ held.constants
-        solve_lower_transposed(reduction.L, z)
-        away = reduction.v_free[reduction.free] + z - v_plus[reduction.free]
-        v_plus[reduction.free] += away
-        motor_impulse += reduction.M[np.ix_(reduction.fixed, reduction.free)] @ away
+        solve_lower_transposed(whitened.L, z)
+        away = whitened.v_free[whitened.free] + z - v_plus[whitened.free]
+        v_plus[whitened.free] += away
+        motor_impulse += whitened.M[np.ix_(whitened.fixed, whitened.free)] @ away
     status, note = _outcome(code, residual)
     solution = StepSolution(
         v_plus=v_plus,
@@ -340,7 +321,7 @@ def _outcome(code: int, residual: float) -> tuple[Status, str]:
 
 
 def _with_rows(problem: StepProblem, bounded: Bounded) -> StepProblem:
-    """The problem with the rows among its rigid ones, last, so that reduction whitens them."""
+    """The problem with the rows among its rigid ones, last, so that whitened whitens them."""
     rows = Bilateral(rows=bounded.rows, target=bounded.target, compliance=np.zeros(len(bounded.target)))
     ties = problem.bilateral
     if ties is not None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from idcontrol.errors import InputError
-from idcontrol.models.problem import PUSH_OUT_SPEED
 from idcontrol.models.sap.regularization import BETA
+from idcontrol.models.step import PUSH_OUT_SPEED
 from idcontrol.types import Array, Integers
 
 

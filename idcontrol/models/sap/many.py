@@ -14,7 +14,6 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
-from idcontrol.models.problem import CLOSED_GAP
 from idcontrol.models.sap.cone import OPEN, derivative, project
 from idcontrol.models.sap.newton import (
     ABSOLUTE,
@@ -30,6 +29,7 @@ from idcontrol.models.sap.newton import (
 )
 from idcontrol.models.sap.regularization import BETA, SIGMA, regularize
 from idcontrol.models.sparse import SparseProblem, SparseSolution
+from idcontrol.models.step import CLOSED_GAP
 from idcontrol.solvers.block_cholesky import BLOCK, Structure, analyze, factorize, slot, solve
 from idcontrol.types import Array, Integers, Status
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from idcontrol.models.problem import PUSH_OUT_SPEED
+from idcontrol.models.step import PUSH_OUT_SPEED
 from idcontrol.types import Array
 
 BETA = 1.0

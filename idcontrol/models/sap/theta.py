@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from idcontrol.contact.contacts import Contacts
-from idcontrol.models.problem import StepProblem
+from idcontrol.models.step import StepProblem
 from idcontrol.types import Array
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.models import coulomb, dissipation
-from idcontrol.models.problem import Bilateral
-from idcontrol.models.reduction import hold, recover, reduce
+from idcontrol.models.step import Bilateral
+from idcontrol.models.whitened import hold, recover, whiten
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
@@ -57,7 +57,7 @@ def general_form(problem, J, f):
 def test_velocity_and_torque_are_those_of_the_general_form(quadruped, seed, inverse):
     problem, rng = random_problem(quadruped, seed, inverse=inverse)
     f = 0.01 * rng.normal(size=problem.contacts.jacobian.shape[0])
-    v_plus, impulse = recover(reduce(problem), f)
+    v_plus, impulse = recover(whiten(problem), f)
     v_general, impulse_general = general_form(problem, problem.contacts.jacobian, f)
     # X has condition 1e6 or so: ten digits of its inverse are good
     np.testing.assert_allclose(v_plus, v_general, rtol=0, atol=1e-10 * max(1.0, np.abs(v_general).max()))
@@ -68,7 +68,7 @@ def test_velocity_and_torque_are_those_of_the_general_form(quadruped, seed, inve
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_answer_to_impulses_as_gamma_says(quadruped, seed, inverse):
     problem, _ = random_problem(quadruped, seed, inverse=inverse, gaps=(-1e-3, 2e-3))
-    reduction, J = reduce(problem), problem.contacts.jacobian
+    reduction, J = whiten(problem), problem.contacts.jacobian
     P, b = prescribed_rows(problem)
     M_inverse = np.linalg.inv(problem.M)
     map_back = M_inverse @ P.T @ np.linalg.inv(P @ M_inverse @ P.T)
@@ -88,7 +88,7 @@ def test_any_velocities_may_be_prescribed_in_any_order(quadruped):
     index = rng.permutation(18)[:7]
     problem = replace(problem, prescribed=replace(problem.prescribed, index=index, velocity=rng.normal(size=7)))
     f = 0.01 * rng.normal(size=problem.contacts.jacobian.shape[0])
-    v_plus, impulse = recover(reduce(problem), f)
+    v_plus, impulse = recover(whiten(problem), f)
     v_general, impulse_general = general_form(problem, problem.contacts.jacobian, f)
     np.testing.assert_allclose(v_plus, v_general, rtol=0, atol=1e-10 * np.abs(v_general).max())
     np.testing.assert_allclose(impulse, impulse_general, rtol=0, atol=1e-10)
@@ -174,7 +174,7 @@ def test_contacts_with_endless_and_with_finite_friction_stand_side_by_side(quadr
 def test_held_rows_that_depend_on_others_get_no_impulse(quadruped, standing):
     """Eight tangential rows of four level feet have rank three when the joints are prescribed (math.md 4.3)."""
     contacts = scenes.foot_contacts(quadruped, np.inf)
-    reduction = reduce(inverse_step(quadruped, standing, np.zeros(12), contacts))
+    reduction = whiten(inverse_step(quadruped, standing, np.zeros(12), contacts))
     held = hold(reduction, np.array([4, 8, 5, 9, 6, 10, 7, 11]))
     assert held.kept.tolist() == [4, 8, 5]
     f = held.impulses(reduction, np.zeros(12))

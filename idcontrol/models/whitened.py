@@ -15,23 +15,52 @@ contacts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed, solve_upper
-from idcontrol.models.problem import PUSH_OUT_SPEED, StepProblem, free_indices
+from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, free_indices
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE, find_indices
-from idcontrol.types import Array, Integers
+from idcontrol.types import Array, Integers, Status
+
+
+class Whitened(NamedTuple):
+    """A step problem in whitened form: every row answers to impulses f of all rows as ``J v⁺ = c + ρ ρᵀ f``.
+
+    Kernels take it as one argument.
+
+    Attributes:
+        M: Inertia with soft bilateral rows folded in, shape (m, m).
+        kappa: κ, likewise with them folded in, shape (m,).
+        free: Unknown velocities, shape (k,).
+        fixed: Prescribed velocities, shape (p,).
+        L: Cholesky factor of M_bb, shape (k, k); NaN where M_bb is not positive definite.
+        v_free: v°, shape (m,).
+        rows: Contact rows [N; S; T], then rigid bilateral rows, shape (3 n + e, m).
+        rho: Whitened rows, shape (3 n + e, k).
+        c: ``rows v°`` measured against the surface's velocity, φ/h added on normals, targets subtracted on bilateral
+            rows; shape (3 n + e,) [m/s].
+    """
+
+    M: Array
+    kappa: Array
+    free: Integers
+    fixed: Integers
+    L: Array
+    v_free: Array
+    rows: Array
+    rho: Array
+    c: Array
 
 
 @njit(cache=True, error_model="numpy")
-def reduce_kernel(
+def whiten_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array, arena: Arena
-) -> tuple[Array, Array, Array, Array]:  # pragma: no cover - compiled
-    """L, v°, ρ and c = J v° of the module's formulas."""
+) -> Whitened:  # pragma: no cover - compiled
+    """Whiten the rows J with the velocities `fixed` prescribed to be b; c is ``J v°``."""
     m, k, rows = M.shape[0], free.shape[0], J.shape[0]
     M_bb = matrix(arena, k, k)
     for i in range(k):
@@ -71,75 +100,36 @@ def reduce_kernel(
             rho[r, i] = white[i, r]
         for i in range(m):
             c[r] += J[r, i] * v_free[i]
-    return L, v_free, rho, c
+    return Whitened(M, kappa, free, fixed, L, v_free, J, rho, c)
 
 
 @njit(cache=True, error_model="numpy")
-def recover_kernel(
-    M: Array,
-    kappa: Array,
-    free: Integers,
-    fixed: Integers,
-    L: Array,
-    v_free: Array,
-    J: Array,
-    rho: Array,
-    f: Array,
-    arena: Arena,
-) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """The velocity v⁺ and the motor impulses hτ of the module's formulas."""
-    m, k = M.shape[0], free.shape[0]
+def recover_kernel(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    """The velocity v⁺ and the motor impulses hτ of the module's formulas, for impulses f of the first rows."""
+    m, k, p = w.M.shape[0], w.free.shape[0], w.fixed.shape[0]
     x = zeros(arena, k)
     for r in range(f.shape[0]):
         if f[r] != 0.0:
             for i in range(k):
-                x[i] += rho[r, i] * f[r]
-    solve_lower_transposed(L, x)
-    v_plus, impulse = vector(arena, m), vector(arena, fixed.shape[0])
-    v_plus[:] = v_free
+                x[i] += w.rho[r, i] * f[r]
+    solve_lower_transposed(w.L, x)
+    v_plus, impulse = vector(arena, m), vector(arena, p)
+    v_plus[:] = w.v_free
     for i in range(k):
-        v_plus[free[i]] += x[i]
-    for a in range(fixed.shape[0]):
-        j = fixed[a]
-        s = kappa[j]
+        v_plus[w.free[i]] += x[i]
+    for a in range(p):
+        j = w.fixed[a]
+        s = w.kappa[j]
         for i in range(m):
-            s += M[j, i] * v_plus[i]
+            s += w.M[j, i] * v_plus[i]
         for r in range(f.shape[0]):
-            s -= J[r, j] * f[r]
+            s -= w.rows[r, j] * f[r]
         impulse[a] = s
     return v_plus, impulse
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reduction:
-    """A step problem in whitened form; every row answers to impulses as ``J v⁺ = c + ρ ρᵀ f``.
-
-    Attributes:
-        M: Inertia with soft bilateral rows folded in, shape (m, m).
-        kappa: κ, likewise, shape (m,).
-        free: Unknown velocities, shape (k,).
-        fixed: Prescribed velocities, shape (p,).
-        L: Cholesky factor of M_bb, shape (k, k).
-        v_free: v°, shape (m,).
-        rows: Contact rows [N; S; T], then rigid bilateral rows, shape (3 n + e, m).
-        rho: Whitened rows, shape (3 n + e, k).
-        c: ``rows v°`` measured against the surface's velocity, φ/h added on normals, targets subtracted on bilateral
-            rows; shape (3 n + e,) [m/s].
-    """
-
-    M: Array
-    kappa: Array
-    free: Integers
-    fixed: Integers
-    L: Array
-    v_free: Array
-    rows: Array
-    rho: Array
-    c: Array
-
-
-def reduce(problem: StepProblem) -> Reduction:
-    """Whiten a step problem (math.md 3).
+def whiten(problem: StepProblem) -> Whitened:
+    """Whiten a step problem (math.md, section 3).
 
     A soft bilateral row, ``row v⁺ = target - C g``, is a damper on v⁺: it adds ``rowᵀ row / C`` to M and
     ``-rowᵀ target / C`` to κ, and the rest of the text holds unchanged.
@@ -159,15 +149,43 @@ def reduce(problem: StepProblem) -> Reduction:
             kappa = kappa - weighted @ problem.bilateral.target[soft]
         rows = np.vstack((rows, problem.bilateral.rows[~soft]))
         offset = np.concatenate((offset, -problem.bilateral.target[~soft]))
-    L, v_free, rho, c = reduce_kernel(M, kappa, free, fixed, b, rows, HEAP)
-    return Reduction(M=M, kappa=kappa, free=free, fixed=fixed, L=L, v_free=v_free, rows=rows, rho=rho, c=c + offset)
+    whitened: Whitened = whiten_kernel(M, kappa, free, fixed, b, rows, HEAP)
+    return whitened._replace(c=whitened.c + offset)
 
 
-def recover(reduction: Reduction, f: Array) -> tuple[Array, Array]:
+def recover(whitened: Whitened, f: Array) -> tuple[Array, Array]:
     """Velocity v⁺ (m,) and motor impulses hτ (p,) for impulses f of all rows, shape (3 n + e,) [N s]."""
-    r = reduction
-    v_plus, impulse = recover_kernel(r.M, r.kappa, r.free, r.fixed, r.L, r.v_free, r.rows, r.rho, f, HEAP)
+    v_plus, impulse = recover_kernel(whitened, f, HEAP)
     return v_plus, impulse
+
+
+def finish(
+    problem: StepProblem, whitened: Whitened, f: Array, ending: Ending, active: Integers | None = None
+) -> StepSolution:
+    """The solution of a step with impulses f of all rows, shape (3 n + e,) [N s]; without impulses where it failed.
+
+    Args:
+        problem: The step.
+        whitened: The same, whitened.
+        f: Impulses of all rows.
+        ending: How the solver ended.
+        active: Bit set of each contact's active rows, shape (n,), for the next step; None leaves nothing behind.
+    """
+    n = len(problem.contacts)
+    if ending.status is Status.FALLBACK:
+        f = np.zeros_like(f)
+    v_plus, impulse = recover(whitened, f)
+    return StepSolution(
+        v_plus=v_plus,
+        impulses=np.ascontiguousarray(f[: 3 * n].reshape(3, n).T),
+        multipliers=impulse,
+        status=ending.status,
+        residual=ending.residual,
+        iterations=ending.iterations,
+        regularization=ending.regularization,
+        note=ending.note,
+        warm={} if active is None else dict(zip(problem.contacts.identity.tolist(), active.tolist(), strict=True)),
+    )
 
 
 USED_UP: Final = 1e-16
@@ -198,28 +216,28 @@ class Held:
     rho: Array
     c: Array
 
-    def impulses(self, reduction: Reduction, f: Array) -> Array:
+    def impulses(self, whitened: Whitened, f: Array) -> Array:
         """All impulses, given those of the rows that are not held (zeros at the held ones), shape (3 n + e,)."""
         x = self.rho.T @ f - self.basis.T @ self.constants
-        g = self.basis @ (x - reduction.rho.T @ f)
+        g = self.basis @ (x - whitened.rho.T @ f)
         out = f.copy()
         solve_upper(self.upper, g.size, g)
         out[self.kept] = g
         return out
 
 
-def hold(reduction: Reduction, held: Integers, tolerance: float = HELD_RANK_TOLERANCE) -> Held:
+def hold(whitened: Whitened, held: Integers, tolerance: float = HELD_RANK_TOLERANCE) -> Held:
     """Eliminate rows that hold with equality.
 
     Args:
-        reduction: The whitened problem.
+        whitened: The whitened problem.
         held: Rows ``r`` with ``rows[r] v⁺ = 0`` (relative to surface or target), most important first.
         tolerance: Rank tolerance ε_rank of math.md 4.2, on squares: physical, 1e-4 is 1 % in velocity.
     """
-    found = find_indices(reduction.rho, reduction.c, held, tolerance=tolerance)
-    rho, c = found.eliminate(reduction.rho, reduction.c)
+    found = find_indices(whitened.rho, whitened.c, held, tolerance=tolerance)
+    rho, c = found.eliminate(whitened.rho, whitened.c)
     if found.kept.size:
-        before, after = (np.einsum("ij,ij->i", rows, rows) for rows in (reduction.rho, rho))
+        before, after = (np.einsum("ij,ij->i", rows, rows) for rows in (whitened.rho, rho))
         gone = after <= USED_UP * before
         rho[gone] = 0.0
         c[gone & (np.abs(c) <= SLOW)] = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -98,6 +98,25 @@ class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
     regularization: float = 0.0
     note: str = ""
     warm: WarmStart = {}
+
+
+class Ending(NamedTuple):
+    """How a contact model's solver ended; fields as in `StepSolution`."""
+
+    status: Status
+    residual: float
+    iterations: int
+    regularization: float = 0.0
+    note: str = ""
+
+
+def warm_bits(warm: WarmStart | None, contacts: Contacts) -> Integers:
+    """What the last step left behind of each contact, shape (n,); 0 where it did not have it."""
+    bits: Integers = np.zeros(len(contacts), dtype=np.int64)
+    if warm:
+        for i, key in enumerate(contacts.identity.tolist()):
+            bits[i] = warm.get(key, 0)
+    return bits
 
 
 ContactModel: TypeAlias = Callable[[StepProblem, WarmStart | None], StepSolution]

@@ -1,4 +1,4 @@
-"""The compiled substep against the general one, whose kernels it calls."""
+"""The compiled plant step: whose contacts it takes, and what it leaves to the model in Python."""
 
 from __future__ import annotations
 
@@ -8,25 +8,42 @@ import pytest
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.models import coulomb, dissipation
-from idcontrol.models.compiled import COULOMB, DISSIPATION
 from idcontrol.plants import Stepping
+from idcontrol.plants.step import coulomb_step, dissipation_step
 from idcontrol.system import System
 from idcontrol.types import State
 from tests import scenes
 
-MODELS = {"coulomb": (coulomb.solve, COULOMB), "dissipation": (dissipation.solve, DISSIPATION)}
+MODELS = {"coulomb": (coulomb.solve, coulomb_step), "dissipation": (dissipation.solve, dissipation_step)}
 
 
-def plant(model, compiled, mu):
+class ThreeFeet(SphereContacts):
+    """Foot spheres of which the last is never found."""
+
+    def detect(self, margin):
+        near = super().detect(margin)
+        return near.take(near.identity != 3)
+
+
+def plant(model, step, mu=0.7, detector=SphereContacts):
     system = System.from_urdf(scenes.LINKS, free_flyer=True)
-    return Stepping(system, SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), mu), model, scenes.H, compiled)
+    return Stepping(system, detector(system, scenes.FEET, scenes.RADIUS, plane(), mu), model, scenes.H, step)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_detector_that_overrides_detect_is_obeyed(quadruped, name):
+    falling = plant(*MODELS[name], detector=ThreeFeet)
+    falling.reset(State(t=0.0, q=scenes.home(quadruped), v=np.zeros(18)))
+    for _ in range(5):
+        falling.step(np.zeros(12), scenes.H)
+        assert falling.contact_forces().identity.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("mu", [0.0, 0.5, np.inf])
-def test_a_machine_that_falls_and_slides_moves_the_same(quadruped, name, mu):
-    model, number = MODELS[name]
-    plants = [plant(model, number, mu), plant(model, None, mu)]
+def test_a_machine_that_falls_and_slides_moves_as_the_model_says(quadruped, name, mu):
+    model, step = MODELS[name]
+    plants = [plant(model, step, mu), plant(model, None, mu)]
     q = scenes.home(quadruped)
     q[2] += 0.002
     rng = np.random.default_rng(5)

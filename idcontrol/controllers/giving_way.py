@@ -1,0 +1,230 @@
+"""Control steps that a scheme could not solve at once: solved in Python, and what is given up where that fails.
+
+First comes the scheme's contact model with all that it can do: infinite friction, restarts, a regularization. In
+schemes without slip the joints then give way, or contacts slip (`without_slip`). Last, all motors become stiff velocity
+servos (`servo`), which always has a solution. Friction cones and torque limits are never given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+import numpy as np
+from msgspec import structs
+
+from idcontrol.controllers.repair import nearest_motion
+from idcontrol.controllers.step import Posed
+from idcontrol.models import dissipation, no_slip, specification
+from idcontrol.models.distribution import Cones, smallest_torque, torque_map
+from idcontrol.models.step import (
+    CLOSED_GAP,
+    Bilateral,
+    ContactModel,
+    StepProblem,
+    StepSolution,
+    WarmStart,
+)
+from idcontrol.models.whitened import recover, whiten
+from idcontrol.solvers.enumerate import NearestProblem, nearest_solution
+from idcontrol.types import Array, Status
+
+SERVO_COMPLIANCE: Final = 1e-4
+"""ε of soft tracking (math.md, section 12.3): joints follow to 1e-4 of the demand where the demand can be met."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A control step for Python, some of whose joints may have got their limit as a known torque.
+
+    Attributes:
+        problem: The step; the joints that are tracked are prescribed.
+        posed: The same, whitened.
+        warm: What the last step's solution left behind.
+        limit: Largest motor impulses of the tracked joints, shape (p,) [N m s]; inf where there is none.
+        repair: Whether a scheme without slip stays within friction pyramids and limits, whatever that costs.
+    """
+
+    problem: StepProblem
+    posed: Posed
+    warm: WarmStart
+    limit: Array
+    repair: bool
+
+
+def request(problem: StepProblem, cones: Cones, *, last: Array, limit: Array | None = None) -> Request:
+    """A control step from its problem alone, without a memory of the last one.
+
+    Args:
+        problem: The step, with prescribed velocities.
+        cones: Where the impulses of its contacts may lie.
+        last: Motor impulses of the last step, shape (p,) [N m s].
+        limit: Largest motor impulses, shape (p,) [N m s]; None is no limit.
+    """
+    assert problem.prescribed is not None
+    contacts = problem.contacts.arrays
+    n = contacts.identity.size
+    posed = Posed(
+        w=whiten(problem),
+        b=problem.prescribed.velocity,
+        which=np.arange(n),
+        contacts=contacts,
+        target=contacts.surface_velocity,
+        cones=cones,
+        active=np.zeros(n, dtype=np.int64),
+        last=last,
+        h=problem.h,
+        sticks=False,
+    )
+    bound = np.full(last.size, np.inf) if limit is None else limit
+    return Request(problem=problem, posed=posed, warm={}, limit=bound, repair=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A solution of a control step.
+
+    Attributes:
+        solution: The model's solution; its impulses are those that are predicted.
+        motor_impulse: hτ of the tracked joints, shape (p,) [N m s].
+        dropped: What was given up, in the words of `Command.dropped`.
+        sticking: Whether the sticking motion was the solution.
+    """
+
+    solution: StepSolution
+    motor_impulse: Array
+    dropped: tuple[str, ...] = ()
+    sticking: bool = False
+
+
+Distribution: TypeAlias = Callable[[Request, StepSolution], Outcome]
+"""From a model's solution to impulses and torques."""
+
+
+def keep(request: Request, solution: StepSolution) -> Outcome:
+    """The solution as it is; "exactness" was given up where the exact problem failed and a regularized one did not."""
+    regularized = solution.status is Status.REPAIRED and solution.note == "regularized"
+    return Outcome(solution=solution, motor_impulse=solution.multipliers, dropped=("exactness",) if regularized else ())
+
+
+def share(request: Request, solution: StepSolution) -> Outcome:
+    """Stage II; where it finds no point the model's own impulses stay."""
+    shared = _shared(request, solution, request.posed.cones)
+    if shared is None:
+        return keep(request, structs.replace(solution, status=Status.REPAIRED, note="stage II found no point"))
+    return shared
+
+
+def share_as_specified(request: Request, solution: StepSolution) -> Outcome:
+    """Stage II by a general library."""
+    shared = specification.smallest_torque(request.problem, solution, request.posed.cones)
+    if shared is None:
+        return keep(request, structs.replace(solution, status=Status.REPAIRED, note="stage II found no point"))
+    return Outcome(solution=structs.replace(solution, impulses=shared[1]), motor_impulse=shared[0])
+
+
+def unload(request: Request, solution: StepSolution) -> Outcome:
+    """While a foot ramps: unload it without changing the motion, and the torque as little as that takes."""
+    return _unloaded(request, keep(request, solution))
+
+
+def nearest(request: Request, solution: StepSolution) -> Outcome:
+    """Of the solutions of the friction LCP the one whose torque is nearest to the last; then as `unload`.
+
+    The search knows the modes of friction pyramids. With a contact of infinite friction the motion is kept, and of the
+    impulses that give it those with the nearest torque are taken.
+    """
+    posed, n = request.posed, len(request.problem.contacts)
+    solution = structs.replace(solution, warm={})  # of another vertex
+    outcome = keep(request, solution)
+    if n == 0:
+        return outcome
+    if posed.cones.held.any():
+        shared = _shared(request, solution, posed.cones, reference=posed.last)
+        return _unloaded(request, outcome if shared is None else replace(shared, dropped=outcome.dropped))
+    y, torque = solution.impulses.T.ravel(), torque_map(posed.w, n)
+    found = nearest_solution(
+        NearestProblem(
+            V=posed.w.rho @ posed.w.rho.T,
+            v0=posed.w.c,
+            mu=posed.cones.mu,
+            T=torque,
+            t0=solution.multipliers - torque @ y,
+            target=posed.last,
+            weights=np.ones_like(posed.last),
+        ),
+        y,
+        max_nodes=1,
+    )
+    _, motor_impulse = recover(posed.w, found.y)
+    solution = structs.replace(solution, impulses=np.ascontiguousarray(found.y.reshape(3, -1).T))
+    return _unloaded(request, replace(keep(request, solution), motor_impulse=motor_impulse))
+
+
+def without_slip(request: Request) -> Outcome:
+    """A step in which the motion without slip takes more friction than there is, or does not exist.
+
+    The joints give way (`idcontrol.controllers.repair`); where that is of no use, contacts may slip. With
+    `Request.repair` off friction has no bound there, as in the original.
+    """
+    problem, w, cones = request.problem, request.posed.w, request.posed.cones
+    solution = no_slip.solve_whitened(problem, w, request.warm)
+    closed = problem.contacts.gap <= CLOSED_GAP
+    if not request.repair:
+        if solution.status is Status.FALLBACK:
+            return keep(request, solution)
+        shared = _shared(request, solution, cones)
+        if shared is None:
+            shared = _shared(request, solution, cones._replace(held=closed))
+        return keep(request, solution) if shared is None else shared
+    held = closed
+    if solution.status is not Status.FALLBACK:
+        n = closed.size
+        opening = w.c[:n] + w.rows[:n] @ (solution.v_plus - w.v_free)
+        held = closed & (opening <= cones.v_tol)
+    if w.fixed.size > 0:
+        moved = nearest_motion(problem, w, held, request.limit, cones.weight)
+        if moved is not None:
+            return Outcome(solution=moved, motor_impulse=moved.multipliers, dropped=("tracking",))
+    solution = dissipation.solve_whitened(problem, w, None)
+    slipping = keep(request, solution) if solution.status is Status.FALLBACK else share(request, solution)
+    if solution.status is not Status.FALLBACK:
+        repaired = structs.replace(slipping.solution, status=Status.REPAIRED, note="contacts may slip", warm={})
+        slipping = replace(slipping, solution=repaired)
+    return replace(slipping, dropped=("no-slip",))
+
+
+def servo(request: Request, forward: ContactModel, dropped: tuple[str, ...]) -> Outcome:
+    """Soft tracking (math.md, section 12.3): ``hτ = Σ⁻¹ (b - P v⁺)``, Σ = ε diag(M_qq)⁻¹; always solvable."""
+    problem = request.problem
+    assert problem.prescribed is not None
+    index, b = problem.prescribed.index, problem.prescribed.velocity
+    rows = np.zeros((index.size, problem.M.shape[0]))
+    rows[np.arange(index.size), index] = 1.0
+    compliance = SERVO_COMPLIANCE / np.diag(problem.M)[index]
+    servos = Bilateral(rows=rows, target=b, compliance=compliance)
+    solution = forward(replace(problem, prescribed=None, bilateral=servos), None)
+    motor_impulse = (b - solution.v_plus[index]) / compliance
+    if solution.status is Status.SOLVED:
+        solution = structs.replace(solution, status=Status.REPAIRED, note="squeeze")
+    return Outcome(solution=solution, motor_impulse=motor_impulse, dropped=("tracking", *dropped))
+
+
+def _unloaded(request: Request, outcome: Outcome) -> Outcome:
+    if not request.posed.cones.weight.any():
+        return outcome
+    own = structs.replace(outcome.solution, multipliers=outcome.motor_impulse)
+    shared = _shared(request, own, request.posed.cones, reference=outcome.motor_impulse)
+    return outcome if shared is None else replace(shared, dropped=outcome.dropped)
+
+
+def _shared(request: Request, solution: StepSolution, cones: Cones, reference: Array | None = None) -> Outcome | None:
+    """The same motion with the torque smallest, or nearest to a reference; None where no impulses were found for it."""
+    w = request.posed.w
+    y, better = smallest_torque(w, cones, solution.impulses.T.ravel(), solution.multipliers, reference)
+    if not better:
+        return None
+    _, motor_impulse = recover(w, y)
+    solution = structs.replace(solution, impulses=np.ascontiguousarray(y.reshape(3, -1).T))
+    return Outcome(solution=solution, motor_impulse=motor_impulse)

@@ -1,0 +1,68 @@
+"""Settings of an inverse-dynamics controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from idcontrol.contact.landing import Landing
+from idcontrol.errors import InputError
+
+Objective: TypeAlias = Literal["consistent", "printed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InverseSettings:
+    """Settings of an inverse-dynamics controller.
+
+    Attributes:
+        contact_margin_m: A foot planned to stand counts as a contact below this gap.
+        landing_s: How long after its planned touchdown a foot may still be landing. While it lands, and nears the
+            ground faster than `approach_speed_m_s` or slides faster than `slide_speed_m_s`, it is no contact: its
+            impact, which no torque can or should prevent, is left to happen, and the foot counts from the next period
+            on. Asked to stop within one period it would take the whole machine with it.
+        approach_speed_m_s: See `landing_s`.
+        slide_speed_m_s: See `landing_s`.
+        landing: How contacts take over from the velocity that a foot has left.
+        project: Whether the desired velocity is projected onto what the contacts allow, where the scheme does
+            (math.md, section 12.1).
+        shortcut: Whether the sticking motion is tried before the contact model, in schemes with a second stage: where
+            stage II finds impulses for it, no contact problem is solved (docs/theory/sticking.md).
+        edge_speed_m_s: v_tol of stage II: friction edges that move faster carry no force (math.md, section 7.4).
+        ramp_s: Over which time contact forces are ramped in after touchdown and out before lift-off; 0 turns it off
+            (planner.md, section 7). The foot's impulse gets a weight that rises with the cube of the time into the
+            ramp; the motion stays what it is, so a foot that cannot be spared keeps its force. Schemes with a second
+            stage weigh it against the torque there; after the others impulses are shared anew while a foot ramps, with
+            the torque nearest to the scheme's own. id-coulomb-qp-raw has no ramp: it shows what stage I does alone. In
+            a trot of links 0.025 s takes a third off the largest jump of a foot's force and a quarter off the root mean
+            square of Δτ/Δt; the mean of |Δτ/Δt| rises by a tenth, since a ramp is a change, too.
+        repair: Whether schemes without slip stay within friction cones and torque limits: joints give way then, or
+            contacts slip (math.md, section 12.2). Off, they believe in unbounded friction, as the original did.
+        objective: Of stage I of maximal dissipation: consistent with the contact model, or as Zapolsky & Drumwright
+            2017 print it (eqs. 69 and 97; math.md, section 7.2).
+        solver: Who solves the contact problem: the fast solvers, or a general library as the executable specification
+            (`idcontrol.models.specification`): tens of milliseconds a step, for the convex schemes, with the consistent
+            objective.
+
+    Raises:
+        InputError: The settings contradict each other, or a time is negative.
+    """
+
+    contact_margin_m: float = 1e-3
+    landing_s: float = 0.01
+    approach_speed_m_s: float = 0.002
+    slide_speed_m_s: float = 0.01
+    landing: Landing = field(default_factory=Landing)
+    project: bool = True
+    shortcut: bool = True
+    edge_speed_m_s: float = 1e-3
+    ramp_s: float = 0.025
+    repair: bool = True
+    objective: Objective = "consistent"
+    solver: Literal["fast", "reference"] = "fast"
+
+    def __post_init__(self) -> None:
+        if self.solver == "reference" and self.objective != "consistent":
+            raise InputError("inverse.solver=reference states the consistent objective only; drop inverse.objective")
+        if not self.ramp_s >= 0.0:
+            raise InputError(f"inverse.ramp_s is {self.ramp_s}; it must not be negative")

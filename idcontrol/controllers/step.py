@@ -1,0 +1,398 @@
+r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky & Drumwright 2017, sections 4-6).
+
+1. *demand*: desired joint velocities ``b = v + h (a_des + kp (q_des - q) + kd (v_des - v))``
+2. *stance*: which feet are contacts, and the velocity that each may still have (`idcontrol.contact.landing`)
+3. *project*: b becomes what these contacts allow (`idcontrol.controllers.projection`)
+4. *whiten*: the unknown velocities, eliminated (`idcontrol.models.whitened`)
+5. *solve* and *distribute*: contact impulses, by a scheme (`idcontrol.controllers.schemes`)
+6. *torque*: motor impulses over h, within the limits; contact forces in world axes
+
+Stages 1 to 4 are the same for all schemes: `pose` takes them and returns the problem that a scheme solves. `control`
+is the whole step with a given scheme. Whatever a step cannot do at once, `idcontrol.controllers.inverse` does: it gives
+way, beginning from the posed problem.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numba import njit
+
+from idcontrol.contact.contacts import ContactArrays, Packed
+from idcontrol.contact.landing import LandingRates, landing_kernel
+from idcontrol.controllers.projection import projection_kernel
+from idcontrol.kernels.arena import Arena, begin, frames, indices, matrix, vector, zeros
+from idcontrol.kernels.bound import Bound
+from idcontrol.models.distribution import Cones
+from idcontrol.models.memory import Memory, recall, remember
+from idcontrol.models.whitened import Whitened, whiten_kernel
+from idcontrol.types import Array, Booleans, Integers
+
+SOLVED: Final = 0
+"""The scheme solved the step, and no joint is beyond its limit."""
+LIMIT: Final = 1
+"""The scheme solved the step, but a joint is beyond its limit."""
+NO_SOLUTION: Final = 2
+"""The scheme found no solution, or takes no contacts like these."""
+NOT_FINITE: Final = 3
+"""State or reference is not finite."""
+
+RAMP_WEIGHT: Final = 30.0
+"""Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
+
+
+class MachineTerms(NamedTuple):
+    """Multibody terms at the last update; fields as in `idcontrol.system.System`.
+
+    Attributes:
+        free: Unactuated velocities, shape (u,).
+        fixed: Actuated velocities, shape (a,).
+    """
+
+    M: Array
+    bias: Array
+    order: Integers
+    joint_q: Integers
+    joint_circle: Booleans
+    free: Integers
+    fixed: Integers
+
+
+class JointLaw(NamedTuple):
+    """Feedback of each joint in acceleration, and its limit, shapes (a,).
+
+    Attributes:
+        kp: [1/s²].
+        kd: [1/s].
+        limit: Largest torque [N m]; inf where there is none.
+    """
+
+    kp: Array
+    kd: Array
+    limit: Array
+
+
+class StanceRule(NamedTuple):
+    """When a foot near the ground is a contact; see `idcontrol.controllers.settings.InverseSettings`."""
+
+    landing_s: float
+    approach_speed_m_s: float
+    slide_speed_m_s: float
+    ramp_s: float
+
+
+class Result(NamedTuple):
+    """Arrays that a step writes its result into.
+
+    Attributes:
+        tau: Torques, shape (a,) [N m]; at the step's beginning those of the last step.
+        identity: Contacts, the first n entries.
+        force: Predicted forces in world axes, shape (most, 3) [N].
+        normal: Contact normals in world axes, shape (most, 3).
+    """
+
+    tau: Array
+    identity: Integers
+    force: Array
+    normal: Array
+
+
+class Machine(NamedTuple):
+    """All that stays the same from step to step.
+
+    Attributes:
+        arena: Where a step's arrays come from.
+        h: Control period [s].
+        terms: Multibody terms.
+        joints: Feedback and limits.
+        rule: Which feet are contacts.
+        landing: The velocity that a landing foot may still have.
+        projects: Whether the demand is projected onto what contacts allow.
+        shortcut: Whether the sticking motion is tried first.
+        v_tol: Friction edges that move faster carry no force in stage II [m/s].
+        memory: The contacts of the last step, and which of their rows were active.
+        result: What the step writes.
+    """
+
+    arena: Arena
+    h: float
+    terms: MachineTerms
+    joints: JointLaw
+    rule: StanceRule
+    landing: LandingRates
+    projects: bool
+    shortcut: bool
+    v_tol: float
+    memory: Memory
+    result: Result
+
+
+Inputs: TypeAlias = tuple[
+    Packed,
+    tuple[Array, Array],
+    tuple[Array, Array, Array],
+    tuple[Booleans, Array, Array],
+]
+"""What changes from step to step, as plain tuples, which compiled calls take in the least time: the contacts near the
+ground (`Contacts.packed`); q and v in Pinocchio's layout; desired positions, velocities and accelerations of the
+joints, shape (a,); of each foot whether it is planned to stand, the time since touchdown and to lift-off [s]."""
+
+Ended: TypeAlias = tuple[int, bool, float, int]
+"""How a step ended, whether contacts simply stick, the residual, how many contacts are in stance."""
+
+
+class Posed(NamedTuple):
+    """One control step, ready to be solved: joints prescribed, contacts chosen, rows whitened.
+
+    Attributes:
+        w: The whitened problem of the n contacts in stance; `c` is measured against `target`.
+        b: Desired joint velocities, projected, shape (a,) [rad/s].
+        which: Places of these contacts among those detected, shape (n,).
+        contacts: These contacts; their rows are measured against `target` in their surface's place.
+        target: Velocities that their rows are measured against, shape (3 n,) [m/s].
+        cones: Friction, contacts without slip, weights of feet that ramp, v_tol.
+        active: Bit set of each contact's active rows, in and out, shape (n,).
+        last: Motor impulses of the last step, shape (a,) [N m s].
+        h: Control period [s].
+        sticks: Whether the sticking motion is to be tried first: b agrees with it.
+    """
+
+    w: Whitened
+    b: Array
+    which: Integers
+    contacts: ContactArrays
+    target: Array
+    cones: Cones
+    active: Integers
+    last: Array
+    h: float
+    sticks: bool
+
+
+class Answer(NamedTuple):
+    """A scheme's solution of a posed problem, beside the contact impulses that it writes.
+
+    Attributes:
+        ending: `SOLVED` or `NO_SOLUTION`.
+        sticking: Whether the sticking motion was the solution, and no contact problem was solved.
+        residual: Relative residual of the contact problem.
+        impulse: Motor impulses hτ, shape (a,) [N m s].
+    """
+
+    ending: int
+    sticking: bool
+    residual: float
+    impulse: Array
+
+
+@njit(cache=True)
+def finite(q: Array, v: Array, a: Array) -> bool:
+    """Whether configuration, velocity and desired acceleration are numbers."""
+    total = 0.0
+    for x in q:
+        total += x - x
+    for x in v:
+        total += x - x
+    for x in a:
+        total += x - x
+    return total == 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def demand(
+    terms: MachineTerms, joints: JointLaw, h: float, q: Array, v: Array, motion: tuple[Array, Array, Array], b: Array
+) -> None:
+    """Write b = v + h (a_des + kp (q_des - q) + kd (v_des - v)), shape (a,) [rad/s].
+
+    Args:
+        terms: Tells joints from other coordinates.
+        joints: The feedback.
+        h: Control period [s].
+        q: Configuration, Pinocchio's layout.
+        v: Velocity in our order, shape (m,).
+        motion: Desired positions, velocities and accelerations of the joints, each of shape (a,).
+        b: Result.
+    """
+    q_des, v_des, a_des = motion
+    u = terms.free.shape[0]
+    for j in range(b.shape[0]):
+        at, speed = terms.joint_q[j], v[u + j]
+        # a continuous joint is given by cosine and sine
+        angle = np.arctan2(q[at + 1], q[at]) if terms.joint_circle[j] else q[at]
+        b[j] = speed + h * (a_des[j] + (joints.kp[j] * (q_des[j] - angle) + joints.kd[j] * (v_des[j] - speed)))
+
+
+@njit(cache=True, error_model="numpy")
+def stance(
+    contacts: ContactArrays, v: Array, planned: Booleans, since_touchdown: Array, rule: StanceRule, arena: Arena
+) -> Integers:
+    """Places, among the contacts detected, of the feet that are planned to stand and not still landing.
+
+    Args:
+        contacts: All that are near the ground; identities are numbers of feet.
+        v: Velocity in our order, shape (m,).
+        planned: Whether each foot is planned to stand.
+        since_touchdown: Time since each foot's planned touchdown [s].
+        rule: When a foot still lands.
+        arena: Where arrays come from.
+    """
+    found = contacts.identity.shape[0]
+    which: Integers = indices(arena, found)
+    w, n = vector(arena, 3), 0
+    for i in range(found):
+        foot = contacts.identity[i]
+        if not planned[foot]:
+            continue
+        if since_touchdown[foot] < rule.landing_s:
+            for axis in range(3):
+                w[axis] = 0.0
+                for k in range(v.shape[0]):
+                    w[axis] += contacts.jacobian[axis * found + i, k] * v[k]
+            if contacts.gap[i] > 0.0 and w[0] < -rule.approach_speed_m_s:
+                continue
+            if w[1] * w[1] + w[2] * w[2] > rule.slide_speed_m_s * rule.slide_speed_m_s:
+                continue
+        which[n] = i
+        n += 1
+    return which[:n]
+
+
+@njit(cache=True, error_model="numpy")
+def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArrays:
+    """The contacts at the places `which`, as copies."""
+    found, n, m = contacts.identity.shape[0], which.shape[0], contacts.jacobian.shape[1]
+    identity, axes = indices(arena, n), frames(arena, n)
+    gap, mu, surface, J = vector(arena, n), vector(arena, n), vector(arena, 3 * n), matrix(arena, 3 * n, m)
+    for i in range(n):
+        place = which[i]
+        identity[i], gap[i], mu[i] = contacts.identity[place], contacts.gap[place], contacts.mu[place]
+        axes[i] = contacts.axes[place]
+        for axis in range(3):
+            surface[axis * n + i] = contacts.surface_velocity[axis * found + place]
+            J[axis * n + i] = contacts.jacobian[axis * found + place]
+    return ContactArrays(identity, axes, gap, mu, surface, J)
+
+
+@njit(cache=True, error_model="numpy")
+def ramp_weights(identity: Integers, to_liftoff: Array, since_touchdown: Array, ramp_s: float, arena: Arena) -> Array:
+    """Weights on the impulses of feet that are about to lift or have just landed, shape (n,) (planner.md, section 7).
+
+    ``RAMP_WEIGHT (1 - t / ramp_s)³`` with t to lift-off or since touchdown; zeros where `ramp_s` is 0.
+    """
+    out: Array = zeros(arena, identity.shape[0])
+    if ramp_s > 0.0:
+        for i in range(identity.shape[0]):
+            t = min(to_liftoff[identity[i]], since_touchdown[identity[i]])
+            share = min(max(1.0 - t / ramp_s, 0.0), 1.0)
+            out[i] = RAMP_WEIGHT * share * share * share
+    return out
+
+
+@njit(cache=True, error_model="numpy")
+def pose(machine: Machine, inputs: Inputs, arena: Arena) -> Posed:
+    """Stages 1 to 4: the problem of one control step; `machine.terms` have been updated to its state."""
+    near, state, motion, timing = inputs
+    detected = ContactArrays(*near)
+    q, v_pinocchio = state
+    planned, since_touchdown, to_liftoff = timing
+    terms, h = machine.terms, machine.h
+    m, a = terms.M.shape[0], terms.fixed.shape[0]
+    v, b = vector(arena, m), vector(arena, a)
+    for i in range(m):
+        v[i] = v_pinocchio[terms.order[i]]
+    demand(terms, machine.joints, h, q, v, motion, b)
+
+    which = stance(detected, v, planned, since_touchdown, machine.rule, arena)
+    contacts = take(detected, which, arena)
+    n = which.shape[0]
+    since, target = vector(arena, n), vector(arena, 3 * n)
+    held = np.empty(n, dtype=np.bool_)
+    for i in range(n):
+        since[i] = since_touchdown[contacts.identity[i]]
+        held[i] = np.isinf(contacts.mu[i])
+    landing_kernel(contacts, v, machine.landing, since, target, arena)
+    weight = ramp_weights(contacts.identity, to_liftoff, since_touchdown, machine.rule.ramp_s, arena)
+
+    if machine.projects and n > 0:
+        b = projection_kernel(terms.M, contacts.jacobian, target, b, arena)
+
+    kappa = vector(arena, m)
+    np.dot(terms.M, v, kappa)
+    for i in range(m):
+        kappa[i] = h * terms.bias[i] - kappa[i]
+    w = whiten_kernel(terms.M, kappa, terms.free, terms.fixed, b, contacts.jacobian, arena)
+    for r in range(3 * n):
+        w.c[r] -= target[r]
+    last = vector(arena, a)
+    for j in range(a):
+        last[j] = h * machine.result.tau[j]
+    return Posed(
+        w,
+        b,
+        which,
+        contacts,
+        target,
+        Cones(contacts.mu, held, weight, machine.v_tol),
+        recall(machine.memory, contacts.identity, arena),
+        last,
+        h,
+        machine.shortcut and machine.projects and n > 0,
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def torque(machine: Machine, contacts: ContactArrays, f: Array, impulse: Array) -> bool:
+    """Stage 6: write torques and contact forces into `machine.result`; returns whether all joints are within limits.
+
+    Args:
+        machine: What stays the same.
+        contacts: The n contacts in stance.
+        f: Their impulses, shape (3 n,) [N s].
+        impulse: Motor impulses, shape (a,) [N m s].
+    """
+    result, n = machine.result, contacts.identity.shape[0]
+    for i in range(n):
+        result.identity[i] = contacts.identity[i]
+        for d in range(3):
+            result.normal[i, d] = contacts.axes[i, 0, d]
+            result.force[i, d] = 0.0
+            for axis in range(3):
+                result.force[i, d] += f[axis * n + i] / machine.h * contacts.axes[i, axis, d]
+    within = True
+    for j in range(impulse.shape[0]):
+        within = within and abs(impulse[j] / machine.h) <= machine.joints.limit[j]  # false for a NaN, too
+    if within:
+        for j in range(impulse.shape[0]):
+            result.tau[j] = impulse[j] / machine.h
+    return within
+
+
+@njit(inline="always")
+def control(scheme: Any, bound: Bound, inputs: Inputs) -> Ended:
+    """One control step with a scheme, which is compiled into it.
+
+    Forces are written into `Machine.result`, and torques, too, if the step ended as `SOLVED`.
+    """
+    _, (q, v), motion, _ = inputs
+    ending, sticking, residual, n = NOT_FINITE, False, 0.0, 0
+    if finite(q, v, motion[2]):
+        machine = bound.values
+        begin(machine.arena)
+        posed = pose(machine, inputs, machine.arena)
+        n = posed.which.shape[0]
+        f = zeros(machine.arena, 3 * n)
+        answer = scheme(posed, f, machine.arena)
+        ending, sticking, residual = answer.ending, answer.sticking, answer.residual
+        if ending == SOLVED:
+            if torque(machine, posed.contacts, f, answer.impulse):
+                remember(machine.memory, posed.contacts.identity, posed.active)
+            else:
+                ending = LIMIT
+    return ending, sticking, residual, n
+
+
+@njit(cache=True)
+def pose_bound(bound: Bound, inputs: Inputs, arena: Arena) -> Posed:
+    """`pose` of a bound machine: the problem that `control` solves, for giving way, tests and people."""
+    return pose(bound.values, inputs, arena)

@@ -1,0 +1,77 @@
+"""The memory of the last step: its contacts, and which of their rows were active. Controllers and plants have one each.
+
+Contacts are found again by their identity. Compiled steps read and write the arrays; models that run in Python take a
+`WarmStart` made from them and give one back.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from idcontrol.kernels.arena import Arena, indices
+from idcontrol.models.step import WarmStart
+from idcontrol.types import Integers
+
+MOST: int = 1024
+"""Contacts that are remembered; what is beyond starts cold."""
+
+
+class Memory(NamedTuple):
+    """The contacts of the last step.
+
+    Attributes:
+        identity: Which contacts, shape (`MOST`,).
+        active: Bit set of the active rows of each, in the words of the model that wrote it, shape (`MOST`,).
+        used: How many entries are in use, shape (1,).
+    """
+
+    identity: Integers
+    active: Integers
+    used: Integers
+
+
+def memory() -> Memory:
+    """An empty memory."""
+    return Memory(*(np.zeros(size, dtype=np.int64) for size in (MOST, MOST, 1)))
+
+
+@njit(cache=True)
+def recall(memory: Memory, identity: Integers, arena: Arena) -> Integers:
+    """Bit sets of the contacts `identity`, shape (n,); 0 where the last step did not have them."""
+    n, count = identity.shape[0], memory.used[0]
+    active: Integers = indices(arena, n)
+    at = 0
+    for i in range(n):
+        active[i] = 0
+        # contacts come in about the same order from step to step: the search goes on where the last one was found
+        for _ in range(count):
+            if at >= count:
+                at = 0
+            at += 1
+            if memory.identity[at - 1] == identity[i]:
+                active[i] = memory.active[at - 1]
+                break
+    return active
+
+
+@njit(cache=True)
+def remember(memory: Memory, identity: Integers, active: Integers) -> None:
+    """Replace what is remembered."""
+    count = min(identity.shape[0], memory.identity.shape[0])
+    for i in range(count):
+        memory.identity[i], memory.active[i] = identity[i], active[i]
+    memory.used[0] = count
+
+
+def as_warm_start(memory: Memory) -> WarmStart:
+    """What is remembered, for a model that runs in Python."""
+    count = int(memory.used[0])
+    return dict(zip(memory.identity[:count].tolist(), memory.active[:count].tolist(), strict=True))
+
+
+def store(memory: Memory, warm: WarmStart) -> None:
+    """Replace what is remembered by what a model that runs in Python leaves behind."""
+    remember(memory, *(np.array(list(part), dtype=np.int64) for part in (warm.keys(), warm.values())))

@@ -1,0 +1,177 @@
+"""One plant step with a contact model, compiled: contacts, whitened rows, impulses, v⁺ and forces in world axes.
+
+The plant's side of `idcontrol.controllers.step`: no velocity is prescribed, the torques are known. A model takes part
+with a compiled function ``model(problem, f, arena) -> (solved, iterations, residual)`` that writes the impulses of
+contacts with finite friction; what it does not solve at once, `idcontrol.plants.stepping` hands to the model in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numba import njit
+
+from idcontrol.contact.contacts import ContactArrays, Packed
+from idcontrol.kernels.arena import Arena, begin, indices, vector, zeros
+from idcontrol.kernels.bound import Bound
+from idcontrol.models.coulomb import MOST_CONTACTS, continued_lcp_kernel
+from idcontrol.models.dissipation import edge_lcp_kernel
+from idcontrol.models.memory import Memory, recall, remember
+from idcontrol.models.step import PUSH_OUT_SPEED
+from idcontrol.models.whitened import Whitened, recover_kernel, whiten_kernel
+from idcontrol.plants.parts import ROUNDING_N
+from idcontrol.solvers.status import SOLVED
+from idcontrol.types import Array, Integers
+
+
+class PlantResult(NamedTuple):
+    """Arrays that a step writes its result into.
+
+    Attributes:
+        v_plus: Velocity at the end of the step, our order, shape (m,).
+        impulses: Impulses of all n contacts, the first entries, shape (most, 3) [N s].
+        identity: The contacts that press, the first p entries, shape (most,).
+        force: Their forces in world axes, shape (most, 3) [N].
+        normal: Their normals in world axes, shape (most, 3).
+    """
+
+    v_plus: Array
+    impulses: Array
+    identity: Integers
+    force: Array
+    normal: Array
+
+
+class PlantMachine(NamedTuple):
+    """All that stays the same from step to step; terms as in `idcontrol.system.System`."""
+
+    arena: Arena
+    M: Array
+    bias: Array
+    order: Integers
+    memory: Memory
+    result: PlantResult
+
+
+class PlantProblem(NamedTuple):
+    """A plant step that a contact model solves.
+
+    Attributes:
+        w: The whitened problem, φ/h added to the normals' constants.
+        mu: Friction, shape (n,).
+        active: Bit set of each contact's active rows, in and out, shape (n,).
+    """
+
+    w: Whitened
+    mu: Array
+    active: Integers
+
+
+Stepped: TypeAlias = tuple[bool, int, float, int]
+"""Whether the model solved the step at once, iterations, the residual, how many contacts press."""
+
+PlantStep: TypeAlias = Callable[[Bound, float, Packed, Array, Array], Stepped]
+"""A compiled step: of a bound machine, of length h [s], contacts, velocity in Pinocchio's layout, torques [N m]."""
+
+
+@njit(cache=True, error_model="numpy")
+def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: Array, tau: Array) -> PlantProblem:
+    """The problem of one step of `h` [s] from velocity `v_pinocchio` under torques `tau` [N m]."""
+    arena, n = machine.arena, contacts.gap.shape[0]
+    m = machine.M.shape[0]
+    v, kappa, free = vector(arena, m), vector(arena, m), indices(arena, m)
+    for i in range(m):
+        v[i], free[i] = v_pinocchio[machine.order[i]], i
+    np.dot(machine.M, v, kappa)
+    for i in range(m):
+        kappa[i] = h * machine.bias[i] - kappa[i]
+    kappa[m - tau.shape[0] :] -= h * tau
+    w = whiten_kernel(machine.M, kappa, free, indices(arena, 0), vector(arena, 0), contacts.jacobian, arena)
+    for r in range(3 * n):
+        w.c[r] -= contacts.surface_velocity[r]
+    for i in range(n):
+        w.c[i] += max(contacts.gap[i] / h, -PUSH_OUT_SPEED)
+    return PlantProblem(w, contacts.mu, recall(machine.memory, contacts.identity, arena))
+
+
+@njit(cache=True, error_model="numpy")
+def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -> int:
+    """Write the impulses f (3 n,) and the forces of the contacts that press, in the order given; returns how many."""
+    result, n = machine.result, contacts.gap.shape[0]
+    pressing = 0
+    for i in range(n):
+        largest = 0.0
+        for axis in range(3):
+            result.impulses[i, axis] = f[axis * n + i]
+            largest = max(largest, abs(f[axis * n + i]))
+        # not the normal impulse alone: what holds where nothing slips may need none
+        if largest > ROUNDING_N * h:
+            result.identity[pressing] = contacts.identity[i]
+            for d in range(3):
+                result.normal[pressing, d] = contacts.axes[i, 0, d]
+                result.force[pressing, d] = 0.0
+                for axis in range(3):
+                    result.force[pressing, d] += f[axis * n + i] / h * contacts.axes[i, axis, d]
+            pressing += 1
+    return pressing
+
+
+@njit(inline="always")
+def plant_step(model: Any, bound: Bound, h: float, near: Packed, v_pinocchio: Array, tau: Array) -> Stepped:
+    """One step with a contact model, which is compiled into it; the result is in `PlantMachine.result`."""
+    machine = bound.values
+    begin(machine.arena)
+    contacts = ContactArrays(*near)
+    problem = pose(machine, h, contacts, v_pinocchio, tau)
+    f = zeros(machine.arena, 3 * contacts.gap.shape[0])
+    solved, iterations, residual = model(problem, f, machine.arena)
+    machine.result.v_plus[:], _ = recover_kernel(problem.w, f, machine.arena)
+    for speed in machine.result.v_plus:
+        solved = solved and np.isfinite(speed)
+    pressing = 0
+    if solved:
+        pressing = report(machine, h, contacts, f)
+        remember(machine.memory, contacts.identity, problem.active)
+    return solved, iterations, residual, pressing
+
+
+@njit(cache=True, error_model="numpy")
+def _finite_friction(mu: Array) -> bool:
+    finite = True
+    for value in mu:
+        finite = finite and np.isfinite(value)
+    return finite
+
+
+@njit(cache=True, error_model="numpy")
+def coulomb(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
+    """`idcontrol.models.coulomb` at the first attempt."""
+    mu = problem.mu
+    if mu.shape[0] > MOST_CONTACTS or not _finite_friction(mu):
+        return False, 0, np.inf
+    rough = np.flatnonzero(mu)
+    ending, pivots, residual = continued_lcp_kernel(problem.w.rho, problem.w.c, mu, rough, problem.active, f, arena)
+    return ending == SOLVED, pivots, residual
+
+
+@njit(cache=True, error_model="numpy")
+def dissipation(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
+    """`idcontrol.models.dissipation` at the first attempt."""
+    if not _finite_friction(problem.mu):
+        return False, 0, np.inf
+    ending, pivots, residual = edge_lcp_kernel(problem.w.rho, problem.w.c, problem.mu, problem.active, f, arena)
+    return ending == SOLVED, pivots, residual
+
+
+@njit(cache=True, error_model="numpy")
+def coulomb_step(bound: Bound, h: float, near: Packed, v_pinocchio: Array, tau: Array) -> Stepped:
+    """A plant step with `coulomb`; see `plant_step`."""
+    return plant_step(coulomb, bound, h, near, v_pinocchio, tau)
+
+
+@njit(cache=True, error_model="numpy")
+def dissipation_step(bound: Bound, h: float, near: Packed, v_pinocchio: Array, tau: Array) -> Stepped:
+    """A plant step with `dissipation`; see `plant_step`."""
+    return plant_step(dissipation, bound, h, near, v_pinocchio, tau)

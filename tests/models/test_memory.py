@@ -1,0 +1,31 @@
+"""The memory of the last step finds contacts by their identity, whatever their order and number."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from idcontrol.kernels.arena import HEAP
+from idcontrol.models.memory import MOST, as_warm_start, memory, recall, remember, store
+
+IDENTITIES = st.lists(st.integers(0, 40), unique=True, max_size=30)
+
+
+@settings(deadline=None)  # the first example compiles
+@given(before=IDENTITIES, now=IDENTITIES)
+def test_contacts_are_recalled_as_from_a_dictionary(before, now):
+    last = memory()
+    warm = {identity: 7 * identity + 1 for identity in before}
+    store(last, warm)
+    assert as_warm_start(last) == warm
+    found = recall(last, np.array(now, dtype=np.int64), HEAP)
+    assert found.tolist() == [warm.get(identity, 0) for identity in now]
+
+
+def test_what_is_beyond_the_room_starts_cold():
+    last, identity = memory(), np.arange(MOST + 5)
+    remember(last, identity, np.ones(MOST + 5, dtype=np.int64))
+    found = recall(last, identity, HEAP)
+    assert found[:MOST].all()
+    assert not found[MOST:].any()
