@@ -1,4 +1,4 @@
-"""One file an experiment: a scene, a planner, a controller, a plant, and what the run must show.
+"""One file for each experiment: its presets, how it runs, and what the run must show.
 
 The command line finds experiments by the entry point group ``idcontrol.experiments``; to add one, write a module with
 an object that has `name`, `summary`, `presets`, `run` and `warmup` (`idcontrol.entries.Experiment`;

@@ -35,9 +35,9 @@ class Step:
     Attributes:
         problem: Forward, with the torque that was commanded.
         predicted: Impulses of all contacts of the problem, zero where none was predicted, shape (n, 3) [N s].
-        actual: The plant's, likewise.
+        actual: Impulses of the plant, shape (n, 3) [N s].
         v_predicted: Velocity that the torque and the predicted impulses lead to, our order.
-        v_actual: The same with the plant's.
+        v_actual: Velocity that the torque and the plant's impulses lead to, our order.
         switched: Whether a foot that the controller did not count on pressed.
     """
 
@@ -89,7 +89,7 @@ def step(observer, tick: Tick) -> Step:
 
 
 def impulses(contacts, forces) -> np.ndarray:
-    """Of forces at some of the contacts, in the axes of each, shape (n, 3) [N s]."""
+    """Impulses of forces at some of the contacts, in the axes of each, shape (n, 3) [N s]."""
     out = np.zeros((len(contacts), 3))
     places = {key: i for i, key in enumerate(contacts.identity.tolist())}
     for key, force in zip(forces.identity.tolist(), forces.force, strict=True):
@@ -103,7 +103,7 @@ def steps(request):
 
 
 def test_a_trot_has_enough_steps_without_a_contact_switch(steps):
-    """Of 1200; the others are those in which a foot lands before the controller counts on it."""
+    """More than 1000 of 1200; in the others a foot lands before the controller counts on it."""
     assert sum(not s.switched for s in steps) > 1000
     pressing = [int((s.actual[:, 0] > 0.0).sum()) for s in steps]
     assert 2 in pressing  # the diagonal pairs of a trot
