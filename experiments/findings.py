@@ -19,8 +19,8 @@ from matplotlib.figure import Figure
 
 from idcontrol.errors import InputError
 from idcontrol.record.recording import Recorder, jsonable
+from idcontrol.record.scenery import Scenery
 from idcontrol.show.drawing import STYLE
-from idcontrol.show.view.scenery import Scenery
 from idcontrol.types import Array
 
 __all__ = ["STYLE", "Drawing", "Finding", "save"]

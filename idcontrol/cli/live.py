@@ -23,8 +23,8 @@ from idcontrol.loop.ring import Ring
 from idcontrol.loop.safety import Mode
 from idcontrol.loop.session import resolve, wire_format
 from idcontrol.record.channels import views, width
+from idcontrol.record.scenery import of_meta
 from idcontrol.show.view.page import Page, serve, stop
-from idcontrol.show.view.scenery import of_meta
 from idcontrol.show.view.stage import Stage
 from idcontrol.types import Array
 

@@ -1,1 +1,6 @@
-"""The record of a run: its folder (`recording`), the log that grows while it lasts (`log`), metrics and their table."""
+"""The record of a run.
+
+`recording` writes and reads the folder of a run, `log` the file that grows while the run lasts, and `channels` lays out
+its rows. `scenery` describes the scene for the replay. `metrics` computes numbers from the arrays, and `quantities`
+says how they are shown.
+"""

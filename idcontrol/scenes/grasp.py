@@ -21,8 +21,8 @@ from idcontrol.controllers.feedback import proportional_derivative
 from idcontrol.errors import InputError
 from idcontrol.planners.arm_swing import ArmSwing
 from idcontrol.planners.grip import GrippingController
+from idcontrol.record.scenery import DrawableBody, Scenery
 from idcontrol.scenes.settings import CountedFriction, NotNegative, Positive
-from idcontrol.show.view.scenery import DrawableBody, Scenery
 from idcontrol.system import FreeBody, System
 from idcontrol.types import Booleans, Command, Controller, Reference, State
 

@@ -33,6 +33,7 @@ from idcontrol.planners.paper import LINKS_NOMINAL, OriginalWaypoints, PaperPlan
 from idcontrol.planners.trot import TrotPlanner
 from idcontrol.planners.waypoints import Waypoints
 from idcontrol.plants import SimulatedPlant
+from idcontrol.record.scenery import DrawableGround, Scenery
 from idcontrol.robots import schema
 from idcontrol.scenes.disturbances import (
     Delayed,
@@ -49,7 +50,6 @@ from idcontrol.scenes.disturbances import (
     noisy,
 )
 from idcontrol.scenes.settings import CountedFriction, NotNegative, Positive
-from idcontrol.show.view.scenery import DrawableGround, Scenery
 from idcontrol.system import System
 from idcontrol.types import Controller, Reference, State
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from idcontrol.errors import InputError
 from idcontrol.record.recording import Run
+from idcontrol.record.scenery import of_run
 from idcontrol.show.view.machine import DrawableRobot
-from idcontrol.show.view.scenery import of_run
 from idcontrol.show.view.stage import Shot, Stage
 from idcontrol.types import Array
 

@@ -45,7 +45,7 @@ class Mesh:
 
 
 def solid(shape: str, size: Sequence[float], colour: Colour, opacity: float = 1.0) -> Mesh:
-    """A box, sphere, cylinder or capsule as `idcontrol.show.view.scenery.DrawableBody` describes it."""
+    """A box, sphere, cylinder or capsule as `idcontrol.record.scenery.DrawableBody` describes it."""
     if shape == "box":
         made = trimesh.creation.box(extents=size)
     elif shape == "sphere":

@@ -14,8 +14,8 @@ import pinocchio as pin
 from idcontrol.contact.contacts import write_axes
 from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.errors import InputError
+from idcontrol.record.scenery import Scenery
 from idcontrol.show.view.machine import DrawableRobot, drawable_links, reach
-from idcontrol.show.view.scenery import Scenery
 from idcontrol.show.view.shapes import Mesh, solid
 from idcontrol.types import Array, Booleans
 

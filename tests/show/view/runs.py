@@ -5,7 +5,7 @@ import numpy as np
 
 from idcontrol import robots
 from idcontrol.record.recording import Recorder
-from idcontrol.show.view.scenery import Scenery
+from idcontrol.record.scenery import Scenery
 
 ROWS, STEP_S = 12, 0.01
 

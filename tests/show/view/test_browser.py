@@ -18,9 +18,9 @@ from idcontrol.cli.view import find_robot
 from idcontrol.contact.terrain import height_map
 from idcontrol.errors import InputError
 from idcontrol.record.recording import Recorder, load
+from idcontrol.record.scenery import DrawableGround, Scenery
 from idcontrol.show.view.film import Film
 from idcontrol.show.view.page import HOST, Page, Player, serve, stop
-from idcontrol.show.view.scenery import DrawableGround, Scenery
 from idcontrol.show.view.stage import Stage
 from tests.show.view.runs import ROWS, STEP_S, walk
 

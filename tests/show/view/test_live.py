@@ -13,8 +13,8 @@ from idcontrol import cli, robots
 from idcontrol.cli.live import show
 from idcontrol.cli.view import find_robot
 from idcontrol.loop.safety import Mode
+from idcontrol.record.scenery import Scenery
 from idcontrol.show.view.page import Page, serve, stop
-from idcontrol.show.view.scenery import Scenery
 from idcontrol.show.view.stage import Stage
 
 H = 1e-3

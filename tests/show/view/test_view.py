@@ -12,8 +12,8 @@ from idcontrol.cli.view import find_robot
 from idcontrol.contact.terrain import height_map, plane
 from idcontrol.errors import InputError
 from idcontrol.record.recording import Recorder, load
+from idcontrol.record.scenery import DrawableBody, DrawableGround, Scenery
 from idcontrol.show.view.film import Film
-from idcontrol.show.view.scenery import DrawableBody, DrawableGround, Scenery
 from idcontrol.show.view.shapes import coarsened, pyramid, rod, solid
 from idcontrol.show.view.stage import Stage
 from tests.show.view.runs import ROWS, STEP_S, walk
