@@ -1,4 +1,4 @@
-"""What the command line finds by name: experiments, robots and studies of any installed package.
+"""Experiments, robots and studies of any installed package, found by name.
 
 They are entry points (groups ``idcontrol.experiments``, ``idcontrol.robots`` and ``idcontrol.studies``), so that the
 library imports nothing above it and other packages can join.
@@ -24,11 +24,11 @@ STUDIES = "idcontrol.studies"
 
 
 class Experiment(Protocol):
-    """What an entry point of the group ``idcontrol.experiments`` gives.
+    """An entry point of the group ``idcontrol.experiments``.
 
     Attributes:
-        name: Its name.
-        summary: One line.
+        name: Name of the experiment.
+        summary: One line that describes it.
         presets: Configurations to begin with, by name; one is called ``"default"``. Options such as ``--mu`` set the
             fields `controller, plant, robot, terrain, mu, duration_s, rate_hz, seed` where they exist.
     """
@@ -38,12 +38,12 @@ class Experiment(Protocol):
     presets: Mapping[str, msgspec.Struct]
 
     def run(self, config: Any, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run it.
+        """Run the experiment and record it.
 
         Args:
-            config: One of `presets`, some values changed.
+            config: One of `presets`, with some values changed.
             out: An empty folder for the record.
-            progress: To be called with the share that is done, 0 to 1.
+            progress: The experiment calls it with the share that is done, 0 to 1.
 
         Returns:
             The metrics; ``completed`` says whether the task succeeded.
@@ -56,7 +56,7 @@ class Experiment(Protocol):
 
 
 class RobotLibrary(Protocol):
-    """What an entry point of the group ``idcontrol.robots`` gives."""
+    """An entry point of the group ``idcontrol.robots``."""
 
     def names(self) -> Sequence[str]:
         """Names of its robots."""
@@ -68,7 +68,7 @@ class RobotLibrary(Protocol):
 
 
 def entry_points(group: str) -> Mapping[str, Any]:
-    """What is installed under an entry point group, by name; each has `load()`."""
+    """The installed entry points of a group, by name; each has `load()`."""
     return {entry.name: entry for entry in importlib.metadata.entry_points(group=group)}
 
 
@@ -76,7 +76,7 @@ def load_experiment(name: str) -> Experiment:
     """The experiment called `name`.
 
     Raises:
-        UnknownName: There is none.
+        UnknownName: No experiment has that name.
         InputError: It needs a package that is not installed.
     """
     entries = entry_points(EXPERIMENTS)
@@ -93,12 +93,12 @@ def load_study(name: str, experiment: str | None = None) -> Study:
     """The study called `name`.
 
     Args:
-        name: Of the study.
-        experiment: Which it must be of; None for any.
+        name: Name of the study.
+        experiment: The experiment that it must belong to; None accepts any.
 
     Raises:
-        UnknownName: There is none.
-        InputError: It is one of another experiment.
+        UnknownName: No study has that name.
+        InputError: It belongs to another experiment.
     """
     entries = entry_points(STUDIES)
     if name not in entries:

@@ -1,4 +1,4 @@
-"""Says everything that is wrong with a robot's description, or that it is fit to run."""
+"""Lists everything that is wrong with a robot's description, or states that it is fit to run."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from idcontrol.system import System
 from idcontrol.types import Array
 
 STANDING_GAP = 1e-3
-"""Feet further above the ground than this do not count as standing [m] (planner.md 7)."""
+"""Feet further above the ground than this do not count as standing [m] (planner.md, section 7)."""
 
 LEG_JOINTS = 3
-"""Actuated joints of a leg that can put its foot anywhere; the gait counts on them."""
+"""Number of actuated joints with which a leg can put its foot anywhere, as the gait needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
         robot: Name of the robot, or what was asked for.
@@ -49,7 +49,8 @@ def check(name_or_path: str | Path) -> Report:
     """Everything that is wrong with a robot's file and URDF; what cannot be read is a problem too, never an exception.
 
     Args:
-        name_or_path: As `idcontrol.robots.load` takes it.
+        name_or_path: Name of a robot, or path of a robot file, of its folder or of a URDF, as `idcontrol.robots.load`
+            takes it.
     """
     report = _check(name_or_path)
     problems, warnings = (
@@ -131,7 +132,7 @@ def _foot_problems(robot: Robot, system: System) -> list[str]:
 
 
 def _coordinates(system: System, name: str) -> int:
-    """How many numbers say where a joint is: two, a cosine and a sine, for a continuous one."""
+    """Number of coordinates of a joint: two (cosine and sine) for a continuous one, else one."""
     return int(system.model.nqs[system.model.getJointId(name)])
 
 
@@ -166,7 +167,7 @@ def _position_limits(system: System) -> tuple[Array, Array]:
 
 
 def _summary(robot: Robot, system: System) -> dict[str, Any]:
-    """What a reader wants to see of a robot that is fit to run, as plain data that goes into JSON."""
+    """Mass, height, joints and feet of a robot that is fit to run, as plain data for JSON."""
     names = system.actuated_names
     lower, upper = _position_limits(system)
     kp, kd = robot.torque_gains(names)

@@ -13,7 +13,7 @@ from idcontrol.types import Array
 
 
 def problems(values: Mapping[str, float], joints: Sequence[str], where: str, *, complete: bool = True) -> list[str]:
-    """What is wrong with a per-joint table.
+    """The mistakes in a per-joint table.
 
     Args:
         values: Number by joint name or by pattern, in which ``*`` stands for any letters.
@@ -44,10 +44,10 @@ def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, d
     """The numbers of a per-joint table in the order of `joints`; a name goes before a pattern.
 
     Args:
-        values: See `problems`.
+        values: Number by joint name or by pattern, in which ``*`` stands for any letters.
         joints: Names of the actuated joints.
-        where: See `problems`.
-        default: For joints that get none; None means that all must get one.
+        where: The table's key in the robot file, for the text of an error.
+        default: Value of joints that get none; None means that all must get one.
 
     Returns:
         Shape (len(joints),).

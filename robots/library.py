@@ -1,4 +1,4 @@
-"""What the entry point group ``idcontrol.robots`` finds here: the names of the robots, their loader, their check.
+"""The entry point of our robots in the group ``idcontrol.robots``: their names, their loader, their check.
 
 A package with robots of its own offers the same three functions under the same group.
 """

@@ -1,4 +1,4 @@
-"""A robot: its description, and what follows from it together with the URDF."""
+"""A robot: its description and its URDF, and what follows from both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Robot:
     Attributes:
         name: Name of the robot.
         path: The robot file.
-        description: What it says.
+        description: Content of the robot file.
         urdf: The URDF.
     """
 
@@ -49,7 +49,7 @@ class Robot:
         return System(bare.model, effort_limit=self.torque_limit(bare.actuated_names))
 
     def table_problems(self, names: Sequence[str]) -> list[str]:
-        """What is wrong with the per-joint tables for the actuated joints `names`; one line each."""
+        """The mistakes in the per-joint tables for the actuated joints `names`, one line each."""
         home, limits, torque = self.description.home, self.description.limits, self.description.gains.torque
         return [
             *joints.problems(home.joints_rad, names, "home.joints_rad", complete=False),

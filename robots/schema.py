@@ -1,6 +1,6 @@
-"""What a robot file may say: TOML read into frozen structs, with units in the names of its keys.
+"""The format of a robot file: TOML that is read into frozen structs, with units in the names of its keys.
 
-Per-joint tables map a joint's name, or a pattern with ``*``, to a number; see `idcontrol.robots.joints`.
+Per-joint tables map a joint's name, or a pattern with ``*``, to a number (`idcontrol.robots.joints`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from idcontrol.errors import InputError
 from idcontrol.robots.wording import LONGEST_LINE, shown
 
 MOST_BYTES = 1 << 20
-"""Of a robot file."""
+"""Largest size of a robot file [bytes]."""
 MOST_DOTS = 1000
-"""In one line; the time that a dotted key takes to read grows with the square of its parts."""
+"""Largest number of dots in a line: the time that a dotted key takes to read grows with the square of its parts."""
 LARGEST = 1e9
-"""Of any number in a robot file: what is computed from larger ones soon is no number."""
+"""Largest number in a robot file: computations with larger ones soon overflow."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
@@ -47,7 +47,7 @@ class Foot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A sphere that may touch something: a foot the ground, a fingertip what its hand holds.
 
     Attributes:
-        name: What the gait calls it, e.g. ``"LF"``.
+        name: Name of the foot, as the gait uses it, e.g. ``"LF"``.
         frame: Link or frame of the URDF that carries it.
         radius_m: Radius [m].
         offset_m: Centre of the sphere in that frame [m].
@@ -60,7 +60,7 @@ class Foot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the motors can do; every actuated joint gets both.
+    """Limits of the motors; every actuated joint gets both.
 
     Attributes:
         torque_nm: Largest torque by joint [N m], or force [N] of a sliding one.
@@ -72,7 +72,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class AccelerationGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Error feedback of inverse dynamics: accelerations, hence one pair for all joints (planner.md 6).
+    """Error feedback of inverse dynamics: accelerations, hence one pair for all joints (planner.md, section 6).
 
     Attributes:
         kp_1_s2: Stiffness [1/s²].
@@ -103,7 +103,7 @@ class Gains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Gait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How the robot walks by default (planner.md 4, 9).
+    """How the robot walks by default (planner.md, sections 4 and 9).
 
     Attributes:
         period_s: Duration of one stride [s].
@@ -125,7 +125,7 @@ class Gait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class CommandLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How fast the commanded velocity of the base may change (planner.md 3.1).
+    """How fast the commanded velocity of the base may change (planner.md, section 3.1).
 
     Attributes:
         acceleration_m_s2: Along the ground [m/s²].
@@ -146,10 +146,10 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         base: Whether the root link floats.
         home: The standing pose.
         feet: Feet or fingertips: spheres that may touch something, in the order that results use.
-        limits: What the motors can do.
+        limits: Limits of the motors.
         gains: Feedback gains.
-        gait: How it walks; None for a robot that does not.
-        command: How fast its command may change.
+        gait: How it walks; None for a robot that does not walk.
+        command: How fast its commanded velocity may change.
     """
 
     schema: Literal[1]
@@ -201,7 +201,7 @@ def parse(path: Path) -> tuple[Description | None, list[str]]:
 
 
 def _problems(raw: Any, struct: type[msgspec.Struct], where: str) -> list[str]:
-    """All that does not fit `struct`, not only the first: keys unknown or missing, values of a wrong kind or range."""
+    """Everything that does not fit `struct`: unknown or missing keys, values of a wrong kind or out of range."""
     if not isinstance(raw, Mapping):
         return [f"{where}: must be a table, as in [{where}]"]
     fields = {field.name: field for field in msgspec.structs.fields(struct)}
@@ -221,7 +221,7 @@ def _problems(raw: Any, struct: type[msgspec.Struct], where: str) -> list[str]:
 
 
 def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
-    """What is wrong with one value; tables and lists are entered, so that the line names the very entry."""
+    """The mistakes in one value; tables and lists are entered, so that each line names the very entry."""
     if typing.get_origin(kind) in (UnionType, typing.Union):
         kind = next(option for option in typing.get_args(kind) if option is not type(None))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):

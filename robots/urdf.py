@@ -40,12 +40,12 @@ _NUMBERS = {
     ("cylinder", "length"): 1,
     ("mesh", "scale"): 3,
 }
-"""How many numbers each attribute holds."""
+"""Count of the numbers in each attribute."""
 
 _NOT_NEGATIVE = {("limit", "effort"), ("limit", "velocity"), ("dynamics", "damping"), ("dynamics", "friction")}
 _BOUNDED = ("origin", "axis", "mass", "inertia")
 LARGEST = 1e9
-"""Of the numbers that make the machine [m, rad, kg, kg m²]: what is computed from larger ones soon is no number."""
+"""Largest of the numbers that make the machine [m, rad, kg, kg m²]: computations with larger ones soon overflow."""
 
 _JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 _WITH_AXIS = ("revolute", "continuous", "prismatic", "planar")
@@ -54,27 +54,27 @@ _RESERVED = ("universe", "root_joint")
 """Pinocchio's names for the world and for the joint under a floating base."""
 
 MOST_BYTES = 1 << 24
-"""Of a file; URDFs of humanoids have a hundredth of that."""
+"""Largest size of a URDF [bytes]; those of humanoids have a hundredth of that."""
 MOST_LINKS = 1000
 MOST_MOVING = 300
-"""Moving joints; the time of a control step grows with their third power."""
+"""Largest number of moving joints; the time of a control step grows with their third power."""
 _MOST_DEPTH = 100
 _MOST_ELEMENTS = 100 * MOST_LINKS
 _MOST_GUESSES = 5
-"""Problems for which the nearest name is looked up: that takes as long as there are names."""
+"""Largest number of problems for which the nearest name is looked up, which takes time in proportion to all names."""
 
 _TRIANGLE = 1e-3
-"""By how much, relative, moments of inertia may miss the triangle inequality: URDFs are printed with few digits."""
+"""Relative error that moments of inertia may have in the triangle inequality: URDFs are printed with few digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What is wrong with a URDF; each line says what, where, and how to mend it.
+    """The mistakes in a URDF; each line says what is wrong, where, and how to mend it.
 
     Attributes:
-        problems: The dynamics cannot be computed, or would be wrong.
-        geometry: Collision geometry cannot be built; dynamics do not need it.
-        warnings: It runs, and yet somebody should look.
+        problems: Mistakes with which the dynamics cannot be computed, or would be wrong.
+        geometry: Mistakes with which collision geometry cannot be built; dynamics do not need it.
+        warnings: Things that somebody should look at, although the robot runs.
     """
 
     problems: tuple[str, ...] = ()
@@ -224,7 +224,7 @@ def _numbers(element: ET.Element | None, key: str, default: tuple[float, ...]) -
 
 
 def _unexpanded(document: _Document) -> Iterator[str]:
-    """What only xacro understands: URDF readers pass over it, and a machine without those parts would remain."""
+    """Elements that only xacro understands: URDF readers pass over them, and a machine without them would remain."""
     for element, line in document.line.items():
         if element.tag.startswith("xacro:"):
             yield f"line {line}: <{shown(element.tag)}> is not expanded; run xacro first"
@@ -323,7 +323,7 @@ def _few(names: list[str]) -> str:
 
 
 def _no_tree(document: _Document) -> Iterator[str]:
-    """Two parents, no root, several roots, loops."""
+    """The ways in which links and joints form no tree: two parents, no root, several roots, loops."""
     links = [link.get("name", "") for link in document.root.findall("link")]
     children: dict[str, list[str]] = {name: [] for name in links}
     mover: dict[str, str] = {}
@@ -375,7 +375,7 @@ def _bad_inertials(document: _Document) -> Iterator[str]:
 
 
 def _left_out(document: _Document) -> Iterator[str]:
-    """What a URDF may say of a joint that is not computed with, or was hardly meant."""
+    """Statements about joints that are not computed with, or are hardly meant: mimics, and limits without a range."""
     for joint in document.root.findall("joint"):
         mimic, limit = joint.find("mimic"), joint.find("limit")
         if leader := mimic.get("joint") if mimic is not None else None:
@@ -425,7 +425,7 @@ def _massless(document: _Document, free_flyer: bool) -> Iterator[str]:
 
 
 def _bad_meshes(document: _Document) -> tuple[list[str], list[str]]:
-    """Meshes that cannot be found: those for collision, and those that are only looked at."""
+    """Meshes that cannot be found: those for collision, and those for display only."""
     lines: dict[str, list[str]] = {"collision": [], "visual": []}
     told = set()
     for link in document.root.findall("link"):

@@ -1,4 +1,4 @@
-"""What the pages tell people to type works as written."""
+"""The commands and the code of the pages work as written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 from idcontrol import controllers, entries, plants, robots
 from idcontrol.cli import cli
-from idcontrol.loop.launch import Settings
+from idcontrol.loop.launch import LoopSettings
 from idcontrol.scenes.walk import WalkConfig
 
 ROOT = Path(__file__).parent.parent
@@ -27,7 +27,7 @@ ELSEWHERE = ("source", "export", "mkdir", "cp", "cc", "./machine")
 """Commands of other people that pages may show."""
 
 SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?) |^(\d+)\. ", flags=re.M)
-CITATION = re.compile(r"\b(math|planner)\.md[\s#]+(\d{1,2}(?!\d)[\d.,;\s#-]*)")
+CITATION = re.compile(r"\b(math|planner)\.md(?:, sections?)?[\s#]+(\d{1,2}(?!\d)(?:and|[\d.,;\s#-])*)")
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -96,7 +96,7 @@ def test_settings_that_pages_name_can_be_set():
     named = {key for page in PAGES.values() for key in re.findall(r"--(?:set|vary) ([a-z_.0-9]+)=", page)}
     assert named
     for key in named:
-        value: object = Settings() if key.startswith("loop.") else WalkConfig()
+        value: object = LoopSettings() if key.startswith("loop.") else WalkConfig()
         for part in key.removeprefix("loop.").split("."):
             value = getattr(value, part)
 
@@ -118,7 +118,7 @@ def sections(page: str) -> set[str]:
 
 
 def unresolved(text: str) -> list[str]:
-    """What a text cites of the numbered pages that they do not have."""
+    """The sections that a text cites of the numbered pages and that they do not have."""
     cited = [
         (f"{name}.md", number)
         for name, numbers in CITATION.findall(text)
@@ -150,6 +150,11 @@ def test_every_section_that_the_sources_cite_exists():
 )
 def test_a_citation_of_a_section_that_does_not_exist_is_found(numbers, missing):
     assert unresolved(f"as is (math.md {numbers}") == [f"math.md {number}" for number in missing]
+
+
+def test_a_citation_in_words_is_found_too():
+    assert unresolved("(math.md, section 7.9)") == ["math.md 7.9"]
+    assert unresolved("see planner.md, sections 4 and 99") == ["planner.md 99"]
 
 
 @pytest.mark.slow

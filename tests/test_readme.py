@@ -1,4 +1,4 @@
-"""What the README promises is true as written."""
+"""The promises of the README hold as written."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""``idcontrol bench``: what a step costs, beside what it costs others."""
+"""``idcontrol bench``: the time that a step takes, beside the times of peers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 @click.argument("section", default="all", metavar="[solvers|models|controllers|plants|memory|all]")
 @click.option("--contacts", metavar="N,N,...", help="Numbers of contacts for solvers and models.")
 @click.option("--samples", type=click.IntRange(min=10), default=2000, help="Times taken of each job, at most [2000].")
-@click.option("--budget", type=click.FloatRange(min=0.01), default=2.0, metavar="S", help="Time for a row [2 s].")
+@click.option("--budget", type=click.FloatRange(min=0.01), default=2.0, metavar="S", help="Time spent on a row [2 s].")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Append the result.")
 @click.option(
     "--against",
@@ -33,7 +33,7 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     metavar="FILE",
     help="Show ratios to the newest result in FILE, which --out or --json has written.",
 )
-@click.option("--steps", type=click.IntRange(min=1000), default=100_000, help="Of `memory` [100000].")
+@click.option("--steps", type=click.IntRange(min=1000), default=100_000, help="Steps of `memory` [100000].")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     section: str,
@@ -45,10 +45,10 @@ def command(
     steps: int,
     as_json: bool,
 ) -> int:
-    """Time ours, a peer's and the floor's in turns over the states of a walk; answers are compared before times.
+    """Time our code, a peer's and the floor in turns over the states of a walk; answers are compared before times.
 
-    The floor is what Pinocchio takes, from Python, for the rigid-body terms; `of` says whether a bar is a multiple of
-    it, of the peer's median, or of a microsecond.
+    The floor is the time that Pinocchio takes, called from Python, for the rigid-body terms. A bar is a multiple of
+    the floor, of the peer's median, or of a microsecond; `of` says which.
     """
     for name in THREADS:  # before NumPy is imported: BLAS reads it once
         os.environ.setdefault(name, "1")

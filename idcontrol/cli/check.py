@@ -37,7 +37,7 @@ def command(robot: str, as_json: bool) -> int:
 
 
 def _print_report(report: Any) -> None:
-    """A check for people: single facts line by line, tables as tables, then warnings and problems."""
+    """Print a report: single facts line by line, tables as tables, then warnings and problems."""
     from rich.table import Table
     from rich.text import Text
 

@@ -191,7 +191,7 @@ def _frictions(text: str) -> list[float]:
 
 
 def _values(text: str) -> tuple[str, list[Any]]:
-    """Key and values of ``KEY=V,W``."""
+    """The key and the values of ``KEY=V,W``."""
     from idcontrol.configuration import parse_setting
 
     key, equals, values = text.partition("=")
@@ -204,7 +204,7 @@ def _values(text: str) -> tuple[str, list[Any]]:
 
 
 def _command_line(experiment: str, study: str | None, options: Mapping[str, Any], out: Path) -> list[str]:
-    """What makes this comparison, and continues it."""
+    """The command that makes this comparison, and continues it."""
     words = ["idcontrol", "compare", experiment]
     spelled = {"study": study, **options, "out": out}
     names = {"settings": "set", "duration_s": "duration"}

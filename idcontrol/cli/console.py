@@ -1,4 +1,4 @@
-"""How the commands speak: tables on stdout, one line or a progress bar on stderr, and exit statuses."""
+"""Output of the commands: tables on stdout, one line or a progress bar on stderr, and the exit statuses."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 DONE, TASK_FAILED, UNUSABLE, FAULT = 0, 1, 2, 3
 INTERRUPTED = 130
-"""What shells expect of a command that Ctrl-C ended: 128 + SIGINT."""
+"""Exit status that shells expect of a command that Ctrl-C ended: 128 + SIGINT."""
 
 
 def console() -> Console:
-    """For tables on stdout; wide where nobody looks, so that lines stay whole in files and pipes."""
+    """A console for tables on stdout; wide unless that is a terminal, so that lines stay whole in files and pipes."""
     from rich.console import Console
 
     return Console(highlight=False, width=None if sys.stdout.isatty() else 200)

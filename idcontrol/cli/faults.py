@@ -1,4 +1,4 @@
-"""Faults inside: a line on stderr that says where the traceback is."""
+"""Faults inside idcontrol: one line on stderr that says where the traceback is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from idcontrol.cli.console import FAULT, one_line, say
 
 
 class RunFault(Exception):
-    """A fault inside a run; its cause is the error, `folder` is the run's."""
+    """A fault inside a run.
+
+    Attributes:
+        folder: The folder of the run. The error itself is ``__cause__``.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

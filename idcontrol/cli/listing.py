@@ -1,4 +1,4 @@
-"""``idcontrol list``: what there is, by name."""
+"""``idcontrol list``: the names that other commands take, each with a line that describes it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def command(kind: str | None, as_json: bool) -> None:
 
 
 def _summaries(group: str) -> dict[str, str]:
-    """The line of each thing in an entry point group."""
+    """The summary of each entry point of a group, by name."""
     found = {}
     for name, entry in entry_points(group).items():
         try:
@@ -65,7 +65,7 @@ def _robots() -> dict[str, str]:
 
 
 def _in_short(summary: Mapping[str, Any]) -> str:
-    """The line of a robot in a list: what its check found."""
+    """One line that describes a robot, from the summary of its check."""
     parts = [f"{summary['mass_kg']:.3g} kg"] if "mass_kg" in summary else []
     parts += [f"{len(summary[name])} {name}" for name in ("joints", "feet") if summary.get(name)]
     parts += [f"base {summary['height_m']:.3g} m high"] if summary.get("height_m") else []

@@ -1,7 +1,7 @@
 """The page of a loop that runs: a process of its own, fed from the loop's telemetry.
 
-It reads a job (one line of JSON) from its standard input and ends when that input does. The loop writes its ring as it
-always does and knows nothing of who reads it, so a tick costs the same with a page as without.
+It reads a `ViewJob` (one line of JSON) from its standard input and ends when that input does. The loop writes its ring
+as it always does and knows nothing of who reads it, so a tick costs the same with a page as without.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from idcontrol.show.view.stage import Stage
 from idcontrol.types import Array
 
 EVERY_S = 0.05
-"""How often the page is told what is new."""
+"""Time between two updates of the page [s]."""
 READY = "ready"
-"""What the process prints once the page is served."""
+"""The line that the process prints once the page is served."""
 
 
 def main() -> int:

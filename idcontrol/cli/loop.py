@@ -57,7 +57,7 @@ def command(
 
     one_blas_thread()
     from idcontrol.configuration import build, parse_setting
-    from idcontrol.loop.launch import Settings, Viewer, run
+    from idcontrol.loop.launch import LoopSettings, Viewer, run
     from idcontrol.loop.real import Interrupted
     from idcontrol.record.recording import claim, fresh_folder, jsonable
     from idcontrol.running import configure
@@ -78,7 +78,7 @@ def command(
     }
     if peer is not None and transport is None:
         own["transport"] = "udp"
-    how = build(Settings(), own, {key: f"--{key}" for key in ("transport", "pacing", "bind", "peer")})
+    how = build(LoopSettings(), own, {key: f"--{key}" for key in ("transport", "pacing", "bind", "peer")})
     given = {name: value for name, value in options.items() if value is not None}
     spelling = {name: "--" + name.partition("_")[0] for name in options}
     for name in given:
@@ -114,7 +114,7 @@ def command(
 
 
 def _show_timing(metrics: dict[str, Any]) -> None:
-    """Percentiles of what the clock said, and what the operating system granted."""
+    """Print percentiles of the measured times, and what the operating system granted."""
     from rich.table import Table
 
     table = Table(box=None, header_style="dim")

@@ -70,7 +70,7 @@ def command(
 
 
 def show_metrics(metrics: Mapping[str, Any]) -> None:
-    """A table of a run: known quantities in their units, then whatever else, beside the paper's where it shows them."""
+    """Print a run as a table: known quantities in their units, then all other metrics, beside the paper's numbers."""
     from rich.table import Table
     from rich.text import Text
 

@@ -36,7 +36,7 @@ def command(as_json: bool) -> int:
     verdicts = [verdict for _, verdict in rows]
     failed = [verdict for verdict in verdicts if not verdict.holds]
     if as_json:
-        told = [
+        claims_told = [
             {
                 "part": part,
                 "claim": verdict.claim.statement,
@@ -50,7 +50,7 @@ def command(as_json: bool) -> int:
             }
             for part, verdict in rows
         ]
-        click.echo(json.dumps(jsonable({"holds": not failed, "claims": told}), allow_nan=False))
+        click.echo(json.dumps(jsonable({"holds": not failed, "claims": claims_told}), allow_nan=False))
     else:
         from rich.table import Table
         from rich.text import Text
@@ -81,7 +81,7 @@ def command(as_json: bool) -> int:
 
 
 def _figure(verdict: Verdict) -> Text:
-    """What was measured, or why nothing was."""
+    """The measured figure, or the reason why there is none."""
     from rich.text import Text
 
     if verdict.lacks:

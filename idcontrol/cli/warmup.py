@@ -28,7 +28,7 @@ def command(experiments: tuple[str, ...], quiet: bool) -> None:
         if name not in known:
             raise UnknownName("experiment", name, known)
     names = experiments or tuple(known)
-    # one process a core: Numba compiles on one
+    # one process for each core, because Numba compiles on one
     workers = min(len(names), len(os.sched_getaffinity(0)))
     if workers == 1:
         left_out = [_warm(name) for name in names]
@@ -44,7 +44,7 @@ def command(experiments: tuple[str, ...], quiet: bool) -> None:
 
 
 def _warm(name: str) -> str:
-    """Compile what an experiment needs; why it could not be done, or nothing."""
+    """Compile the kernels of an experiment; returns why that could not be done, or an empty text."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             load_experiment(name).warmup(Path(folder) / name)

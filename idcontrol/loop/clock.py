@@ -16,11 +16,11 @@ NS = 1_000_000_000
 """Nanoseconds in a second."""
 
 SPIN_NS = 60_000
-"""The last part of a wait is spun away, because a sleep may end so late [ns]: Linux rounds up by 50 µs."""
+"""The last part of a wait is spun away, because a sleep may end late by this much [ns]: Linux rounds up by 50 µs."""
 
 AWAKE_NS = 300_000
-"""What a loop spins away of a wait, so that its CPU is awake [ns]: right after a sleep, in which the CPU halts or works
-for others, a tick takes longer (in a virtual machine its p99 and p99.9 by a tenth)."""
+"""A loop spins for this last part of a wait, so that its CPU is awake [ns]: right after a sleep, in which the CPU halts
+or works for others, a tick takes longer (in a virtual machine its p99 and p99.9 by a tenth)."""
 
 JUMP_NS = 1 * NS
 """A clock that goes back, or ahead by more than this between two beats, has jumped: the process was suspended."""
@@ -62,8 +62,8 @@ class WallClock:
 class VirtualClock:
     """Simulated time: it moves only when somebody waits, or says that something took time.
 
-    What happens at a rate of its own (a plant, a delayed datagram) is entered with `every` or `at` and happens in the
-    order of time while the loop waits. The same calls give the same times: runs are reproducible.
+    Events at a rate of their own (a plant, a delayed datagram) are entered with `every` or `at` and happen, in the
+    order of time, while the loop waits. The same calls give the same times: runs are reproducible.
     """
 
     def __init__(self, *, pace: float | None = None) -> None:
@@ -113,12 +113,14 @@ class VirtualClock:
                 time.sleep(left / NS)
 
     def _enter(self, when: int, period: int, call: Callable[[], None]) -> None:
-        self._entered += 1  # what was entered first goes first among equals, and calls are never compared
+        self._entered += 1  # of two calls that are due at once the first one entered goes first; calls are not compared
         self._due.append((when, self._entered, period, call))
 
 
 class Beat(msgspec.Struct, frozen=True):
-    """One period of the loop (a `msgspec.Struct`, as much that is made in each tick: frozen dataclasses take longer).
+    """One period of the loop.
+
+    It is made in every tick, hence a `msgspec.Struct`: a frozen dataclass takes longer.
 
     Attributes:
         index: Its number; skipped ones count.

@@ -1,4 +1,4 @@
-"""What a loop tells the processes that it starts: one line of JSON on their standard input."""
+"""The jobs that a loop hands to the processes that it starts: one line of JSON on their standard input."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Job = TypeVar("Job", bound=msgspec.Struct)
 
 
 class PlantJob(msgspec.Struct, frozen=True, kw_only=True):
-    """For `idcontrol.loop.plant_process`.
+    """Job of `idcontrol.loop.plant_process`.
 
     Attributes:
         target: Where the loop's experiment is, ``package.module:name``.
-        config: Its configuration.
-        period: Between two ticks of the plant [ns].
-        session: Number of its side of the conversation.
-        parent: Number of the loop's process.
-        silence_s: After which silence it brakes.
-        ring: File descriptor of the memory for its telemetry.
-        shared: File descriptor of the memory of its link; None is UDP.
-        host: Of the loop, over UDP.
-        port: Of the loop, over UDP.
+        config: Configuration of the experiment.
+        period: Time between two ticks of the plant [ns].
+        session: Session number of the plant's side of the conversation.
+        parent: Process id of the loop.
+        silence_s: The plant brakes after a silence of this length [s].
+        ring: File descriptor of the memory for the plant's telemetry.
+        shared: File descriptor of the memory of the link; None means UDP.
+        host: Host of the loop, over UDP.
+        port: Port of the loop, over UDP.
     """
 
     target: str
@@ -43,16 +43,16 @@ class PlantJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordJob(msgspec.Struct, frozen=True, kw_only=True):
-    """For `idcontrol.loop.record`.
+    """Job of `idcontrol.loop.record`.
 
     Attributes:
-        target: Where the loop's experiment is.
-        config: Its configuration.
-        settings: How the loop runs (`idcontrol.loop.launch.Settings`), for the record.
+        target: Where the loop's experiment is, ``package.module:name``.
+        config: Configuration of the experiment.
+        settings: How the loop runs (`idcontrol.loop.launch.LoopSettings`), for the record.
         out: Folder of the record.
-        period: Of the loop [ns].
+        period: Period of the loop [ns].
         ring: File descriptor of the loop's telemetry.
-        machine_ring: That of its machine; None where there is none to be had.
+        machine_ring: File descriptor of its machine's telemetry; None for a machine that is not ours.
     """
 
     target: str
@@ -65,14 +65,14 @@ class RecordJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """For a process that shows the loop while it runs.
+    """Job of a process that shows the loop while it runs.
 
     Attributes:
-        target: Where the loop's experiment is.
-        config: Its configuration.
-        period: Of the loop [ns].
+        target: Where the loop's experiment is, ``package.module:name``.
+        config: Configuration of the experiment.
+        period: Period of the loop [ns].
         ring: File descriptor of the loop's telemetry.
-        port: Where to serve the page; None is any that is free.
+        port: Port of the page; None is any that is free.
     """
 
     target: str
@@ -83,12 +83,12 @@ class ViewJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(job: msgspec.Struct) -> bytes:
-    """One line; unlike msgspec's own, with infinities (friction may be one)."""
+    """A job as one line of JSON, with infinities, which msgspec's own encoder refuses (friction may be infinite)."""
     return json.dumps(msgspec.to_builtins(job)).encode() + b"\n"
 
 
 def decode(line: str, kind: type[Job]) -> Job:
-    """What `encode` wrote."""
+    """The job of type `kind` that `encode` wrote as `line`."""
     return msgspec.convert(json.loads(line), kind)
 
 

@@ -40,32 +40,32 @@ from idcontrol.types import Controller
 RING_S = 10.0
 """Telemetry that the rings hold while the recorder is held up [s]."""
 CONNECT_S = 60.0
-"""How long the machine may take to speak: a first start compiles its kernels."""
+"""Time that the machine may take to speak [s]: a first start compiles its kernels."""
 ENDING_S = 10.0
-"""How long it may take to end."""
+"""Time that the machine may take to end [s]."""
 REHEARSAL_S = 0.6
-"""Of the walk that is simulated before the first tick, so that every kernel is compiled and loaded: a step and more."""
-ASIDE = 10
-"""Of so many ticks of it, the controller's weak twin is asked one."""
+"""Length of the rehearsal [s]: a step and more, so that every kernel is compiled and loaded before the first tick."""
+WEAK_EVERY = 10
+"""Every tenth tick of the rehearsal also runs a torque-limited copy, which loads the kernels of the fallback."""
 WEAK = 1e-3
-"""The twin's torque limits [N m or N]: whatever it wants is beyond them."""
+"""Torque limits of that copy [N m or N]: whatever it wants is beyond them."""
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a loop runs, whatever it runs.
 
     Attributes:
-        transport: What carries datagrams to the machine.
+        transport: How datagrams reach the machine.
         pacing: ``real`` is the wall clock. Only in process: ``fast`` is simulated time as fast as it goes,
             ``simulated`` the same slowed down to the wall clock.
         bind: Where to listen for UDP, HOST:PORT; null is a free port of loopback.
         peer: The machine, HOST:PORT over UDP; null starts a plant as a process of its own.
         plant_rate_hz: Rate of the plant; null is that of the loop.
-        plant_silence_s: After which silence the plant brakes; null is 20 of its periods.
-        policy: What the loop tolerates.
-        sensing: How it senses the machine.
+        plant_silence_s: The plant brakes after a silence of this length; null is 20 of its periods.
+        policy: Faults that the loop tolerates, and how long.
+        sensing: How the loop senses the machine's state.
     """
 
     transport: Literal["shared", "udp", "inprocess"] = "shared"
@@ -83,8 +83,8 @@ class Viewer:
     """A process that shows the loop while it runs; it is handed a `ViewJob`.
 
     Attributes:
-        module: Which; it says a line once it is ready, and ends with its standard input.
-        port: Where it serves its page; None is any that is free.
+        module: The module to run; it prints a line once it is ready, and ends with its standard input.
+        port: Port of its page; None is any that is free.
     """
 
     module: str
@@ -92,16 +92,16 @@ class Viewer:
 
 
 def run(
-    target: str, config: msgspec.Struct, settings: Settings, out: Path, viewer: Viewer | None = None
+    target: str, config: msgspec.Struct, settings: LoopSettings, out: Path, viewer: Viewer | None = None
 ) -> dict[str, Any]:
     """Run a loop and record it.
 
     Args:
         target: Where the loop's experiment is, ``package.module:name``.
-        config: Its configuration; has `controller`, `rate_hz` and `duration_s`.
-        settings: How to run it.
+        config: Its configuration, which has `controller`, `rate_hz` and `duration_s`.
+        settings: How the loop runs.
         out: Folder of the record, empty.
-        viewer: Shows it, on the wall clock; None shows nothing.
+        viewer: A process that shows the loop, on the wall clock only; None shows nothing.
 
     Returns:
         The metrics of the run and of the loop; ``ended`` says why it ended.
@@ -130,10 +130,10 @@ def run(
 
 
 class _Work:
-    """One run: what its parts have in common."""
+    """One run of a loop, and all that its parts share."""
 
     def __init__(
-        self, target: str, config: Any, settings: Settings, stop: Stop, out: Path, viewer: Viewer | None
+        self, target: str, config: Any, settings: LoopSettings, stop: Stop, out: Path, viewer: Viewer | None
     ) -> None:
         self.target, self.settings, self.stop, self.out, self.viewer = target, settings, stop, out, viewer
         self.session = session = resolve(target, config)
@@ -158,7 +158,7 @@ class _Work:
         self.machine_policy = msgspec.structs.replace(watchdog, late_s=settings.plant_silence_s or watchdog.late_s)
 
     def _feet(self) -> SphereContacts:
-        """Feet on a system of their own, for what senses with them."""
+        """The feet, on a system of their own, for estimators of contacts and state."""
         contacts = self.session.setup().contacts
         if not isinstance(contacts, SphereContacts):
             raise InputError(
@@ -167,7 +167,7 @@ class _Work:
         return contacts
 
     def in_process(self) -> dict[str, Any]:
-        """Both sides on one virtual clock."""
+        """Run both sides on one virtual clock."""
         clock = VirtualClock(pace=1.0 if self.settings.pacing == "simulated" else None)
         config = self.config | {"loop": msgspec.to_builtins(self.settings)}
         scribe = record.Scribe(self.session, self.out, config, self.period / NS, machine_too=True)
@@ -189,19 +189,19 @@ class _Work:
             here, self.parts, clock, self.settings.policy,
             period=self.period, duration=self.duration, session=2,
         )  # fmt: skip
-        outcome = None
+        ending = None
         try:
             loop.connect(CONNECT_S)
             self.stop.begin()
             real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), self._asked)
-            outcome = _outcome(loop, self.stop.asked, realtime.Granted())
+            ending = _ending(loop, self.stop.asked, realtime.Granted())
         finally:
-            metrics = scribe.close(outcome)
+            metrics = scribe.close(ending)
         assert metrics is not None
         return metrics
 
     def on_the_wall_clock(self) -> dict[str, Any]:
-        """The machine elsewhere."""
+        """Run against a machine in another process, or elsewhere on the network."""
         rows = round(RING_S * NS / self.period)
         row_width = width(real.channels(self.wire, self.session.notes))
         ring_fd, memory = anonymous(ring_bytes(row_width, rows))
@@ -226,7 +226,7 @@ class _Work:
                 child.communicate()
 
     def _show(self, viewer: Viewer, ring_fd: int) -> subprocess.Popen[bytes]:
-        """The process that shows the loop, once it does."""
+        """Start the process that shows the loop and wait until it does."""
         job = ViewJob(
             target=self.target, config=self.config, period=self.period, ring=ring_fd, port=viewer.port
         )  # fmt: skip
@@ -238,10 +238,10 @@ class _Work:
         return process
 
     def _rehearse(self) -> None:
-        """Plan, control and simulate for a moment; what planner or controller raise comes out before anything moves.
+        """Plan, control and simulate for a moment: what planner or controller raise comes out before anything moves.
 
-        A controller of ours has a twin that is asked along (`weak_twin`): a kernel that is first needed in trouble
-        takes 0.1 s and more to load, which in a tick would look as if the controller hung.
+        Beside a controller of ours runs a copy that is too weak (`weak_twin`): a kernel that is first needed in trouble
+        takes 0.1 s and more to load, which within a tick would look as if the controller hung.
         """
         session, planner, h = self.session, self.parts.planner, self.period / NS
         twin = None if ":" in self.name else weak_twin(self.name, session.setup())
@@ -251,7 +251,7 @@ class _Work:
             session.plant(h), planner, self.parts.controller, session.start, h=h, steps=round(REHEARSAL_S / h)
         )
         for k, tick in enumerate(rehearsal):
-            if twin is not None and k % ASIDE == 0:
+            if twin is not None and k % WEAK_EVERY == 0:
                 twin(tick.sensed, tick.reference)
 
     def _asked(self) -> bool:
@@ -283,7 +283,7 @@ class _Work:
         if plant is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 plant.wait(ENDING_S)
-        out, _ = recorder.communicate(encode(_outcome(loop, stop.asked, granted, memory)))
+        out, _ = recorder.communicate(encode(_ending(loop, stop.asked, granted, memory)))
         if recorder.returncode != 0:
             raise RuntimeError("the recorder ended early; record.log has the rows that it was given")
         metrics: dict[str, Any] = json.loads(out.splitlines()[-1])
@@ -311,7 +311,7 @@ class _Work:
             raise InputError(f"the recorder could not open {self.out}")
 
     def _connect(self, machine_fd: int | None) -> tuple[Link, subprocess.Popen[bytes] | None]:
-        """The loop's end of the link, and the process at its other end if it is ours."""
+        """The loop's end of the link, and the process of the plant at its other end if we have started it."""
         settings = self.settings
         job = PlantJob(
             target=self.target, config=self.config, period=self.plant_period, session=secrets.randbits(32),
@@ -333,16 +333,16 @@ class _Work:
 
 
 def weak_twin(name: str, setup: controllers.Setup) -> Controller:
-    """The controller called `name` for a machine with next to no torque: it can do nothing the plain way."""
+    """The controller called `name` on a machine with next to no torque: each of its steps needs the fallback."""
     setup.system.effort_limit = np.full(setup.system.n_actuated, WEAK)
     return controllers.build(name, setup)
 
 
-def _outcome(
+def _ending(
     loop: ControlLoop, asked: int, granted: realtime.Granted, memory: tuple[float, float] | None = None
-) -> record.Outcome:
+) -> record.Ending:
     counts = loop.counts
-    return record.Outcome(
+    return record.Ending(
         ended="signal" if asked else "duration" if counts.complete else "fault",
         overruns=counts.overruns,
         missed=counts.missed,

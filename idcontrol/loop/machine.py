@@ -25,16 +25,16 @@ from idcontrol.types import Array, Plant, State
 
 GRAVITY = np.array([0.0, 0.0, -9.81])
 FAREWELL = 20
-"""Ticks in which a stopped side still tells that it has stopped."""
+"""Number of ticks in which a stopped side still tells that it has stopped."""
 
 
 def watchdog(period_s: float) -> Policy:
-    """What a machine tolerates: the silence of 20 of its periods, then it brakes."""
+    """The policy of a machine: it tolerates a silence of 20 of its periods, then it brakes."""
     return Policy(silent=Rule(tolerate=0), late_s=20 * period_s)
 
 
 def channels(session_format: Format) -> dict[str, tuple[int, ...]]:
-    """What is recorded of each tick of the machine: its true state, and what it did."""
+    """Shapes of the channels that record a tick of the machine: its true state, its torques, its faults."""
     a = len(session_format.torque_limit)
     return {
         "t": (),
@@ -58,7 +58,7 @@ WALL_TIME = ("silence_us", "step_us", "late_us", "missed")
 
 @dataclass(slots=True)
 class _Motion:
-    """What the plant did in its last step."""
+    """Result of the plant's last step."""
 
     state: State
     tau: Array
@@ -70,7 +70,7 @@ class Machine:
 
     Attributes:
         safety: Its state machine.
-        row: What happened in the last tick (`channels`).
+        row: Telemetry of the last tick (`channels`).
         finished: Whether it has stopped, and told so.
     """
 
@@ -91,14 +91,14 @@ class Machine:
 
         Args:
             link: To the loop.
-            plant: What moves.
-            start: Where it is held.
-            system: Tells where joints are in a state, and what inertia the brake meets.
-            wire: Of its datagrams.
-            limits: Of its joints; torques beyond are clipped here too.
-            period_s: Between two ticks [s].
+            plant: The plant.
+            start: State in which it is held.
+            system: Multibody terms, for the brake and for the joints' places in a state.
+            wire: Format of the datagrams.
+            limits: Limits of the joints; torques beyond are clipped here, too.
+            period_s: Time between two ticks [s].
             session: Number of this conversation.
-            policy: What is tolerated; `watchdog` by default.
+            policy: Faults that are tolerated; None is `watchdog`.
         """
         self._plant, self._system, self._wire, self._limits = plant, system, wire, limits
         self._dt, self._policy = period_s, policy or watchdog(period_s)
@@ -119,7 +119,7 @@ class Machine:
         self._range, self._lost = wire.state_range(), False
 
     def tick(self, beat: Beat, *, stop: bool = False) -> None:
-        """Listen, move, tell.
+        """Take what has come, move for one period, and send the new state.
 
         Args:
             beat: The period that begins.
@@ -192,9 +192,9 @@ class Machine:
 
 
 def specific_force(before: State, after: State, dt: float, wire: Format) -> Array:
-    """What an accelerometer at the base's origin shows, its own axes, shape (3,) [m/s²]; zero for a fixed base.
+    """Reading of an accelerometer at the base's origin, base axes, shape (3,) [m/s²]; zero for a fixed base.
 
-    It is ``dv/dt + ω × v - Rᵀ g`` with the velocities of the base in its own axes.
+    It is ``dv/dt + ω × v - Rᵀ g`` with the velocities of the base in base axes.
     """
     return _specific_force(before.v, after.v, after.q, dt, GRAVITY) if wire.floating else np.zeros(3)
 

@@ -31,16 +31,16 @@ from idcontrol.system import System
 from idcontrol.types import Array, Controller, Reference, State, Status
 
 Sense = Callable[[Sensed], State]
-"""What planner and controller are shown of what the machine says."""
+"""Gives the state that planner and controller see, from what the machine has sent."""
 Stance = Callable[[State, Reference], Reference]
-"""The reference with the contacts that the controller is to believe in."""
+"""Gives the reference with the contacts that the controller is to count on."""
 
 
 class Interrupted(KeyboardInterrupt):
     """A signal asked for the end before anything moved.
 
     Attributes:
-        number: Of the signal.
+        number: Number of the signal.
     """
 
     def __init__(self, number: int) -> None:
@@ -55,16 +55,16 @@ class Hung(BaseException):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a loop joins.
+    """The parts that a loop joins.
 
     Attributes:
-        planner: From state to reference.
-        controller: From state and reference to torques.
-        system: Tells where joints are in a state, and what inertia the brake meets.
-        wire: Of the datagrams.
-        limits: Of the joints.
-        sense: What is seen of the machine's state; None is all of it.
-        stance: Where contacts come from; None is the plan.
+        planner: Gives the reference at a state.
+        controller: Gives the command at a state and its reference.
+        system: Multibody terms, for the brake and for the joints' places in a state.
+        wire: Format of the datagrams.
+        limits: Limits of the joints.
+        sense: Gives the sensed state; None senses the whole state as the machine sends it.
+        stance: Replaces the planned contacts by sensed ones; None keeps the planned ones.
         notes: How many numbers the planner notes.
     """
 
@@ -80,13 +80,13 @@ class Parts:
 
 @dataclass(slots=True)
 class Counts:
-    """What happened, counted while running.
+    """Counters of a running loop.
 
     Attributes:
         ticks: Control periods.
-        overruns: Of these, how many took longer than their period.
-        missed: Beats that were skipped.
-        complete: Whether it ran for as long as it was meant to.
+        overruns: Number of ticks that took longer than their period.
+        missed: Number of beats that were skipped.
+        complete: Whether the loop ran for as long as it was meant to.
         error: Traceback of the first error that planner or controller raised, or of where they hung; "" if neither.
     """
 
@@ -100,13 +100,13 @@ class Counts:
 COURSE = (
     "tick", "mode", "faults", "cut", "machine_mode", "missed", "period_us", "late_us", "age_us", "compute_us", "cpu_us",
 )  # fmt: skip
-"""Channels of one number each of how the tick went, side by side."""
+"""Channels of one number each, side by side, that tell how the tick went."""
 HEARD = ("t", "q", "v", "tau_applied", "accelerometer", "force_sensed", "normal_sensed")
-"""Channels of what the machine says: side by side, in the order of a state datagram (`idcontrol.loop.wire`)."""
+"""Channels of the machine's message, side by side, in the order of a state datagram (`idcontrol.loop.wire`)."""
 PLAN = ("q_des", "v_des", "a_des", "base_ref", "feet_des", "stance")
-"""Channels of what the planner says, side by side."""
+"""Channels of the planner's answer, side by side."""
 VERDICT = ("unreachable", "status", "residual", "clipped", "step_us")
-"""Channels of one number each of what planner and controller say, side by side."""
+"""Channels of one number each, side by side, of the answers of planner and controller."""
 ANSWER = (*PLAN, *VERDICT, "notes", "force_pred")
 """Channels that are known only where planner and controller were asked, side by side."""
 
@@ -145,7 +145,7 @@ class ControlLoop:
     Attributes:
         endpoint: Its side of the conversation.
         safety: Its state machine.
-        counts: What happened.
+        counts: Its counters.
         row: Telemetry of the last tick (`channels`).
         finished: Whether it has stopped, and told so.
     """
@@ -166,11 +166,11 @@ class ControlLoop:
 
         Args:
             link: To the machine.
-            parts: What it joins.
-            clock: Of its beats.
-            policy: What is tolerated.
-            period: Between two beats [ns].
-            duration: How long to run, from the first torque on [ns].
+            parts: The parts that it joins.
+            clock: The clock of its beats.
+            policy: Faults that are tolerated.
+            period: Time between two beats [ns].
+            duration: Time from the first torque to the end [ns].
             session: Number of this conversation.
             interrupt: Whether planner and controller may be interrupted by SIGALRM; only within a `Stop` that calls
                 `on_alarm`.
@@ -201,10 +201,10 @@ class ControlLoop:
         self._alarm, self._asking = interrupt, False
 
     def connect(self, timeout_s: float, alive: Callable[[], bool] = lambda: True) -> bool:
-        """Wait for the first state of the machine, warm up planner and controller on it; whether one came.
+        """Wait for the machine's first state and warm up planner and controller on it; returns whether one came.
 
         Args:
-            timeout_s: How long to wait.
+            timeout_s: Time to wait [s].
             alive: Whether there is still somebody to wait for.
         """
         deadline = self._clock.now() + round(timeout_s * NS)
@@ -315,7 +315,7 @@ class ControlLoop:
                 of[channel][seen.forces.identity] = felt
 
     def _ask(self) -> Fault:
-        """Ask planner and controller; what they answered is in `row`, and in what is wanted if it can be used."""
+        """Ask planner and controller; their answers are in `row`, and the torques are wanted if they can be used."""
         # An alarm may come at any moment while `_asking`, so it is caught around everything that happens then. It stays
         # set between two ticks, which saves a call of the system: the next tick sets it anew.
         try:
@@ -424,14 +424,14 @@ def _finite(tau: Array) -> bool:  # pragma: no cover - compiled
 
 
 WARM_TICKS = 20
-"""How often planner and controller are tried before the first tick, so that all is compiled, loaded and in caches."""
+"""Calls of planner and controller before the first tick, so that all is compiled, loaded and in caches."""
 
 
 class Stop:
-    """Whether somebody asked for the end: SIGINT, SIGTERM and SIGHUP (the terminal is gone) do.
+    """Whether a signal has asked for the end: SIGINT, SIGTERM or SIGHUP (the terminal is gone).
 
-    Until `begin` they raise `Interrupted`; then the first one is told to who asks, and the second one ends the process
-    at once. Python handles signals in the main thread alone: entered in another one, this does nothing.
+    Until `begin` a signal raises `Interrupted`; then the first one is kept in `asked`, and the second one ends the
+    process at once. Python handles signals in the main thread alone: entered in another one, this does nothing.
 
     Attributes:
         asked: Number of the signal; 0 before.
@@ -460,7 +460,7 @@ class Stop:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if error is not None and self.asked and not self.moving and not isinstance(error, Interrupted):
-            raise Interrupted(self.asked) from error  # what is interrupted may say so in its own way, as compilers do
+            raise Interrupted(self.asked) from error  # interrupted code may raise an error of its own, as compilers do
 
     def begin(self) -> None:
         """Say that something may move from now on.
@@ -493,9 +493,9 @@ def run(loop: ControlLoop, clock: Clock, period: int, push: Callable[[Array], No
     Args:
         loop: Connected.
         clock: Its clock.
-        period: Between two beats [ns].
+        period: Time between two beats [ns].
         push: Takes the telemetry of each tick.
-        asked: Whether somebody asked for the end.
+        asked: Whether somebody has asked for the end.
     """
     pacer = Pacer(clock, period)
     while not loop.finished:

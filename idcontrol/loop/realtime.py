@@ -1,4 +1,4 @@
-"""Ask the operating system for undisturbed time, and say what it gave. Everything works without, less evenly.
+"""Ask the operating system for undisturbed time, and say what it granted. Without it everything works, less evenly.
 
 Linux takes 50 ms out of every second from a SCHED_FIFO process that leaves less than 5 % of its CPU to others
 (``/proc/sys/kernel/sched_rt_runtime_us``): a loop or a plant that works for nearly its whole period is stopped that
@@ -21,7 +21,7 @@ from types import MappingProxyType
 import msgspec
 
 PRIORITY = 40
-"""Of SCHED_FIFO, 1 to 99: above every ordinary process, below the kernel's own threads for interrupts (50)."""
+"""Priority under SCHED_FIFO, 1 to 99: above every ordinary process, below the kernel's interrupt threads (50)."""
 
 ONE_THREAD: Mapping[str, str] = MappingProxyType(
     {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -33,16 +33,16 @@ _MCL_CURRENT, _MCL_FUTURE = 1, 2
 
 
 class Granted(msgspec.Struct, frozen=True, kw_only=True):
-    """What was granted.
+    """The privileges that the operating system has granted.
 
     Attributes:
         scheduler: ``"SCHED_FIFO"`` or ``"SCHED_OTHER"``.
-        priority: Of SCHED_FIFO; 0 without.
-        cpu: The one that the process is bound to; None if it may wander.
+        priority: Priority under SCHED_FIFO; 0 under another scheduler.
+        cpu: The CPU that the process is bound to; None if it may move.
         memory_locked: Whether all its memory stays in RAM.
         gc_frozen: Whether the garbage collector passes over all that was made before.
         threads: Threads of the process; more than one means that BLAS brought its own.
-        refused: What could not be had, and why.
+        refused: Each privilege that was refused, and why.
     """
 
     scheduler: str = "SCHED_OTHER"
@@ -62,11 +62,11 @@ def one_blas_thread() -> bool:
 
 @contextlib.contextmanager
 def undisturbed(cpu: int | None = None) -> Iterator[Granted]:
-    """Ask for everything, for as long as the context lasts; to be entered when all is compiled, allocated and warm.
+    """Hold all privileges while the context lasts; to be entered when everything is compiled, allocated and warm.
 
     Args:
-        cpu: Which CPU to stay on; None is the last one that the process may use. It is bound only along with the
-            scheduling priority: without, it would only wait there for others.
+        cpu: The CPU to stay on; None is the last one that the process may use. The process is bound to it only if it
+            has the scheduling priority: without, it would wait there behind others.
     """
     refused: dict[str, str] = {}
     before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()

@@ -1,8 +1,8 @@
-"""From telemetry to the record: what the loop and its machine leave in their rings becomes two folders of a run.
+"""From telemetry to the record: the rows in the rings of a loop and of its machine become two folders of a run.
 
-As a process of its own it reads a job (one line of JSON) from its standard input,
-drains the rings until that input ends, and, where a second line told how the loop ended, prints the metrics. If the
-loop is killed the input ends as well: the rest of the rings is still written, and the record says that it was cut off.
+As a process of its own it reads a `RecordJob` (one line of JSON) from its standard input, drains the rings until that
+input ends, and prints the metrics if a second line has told how the loop ended. If the loop is killed the input ends as
+well: the rest of the rings is still written, and the record says that it was cut off.
 """
 
 from __future__ import annotations
@@ -55,30 +55,30 @@ EXTRA = {
 """Channels of the loop's record beyond those of its session, and their units."""
 WALL_TIME = ("step_us", "missed", "period_us", "late_us", "compute_us", "cpu_us", "age_us")
 EVERY_S = 0.05
-"""How often the rings are drained."""
+"""Time between two looks at the rings [s]."""
 WRITTEN_AT_ONCE = 200
-"""Rows that are written between two looks at the rings, which must not overflow meanwhile."""
+"""Rows that are written between two looks at the rings, which must not overflow in the meantime."""
 FULL = 0.9
-"""Of a period: a loop whose ticks take more than this cannot last (`idcontrol.loop.realtime`)."""
+"""Share of the period: a loop whose ticks take longer than this cannot last (`idcontrol.loop.realtime`)."""
 STILL_S = 0.5
-"""A ring whose writer was killed counts as ended after so long without a row."""
+"""A ring whose writer was killed counts as ended after this time without a row [s]."""
 
 
 READY = "ready"
-"""What the process prints once it drains."""
+"""The line that the process prints once it drains the rings."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """How a loop ended, for its record.
 
     Attributes:
         ended: ``"duration"``, ``"signal"`` or ``"fault"``.
         overruns: Ticks that took longer than their period.
         missed: Beats that were skipped.
-        realtime: What the operating system granted.
+        realtime: Privileges that the operating system granted (`idcontrol.loop.realtime.Granted`).
         signal: Number of the signal that ended it; null where none did.
-        error: Traceback of what planner or controller raised; "" if neither did.
-        memory_mb: What the loop's process held before its first tick and after the last; null in process.
+        error: Traceback of the error that planner or controller raised; "" if neither did.
+        memory_mb: Memory of the loop's process before its first tick and after the last; null in process.
     """
 
     ended: str
@@ -97,8 +97,8 @@ class Scribe:
         """Open the record.
 
         Args:
-            session: What the loop runs.
-            out: Its folder, empty.
+            session: The session of the loop.
+            out: Folder of the record, empty.
             config: Resolved configuration.
             h: Control period [s].
             machine_too: Whether there will be rows of the machine.
@@ -163,17 +163,17 @@ class Scribe:
             self._machine_mode, self._machine_faults = mode, faults
         self._machine.extend(rows)
 
-    def close(self, outcome: Outcome | None) -> dict[str, Any] | None:
+    def close(self, ending: Ending | None) -> dict[str, Any] | None:
         """End the record; the metrics if it is known how the loop ended."""
         self._write(self._pending, views(self._pending, self._channels)["force_sensed"])
         if self._machine is not None:
-            self._machine.close({} if outcome is not None else None)
-        metrics = None if outcome is None else self._metrics(outcome)
+            self._machine.close({} if ending is not None else None)
+        metrics = None if ending is None else self._metrics(ending)
         self._recorder.close(metrics)
         return metrics
 
     def _note(self, tick: int, mode: Mode, faults: int) -> None:
-        """Events are what changes from tick to tick."""
+        """Record an event where mode or faults differ from those of the tick before."""
         if Mode.RUNNING not in (mode, self._mode):
             faults = 0  # before and after, what is wrong harms nobody
         if mode is self._mode and faults == self._faults:
@@ -204,7 +204,7 @@ class Scribe:
             out["force"][:] = force
         self._recorder.extend(written)
 
-    def _metrics(self, outcome: Outcome) -> dict[str, Any]:
+    def _metrics(self, ending: Ending) -> dict[str, Any]:
         recorded = self._recorder.arrays()
         running = recorded["mode"] == Mode.RUNNING
         # one stretch, for nothing leads back to it (`safety`): views will do, where copies would double the memory
@@ -217,28 +217,28 @@ class Scribe:
         faults = recorded["faults"][running | ended_it].astype(np.int64)
         dropped = recorded["dropped"][-1] if len(recorded["dropped"]) else np.zeros(len(Drop))
         return metrics | {
-            "completed": outcome.ended == "duration" and metrics.get("fell_at_s") is None and bool(running.any()),
-            "ended": outcome.ended,
-            "signal": outcome.signal,
-            "error": outcome.error or (too_slow(arrays["compute_us"], self._h) if outcome.ended == "fault" else None),
+            "completed": ending.ended == "duration" and metrics.get("fell_at_s") is None and bool(running.any()),
+            "ended": ending.ended,
+            "signal": ending.signal,
+            "error": ending.error or (too_slow(arrays["compute_us"], self._h) if ending.ended == "fault" else None),
             "period_us": percentiles(arrays["period_us"]),
             "period_mean_us": _mean(arrays["period_us"]),
             "late_us": percentiles(arrays["late_us"]),
             "compute_us": percentiles(arrays["compute_us"]),
             "compute_cpu_us": percentiles(arrays["cpu_us"]),
-            "overruns": outcome.overruns,
-            "missed": outcome.missed,
+            "overruns": ending.overruns,
+            "missed": ending.missed,
             "fault_events": self.fault_events,
             "faults": {NAMES[fault]: int(np.count_nonzero(faults & fault)) for fault in NAMES},
             "gate_ticks": int(np.count_nonzero(arrays["cut"] > 0)),
             "dropped": {why.name.lower(): int(count) for why, count in zip(Drop, dropped, strict=True)},
-            "memory_mb": outcome.memory_mb and dict(zip(("start", "end"), outcome.memory_mb, strict=True)),
-            "realtime": outcome.realtime,
+            "memory_mb": ending.memory_mb and dict(zip(("start", "end"), ending.memory_mb, strict=True)),
+            "realtime": ending.realtime,
         }
 
 
 def too_slow(compute_us: Array, h: float) -> str | None:
-    """What to say where most ticks took all of their period `h` [s], or nearly so; None where they did not."""
+    """A sentence for loops in which half of the ticks took nearly all of their period `h` [s]; None for others."""
     median = percentiles(compute_us)["p50"]
     if median is None or median < FULL * 1e6 * h:
         return None
@@ -249,32 +249,32 @@ def too_slow(compute_us: Array, h: float) -> str | None:
 
 
 def _mean(values: Array) -> float | None:
-    """Mean of what is finite; shape (rows,)."""
+    """Mean of the finite values, shape (rows,); None if there are none."""
     values = values[np.isfinite(values)]
     return float(values.mean()) if values.size else None
 
 
 def _filled(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """Without channels that hold nothing: a machine without feet has no forces."""
+    """The channels that hold any number: a machine without feet has no forces."""
     return {name: shape for name, shape in shapes.items() if math.prod(shape)}
 
 
 @dataclass(slots=True)
 class _Drain:
-    """A ring, and what was fetched from it but not yet written: on a busy computer writing may lag behind."""
+    """A ring, and the rows fetched from it but not yet written: on a busy computer writing may lag behind."""
 
     ring: Ring
     take: Callable[[Array], None]
     waiting: deque[Array] = field(default_factory=deque)
 
     def fetch(self) -> bool:
-        """Empty the ring; whether there was anything."""
+        """Empty the ring; returns whether there was any row."""
         rows = self.ring.take()
         self.waiting.extend(rows[at : at + WRITTEN_AT_ONCE] for at in range(0, len(rows), WRITTEN_AT_ONCE))
         return len(rows) > 0
 
     def write(self, most: int | None = None) -> None:
-        """Write rows, or at least `most` if more are waiting."""
+        """Write the waiting rows; stop once `most` of them are written."""
         written = 0
         while self.waiting and (most is None or written < most):
             rows = self.waiting.popleft()
@@ -295,14 +295,14 @@ def main() -> int:
         drains.append(_Drain(Ring(attach(job.machine_ring), width(machine.channels(wire))), scribe.machine_rows))
     print(READY, flush=True)
 
-    outcome: Outcome | None = None
+    ending: Ending | None = None
     ended, last = False, time.monotonic()
-    while not ended or (outcome is None and time.monotonic() - last < STILL_S):
+    while not ended or (ending is None and time.monotonic() - last < STILL_S):
         if ended:
             time.sleep(EVERY_S)
         elif select.select([sys.stdin], [], [], EVERY_S)[0]:
             line = sys.stdin.readline()
-            outcome = decode(line, Outcome) if line.strip() else None
+            ending = decode(line, Ending) if line.strip() else None
             ended, last = True, time.monotonic()
         for drain in drains:
             if drain.fetch():
@@ -311,7 +311,7 @@ def main() -> int:
             drain.write(WRITTEN_AT_ONCE)
     for drain in drains:
         drain.write()
-    metrics = scribe.close(outcome)
+    metrics = scribe.close(ending)
     if metrics is not None:
         metrics["rows_lost"] = sum(drain.ring.lost for drain in drains)
         print(json.dumps(jsonable(metrics), allow_nan=False), flush=True)

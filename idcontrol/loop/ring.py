@@ -48,7 +48,7 @@ class Ring:
         head = int(self._head[0])
         first = max(self._read, head - size + 1)
         rows = self._rows[np.arange(first, head) % size]
-        # what the writer has begun to overwrite while it was copied is lost too
+        # rows that the writer has begun to overwrite while they were copied are lost, too
         torn = min(max(int(self._head[0]) + 1 - size - first, 0), len(rows)) if len(rows) else 0
         self.lost += first - self._read + torn
         self._read = head

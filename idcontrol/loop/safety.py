@@ -73,7 +73,7 @@ TRANSITIONS: Mapping[tuple[Mode, Signal], Mode] = MappingProxyType(
 
 
 class Fault(enum.IntFlag):
-    """What can be wrong in a tick."""
+    """The faults of a tick."""
 
     NONE = 0
     OVERRUN = 1
@@ -115,11 +115,11 @@ Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is done about a fault.
+    """The reaction to a fault.
 
     Attributes:
-        tolerate: So many ticks in a row with the fault are survived; where there is no new torque the last is held.
-        then: And then: go on holding, brake, or drop all torque.
+        tolerate: Number of ticks in a row with the fault that are survived; without a new torque the last is held.
+        then: Reaction to one more tick with it: go on holding, brake, or drop all torque.
     """
 
     tolerate: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -127,17 +127,19 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a side tolerates.
+    """The faults that a side tolerates.
+
+    The first eight are the rules for each `Fault`.
 
     Attributes:
-        overrun: See `Fault`, as the next seven.
-        silent: 20 packets in a row is what libfranka's robots tolerate.
-        not_finite: See `Fault`.
-        raised: See `Fault`.
-        hung: See `Fault`.
-        solver: See `Fault`.
-        clock: See `Fault`.
-        peer: See `Fault`.
+        overrun: For `Fault.OVERRUN`.
+        silent: For `Fault.SILENT`; libfranka's robots tolerate 20 lost packets in a row, too.
+        not_finite: For `Fault.NOT_FINITE`.
+        raised: For `Fault.RAISED`.
+        hung: For `Fault.HUNG`.
+        solver: For `Fault.SOLVER`.
+        clock: For `Fault.CLOCK`.
+        peer: For `Fault.PEER`.
         start_s: How long the other side may take to become ready before nothing is begun at all.
         late_s: Age of news above which the other side counts as silent.
         hang_s: Time after which planner or controller is interrupted.

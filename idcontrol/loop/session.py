@@ -1,8 +1,8 @@
-"""What a loop runs: robot, planner, controller, plant, and how to record them.
+"""The session of a loop: robot, planner, controller, plant, and how to record them.
 
-What offers it (entry points of the group ``idcontrol.loops``) has `name`, `summary`, `presets` and a method
-``session(config) -> Session`` (see `idcontrol.scenes.session`). Loop, plant and recorder
-are processes of their own and each makes its own session from the same configuration: nothing but plain data crosses.
+An entry point of the group ``idcontrol.loops`` has `name`, `summary`, `presets` and a method
+``session(config) -> Session`` (see `idcontrol.scenes.session`). Loop, plant and recorder are processes of their own,
+and each makes its own session from the same configuration: nothing but plain data crosses.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from idcontrol.types import Array, Controller, Plant, Reference, State
 
 
 class Planner(Protocol):
-    """From a state to what the joints should do."""
+    """Computes the reference of the joints from the state."""
 
     def reset(self, state: State) -> None:
-        """Begin anew at `state`."""
+        """Start anew at `state`."""
         ...
 
     def __call__(self, state: State) -> Reference:
-        """What to do at ``state.t``."""
+        """The reference at ``state.t``."""
         ...
 
     def notes(self) -> Array:
-        """What else of the last call belongs into the record, of the size of `Session.notes`."""
+        """Further numbers of the last call for the record, shape (`Session.notes`,)."""
         ...
 
 
 class Session(Protocol):
-    """What a loop runs.
+    """All that a loop runs.
 
     Attributes:
         robot: Name of the robot.
-        system: Its multibody terms, for whoever asks for nothing else.
-        start: Where it begins.
-        limits: What its joints may be asked.
+        system: Its multibody system, for the loop itself; planner, controller and plant have systems of their own.
+        start: State in which it begins.
+        limits: Limits of its joints.
         feet: Names of the feet with force sensors.
-        notes: Numbers that the planner notes in each tick.
+        notes: How many numbers the planner notes in each tick.
     """
 
     robot: str
@@ -61,11 +61,11 @@ class Session(Protocol):
     notes: int
 
     def planner(self) -> Planner:
-        """The planner, to be reset."""
+        """A new planner, which the caller resets."""
         ...
 
     def setup(self) -> controllers.Setup:
-        """What a controller is built from."""
+        """The setup that a controller is built from."""
         ...
 
     def plant(self, dt: float) -> Plant:
@@ -75,12 +75,12 @@ class Session(Protocol):
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Shapes and units of what is recorded: channels of `idcontrol.loop.real.channels`, and what `derive` gives.
 
-        Its `t` is the time since the start, its `force` what came of a tick's torques.
+        Channel `t` is the time since the start; `force` are the contact forces that a tick's torques have led to.
         """
         ...
 
     def derive(self, row: Mapping[str, Array]) -> Mapping[str, Any]:
-        """What else the record says of a tick, from its channels."""
+        """Further channels of the record, computed from those of one tick."""
         ...
 
     def meta(self) -> dict[str, Any]:
@@ -93,10 +93,10 @@ class Session(Protocol):
 
 
 def resolve(target: str, config: Any) -> Session:
-    """The session of what is at `target` (``package.module:name``).
+    """The session of an experiment.
 
     Args:
-        target: Where it is.
+        target: Where the experiment is, ``package.module:name``.
         config: Its configuration, or the plain data of one.
     """
     offer = pkgutil.resolve_name(target)
@@ -121,9 +121,9 @@ def wire_format(session: Session) -> Format:
 def make_controller(name: str, setup: controllers.Setup) -> Controller:
     """A controller by its name, or a user's own by ``package.module:Class``.
 
-    A user's is any callable object with the call and the `reset` of `idcontrol.types.Controller`. What is named is
-    called with the `Setup` if it takes an argument, else without; an object that is a controller already is taken as
-    it is. The module is looked for among the installed ones first, then in the working directory.
+    A user's own controller is any object with the call and the `reset` of `idcontrol.types.Controller`. A class or a
+    function is called with the `Setup` if it takes an argument, else without; an object that is a controller already
+    is taken as it is. The module is looked for among the installed ones first, then in the working directory.
 
     Raises:
         UnknownName: No controller has that name.

@@ -18,9 +18,9 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         state: True state at its beginning.
-        sensed: What planner and controller were shown of it.
-        reference: What the planner asked for.
-        command: What the controller answered.
+        sensed: The state as planner and controller saw it.
+        reference: Reference of the planner.
+        command: Command of the controller.
         forces: Contact forces of the plant, averaged over the period.
         after: True state at its end.
         controller_s: Wall time of the controller alone [s].
@@ -48,13 +48,13 @@ def ticks(
     """Run the loop; the caller takes tick after tick, and may stop at any.
 
     Args:
-        plant: Is reset to `start`.
-        planner: From sensed state to reference.
-        controller: From sensed state and reference to torques.
+        plant: The plant, which is reset to `start`.
+        planner: Gives the reference at a sensed state.
+        controller: Gives the command at a sensed state and its reference.
         start: State at time zero.
         h: Control period [s].
-        steps: How many periods.
-        sense: What is seen of a state; everything by default.
+        steps: Number of periods.
+        sense: Gives the sensed state from the true one; None senses everything.
 
     Yields:
         One `Tick` a period.

@@ -1,6 +1,6 @@
-"""The command ``idcontrol`` for one row of a sweep: it ends when whoever started it is gone.
+"""The command ``idcontrol`` for one run of a sweep; it ends when the process that started it is gone.
 
-Its standard input is a pipe that is never written to. When the other side dies, however it died, the pipe ends, and so
+Its standard input is a pipe that is never written to. When the other side dies, in whatever way, the pipe ends, and so
 does this process: no run goes on that nobody waits for.
 """
 

@@ -1,4 +1,4 @@
-"""Runs the rows of a sweep: each in a process of its own, on this machine's cores or on a Dask cluster.
+"""Makes the runs of a sweep, each in a process of its own, on this machine's cores or on a Dask cluster.
 
 A run is written into a hidden folder and gets its name when it has come to its end. So a row is done exactly if its
 folder is there, whatever was killed in between, and two attempts at one row cannot mix.
@@ -24,10 +24,10 @@ from idcontrol.errors import InputError
 from idcontrol.sweeps.plan import PlannedRun
 
 POLL_S = 0.05
-"""How often running processes are looked at: short against the second or two that each takes to start."""
+"""Time between two looks at the running processes [s]: short against the second or two that each takes to start."""
 
 REFUSED = "refused: "
-"""How the reason of a row begins whose settings do not go together; other reasons are faults."""
+"""First word of a row's reason where its settings do not go together; other reasons are faults."""
 
 UNUSABLE = 2
 """Exit status of ``idcontrol run`` for a configuration that cannot be used."""
@@ -41,7 +41,7 @@ def done(row: PlannedRun, runs: Path) -> bool:
 
 
 def failed_folder(row: PlannedRun, runs: Path) -> Path:
-    """Where the rest of a failed run is put, with its ``reason.txt``."""
+    """The folder that keeps the remains of a failed run, with its ``reason.txt``."""
     return runs / f"{row.name}.failed"
 
 
@@ -66,7 +66,9 @@ def on_this_machine(rows: Sequence[PlannedRun], runs: Path, jobs: int) -> Genera
 
 
 def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Generator[PlannedRun, None, None]:
-    """The same on the workers of a Dask scheduler; a row whose worker dies is run by another one.
+    """Run `rows` on the workers of a Dask scheduler; yields each when it has ended, well or not.
+
+    A row whose worker dies is run by another worker.
 
     The workers need this installation and must see the folder `runs` under the same path.
 
@@ -107,7 +109,7 @@ class _Attempt:
     log: IO[bytes]
 
     def stop(self) -> None:
-        """End the process and forget what it wrote."""
+        """End the process and delete what it wrote."""
         self.process.terminate()
         try:
             self.process.wait(timeout=5.0)
@@ -118,7 +120,7 @@ class _Attempt:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def close(self) -> None:
-        """Let go of the pipe and of the log, and remove the log."""
+        """Close the pipe and the log, and remove the log."""
         if self.process.stdin is not None:
             self.process.stdin.close()
         self.log.close()
@@ -139,7 +141,7 @@ def _start(row: PlannedRun, runs: Path) -> _Attempt:
 
 
 def _finish(attempt: _Attempt) -> None:
-    """Give the folder its name: that of the row, or that of a failure."""
+    """Rename the folder of a process that has ended: to the row's name, or to that of its failure."""
     folder, runs, row = attempt.folder, attempt.runs, attempt.row
     attempt.log.seek(0)
     lines = attempt.log.read().decode(errors="replace").strip().splitlines()
@@ -171,7 +173,7 @@ def _note_failure(row: PlannedRun, runs: Path, reason: str) -> None:
 
 
 def _in_a_worker(row: PlannedRun, runs: Path) -> None:
-    """What a Dask worker does: it waits for a process of its own, which a crash inside the run cannot outgrow."""
+    """Make one run on a Dask worker, in a child process, so that a crash of the run leaves the worker alive."""
     if done(row, runs):
         return
     attempt = _start(row, runs)

@@ -24,19 +24,19 @@ from idcontrol.sweeps.record import RunOutcome, varied_keys
 from idcontrol.types import Array
 
 PANELS = 8
-"""Conditions that a figure shows at most, one panel each."""
+"""Largest number of conditions in a figure; each has a panel."""
 
 JOINED = 12
-"""Values of a setting up to which their points are joined by a line; more are draws."""
+"""Points of at most this many values of a setting are joined by a line; more values are random draws."""
 
 LETTER = 0.0062
-"""Width of a letter of a tick's name, as a share of the figure's."""
+"""Width of a letter of a tick label, as a share of the figure's width."""
 
 LEGEND_LETTERS = 130
-"""What fits into a line of a legend."""
+"""Letters that fit into one line of a legend."""
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31", "#444444", "#9aa0a6")
-"""Of lines, the first ones told apart by colour-blind readers, too."""
+"""Colours of the lines; colour-blind readers can tell the first ones apart, too."""
 _MARKERS = "os^Dv<>ph*"
 
 CURVES = (
@@ -49,14 +49,14 @@ CURVES = (
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What the figures need of a walk's arrays.
+    """The arrays of a walk, reduced to what the figures show.
 
     Attributes:
         t: Middle of each gait period [s].
         q_err: Mean joint position error in it [rad].
         com: Centre of mass from above, once a gait period, shape (k, 2) [m].
-        waypoints: Shape (w, 2) [m].
-        feet: Names.
+        waypoints: Waypoints, shape (w, 2) [m].
+        feet: Names of the feet.
         foot_err: Mean error of each foot's predicted normal force while it presses, shape (n_feet,) [N]; NaN where
             nothing was predicted.
     """
@@ -70,7 +70,7 @@ class Digest:
 
 
 def digest(outcome: RunOutcome) -> Digest | None:
-    """Of a row that came to its end; None if it did not, or if nothing walked in it."""
+    """The digest of a run that came to its end; None if it did not, or if nothing walked in it."""
     return _digest(outcome.folder) if outcome.metrics is not None else None
 
 
@@ -102,11 +102,11 @@ def _digest(folder: Path) -> Digest | None:
 def pictures(
     outcomes: Sequence[RunOutcome], grouping: Callable[[RunOutcome], tuple[str, str]] | None = None
 ) -> list[Picture]:
-    """All figures that these rows have something for.
+    """All figures that the metrics and arrays of these runs allow.
 
     Args:
-        outcomes: The rows.
-        grouping: Names of a row's line and panel (`Study.grouping`).
+        outcomes: The runs.
+        grouping: Names the line and the panel of a run (`Study.grouping`).
     """
     scene = _Scene.of(outcomes, grouping)
     found = []
@@ -129,7 +129,7 @@ def pictures(
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """Rows by line (what has a colour: the controller) and panel (what else was varied, seeds apart)."""
+    """Runs by line (one colour each, usually a controller) and by panel (all other varied settings but the seed)."""
 
     outcomes: Sequence[RunOutcome]
     groups: Mapping[str, tuple[str, str]]
@@ -169,12 +169,12 @@ class _Scene:
         return self.groups[outcome.row.name][0]
 
     def name(self, outcome: RunOutcome) -> str:
-        """What tells a row from the others, for a sentence."""
+        """The line and the condition of a run, as a sentence names it."""
         line, condition = self.groups[outcome.row.name]
         return f"{line} ({condition})" if condition else line
 
     def best_and_worst(self, key: str) -> tuple[RunOutcome, RunOutcome] | None:
-        """Rows that did their task, with the smallest and the largest of a metric."""
+        """The two runs that did their task with the smallest and the largest value of a metric."""
         found = sorted((o for o in self.outcomes if o.done and o.metric(key) is not None), key=lambda o: o.metric(key))
         return (found[0], found[-1]) if found else None
 
@@ -228,7 +228,7 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
 
 def _tracking(scene: _Scene) -> tuple[str, Figure] | None:
     def draw(axes: Any, o: RunOutcome, found: Digest, color: str) -> None:
-        # one that fell in its first gait period is a point
+        # a run that fell in its first gait period is a point
         axes.plot(found.t, 1e3 * found.q_err, "x" if len(found.t) == 1 else "-", color=color, linewidth=1.0)
         _log(axes.yaxis)
 
@@ -269,7 +269,7 @@ def _paths(scene: _Scene) -> tuple[str, Figure] | None:
 
 def _feet(scene: _Scene) -> tuple[str, Figure] | None:
     def predicted(o: RunOutcome, found: Digest) -> bool:
-        # what one that falls predicts may be a million newtons, beside which nothing else is seen
+        # a robot that falls may predict a million newtons, beside which nothing else could be seen
         return o.done and bool(np.isfinite(found.foot_err).any())
 
     def draw(axes: Any, o: RunOutcome, found: Digest, color: str) -> None:
@@ -311,7 +311,7 @@ def _panels(
     x: str,
     y: str,
 ) -> Figure | None:
-    """One panel a condition, one colour a line; None if no row has arrays for it."""
+    """A figure with one panel for each condition and one colour for each line; None if no run has arrays for it."""
     drawable: dict[str, list[tuple[RunOutcome, Digest]]] = {}
     for condition, members in scene.panels.items():
         for o in members:
@@ -402,7 +402,7 @@ def _log(axis: Any) -> None:
 
 
 def _means(outcomes: Sequence[RunOutcome], key: str, metric: str) -> tuple[list[float], list[float]]:
-    """The setting's values, and the mean of a metric over the rows with each."""
+    """The values of a setting, and the mean of a metric over the runs with each."""
     by_value: dict[float, list[float]] = {}
     for o in outcomes:
         by_value.setdefault(o.setting(key), []).append(o.metric(metric))
@@ -410,7 +410,7 @@ def _means(outcomes: Sequence[RunOutcome], key: str, metric: str) -> tuple[list[
 
 
 def _legend_above(figure: Figure, axes: Any) -> None:
-    """A legend of what is in `axes` over the whole figure, which grows by as much."""
+    """Put the legend of `axes` above the whole figure, which grows by its height."""
     handles, labels = axes.get_legend_handles_labels()
     if not any(labels):
         return

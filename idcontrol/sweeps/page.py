@@ -16,15 +16,15 @@ from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, varied_keys
 from idcontrol.sweeps.study import Study, Table
 
 DRAWN = 12
-"""Runs whose own figures a page shows at most."""
+"""Largest number of runs for which a page shows each run's own figures."""
 
 
 def report(comparison: Comparison, study: Study | None) -> Path:
     """Write ``report.html`` into the comparison's folder and return its path.
 
     Args:
-        comparison: What was run.
-        study: What it was run for; None if nothing in particular.
+        comparison: The comparison.
+        study: The study that it was made for; None if there is none.
 
     Raises:
         InputError: A record cannot be read, or the folder cannot be written to.
@@ -52,7 +52,7 @@ def report(comparison: Comparison, study: Study | None) -> Path:
 
 
 def all_rows(outcomes: Sequence[RunOutcome]) -> Table:
-    """Every run: what was varied, what came out and is not the same for all, why it failed."""
+    """Every run: the settings that were varied, the metrics that differ between runs, and why a run failed."""
     keys = varied_keys([o.row for o in outcomes])
     ended = [o.metrics for o in outcomes if o.metrics is not None]
     shown = [
@@ -84,7 +84,7 @@ def all_rows(outcomes: Sequence[RunOutcome]) -> Table:
 
 
 def _and_waiting(outcomes: Sequence[RunOutcome]) -> str:
-    """How many runs are still to be made, for the end of a sentence; nothing if none is."""
+    """How many runs are still to be made, for the end of a sentence; empty if none is."""
     waiting = sum(o.reason == NOT_RUN for o in outcomes)
     return f", {waiting} not run yet" if waiting else ""
 

@@ -1,4 +1,4 @@
-"""What a sweep consists of."""
+"""The planned runs of a sweep: their settings, their names, their commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from idcontrol.errors import UnknownName
 from idcontrol.record.recording import jsonable
 
 _TITLE = ("preset", "controller", "plant", "mu", "seed")
-"""Settings that a folder's name spells out, where an experiment has them."""
+"""Settings that a folder's name spells out, where the experiment has them."""
 
 
 class Presets(Protocol):
@@ -26,7 +26,7 @@ class Presets(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """Name of the experiment."""
         ...
 
     @property
@@ -41,10 +41,10 @@ class PlannedRun:
 
     Attributes:
         experiment: Name of the experiment.
-        preset: The configuration it begins with.
-        changes: What is changed of it, by dotted key.
-        config: The configuration that results, in words of JSON.
-        name: Of its folder; equal for equal configurations only.
+        preset: Name of the configuration that it begins with.
+        changes: The settings that differ from the preset, by dotted key.
+        config: The resulting configuration as JSON values.
+        name: Name of its folder; two runs share it only if their configurations are equal.
     """
 
     experiment: str
@@ -54,7 +54,7 @@ class PlannedRun:
     name: str
 
     def command(self, out: Path) -> list[str]:
-        """Arguments of ``idcontrol`` that run it into the folder `out`."""
+        """The arguments of ``idcontrol`` that make this run and record it into the folder `out`."""
         words = ["run", self.experiment, "--preset", self.preset, "--quiet", "--out", str(out)]
         for key, value in self.changes.items():
             words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
@@ -69,11 +69,11 @@ def product(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def plan(
     experiment: Presets, runs: Iterable[Mapping[str, Any]], spelling: Mapping[str, str] | None = None
 ) -> list[PlannedRun]:
-    """The rows for `runs`, each given by its changes; the key ``preset`` chooses what they begin with.
+    """The planned runs, each from its changes; the key ``preset`` among them names the configuration to begin with.
 
     Args:
-        experiment: Gives name and presets.
-        runs: Changes by dotted key, or its last part, one mapping a run.
+        experiment: The experiment.
+        runs: One mapping for each run: new values by dotted key, or its last part.
         spelling: How the user spelled a key, where that was not the key itself.
 
     Raises:
@@ -102,7 +102,7 @@ def plan(
 
 
 def _name(experiment: str, preset: str, config: Mapping[str, Any]) -> str:
-    """What people look for first, then a hash of everything."""
+    """The settings that people look for first, then a hash of the whole configuration."""
     said = {"preset": preset} | {key: config[key] for key in _TITLE if key in config}
     words = [f"{key}{said[key]}" if key in ("mu", "seed") else str(said[key]) for key in _TITLE if key in said]
     everything = json.dumps([experiment, preset, config], sort_keys=True)

@@ -1,4 +1,4 @@
-"""What a sweep leaves on disk, and how it is read back."""
+"""The files that a sweep leaves on disk, and how they are read back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = 1
 """Version of the layout: a reader refuses folders with a larger one."""
 
 NOT_RUN = "not run yet"
-"""Reason of a row that no attempt has been made at, or none that came to its end."""
+"""Reason of a row that has not been tried, or of which no attempt has ended."""
 
 SETTINGS = ("preset", "controller", "plant", "robot", "terrain", "mu", "seed", "duration_s", "rate_hz")
 """Settings that every row repeats, where the experiment has them."""
@@ -32,13 +32,13 @@ SETTINGS = ("preset", "controller", "plant", "robot", "terrain", "mu", "seed", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """What came out of a row.
+    """The outcome of a planned run.
 
     Attributes:
-        row: What was run.
-        metrics: Of a run that came to its end, whether it did its task or not; None otherwise.
+        row: The run as it was planned.
+        metrics: Metrics of a run that came to its end, whether it did its task or not; None otherwise.
         reason: Why the task was not done; None if it was.
-        folder: Of the run.
+        folder: Folder of the run.
     """
 
     row: PlannedRun
@@ -63,15 +63,15 @@ class RunOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A sweep as its folder tells it.
+    """A sweep, as read from its folder.
 
     Attributes:
-        folder: Where it is.
-        experiment: What was run.
-        study: Name of the study; None if it was none.
-        outcomes: Of all rows, in their order.
-        command: The command that makes it, and continues it.
-        versions: Of Python and the packages that made it.
+        folder: Folder of the comparison.
+        experiment: Name of the experiment.
+        study: Name of the study; None if it belongs to none.
+        outcomes: Outcomes of all planned runs, in their order.
+        command: The command that makes the comparison, and continues it.
+        versions: Versions of Python and of the packages that made it.
     """
 
     folder: Path
@@ -86,7 +86,7 @@ class Comparison:
 def opened(
     folder: Path, rows: Sequence[PlannedRun], *, experiment: str, study: str | None, command: Sequence[str]
 ) -> Iterator[Path]:
-    """Hold `folder` for a sweep: yields its folder of runs, cleared of what killed attempts left.
+    """Lock `folder` for a sweep; yields its folder of runs, cleared of what killed attempts left.
 
     Raises:
         InputError: The folder cannot be used, holds something else, or another sweep is at work in it.
@@ -150,7 +150,7 @@ def load(folder: str | Path) -> Comparison:
 
 
 def outcome(row: PlannedRun, runs: Path) -> RunOutcome:
-    """What came out of `row`, as far as its folders tell."""
+    """The outcome of `row`, read from its folders."""
     if done(row, runs):
         folder = runs / row.name
         metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))

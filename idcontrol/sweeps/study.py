@@ -1,4 +1,4 @@
-"""Named sweeps that say what they show.
+"""Named sweeps that draw their own conclusions.
 
 A package adds one as an entry point of the group ``idcontrol.studies``: a `Study`, under its name.
 """
@@ -19,12 +19,12 @@ class Table:
     """A table with the sentence that says what it shows.
 
     Attributes:
-        name: Of its CSV file.
-        title: Its heading.
-        sentence: What it shows, computed from its numbers.
-        header: Names of the columns, units in them.
-        rows: Values: text, numbers, truth values, None where there is nothing.
-        printed: Whether people read it; otherwise it is the data of a figure, and only written.
+        name: Name of its CSV file.
+        title: Heading.
+        sentence: The conclusion, computed from the numbers.
+        header: Names of the columns, with units.
+        rows: Values: text, numbers or truth values; None where a cell is empty.
+        printed: Whether it is shown to people; the data of a figure is only written to a file.
     """
 
     name: str
@@ -44,13 +44,13 @@ class Study:
     """A named sweep.
 
     Attributes:
-        experiment: What it runs.
-        summary: One line.
+        experiment: Name of the experiment that it runs.
+        summary: One line that describes it.
         runs: Changes of each run by dotted key, ``preset`` among them.
-        tables: From what came out to the tables that answer the study's question.
-        pictures: The same for figures.
-        grouping: From a run to the names of its line and of its panel in the general figures; None names lines by
-            controllers and panels by whatever else differs.
+        tables: Computes the tables that answer the study's question from the outcomes.
+        pictures: Draws the figures that answer it.
+        grouping: Names the line and the panel of a run in the general figures; None names lines by controllers and
+            panels by all other settings that differ.
     """
 
     experiment: str

@@ -19,7 +19,7 @@ from idcontrol import cli
 from idcontrol.errors import InputError
 from idcontrol.loop import launch
 from idcontrol.loop.clock import VirtualClock
-from idcontrol.loop.launch import Settings
+from idcontrol.loop.launch import LoopSettings
 from idcontrol.loop.safety import Mode, Policy
 from idcontrol.loop.transport.udp import UdpLink
 from idcontrol.loop.wire import HEAD, Kind, Outbox
@@ -29,7 +29,7 @@ from tests.loop import rig
 from tests.loop.test_launch import wait_for_event
 
 ROOT = Path(__file__).parents[2]
-FAST = Settings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.05))
+FAST = LoopSettings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.05))
 C_SOURCE = Path(idcontrol.experiments.examples.__file__).parent / "machine.c"
 
 
@@ -95,7 +95,7 @@ def start(program, *arguments):
 
 
 def settings(own, machine):
-    return Settings(transport="udp", bind=f"127.0.0.1:{own}", peer=f"127.0.0.1:{machine}", policy=rig.PATIENT)
+    return LoopSettings(transport="udp", bind=f"127.0.0.1:{own}", peer=f"127.0.0.1:{machine}", policy=rig.PATIENT)
 
 
 @needs_compiler

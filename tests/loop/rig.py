@@ -118,7 +118,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class ArmSession:
-    """What the loop is given to run."""
+    """The session that the loops of these tests run."""
 
     def __init__(self, config: Config | None = None):
         self.config = config or Config()
@@ -161,7 +161,7 @@ offer = Offer()
 
 @dataclass
 class Weather:
-    """What befalls the datagrams of one direction.
+    """The faults of a link in one direction.
 
     Attributes:
         drop, twice, damage: Probabilities.

@@ -17,7 +17,7 @@ import pytest
 from idcontrol.errors import InputError
 from idcontrol.loop import launch
 from idcontrol.loop.clock import NS
-from idcontrol.loop.launch import Settings
+from idcontrol.loop.launch import LoopSettings
 from idcontrol.loop.real import Interrupted, Stop
 from idcontrol.loop.safety import Mode, Policy
 from idcontrol.record.recording import load
@@ -28,7 +28,7 @@ from tests.scenes import loops
 
 ROOT = Path(__file__).parents[2]
 TARGET = "tests.loop.rig:offer"
-SETTINGS = Settings(plant_silence_s=1.0, policy=PATIENT)
+SETTINGS = LoopSettings(plant_silence_s=1.0, policy=PATIENT)
 pytestmark = pytest.mark.wallclock
 
 
@@ -63,13 +63,13 @@ def at_root(monkeypatch):
 
 
 def what(run):
-    """What happened, but for overruns: a computer that others use has its own."""
+    """The events of a run but for overruns, which a computer that others use causes by itself."""
     return [event["what"] for event in run.events if event["what"] != "fault: overrun"]
 
 
 @pytest.mark.parametrize("transport", ["shared", "udp"])
 def test_a_loop_on_the_wall_clock_runs_records_and_ends(tmp_path, transport):
-    settings = Settings(transport=transport, plant_silence_s=1.0, policy=PATIENT)
+    settings = LoopSettings(transport=transport, plant_silence_s=1.0, policy=PATIENT)
     metrics = launch.run(TARGET, Config(duration_s=0.4), settings, tmp_path / "run")
     assert metrics["ended"] == "duration"
     assert metrics["completed"]
@@ -95,7 +95,7 @@ def test_a_loop_on_the_wall_clock_runs_records_and_ends(tmp_path, transport):
 
 @pytest.mark.slow
 def test_the_plant_may_run_at_a_rate_of_its_own(tmp_path):
-    settings = Settings(plant_rate_hz=250.0, plant_silence_s=1.0, policy=PATIENT)
+    settings = LoopSettings(plant_rate_hz=250.0, plant_silence_s=1.0, policy=PATIENT)
     launch.run(TARGET, Config(duration_s=0.4), settings, tmp_path / "run")
     body = load(tmp_path / "run" / "machine").arrays
     running = body["t"][body["mode"] == Mode.RUNNING]
@@ -103,7 +103,7 @@ def test_the_plant_may_run_at_a_rate_of_its_own(tmp_path):
 
 
 def test_in_process_the_same_configuration_gives_the_same_bytes(tmp_path):
-    settings = Settings(transport="inprocess", pacing="fast")
+    settings = LoopSettings(transport="inprocess", pacing="fast")
     for name in "ab":
         launch.run(TARGET, Config(duration_s=0.2), settings, tmp_path / name)
     for part in (".", "machine"):
@@ -113,7 +113,9 @@ def test_in_process_the_same_configuration_gives_the_same_bytes(tmp_path):
 
 def test_paced_simulation_takes_its_time(tmp_path):
     began = time.monotonic()
-    launch.run(TARGET, Config(duration_s=0.3), Settings(transport="inprocess", pacing="simulated"), tmp_path / "run")
+    launch.run(
+        TARGET, Config(duration_s=0.3), LoopSettings(transport="inprocess", pacing="simulated"), tmp_path / "run"
+    )
     assert time.monotonic() - began > 0.3
 
 
@@ -129,7 +131,7 @@ def test_a_controller_that_never_returns_is_interrupted_and_the_machine_braked(t
 
 
 def test_an_error_of_the_controller_is_in_the_metrics(tmp_path):
-    settings = Settings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.1))
+    settings = LoopSettings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.1))
     metrics = launch.run(TARGET, Config(controller="tests.loop.test_launch:Broken"), settings, tmp_path / "run")
     assert metrics["ended"] == "fault"
     assert "gain is zero" in metrics["error"]
@@ -247,7 +249,7 @@ def test_a_loop_may_run_in_a_thread(tmp_path):
     found = []
 
     def work():
-        settings = Settings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.1))
+        settings = LoopSettings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.1))
         found.append(launch.run(TARGET, Config(duration_s=0.1), settings, tmp_path / "run"))
 
     thread = threading.Thread(target=work)
@@ -292,10 +294,10 @@ def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp
 @pytest.mark.parametrize(
     ("settings", "line"),
     [
-        (Settings(transport="inprocess"), "pacing"),
-        (Settings(pacing="fast"), "pacing"),
-        (Settings(transport="udp", peer="nowhere"), "HOST:PORT"),
-        (Settings(transport="shared", peer="127.0.0.1:7500"), "udp"),
+        (LoopSettings(transport="inprocess"), "pacing"),
+        (LoopSettings(pacing="fast"), "pacing"),
+        (LoopSettings(transport="udp", peer="nowhere"), "HOST:PORT"),
+        (LoopSettings(transport="shared", peer="127.0.0.1:7500"), "udp"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, settings, line):

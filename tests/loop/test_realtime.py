@@ -1,4 +1,4 @@
-"""What the operating system grants is said, and what it refuses too; in a process of its own, which it changes."""
+"""Privileges that the operating system grants or refuses are reported; tested in child processes, which they change."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from idcontrol.loop import machine, real
-from idcontrol.loop.record import Outcome, Scribe, too_slow
+from idcontrol.loop.record import Ending, Scribe, too_slow
 from idcontrol.loop.safety import Fault, Mode
 from idcontrol.loop.session import wire_format
 from idcontrol.record.channels import views, width
@@ -14,7 +14,7 @@ from idcontrol.record.recording import load
 from tests.loop.rig import ArmSession
 
 H = 1e-3
-OUTCOME = Outcome(ended="duration", overruns=0, missed=0, realtime={})
+OUTCOME = Ending(ended="duration", overruns=0, missed=0, realtime={})
 
 
 class TouchingArm(ArmSession):

@@ -115,7 +115,7 @@ N = 3
 
 
 def gate_reference(limits, wanted, last, q, v, share, dt):
-    """The same in NumPy, rule by rule."""
+    """The gate in NumPy, rule by rule."""
     tau = share * wanted
     outwards = ((q < limits.low) & (tau < 0)) | ((q > limits.high) & (tau > 0))
     tau = np.where(outwards, 0.0, tau)

@@ -41,7 +41,7 @@ def ends(kind):
 
 
 def take(link):
-    """What comes, soon: loopback may take a moment on a busy machine."""
+    """Wait for the next datagram: loopback may take a moment on a busy machine."""
     for _ in range(2000):
         data = link.receive()
         if data is not None:

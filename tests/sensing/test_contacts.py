@@ -11,7 +11,7 @@ from msgspec import structs
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.loop import launch
-from idcontrol.loop.launch import Settings
+from idcontrol.loop.launch import LoopSettings
 from idcontrol.scenes.walk import WalkConfig
 from idcontrol.sensing import Sensing
 from idcontrol.sensing.contacts import NEAR_M, OFF_N, ON_N, Fused, Geometry, Planned, Touch, sensed_stance
@@ -104,7 +104,7 @@ def test_a_foot_that_meets_the_ground_early_stands():
 @pytest.mark.slow
 @pytest.mark.parametrize("contacts", ["planned", "geometry", "sensed", "fused"])
 def test_a_trot_needs_no_more_than_any_one_source_of_contacts(contacts, tmp_path):
-    settings = Settings(transport="inprocess", pacing="fast", sensing=Sensing(contacts=contacts))
+    settings = LoopSettings(transport="inprocess", pacing="fast", sensing=Sensing(contacts=contacts))
     metrics = launch.run(loops.TARGET, WalkConfig(duration_s=3.0), settings, tmp_path / "run")
     assert metrics["completed"]
     # a foot is felt only once the machine sinks onto it (see `Touch`), and the joints give way meanwhile

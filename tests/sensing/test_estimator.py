@@ -9,7 +9,7 @@ import pytest
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.loop import launch
-from idcontrol.loop.launch import Settings
+from idcontrol.loop.launch import LoopSettings
 from idcontrol.loop.machine import GRAVITY, specific_force
 from idcontrol.loop.session import wire_format
 from idcontrol.loop.wire import Sensed
@@ -135,7 +135,7 @@ def test_the_accelerometer_feels_gravity_at_rest_and_nothing_in_free_fall(quadru
 def test_links_walks_on_what_it_knows_of_itself(tmp_path):
     """Base estimated, contacts fused, noise on every sensor: the feedback runs on the estimate, not on the truth."""
     noise = NoiseLevel(tilt_rad=1e-3, joint_rad=1e-4, rate_rad_s=5e-3, joint_rad_s=5e-3, acceleration_m_s2=0.2)
-    settings = Settings(
+    settings = LoopSettings(
         transport="inprocess", pacing="fast", sensing=Sensing(contacts="fused", base="estimated", noise=noise)
     )
     config = WalkConfig(duration_s=1.0, path=WalkPath(kind="command", command=((0.0, 0.2, 0.0, 0.0),)))

@@ -1,4 +1,4 @@
-"""The same sweep on a Dask cluster of separate processes, one of which is killed in the middle."""
+"""A sweep on a Dask cluster of separate processes, one of which is killed in the middle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep consists of: combinations, names, commands."""
+"""The plan of a sweep: combinations, names, commands."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 
 @given(st.fixed_dictionaries({"gain": finite, "seed": st.integers(0, 9), "mu": st.floats(0, allow_nan=False)}))
 def test_the_command_of_a_row_gives_its_configuration(changes):
-    """What a child process reads off its command line is what was planned, infinities and signs of zero included."""
+    """A child process reads the planned values off its command line, infinities and signs of zero included."""
     (row,) = plan(experiment, [changes])
     words = row.command(Path("out"))
     read = dict(parse_setting(words[i + 1]) for i, word in enumerate(words) if word == "--set")
