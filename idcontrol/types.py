@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
@@ -32,6 +32,10 @@ class Status(enum.IntEnum):
     """No solution of this step could be used: the last admissible command, or a plain one, was."""
     FAILED = 3
     """The input could not be used at all (a NaN in the state): the command is zero torque."""
+
+
+SOLVED_BY: Final = ("sticking", "no_slip", "dissipation", "one_stage", "coulomb", "sap", "constraint")
+"""The values of `Command.solved_by` of our controllers; records store their numbers."""
 
 
 class ContactForces(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from idcontrol import controllers
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, measure
 from idcontrol.bench.scenes import RecordedWalk, floor
 from idcontrol.bench.timing import Job
-from idcontrol.types import Command, Controller, Status
+from idcontrol.types import Booleans, Command, Controller, Status
 
 BARS = {
     "id-noslip-lcp": Bar(of="floor", bar=2.0, goal=1.5),
@@ -28,26 +29,37 @@ SENSING = ("id-sensed-1", "id-sensed-2")
 
 
 def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
-    """One row for each controller that works without sensed forces, over the moments in which all feet press."""
+    """Rows of the controllers that work without sensed forces, over the moments in which all feet press.
+
+    A controller whose steps stick has a second row without the shortcut, in which it solves its own contact problem.
+    """
     counted = np.array([moment.pressing == len(walk.feet) for moment in walk.moments])
     for name in controllers.available():
         if name in SENSING:
             continue
         controller = controllers.build(name, walk.setup())
+        yield _row(walk, effort, name, controller, counted)
+        moment = walk.moments[int(np.flatnonzero(counted)[0])]
+        if controller(moment.state, moment.reference).solved_by == "sticking":
+            setup = walk.setup()
+            full = replace(setup, settings=replace(setup.settings, shortcut=False))
+            yield _row(walk, effort, f"{name}, shortcut off", controllers.build(name, full), counted)
 
-        def run(i: int, controller: Controller = controller) -> Command:
-            return controller(walk.moments[i].state, walk.moments[i].reference)
 
-        benchmark = Benchmark(
-            section="controllers",
-            what=name,
-            contacts=len(walk.feet),
-            job=Job(run=run, reset=controller.reset),
-            floor=floor(walk),
-            states=len(walk.moments),
-            solved=lambda command: command.status <= Status.REPAIRED,
-            counted=counted,
-            bar=BARS.get(name),
-            note=NOTE if name in BARS else "",
-        )
-        yield measure(benchmark, effort)
+def _row(walk: RecordedWalk, effort: Effort, what: str, controller: Controller, counted: Booleans) -> TimingRow:
+    def run(i: int) -> Command:
+        return controller(walk.moments[i].state, walk.moments[i].reference)
+
+    benchmark = Benchmark(
+        section="controllers",
+        what=what,
+        contacts=len(walk.feet),
+        job=Job(run=run, reset=controller.reset),
+        floor=floor(walk),
+        states=len(walk.moments),
+        solved=lambda command: command.status <= Status.REPAIRED,
+        counted=counted,
+        bar=BARS.get(what),
+        note=NOTE if what in BARS else "",
+    )
+    return measure(benchmark, effort)

@@ -236,7 +236,7 @@ def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) ->
     from rich.text import Text
 
     from idcontrol.show.report import number
-    from idcontrol.sweeps.record import varied_keys
+    from idcontrol.sweeps.record import coinciding, varied_keys
 
     screen = console()
     for table in tables:
@@ -257,4 +257,6 @@ def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) ->
             found = ("–" if o.metric(key) is None else cell(o.metric(key)) for key in shown)
             grid.add_row(*(Text(cell(o.setting(key))) for key in keys), *found, Text(o.reason or "", style="yellow"))
         screen.print(grid)
+    if same := coinciding(outcomes):
+        screen.print(Text(same), soft_wrap=True)
     screen.print(Text(f"recorded in {out}; page: idcontrol report {out}"), soft_wrap=True)

@@ -27,6 +27,7 @@ from idcontrol.loop.session import Planner
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, Sensed
 from idcontrol.record.channels import ChannelRow, span
+from idcontrol.record.metrics import solver_number
 from idcontrol.system import System
 from idcontrol.types import Array, Controller, Reference, State, Status
 
@@ -105,7 +106,7 @@ HEARD = ("t", "q", "v", "tau_applied", "accelerometer", "force_sensed", "normal_
 """Channels of the machine's message, side by side, in the order of a state datagram (`idcontrol.loop.wire`)."""
 PLAN = ("q_des", "v_des", "a_des", "base_ref", "feet_des", "stance")
 """Channels of the planner's answer, side by side."""
-VERDICT = ("unreachable", "status", "residual", "clipped", "step_us")
+VERDICT = ("unreachable", "status", "residual", "clipped", "solved_by", "step_us")
 """Channels of one number each, side by side, of the answers of planner and controller."""
 ANSWER = (*PLAN, *VERDICT, "notes", "force_pred")
 """Channels that are known only where planner and controller were asked, side by side."""
@@ -358,7 +359,8 @@ class ControlLoop:
             ),
             out=self._plan,
         )
-        self._write_verdict(reference.residual, command.status, command.residual, command.clipped, step_us)
+        solver = solver_number(command.solved_by)
+        self._write_verdict(reference.residual, command.status, command.residual, command.clipped, solver, step_us)
         if parts.notes:
             of["notes"][:] = parts.planner.notes()
         if command.predicted is not None:

@@ -14,6 +14,7 @@ actuated joints and `nf` feet (shape of one row, unit)::
                                      over the period that begins at t; 0 for a foot without force,
                                      NaN where nothing was predicted                               N
     status, residual, clipped ()     as in the controller's `idcontrol.types.Command`
+    solved_by ()                     who solved the step: a place in `idcontrol.types.SOLVED_BY`, NaN for none of them
     base_ref (4,)                    reference of the base: x, y, z, yaw                           m, rad
     base_tilt ()                     angle between the base's and the world's z                    rad
     com (3,)                         centre of mass, world                                         m
@@ -34,7 +35,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from idcontrol.types import Array, Booleans, Integers, Status
+from idcontrol.types import SOLVED_BY, Array, Booleans, Integers, Status
 
 FALLEN_HEIGHT = 0.5
 """A base that has sunk by more than this share of its nominal height has fallen."""
@@ -114,7 +115,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         "distance_m": distance(base, round(layout.gait_period_s / h)),
         "waypoints_reached": int(arrays["waypoints"][-1]) if rows and np.isfinite(arrays["waypoints"][-1]) else 0,
         "step_us": percentiles(arrays["step_us"]) if "step_us" in arrays else percentiles(np.empty(0)),
-        "solver": statuses(arrays["status"]),
+        "solver": statuses(arrays["status"], arrays.get("solved_by")),
         "plant_solver": plant_solver(arrays["plant_status"], arrays["plant_residual"], arrays["plant_regularization"]),
     }
 
@@ -277,9 +278,28 @@ def percentiles(values: Array) -> dict[str, float | None]:
     return {"p50": p50, "p99": p99, "p999": p999, "max": float(values.max())}
 
 
-def statuses(status: Array) -> dict[str, int]:
-    """Number of steps that ended with each `Status`; `status` has shape (rows,)."""
-    return {name.name.lower(): int(np.count_nonzero(status == name)) for name in Status}
+def solver_number(solved_by: str | None) -> float:
+    """`Command.solved_by` as records store it: its place in `SOLVED_BY`; NaN for None and for other names."""
+    return float(SOLVED_BY.index(solved_by)) if solved_by in SOLVED_BY else math.nan
+
+
+def statuses(status: Array, solved_by: Array | None = None) -> dict[str, Any]:
+    """How the controller's steps ended.
+
+    Args:
+        status: `Status` of each step, shape (rows,).
+        solved_by: `solver_number` of each step, shape (rows,); None where it was not recorded.
+
+    Returns:
+        The number of steps that ended with each `Status`, and under ``by`` those that were solved by sticking or by
+        each contact model, where there are any.
+    """
+    counts: dict[str, Any] = {name.name.lower(): int(np.count_nonzero(status == name)) for name in Status}
+    counts["by"] = {}
+    if solved_by is not None:
+        steps = {name: int(np.count_nonzero(solved_by == number)) for number, name in enumerate(SOLVED_BY)}
+        counts["by"] = {name: count for name, count in steps.items() if count}
+    return counts
 
 
 def plant_solver(status: Array, residual: Array, regularization: Array) -> dict[str, float | int | None]:

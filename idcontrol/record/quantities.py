@@ -83,6 +83,7 @@ QUANTITIES = (
     Quantity("Body and feet", "com_path_err_m", "centre of mass off its path, mean", "mm", 1e3),
     Quantity("Body and feet", "com_path_max_m", "centre of mass off its path, largest", "mm", 1e3),
     Quantity("Solvers", "solver.solved", "controller steps solved"),
+    Quantity("Solvers", "solver.by.sticking", "controller steps in which contacts stick"),
     Quantity("Solvers", "solver.repaired", "controller steps repaired"),
     Quantity("Solvers", "solver.fallback", "controller steps on fallback"),
     Quantity("Solvers", "solver.failed", "controller steps failed"),

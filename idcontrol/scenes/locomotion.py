@@ -21,7 +21,7 @@ from idcontrol.loop.simulated import Tick
 from idcontrol.planners.commands import Schedule
 from idcontrol.plants import SimulatedPlant
 from idcontrol.record.channels import ChannelRow, span
-from idcontrol.record.metrics import Layout, fallen, locomotion
+from idcontrol.record.metrics import Layout, fallen, locomotion, solver_number
 from idcontrol.record.recording import Recorder, jsonable
 from idcontrol.scenes.settings import control_periods
 from idcontrol.scenes.walk import WalkGuide, WalkPlanner, WalkScene
@@ -34,7 +34,7 @@ REPORT_EVERY = 100
 """Number of ticks between two reports of progress."""
 MOTION = ("q", "v", "q_des", "v_des", "a_des", "tau", "stance")
 """State, reference and torques. They stand side by side in a row, so that they are copied together."""
-OUTCOME = ("status", "residual", "clipped")
+OUTCOME = ("status", "residual", "clipped", "solved_by")
 """What the controller says of its step; side by side in a row."""
 COURSE = ("waypoints", "turning", "step_us", "plant_status", "plant_residual", "plant_regularization")
 """Progress of the walk and outcome of the plant's step; side by side in a row."""
@@ -68,6 +68,7 @@ def channels(system: System, feet: int) -> tuple[dict[str, tuple[int, ...]], dic
         "status": ((), ""),
         "residual": ((), ""),
         "clipped": ((), ""),
+        "solved_by": ((), ""),
         "base_ref": ((4,), ""),
         "base_tilt": ((), "rad"),
         "com": ((3,), "m"),
@@ -211,7 +212,7 @@ class TickRow:
         else:
             of["force_pred"][:] = 0.0
             of["force_pred"][command.predicted.identity] = command.predicted.force
-        self._write_outcome(command.status, command.residual, command.clipped)
+        self._write_outcome(command.status, command.residual, command.clipped, solver_number(command.solved_by))
         self._posture(state.q, state.v)
         if progress is not None:
             of["target"][:], of["segment"][:] = progress.target, progress.previous

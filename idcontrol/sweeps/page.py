@@ -12,7 +12,7 @@ from idcontrol.record.recording import load as load_run
 from idcontrol.show.drawing import Picture, recorded
 from idcontrol.show.report import flat, number, render, write_page
 from idcontrol.sweeps import figures
-from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, varied_keys
+from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, coinciding, varied_keys
 from idcontrol.sweeps.study import Study, Table
 
 DRAWN = 12
@@ -64,13 +64,15 @@ def all_rows(outcomes: Sequence[RunOutcome]) -> Table:
     ]
     failed = [o for o in outcomes if not o.done and o.reason != NOT_RUN]
     waiting = _and_waiting(outcomes)
+    if failed or waiting:
+        counts = f"{len(outcomes)} runs, of which {len(failed)} did not do their task{waiting}."
+    else:
+        counts = f"All {len(outcomes)} runs did their task."
+        counts += " Columns in which they agree are only in table.csv." if len(ended) > 1 else ""
     return Table(
         name="rows",
         title="All runs",
-        sentence=f"{len(outcomes)} runs, of which {len(failed)} did not do their task{waiting}."
-        if failed or waiting
-        else f"All {len(outcomes)} runs did their task."
-        + (" Columns in which they agree are only in table.csv." if len(ended) > 1 else ""),
+        sentence=f"{counts} {coinciding(outcomes)}".strip(),
         header=(*keys, "outcome", *(f"{q.label} [{q.unit}]" if q.unit else q.label for q in shown)),
         rows=tuple(
             (

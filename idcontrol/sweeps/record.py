@@ -61,6 +61,41 @@ class RunOutcome:
         return float(value) if value in ("inf", "-inf") else value  # the words of JSON, which has no infinity
 
 
+COINCIDE = ("tau_mean_nm", "dtau_mean_nm_s", "dtau_max_nm_s", "q_err_rad", "qd_err_rad_s")
+"""Controllers coincide in a run if these metrics agree to six digits."""
+
+
+def coinciding(outcomes: Sequence[RunOutcome]) -> str:
+    """A sentence about the controllers that did the same in runs that differ in the controller alone, and why.
+
+    Returns:
+        The sentence; empty if no two controllers did the same.
+    """
+    keys = [key for key in varied_keys([o.row for o in outcomes]) if key != "controller"]
+    alike: dict[str, list[RunOutcome]] = {}
+    for o in outcomes:
+        metrics = [o.metric(key) for key in COINCIDE]
+        if o.metrics is not None and all(isinstance(value, float) for value in metrics):
+            same = [f"{o.setting(key)}" for key in keys] + [f"{value:.5e}" for value in metrics]
+            alike.setdefault(json.dumps(same), []).append(o)
+    sentences = []
+    for group in alike.values():
+        names = sorted({str(o.setting("controller")) for o in group})
+        if len(names) < 2:
+            continue
+        where = ", ".join(f"{key} {group[0].setting(key)}" for key in keys)
+        steps = [(o.metric("solver.by.sticking") or 0, o.metric("steps") or 0) for o in group]
+        stuck = min(n / of for n, of in steps if of) if any(of for _, of in steps) else 0.0
+        reason = (
+            f": contacts stuck in {100.0 * stuck:.1f} % of their steps, where stage II answers for all of them"
+            " (--set inverse.shortcut=false makes each solve its own problem)"
+            if stuck > 0.0
+            else ""
+        )
+        sentences.append(f"{', '.join(names[:-1])} and {names[-1]} coincide{f' at {where}' if where else ''}{reason}.")
+    return " ".join(sentences)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """A sweep, as read from its folder.
