@@ -1,47 +1,44 @@
-"""Two grippers squeeze a row of boxes and gravity pulls: no slip against Coulomb friction (000 section VII-A)."""
+"""Two grippers squeeze a row of boxes and gravity pulls: no slip against Coulomb friction.
+
+Drumwright 2015, section VII-A.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import coal
-import matplotlib
 import msgspec
 import numpy as np
 import pinocchio as pin
-from matplotlib.figure import Figure
 
+from idcontrol.configuration import Count, Positive
 from idcontrol.contact.collision import CollisionContacts
 from idcontrol.contact.contacts import Contacts
-from idcontrol.errors import UnknownName
-from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.experiments.case import GRAVITY, Case, Progress, chosen, step_ends
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import coulomb, dissipation, no_slip
 from idcontrol.models.step import ContactModel
 from idcontrol.plants.stepping import Stepping
 from idcontrol.system import System
 from idcontrol.types import Array, State, Status
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
-
-GRAVITY = 9.81
 TRIAL_STEPS = 10
-"""Steps that the paper times."""
+"""Steps of a trial, which the paper times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """A contact model and what the paper found with its own.
+class GripModel:
+    """A contact model, and what the paper found with its counterpart.
 
     Attributes:
         solve: The contact model.
         variables: LCP variables of each contact.
-        trial_s: Mean time of ten steps there, with collision detection [s].
-        steps_held: How long it held the boxes there.
+        trial_s: The paper's mean time of ten steps, with collision detection [s].
+        steps_held: The number of steps for which the paper's held the boxes.
     """
 
     solve: ContactModel
@@ -50,10 +47,10 @@ class Model:
     steps_held: int
 
 
-MODELS: Mapping[str, Model] = {
-    "noslip": Model(solve=no_slip.solve, variables=1, trial_s=1.6680, steps_held=100),
-    "noslip-qp": Model(solve=dissipation.no_slip_qp, variables=1, trial_s=1.9892, steps_held=100),
-    "coulomb-lcp": Model(solve=coulomb.solve, variables=6, trial_s=10.9681, steps_held=10),
+MODELS: Mapping[str, GripModel] = {
+    "noslip": GripModel(solve=no_slip.solve, variables=1, trial_s=1.6680, steps_held=100),
+    "noslip-qp": GripModel(solve=dissipation.no_slip_qp, variables=1, trial_s=1.9892, steps_held=100),
+    "coulomb-lcp": GripModel(solve=coulomb.solve, variables=6, trial_s=10.9681, steps_held=10),
 }
 """Modified principal pivoting, active set, and Stewart-Trinkle by Lemke's method."""
 
@@ -63,15 +60,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     Attributes:
         plant: One of the models, or ``all``.
-        boxes: How many boxes are held between the two grippers.
-        side_m: Of every box; a gripper is one too.
-        density_kg_m3: Of the boxes.
+        boxes: Number of boxes between the two grippers.
+        side_m: Side of every box; a gripper is a box, too.
+        density_kg_m3: Density of the boxes.
         squeeze_n: Force of each gripper.
         copies: How often each corner of a face is listed; the paper's simulator lists it once for each of three
             normals, here it is the same contact each time.
-        mu: Friction where it counts, as in the paper; no slip is without.
+        mu: Friction of ``coulomb-lcp``, the paper's; the no-slip models have none.
         steps: Length of a run.
-        step_s: Of the integration.
+        step_s: Time step.
         trials: Runs that are timed.
     """
 
@@ -94,81 +91,63 @@ class Copies:
         self._detector, self._copies = detector, copies
 
     def detect(self, margin: float) -> Contacts:
-        """See `idcontrol.contact.contacts.Detector`."""
+        """The detector's contacts, `copies` times each, under identities of their own."""
         once = self._detector.detect(margin)
         many = once.take(np.tile(np.arange(len(once)), self._copies))
         number = np.repeat(np.arange(self._copies), len(once))
         return replace(many, identity=many.identity * self._copies + number)
 
 
-class BoxGrip:
-    """The experiment, as the command line finds it."""
+def run(config: Config, progress: Progress) -> Results:
+    """Squeeze the boxes under each model, then time it.
 
-    name = "box-grip"
-    summary = "boxes held by squeezing: no slip against Coulomb friction, how long and at what cost"
-    presets: Mapping[str, Config] = {"default": Config()}
-
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run it, record it into `out`, and return its metrics.
-
-        Raises:
-            UnknownName: There is no such model.
-        """
-        began = time.perf_counter()
-        if config.plant != "all" and config.plant not in MODELS:
-            raise UnknownName("plant", config.plant, [*MODELS, "all"])
-        chosen = {name: model for name, model in MODELS.items() if config.plant in ("all", name)}
-        findings: list[Finding] = []
-        series: dict[str, Array] = {}
-        trials: dict[str, Array] = {}
-        for done, (name, model) in enumerate(chosen.items()):
-            grip = _grip(config, model.solve, config.steps)
-            series[f"drop_{_word(name)}_m"] = grip.drop
-            trials[name] = np.array([_grip(config, model.solve, TRIAL_STEPS).spent for _ in range(config.trials)])
-            findings.extend(_found(config, name, model, grip, trials[name]))
-            progress((done + 1) / len(chosen))
-        if "coulomb-lcp" in chosen:
-            findings.extend(
-                Finding(
-                    f"speedup_{_word(name)}",
-                    float(trials["coulomb-lcp"].mean() / trials[name].mean()),
-                    paper=round(MODELS["coulomb-lcp"].trial_s / model.trial_s, 2),
-                    note="mean time of ten steps with Coulomb friction over that without slip",
-                )
-                for name, model in chosen.items()
-                if name != "coulomb-lcp"
+    Raises:
+        UnknownName: There is no such model.
+    """
+    models = chosen(MODELS, config.plant)
+    findings: list[Finding] = []
+    series = {"t": Series(step_ends(config.step_s, config.steps), "s")}
+    trials: dict[str, Array] = {}
+    for done, (name, model) in enumerate(models.items()):
+        grip = _grip(config, model.solve, config.steps)
+        series[f"drop_{_word(name)}_m"] = Series(grip.drop, "m")
+        trials[name] = np.array([_grip(config, model.solve, TRIAL_STEPS).spent for _ in range(config.trials)])
+        findings.extend(_found(config, name, model, grip, trials[name]))
+        progress((done + 1) / len(models))
+    if "coulomb-lcp" in models:
+        findings.extend(
+            Finding(
+                f"speedup_{_word(name)}",
+                float(trials["coulomb-lcp"].mean() / trials[name].mean()),
+                paper=round(MODELS["coulomb-lcp"].trial_s / model.trial_s, 2),
+                note="mean time of ten steps with Coulomb friction over that without slip",
             )
-        times: Array = config.step_s * np.arange(1.0, config.steps + 1.0)
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
-            findings=findings,
-            arrays={"t": times, **series},
-            units={"t": "s", **dict.fromkeys(series, "m")},
-            drawings=[_drawing(trials)],
-            began=began,
+            for name, model in models.items()
+            if name != "coulomb-lcp"
         )
-
-    def warmup(self, out: Path) -> None:
-        """Two steps with each model: every kernel is compiled and cached."""
-        self.run(Config(steps=2, trials=1), out, lambda share: None)
+    return Results(findings=findings, series=series, drawings=[_drawing(trials)])
 
 
-experiment = BoxGrip()
+experiment = Case(
+    name="box-grip",
+    summary="boxes held by squeezing: no slip against Coulomb friction, how long and at what cost",
+    presets={"default": Config()},
+    simulate=run,
+    smallest=Config(steps=2, trials=1),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grip:
-    """What happened in a run.
+    """One run.
 
     Attributes:
-        contacts: How many contacts were listed, in the mean.
-        drop: Of the lowest box after each step, shape (steps,) [m].
+        contacts: Mean number of contacts that were listed.
+        drop: Drop of the lowest box after each step, shape (steps,) [m].
         held: Steps until a box had dropped by a hundredth of its side, or a step had no solution.
-        pivots: Of the solver in each step, shape (steps,).
-        loaded: Contacts with a normal force, in the mean over steps and faces.
-        spent: Processor time of the run: its wall time on a machine that does nothing else [s].
+        pivots: Pivots of the solver in each step, shape (steps,).
+        loaded: Contacts with a normal force, mean over steps and faces.
+        spent: Processor time of the run, which is its wall time on an idle machine [s].
     """
 
     contacts: float
@@ -180,7 +159,7 @@ class _Grip:
 
 
 def _machine(config: Config) -> tuple[System, Any]:
-    """Grippers on rails along x, boxes free between them; their geometry with the pairs that touch."""
+    """Grippers on rails along x with free boxes between them, and their geometry with the pairs that touch."""
     side, count = config.side_m, config.boxes
     mass = config.density_kg_m3 * side**3
     inertia = pin.Inertia(mass, np.zeros(3), mass * side**2 / 6.0 * np.eye(3))
@@ -236,8 +215,8 @@ def _word(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _found(config: Config, name: str, model: Model, grip: _Grip, trials: Array) -> list[Finding]:
-    """The numbers of one model."""
+def _found(config: Config, name: str, model: GripModel, grip: _Grip, trials: Array) -> list[Finding]:
+    """Findings about one model."""
     word, usual = _word(name), config == Config(plant=config.plant)
     return [
         Finding(
@@ -280,24 +259,21 @@ def _found(config: Config, name: str, model: Model, grip: _Grip, trials: Array) 
 
 def _drawing(trials: Mapping[str, Array]) -> Drawing:
     """Times of the trials, the paper's beside them."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.0, 3.5))
-        axes = figure.subplots()
+    with axes(size=(6.0, 3.5)) as plot:
         place = np.arange(len(trials))
-        axes.bar(place - 0.2, [MODELS[name].trial_s for name in trials], 0.4, label="paper")
-        axes.bar(
+        plot.bar(place - 0.2, [MODELS[name].trial_s for name in trials], 0.4, label="paper")
+        plot.bar(
             place + 0.2,
             [times.mean() for times in trials.values()],
             0.4,
             yerr=[times.std() for times in trials.values()],
             label="here",
         )
-        axes.set_yscale("log")
-        axes.set_ylabel("ten steps [s]")
-        axes.set_xticks(place, list(trials))
-        axes.legend()
+        plot.set(yscale="log", ylabel="ten steps [s]")
+        plot.set_xticks(place, list(trials))
+        plot.legend()
     return Drawing(
         "What ten steps cost",
         "Collision detection included; without slip there is one LCP variable for each contact, with friction six.",
-        figure,
+        plot.figure,
     )

@@ -1,40 +1,33 @@
-"""Torque chatter: a base sways over fixed feet, with noise on what the joints are told (003 Figs. 6, 15; math.md 6.4).
+"""Torque chatter: a base sways over fixed feet, with noise on the desired joint accelerations.
 
-Four feet stand, so that many contact forces give one motion, and the noisy demand is never quite what the footholds
-allow. A controller whose forces jump between equally good answers jumps in torque; 0.2 N m in a millisecond counts as a
-jump. What is left of a good one is the noise itself, which enters the torque through the inertia.
+Zapolsky & Drumwright 2017, Figs. 6 and 15; math.md, section 6.4. Four feet stand, so that many contact forces give one
+motion, and the footholds never quite allow the noisy demand. If a controller's forces jump between equally good
+answers, its torque jumps; 0.2 N m in a millisecond counts as a jump. A good controller leaves only the noise itself,
+which enters the torque through the inertia.
 """
 
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Final
 
-import matplotlib
 import msgspec
 import numpy as np
-from matplotlib.figure import Figure
 from msgspec import structs
 
 from idcontrol import controllers, robots
-from idcontrol.contact.spheres import SphereContacts
-from idcontrol.contact.terrain import plane
+from idcontrol.configuration import NotNegative, Positive
 from idcontrol.controllers import Gains, InverseSettings
 from idcontrol.errors import InputError
-from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
-from idcontrol.system import System
+from idcontrol.experiments.case import Case, Progress
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.types import Array, Reference, State, Status
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 JUMP_NM: Final = 0.2
 PAPER_FACTOR: Final = 1e5
-"""By which smoothing lowers the largest derivative of torque, as 003 says of its Fig. 15."""
+"""Factor by which smoothing lowers the largest derivative of torque (Zapolsky & Drumwright 2017, on Fig. 15)."""
 MOST_JUMPS: Final = {"id-coulomb-qp": 0, "id-coulomb-smooth": 0, "id-noslip-lcp": 1}
 RAW, SMOOTHED = "id-coulomb-qp-raw", "id-coulomb-qp"
 LINES: Final[dict[str, Any]] = {
@@ -42,7 +35,7 @@ LINES: Final[dict[str, Any]] = {
     SMOOTHED: {"color": "C1", "linewidth": 2.5, "zorder": 2},
     "id-coulomb-smooth": {"color": "k", "linewidth": 1.0, "linestyle": "--", "zorder": 3},
 }
-"""Controllers that are drawn; the two smooth ones lie on each other."""
+"""Controllers that are drawn, and their lines; the lines of the two smooth ones coincide."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,10 +44,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         robot: Name or path of a robot file, with feet and a floating base.
         mu: Friction, which the controllers know.
-        duration_s: Length.
-        rate_hz: Of the control loop.
-        seed: Of the noise.
-        noise_rad_s2: Standard deviation of the white noise on the desired joint accelerations; each is a run.
+        duration_s: Length of a run.
+        rate_hz: Rate of the control loop.
+        seed: Seed of the noise.
+        noise_rad_s2: Standard deviations of the white noise on the desired joint accelerations; each is a run.
         speed_m_s: Largest speed of the base.
     """
 
@@ -67,20 +60,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     speed_m_s: NotNegative = 0.1
 
 
-PRESETS = {"default": Config()}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class NoisyRun:
     """One controller under one noise.
 
     Attributes:
-        controller: Its name.
-        projected: Whether the demand was projected onto what the contacts allow (math.md 12.1).
-        noise: Standard deviation on the desired accelerations [rad/s²].
-        torque: Shape (steps, a) [N m].
-        normal: Summed normal force that was predicted, shape (steps,) [N].
-        unsolved: Steps that did not end as solved.
+        controller: Name of the controller.
+        projected: Whether the demand was projected onto what the contacts allow (math.md, section 12.1).
+        noise: Standard deviation of the desired accelerations' noise [rad/s²].
+        torque: Torques, shape (steps, a) [N m].
+        normal: Predicted sum of the normal forces, shape (steps,) [N].
+        unsolved: Number of steps that did not end as solved.
         h: Period [s].
     """
 
@@ -112,55 +102,48 @@ class Outcome:
         }
 
 
-class Chatter:
-    """The experiment, as the command line finds it."""
+def run(config: Config, progress: Progress) -> Results:
+    """Run every controller that predicts forces, with and without projection of its demand.
 
-    name = "chatter"
-    summary = "a base sways over four feet, told to with noise: which controllers' torques jump (003 Figs. 6, 15)"
-    presets = PRESETS
-
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run every controller that predicts forces, with and without projection of its demand."""
-        began = time.perf_counter()
-        robot = robots.load(config.robot)
-        if not robot.description.feet or robot.description.base != "free-flyer":
-            raise InputError(f"robot {robot.name!r} has no feet or no floating base: it cannot sway on them")
-        h, steps = 1.0 / config.rate_hz, round(config.duration_s * config.rate_hz)
-        if steps < 3:
-            raise InputError(f"duration_s={config.duration_s} is shorter than three periods of {config.rate_hz} Hz")
-        path = swaying(robot, h, steps, config.speed_m_s)
-        names = [name for name in controllers.available() if name.startswith("id-") and "sensed" not in name]
-        cases = list(itertools.product(names, (True, False), config.noise_rad_s2))
-        outcomes = []
-        for name, projected, noise in cases:
-            outcomes.append(follow(robot, path, config, name, projected=projected, noise=noise, h=h))
-            progress(len(outcomes) / len(cases))
-        series: dict[str, Array] = {"t": h * np.arange(steps, dtype=np.float64)}
-        series |= {_key(outcome): outcome.torque for outcome in outcomes}
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
-            findings=findings(outcomes, config),
-            arrays=series,
-            units={"t": "s"} | {_key(o): "N m" for o in outcomes},
-            drawings=[drawing(outcomes, config)],
-            extra={"rows": [outcome.row() for outcome in outcomes]},
-            began=began,
-        )
-
-    def warmup(self, out: Path) -> None:
-        """Three steps with each controller: every kernel is compiled and cached."""
-        self.run(Config(duration_s=0.003), out, lambda share: None)
+    Raises:
+        InputError: The robot cannot sway on its feet, or the run is shorter than three periods.
+    """
+    robot = robots.load(config.robot)
+    if not robot.description.feet or robot.description.base != "free-flyer":
+        raise InputError(f"robot {robot.name!r} has no feet or no floating base: it cannot sway on them")
+    h, steps = 1.0 / config.rate_hz, round(config.duration_s * config.rate_hz)
+    if steps < 3:
+        raise InputError(f"duration_s={config.duration_s} is shorter than three periods of {config.rate_hz} Hz")
+    path = swaying(robot, h, steps, config.speed_m_s)
+    names = [name for name in controllers.available() if name.startswith("id-") and "sensed" not in name]
+    cases = list(itertools.product(names, (True, False), config.noise_rad_s2))
+    runs = []
+    for name, projected, noise in cases:
+        runs.append(follow(robot, path, config, name, projected=projected, noise=noise, h=h))
+        progress(len(runs) / len(cases))
+    return Results(
+        findings=findings(runs, config),
+        series={"t": Series(h * np.arange(steps, dtype=np.float64), "s")}
+        | {_key(one): Series(one.torque, "N m") for one in runs},
+        drawings=[drawing(runs, config)],
+        extra={"rows": [one.row() for one in runs]},
+    )
 
 
-experiment = Chatter()
+experiment = Case(
+    name="chatter",
+    summary="a base sways over four feet under noisy demands: which controllers' torques jump (Zapolsky & Drumwright "
+    "2017, Figs. 6, 15)",
+    presets={"default": Config()},
+    simulate=run,
+    smallest=Config(duration_s=0.003),
+)
 
 
 def swaying(robot: robots.Robot, h: float, steps: int, speed: float) -> list[tuple[State, Array]]:
     """A base that sways smoothly while its feet roll in place: states, and the joint accelerations to the next one."""
     system = robot.system()
-    ground = _spheres(robot, system, mu=0.0)
+    ground = robot.contacts(0.0, system=system)
     n, u = len(robot.description.feet), system.n_unactuated
     q, path = robot.standing_state(system).q, []
     for k in range(steps + 1):
@@ -188,7 +171,7 @@ def follow(
     projected: bool,
     noise: float,
     h: float,
-) -> Outcome:
+) -> NoisyRun:
     """Torques of one controller along the path: without feedback, so that only the noise disturbs the demand."""
     system = robot.system()
     nothing = Gains(kp=0.0, kd=0.0)
@@ -196,7 +179,7 @@ def follow(
         name,
         controllers.Setup(
             system=system,
-            contacts=_spheres(robot, system, config.mu),
+            contacts=robot.contacts(config.mu, system=system),
             h=h,
             acceleration_gains=nothing,
             settings=InverseSettings(project=projected),
@@ -211,7 +194,7 @@ def follow(
         torque.append(command.tau)
         normal.append(0.0 if command.predicted is None else float(command.predicted.force[:, 2].sum()))
         unsolved += command.status is not Status.SOLVED
-    return Outcome(
+    return NoisyRun(
         controller=name,
         projected=projected,
         noise=noise,
@@ -222,27 +205,27 @@ def follow(
     )
 
 
-def findings(outcomes: Sequence[Outcome], config: Config) -> list[Finding]:
-    """Jumps and largest derivative of each controller under the largest noise, then what smoothing is worth."""
+def findings(runs: Sequence[NoisyRun], config: Config) -> list[Finding]:
+    """Jumps and largest derivative of each controller under the largest noise, then the factor gained by smoothing."""
     out: list[Finding] = []
-    rows = [(outcome, outcome.row()) for outcome in outcomes]
-    for outcome, row in rows:
-        if outcome.noise < max(config.noise_rad_s2):
+    rows = [(run, run.row()) for run in runs]
+    for run, row in rows:
+        if run.noise < max(config.noise_rad_s2):
             continue
-        most = MOST_JUMPS.get(outcome.controller) if outcome.projected else None
-        key = f"{outcome.controller.removeprefix('id-').replace('-', '_')}{'' if outcome.projected else '_unprojected'}"
+        most = MOST_JUMPS.get(run.controller) if run.projected else None
+        key = f"{run.controller.removeprefix('id-').replace('-', '_')}{'' if run.projected else '_unprojected'}"
         out += [
             Finding(
                 f"{key}_jumps",
                 row["jumps"],
                 holds=None if most is None else row["jumps"] <= most,
-                note=f"steps of {len(outcome.changes)} in which a torque changes by more than {JUMP_NM} N m"
+                note=f"steps of {len(run.changes)} in which a torque changes by more than {JUMP_NM} N m"
                 + ("" if most is None else f"; at most {most}"),
             ),
             Finding(f"{key}_dtau_max_nm_s", row["dtau_max_nm_s"], "N m/s"),
         ]
     for noise in config.noise_rad_s2:
-        # stage I alone never projects its demand: the two runs of it are the same
+        # stage I alone never projects its demand: its two runs are the same
         raw = next(row for o, row in rows if o.controller == RAW and not o.projected and o.noise == noise)
         smooth = next(row for o, row in rows if o.controller == SMOOTHED and o.projected and o.noise == noise)
         out.append(
@@ -250,7 +233,7 @@ def findings(outcomes: Sequence[Outcome], config: Config) -> list[Finding]:
                 f"factor_noise_{_number(noise)}",
                 raw["dtau_max_nm_s"] / smooth["dtau_max_nm_s"],
                 paper=PAPER_FACTOR,
-                holds=raw["jumps"] > 0.5 * len(outcomes[0].changes),
+                holds=raw["jumps"] > 0.5 * len(runs[0].changes),
                 note=f"largest dτ/dt of {RAW} ({raw['dtau_max_nm_s']:.0f} N m/s, {raw['jumps']} jumps) over that of "
                 f"{SMOOTHED} ({smooth['dtau_max_nm_s']:.1f} N m/s), which cannot be less than the noise of {noise:g} "
                 "rad/s² times the inertia; the paper's factor is of a walk. Holds if the former jumps in more than "
@@ -260,44 +243,30 @@ def findings(outcomes: Sequence[Outcome], config: Config) -> list[Finding]:
     return out
 
 
-def drawing(outcomes: Sequence[Outcome], config: Config) -> Drawing:
+def drawing(runs: Sequence[NoisyRun], config: Config) -> Drawing:
     """The torque of the joint that chatters most, under the largest noise."""
     noise = max(config.noise_rad_s2)
-    shown = [o for o in outcomes if o.noise == noise and o.controller in LINES and o.projected == (o.controller != RAW)]
+    shown = [o for o in runs if o.noise == noise and o.controller in LINES and o.projected == (o.controller != RAW)]
     raw = next(o for o in shown if o.controller == RAW)
     joint = int(np.abs(np.diff(raw.torque, axis=0)).max(axis=0).argmax())
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.0, 3.4))
-        axes = figure.add_subplot()
-        for outcome in shown:
-            t = 1e3 * outcome.h * np.arange(len(outcome.torque))
-            axes.plot(t, outcome.torque[:, joint], label=outcome.controller, **LINES[outcome.controller])
-        axes.set(xlabel="t [ms]", ylabel="torque [N m]")
-        axes.legend()
+    with axes(size=(7.0, 3.4)) as plot:
+        for run in shown:
+            t = 1e3 * run.h * np.arange(len(run.torque))
+            plot.plot(t, run.torque[:, joint], label=run.controller, **LINES[run.controller])
+        plot.set(xlabel="t [ms]", ylabel="torque [N m]")
+        plot.legend()
     largest = {o.controller: o.changes.max() / o.h for o in shown}
     words = ", ".join(f"{name} {value:.0f}" for name, value in largest.items())
     return Drawing(
         "Torque of one joint, with and without mitigation of chatter",
         f"Noise of {noise:g} rad/s² on the desired accelerations. Largest |dτ/dt| of any joint, in N m/s: {words}.",
-        figure,
+        plot.figure,
     )
 
 
-def _spheres(robot: robots.Robot, system: System, mu: float) -> SphereContacts:
-    feet = robot.description.feet
-    return SphereContacts(
-        system,
-        [foot.frame for foot in feet],
-        [foot.radius_m for foot in feet],
-        plane(),
-        mu,
-        offsets=[foot.offset_m for foot in feet],
-    )
-
-
-def _key(outcome: Outcome) -> str:
-    name = outcome.controller.removeprefix("id-").replace("-", "_")
-    return f"{name}_{'projected' if outcome.projected else 'unprojected'}_noise_{_number(outcome.noise)}"
+def _key(run: NoisyRun) -> str:
+    name = run.controller.removeprefix("id-").replace("-", "_")
+    return f"{name}_{'projected' if run.projected else 'unprojected'}_noise_{_number(run.noise)}"
 
 
 def _number(value: float) -> str:

@@ -1,31 +1,27 @@
-"""Balls and boxes dropped into a container, or on open ground, under SAP (004 section X-C)."""
+"""Balls and boxes dropped into a container, or on open ground, under SAP (Castro et al. 2022, section X-C)."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
 
-import matplotlib
 import msgspec
 import numpy as np
-from matplotlib.figure import Figure
 
 from idcontrol.bodies import BodyState
-from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.configuration import Count, Positive
+from idcontrol.experiments.case import Case, Progress, exponent, step_ends
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.models import sap
 from idcontrol.models.sap.regularization import BETA, SIGMA
 from idcontrol.models.sparse import SparseProblem, SparseSolution
 from idcontrol.plants.bodies import FreeBodies
 from idcontrol.scenes.clutter import CONTAINER_M, GRAVITY, RADIUS_M, drop
 from idcontrol.types import Array, Status
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
-
 AT_REST_M_S = 1e-3
-"""The estimate of slip is for heaps in which no body is faster than this, or ten times the estimate."""
+"""The estimate of slip holds for heaps in which no body is faster than this, or ten times the estimate."""
 
 PAPER_ITERATIONS, PAPER_MOMENTUM_ERROR = 3, 1e-5
 
@@ -34,17 +30,17 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """All that decides the case.
 
     Attributes:
-        bodies: In the run that is shown in full.
+        bodies: Number of bodies in the run that is shown in full.
         sizes: Numbers of bodies for the growth of a step's time; empty to leave it out.
         sigmas: Slip parameters to try with `bodies` bodies; empty to leave it out.
         duration_s: Length of each run.
-        step_s: Of the integration.
-        seed: Of which body is a ball and how each is turned.
+        step_s: Time step.
+        seed: Decides which body is a ball and how each is turned.
         mu: Friction of everything.
-        stiffness_n_m: Of every surface; so much is near-rigid.
+        stiffness_n_m: Stiffness of every surface; the default is near-rigid.
         sigma: SAP's slip parameter.
         beta: SAP's period of a near-rigid contact, in steps.
-        tolerance: Of SAP's momentum error.
+        tolerance: Tolerance of SAP's momentum error.
     """
 
     bodies: Count = 40
@@ -61,18 +57,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
-    """What happened, step by step; arrays of shape (steps,).
+class Fall:
+    """One heap, step by step; arrays of shape (steps,).
 
     Attributes:
         iterations: Newton steps of the island that took most.
-        contacts: How many were listed.
-        momentum_error: 004 (24), recomputed from velocities and impulses over all bodies.
-        step_us: Processor time of the whole step, collision detection included: its wall time on a machine that does
-            nothing else [us].
+        contacts: Number of contacts that were listed.
+        momentum_error: Castro et al. 2022, eq. 24, recomputed from velocities and impulses over all bodies.
+        step_us: Processor time of the whole step, collision detection included, which is its wall time on an idle
+            machine [us].
         slip: Mean tangential speed of the contacts that press [m/s].
         solved: Whether the solver met its tolerance.
-        state: At the end.
+        state: State at the end.
     """
 
     iterations: Array
@@ -94,7 +90,7 @@ def scene(config: Config, bodies: int, *, walls: bool, sigma: float | None = Non
 
     Args:
         config: Physical constants, seed and settings of the solver.
-        bodies: How many.
+        bodies: Number of bodies.
         walls: Whether there is a container.
         sigma: Slip parameter; None is that of `config`.
     """
@@ -105,14 +101,14 @@ def scene(config: Config, bodies: int, *, walls: bool, sigma: float | None = Non
         step_s=config.step_s,
         mu=config.mu,
         stiffness_n_m=config.stiffness_n_m,
-        sigma=config.sigma if sigma is None else sigma,
-        beta=config.beta,
-        tolerance=config.tolerance,
+        parameters=sap.Parameters(
+            sigma=config.sigma if sigma is None else sigma, beta=config.beta, tolerance=config.tolerance
+        ),
     )
 
 
-def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = None) -> Run:
-    """Drop the bodies and note what each step took."""
+def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = None) -> Fall:
+    """Drop the bodies and record every step."""
     plant, start = scene(config, bodies, walls=walls, sigma=sigma)
     state = plant.reset(start)
     steps = max(2, round(config.duration_s / config.step_s))
@@ -128,7 +124,7 @@ def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = 
         error[step] = momentum_error(problem, solution)
         slip[step] = _mean_slip(solution)
         solved[step] = solution.status is Status.SOLVED
-    return Run(
+    return Fall(
         iterations=iterations,
         contacts=contacts,
         momentum_error=error,
@@ -140,7 +136,10 @@ def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = 
 
 
 def momentum_error(problem: SparseProblem, solution: SparseSolution) -> float:
-    """004 (24) over all bodies: ``|D(M(v⁺ - v*) - Jᵀf)| / max(|D M v⁺|, |D Jᵀf|)``, D = diag(M)^(-1/2)."""
+    """``|D(M(v⁺ - v*) - Jᵀf)| / max(|D M v⁺|, |D Jᵀf|)`` with D = diag(M)^(-1/2), over all bodies.
+
+    Castro et al. 2022, eq. 24.
+    """
     scale = 1.0 / np.sqrt(np.einsum("tii->ti", problem.M))
     pushed = np.zeros_like(problem.v)
     per_side = np.einsum("nsrd,nr->nsd", problem.rows, solution.impulses)
@@ -161,72 +160,55 @@ def _mean_slip(solution: SparseSolution) -> float:
     return float(np.linalg.norm(solution.contact_velocity[pressing, 1:], axis=1).mean())
 
 
-class Clutter:
-    """The experiment, as the command line finds it."""
+def run(config: Config, progress: Progress) -> Results:
+    """Drop heaps with and without walls: one in full, then of growing size, then with other slip parameters."""
+    # loads what is compiled, so that no step is timed with it
+    simulate(msgspec.structs.replace(config, duration_s=2.0 * config.step_s), config.bodies, walls=True)
+    falls = 2 + 2 * len(config.sizes) + 2 * len(config.sigmas)
+    done = 0
 
-    name = "clutter"
-    summary = "balls and boxes dropped into a container or on open ground under SAP: iterations, time, slip, momentum"
-    presets: Mapping[str, Config] = {"default": Config(), "quick": Config(sizes=(8, 40), sigmas=(), duration_s=2.0)}
+    def timed(bodies: int, walls: bool, sigma: float | None = None) -> Fall:
+        nonlocal done
+        fall = simulate(config, bodies, walls=walls, sigma=sigma)
+        done += 1
+        progress(done / falls)
+        return fall
 
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run it, record it into `out`, and return its metrics."""
-        began = time.perf_counter()
-        # loads what is compiled, so that no step is timed with it
-        simulate(msgspec.structs.replace(config, duration_s=2.0 * config.step_s), config.bodies, walls=True)
-        jobs = 2 + 2 * len(config.sizes) + 2 * len(config.sigmas)
-        done = 0
-
-        def timed(bodies: int, walls: bool, sigma: float | None = None) -> Run:
-            nonlocal done
-            run = simulate(config, bodies, walls=walls, sigma=sigma)
-            done += 1
-            progress(done / jobs)
-            return run
-
-        main = {walls: timed(config.bodies, walls) for walls in (True, False)}
-        grown = {walls: [timed(size, walls) for size in config.sizes] for walls in (True, False)}
-        slipped = {walls: [timed(config.bodies, walls, sigma) for sigma in config.sigmas] for walls in (True, False)}
-        findings = [finding for walls in (True, False) for finding in _main(config, walls, main[walls])]
-        for walls in (True, False):
-            findings.extend(_growth(config, walls, grown[walls]))
-            findings.extend(_slips(config, walls, slipped[walls]))
-        series, units = _series(config, main)
-        drawings = [_history(config, main)]
-        if config.sizes:
-            drawings.append(_growth_drawing(config.sizes, grown))
-        if config.sigmas:
-            drawings.append(_slip_drawing(config, slipped))
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
-            findings=findings,
-            arrays=series,
-            units=units,
-            wall_time=[name for name in series if name.startswith("step_us")],
-            drawings=drawings,
-            began=began,
-        )
-
-    def warmup(self, out: Path) -> None:
-        """Some steps until all have met: every kernel is compiled and cached."""
-        self.run(Config(bodies=8, sizes=(), sigmas=(), duration_s=0.4), out, lambda share: None)
+    main = {walls: timed(config.bodies, walls) for walls in (True, False)}
+    grown = {walls: [timed(size, walls) for size in config.sizes] for walls in (True, False)}
+    slipped = {walls: [timed(config.bodies, walls, sigma) for sigma in config.sigmas] for walls in (True, False)}
+    findings = [finding for walls in (True, False) for finding in _main(config, walls, main[walls])]
+    for walls in (True, False):
+        findings.extend(_growth(config, walls, grown[walls]))
+        findings.extend(_slips(config, walls, slipped[walls]))
+    drawings = [_history(config, main)]
+    if config.sizes:
+        drawings.append(_growth_drawing(config.sizes, grown))
+    if config.sigmas:
+        drawings.append(_slip_drawing(config, slipped))
+    return Results(findings=findings, series=_series(config, main), drawings=drawings)
 
 
-experiment = Clutter()
+experiment = Case(
+    name="clutter",
+    summary="balls and boxes dropped into a container or on open ground under SAP: iterations, time, slip, momentum",
+    presets={"default": Config(), "quick": Config(sizes=(8, 40), sigmas=(), duration_s=2.0)},
+    simulate=run,
+    smallest=Config(bodies=8, sizes=(), sigmas=(), duration_s=0.4),
+)
 
 
 def _where(walls: bool) -> str:
     return "walls" if walls else "open"
 
 
-def _main(config: Config, walls: bool, run: Run) -> list[Finding]:
-    """The numbers of the run that is shown in full."""
-    where, steady = _where(walls), run.steady
+def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
+    """Findings about the heap that is shown in full."""
+    where, steady = _where(walls), fall.steady
     bound = config.sigma * config.mu * config.step_s * GRAVITY
-    inside = np.abs(run.state.position[:, :2]).max() < 0.5 * CONTAINER_M or not walls
-    through = bool(run.state.position[:, 2].min() > 0.9 * RADIUS_M)
-    iterations = float(run.iterations[steady].mean())
+    inside = np.abs(fall.state.position[:, :2]).max() < 0.5 * CONTAINER_M or not walls
+    through = bool(fall.state.position[:, 2].min() > 0.9 * RADIUS_M)
+    iterations = float(fall.iterations[steady].mean())
     return [
         Finding(
             f"iterations_{where}",
@@ -234,32 +216,32 @@ def _main(config: Config, walls: bool, run: Run) -> list[Finding]:
             paper=PAPER_ITERATIONS if walls else None,
             # "only about 3": up to half more would still be that
             holds=iterations <= 1.5 * PAPER_ITERATIONS if walls else None,
-            note=f"Newton steps in the second half, in the mean; in the first at most {run.iterations.max():.0f}",
+            note=f"Newton steps in the second half, in the mean; in the first at most {fall.iterations.max():.0f}",
         ),
         Finding(
             f"step_{where}_us",
-            float(np.median(run.step_us[steady])),
+            float(np.median(fall.step_us[steady])),
             "us",
             note=f"{config.bodies} bodies, second half, median, collision detection included; over the whole run "
-            f"{np.median(run.step_us):.0f}, 99 of 100 within {np.percentile(run.step_us, 99):.0f}",
+            f"{np.median(fall.step_us):.0f}, 99 of 100 within {np.percentile(fall.step_us, 99):.0f}",
         ),
         Finding(
             f"momentum_error_{where}",
-            float(run.momentum_error.max()),
+            float(fall.momentum_error.max()),
             paper=PAPER_MOMENTUM_ERROR,
-            holds=bool(run.momentum_error.max() <= config.tolerance and run.solved.all()),
-            note="004 (24), largest of all steps, recomputed from velocities and impulses",
+            holds=bool(fall.momentum_error.max() <= config.tolerance and fall.solved.all()),
+            note="Castro et al. 2022, eq. 24, largest of all steps, recomputed from velocities and impulses",
         ),
         Finding(
             f"contacts_{where}",
-            float(run.contacts[-1]),
+            float(fall.contacts[-1]),
             note="at the end; the paper has more on open ground, where its boxes lie flat",
         ),
         Finding(
             f"slip_{where}_m_s",
-            float(run.slip[steady].mean()),
+            float(fall.slip[steady].mean()),
             "m/s",
-            holds=bool(run.slip[-1] <= bound) if walls else None,
+            holds=bool(fall.slip[-1] <= bound) if walls else None,
             note=f"mean over the contacts that press and the second half; the estimate σ μ h g is {bound:.1e} m/s",
         ),
         Finding(
@@ -271,119 +253,106 @@ def _main(config: Config, walls: bool, run: Run) -> list[Finding]:
     ]
 
 
-def _growth(config: Config, walls: bool, runs: Sequence[Run]) -> list[Finding]:
+def _growth(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
     """Time of a step against the number of bodies."""
     where = _where(walls)
-    medians = [float(np.median(run.step_us)) for run in runs]
+    medians = [float(np.median(fall.step_us)) for fall in falls]
     findings = [
         Finding(
             f"step_{where}_{size}_bodies_us",
             median,
             "us",
-            holds=bool(run.solved.all()),
-            note=f"median of the whole run; {run.iterations.mean():.1f} iterations, {run.contacts.mean():.0f} contacts",
+            holds=bool(fall.solved.all()),
+            note=f"median of the whole run; {fall.iterations.mean():.1f} iterations, {fall.contacts.mean():.0f} "
+            "contacts",
         )
-        for size, median, run in zip(config.sizes, medians, runs, strict=True)
+        for size, median, fall in zip(config.sizes, medians, falls, strict=True)
     ]
     if len(set(config.sizes)) > 1:
-        exponent = float(np.polyfit(np.log(config.sizes), np.log(medians), 1)[0])
-        findings.append(
-            Finding(f"growth_{where}", exponent, note="exponent of the median time in the number of bodies")
-        )
+        growth = exponent(config.sizes, medians)
+        findings.append(Finding(f"growth_{where}", growth, note="exponent of the median time in the number of bodies"))
     return findings
 
 
-def _slips(config: Config, walls: bool, runs: Sequence[Run]) -> list[Finding]:
+def _slips(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
     """Slip at the end against the slip parameter."""
     findings = []
-    for sigma, run in zip(config.sigmas, runs, strict=True):
+    for sigma, fall in zip(config.sigmas, falls, strict=True):
         bound = sigma * config.mu * config.step_s * GRAVITY
-        fastest = float(np.linalg.norm(run.state.velocity[:, :3], axis=1).max())
+        fastest = float(np.linalg.norm(fall.state.velocity[:, :3], axis=1).max())
         rests = fastest < max(AT_REST_M_S, 10.0 * bound)
         findings.append(
             Finding(
                 f"slip_{_where(walls)}_sigma_{sigma:.0e}_m_s".replace("-", "m"),
-                float(run.slip[-1]),
+                float(fall.slip[-1]),
                 "m/s",
-                holds=bool(run.slip[-1] <= bound) if rests else None,
+                holds=bool(fall.slip[-1] <= bound) if rests else None,
                 note=f"mean at the end; the estimate σ μ h g is {bound:.1e} m/s; "
-                f"{run.iterations.mean():.2f} iterations in the mean"
+                f"{fall.iterations.mean():.2f} iterations in the mean"
                 + ("" if rests else f"; a body still moves at {fastest:.1e} m/s, so the estimate is not for this heap"),
             )
         )
     return findings
 
 
-def _series(config: Config, main: Mapping[bool, Run]) -> tuple[dict[str, Array], dict[str, str]]:
-    """Histories of the runs that are shown in full."""
-    series: dict[str, Array] = {"t": config.step_s * np.arange(1.0, len(main[True].iterations) + 1.0)}
-    units = {"t": "s"}
-    for walls, run in main.items():
+def _series(config: Config, main: Mapping[bool, Fall]) -> dict[str, Series]:
+    """Histories of the heaps that are shown in full."""
+    series = {"t": Series(step_ends(config.step_s, len(main[True].iterations)), "s")}
+    for walls, fall in main.items():
         where = _where(walls)
         series |= {
-            f"iterations_{where}": run.iterations,
-            f"contacts_{where}": run.contacts,
-            f"momentum_error_{where}": run.momentum_error,
-            f"slip_{where}_m_s": run.slip,
-            f"step_us_{where}": run.step_us,
+            f"iterations_{where}": Series(fall.iterations),
+            f"contacts_{where}": Series(fall.contacts),
+            f"momentum_error_{where}": Series(fall.momentum_error),
+            f"slip_{where}_m_s": Series(fall.slip, "m/s"),
+            f"step_us_{where}": Series(fall.step_us, "us", wall_time=True),
         }
-        units |= {f"slip_{where}_m_s": "m/s", f"step_us_{where}": "us"}
-    return series, units
+    return series
 
 
-def _history(config: Config, main: Mapping[bool, Run]) -> Drawing:
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.0, 5.0))
-        above, below = figure.subplots(2, sharex=True)
-        for walls, run in main.items():
-            t = config.step_s * np.arange(1, len(run.iterations) + 1)
-            above.plot(t, run.iterations, linewidth=0.8, label=_where(walls))
-            below.semilogy(t, run.step_us, linewidth=0.8, label=_where(walls))
+def _history(config: Config, main: Mapping[bool, Fall]) -> Drawing:
+    with axes(rows=2, size=(7.0, 5.0), sharex=True) as (above, below):
+        for walls, fall in main.items():
+            t = step_ends(config.step_s, len(fall.iterations))
+            above.plot(t, fall.iterations, linewidth=0.8, label=_where(walls))
+            below.semilogy(t, fall.step_us, linewidth=0.8, label=_where(walls))
         above.set_ylabel("iterations")
-        below.set_ylabel("time of a step [us]")
-        below.set_xlabel("time [s]")
+        below.set(xlabel="time [s]", ylabel="time of a step [us]")
         above.legend()
     return Drawing(
-        f"{config.bodies} bodies: iterations and time of each step (004 Fig. 9)",
+        f"{config.bodies} bodies: iterations and time of each step (Castro et al. 2022, Fig. 9)",
         "The fall and its impacts cost most; at rest the last velocities are nearly the solution.",
-        figure,
+        below.figure,
     )
 
 
-def _growth_drawing(sizes: Sequence[int], grown: Mapping[bool, Sequence[Run]]) -> Drawing:
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.0, 4.0))
-        axes = figure.subplots()
-        for walls, runs in grown.items():
-            axes.loglog(sizes, [np.median(run.step_us) for run in runs], "o-", label=_where(walls))
-        axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.minorticks_off()
-        axes.set_xlabel("bodies")
-        axes.set_ylabel("median time of a step [us]")
-        axes.legend()
+def _growth_drawing(sizes: Sequence[int], grown: Mapping[bool, Sequence[Fall]]) -> Drawing:
+    with axes(size=(6.0, 4.0)) as plot:
+        for walls, falls in grown.items():
+            plot.loglog(sizes, [np.median(fall.step_us) for fall in falls], "o-", label=_where(walls))
+        plot.set_xticks(sizes, [str(size) for size in sizes])
+        plot.minorticks_off()
+        plot.set(xlabel="bodies", ylabel="median time of a step [us]")
+        plot.legend()
     return Drawing(
-        "Time of a step against the number of bodies (004 section X-C1)",
+        "Time of a step against the number of bodies (Castro et al. 2022, section X-C1)",
         "Without walls the heap falls apart into islands, which are solved apart.",
-        figure,
+        plot.figure,
     )
 
 
-def _slip_drawing(config: Config, slipped: Mapping[bool, Sequence[Run]]) -> Drawing:
+def _slip_drawing(config: Config, slipped: Mapping[bool, Sequence[Fall]]) -> Drawing:
     sigmas = np.array(config.sigmas)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.0, 3.5))
-        left, right = figure.subplots(1, 2)
-        for walls, runs in slipped.items():
-            left.loglog(sigmas, [run.slip[-1] for run in runs], "o-", label=_where(walls))
-            right.semilogx(sigmas, [run.iterations.mean() for run in runs], "o-", label=_where(walls))
+    with axes(columns=2, size=(7.0, 3.5)) as (left, right):
+        for walls, falls in slipped.items():
+            left.loglog(sigmas, [fall.slip[-1] for fall in falls], "o-", label=_where(walls))
+            right.semilogx(sigmas, [fall.iterations.mean() for fall in falls], "o-", label=_where(walls))
         left.loglog(sigmas, sigmas * config.mu * config.step_s * GRAVITY, "--", label="σ μ h g")
-        left.set_ylabel("mean slip at the end [m/s]")
-        right.set_ylabel("iterations, mean")
-        for axes in (left, right):
-            axes.set_xlabel("σ")
+        left.set(xlabel="σ", ylabel="mean slip at the end [m/s]")
+        right.set(xlabel="σ", ylabel="iterations, mean")
         left.legend()
     return Drawing(
-        "Slip and iterations against the slip parameter (004 Figs. 14 and 15)",
+        "Slip and iterations against the slip parameter (Castro et al. 2022, Figs. 14 and 15)",
         "Contacts that stick creep in proportion to σ, below the estimate; a smaller σ costs iterations.",
-        figure,
+        left.figure,
     )

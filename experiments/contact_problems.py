@@ -1,11 +1,11 @@
 """Random contact problems by every model and solver: shares solved and reported unsolved, and none wrong.
 
-What is called solved is checked by `idcontrol.trust.contact_laws`, from the problem alone. What is reported unsolved is
-confronted with what is known: forward, with gaps that are not negative, a solution always exists (math.md 5.1, 7.3).
-Inverse, prescribed velocities may squeeze; then a linear program finds a certificate, independent of the solvers, that
-no velocity of what is free keeps all contacts apart, or a search over all contact modes ends without a solution
-(`idcontrol.solvers.enumerate`). Its work grows exponentially with the contacts of a body that act on each other; where
-it meets its limit the problem is neither solved nor shown to have no solution, and counted as undecided.
+Answers that are called solved are checked by `idcontrol.trust.contact_laws`, from the problem alone. Problems that are
+reported unsolved are compared with what is known: a forward problem whose gaps are not negative always has a solution
+(math.md, sections 5.1 and 7.3). In an inverse problem prescribed velocities may squeeze. Then a linear program finds a
+certificate, independent of the solvers, that no velocity of the free bodies keeps all contacts apart, or a search over
+all contact modes ends without a solution (`idcontrol.solvers.enumerate`). The search's work grows exponentially with
+the contacts that act on each other. Where it meets its limit, the problem counts as undecided.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from idcontrol.experiments.findings import Finding, save
+from idcontrol.configuration import Count
+from idcontrol.experiments.case import Progress
+from idcontrol.experiments.findings import Finding, Results, Series, save
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.models.step import ContactModel, StepProblem
 from idcontrol.models.whitened import whiten
@@ -37,23 +39,21 @@ from idcontrol.trust.contact_lcps import edge_rows, excluded, normal_rows
 from idcontrol.trust.random_steps import kind_of, numbered_step
 from idcontrol.types import Array, Status
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
-
 MODE_NODES: Final = 100_000
+"""Quadratic programs that the search over contact modes may spend on up to `MODE_CONTACTS` contacts."""
 MODE_CONTACTS: Final = 14
-"""Quadratic programs of the search over contact modes, and the most contacts that act on each other for which there are
-so many: it settles nearly all problems up to there. Beyond, where it settles few, it gets the same time, whose share
-for each program grows as the cube of the contacts."""
+"""Contacts acting on each other up to which the search settles nearly all problems. Beyond, where it settles few, its
+limit falls with the cube of the contacts, as the time of a program grows."""
 SO_FAR_EVERY: Final = 500
-"""Problems between two versions of the file that an interrupted run leaves."""
+"""Problems between two versions of ``so-far.json``, which an interrupted run leaves."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All that decides a run.
 
     Attributes:
-        seed: Of the problems.
-        problems: How many; a quarter each of feet and boxes, forward and inverse.
+        seed: Seed of the problems.
+        problems: Number of problems; a quarter each of feet and boxes, forward and inverse.
         most_contacts: Contacts are spread evenly over the octaves from 1 to this.
     """
 
@@ -62,19 +62,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     most_contacts: Count = 64
 
 
-PRESETS = {"default": Config()}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class JudgedModel:
     """A contact model and how its answers are judged.
 
     Attributes:
-        solve: The model.
-        violation: What its law is missed by, `idcontrol.trust.contact_laws`.
+        solve: The contact model.
+        violation: Largest violation of its law (`idcontrol.trust.contact_laws`).
         velocities: Rows G and constants r of the velocities that it allows, ``G v + r ≥ 0``, for a certificate that
             there are none; None where that is not its condition.
-        lcp: Whether what has no certificate is searched as the Coulomb LCP.
+        lcp: Whether a problem without certificate is searched as the Coulomb LCP.
         convex: Whether a solution exists if and only if such a velocity does.
     """
 
@@ -87,23 +84,23 @@ class Model:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of one model's or solver's problems of one kind.
+    """Counts of one model's or solver's problems of one kind.
 
     Attributes:
-        problems: All.
-        solved: Those whose answer obeys the law.
-        later: Of these, solved exactly, but not at the first attempt (`StepSolution.note`).
-        regularized: Of these, solved after something was added to the diagonal.
+        problems: All problems.
+        solved: Answers that obey the law.
+        later: Solved exactly, but not at the first attempt (`StepSolution.note`).
+        regularized: Solved after something was added to the diagonal.
         wrong: Called solved, though the law is violated.
         no_solution: Not solved, and shown to have no solution.
         missed: Not solved, though there is a solution.
-        beyond: Not solved, for impulses, or the matrix ρρᵀ, in double precision cannot meet the law to the tolerance
+        beyond: Not solved because impulses, or the matrix ρρᵀ, in double precision cannot meet the law to the tolerance
             (`beyond_double`).
-        undecided: Neither.
-        smallest_undecided: Contacts in the largest island of the smallest of these; 0 where there is none.
-        worst: Largest violation of what was called solved.
-        seconds: Of each call.
-        failures: Numbers (`numbered_step`) of what is wrong or missed.
+        undecided: Not solved, and not known to have a solution or none.
+        smallest_undecided: Contacts in the largest island of the smallest undecided problem; 0 where there is none.
+        worst: Largest violation of an answer that was called solved.
+        seconds: Time of each call.
+        failures: Numbers (`numbered_step`) of the wrong and the missed.
     """
 
     problems: int = 0
@@ -152,16 +149,16 @@ def rows_of(tallies: Mapping[tuple[str, str], Tally]) -> list[dict[str, Any]]:
 
 
 class ContactProblems:
-    """The experiment, as the command line finds it."""
+    """The test case as the command line finds it; unlike a `Case`, it also writes while it runs."""
 
     name = "contact-problems"
     summary = (
         "random contact problems, 1-64 contacts, forward and inverse, by every model and solver: none may be wrong"
     )
-    presets = PRESETS
+    presets: Mapping[str, Config] = {"default": Config()}
 
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Solve all problems with everything and count; until the end ``so-far.json`` has what was counted by then."""
+    def run(self, config: Config, out: Path, progress: Progress) -> dict[str, Any]:
+        """Solve all problems with everything and count; until the end ``so-far.json`` has the counts so far."""
         began = time.perf_counter()
         tallies: dict[tuple[str, str], Tally] = {}
         condition, contacts = np.empty(config.problems), np.empty(config.problems)
@@ -191,15 +188,12 @@ class ContactProblems:
                 so_far.write_text(json.dumps(jsonable({"problems": number + 1, "rows": rows_of(tallies)})))
         so_far.unlink(missing_ok=True)
         table = rows_of(tallies)
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
+        results = Results(
             findings=findings(table, condition),
-            arrays={"condition": condition, "contacts": contacts},
+            series={"condition": Series(condition), "contacts": Series(contacts)},
             extra={"rows": table},
-            began=began,
         )
+        return save(out, self.name, config, results, began=began)
 
     def warmup(self, out: Path) -> None:
         """Solve a few problems: every kernel is compiled and cached."""
@@ -209,8 +203,8 @@ class ContactProblems:
 experiment = ContactProblems()
 
 
-def judge_model(model: Model, problem: StepProblem, tally: Tally) -> None:
-    """Solve a problem with a model and count what came out."""
+def judge_model(model: JudgedModel, problem: StepProblem, tally: Tally) -> None:
+    """Solve a problem with a model and count the outcome."""
     tally.problems += 1
     began = time.perf_counter()
     solution = model.solve(problem, None)
@@ -243,7 +237,7 @@ def judge_model(model: Model, problem: StepProblem, tally: Tally) -> None:
 
 
 def count_decision(problem: StepProblem, tally: Tally) -> None:
-    """What is known of a Coulomb problem that was not solved although velocities exist that it allows."""
+    """Search for a solution of a Coulomb problem that was not solved although it allows velocities, and count it."""
     reduction = whiten(problem)
     V = reduction.rho @ reduction.rho.T
     largest = max(members.size for members in islands(V))
@@ -265,7 +259,7 @@ def judge_solver(
     solvable: bool | None,
     tally: Tally,
 ) -> bool | None:
-    """Solve LCP(r, ρρᵀ) and count; returns whether it has a solution, as far as is known by then."""
+    """Solve LCP(r, ρρᵀ) and count the outcome; returns whether it has a solution, None if that is not known yet."""
     tally.problems += 1
     began = time.perf_counter()
     status, z = solve(rows, r)
@@ -288,7 +282,7 @@ def judge_solver(
 
 
 def rows_violation(rows: Array, r: Array, z: Array) -> float:
-    """Relative residual of LCP(r, ρρᵀ), recomputed in extended precision, measured as in `contact_laws`."""
+    """Relative residual of LCP(r, ρρᵀ), recomputed in extended precision and measured as in `contact_laws`."""
     rho = rows.astype(np.longdouble)
     w = (rho @ (rho.T @ z) + r).astype(np.float64)
     unit = float(np.abs(r).max())
@@ -301,8 +295,8 @@ def beyond_double(rows: Array, r: Array) -> bool:
     """Whether rounding the impulses, or the matrix, to double precision moves LCP(r, ρρᵀ) by more than the tolerance.
 
     Half a unit in the last place of the impulse with the largest effect, 2⁻⁵³ z_i |ρ_i|, changes the velocity of the
-    lightest row, relative to the fastest at zero impulse, by up to that times |ρ_j| / max |r|; as much of an entry
-    ρ_i·ρ_j of the matrix does the same.
+    lightest row by up to that times |ρ_j| / max |r|, relative to the fastest at zero impulse. Half a unit in the last
+    place of an entry ρ_i·ρ_j of the matrix changes it by as much.
     """
     z = project(rows, r).z
     lengths = np.linalg.norm(rows, axis=1)
@@ -323,15 +317,15 @@ def _by_rows(solve: Callable[[Array, Array], RowLcpResult]) -> Callable[[Array, 
 
 
 MODELS: Final = {
-    "coulomb": Model(
+    "coulomb": JudgedModel(
         solve=coulomb.solve, violation=contact_laws.coulomb, velocities=normal_rows, lcp=True, convex=False
     ),
-    "dissipation": Model(solve=dissipation.solve, violation=contact_laws.dissipation, velocities=edge_rows),
-    "viscous": Model(solve=viscous.solve, violation=contact_laws.viscous, velocities=normal_rows),
-    "no slip": Model(solve=no_slip.solve, violation=contact_laws.no_slip, velocities=None),
-    "no slip, dual": Model(solve=dissipation.no_slip_qp, violation=contact_laws.no_slip, velocities=None),
+    "dissipation": JudgedModel(solve=dissipation.solve, violation=contact_laws.dissipation, velocities=edge_rows),
+    "viscous": JudgedModel(solve=viscous.solve, violation=contact_laws.viscous, velocities=normal_rows),
+    "no slip": JudgedModel(solve=no_slip.solve, violation=contact_laws.no_slip, velocities=None),
+    "no slip, dual": JudgedModel(solve=dissipation.no_slip_qp, violation=contact_laws.no_slip, velocities=None),
 }
-"""Models by name. The no-slip ones hold rows to a physical rank tolerance: they may report a solvable step unsolved."""
+"""Models by name. The no-slip models hold rows to a physical rank tolerance and may report a solvable step unsolved."""
 
 SOLVERS: Final = {
     "ppm": _by_rows(solve_ppm),
@@ -349,8 +343,8 @@ SURE: Final = {
     "edge rows: ppm, then active set": ("forward", "inverse"),
     "edge rows: lemke": ("forward", "inverse"),
 }
-"""Those that must solve everything that has a solution. Of Coulomb's problems, inverse, Lemke's method is not sure to
-(math.md 5.1)."""
+"""Models and solvers that must solve everything that has a solution. Lemke's method may fail on inverse Coulomb
+problems (math.md, section 5.1)."""
 
 
 def findings(table: Sequence[dict[str, Any]], condition: Array) -> list[Finding]:

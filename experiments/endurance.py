@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from idcontrol import robots
-from idcontrol.experiments.findings import Finding, save
+from idcontrol.experiments.findings import Finding, Results, Series, save
 from idcontrol.loop.realtime import resident_mb
 from idcontrol.record.recording import load
 from idcontrol.scenes.disturbances import Kick
@@ -151,16 +151,14 @@ class Endurance:
             gc.collect()
             memory.append(resident_mb())
             progress(min(1.0, total.steps / config.steps))
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
+        results = Results(
             findings=findings(total, fell, np.array(memory)),
-            arrays={"fell": np.array(fell, dtype=np.float64), "memory": np.array(memory)},
-            units={"memory": "MB"},
-            wall_time=("memory",),
-            began=began,
+            series={
+                "fell": Series(np.array(fell, dtype=np.float64)),
+                "memory": Series(np.array(memory), "MB", wall_time=True),
+            },
         )
+        return save(out, self.name, config, results, began=began)
 
     def warmup(self, out: Path) -> None:
         """One short walk with each convex controller: their kernels are compiled and cached."""

@@ -1,9 +1,9 @@
 """The contact forces whose torque is nearest to the last one: branch and bound with proof, beside brute force.
 
-003 calls its chatter-minimizing enumeration (Algorithm 3, MINDIFF) impractical: it tries 2^(6n) bases for n contacts.
-Branch and bound over contact modes (math.md 6.3) gives the same or a nearer answer, with the proof that there is none
-nearer. Here both run on the same steps of a quadruped that stands and moves on one to four feet; on four, brute force
-would take minutes a step and is left out.
+Zapolsky & Drumwright 2017 call their chatter-minimizing enumeration (Algorithm 3, MINDIFF) impractical: it tries 2^(6n)
+bases for n contacts. Branch and bound over contact modes (math.md, section 6.3) gives the same or a nearer answer, and
+proves that none is nearer. Here both run on the same steps of a quadruped that stands and moves on one to four feet; on
+four, brute force would take minutes a step and is left out.
 """
 
 from __future__ import annotations
@@ -11,39 +11,35 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 import pinocchio as pin
 
 from idcontrol import robots
+from idcontrol.configuration import Count, Positive
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.contact.terrain import plane
 from idcontrol.controllers.projection import project
 from idcontrol.errors import InputError
-from idcontrol.experiments.findings import Finding, save
+from idcontrol.experiments.case import Case, Progress
+from idcontrol.experiments.findings import Finding, Results, Series
 from idcontrol.models import coulomb
 from idcontrol.models.distribution import torque_map
-from idcontrol.models.step import Prescribed, StepProblem
+from idcontrol.models.step import StepProblem
 from idcontrol.models.whitened import whiten
 from idcontrol.solvers.enumerate import NearestProblem, nearest_solution
 from idcontrol.solvers.mindiff import nearest_basis
-from idcontrol.system import System
 from idcontrol.trust.contact_lcps import coulomb_lcp
+from idcontrol.trust.machines import H, inverse_step
 from idcontrol.types import Array, Status
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-
-H: Final = 1e-3
 BRUTE_FORCE_CASES: Final = {1: 200, 2: 200, 3: 3}
-"""Cases on which brute force runs, by the number of contacts: half a second each at three."""
+"""Number of steps on which brute force runs, by the number of contacts: at three, each takes half a second."""
 LIMITS: Final = (3, 30, 100)
-"""Quadratic programs after which the search is cut off, to see what it has by then."""
+"""Quadratic programs after which the search is cut off, to compare its answers by then."""
 GOAL_FLOORS: Final = 150.0
-"""Bar for the median at four contacts, in times of the rigid-body terms."""
+"""Goal for the median, in times of the rigid-body terms."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,8 +48,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         robot: Name or path of a robot file with four feet.
         mu: Friction.
-        cases: Steps for each number of contacts; every second one keeps its feet, the others may slide.
-        seed: Of the steps.
+        cases: Steps for each number of contacts; every second one keeps its feet still, the others may slide.
+        seed: Seed of the steps.
     """
 
     robot: str = "links"
@@ -62,24 +58,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     seed: int = 0
 
 
-PRESETS = {"default": Config()}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One step: times [us], quadratic programs, whether proved, and what brute force found.
+class SearchedStep:
+    """The search on one step, beside brute force.
 
     Attributes:
         contacts: Number of contacts.
         first_us: Time of the nearest solution with Lemke's contact modes.
         proof_us: Time of the whole search.
         nodes: Quadratic programs of the search.
-        proved: Whether it was completed.
-        improved: By how much, relatively, the search found a nearer torque than the first program.
+        proved: Whether the search was completed.
+        improved: Relative amount by which the search found a nearer torque than its first program.
         brute_us: Time of brute force over bases; NaN where it did not run.
-        excess: By how much, relatively, the nearest basic solution is farther than the search's; NaN likewise.
-        cut: For each of `LIMITS`: time [us], quadratic programs, whether proved, by how much, relatively, the answer is
-            farther than the nearest, and by how much its lower bound is too high, shape (limits, 5).
+        excess: Relative amount by which the nearest basic solution is farther than the search's; NaN where brute force
+            did not run.
+        cut: For each of `LIMITS`: time [us], quadratic programs, whether proved, relative amount by which the answer is
+            farther than the nearest, and by which its lower bound is too high, shape (limits, 5).
     """
 
     contacts: int
@@ -93,98 +87,70 @@ class Case:
     cut: Array
 
 
-class Enumeration:
-    """The experiment, as the command line finds it."""
+def run(config: Config, progress: Progress) -> Results:
+    """Time the search and brute force on the same steps.
 
-    name = "enumeration"
-    summary = "the nearest contact solution with proof, beside brute force over bases (003 Algorithm 3): time and nodes"
-    presets = PRESETS
-
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Time both on the same steps.
-
-        Raises:
-            InputError: The robot does not stand on feet, or friction has no bound.
-        """
-        began = time.perf_counter()
-        robot = robots.load(config.robot)
-        if not robot.description.feet or robot.description.base != "free-flyer":
-            raise InputError(f"robot {robot.name!r} has no feet or no floating base: it cannot stand and move on them")
-        if np.isinf(config.mu):
-            raise InputError("mu=inf: modes of contacts are those of friction pyramids; give a finite mu")
-        system = robot.system()
-        feet = robot.description.feet
-        spheres = SphereContacts(
-            system,
-            [foot.frame for foot in feet],
-            [foot.radius_m for foot in feet],
-            plane(),
-            config.mu,
-            offsets=[foot.offset_m for foot in feet],
-        )
-        home = robot.standing_state(system).q
-        rng = np.random.default_rng(config.seed)
-        cases: list[Case] = []
-        floor: list[float] = []
-        counts = range(1, len(feet) + 1)
-        for contacts in counts:
-            for number in range(config.cases):
-                nearest, start, problem = nearest_problem(rng, system, spheres, home, contacts, still=number % 2 == 0)
-                floor.append(microseconds(lambda: system.update(home, np.zeros(system.n_velocities))))
-                brute = number < BRUTE_FORCE_CASES.get(contacts, 0)
-                cases.append(measure(nearest, start, problem if brute else None))
-                progress(len(cases) / (config.cases * len(counts)))
-        table = [table_row([c for c in cases if c.contacts == n], float(np.median(floor))) for n in counts]
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
-            findings=findings(table, float(np.median(floor))),
-            arrays=series(cases),
-            wall_time=("first_us", "proof_us", "brute_us"),
-            extra={"rows": table},
-            began=began,
-        )
-
-    def warmup(self, out: Path) -> None:
-        """Two steps for each number of contacts: every kernel is compiled and cached."""
-        self.run(Config(cases=2), out, lambda share: None)
+    Raises:
+        InputError: The robot does not stand on feet, or friction has no bound.
+    """
+    robot = robots.load(config.robot)
+    if not robot.description.feet or robot.description.base != "free-flyer":
+        raise InputError(f"robot {robot.name!r} has no feet or no floating base: it cannot stand and move on them")
+    if np.isinf(config.mu):
+        raise InputError("mu=inf: modes of contacts are those of friction pyramids; give a finite mu")
+    feet = robot.contacts(config.mu)
+    system = feet.system
+    home = robot.standing_state(system).q
+    rng = np.random.default_rng(config.seed)
+    steps: list[SearchedStep] = []
+    floor: list[float] = []
+    counts = range(1, len(robot.description.feet) + 1)
+    for contacts in counts:
+        for number in range(config.cases):
+            nearest, start, problem = nearest_problem(rng, feet, home, contacts, still=number % 2 == 0)
+            floor.append(microseconds(lambda: system.update(home, np.zeros(system.n_velocities))))
+            brute = number < BRUTE_FORCE_CASES.get(contacts, 0)
+            steps.append(measure(nearest, start, problem if brute else None))
+            progress(len(steps) / (config.cases * len(counts)))
+    table = [table_row([step for step in steps if step.contacts == n], float(np.median(floor))) for n in counts]
+    return Results(findings=findings(table, float(np.median(floor))), series=series(steps), extra={"rows": table})
 
 
-experiment = Enumeration()
+experiment = Case(
+    name="enumeration",
+    summary="the nearest contact solution with proof, beside brute force over bases (Zapolsky & Drumwright 2017, "
+    "Algorithm 3): time and nodes",
+    presets={"default": Config()},
+    simulate=run,
+    smallest=Config(cases=2),
+)
 
 
 def nearest_problem(
-    rng: np.random.Generator, system: System, spheres: SphereContacts, home: Array, contacts: int, *, still: bool
+    rng: np.random.Generator, feet: SphereContacts, home: Array, contacts: int, *, still: bool
 ) -> tuple[NearestProblem, Array, StepProblem]:
     """A step on some feet, a solution of it, and a torque to be near to: that of a solution with other shares.
 
     Args:
-        rng: What is random: pose, velocity, demand, which feet.
-        system: The machine.
-        spheres: Its feet.
+        rng: Source of pose, velocity, demand, and of which feet touch.
+        feet: The feet of a machine.
         home: Its home configuration.
-        contacts: How many feet touch the ground, whose height follows them.
-        still: Whether the demand keeps the feet where they are; else they are told to slide.
+        contacts: Number of feet that touch the ground, whose height follows them.
+        still: Whether the demand keeps the feet where they are; else it lets them slide.
     """
+    system = feet.system
     u = system.n_unactuated
     while True:
         q = pin.integrate(system.model, home, 0.1 * rng.normal(size=system.model.nv))
         v = 0.1 * rng.normal(size=system.n_velocities)
         system.update(q, system.to_pinocchio(v))
-        detected = spheres.detect(np.inf)
-        feet = detected.take(np.sort(rng.permutation(len(detected))[:contacts]))
-        feet.gap[:] = 0.0
+        detected = feet.detect(np.inf)
+        touching = detected.take(np.sort(rng.permutation(len(detected))[:contacts]))
+        touching.gap[:] = 0.0
         b = v[u:] + H * rng.normal(scale=10.0, size=system.n_actuated)
         if still:
-            b = project(system.M, feet.jacobian, np.zeros(3 * contacts), b)
-        problem = StepProblem(
-            h=H,
-            M=system.M.copy(),
-            kappa=H * system.bias - system.M @ v,
-            contacts=feet,
-            prescribed=Prescribed(index=np.arange(u, system.n_velocities), velocity=b),
-        )
+            b = project(system.M, touching.jacobian, np.zeros(3 * contacts), b)
+        problem = inverse_step(system, v, b, touching)
         solution = coulomb.solve(problem)
         if solution.status is Status.SOLVED and solution.impulses[:, 0].any():
             break
@@ -195,7 +161,7 @@ def nearest_problem(
     nearest = NearestProblem(
         V=rho @ rho.T,
         v0=reduction.c[: 3 * contacts],
-        mu=feet.mu,
+        mu=touching.mu,
         T=torque,
         t0=solution.multipliers - torque @ y,
         target=last,
@@ -204,8 +170,8 @@ def nearest_problem(
     return nearest, y, problem
 
 
-def measure(nearest: NearestProblem, start: Array, problem: StepProblem | None) -> Case:
-    """Time the first program, the whole search and, where a problem is given, brute force over its bases."""
+def measure(nearest: NearestProblem, start: Array, problem: StepProblem | None) -> SearchedStep:
+    """Time the first program, the whole search and, if `problem` is given, brute force over its bases."""
     first = nearest_solution(nearest, start, max_nodes=1)
     full = nearest_solution(nearest, start)
     brute_us = excess = float("nan")
@@ -227,7 +193,7 @@ def measure(nearest: NearestProblem, start: Array, problem: StepProblem | None) 
         _, value = nearest_basis(*balanced)
         brute_us = 1e6 * (time.perf_counter() - began)
         excess = (value - full.value) / scale
-    return Case(
+    return SearchedStep(
         contacts=nearest.mu.size,
         first_us=microseconds(lambda: nearest_solution(nearest, start, max_nodes=1)),
         proof_us=microseconds(lambda: nearest_solution(nearest, start)),
@@ -241,7 +207,7 @@ def measure(nearest: NearestProblem, start: Array, problem: StepProblem | None) 
 
 
 def cut_off(nearest: NearestProblem, start: Array, limit: int, value: float) -> tuple[float, ...]:
-    """One row of `Case.cut`, where `value` is the objective of the nearest solution."""
+    """One row of `SearchedStep.cut`, where `value` is the objective of the nearest solution."""
     found = nearest_solution(nearest, start, max_nodes=limit)
     scale = 0.5 * float(np.sum((nearest.t0 - nearest.target) ** 2))
     return (
@@ -263,19 +229,19 @@ def microseconds(call: Callable[[], object]) -> float:
     return 1e6 * min(times)
 
 
-def table_row(cases: Sequence[Case], floor_us: float) -> dict[str, Any]:
+def table_row(steps: Sequence[SearchedStep], floor_us: float) -> dict[str, Any]:
     """Percentiles for one number of contacts."""
     proof, first, nodes, brute, excess = (
-        np.array([getattr(case, name) for case in cases], dtype=np.float64)
+        np.array([getattr(step, name) for step in steps], dtype=np.float64)
         for name in ("proof_us", "first_us", "nodes", "brute_us", "excess")
     )
     ran = np.isfinite(brute)
-    cut = np.array([case.cut for case in cases])
+    cut = np.array([step.cut for step in steps])
     return {
-        "contacts": cases[0].contacts,
-        "cases": len(cases),
-        "proved": sum(case.proved for case in cases),
-        "improved_by_search": sum(case.improved > 1e-6 for case in cases),
+        "contacts": steps[0].contacts,
+        "cases": len(steps),
+        "proved": sum(step.proved for step in steps),
+        "improved_by_search": sum(step.improved > 1e-6 for step in steps),
         "us": percentiles(proof),
         "nodes": percentiles(nodes),
         "floor_ratio": float(np.median(proof)) / floor_us,
@@ -307,7 +273,7 @@ def percentiles(values: Array) -> dict[str, float]:
 
 
 def findings(table: Sequence[dict[str, Any]], floor_us: float) -> list[Finding]:
-    """Time and nodes of the search by contacts, and that brute force finds nothing nearer."""
+    """Time and nodes of the search by contacts, and whether brute force finds anything nearer."""
     out = [Finding("floor_us", floor_us, "us", note="rigid-body terms from Python, in the same run")]
     for row in table:
         n, brute = row["contacts"], row["brute_force"]
@@ -356,7 +322,12 @@ def findings(table: Sequence[dict[str, Any]], floor_us: float) -> list[Finding]:
     return out
 
 
-def series(cases: Sequence[Case]) -> dict[str, Array]:
-    """Every case, for the record."""
+def series(steps: Sequence[SearchedStep]) -> dict[str, Series]:
+    """Every step, for the record."""
     names = ("contacts", "first_us", "proof_us", "nodes", "proved", "improved", "brute_us", "excess")
-    return {name: np.array([getattr(case, name) for case in cases], dtype=np.float64) for name in names}
+    return {
+        name: Series(
+            np.array([getattr(step, name) for step in steps], dtype=np.float64), wall_time=name.endswith("_us")
+        )
+        for name in names
+    }

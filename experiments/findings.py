@@ -1,16 +1,17 @@
-"""What a test case found: named numbers beside the paper's, and whether each passes its own check.
+"""What a run found: named numbers beside the paper's, series and drawings; and how they are recorded.
 
-In a run's metrics (``metrics.json``, ``idcontrol run NAME --json``) they are ``key: value``, with ``paper``,
+In a run's metrics (``metrics.json``, ``idcontrol run NAME --json``) each finding is ``key: value``, with ``paper``,
 ``checks``, ``units`` and ``notes`` as tables by key; ``completed`` says whether every check holds.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
 import msgspec
@@ -22,8 +23,6 @@ from idcontrol.record.recording import Recorder, jsonable
 from idcontrol.record.scenery import Scenery
 from idcontrol.show.drawing import STYLE
 from idcontrol.types import Array
-
-__all__ = ["STYLE", "Drawing", "Finding", "save"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,20 @@ class Finding:
     note: str = ""
 
 
+class Series(NamedTuple):
+    """Numbers of a run, one for each row of its record.
+
+    Attributes:
+        values: Shape (rows,) or (rows, k).
+        unit: As text; "" if they have none.
+        wall_time: Whether they are wall time, and differ from run to run.
+    """
+
+    values: Array
+    unit: str = ""
+    wall_time: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Drawing:
     """A figure for the page of a run.
@@ -54,7 +67,7 @@ class Drawing:
     Attributes:
         title: Its heading.
         sentence: What it shows.
-        figure: Drawn under ``matplotlib.rc_context(STYLE)``, so that pages look alike.
+        figure: Drawn on `axes`, so that all pages look alike.
     """
 
     title: str
@@ -62,52 +75,54 @@ class Drawing:
     figure: Figure
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Results:
+    """The results of one run.
+
+    Attributes:
+        findings: In the order in which they are shown; keys must differ.
+        series: By name, with the same number of rows each.
+        drawings: For the page that ``idcontrol report`` makes.
+        extra: More metrics, for example ``{"rows": [...]}``.
+        scene: What ``idcontrol view`` shows; its poses are among the series.
+    """
+
+    findings: Sequence[Finding]
+    series: Mapping[str, Series] = field(default_factory=dict)
+    drawings: Sequence[Drawing] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    scene: Scenery | None = None
+
+
 def save(
-    out: Path,
-    *,
-    experiment: str,
-    config: msgspec.Struct,
-    findings: Sequence[Finding],
-    arrays: Mapping[str, Array] | None = None,
-    units: Mapping[str, str] | None = None,
-    wall_time: Sequence[str] = (),
-    drawings: Sequence[Drawing] = (),
-    extra: Mapping[str, Any] | None = None,
-    began: float | None = None,
-    scene: Scenery | None = None,
+    out: Path, experiment: str, config: msgspec.Struct, results: Results, *, began: float | None = None
 ) -> dict[str, Any]:
     """Write the folder of a run that is over, and return its metrics.
 
     Args:
         out: An empty folder.
-        experiment: Its name.
+        experiment: Name of the experiment.
         config: The resolved configuration.
-        findings: What was found; keys must differ.
-        arrays: Series by name, the same number of rows in each.
-        units: Of the series that have one.
-        wall_time: Series that are wall time, hence differ from run to run.
-        drawings: For the page that ``idcontrol report`` makes.
-        extra: More metrics, for example ``{"rows": [...]}``.
+        results: The results of the run.
         began: ``time.perf_counter()`` at the run's beginning, for ``wall_s``.
-        scene: What ``idcontrol view`` shows of it; its poses are among the arrays.
 
     Raises:
         InputError: Two findings have one key, or series differ in length.
     """
+    findings, series = results.findings, results.series
     keys = [finding.key for finding in findings]
     if len(set(keys)) != len(keys):
         raise InputError(
             f"{experiment}: two findings have one key: {sorted(key for key in keys if keys.count(key) > 1)}"
         )
-    arrays = arrays or {}
-    lengths = {len(series) for series in arrays.values()}
+    lengths = {len(one.values) for one in series.values()}
     if len(lengths) > 1:
         raise InputError(f"{experiment}: series of different lengths {sorted(lengths)} cannot be one record")
 
     metrics: dict[str, Any] = {
         "completed": all(finding.holds is not False for finding in findings),
         **{finding.key: finding.value for finding in findings},
-        **(extra or {}),
+        **results.extra,
         "paper": {f.key: f.paper for f in findings if f.paper is not None},
         "checks": {f.key: f.holds for f in findings if f.holds is not None},
         "units": {f.key: f.unit for f in findings if f.unit},
@@ -117,22 +132,38 @@ def save(
         metrics["wall_s"] = time.perf_counter() - began
     pictures = [
         {"file": f"figure-{number}.svg", "title": drawing.title, "sentence": drawing.sentence}
-        for number, drawing in enumerate(drawings, start=1)
+        for number, drawing in enumerate(results.drawings, start=1)
     ]
-    channels = {name: np.shape(series)[1:] for name, series in arrays.items()}
     with Recorder(
         out,
-        channels,
-        units or {},
+        {name: np.shape(one.values)[1:] for name, one in series.items()},
+        {name: one.unit for name, one in series.items() if one.unit},
         {"experiment": experiment, "findings": keys, "figures": pictures}
-        | ({} if scene is None else {"scene": msgspec.to_builtins(scene)}),
+        | ({} if results.scene is None else {"scene": msgspec.to_builtins(results.scene)}),
         config=jsonable(msgspec.to_builtins(config)),
-        wall_time=tuple(wall_time),
+        wall_time=tuple(name for name, one in series.items() if one.wall_time),
     ) as recorder:
         with matplotlib.rc_context(STYLE):
-            for picture, drawing in zip(pictures, drawings, strict=True):
+            for picture, drawing in zip(pictures, results.drawings, strict=True):
                 drawing.figure.savefig(out / picture["file"], metadata={"Date": None}, bbox_inches="tight")
         for row in range(max(lengths, default=0)):
-            recorder.append(**{name: series[row] for name, series in arrays.items()})
+            recorder.append(**{name: one.values[row] for name, one in series.items()})
         recorder.close(metrics)
     return metrics
+
+
+@contextmanager
+def axes(rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (7.0, 4.0), **shared: Any) -> Iterator[Any]:
+    """Axes of a new figure, to be drawn on within the ``with``, where they have the style of all pages.
+
+    Args:
+        rows: Of axes.
+        columns: Of axes.
+        size: Width and height of the figure [inches].
+        shared: For `Figure.subplots`.
+
+    Yields:
+        The axes if there is one, else an array of them.
+    """
+    with matplotlib.rc_context(STYLE):
+        yield Figure(figsize=size).subplots(rows, columns, **shared)

@@ -1,41 +1,42 @@
-"""A cube on a bed of springs, pressed down by a force that circles: times and errors (002 section 5.5, Tables 1, 2)."""
+"""A cube on a bed of springs, pressed down by a force that circles: times and errors.
+
+Drumwright 2019, section 5.5, Tables 1 and 2.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import matplotlib
 import msgspec
 import numpy as np
-from matplotlib.figure import Figure
 from numba import njit
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
+from idcontrol.configuration import NotNegative, Positive
 from idcontrol.contact.contacts import Contacts
-from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.experiments.case import GRAVITY, Case, Progress, step_ends
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import constraint
 from idcontrol.models.constraint import printed
 from idcontrol.models.step import StepProblem
 from idcontrol.types import Array, Status
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 Integrator = Literal["BDF", "Radau", "LSODA", "RK45", "DOP853"]
 
-GRAVITY = 9.81
 SIDE_M, DENSITY_KG_M3, DEPTH_M = 1.0, 8.0, 1.0
-"""Of the cube and the bed. At 8 kg/m³ 50 N lift one side of the cube and 5 N do not, as 002 has it."""
+"""Side and density of the cube, depth of the bed. At 8 kg/m³ 50 N lift one side of the cube and 5 N do not, as in the
+paper."""
 
 MASS_KG = DENSITY_KG_M3 * SIDE_M**3
 INERTIA_KG_M2 = MASS_KG * SIDE_M**2 / 6.0
 CIRCLING_RAD_S = 10.0
 
-# Tables 1 and 2 of 002 by (elements, modulus, load): seconds of its solver, of ode15s and ode45, absolute and relative
-# error of its solver
+# Tables 1 and 2 of Drumwright 2019 by (elements, modulus, load): seconds of its solver, of ode15s and ode45, absolute
+# and relative error of its solver
 PAPER: Mapping[tuple[int, float, float], tuple[float, float, float, float, float]] = {
     (100, 1e7, 5.0): (0.331, 0.302, 28.0, 2.96e-5, 2.65e-5),
     (100, 1e7, 50.0): (0.332, 9.55, 15.5, 0.813, 0.724),
@@ -47,7 +48,7 @@ PAPER: Mapping[tuple[int, float, float], tuple[float, float, float, float, float
     (900, 1e11, 50.0): (26.00, 2.31, 17400.0, 1.0e-2, 8.95e-3),
 }
 MATLAB = {"BDF": 1, "RK45": 2}
-"""Which column of Table 1 stands beside an integrator: ode15s is BDF's twin, ode45 that of RK45."""
+"""Column of `PAPER` beside an integrator: ode15s is a BDF method, ode45 is RK45."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,19 +57,19 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         elements: Numbers of springs under the cube, squares of whole numbers.
         moduli_pa: Young's moduli of the bed.
-        loads_n: Of the force that circles.
-        damping_n_s_m: Of each spring.
-        step_s: Of the solver.
+        loads_n: Magnitudes of the force that circles.
+        damping_n_s_m: Damping of each spring.
+        step_s: Step of the solver.
         duration_s: Length of each run.
         integrators: SciPy's, at their default tolerances, for comparison of times.
         time_limit_s: An integrator that takes longer is stopped.
-        form: ``symmetric`` is the solver; ``as-printed`` is the QP (83)-(85) of 002.
+        form: ``symmetric`` is the solver; ``as-printed`` is the QP of Drumwright 2019, eqs. 83-85.
     """
 
     elements: tuple[Annotated[int, msgspec.Meta(gt=0)], ...] = (100, 900)
     moduli_pa: tuple[Positive, ...] = (1e7, 1e11)
     loads_n: tuple[Positive, ...] = (5.0, 50.0)
-    damping_n_s_m: Annotated[float, msgspec.Meta(ge=0)] = 1.0
+    damping_n_s_m: NotNegative = 1.0
     step_s: Positive = 0.01
     duration_s: Positive = 1.0
     integrators: tuple[Integrator, ...] = ("BDF", "LSODA", "RK45")
@@ -76,57 +77,46 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     form: Literal["symmetric", "as-printed"] = "symmetric"
 
 
-class Foundation:
-    """The experiment, as the command line finds it."""
+def run(config: Config, progress: Progress) -> Results:
+    """Settle the cube on each bed and time the solver and the integrators."""
+    cases = [(n, E, load) for n in config.elements for E in config.moduli_pa for load in config.loads_n]
+    findings: list[Finding] = []
+    errors: dict[str, Array] = {}
+    for done, case in enumerate(cases):
+        bed = Bed(
+            points=_grid(case[0]),
+            stiffness=case[1] * SIDE_M**2 / case[0] / DEPTH_M,
+            damping=config.damping_n_s_m,
+            load=case[2],
+        )
+        exact = reference(bed, config.duration_s, _steps(config))
+        begin = time.perf_counter()
+        path = settle(bed, config)
+        took = time.perf_counter() - begin
+        error = np.linalg.norm(path - exact, axis=1)
+        errors[f"error_{_key(case)}"] = error
+        findings += _of_solver(config, case, took, float(error[-1]), float(np.linalg.norm(exact[-1])))
+        findings += [_of_integrator(config, case, bed, name) for name in config.integrators]
+        progress((done + 1) / len(cases))
+    t = step_ends(config.step_s, _steps(config))
+    return Results(
+        findings=findings,
+        series={"t": Series(t, "s")} | {key: Series(error) for key, error in errors.items()},
+        drawings=[_drawing(t, errors)],
+    )
 
-    name = "foundation"
-    summary = "a cube on 100 and 900 stiff springs: time and error beside stiff integrators (002, Tables 1 and 2)"
-    presets: Mapping[str, Config] = {
+
+experiment = Case(
+    name="foundation",
+    summary="a cube on 100 and 900 stiff springs: time and error beside stiff integrators (Drumwright 2019)",
+    presets={
         "default": Config(),
         "fine": Config(step_s=1e-3),
         "as-printed": Config(form="as-printed", elements=(100,), integrators=()),
-    }
-
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run it, record it into `out`, and return its metrics."""
-        began = time.perf_counter()
-        cases = [(n, E, load) for n in config.elements for E in config.moduli_pa for load in config.loads_n]
-        findings: list[Finding] = []
-        errors: dict[str, Array] = {}
-        for done, case in enumerate(cases):
-            bed = Bed(
-                points=_grid(case[0]),
-                stiffness=case[1] * SIDE_M**2 / case[0] / DEPTH_M,
-                damping=config.damping_n_s_m,
-                load=case[2],
-            )
-            exact = reference(bed, config.duration_s, _steps(config))
-            begin = time.perf_counter()
-            path = settle(bed, config)
-            took = time.perf_counter() - begin
-            error = np.linalg.norm(path - exact, axis=1)
-            errors[f"error_{_key(case)}"] = error
-            findings += _of_solver(config, case, took, float(error[-1]), float(np.linalg.norm(exact[-1])))
-            findings += [_of_integrator(config, case, bed, name) for name in config.integrators]
-            progress((done + 1) / len(cases))
-        times = config.step_s * np.arange(1.0, _steps(config) + 1.0)
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
-            findings=findings,
-            arrays={"t": times, **errors},
-            units={"t": "s"},
-            drawings=[_drawing(times, errors)],
-            began=began,
-        )
-
-    def warmup(self, out: Path) -> None:
-        """A few steps on a soft bed: every kernel is compiled and cached."""
-        self.run(Config(elements=(100,), moduli_pa=(1e5,), loads_n=(5.0,), duration_s=0.02), out, lambda share: None)
-
-
-experiment = Foundation()
+    },
+    simulate=run,
+    smallest=Config(elements=(100,), moduli_pa=(1e5,), loads_n=(5.0,), duration_s=0.02),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +173,7 @@ def settle(bed: Bed, config: Config) -> Array:
 
 
 def _printed_forces(contacts: Contacts, M: Array, v_free: Array, h: float) -> Array:
-    """(83)-(85) over the springs that may close within the step."""
+    """Drumwright 2019, eqs. 83-85, over the springs that may close within the step."""
     N = contacts.N
     near = contacts.gap + h * np.minimum(0.0, N @ v_free) <= 0.0
     force = np.zeros(len(contacts))
@@ -200,8 +190,8 @@ def _printed_forces(contacts: Contacts, M: Array, v_free: Array, h: float) -> Ar
 
 
 STEP_TIMES_FREQUENCY = 0.2
-"""Of the reference. Over a second on the stiffest bed it is wrong by a radian about a vibration that has died down to
-1e-12 m by then, on the softest by 0.02 rad about one of 1e-8 m."""
+"""Step of the reference in radians of the vibration. After a second its phase is wrong by a radian on the stiffest bed,
+where the vibration has died down to 1e-12 m, and by 0.02 rad on the softest, where 1e-8 m are left."""
 
 
 def reference(bed: Bed, duration: float, samples: int) -> Array:
@@ -325,7 +315,7 @@ def _steps(config: Config) -> int:
 
 
 def _key(case: tuple[int, float, float]) -> str:
-    """(100, 1e7, 50): n100_e1e07_f50."""
+    """Part of a finding's key: n100_e1e07_f50 for (100, 1e7, 50)."""
     return f"n{case[0]}_e{case[1]:.0e}_f{case[2]:g}".replace("+", "")
 
 
@@ -362,16 +352,13 @@ def _of_integrator(config: Config, case: tuple[int, float, float], bed: Bed, nam
 
 
 def _drawing(t: Array, errors: Mapping[str, Array]) -> Drawing:
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.0, 4.0))
-        axes = figure.subplots()
+    with axes() as plot:
         for key, error in errors.items():
-            axes.semilogy(t, np.maximum(error, 1e-16), label=key.removeprefix("error_").replace("_", " "))
-        axes.set_xlabel("time [s]")
-        axes.set_ylabel("error of position and quaternion")
-        axes.legend(fontsize="x-small", ncols=2)
+            plot.semilogy(t, np.maximum(error, 1e-16), label=key.removeprefix("error_").replace("_", " "))
+        plot.set(xlabel="time [s]", ylabel="error of position and quaternion")
+        plot.legend(fontsize="x-small", ncols=2)
     return Drawing(
         "Distance from the exact path",
         "n elements of modulus e [Pa] under a load f [N]; the exact path resolves every vibration.",
-        figure,
+        plot.figure,
     )

@@ -15,13 +15,14 @@ from matplotlib.figure import Figure
 
 from idcontrol import controllers, plants
 from idcontrol.contact.fingertips import Fingertips
-from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, save
 from idcontrol.loop.simulated import Tick, ticks
 from idcontrol.planners import grasp_feasibility
 from idcontrol.planners.arm_swing import ArmSwing
 from idcontrol.record import metrics
 from idcontrol.scenes.grasp import BOX, HELD, GraspConfig, GraspScene
 from idcontrol.scenes.settings import CountedFriction, control_periods
+from idcontrol.show.drawing import STYLE
 from idcontrol.system import System
 from idcontrol.types import Array, State
 
@@ -86,19 +87,17 @@ class Grasp:
         arrays["q_err_arm"] = np.abs(arrays["q_err"][:, ~scene.fingers]).mean(axis=1)
         progress(1.0)
         found = _measured(arrays, scene, h)
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
+        results = Results(
             findings=[*_results(scene, found, steps), *check],
-            arrays=arrays,
-            units=UNITS,
-            wall_time=("step_us",),
+            series={
+                name: Series(values, UNITS.get(name, ""), wall_time=name == "step_us")
+                for name, values in arrays.items()
+            },
             drawings=_drawings(arrays, scene),
             extra=found,
-            began=began,
             scene=scene.scenery(),
         )
+        return save(out, self.name, config, results, began=began)
 
     def warmup(self, out: Path) -> None:
         """A few steps with each controller: every kernel is compiled and cached."""

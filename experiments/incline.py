@@ -1,24 +1,24 @@
-"""A box slides down a ramp, or sticks: every forward model beside the closed form (002 section 6.4; math.md 10, 11)."""
+"""A box slides down a ramp, or sticks: every forward model beside the closed form.
+
+Drumwright 2019, section 6.4; math.md, sections 10 and 11.
+"""
 
 from __future__ import annotations
 
 import importlib.util
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import coal
-import matplotlib
 import msgspec
 import numpy as np
-from matplotlib.figure import Figure
 
 from idcontrol.bodies import BodyState, Surface, solid
+from idcontrol.configuration import NotNegative, Positive
 from idcontrol.contact.terrain import plane
-from idcontrol.errors import UnknownName
-from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.experiments.case import GRAVITY, Case, Progress, chosen, step_ends
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
 from idcontrol.models.constraint import printed
 from idcontrol.models.sap.regularization import SIGMA
@@ -26,31 +26,27 @@ from idcontrol.models.step import ContactModel, StepProblem, StepSolution, WarmS
 from idcontrol.plants.bodies import FreeBodies, dense
 from idcontrol.types import Array
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
-
-GRAVITY = 9.81
 CORNER_FORCE_N = 2.5
-"""Normal force at each foot, as 002 section 6.4 has it."""
+"""Normal force at each foot in Drumwright 2019, section 6.4."""
 
 DEPTH_M = 1e-8
-"""How deep the feet are in the ramp, as 002 section 6.4 has it."""
+"""Depth of the feet in the ramp in Drumwright 2019, section 6.4."""
 
 MODULUS_PA, FOOT_RADIUS_M = 1e11, 0.01
-"""Of the ramp and the round feet there."""
+"""Young's modulus of the ramp and radius of the round feet there."""
 
 NEAR_THRESHOLD = 1e-4
-"""How close to the friction that just holds the box the threshold is tried."""
+"""The threshold is tried this far below and above the friction that just holds the box."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class RampModel:
     """A forward model and what it should do on the ramp.
 
     Attributes:
         solve: The contact model.
-        friction: Its law along the tangents: Coulomb's, none that slips, or drag.
-        creep: Speed of a box that sticks at most, in steps of free fall times friction: ``creep μ g h``.
+        friction: Its law along the tangents: Coulomb's, no slip at all, or drag.
+        creep: A box that sticks may move at ``creep μ g h``, h the step.
     """
 
     solve: ContactModel
@@ -58,16 +54,16 @@ class Model:
     creep: float = 1e-9
 
 
-MODELS: Mapping[str, Model] = {
-    "coulomb-lcp": Model(solve=coulomb.solve),
-    "dissipation": Model(solve=dissipation.solve),
-    "noslip": Model(solve=no_slip.solve, friction="no slip"),
-    "viscous": Model(solve=viscous.solve, friction="drag"),
-    "sap": Model(solve=sap.solve, creep=SIGMA),
-    # creep of 1e-6 of the free speed (math.md 11.3), shared by four corners
-    "constraint": Model(solve=constraint.compliant(constraint.NEARLY_RIGID), creep=1e-5),
+MODELS: Mapping[str, RampModel] = {
+    "coulomb-lcp": RampModel(solve=coulomb.solve),
+    "dissipation": RampModel(solve=dissipation.solve),
+    "noslip": RampModel(solve=no_slip.solve, friction="no slip"),
+    "viscous": RampModel(solve=viscous.solve, friction="drag"),
+    "sap": RampModel(solve=sap.solve, creep=SIGMA),
+    # creep of 1e-6 of the free speed (math.md, section 11.3), shared by four corners
+    "constraint": RampModel(solve=constraint.compliant(constraint.NEARLY_RIGID), creep=1e-5),
 }
-"""By the names of plants."""
+"""Forward models by the names of plants."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -78,10 +74,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         frictions: Friction coefficients to try.
         slope_deg: Inclination of the ramp.
         drag_n_s_m: Viscous friction at each corner, for ``viscous``.
-        mass_kg: Of the box.
-        size_m: Of the box: along the slope, across it, height.
+        mass_kg: Mass of the box.
+        size_m: Sides of the box: along the slope, across it, height.
         duration_s: Length of a slide.
-        step_s: Of the integration.
+        step_s: Time step.
     """
 
     plant: str = "all"
@@ -94,72 +90,59 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     step_s: Positive = 0.01
 
 
-class Incline:
-    """The experiment, as the command line finds it."""
+def run(config: Config, progress: Progress) -> Results:
+    """Let the box slide under each model and friction.
 
-    name = "incline"
-    summary = "a box on a ramp: how far it slides, when it sticks, for every contact model"
-    presets: Mapping[str, Config] = {"default": Config(), "fine": Config(step_s=0.001)}
-
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run it, record it into `out`, and return its metrics.
-
-        Raises:
-            UnknownName: There is no such model.
-        """
-        began = time.perf_counter()
-        if config.plant != "all" and config.plant not in MODELS:
-            raise UnknownName("plant", config.plant, [*MODELS, "all"])
-        chosen = {name: model for name, model in MODELS.items() if config.plant in ("all", name)}
-        findings: list[Finding] = []
-        series: dict[str, Array] = {}
-        for done, (name, model) in enumerate(chosen.items()):
-            frictions = config.frictions if model.friction == "coulomb" else (None,)
-            for mu in frictions:
-                slide = _slide(config, model, np.inf if mu is None else mu)
-                key = _key("slide", name, mu) + "_m"
-                series[key] = slide.distance
-                findings.append(_distance(config, model, mu, key, slide))
-            if model.friction == "coulomb":
-                findings.append(_corner_force(config, name, model))
-                findings.append(_threshold(config, name, model))
-            progress((done + 1) / len(chosen))
-        if "constraint" in chosen:
-            findings.append(_hertz_depth(config))
-            if config.frictions == Config().frictions:
-                findings.append(_ratio(series))
-            if importlib.util.find_spec("cvxpy") and importlib.util.find_spec("clarabel"):
-                findings.append(_thrown(config))
-        times: Array = config.step_s * np.arange(1.0, _steps(config) + 1.0)
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
-            findings=findings,
-            arrays={"t": times, **series},
-            units={"t": "s", **dict.fromkeys(series, "m")},
-            drawings=[_drawing(config, chosen, times, series)],
-            began=began,
-        )
-
-    def warmup(self, out: Path) -> None:
-        """One short slide with each model: every kernel is compiled and cached."""
-        self.run(Config(duration_s=0.02), out, lambda share: None)
+    Raises:
+        UnknownName: There is no such model.
+    """
+    models = chosen(MODELS, config.plant)
+    findings: list[Finding] = []
+    slides: dict[str, Array] = {}
+    for done, (name, model) in enumerate(models.items()):
+        frictions = config.frictions if model.friction == "coulomb" else (None,)
+        for mu in frictions:
+            slide = _slide(config, model, np.inf if mu is None else mu)
+            key = _key("slide", name, mu) + "_m"
+            slides[key] = slide.distance
+            findings.append(_distance(config, model, mu, key, slide))
+        if model.friction == "coulomb":
+            findings.append(_corner_force(config, name, model))
+            findings.append(_threshold(config, name, model))
+        progress((done + 1) / len(models))
+    if "constraint" in models:
+        findings.append(_hertz_depth(config))
+        if config.frictions == Config().frictions:
+            findings.append(_ratio(slides))
+        if importlib.util.find_spec("cvxpy") and importlib.util.find_spec("clarabel"):
+            findings.append(_thrown(config))
+    t = step_ends(config.step_s, _steps(config))
+    return Results(
+        findings=findings,
+        series={"t": Series(t, "s")} | {key: Series(distance, "m") for key, distance in slides.items()},
+        drawings=[_drawing(config, models, t, slides)],
+    )
 
 
-experiment = Incline()
+experiment = Case(
+    name="incline",
+    summary="a box on a ramp: how far it slides, when it sticks, for every contact model",
+    presets={"default": Config(), "fine": Config(step_s=0.001)},
+    simulate=run,
+    smallest=Config(duration_s=0.02),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Slide:
-    """What a box did.
+    """One slide.
 
     Attributes:
-        distance: Along the ramp after each step, shape (steps,) [m].
-        speed: Along the ramp at the end [m/s].
+        distance: Way along the ramp after each step, shape (steps,) [m].
+        speed: Speed along the ramp at the end [m/s].
         corner_force: Mean normal force of the four corners at the end [N].
-        depth: How far the corners are in the ramp at the end, in the mean [m].
-        lift: How far the box's middle has been above where it lay [m].
+        depth: Mean depth of the corners in the ramp at the end [m].
+        lift: Largest height of the box's middle above its start, along the normal [m].
     """
 
     distance: Array
@@ -169,8 +152,8 @@ class _Slide:
     lift: float
 
 
-def _slide(config: Config, model: Model, mu: float) -> _Slide:
-    """Let the box go at rest."""
+def _slide(config: Config, model: RampModel, mu: float) -> _Slide:
+    """Release the box at rest."""
     slope = np.deg2rad(config.slope_deg)
     normal, down = np.array([np.sin(slope), 0.0, np.cos(slope)]), np.array([np.cos(slope), 0.0, -np.sin(slope)])
     shape = coal.Box(*config.size_m)
@@ -199,7 +182,7 @@ def _slide(config: Config, model: Model, mu: float) -> _Slide:
 
 
 def _dragging(drag: float) -> ContactModel:
-    """The viscous model with the same drag [N s/m] at every contact; it reads it where others read damping."""
+    """The viscous model with the same drag [N s/m] at every contact, which it reads as their damping."""
 
     def solve(problem: StepProblem, warm: WarmStart | None) -> StepSolution:
         contacts = problem.contacts
@@ -213,13 +196,13 @@ def _steps(config: Config) -> int:
 
 
 def _key(what: str, name: str, mu: float | None = None) -> str:
-    """``slide``, ``coulomb-lcp``, 0.125: slide_coulomb_lcp_mu_0125."""
+    """A finding's key: slide_coulomb_lcp_mu_0125 for ``slide``, ``coulomb-lcp``, 0.125."""
     friction = "" if mu is None else "_mu_" + f"{mu:g}".replace(".", "")
     return f"{what}_{name.replace('-', '_')}{friction}"
 
 
-def closed_form(config: Config, model: Model, mu: float | None) -> float:
-    """How far the box is after `duration_s` [m]: ``½ g (sin α - μ cos α) t²``, 0 if it sticks, or under drag."""
+def closed_form(config: Config, model: RampModel, mu: float | None) -> float:
+    """Way of the box in `duration_s` [m]: ``½ g (sin α - μ cos α) t²``, 0 if it sticks; under drag its own formula."""
     slope, t = np.deg2rad(config.slope_deg), config.duration_s
     if model.friction == "drag":
         decay = config.mass_kg / (4.0 * config.drag_n_s_m)
@@ -229,7 +212,7 @@ def closed_form(config: Config, model: Model, mu: float | None) -> float:
     return float(0.5 * GRAVITY * max(0.0, np.sin(slope) - mu * np.cos(slope)) * t**2)
 
 
-def _distance(config: Config, model: Model, mu: float | None, key: str, slide: _Slide) -> Finding:
+def _distance(config: Config, model: RampModel, mu: float | None, key: str, slide: _Slide) -> Finding:
     """The distance, which should be right to first order in h; or the creep of a box that sticks."""
     exact = closed_form(config, model, mu)
     found = float(slide.distance[-1])
@@ -244,7 +227,7 @@ def _distance(config: Config, model: Model, mu: float | None, key: str, slide: _
     return Finding(key, found, "m", holds=bool(holds), note=note)
 
 
-def _corner_force(config: Config, name: str, model: Model) -> Finding:
+def _corner_force(config: Config, name: str, model: RampModel) -> Finding:
     """Mean normal force of the corners while the box sticks."""
     slope = np.deg2rad(config.slope_deg)
     exact = config.mass_kg * GRAVITY * np.cos(slope) / 4.0
@@ -260,7 +243,7 @@ def _corner_force(config: Config, name: str, model: Model) -> Finding:
     )
 
 
-def _threshold(config: Config, name: str, model: Model) -> Finding:
+def _threshold(config: Config, name: str, model: RampModel) -> Finding:
     """Friction just below tan α must let the box go, just above must hold it."""
     slope = np.deg2rad(config.slope_deg)
     below, above = (_slide(config, model, float(np.tan(slope)) + sign * NEAR_THRESHOLD).speed for sign in (-1.0, 1.0))
@@ -280,7 +263,7 @@ def _hertz_depth(config: Config) -> Finding:
     """Depth of round feet that rest on an elastic half-space, by the constraint model with Hertz' law."""
     slope = np.deg2rad(config.slope_deg)
     law = constraint.hertz(MODULUS_PA, FOOT_RADIUS_M, damping=1.0)
-    found = _slide(config, Model(solve=constraint.compliant(law)), 2.0 * np.tan(slope)).depth
+    found = _slide(config, RampModel(solve=constraint.compliant(law)), 2.0 * np.tan(slope)).depth
     load = config.mass_kg * GRAVITY * np.cos(slope) / 4.0
     exact = (load / (4.0 / 3.0 * MODULUS_PA * np.sqrt(FOOT_RADIUS_M))) ** (2.0 / 3.0)
     return Finding(
@@ -291,7 +274,7 @@ def _hertz_depth(config: Config) -> Finding:
         # the two lower feet carry more, and depth grows as the 2/3 power of the load: the mean differs a little
         holds=bool(abs(found - exact) <= 0.01 * exact),
         note=f"Hertz' law f = 4/3 E √r d^(3/2) gives {exact:.2e} m for {load:.2f} N at each foot; the paper's is an "
-        "estimate, forty times less than its own law (121) gives",
+        "estimate, forty times less than its own law (eq. 121) gives",
     )
 
 
@@ -300,11 +283,11 @@ AS_PRINTED_MU = 0.125
 
 
 def _thrown(config: Config) -> Finding:
-    """What the cone program (109)-(120) of 002, as printed, does to a box that should slide."""
+    """A box that should slide, under the cone program of Drumwright 2019, eqs. 109-120, as printed."""
     coarse = msgspec.structs.replace(config, step_s=max(config.step_s, Config().step_s))  # milliseconds a step
     model = constraint.compliant(constraint.NEARLY_RIGID, printed.solve)
-    slide = _slide(coarse, Model(solve=model), AS_PRINTED_MU)
-    due = closed_form(config, Model(solve=model), AS_PRINTED_MU)
+    slide = _slide(coarse, RampModel(solve=model), AS_PRINTED_MU)
+    due = closed_form(config, RampModel(solve=model), AS_PRINTED_MU)
     return Finding(
         "lift_constraint_as_printed_m",
         slide.lift,
@@ -315,9 +298,9 @@ def _thrown(config: Config) -> Finding:
     )
 
 
-def _ratio(series: Mapping[str, Array]) -> Finding:
+def _ratio(slides: Mapping[str, Array]) -> Finding:
     """How much farther the box of the paper's model slides at half the friction."""
-    far, near = (float(series[_key("slide", "constraint", mu) + "_m"][-1]) for mu in (0.125, 0.25))
+    far, near = (float(slides[_key("slide", "constraint", mu) + "_m"][-1]) for mu in (0.125, 0.25))
     return Finding(
         "slide_ratio_constraint",
         far / near,
@@ -327,28 +310,25 @@ def _ratio(series: Mapping[str, Array]) -> Finding:
     )
 
 
-def _drawing(config: Config, chosen: Mapping[str, Model], t: Array, series: Mapping[str, Array]) -> Drawing:
+def _drawing(config: Config, models: Mapping[str, RampModel], t: Array, slides: Mapping[str, Array]) -> Drawing:
     """Distance against time: a colour for each friction, a line for each model, dots for the closed form."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.0, 4.0))
-        axes = figure.subplots()
+    with axes() as plot:
         dots = slice(len(t) // 20, None, max(1, len(t) // 10))
         for mu in config.frictions:
-            model = Model(solve=coulomb.solve)
+            model = RampModel(solve=coulomb.solve)
             exact = [closed_form(msgspec.structs.replace(config, duration_s=float(at)), model, mu) for at in t[dots]]
-            color = axes.plot(t[dots], exact, "o", label=f"μ = {mu:g}")[0].get_color()
-            for name, other in chosen.items():
+            color = plot.plot(t[dots], exact, "o", label=f"μ = {mu:g}")[0].get_color()
+            for name, other in models.items():
                 if other.friction == "coulomb":
-                    axes.plot(t, series[_key("slide", name, mu) + "_m"], color=color, linewidth=0.8)
-        for name, other in chosen.items():
+                    plot.plot(t, slides[_key("slide", name, mu) + "_m"], color=color, linewidth=0.8)
+        for name, other in models.items():
             if other.friction != "coulomb":
-                axes.plot(t, series[_key("slide", name) + "_m"], "--", label=name)
-        axes.set_xlabel("time [s]")
-        axes.set_ylabel("distance [m]")
-        axes.legend()
+                plot.plot(t, slides[_key("slide", name) + "_m"], "--", label=name)
+        plot.set(xlabel="time [s]", ylabel="distance [m]")
+        plot.legend()
     return Drawing(
         "How far the box slides",
         "Lines: every model with Coulomb friction; dots: ½ g (sin α - μ cos α) t². Lines of one friction lie on each "
         "other.",
-        figure,
+        plot.figure,
     )

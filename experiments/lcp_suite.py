@@ -1,27 +1,25 @@
-"""Table 1 of 001 on generated problems of its sizes: which are solved, and which have no solution.
+"""Table 1 of Trinkle et al. 1997 on generated problems of its sizes: which are solved, and which have no solution.
 
-The paper's 328 data sets are lost. These are bodies in contact (`idcontrol.trust.piles`): 001's pyramid LCP
-(math.md 9, `idcontrol.models.acceleration`) with rolling contacts and a few that slide, each problem at several μ, the
-same at all contacts. Sliding friction can leave such a problem without a solution (Painlevé): what no method solves is
-given to `idcontrol.solvers.existence.decide`, which finds a solution or proves that there is none.
+The paper's 328 data sets are lost. These are bodies in contact (`idcontrol.trust.piles`): the paper's pyramid LCP
+(math.md, section 9; `idcontrol.models.acceleration`) with rolling contacts and a few that slide, each problem at
+several μ, the same at all contacts. Sliding friction can leave such a problem without a solution (Painlevé): a problem
+that no method solves goes to `idcontrol.solvers.existence.decide`, which finds a solution or proves that there is none.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-import matplotlib
 import msgspec
 import numpy as np
-from matplotlib.figure import Figure
 from scipy.optimize import linprog
 
+from idcontrol.configuration import Count
 from idcontrol.errors import InputError
-from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.experiments.case import Case, Progress
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import acceleration
 from idcontrol.models.acceleration import AccelerationProblem, PyramidLcp
 from idcontrol.solvers.existence import Existence, decide
@@ -32,30 +30,28 @@ from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.trust.piles import random_pile
 from idcontrol.types import Array
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
-
 PAPER_PIVOTS: Final = 100
-"""The paper gave up Lemke's method after so many pivots (001 section 6)."""
+"""Pivots after which the paper gave up Lemke's method (Trinkle et al. 1997, section 6)."""
 PAPER_STEPS: Final = 300
-"""And the interior point after so many steps."""
+"""Steps after which the paper gave up the interior point."""
 MOST_SLIDING: Final = 10
 MU: Final = (0.1, 1.0)
-"""From least to largest friction of one problem's data sets; the paper does not say which it took."""
+"""Least and largest friction of one problem's data sets; the paper does not say which it took."""
 PER_PROBLEM: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class PaperRow:
-    """One row of Table 1 of 001; None where it prints a dash.
+    """One row of Table 1 of Trinkle et al. 1997; None where it prints a dash.
 
     Attributes:
-        size: Of the LCP.
-        sets: Data sets.
+        size: Size of the LCP.
+        sets: Number of data sets.
         lemke: Share that Lemke's method solved.
-        restarts: How often it was started, mean over the solved.
+        restarts: Starts of Lemke's method, mean over the solved.
         lemke_iterations: Pivots, those of failed starts included.
         interior: Share that the interior point solved.
-        interior_iterations: Its steps.
+        interior_iterations: Steps of the interior point.
     """
 
     size: int
@@ -85,8 +81,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """All that decides a suite.
 
     Attributes:
-        seed: Of the problems.
-        sizes: Of the LCPs, out of the paper's.
+        seed: Seed of the problems.
+        sizes: Sizes of the LCPs, out of the paper's.
         repeat: How many times the paper's number of data sets.
         starts: Covering vectors that Lemke's method may try.
         max_nodes: Linear programs that may be spent on a data set that no method solves.
@@ -101,7 +97,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What one method made of one data set: residual (inf if it gave up), its iterations, its starts."""
+    """One method on one data set: its residual (inf if it gave up), its iterations and its starts."""
 
     residual: float
     iterations: int
@@ -118,16 +114,16 @@ class Trial:
     """One data set.
 
     Attributes:
-        size: Of the LCP.
+        size: Size of the LCP.
         mu: Friction.
         contacts: Number of contacts.
         sliding: How many of them slide.
         lemke: Lemke's method, balanced, lexicographic, restarted with other covering vectors.
         ppm: Principal pivoting.
-        interior: The interior point of 001's appendix.
-        inside: Whether a point z > 0, Qz + r > 0, where it could start, exists.
+        interior: The interior point of the paper's appendix.
+        inside: Whether a point z > 0, Qz + r > 0 exists where the interior point can start.
         existence: Whether there is a solution.
-        nodes: Linear programs that it took to know where no method found one; 0 where one did.
+        nodes: Linear programs that decided it where no method found a solution; 0 where one did.
     """
 
     size: int
@@ -142,53 +138,36 @@ class Trial:
     nodes: int
 
 
-PRESETS = {"default": Config()}
+def run(config: Config, progress: Progress) -> Results:
+    """Solve all data sets and compare with the paper's table.
 
-
-class LcpSuite:
-    """The experiment, as the command line finds it."""
-
-    name = "lcp-suite"
-    summary = (
-        "Table 1 of 001: contact problems of sizes 2 to 170 by three methods, and proofs where there is no solution"
+    Raises:
+        InputError: A size is not one of the paper's, or there is none.
+    """
+    known = [row.size for row in TABLE_1]
+    if not config.sizes or not set(config.sizes) <= set(known):
+        raise InputError(f"sizes={list(config.sizes)}: give some of the paper's, {', '.join(map(str, known))}")
+    rows = [row for row in TABLE_1 if row.size in config.sizes]
+    total, trials = sum(row.sets for row in rows) * config.repeat, []
+    for row in rows:
+        rng = np.random.default_rng([config.seed, row.size])
+        for lcp, mu, sliding in data_sets(rng, row.size, row.sets * config.repeat):
+            trials.append(attempt(lcp, mu, sliding, config, rng))
+            progress(len(trials) / total)
+    table = [table_row(row, [t for t in trials if t.size == row.size]) for row in rows]
+    return Results(
+        findings=findings(rows, table), series=series(trials), drawings=[drawing(rows, table)], extra={"rows": table}
     )
-    presets = PRESETS
-
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Solve all data sets and compare with the paper's table.
-
-        Raises:
-            InputError: A size is not one of the paper's, or there is none.
-        """
-        began = time.perf_counter()
-        known = [row.size for row in TABLE_1]
-        if not config.sizes or not set(config.sizes) <= set(known):
-            raise InputError(f"sizes={list(config.sizes)}: give some of the paper's, {', '.join(map(str, known))}")
-        rows = [row for row in TABLE_1 if row.size in config.sizes]
-        total, trials = sum(row.sets for row in rows) * config.repeat, []
-        for row in rows:
-            rng = np.random.default_rng([config.seed, row.size])
-            for lcp, mu, sliding in data_sets(rng, row.size, row.sets * config.repeat):
-                trials.append(attempt(lcp, mu, sliding, config, rng))
-                progress(len(trials) / total)
-        table = [table_row(row, [t for t in trials if t.size == row.size]) for row in rows]
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
-            findings=findings(rows, table),
-            arrays=series(trials),
-            drawings=[drawing(rows, table)],
-            extra={"rows": table},
-            began=began,
-        )
-
-    def warmup(self, out: Path) -> None:
-        """Solve the smaller sizes: every kernel is compiled and cached."""
-        self.run(Config(sizes=(2, 16)), out, lambda share: None)
 
 
-experiment = LcpSuite()
+experiment = Case(
+    name="lcp-suite",
+    summary="Table 1 of Trinkle et al. 1997: contact problems of sizes 2 to 170 by three methods, and proofs where "
+    "there is no solution",
+    presets={"default": Config()},
+    simulate=run,
+    smallest=Config(sizes=(2, 16)),
+)
 
 
 def data_sets(rng: np.random.Generator, size: int, count: int) -> list[tuple[PyramidLcp, float, int]]:
@@ -245,9 +224,9 @@ def attempt(lcp: PyramidLcp, mu: float, sliding: int, config: Config, rng: np.ra
 
 
 def residual(lcp: PyramidLcp, z: Array) -> float:
-    """Relative complementarity residual (math.md 13.3); a negative entry counts as well.
+    """Relative complementarity residual (math.md, section 13.3), negative entries included.
 
-    In balanced variables, where forces and accelerations are comparable.
+    It is measured in balanced variables, where forces and accelerations are comparable.
     """
     if not np.isfinite(z).all():
         return float(np.inf)
@@ -256,7 +235,7 @@ def residual(lcp: PyramidLcp, z: Array) -> float:
 
 
 def by_lemke(lcp: PyramidLcp, starts: int, rng: np.random.Generator) -> Attempt:
-    """Lemke's method; after a ray again with other covering vectors, which is what other scales are to it."""
+    """Lemke's method, restarted after a ray with other scales, that is, other covering vectors."""
     pivots, scale = 0, lcp.scale
     for start in range(1, starts + 1):
         result = solve_lemke(lcp.Q, lcp.r, scale)
@@ -268,9 +247,9 @@ def by_lemke(lcp: PyramidLcp, starts: int, rng: np.random.Generator) -> Attempt:
 
 
 def by_principal_pivoting(lcp: PyramidLcp) -> Attempt:
-    """Principal Pivoting I as 003 Alg. 2 has it, on a matrix that is neither symmetric nor sure to be P.
+    """Principal Pivoting I (Zapolsky & Drumwright 2017, Algorithm 2) on a matrix that need not be symmetric or P.
 
-    A method for P-matrices: it may meet a singular block or come back to where it was, and gives up then.
+    The method is for P-matrices. It gives up where it meets a singular block or returns to an earlier basis.
     """
     n = lcp.r.size
     Q, r = lcp.scale[:, None] * lcp.Q * lcp.scale, lcp.scale * lcp.r
@@ -302,8 +281,8 @@ def by_principal_pivoting(lcp: PyramidLcp) -> Attempt:
 def inner_point(lcp: PyramidLcp, mu: float) -> Array | None:
     """A point with z > 0 and Qz + r > 0 for the interior point to start from; None if there is none.
 
-    001's own start asks for normal forces that part all contacts at once. Where bodies are held from all sides they do
-    not exist, and a linear program looks for any point: max t with z ≥ t, Qz + r ≥ t in balanced variables.
+    The paper's own start asks for normal forces that part all contacts at once. Where bodies are held from all sides
+    there are none, and a linear program looks for any point: max t with z ≥ t, Qz + r ≥ t in balanced variables.
     """
     start = pyramid_start(lcp.Q, lcp.r, np.full(lcp.touching.size, mu), lcp.rolling)
     if start is not None and start.min() > 0.0 and (lcp.Q @ start + lcp.r).min() > 0.0:
@@ -401,7 +380,7 @@ def findings(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> list[
     return out
 
 
-def series(trials: Sequence[Trial]) -> dict[str, Array]:
+def series(trials: Sequence[Trial]) -> dict[str, Series]:
     """Every data set, for the record."""
     columns: dict[str, list[float]] = {}
     for t in trials:
@@ -417,14 +396,12 @@ def series(trials: Sequence[Trial]) -> dict[str, Array]:
             values |= {f"{name}_residual": one.residual, f"{name}_iterations": one.iterations}
         for name, value in values.items():
             columns.setdefault(name, []).append(value)
-    return {name: np.array(column, dtype=np.float64) for name, column in columns.items()}
+    return {name: Series(np.array(column, dtype=np.float64)) for name, column in columns.items()}
 
 
 def drawing(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> Drawing:
     """Share solved against size."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.0, 3.6))
-        axes = figure.add_subplot()
+    with axes(size=(7.0, 3.6)) as plot:
         at = np.arange(len(rows))
         lines = (
             ("has a solution", [row["solvable"] / row["sets"] for row in table], "_", "C7"),
@@ -434,15 +411,15 @@ def drawing(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> Drawin
             ("interior point, paper", [row.interior for row in rows], "+", "C1"),
         )
         for label, values, marker, colour in lines:
-            axes.plot(at, values, marker, color=colour, label=label, markersize=14 if marker == "_" else 6)
-        axes.set(
+            plot.plot(at, values, marker, color=colour, label=label, markersize=14 if marker == "_" else 6)
+        plot.set(
             xticks=at, xticklabels=[str(row.size) for row in rows], xlabel="size of the LCP", ylabel="share solved"
         )
-        axes.set_ylim(-0.05, 1.05)
-        axes.legend()
+        plot.set_ylim(-0.05, 1.05)
+        plot.legend()
     sets, solvable = (sum(row[key] for row in table) for key in ("sets", "solvable"))
     return Drawing(
         "Share solved against size",
-        f"Of {sets} data sets {solvable} have a solution; crosses are the shares of Table 1 of 001.",
-        figure,
+        f"Of {sets} data sets {solvable} have a solution; crosses are the shares of Table 1 of Trinkle et al. 1997.",
+        plot.figure,
     )

@@ -1,43 +1,36 @@
-"""A pendulum whose joint is a spring of 10¹⁵ N/m (002 section 4.4, Fig. 4; math.md 11.1)."""
+"""A pendulum whose joint is a spring of 10¹⁵ N/m (Drumwright 2019, section 4.4, Fig. 4; math.md, section 11.1)."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-import matplotlib
 import msgspec
 import numpy as np
-from matplotlib.figure import Figure
 
+from idcontrol.configuration import NotNegative, Positive
 from idcontrol.contact.contacts import Contacts
-from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.experiments.case import GRAVITY, Case, Progress, order, step_ends
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import constraint
 from idcontrol.models.constraint import printed
 from idcontrol.models.step import StepProblem
 from idcontrol.types import Array
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
-
-GRAVITY = 9.81
-
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case; 002 does not say how heavy and how long the pendulum is.
+    """All that decides the case; the paper does not say how heavy and how long the pendulum is.
 
     Attributes:
         stiffness_n_m: K of the joint.
         damping_n_s_m: B of the joint.
         steps_s: Step sizes to try, from coarse to fine.
         duration_s: Length of each run.
-        mass_kg: Of the bob.
+        mass_kg: Mass of the bob.
         length_m: From the joint to the bob's centre of mass.
-        inertia_kg_m2: Of the bob about that.
-        form: ``compliance`` is the solver; ``as-printed`` is (53), (61), (62) of 002.
+        inertia_kg_m2: Of the bob about its centre of mass.
+        form: ``compliance`` is the solver; ``as-printed`` is Drumwright 2019, eqs. 53, 61, 62.
     """
 
     stiffness_n_m: Positive = 1e15
@@ -50,41 +43,32 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     form: Literal["compliance", "as-printed"] = "compliance"
 
 
-class Pendulum:
-    """The experiment, as the command line finds it."""
-
-    name = "pendulum"
-    summary = "a pendulum on a joint of 1e15 N/m: how far the joint opens, what becomes of its energy (002)"
-    presets: Mapping[str, Config] = {"default": Config(), "as-printed": Config(form="as-printed")}
-
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run it, record it into `out`, and return its metrics."""
-        began = time.perf_counter()
-        swings: dict[float, Swing] = {}
-        for done, h in enumerate(config.steps_s):
-            swings[h] = swing(config, h)
-            progress((done + 1) / len(config.steps_s))
-        finest = swings[min(swings)]
-        findings = [finding for h, one in swings.items() for finding in _of_one(config, h, one)]
-        if len(swings) > 1:
-            findings += _orders(swings)
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
-            findings=findings,
-            arrays={"t": finest.t, "joint_error_m": finest.joint_error, "energy_j": finest.energy},
-            units={"t": "s", "joint_error_m": "m", "energy_j": "J"},
-            drawings=[_drawing(swings)],
-            began=began,
-        )
-
-    def warmup(self, out: Path) -> None:
-        """A few coarse steps: every kernel is compiled and cached."""
-        self.run(Config(steps_s=(0.1,)), out, lambda share: None)
+def run(config: Config, progress: Progress) -> Results:
+    """Let the pendulum swing with each step size."""
+    swings: dict[float, Swing] = {}
+    for done, h in enumerate(config.steps_s):
+        swings[h] = swing(config, h)
+        progress((done + 1) / len(config.steps_s))
+    finest = swings[min(swings)]
+    findings = [finding for h, one in swings.items() for finding in _of_one(config, h, one)]
+    return Results(
+        findings=findings + (_orders(swings) if len(swings) > 1 else []),
+        series={
+            "t": Series(finest.t, "s"),
+            "joint_error_m": Series(finest.joint_error, "m"),
+            "energy_j": Series(finest.energy, "J"),
+        },
+        drawings=[_drawing(swings)],
+    )
 
 
-experiment = Pendulum()
+experiment = Case(
+    name="pendulum",
+    summary="a pendulum on a joint of 1e15 N/m: how far the joint opens, what becomes of its energy (Drumwright 2019)",
+    presets={"default": Config(), "as-printed": Config(form="as-printed")},
+    simulate=run,
+    smallest=Config(steps_s=(0.1,)),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +91,7 @@ def swing(config: Config, h: float) -> Swing:
     m = config.mass_kg
     M = np.diag([m, m, config.inertia_kg_m2])
     weight = np.array([0.0, -m * GRAVITY, 0.0])
-    to_joint = np.array([0.0, config.length_m])  # u of (64), in the bob's axes
+    to_joint = np.array([0.0, config.length_m])  # u of Drumwright 2019, eq. 64, in the bob's axes
     q, v = np.array([config.length_m, 0.0, 0.5 * np.pi]), np.zeros(3)
     steps = max(1, round(config.duration_s / h))
     opened, energy = np.empty(steps), np.empty(steps)
@@ -136,7 +120,7 @@ def swing(config: Config, h: float) -> Swing:
         q = q + h * v
         opened[step] = np.linalg.norm(q[:2] + _turn(q[2]) @ to_joint)
         energy[step] = 0.5 * v @ M @ v + m * GRAVITY * q[1]
-    return Swing(t=h * np.arange(1.0, steps + 1.0), joint_error=opened, energy=energy)
+    return Swing(t=step_ends(h, steps), joint_error=opened, energy=energy)
 
 
 def _turn(angle: float) -> Array:
@@ -166,48 +150,38 @@ def _of_one(config: Config, h: float, swing: Swing) -> list[Finding]:
             paper=0.0,
             # first order: a step loses or gains what it turns; the fall is g times length
             holds=bool(lost <= 5.0 * h / np.sqrt(config.length_m / GRAVITY) * fall),
-            note=f"002 says that energy is kept to precisely zero; it errs by {lost:.1e} of {fall:.1f} J, first order "
-            "in h",
+            note=f"the paper says that energy is kept to precisely zero; it errs by {lost:.1e} of {fall:.1f} J, first "
+            "order in h",
         ),
     ]
 
 
 def _orders(swings: Mapping[float, Swing]) -> list[Finding]:
-    """By which power of h the two errors shrink, from the two finest steps."""
-    fine, coarse = sorted(swings)[:2]
-    joint, energy = (
-        float(np.log(coarse_error / fine_error) / np.log(coarse / fine))
-        for coarse_error, fine_error in (
-            (swings[coarse].joint_error.max(), swings[fine].joint_error.max()),
-            (np.abs(swings[coarse].energy).max(), np.abs(swings[fine].energy).max()),
-        )
-    )
+    """By which power of h the two errors shrink."""
+    joint = order({h: one.joint_error.max() for h, one in swings.items()})
+    energy = order({h: np.abs(one.energy).max() for h, one in swings.items()})
     return [
         Finding("joint_order", joint, paper=2.0, holds=abs(joint - 2.0) < 0.1, note="power of h in the joint's error"),
         Finding(
             "energy_order",
             energy,
             holds=abs(energy - 1.0) < 0.2,
-            note="power of h in the energy's error, where 002 has no error at all",
+            note="power of h in the energy's error, where the paper has no error at all",
         ),
     ]
 
 
 def _drawing(swings: Mapping[float, Swing]) -> Drawing:
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.0, 4.0))
-        opened, energy = figure.subplots(1, 2)
+    with axes(columns=2) as (opened, energy):
         for h, one in swings.items():
             opened.semilogy(one.t, one.joint_error, label=f"h = {h:g} s")
             energy.plot(one.t, one.energy, label=f"h = {h:g} s")
-        opened.set_xlabel("time [s]")
-        opened.set_ylabel("opening of the joint [m]")
+        opened.set(xlabel="time [s]", ylabel="opening of the joint [m]")
         opened.legend(fontsize="x-small")
-        energy.set_xlabel("time [s]")
-        energy.set_ylabel("energy [J]")
-        figure.tight_layout()
+        energy.set(xlabel="time [s]", ylabel="energy [J]")
+        energy.figure.tight_layout()
     return Drawing(
         "The joint opens by h², the energy errs by h",
         "Stiffness plays no part: the joint is fixed at the beginning of each step and turned within it.",
-        figure,
+        energy.figure,
     )

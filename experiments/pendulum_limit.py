@@ -1,96 +1,77 @@
-"""A pendulum falls onto a joint limit of 10¹² N m/rad (002 section 5.4, Fig. 6; math.md 11.2)."""
+"""A pendulum falls onto a joint limit of 10¹² N m/rad (Drumwright 2019, section 5.4, Fig. 6; math.md, section 11.2)."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
 
-import matplotlib
 import msgspec
 import numpy as np
-from matplotlib.figure import Figure
 from numba import njit
 from scipy.special import ellipk
 
+from idcontrol.configuration import NotNegative, Positive
 from idcontrol.errors import InputError
-from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.experiments.case import GRAVITY, Case, Progress, order, step_ends
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.types import Array
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-
-GRAVITY = 9.81
 SAMPLES = 1000
 """Rows of the record; runs have up to 10⁸ steps."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case; 002 does not say how heavy and how long the pendulum is.
+    """All that decides the case; the paper does not say how heavy and how long the pendulum is.
 
     Attributes:
         stiffness_nm_rad: K of the limit at θ = 0.
         damping_nm_s_rad: B of the limit.
         steps_s: Step sizes to try, from coarse to fine.
-        mass_kg: Of the bob, a point.
+        mass_kg: Mass of the bob, a point.
         length_m: From the joint to the bob.
         duration_s: Length of each run; it must reach the top of the first rebound.
     """
 
     stiffness_nm_rad: Positive = 1e12
-    damping_nm_s_rad: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    damping_nm_s_rad: NotNegative = 0.0
     steps_s: tuple[Positive, ...] = (1e-5, 1e-6, 1e-7, 1e-8)
     mass_kg: Positive = 1.0
     length_m: Positive = 1.0
     duration_s: Positive = 1.25
 
 
-class PendulumLimit:
-    """The experiment, as the command line finds it."""
+def run(config: Config, progress: Progress) -> Results:
+    """Let the pendulum fall with each step size.
 
-    name = "pendulum-limit"
-    summary = "a pendulum falls onto a joint limit of 1e12 N m/rad: dead at coarse steps, elastic at fine ones (002)"
-    presets: Mapping[str, Config] = {"default": Config(), "quick": Config(steps_s=(1e-5, 1e-6, 1e-7))}
-
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run it, record it into `out`, and return its metrics.
-
-        Raises:
-            InputError: A step is longer than a sample of the record, or the run ends before the first rebound.
-        """
-        began = time.perf_counter()
-        if max(config.steps_s) > config.duration_s / SAMPLES:
-            raise InputError(f"steps_s: {max(config.steps_s):g} s is longer than duration_s / {SAMPLES}")
-        fall = quarter_swing(config)
-        if config.duration_s < 1.01 * fall:
-            raise InputError(
-                f"duration_s={config.duration_s:g} ends before the pendulum meets its limit at {fall:.2f} s"
-            )
-        bounces: dict[float, Bounce] = {}
-        for done, h in enumerate(config.steps_s):
-            bounces[h] = bounce(config, h)
-            progress((done + 1) / len(config.steps_s))
-        findings = [finding for h, one in bounces.items() for finding in _of_one(config, h, one)]
-        if len(bounces) > 1:
-            findings.append(_order(bounces))
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
-            findings=findings,
-            arrays={"t": _times(config), **{f"angle_h_{h:g}": one.angle for h, one in bounces.items()}},
-            units={"t": "s", **{f"angle_h_{h:g}": "rad" for h in bounces}},
-            drawings=[_drawing(config, bounces)],
-            began=began,
-        )
-
-    def warmup(self, out: Path) -> None:
-        """One coarse run: the kernel is compiled and cached."""
-        self.run(Config(steps_s=(1e-4,)), out, lambda share: None)
+    Raises:
+        InputError: A step is longer than a sample of the record, or the run ends before the first rebound.
+    """
+    if max(config.steps_s) > config.duration_s / SAMPLES:
+        raise InputError(f"steps_s: {max(config.steps_s):g} s is longer than duration_s / {SAMPLES}")
+    fall = quarter_swing(config)
+    if config.duration_s < 1.01 * fall:
+        raise InputError(f"duration_s={config.duration_s:g} ends before the pendulum meets its limit at {fall:.2f} s")
+    bounces: dict[float, Bounce] = {}
+    for done, h in enumerate(config.steps_s):
+        bounces[h] = bounce(config, h)
+        progress((done + 1) / len(config.steps_s))
+    findings = [finding for h, one in bounces.items() for finding in _of_one(config, h, one)]
+    t = step_ends(config.duration_s / SAMPLES, SAMPLES)
+    return Results(
+        findings=findings + ([_order(bounces)] if len(bounces) > 1 else []),
+        series={"t": Series(t, "s")} | {f"angle_h_{h:g}": Series(one.angle, "rad") for h, one in bounces.items()},
+        drawings=[_drawing(t, bounces)],
+    )
 
 
-experiment = PendulumLimit()
+experiment = Case(
+    name="pendulum-limit",
+    summary="a pendulum falls onto a joint limit of 1e12 N m/rad: dead at coarse steps, elastic at fine ones "
+    "(Drumwright 2019)",
+    presets={"default": Config(), "quick": Config(steps_s=(1e-5, 1e-6, 1e-7))},
+    simulate=run,
+    smallest=Config(steps_s=(1e-4,)),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +80,7 @@ class Bounce:
 
     Attributes:
         angle: At equal intervals, shape (SAMPLES,) [rad].
-        first_contact: When the limit first pushed [s].
+        first_contact: Time at which the limit first pushes [s].
         restitution: Speed after the first contact over that before it.
         deepest: Largest angle beyond the limit [rad].
     """
@@ -130,9 +111,10 @@ def bounce(config: Config, h: float) -> Bounce:
 
 @njit(cache=True)
 def limit_impulse(angle: float, speed: float, h: float, inertia: float, K: float, B: float) -> float:
-    """Λ of the one-constraint LCP of math.md 11.2 for θ ≥ 0; `speed` is that without it.
+    """Λ of the one-constraint LCP (math.md, section 11.2) for θ ≥ 0; `speed` is the speed without it.
 
-    What `idcontrol.models.constraint.solve` does for one row, in the few nanoseconds that 10⁸ steps allow.
+    `idcontrol.models.constraint.solve` computes the same for one row; this takes the few nanoseconds that 10⁸ steps
+    allow.
     """
     if angle > 0.0:
         B = 0.0
@@ -167,14 +149,10 @@ def quarter_swing(config: Config) -> float:
     return float(np.sqrt(config.length_m / GRAVITY) * ellipk(0.5))
 
 
-def _times(config: Config) -> Array:
-    return config.duration_s / SAMPLES * np.arange(1.0, SAMPLES + 1.0)
-
-
 def elastic_limit(config: Config, h: float) -> float:
     """Restitution of implicit Euler while h ω is small: each of π/(hω) steps shrinks the swing by 1/√(1 + h²ω²).
 
-    With damping B it is less; 002's case has none.
+    With damping B it is less; the paper's case has none.
     """
     omega = np.sqrt(config.stiffness_nm_rad / (config.mass_kg * config.length_m**2))
     return float((1.0 + (h * omega) ** 2) ** (-0.5 * np.pi / np.arctan(h * omega)))
@@ -216,31 +194,25 @@ def _of_one(config: Config, h: float, one: Bounce) -> list[Finding]:
 
 
 def _order(bounces: Mapping[float, Bounce]) -> Finding:
-    """002: "accuracy increases linearly as h decreases"."""
-    fine, coarse = sorted(bounces)[:2]
-    order = float(
-        np.log((1.0 - bounces[coarse].restitution) / (1.0 - bounces[fine].restitution)) / np.log(coarse / fine)
-    )
+    """The paper: "accuracy increases linearly as h decreases"."""
+    found = order({h: 1.0 - one.restitution for h, one in bounces.items()})
     return Finding(
         "restitution_order",
-        order,
+        found,
         paper=1.0,
-        holds=abs(order - 1.0) < 0.15,
+        holds=abs(found - 1.0) < 0.15,
         note="power of h in 1 - restitution, from the two finest steps",
     )
 
 
-def _drawing(config: Config, bounces: Mapping[float, Bounce]) -> Drawing:
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.0, 4.0))
-        axes = figure.subplots()
+def _drawing(t: Array, bounces: Mapping[float, Bounce]) -> Drawing:
+    with axes() as plot:
         for h, one in bounces.items():
-            axes.plot(_times(config), one.angle, label=f"h = {h:g} s")
-        axes.set_xlabel("time [s]")
-        axes.set_ylabel("angle [rad]")
-        axes.legend(fontsize="x-small")
+            plot.plot(t, one.angle, label=f"h = {h:g} s")
+        plot.set(xlabel="time [s]", ylabel="angle [rad]")
+        plot.legend(fontsize="x-small")
     return Drawing(
         "The limit is dead at coarse steps and elastic at fine ones",
         "It is stable at every step; how much of the speed comes back depends on h times the limit's frequency.",
-        figure,
+        plot.figure,
     )

@@ -1,9 +1,9 @@
-"""A gripper with soft pads lets a bar pitch by loosening its grip (004 section X-D).
+"""A gripper with soft pads lets a bar pitch by loosening its grip (Castro et al. 2022, section X-D).
 
 The pads are elastic foundations on a rigid back, bulging by ``r²/2R``. A cell of area A at the depth d presses with
-``A g d``, g the pressure gradient: a compliant point contact at its middle, of stiffness ``A g`` (the discrete
-pressure field of 004 [40]). Closed forms of a round patch under the force N, of radius a and depth d₀, with the
-friction torque M:
+``A g d``, g the pressure gradient: a compliant point contact at its middle, of stiffness ``A g`` (their reference 40, a
+discrete pressure field). Closed forms of a round patch under the force N, of radius a and depth d₀, with the friction
+torque M:
 
     N = π g R d₀²,   a = √(2 R d₀),   M = (8/15) μ N a   for each pad
 """
@@ -11,56 +11,50 @@ friction torque M:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, NamedTuple
 
-import matplotlib
 import msgspec
 import numpy as np
 import pinocchio as pin
-from matplotlib.figure import Figure
 
+from idcontrol.configuration import Count, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts, contact_rows
-from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.experiments.case import GRAVITY, Case, Progress
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import sap
 from idcontrol.models.sap.regularization import SIGMA
 from idcontrol.models.step import StepProblem
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Integers, Status
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
-
-GRAVITY = 9.81
 PAPER_CONTACTS_FIRM, PAPER_CONTACTS_LOOSE = 160, 60
 PAPER_ITERATIONS, PAPER_MOMENTUM_ERROR = 0.62, 9.99e-4
-"""004 X-D: contacts in stiction and in slip ("about"), Newton steps in the mean, largest momentum error."""
+"""Castro et al. 2022, section X-D: contacts in stiction and in slip ("about"), mean Newton steps, largest momentum
+error."""
 
 SPEED_OF_SLIP = 1e-2
 """The bar pitches, rather than creeps, above this [rad/s]."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case; step, forces, period and duty are the paper's, the gripper and the bar are not said.
+    """All that decides the case. Step, forces, period and duty are the paper's; it does not describe gripper and bar.
 
     Attributes:
-        step_s: Of the integration.
+        step_s: Time step.
         firm_n: Grip force in the first part of each period.
-        loose_n: In the rest of it.
-        period_s: Of the square wave.
-        duty: Which part of a period is firm.
-        periods: How many.
+        loose_n: Grip force in the rest of it.
+        period_s: Period of the square wave.
+        duty: Share of a period that is firm.
+        periods: Number of periods.
         tolerance: ε_r of SAP.
-        friction: Between pads and bar.
+        friction: Friction between pads and bar.
         pad_radius_m: R, radius of curvature of a pad.
         gradient_pa_m: g, pressure over depth: modulus over thickness of the pad.
         cell_m: Side of the square cells of a pad.
         dissipation_s: τ_d of a pad.
         bar_kg: Mass of the bar.
-        bar_m: Its length, width between the pads, height.
-        offset_m: How far its centre is from the pads' middle, along it.
+        bar_m: Length of the bar, width between the pads, height.
+        offset_m: Distance of the bar's centre from the pads' middle, along the bar.
         finger_kg: Mass of a finger.
     """
 
@@ -69,7 +63,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     loose_n: Positive = 1.0
     period_s: Positive = 6.0
     duty: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.75
-    periods: Annotated[int, msgspec.Meta(ge=1)] = 3
+    periods: Count = 3
     tolerance: Positive = 1e-3
     friction: Positive = 1.0
     pad_radius_m: Positive = 0.06
@@ -83,18 +77,18 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def grip_force(config: Config, t: float) -> float:
-    """What is commanded at the time `t` [N]."""
+    """Commanded grip force at the time `t` [N]."""
     return config.firm_n if t % config.period_s < config.duty * config.period_s else config.loose_n
 
 
 def patch_radius(config: Config, force: float) -> float:
-    """Of a round patch [m]; the bar may be lower than that."""
+    """Radius of a round patch [m], which may exceed half the bar's height."""
     depth = np.sqrt(force / (np.pi * config.gradient_pa_m * config.pad_radius_m))
     return float(np.sqrt(2.0 * config.pad_radius_m * depth))
 
 
 def friction_torque(config: Config, force: float) -> float:
-    """That both pads can hold about their axis [N m], while they hold nothing else."""
+    """Torque about their axis that both pads can hold while they hold nothing else [N m]."""
     return 2.0 * 8.0 / 15.0 * config.friction * force * patch_radius(config, force)
 
 
@@ -104,12 +98,12 @@ class Gripper:
     Attributes:
         system: The bar (a free body) and both fingers.
         q: Configuration, Pinocchio's layout.
-        v: Velocity, likewise.
-        momentum_error: Of the last step.
+        v: Velocity, Pinocchio's layout.
+        momentum_error: Momentum error of the last step.
         iterations: Newton steps of the last step, from its velocity at the beginning.
-        solved: Whether all steps were.
-        pressing: How many contacts pressed in the last step.
-        creep: Largest tangential speed of its contacts that press [m/s].
+        solved: Whether all steps so far were solved.
+        pressing: Number of contacts that pressed in the last step.
+        creep: Largest tangential speed of contacts that pressed in the last step [m/s].
         grip: Normal force of the last step, mean of both pads [N].
     """
 
@@ -135,7 +129,7 @@ class Gripper:
 
     @property
     def pitch(self) -> float:
-        """Of the bar about the pads' axis, downwards from level [rad]."""
+        """Pitch of the bar about the pads' axis, downwards from level [rad]."""
         x, y, z, w = self.q[3:7]
         along = pin.Quaternion(w, x, y, z).matrix()[:, 0]
         return float(np.arctan2(-along[2], along[0]))
@@ -173,7 +167,7 @@ class Gripper:
         self.grip = float(solution.impulses[:, 0].sum() / (2.0 * h))
 
     def _contacts(self) -> Contacts:
-        """Cells of both pads before the bar's sides, those within a millimetre."""
+        """Contacts of the cells of both pads that are within a millimetre of the bar's sides."""
         config, system = self.config, self.system
         bar, left, right = (system.frame(name) for name in ("bar", "left", "right"))
         centre, R = system.frame_position[bar], system.frame_rotation[bar]
@@ -225,9 +219,8 @@ def _machine(config: Config) -> System:
     return System(model, actuated=("left", "right"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Record:
-    """What happened, step by step; arrays of shape (steps,)."""
+class GripHistory(NamedTuple):
+    """One square wave, step by step; arrays of shape (steps,), in the units of `UNITS`."""
 
     t: Array
     force: Array
@@ -240,17 +233,20 @@ class _Record:
     grip: Array
 
 
-def simulate(config: Config, progress: Callable[[float], None] = lambda share: None) -> tuple[_Record, bool]:
+UNITS = {"t": "s", "force": "N", "pitch": "rad", "creep": "m/s", "step_us": "us", "grip": "N"}
+
+
+def simulate(config: Config, progress: Progress = lambda share: None) -> tuple[GripHistory, bool]:
     """The whole square wave; and whether every step was solved."""
     gripper = Gripper(config)
     steps = round(config.periods * config.period_s / config.step_s)
-    series = np.empty((9, steps))
+    rows = np.empty((len(GripHistory._fields), steps))
     for step in range(steps):
         force = grip_force(config, step * config.step_s)
         began = time.perf_counter()
         gripper.step(force)
         took = 1e6 * (time.perf_counter() - began)
-        series[:, step] = (
+        rows[:, step] = (
             (step + 1) * config.step_s,
             force,
             gripper.pitch,
@@ -263,18 +259,7 @@ def simulate(config: Config, progress: Callable[[float], None] = lambda share: N
         )
         if step % 100 == 0:
             progress(step / steps)
-    t, force_n, pitch, contacts, iterations, error, creep, took_us, grip = series
-    return _Record(
-        t=t,
-        force=force_n,
-        pitch=pitch,
-        contacts=contacts,
-        iterations=iterations,
-        momentum_error=error,
-        creep=creep,
-        step_us=took_us,
-        grip=grip,
-    ), gripper.solved
+    return GripHistory(*rows), gripper.solved
 
 
 def torque_that_slips(config: Config, force: float) -> float:
@@ -292,68 +277,57 @@ def torque_that_slips(config: Config, force: float) -> float:
     return 0.5 * (low + high)
 
 
-class SlipControl:
-    """The experiment, as the command line finds it."""
+def run(config: Config, progress: Progress) -> Results:
+    """Run the square wave, then find the torque that turns the bar."""
+    history, solved = simulate(config, lambda share: progress(0.8 * share))
+    findings = [*_sizes(config, history), *_motion(config, history), *_solver(config, history, solved)]
+    progress(0.9)
+    findings.append(_torque(config))
+    return Results(
+        findings=findings,
+        series={
+            name: Series(values, UNITS.get(name, ""), wall_time=name == "step_us")
+            for name, values in history._asdict().items()
+        },
+        drawings=[_drawing(history)],
+    )
 
-    name = "slip-control"
-    summary = "a soft gripper loosens its grip and lets a bar pitch: contact patches under SAP"
-    presets: Mapping[str, Config] = {
+
+experiment = Case(
+    name="slip-control",
+    summary="a soft gripper loosens its grip and lets a bar pitch: contact patches under SAP",
+    presets={
         "default": Config(),
         "short": Config(periods=1),
         "fine": Config(periods=1, cell_m=2.1e-3, step_s=2.5e-3),
-    }
-
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run it, record it into `out`, and return its metrics."""
-        began = time.perf_counter()
-        record, solved = simulate(config, lambda share: progress(0.8 * share))
-        findings = [*_sizes(config, record), *_motion(config, record), *_solver(config, record, solved)]
-        progress(0.9)
-        findings.append(_torque(config))
-        arrays = {name: getattr(record, name) for name in _Record.__slots__}
-        units = {"t": "s", "force": "N", "pitch": "rad", "creep": "m/s", "step_us": "us", "grip": "N"}
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
-            findings=findings,
-            arrays=arrays,
-            units=units,
-            wall_time=["step_us"],
-            drawings=[_drawing(record)],
-            began=began,
-        )
-
-    def warmup(self, out: Path) -> None:
-        """A short square wave: every kernel is compiled and cached."""
-        self.run(Config(periods=1, period_s=0.1, cell_m=8e-3), out, lambda share: None)
+    },
+    simulate=run,
+    smallest=Config(periods=1, period_s=0.1, cell_m=8e-3),
+)
 
 
-experiment = SlipControl()
-
-
-def _late(config: Config, record: _Record, *, firm: bool) -> Booleans:
-    """Steps in the second half of every firm, or loose, part: the pads have settled."""
-    phase = (record.t - 0.5 * config.step_s) % config.period_s / config.period_s
+def _late(config: Config, history: GripHistory, *, firm: bool) -> Booleans:
+    """Whether a step is in the second half of a firm, or loose, part, where the pads have settled."""
+    phase = (history.t - 0.5 * config.step_s) % config.period_s / config.period_s
     begin, end = (0.0, config.duty) if firm else (config.duty, 1.0)
     chosen: Booleans = (phase > 0.5 * (begin + end)) & (phase < end)
     return chosen
 
 
-def _sizes(config: Config, record: _Record) -> list[Finding]:
+def _sizes(config: Config, history: GripHistory) -> list[Finding]:
     """Contacts and forces."""
     findings = []
     for name, force, paper, firm in (
         ("firm", config.firm_n, PAPER_CONTACTS_FIRM, True),
         ("loose", config.loose_n, PAPER_CONTACTS_LOOSE, False),
     ):
-        late = _late(config, record, firm=firm)
+        late = _late(config, history, firm=firm)
         radius, height = patch_radius(config, force), 0.5 * config.bar_m[2]
         covered = np.pi * radius**2
         if radius > height:
             covered = 2.0 * (height * np.sqrt(radius**2 - height**2) + radius**2 * np.arcsin(height / radius))
         expected = 2.0 * covered / config.cell_m**2
-        found = float(record.contacts[late].mean())
+        found = float(history.contacts[late].mean())
         findings.append(
             Finding(
                 f"contacts_{name}",
@@ -364,7 +338,7 @@ def _sizes(config: Config, record: _Record) -> list[Finding]:
                 note=f"both pads; the area of the patches has room for {expected:.0f}",
             )
         )
-        grip = float(record.grip[late].mean())
+        grip = float(history.grip[late].mean())
         findings.append(
             Finding(
                 f"grip_{name}_n",
@@ -378,19 +352,20 @@ def _sizes(config: Config, record: _Record) -> list[Finding]:
     return findings
 
 
-def _motion(config: Config, record: _Record) -> list[Finding]:
+def _motion(config: Config, history: GripHistory) -> list[Finding]:
     """How far the bar pitches, and that it does not where it is held."""
-    firm = _late(config, record, firm=True)
-    rate = np.abs(np.gradient(record.pitch, record.t))
+    firm = _late(config, history, firm=True)
+    rate = np.abs(np.gradient(history.pitch, history.t))
     bound = SIGMA * config.friction * GRAVITY * config.step_s
-    creep = float(record.creep[firm].max())
+    creep = float(history.creep[firm].max())
     findings = [
         Finding(
             "creep_firm_m_s",
             creep,
             "m/s",
             holds=creep <= bound,
-            note=f"largest slip of a contact that presses, grip firm; 004 (23) estimates σ μ g h = {bound:.1e} m/s",
+            note="largest slip of a contact that presses, grip firm; Castro et al. 2022, eq. 23, estimates σ μ g h = "
+            f"{bound:.1e} m/s",
         ),
         Finding(
             "pitch_rate_firm_rad_s",
@@ -400,8 +375,8 @@ def _motion(config: Config, record: _Record) -> list[Finding]:
             note="largest, grip firm and settled",
         ),
     ]
-    loose = record.force == config.loose_n
-    moved = record.pitch[loose]
+    loose = history.force == config.loose_n
+    moved = history.pitch[loose]
     load = config.bar_kg * GRAVITY * config.offset_m
     ratio = friction_torque(config, config.loose_n) / load
     findings.append(
@@ -413,18 +388,19 @@ def _motion(config: Config, record: _Record) -> list[Finding]:
             holds=bool((moved[-1] - moved[0] > 0.1) == (ratio < 1.0)),
             note=f"after the first loose part; friction holds {ratio:.2f} of the torque of the weight at level, so "
             "that it must slip where that is below 1. How far depends on the pads' damping: a cell that slides presses "
-            "as if it were (h + τ_d) μ |v| deeper (004 VII), which moves pressure to the rim, and pads bounce on "
-            "release. The paper's angle is a figure without numbers, of a spatula that it does not describe",
+            "as if it were (h + τ_d) μ |v| deeper (Castro et al. 2022, section VII), which moves pressure to the rim, "
+            "and pads bounce on release. The paper's angle is a figure without numbers, of a spatula that it does not "
+            "describe",
         )
     )
-    findings.append(Finding("pitch_end_rad", float(record.pitch[-1]), "rad", note=f"after {config.periods} periods"))
+    findings.append(Finding("pitch_end_rad", float(history.pitch[-1]), "rad", note=f"after {config.periods} periods"))
     return findings
 
 
-def _solver(config: Config, record: _Record, solved: bool) -> list[Finding]:
+def _solver(config: Config, history: GripHistory, solved: bool) -> list[Finding]:
     """Iterations, errors, time."""
-    iterations = float(record.iterations.mean())
-    error = float(record.momentum_error.max())
+    iterations = float(history.iterations.mean())
+    error = float(history.momentum_error.max())
     same = config.tolerance == Config().tolerance
     return [
         Finding(
@@ -433,20 +409,20 @@ def _solver(config: Config, record: _Record, solved: bool) -> list[Finding]:
             paper=PAPER_ITERATIONS if same else None,
             holds=iterations <= 1.0 if same else None,
             note=f"Newton steps in the mean, from the velocity at the beginning of each; at most "
-            f"{record.iterations.max():.0f}",
+            f"{history.iterations.max():.0f}",
         ),
         Finding(
             "momentum_error",
             error,
             paper=PAPER_MOMENTUM_ERROR if same else None,
             holds=bool(error <= config.tolerance and solved),
-            note="004 (24), largest of all steps",
+            note="Castro et al. 2022, eq. 24, largest of all steps",
         ),
         Finding(
             "step_us",
-            float(np.median(record.step_us)),
+            float(np.median(history.step_us)),
             "us",
-            note=f"median of a step, contacts included; 99 of 100 within {np.percentile(record.step_us, 99):.0f}",
+            note=f"median of a step, contacts included; 99 of 100 within {np.percentile(history.step_us, 99):.0f}",
         ),
     ]
 
@@ -465,19 +441,15 @@ def _torque(config: Config) -> Finding:
     )
 
 
-def _drawing(record: _Record) -> Drawing:
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8.0, 3.0))
-        for column, (series, label) in enumerate(
-            (
-                (record.force, "grip force [N]"),
-                (np.rad2deg(record.pitch), "pitch [deg]"),
-                (record.contacts, "contacts"),
-            ),
-            start=1,
-        ):
-            axes = figure.add_subplot(1, 3, column)
-            axes.plot(record.t, series)
-            axes.set(xlabel="t [s]", ylabel=label)
-        figure.tight_layout()
-    return Drawing("Slip control", "Command, pitch of the bar, contacts that press; 004 Fig. 17.", figure)
+def _drawing(history: GripHistory) -> Drawing:
+    shown = {"grip force [N]": history.force, "pitch [deg]": np.rad2deg(history.pitch), "contacts": history.contacts}
+    with axes(columns=3, size=(8.0, 3.0)) as plots:
+        for plot, (label, values) in zip(plots, shown.items(), strict=True):
+            plot.plot(history.t, values)
+            plot.set(xlabel="t [s]", ylabel=label)
+        plots[0].figure.tight_layout()
+    return Drawing(
+        "Slip control",
+        "Command, pitch of the bar, contacts that press; Castro et al. 2022, Fig. 17.",
+        plots[0].figure,
+    )

@@ -1,31 +1,26 @@
-"""Steel spheres fall onto each other and stand as a column: time against their number (002 section 6.5)."""
+"""Steel spheres fall onto each other and stand as a column: time against their number.
+
+Drumwright 2019, section 6.5.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
 
 import coal
-import matplotlib
 import msgspec
 import numpy as np
-from matplotlib.figure import Figure
 
 from idcontrol.bodies import BodyState, Surface, solid
+from idcontrol.configuration import Count, Positive
 from idcontrol.contact.terrain import plane
-from idcontrol.errors import UnknownName
-from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.experiments.case import GRAVITY, Case, Progress, chosen, exponent, step_ends
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import constraint, sap
 from idcontrol.plants.bodies import BodyModel, FreeBodies, dense
 from idcontrol.types import Array, Status
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Count = Annotated[int, msgspec.Meta(ge=1)]
-
-GRAVITY = 9.81
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -34,15 +29,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         plant: ``constraint`` (the paper's model, dense), ``sap`` (sparse), or ``all``.
         sizes: Numbers of spheres for ``constraint``.
-        sparse_sizes: The same for ``sap``.
+        sparse_sizes: Numbers of spheres for ``sap``.
         steps: Length of a run.
-        step_s: Of the integration.
-        radius_m: Of the spheres.
-        density_kg_m3: Of steel.
+        step_s: Time step.
+        radius_m: Radius of the spheres.
+        density_kg_m3: Density of steel.
         modulus_pa: Young's modulus E; a contact of two equal spheres has the stiffness E r / 2 here.
-        damping_n_s_m: Of each surface.
+        damping_n_s_m: Damping of each surface.
         mu: Friction.
-        gap_m: Between neighbours at the start.
+        gap_m: Gap between neighbours at the start.
         beta: SAP's period of a near-rigid contact, in steps. It scales the softness of a contact by the masses that
             touch, not by the weight above them: at 1, a hundred spheres sink by 0.3 m and bounce.
     """
@@ -63,15 +58,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """What became of a column.
+    """The run of one column.
 
     Attributes:
-        spent_s: Processor time of the run: its wall time on a machine that does nothing else.
+        spent_s: Processor time of the run, which is its wall time on an idle machine.
         drift: Largest horizontal distance of a sphere from the axis at the end [m].
         speed: Largest speed at the end [m/s].
-        ground_force: Of the ground at the end, in weights of the column.
+        ground_force: Force of the ground at the end, in weights of the column.
         sunk: How much lower than a column of rigid spheres the top is [m].
-        height: Of the topmost centre after each step, shape (steps,) [m].
+        height: Height of the topmost centre after each step, shape (steps,) [m].
         solved: Whether every step was solved.
     """
 
@@ -123,10 +118,10 @@ def simulate(config: Config, name: str, spheres: int) -> Stack:
 
 
 def depth(config: Config, name: str, spheres: int) -> float:
-    """How much the contacts of a column give way under the weight above each, by the law of the model [m].
+    """Depth of all contacts of a column under the weight above each, by the law of the model [m].
 
-    Springs ``K = E r / 2`` do by load / K. SAP's contacts are as soft as 004 (21) makes them near rigidity: at rest
-    ``φ = -load h (h + τ_d) R_n`` with ``R_n = max(β² w / 4π², 1/(h K (h + τ_d)))``.
+    Springs ``K = E r / 2`` give way by load / K. SAP's contacts are as soft as Castro et al. 2022, eq. 21, makes
+    near-rigid ones: at rest ``φ = -load h (h + τ_d) R_n`` with ``R_n = max(β² w / 4π², 1/(h K (h + τ_d)))``.
     """
     r, h = config.radius_m, config.step_s
     mass = 4.0 / 3.0 * np.pi * r**3 * config.density_kg_m3
@@ -141,66 +136,48 @@ def depth(config: Config, name: str, spheres: int) -> float:
     return float(softness @ load)
 
 
-class SphereStack:
-    """The experiment, as the command line finds it."""
+def run(config: Config, progress: Progress) -> Results:
+    """Let columns of growing height fall under each model.
 
-    name = "sphere-stack"
-    summary = "steel spheres fall and stand on each other: stability, depth, and time against their number"
-    presets: Mapping[str, Config] = {
+    Raises:
+        UnknownName: There is no such model.
+    """
+    sizes = chosen({"constraint": config.sizes, "sap": config.sparse_sizes}, config.plant)
+    total, done = sum(sum(each) for each in sizes.values()), 0
+    stacks: dict[str, list[Stack]] = {}
+    for name, each in sizes.items():
+        # loads what is compiled, so that no step is timed with it
+        simulate(msgspec.structs.replace(config, steps=5), name, 2)
+        stacks[name] = []
+        for spheres in each:
+            stacks[name].append(simulate(config, name, spheres))
+            done += spheres
+            progress(done / total)
+    findings, series = [], {"t": Series(step_ends(config.step_s, config.steps), "s")}
+    for name, each in sizes.items():
+        for spheres, stack in zip(each, stacks[name], strict=True):
+            series[f"height_{name}_{spheres}_m"] = Series(stack.height, "m")
+            findings.extend(_found(config, name, spheres, stack))
+        if len(set(each)) > 1:
+            findings.append(_exponent(name, each, stacks[name]))
+    return Results(findings=findings, series=series, drawings=[_drawing(config, sizes, stacks)])
+
+
+experiment = Case(
+    name="sphere-stack",
+    summary="steel spheres fall and stand on each other: stability, depth, and time against their number",
+    presets={
         "default": Config(),
         "paper": Config(sizes=(5, 10, 20, 40, 70, 100)),
         "quick": Config(sizes=(5, 10), sparse_sizes=(5, 20), steps=200),
-    }
-
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run it, record it into `out`, and return its metrics.
-
-        Raises:
-            UnknownName: There is no such model.
-        """
-        began = time.perf_counter()
-        if config.plant != "all" and config.plant not in MODELS:
-            raise UnknownName("plant", config.plant, [*MODELS, "all"])
-        sizes = {"constraint": config.sizes, "sap": config.sparse_sizes}
-        chosen = {name: sizes[name] for name in MODELS if config.plant in ("all", name)}
-        total, done = sum(sum(each) for each in chosen.values()), 0
-        stacks: dict[str, list[Stack]] = {}
-        for name, each in chosen.items():
-            # loads what is compiled, so that no step is timed with it
-            simulate(msgspec.structs.replace(config, steps=5), name, 2)
-            stacks[name] = []
-            for spheres in each:
-                stacks[name].append(simulate(config, name, spheres))
-                done += spheres
-                progress(done / total)
-        findings, series = [], {"t": config.step_s * np.arange(1.0, config.steps + 1.0)}
-        for name, each in chosen.items():
-            for spheres, stack in zip(each, stacks[name], strict=True):
-                series[f"height_{name}_{spheres}_m"] = stack.height
-                findings.extend(_found(config, name, spheres, stack))
-            if len(set(each)) > 1:
-                findings.append(_exponent(name, each, stacks[name]))
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
-            findings=findings,
-            arrays=series,
-            units={name: "s" if name == "t" else "m" for name in series},
-            drawings=[_drawing(config, chosen, stacks)],
-            began=began,
-        )
-
-    def warmup(self, out: Path) -> None:
-        """A short fall with each model: every kernel is compiled and cached."""
-        self.run(Config(sizes=(2,), sparse_sizes=(2,), steps=10), out, lambda share: None)
-
-
-experiment = SphereStack()
+    },
+    simulate=run,
+    smallest=Config(sizes=(2,), sparse_sizes=(2,), steps=10),
+)
 
 
 def _found(config: Config, name: str, spheres: int, stack: Stack) -> list[Finding]:
-    """The numbers of one column."""
+    """Findings about one column."""
     key, exact = f"{name}_{spheres}", depth(config, name, spheres)
     virtual = config.steps * config.step_s
     stands = stack.drift < 1e-3 * config.radius_m and stack.solved
@@ -231,32 +208,28 @@ def _found(config: Config, name: str, spheres: int, stack: Stack) -> list[Findin
 
 def _exponent(name: str, sizes: Sequence[int], stacks: Sequence[Stack]) -> Finding:
     """Growth of the time with the number of spheres."""
-    slope = np.polyfit(np.log(sizes), np.log([stack.spent_s for stack in stacks]), 1)[0]
     note = (
         "dense matrices: cubic in the end" if name == "constraint" else "blocks of bodies and contacts: linear at best"
     )
     return Finding(
         f"growth_{name}",
-        float(slope),
+        exponent(sizes, [stack.spent_s for stack in stacks]),
         note=f"exponent of the time in the number of spheres; {note}. The paper plots times",
     )
 
 
-def _drawing(config: Config, chosen: Mapping[str, Sequence[int]], stacks: Mapping[str, Sequence[Stack]]) -> Drawing:
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.0, 4.0))
-        axes = figure.subplots()
-        for name, sizes in chosen.items():
+def _drawing(config: Config, sizes: Mapping[str, Sequence[int]], stacks: Mapping[str, Sequence[Stack]]) -> Drawing:
+    with axes(size=(6.0, 4.0)) as plot:
+        for name, each in sizes.items():
             virtual = config.steps * config.step_s
-            axes.loglog(sizes, [stack.spent_s / virtual for stack in stacks[name]], "o-", label=name)
-        ticks = sorted({size for sizes in chosen.values() for size in sizes})
-        axes.set_xticks(ticks, [str(size) for size in ticks])
-        axes.minorticks_off()
-        axes.set_xlabel("spheres")
-        axes.set_ylabel("time for one second [s]")
-        axes.legend()
+            plot.loglog(each, [stack.spent_s / virtual for stack in stacks[name]], "o-", label=name)
+        ticks = sorted({size for each in sizes.values() for size in each})
+        plot.set_xticks(ticks, [str(size) for size in ticks])
+        plot.minorticks_off()
+        plot.set(xlabel="spheres", ylabel="time for one second [s]")
+        plot.legend()
     return Drawing(
-        "Time for one second of virtual time (002 Fig. 10)",
+        "Time for one second of virtual time (Drumwright 2019, Fig. 10)",
         "The paper's model with dense matrices, and SAP with blocks.",
-        figure,
+        plot.figure,
     )

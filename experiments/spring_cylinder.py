@@ -1,52 +1,50 @@
-"""A cylinder on a spring rolls on the ground: energy and accuracy of three schemes (004 section X-B; math.md 10)."""
+"""A cylinder on a spring rolls on the ground: energy and accuracy of three schemes.
+
+Castro et al. 2022, section X-B; math.md, section 10.
+"""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import matplotlib
 import msgspec
 import numpy as np
-from matplotlib.figure import Figure
 
+from idcontrol.configuration import Count, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts
-from idcontrol.experiments.findings import STYLE, Drawing, Finding, save
+from idcontrol.experiments.case import GRAVITY, Case, Progress, step_ends
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import sap
 from idcontrol.models.sap.regularization import SIGMA
 from idcontrol.models.sap.theta import IMPLICIT_EULER, MIDPOINT, SYMPLECTIC_EULER, Springs, Theta, step_problem
 from idcontrol.models.step import WarmStart
 from idcontrol.types import Array, Status
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
-
-GRAVITY = 9.81
 PAPER_BAND, PAPER_ROLLING_BAND, PAPER_LOSS = 0.28, 0.0016, 0.10
-"""004 X-B: energy band of symplectic Euler without friction, of the midpoint rule with it, loss in ten minutes."""
+"""Castro et al. 2022, section X-B: energy band of symplectic Euler without friction, band of the midpoint rule with
+friction, loss in ten minutes."""
 
 SCHEMES: Mapping[str, Theta] = {"symplectic": SYMPLECTIC_EULER, "midpoint": MIDPOINT, "implicit": IMPLICIT_EULER}
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the case; the paper's but for `contacts`, which it does not say.
+    """All that decides the case, as in the paper, which leaves only `contacts` open.
 
     Attributes:
-        mass_kg: Of the cylinder, solid and homogeneous.
-        radius_m: Of the cylinder.
+        mass_kg: Mass of the cylinder, which is solid and homogeneous.
+        radius_m: Radius of the cylinder.
         spring_n_m: Stiffness of the spring to the wall.
         start_m: How far the spring is stretched at the beginning.
-        stiffness_n_m: Of the contact, all points together.
+        stiffness_n_m: Stiffness of the contact, all points together.
         dissipation_s: τ_d of the contact.
-        friction: With the ground, in the cases with friction.
-        contacts: How many points the line of contact has; the friction of each is regularized for itself, so that n of
+        friction: Friction with the ground, in the cases with friction.
+        contacts: Number of points of the line of contact. The friction of each is regularized on its own, so that n of
             them slip by the n-th part.
-        step_s: Of the integration, where energy is looked at.
-        duration_s: Of those runs, and of those that find the order.
-        long_s: Of the run that finds the loss of energy; 0 leaves it out.
+        step_s: Time step of the runs that look at energy.
+        duration_s: Length of those runs, and of those that find the order.
+        long_s: Length of the run that finds the loss of energy; 0 leaves it out.
         refinements: How often the step is halved to find the order.
     """
 
@@ -57,7 +55,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stiffness_n_m: Positive = 1e4
     dissipation_s: NotNegative = 0.02
     friction: Positive = 1.0
-    contacts: Annotated[int, msgspec.Meta(ge=1)] = 2
+    contacts: Count = 2
     step_s: Positive = 0.02
     duration_s: Positive = 5.0
     long_s: NotNegative = 600.0
@@ -65,13 +63,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Motion:
-    """What the cylinder did, after each step.
+class Oscillation:
+    """The cylinder's motion, after each step.
 
     Attributes:
         x: Stretch of the spring, shape (steps,) [m].
-        energy: Of spring and motion, relative to that at the beginning, shape (steps,).
-        solved: Whether every step was.
+        energy: Energy of spring and motion, relative to that at the beginning, shape (steps,).
+        solved: Whether every step was solved.
     """
 
     x: Array
@@ -79,8 +77,8 @@ class _Motion:
     solved: bool
 
 
-def simulate(config: Config, theta: Theta, h: float, duration: float, mu: float) -> _Motion:
-    """Let the stretched spring go, the cylinder at rest as deep in the ground as its weight asks for.
+def simulate(config: Config, theta: Theta, h: float, duration: float, mu: float) -> Oscillation:
+    """Release the stretched spring, the cylinder at rest as deep in the ground as its weight demands.
 
     Velocities are those of x along the ground, of z upwards, and of the rotation with which it rolls along x.
     """
@@ -110,16 +108,16 @@ def simulate(config: Config, theta: Theta, h: float, duration: float, mu: float)
         v, warm = solution.v_plus, solution.warm
         solved = solved and solution.status is Status.SOLVED
         x[step], energy[step] = q[0], 0.5 * float(v @ M @ v) + 0.5 * config.spring_n_m * q[0] ** 2
-    return _Motion(x=x, energy=energy / (0.5 * config.spring_n_m * config.start_m**2), solved=solved)
+    return Oscillation(x=x, energy=energy / (0.5 * config.spring_n_m * config.start_m**2), solved=solved)
 
 
 def frequency(config: Config, *, rolling: bool) -> float:
-    """Of the oscillation [rad/s]; a rolling cylinder weighs half as much again."""
+    """Angular frequency of the oscillation [rad/s]; a rolling cylinder weighs half as much again."""
     return float(np.sqrt(config.spring_n_m / (config.mass_kg * (1.5 if rolling else 1.0))))
 
 
 def loss_rate(config: Config) -> float:
-    """Share of the energy that the regularized friction takes [1/s], small losses taken for granted.
+    """Share of the energy that the regularized friction takes [1/s], to first order in small losses.
 
     Each of n points carries the n-th part of the friction, whose amplitude is a third of the spring's, and slips at
     ``R_t h f/n``: the power is ``h R_t f²/n``, f² in the mean half of its largest.
@@ -131,72 +129,61 @@ def loss_rate(config: Config) -> float:
     return power / (0.5 * config.spring_n_m * config.start_m**2)
 
 
-class SpringCylinder:
-    """The experiment, as the command line finds it."""
-
-    name = "spring-cylinder"
-    summary = "a cylinder on a spring rolls: energy bands and orders of accuracy of the θ-method with SAP"
-    presets: Mapping[str, Config] = {"default": Config(), "short": Config(long_s=0.0), "one": Config(contacts=1)}
-
-    def run(self, config: Config, out: Path, progress: Callable[[float], None]) -> dict[str, Any]:
-        """Run it, record it into `out`, and return its metrics."""
-        began = time.perf_counter()
-        sliding = {n: simulate(config, t, config.step_s, config.duration_s, 0.0) for n, t in SCHEMES.items()}
-        rolling = {
-            n: simulate(config, t, config.step_s, config.duration_s, config.friction) for n, t in SCHEMES.items()
-        }
-        progress(0.1)
-        steps = np.array([config.step_s * 0.5**halving for halving in range(config.refinements + 1)])
-        errors = {}
-        for done, (name, theta) in enumerate(SCHEMES.items()):
-            errors[name] = np.array([_error(config, theta, h) for h in steps])
-            progress(0.1 + 0.4 * (done + 1) / len(SCHEMES))
-        findings = [*_energy(config, sliding, rolling), *_orders(config, steps, errors)]
-        if config.long_s > 0.0:
-            for done, name in enumerate(("symplectic", "midpoint")):
-                findings.append(_loss(config, name))
-                progress(0.5 + 0.25 * (done + 1))
-        findings.append(
-            Finding(
-                "all_steps_solved",
-                all(motion.solved for motion in (*sliding.values(), *rolling.values())),
-                holds=all(motion.solved for motion in (*sliding.values(), *rolling.values())),
-                note="momentum error of each step below 1e-6, 1e-12 being asked for",
-            )
+def run(config: Config, progress: Progress) -> Results:
+    """Let the cylinder slide and roll under each scheme, then halve the step, then roll for long."""
+    h, duration = config.step_s, config.duration_s
+    sliding = {name: simulate(config, theta, h, duration, 0.0) for name, theta in SCHEMES.items()}
+    rolling = {name: simulate(config, theta, h, duration, config.friction) for name, theta in SCHEMES.items()}
+    progress(0.1)
+    steps = np.array([h * 0.5**halving for halving in range(config.refinements + 1)])
+    errors = {}
+    for done, (name, theta) in enumerate(SCHEMES.items()):
+        errors[name] = np.array([_error(config, theta, h) for h in steps])
+        progress(0.1 + 0.4 * (done + 1) / len(SCHEMES))
+    findings = [*_energy(config, sliding, rolling), *_orders(config, steps, errors)]
+    if config.long_s > 0.0:
+        for done, name in enumerate(("symplectic", "midpoint")):
+            findings.append(_loss(config, name))
+            progress(0.5 + 0.25 * (done + 1))
+    solved = all(motion.solved for motion in (*sliding.values(), *rolling.values()))
+    findings.append(
+        Finding(
+            "all_steps_solved",
+            solved,
+            holds=solved,
+            note="momentum error of each step below 1e-6, 1e-12 being asked for",
         )
-        times: Array = config.step_s * np.arange(1.0, len(rolling["midpoint"].x) + 1.0)
-        arrays = {
-            **{f"energy_sliding_{name}": motion.energy for name, motion in sliding.items()},
-            **{f"energy_rolling_{name}": motion.energy for name, motion in rolling.items()},
-            **{f"x_rolling_{name}": motion.x for name, motion in rolling.items()},
-        }
-        return save(
-            out,
-            experiment=self.name,
-            config=config,
-            findings=findings,
-            arrays={"t": times, **arrays},
-            units={"t": "s", **{name: "m" for name in arrays if name.startswith("x_")}},
-            drawings=[_energy_drawing(times, sliding, rolling), _order_drawing(steps, errors)],
-            extra={"steps_s": steps.tolist(), "errors_m": {name: e.tolist() for name, e in errors.items()}},
-            began=began,
-        )
-
-    def warmup(self, out: Path) -> None:
-        """A short run: every kernel is compiled and cached."""
-        self.run(Config(duration_s=0.1, long_s=0.0, refinements=2), out, lambda share: None)
+    )
+    t = step_ends(h, len(rolling["midpoint"].x))
+    return Results(
+        findings=findings,
+        series={
+            "t": Series(t, "s"),
+            **{f"energy_sliding_{name}": Series(motion.energy) for name, motion in sliding.items()},
+            **{f"energy_rolling_{name}": Series(motion.energy) for name, motion in rolling.items()},
+            **{f"x_rolling_{name}": Series(motion.x, "m") for name, motion in rolling.items()},
+        },
+        drawings=[_energy_drawing(t, sliding, rolling), _order_drawing(steps, errors)],
+        extra={"steps_s": steps.tolist(), "errors_m": {name: e.tolist() for name, e in errors.items()}},
+    )
 
 
-experiment = SpringCylinder()
+experiment = Case(
+    name="spring-cylinder",
+    summary="a cylinder on a spring rolls: energy bands and orders of accuracy of the θ-method with SAP",
+    presets={"default": Config(), "short": Config(long_s=0.0), "one": Config(contacts=1)},
+    simulate=run,
+    smallest=Config(duration_s=0.1, long_s=0.0, refinements=2),
+)
 
 
 def _error(config: Config, theta: Theta, h: float) -> float:
-    """004's e_q: root of the mean square of the position error of the rolling cylinder [m]."""
+    """Position error of the rolling cylinder, root mean square [m]; e_q of Castro et al. 2022."""
     return _distance(config, simulate(config, theta, h, config.duration_s, config.friction).x, h)
 
 
 def _distance(config: Config, x: Array, h: float) -> float:
-    t = h * np.arange(1.0, len(x) + 1.0)
+    t = step_ends(h, len(x))
     exact = config.start_m * np.cos(frequency(config, rolling=True) * t)
     return float(np.sqrt(np.mean((x - exact) ** 2)))
 
@@ -214,7 +201,7 @@ def _ideal_error(config: Config, theta: Theta, h: float) -> float:
     return _distance(config, path, h)
 
 
-def _energy(config: Config, sliding: Mapping[str, _Motion], rolling: Mapping[str, _Motion]) -> list[Finding]:
+def _energy(config: Config, sliding: Mapping[str, Oscillation], rolling: Mapping[str, Oscillation]) -> list[Finding]:
     band = float(np.ptp(sliding["symplectic"].energy))
     phase = frequency(config, rolling=False) * config.step_s
     exact_band = phase / (1.0 - 0.25 * phase**2)
@@ -222,13 +209,7 @@ def _energy(config: Config, sliding: Mapping[str, _Motion], rolling: Mapping[str
     rolling_band = float(np.ptp(rolling["midpoint"].energy))
     lost = 1.0 - float(np.exp(-loss_rate(config) * config.duration_s))
     findings = [
-        Finding(
-            "steps_per_period_sliding",
-            2.0 * np.pi / phase,
-            paper=22,
-            holds=None,
-            note="a definition, not a result",
-        ),
+        Finding("steps_per_period_sliding", 2.0 * np.pi / phase, paper=22, note="a definition, not a result"),
         Finding(
             "steps_per_period_rolling",
             2.0 * np.pi / (frequency(config, rolling=True) * config.step_s),
@@ -319,27 +300,27 @@ def _loss(config: Config, name: str) -> Finding:
     )
 
 
-def _energy_drawing(times: Array, sliding: Mapping[str, _Motion], rolling: Mapping[str, _Motion]) -> Drawing:
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(8.0, 3.0))
-        for column, (title, motions) in enumerate((("without friction", sliding), ("rolling", rolling)), start=1):
-            axes = figure.add_subplot(1, 2, column)
+def _energy_drawing(t: Array, sliding: Mapping[str, Oscillation], rolling: Mapping[str, Oscillation]) -> Drawing:
+    with axes(columns=2, size=(8.0, 3.0)) as plots:
+        for plot, title, motions in zip(plots, ("without friction", "rolling"), (sliding, rolling), strict=True):
             for name, motion in motions.items():
-                axes.plot(times, motion.energy, label=name)
-            axes.set(title=title, xlabel="t [s]", ylabel="energy over that at the start", ylim=(0.0, 1.3))
-        axes.legend(loc="lower left")
-    return Drawing("Energy", "Of spring and motion; 004 Figs. 5 and 6, left.", figure)
+                plot.plot(t, motion.energy, label=name)
+            plot.set(title=title, xlabel="t [s]", ylabel="energy over that at the start", ylim=(0.0, 1.3))
+        plots[-1].legend(loc="lower left")
+    return Drawing("Energy", "Energy of spring and motion; Castro et al. 2022, Figs. 5 and 6, left.", plots[-1].figure)
 
 
 def _order_drawing(steps: Array, errors: Mapping[str, Array]) -> Drawing:
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(4.5, 3.0))
-        axes = figure.add_subplot()
+    with axes(size=(4.5, 3.0)) as plot:
         for name, error in errors.items():
-            axes.loglog(steps, error, "o-", label=name)
+            plot.loglog(steps, error, "o-", label=name)
         for order in (1, 2):
             reference = errors["symplectic" if order == 1 else "midpoint"][0] * (steps / steps[0]) ** order
-            axes.loglog(steps, 0.7 * reference, "--", color="0.6")
-        axes.set(xlabel="step [s]", ylabel="position error [m]")
-        axes.legend()
-    return Drawing("Accuracy", "Of the rolling cylinder's position, with slopes 1 and 2 dashed; 004 Fig. 7.", figure)
+            plot.loglog(steps, 0.7 * reference, "--", color="0.6")
+        plot.set(xlabel="step [s]", ylabel="position error [m]")
+        plot.legend()
+    return Drawing(
+        "Accuracy",
+        "Error of the rolling cylinder's position, with slopes 1 and 2 dashed; Castro et al. 2022, Fig. 7.",
+        plot.figure,
+    )

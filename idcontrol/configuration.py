@@ -14,13 +14,17 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from idcontrol.errors import InputError, UnknownName
 
 Config = TypeVar("Config", bound=msgspec.Struct)
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
 
 _WORDS = {
     "float": "a number",

@@ -8,7 +8,6 @@ import numpy as np
 from idcontrol.bodies import BodyState, Obstacle, Surface, solid
 from idcontrol.contact.terrain import plane
 from idcontrol.models import sap
-from idcontrol.models.sap.regularization import BETA, SIGMA
 from idcontrol.models.sparse import SparseProblem, SparseSolution
 from idcontrol.plants.bodies import FreeBodies
 
@@ -23,6 +22,9 @@ COLUMNS = 4
 SPACING_M = 0.18
 """Distance between the bodies of a column: boxes do not touch, however they are turned."""
 
+PARAMETERS = sap.Parameters(tolerance=1e-5)
+"""SAP's parameters in the paper, section X-C."""
+
 
 def drop(
     bodies: int,
@@ -32,9 +34,7 @@ def drop(
     step_s: float = 0.01,
     mu: float = 1.0,
     stiffness_n_m: float = 1e12,
-    sigma: float = SIGMA,
-    beta: float = BETA,
-    tolerance: float = 1e-5,
+    parameters: sap.Parameters = PARAMETERS,
 ) -> tuple[FreeBodies, BodyState]:
     """The plant and its start: columns of balls and boxes above the ground.
 
@@ -45,9 +45,7 @@ def drop(
         step_s: Step of the integration; the damping of the surfaces follows from it.
         mu: Friction of everything.
         stiffness_n_m: Stiffness of every surface; the default is near-rigid.
-        sigma: SAP's slip parameter.
-        beta: SAP's period of a near-rigid contact, in steps.
-        tolerance: SAP's relative momentum error at which it ends.
+        parameters: SAP's β, σ and tolerance.
     """
     rng = np.random.default_rng(seed)
     surface = Surface(mu=mu, stiffness=stiffness_n_m, damping=stiffness_n_m * step_s)
@@ -65,7 +63,7 @@ def drop(
     orientation = rng.normal(size=(bodies, 4))
 
     def solve(problem: SparseProblem, contacts: object) -> SparseSolution:
-        return sap.solve_sparse(problem, sigma=sigma, beta=beta, tolerance=tolerance)
+        return sap.solve_sparse(problem, sigma=parameters.sigma, beta=parameters.beta, tolerance=parameters.tolerance)
 
     plant = FreeBodies(
         [solid(f"body{i}", shape, DENSITY_KG_M3, surface) for i, shape in enumerate(shapes)],

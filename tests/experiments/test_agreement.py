@@ -1,4 +1,4 @@
-"""Forward and inverse agree: what id-coulomb-lcp predicts solves the problem of the plant coulomb-lcp (math.md 5.1)."""
+"""Forward and inverse agree: what id-coulomb-lcp predicts solves the problem of the plant coulomb-lcp."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_where_the_plant_moves_otherwise_its_problem_has_two_solutions(steps):
     for s in steps:
         if s.switched:
             continue
-        # what the solver promises of its own problem (math.md 13.3); the inverse one has ten times smaller constants
+        # the solver promises this of its own problem (math.md, section 13.3), whose constants are ten times smaller
         assert contact_laws.coulomb(s.problem, s.actual) < 1e-8
         # 1e-8 of the 0.34 m/s with which contacts would move without impulses, over legs of 15 cm
         if np.abs(s.v_predicted - s.v_actual).max() > 1e-7:

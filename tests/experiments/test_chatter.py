@@ -1,4 +1,4 @@
-"""Torque chatter: who jumps under a noisy demand and who does not (math.md 6.4, 7.4; 16, test 6)."""
+"""Torque chatter: who jumps under a noisy demand and who does not (math.md, sections 6.4 and 7.4)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import pytest
 
 from idcontrol import robots
 from idcontrol.errors import InputError
-from idcontrol.experiments.chatter import Chatter, Config, Outcome, swaying
+from idcontrol.experiments.chatter import Config, NoisyRun, experiment, swaying
 from idcontrol.robots.robot import foot_centres
 
 
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory):
-    return Chatter().run(Config(), tmp_path_factory.mktemp("chatter") / "run", lambda share: None)
+    return experiment.run(Config(), tmp_path_factory.mktemp("chatter") / "run", lambda share: None)
 
 
 def row(metrics, controller, *, projected=True, noise=1.0):
@@ -74,11 +74,11 @@ def test_the_run_passes_its_own_checks_and_says_what_the_paper_says(metrics):
 
 def test_a_jump_is_a_change_of_more_than_a_fifth_of_a_newton_metre_in_a_step():
     torque = np.array([[0.0, 0.0], [0.19, 0.0], [0.19, 0.3], [0.19, 0.3]])
-    outcome = Outcome(controller="x", projected=True, noise=0.0, torque=torque, normal=np.ones(4), unsolved=0, h=1e-3)
-    assert outcome.row()["jumps"] == 1
-    assert outcome.row()["dtau_max_nm_s"] == pytest.approx(300.0)
+    noisy = NoisyRun(controller="x", projected=True, noise=0.0, torque=torque, normal=np.ones(4), unsolved=0, h=1e-3)
+    assert noisy.row()["jumps"] == 1
+    assert noisy.row()["dtau_max_nm_s"] == pytest.approx(300.0)
 
 
 def test_a_run_too_short_to_see_anything_is_refused(tmp_path):
     with pytest.raises(InputError, match="shorter than three periods"):
-        Chatter().run(Config(duration_s=0.001), tmp_path, lambda share: None)
+        experiment.run(Config(duration_s=0.001), tmp_path, lambda share: None)

@@ -1,4 +1,4 @@
-"""The test cases of 002: pendulum, joint limit, elastic foundation."""
+"""The test cases of Drumwright 2019: pendulum, joint limit, elastic foundation."""
 
 import msgspec
 import numpy as np
@@ -38,7 +38,7 @@ def test_both_forms_agree_as_the_step_shrinks_and_the_printed_one_gains_energy_a
     fine = [pendulum.swing(msgspec.structs.replace(config, duration_s=0.3), 1e-3) for config in (ours, printed)]
     assert fine[0].joint_error.max() == pytest.approx(fine[1].joint_error.max(), rel=2e-2)
     coarse = [np.abs(pendulum.swing(config, 0.1).energy).max() for config in (ours, printed)]
-    # of 9.8 J; math.md 11.1 has 7 J for the printed form
+    # of 9.8 J; math.md, section 11.1, has 7 J for the printed form
     assert coarse[0] < 2.0
     assert 6.0 < coarse[1] < 8.0
 
@@ -61,7 +61,7 @@ def test_the_limit_of_the_kernel_is_the_constraint_model_with_one_row():
 
 
 def test_the_limit_is_dead_at_coarse_steps_and_elastic_at_fine_ones(tmp_path):
-    """A softer limit than 002's shows it at steps that a test can afford: hω = 10, 1, 0.1, 0.01."""
+    """A softer limit than the paper's shows it at steps that a test can afford: hω = 10, 1, 0.1, 0.01."""
     config = pendulum_limit.Config(stiffness_nm_rad=1e8, steps_s=(1e-3, 1e-4, 1e-5, 1e-6))
     metrics = pendulum_limit.experiment.run(config, tmp_path, silent)
     assert metrics["completed"], metrics["checks"]
@@ -107,7 +107,7 @@ def test_the_solver_approaches_the_reference_as_the_step_shrinks():
 
 @pytest.mark.parametrize(("load", "lifts"), [(5.0, False), (50.0, True)])
 def test_only_the_larger_load_lifts_one_side_of_the_cube(load, lifts):
-    """How 002 describes both, and why the density must be 8 kg/m³: 888 would not lift."""
+    """As the paper describes both; this is why the density must be 8 kg/m³: at 888 nothing lifts."""
     bed = soft_bed(load, modulus=1e7)
     path = foundation.settle(bed, foundation.Config(duration_s=0.5))[10:]
     tilt = 2.0 * np.hypot(path[:, 3], path[:, 4])

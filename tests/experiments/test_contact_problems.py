@@ -12,7 +12,7 @@ from idcontrol.experiments import contact_problems
 from idcontrol.experiments.contact_problems import (
     Config,
     ContactProblems,
-    Model,
+    JudgedModel,
     Tally,
     judge_model,
     judge_solver,
@@ -31,7 +31,7 @@ def test_a_wrong_answer_called_solved_is_counted_as_wrong():
 
     rng = np.random.default_rng(4)
     tally = Tally()
-    model = Model(solve=liar, violation=contact_laws.coulomb, velocities=None)
+    model = JudgedModel(solve=liar, violation=contact_laws.coulomb, velocities=None)
     for _ in range(5):
         judge_model(model, random_step(rng, feet=False, inverse=False, contacts=4), tally)
     assert tally.wrong >= 3
@@ -80,7 +80,7 @@ def test_a_step_reported_unsolved_though_it_has_a_solution_is_counted_as_missed(
 
     rng = np.random.default_rng(5)
     tally = Tally()
-    model = Model(solve=shy, violation=contact_laws.dissipation, velocities=edge_rows)
+    model = JudgedModel(solve=shy, violation=contact_laws.dissipation, velocities=edge_rows)
     for inverse in (False, True):
         judge_model(model, random_step(rng, feet=True, inverse=inverse, contacts=3), tally)
     assert tally.missed == 2
@@ -105,7 +105,7 @@ def test_what_is_wrong_is_named_by_its_number(tmp_path, monkeypatch):
         solution = coulomb.solve(problem, warm)
         return structs.replace(solution, impulses=solution.impulses + (len(problem.contacts) == 2))
 
-    model = Model(solve=liar, violation=contact_laws.coulomb, velocities=None)
+    model = JudgedModel(solve=liar, violation=contact_laws.coulomb, velocities=None)
     monkeypatch.setattr(contact_problems, "MODELS", {"liar": model})
     config = Config(problems=40, most_contacts=4)
     rows = ContactProblems().run(config, tmp_path, lambda share: None)["rows"]

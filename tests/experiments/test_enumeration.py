@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from idcontrol import robots
-from idcontrol.contact.spheres import SphereContacts
-from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
-from idcontrol.experiments.enumeration import LIMITS, Config, Enumeration, measure, nearest_problem
+from idcontrol.experiments.enumeration import LIMITS, Config, experiment, measure, nearest_problem
 from idcontrol.models.whitened import recover, whiten
 from idcontrol.trust import contact_laws
 
@@ -17,11 +15,8 @@ from idcontrol.trust import contact_laws
 @pytest.fixture(scope="module")
 def machine():
     robot = robots.load("links")
-    system = robot.system()
-    feet = robot.description.feet
-    frames, radii = [foot.frame for foot in feet], [foot.radius_m for foot in feet]
-    spheres = SphereContacts(system, frames, radii, plane(), 0.7, offsets=[foot.offset_m for foot in feet])
-    return system, spheres, robot.standing_state(system).q
+    feet = robot.contacts(0.7)
+    return feet, robot.standing_state(feet.system).q
 
 
 @pytest.mark.parametrize("contacts", [1, 2, 3, 4])
@@ -63,11 +58,11 @@ def test_no_basis_is_nearer_than_what_the_search_proves_to_be_nearest(machine):
 )
 def test_what_has_no_contact_modes_to_search_is_refused(tmp_path, config, line):
     with pytest.raises(InputError, match=line):
-        Enumeration().run(config, tmp_path, lambda share: None)
+        experiment.run(config, tmp_path, lambda share: None)
 
 
 def test_the_run_counts_every_case_and_finds_nothing_nearer(tmp_path):
-    metrics = Enumeration().run(Config(cases=2), tmp_path, lambda share: None)
+    metrics = experiment.run(Config(cases=2), tmp_path, lambda share: None)
     assert [row["contacts"] for row in metrics["rows"]] == [1, 2, 3, 4]
     for row in metrics["rows"]:
         assert row["proved"] == row["cases"] == 2

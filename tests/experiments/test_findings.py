@@ -7,11 +7,10 @@ import json
 import msgspec
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from idcontrol.cli.run import show_metrics
 from idcontrol.errors import InputError
-from idcontrol.experiments.findings import Drawing, Finding, save
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, save
 from idcontrol.record.recording import load
 from idcontrol.show.report import report
 
@@ -27,20 +26,18 @@ FINDINGS = (
 )
 
 
-def _figure():
-    figure = Figure()
-    figure.subplots().plot([0.0, 1.0])
-    return figure
+def drawing(sentence):
+    with axes() as plot:
+        plot.plot([0.0, 1.0])
+    return Drawing("Slide", sentence, plot.figure)
 
 
 def _save(out, findings=FINDINGS, **more):
-    return save(out, experiment="incline", config=Config(), findings=findings, **more)
+    return save(out, "incline", Config(), Results(findings=findings, **more))
 
 
 def test_what_was_found_is_in_the_record_with_the_papers_number_and_the_check(tmp_path):
-    _save(
-        tmp_path, arrays={"t": np.arange(3.0)}, units={"t": "s"}, drawings=[Drawing("Slide", "It slides.", _figure())]
-    )
+    _save(tmp_path, series={"t": Series(np.arange(3.0), "s")}, drawings=[drawing("It slides.")])
     run = load(tmp_path)
     assert run.complete
     assert run.metrics["slide_m"] == 0.6779
@@ -60,7 +57,7 @@ def test_a_record_without_series_is_still_a_run(tmp_path):
 
 
 def test_the_page_shows_each_number_its_note_and_the_figures(tmp_path):
-    _save(tmp_path, drawings=[Drawing("Slide", "It slides <down>.", _figure())])
+    _save(tmp_path, drawings=[drawing("It slides <down>.")])
     page = report(tmp_path).read_text()
     for words in ("0.6779", "0.6773", "closed form", "It slides &lt;down&gt;.", "data:image/svg+xml"):
         assert words in page
@@ -78,7 +75,7 @@ def test_the_command_prints_both_numbers(tmp_path, capsys):
     ("more", "line"),
     [
         ({"findings": [FINDINGS[0], FINDINGS[0]]}, "slide_m"),
-        ({"arrays": {"a": np.zeros(2), "b": np.zeros(3)}}, "different lengths"),
+        ({"series": {"a": Series(np.zeros(2)), "b": Series(np.zeros(3))}}, "different lengths"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused(tmp_path, more, line):

@@ -1,4 +1,4 @@
-"""The suite of 001's Table 1: its problems are physical, its verdicts are checked."""
+"""The suite of Table 1 of Trinkle et al. 1997: its problems are physical, its verdicts are checked."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from idcontrol.errors import InputError
 from idcontrol.experiments.lcp_suite import (
     TABLE_1,
     Config,
-    LcpSuite,
     by_lemke,
     by_principal_pivoting,
     data_sets,
+    experiment,
     inner_point,
     residual,
 )
@@ -33,7 +33,7 @@ def test_data_sets_have_the_paper_s_size(row):
 
 
 def test_where_all_contacts_roll_lemkes_method_finds_the_solution_that_exists():
-    """Copositive, and the ray condition holds (001 section 5, Theorem 2 without its bound on μ)."""
+    """Copositive, and the ray condition holds (Trinkle et al. 1997, Theorem 2 without its bound on μ)."""
     rng = np.random.default_rng(3)
     for _ in range(20):
         pile = random_pile(rng, 3, 8, 0)
@@ -79,11 +79,11 @@ def test_a_wrong_answer_has_a_residual():
 @pytest.mark.parametrize("sizes", [(), (3,), (2, 11)])
 def test_a_size_that_the_paper_does_not_have_is_refused_with_those_it_has(tmp_path, sizes):
     with pytest.raises(InputError, match="give some of the paper's, 2, 10, 16"):
-        LcpSuite().run(Config(sizes=sizes), tmp_path, lambda share: None)
+        experiment.run(Config(sizes=sizes), tmp_path, lambda share: None)
 
 
 def test_the_suite_counts_every_data_set_once_and_writes_its_rows(tmp_path):
-    metrics = LcpSuite().run(Config(sizes=(2, 10)), tmp_path, lambda share: None)
+    metrics = experiment.run(Config(sizes=(2, 10)), tmp_path, lambda share: None)
     assert [row["size"] for row in metrics["rows"]] == [2, 10]
     for row in metrics["rows"]:
         assert row["sets"] == row["paper"]["sets"]

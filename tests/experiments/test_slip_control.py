@@ -1,4 +1,4 @@
-"""The soft gripper of 004: forces, patches and friction torque against closed forms, and what the run claims."""
+"""The soft gripper of Castro et al. 2022: forces, patches and friction torque against closed forms; its claims."""
 
 import msgspec
 import numpy as np

@@ -43,28 +43,9 @@ def random_forward(system, rng, *, penetration=0.0):
 
 
 def violation(problem, solution):
-    """How far a forward solution is from momentum balance, Signorini's and Coulomb's laws, relative (math.md 13.3)."""
-    contacts, f, v = problem.contacts, solution.impulses.T, solution.v_plus
-    n = len(contacts)
-    momentum = problem.M @ v + problem.kappa - contacts.jacobian.T @ f.ravel()
-    worst = np.abs(momentum).max() / np.abs(problem.kappa).max()
-    if n == 0:
-        return worst
-    v_free = np.linalg.solve(problem.M, -problem.kappa)
-    speed = np.abs(contacts.jacobian @ v_free).max() + np.abs(contacts.gap).max() / problem.h
-    impulse = max(f[0].max(), WEIGHT_IMPULSE)
-    w_n, s, t = (contacts.jacobian @ v).reshape(3, n)
-    w_n = w_n + np.maximum(contacts.gap / problem.h, -0.1)
-    signorini = np.minimum(f[0] / impulse, w_n / speed)
-    # friction: inside the diamond, and as much negative work as the diamond allows
-    room = contacts.mu * f[0] - np.abs(f[1]) - np.abs(f[2])
-    work = f[1] * s + f[2] * t + contacts.mu * f[0] * np.maximum(np.abs(s), np.abs(t))
-    return max(
-        worst,
-        np.abs(signorini).max(),
-        -room.min() / impulse,
-        np.abs(work).max() / (impulse * speed),
-    )
+    """How far a solution is from momentum balance and from its law, relative (math.md, section 13.3)."""
+    momentum = np.abs(contact_laws.unbalanced(problem, solution)).max() / np.abs(problem.kappa).max()
+    return max(momentum, contact_laws.coulomb(problem, solution.impulses))
 
 
 def kinetic_energy(problem, v):

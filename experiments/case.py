@@ -1,0 +1,79 @@
+"""The one shape of a test case: a configuration in; findings, series and drawings out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+
+from idcontrol.errors import UnknownName
+from idcontrol.experiments.findings import Results, save
+from idcontrol.types import Array
+
+Progress = Callable[[float], None]
+"""Called with the share of a run that is done, 0 to 1."""
+
+GRAVITY: Final = 9.81
+"""[m/s²]."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A test case as the command line finds it (`idcontrol.cli.entries.Experiment`).
+
+    Attributes:
+        name: Its name.
+        summary: One line.
+        presets: Configurations by name, one of them ``"default"``.
+        simulate: Runs a configuration; raises `InputError` where it cannot be run.
+        smallest: A configuration that compiles and caches every kernel in little time.
+    """
+
+    name: str
+    summary: str
+    presets: Mapping[str, msgspec.Struct]
+    simulate: Callable[[Any, Progress], Results]
+    smallest: msgspec.Struct
+
+    def run(self, config: Any, out: Path, progress: Progress) -> dict[str, Any]:
+        """Run `config`, record it in the empty folder `out`, and return its metrics."""
+        began = time.perf_counter()
+        return save(out, self.name, config, self.simulate(config, progress), began=began)
+
+    def warmup(self, out: Path) -> None:
+        """Run the smallest configuration."""
+        self.run(self.smallest, out, lambda share: None)
+
+
+def step_ends(h: float, steps: int) -> Array:
+    """Times at which steps of length `h` [s] end, from a start at 0, shape (steps,) [s]."""
+    return np.asarray(h * np.arange(1.0, steps + 1.0))
+
+
+def chosen(models: Mapping[str, T], name: str) -> dict[str, T]:
+    """The model called `name`, or every one if that is ``all``.
+
+    Raises:
+        UnknownName: No model has that name.
+    """
+    if name not in ("all", *models):
+        raise UnknownName("plant", name, [*models, "all"])
+    return {each: model for each, model in models.items() if name in ("all", each)}
+
+
+def exponent(sizes: Sequence[float] | Array, values: Sequence[float] | Array) -> float:
+    """Growth of values with a size: the slope of a line through their logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
+
+
+def order(errors: Mapping[float, float]) -> float:
+    """Power of the step size by which an error shrinks, from the two finest steps; `errors` by step size."""
+    fine, coarse = sorted(errors)[:2]
+    return float(np.log(errors[coarse] / errors[fine]) / np.log(coarse / fine))
