@@ -78,7 +78,8 @@ def qp_residual(program: QuadraticProgram, x: Array, u: Array, v: Array) -> floa
     Returns:
         Zero at the optimum; inf if anything is NaN.
     """
-    H, g, A, b, E, e = program
+    H, g = program.H, program.g
+    A, b, E, e = program.A, program.b, program.E, program.e
     k = x.size
     gradient, push, stationarity, steepest = 0.0, 0.0, 0.0, 0.0
     x_square, g_square = 0.0, 0.0
@@ -162,7 +163,7 @@ class _WhiteRows(NamedTuple):
 @njit(cache=True, error_model="numpy")
 def _whiten_rows(program: QuadraticProgram, U: Array, origin: Array, taken: int, arena: Arena) -> _WhiteRows:
     """Whiten the first `taken` rows of E, then A; `origin` is U⁻ᵀg, shape (k,)."""
-    _, _, A, b, E, e = program
+    A, b, E, e = program.A, program.b, program.E, program.e
     k, m = origin.size, e.size
     columns, sides, lengths = matrix(arena, k, taken), vector(arena, taken), vector(arena, taken)
     for i in range(taken):
@@ -216,7 +217,8 @@ def _refine(
     With s = -(Hx + g - Σ multiplier · row) and t what the active rows miss, dx and du solve H dx - Σ du · row = s,
     row · dx = t; the factors are those of H and of the whitened active rows, whose length was `lengths`.
     """
-    H, g, A, b, E, e = program
+    H, g = program.H, program.g
+    A, b, E, e = program.A, program.b, program.E, program.e
     k, m, count = x.size, e.size, found.n_active
     active, basis, upper = found.factor.active, found.factor.basis, found.factor.upper
     at = mark(arena)
@@ -267,7 +269,8 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     Returns:
         The answer, with a certificate when the status is INFEASIBLE.
     """
-    H, g, A, b, E, e = program
+    H, g = program.H, program.g
+    A, b, E, e = program.A, program.b, program.E, program.e
     k, m, p = g.size, e.size, b.size
     x, multipliers = zeros(arena, k), zeros(arena, m + p)
     U, origin, tolerance = matrix(arena, k, k), vector(arena, k), vector(arena, m + p)

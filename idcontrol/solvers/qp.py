@@ -185,9 +185,10 @@ def solve_qp(problem: QpProblem, backend: str = BUILT_IN) -> QpResult:
         InputError: Its package is not installed, or the shapes do not fit.
     """
     given = checked_qp(problem.H, problem.g, problem.A, problem.b, problem.E, problem.e)
-    H, g, A, b, E, e = given
+    H, g = given.H, given.g
+    A, b, E, e = given.A, given.b, given.E, given.e
     if backend == BUILT_IN:
-        return active_set_qp.solve_qp(H, g, A, b, E, e)
+        return active_set_qp.solve_qp(*given)
     if backend not in _BACKENDS:
         raise UnknownName("qp backend", backend, [BUILT_IN, *_BACKENDS])
     packages, extra, solve = _BACKENDS[backend]
