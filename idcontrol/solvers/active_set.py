@@ -63,7 +63,7 @@ class SmallestNorm(NamedTuple):
     n_active: int
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def _solve_active(factor: RowFactor, count: int, b: Array, y: Array, u: Array) -> None:
     """The smallest-norm y on the active rows, a·y = b, and its multipliers u_a, in the order of the active set."""
     active, basis, upper = factor.active, factor.basis, factor.upper

@@ -1,7 +1,8 @@
 """Orthogonal factor of a changing set of rows: the memory of the pivoting and active-set methods.
 
 A row is appended by Gram-Schmidt and removed by Givens rotations, O(k c) each at c rows of length k: nothing is ever
-factored again.
+factored again. The functions here are inlined into their callers: around a call numba would count references to all of
+the factor's arrays, which takes longer than appending a row.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def empty_factor(k: int, arena: Arena) -> RowFactor:  # pragma: no cover - compi
     return RowFactor(indices(arena, k), matrix(arena, k, k), matrix(arena, k, k), vector(arena, k), vector(arena, k))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def split(factor: RowFactor, count: int, row: Array) -> float:
     """Write `row` = Σ_j coefficients[j] basis[j] + rest, orthogonalized twice where that is needed.
 
@@ -77,7 +78,7 @@ def split(factor: RowFactor, count: int, row: Array) -> float:
         before = -1.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def append(factor: RowFactor, count: int, number: int, length: float) -> None:
     """Append the row that was `split` last, row `number`, to `count` active ones; length = |rest| > 0."""
     active, basis, upper, coefficients, rest = factor
@@ -89,7 +90,7 @@ def append(factor: RowFactor, count: int, number: int, length: float) -> None:
         basis[count, d] = rest[d] / length
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, error_model="numpy", forceinline=True)
 def remove(factor: RowFactor, count: int, place: int) -> None:
     """Remove the row at `place` of `count` active ones; the later ones move up by one."""
     active, basis, upper = factor.active, factor.basis, factor.upper
