@@ -14,7 +14,7 @@ import sys
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """The command that runs `module`, e.g. ``"idcontrol.sweeps.child"``, in a new Python with these arguments."""
+    """The command that runs `module`, e.g. ``"idcontrol.cli.child"``, in a new Python with these arguments."""
     return [sys.executable, "-P", os.path.abspath(__file__), module, *arguments]
 
 

@@ -74,6 +74,20 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     forces: ContactForces | None = None
 
 
+class Sensed(msgspec.Struct, frozen=True):
+    """The readings of a machine's sensors at one instant.
+
+    Attributes:
+        state: The state, with the contact forces of the last period.
+        tau: Torques that were applied, shape (a,) [N m].
+        accelerometer: Specific force of the base, in its own axes, shape (3,) [m/s²].
+    """
+
+    state: State
+    tau: Array
+    accelerometer: Array
+
+
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """The demand of a planner at one instant; joints in the order of `System.actuated_names`.
 

@@ -38,7 +38,7 @@ def folder(request, tmp_path, monkeypatch):
     if request.param == "a clone":
         for name in ("__init__", "loop/__init__", "sweeps/__init__"):
             (here / "idcontrol" / f"{name}.py").write_text("raise SystemExit('the clone is run')")
-    for name in ("loop/plant_process", "loop/record", "sweeps/child"):
+    for name in ("loop/plant_process", "loop/record", "cli/child"):
         (here / "idcontrol" / f"{name}.py").write_text("raise SystemExit('the working directory is run')")
     (here / "robots" / "law.py").write_text(LAW)
 

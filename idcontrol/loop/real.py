@@ -25,11 +25,11 @@ from idcontrol.loop.machine import FAREWELL
 from idcontrol.loop.safety import Cut, Fault, Limits, Mode, Policy, Safety, admit, advance
 from idcontrol.loop.session import Planner
 from idcontrol.loop.transport import Endpoint, Link
-from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, Sensed
+from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox
 from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import solver_number
 from idcontrol.system import System
-from idcontrol.types import Array, Controller, Reference, State, Status
+from idcontrol.types import Array, Controller, Reference, Sensed, State, Status
 
 Sense = Callable[[Sensed], State]
 """Gives the state that planner and controller see, from what the machine has sent."""

@@ -40,7 +40,7 @@ import msgspec
 import numpy as np
 from numba import njit
 
-from idcontrol.types import Array, ContactForces, Integers, State
+from idcontrol.types import Array, ContactForces, Integers, Sensed, State
 
 MAGIC = b"IDC1"
 HEAD = struct.Struct("<4sHHIIQqQI")
@@ -191,20 +191,6 @@ def within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover 
     for i in range(values.shape[0]):
         inside &= low[i] <= values[i] <= high[i]
     return inside
-
-
-class Sensed(msgspec.Struct, frozen=True):
-    """What a state datagram says.
-
-    Attributes:
-        state: With the contact forces of the last period.
-        tau: Torques that were applied, shape (a,) [N m].
-        accelerometer: Specific force of the base, its own axes, shape (3,) [m/s²].
-    """
-
-    state: State
-    tau: Array
-    accelerometer: Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,10 @@ import msgspec
 import numpy as np
 
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.loop.wire import Sensed
 from idcontrol.sensing.contacts import Fused, Geometry, Planned, StanceSource, Touch, sensed_stance
 from idcontrol.sensing.disturbance import Delay, Noise, NoiseLevel
 from idcontrol.sensing.estimator import BaseEstimator
-from idcontrol.types import Reference, State
+from idcontrol.types import Reference, Sensed, State
 
 __all__ = ["Sensing", "chain", "sense", "stance"]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pinocchio as pin
 from msgspec import structs
 
-from idcontrol.loop.wire import Sensed
+from idcontrol.types import Sensed
 
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 

@@ -24,9 +24,8 @@ from msgspec import structs
 from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.loop.wire import Sensed
 from idcontrol.sensing.contacts import Touch
-from idcontrol.types import Array, Booleans, State
+from idcontrol.types import Array, Booleans, Sensed, State
 
 GRAVITY = np.array([0.0, 0.0, -9.81])
 

@@ -131,7 +131,7 @@ def _start(row: PlannedRun, runs: Path) -> _Attempt:
     folder = runs / f".{row.name}.{uuid.uuid4().hex[:8]}"
     log = folder.with_name(folder.name + ".log").open("w+b")
     process = subprocess.Popen(
-        processes.command("idcontrol.sweeps.child", *row.command(folder)),
+        processes.command("idcontrol.cli.child", *row.command(folder)),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=log,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pinocchio as pin
 
-from idcontrol.loop.wire import Sensed
 from idcontrol.sensing.disturbance import Delay, Noise, NoiseLevel
-from idcontrol.types import ContactForces, State
+from idcontrol.types import ContactForces, Sensed, State
 from tests import scenes
 
 

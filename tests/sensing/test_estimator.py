@@ -12,13 +12,12 @@ from idcontrol.loop import launch
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.loop.machine import GRAVITY, specific_force
 from idcontrol.loop.session import wire_format
-from idcontrol.loop.wire import Sensed
 from idcontrol.record.recording import load
 from idcontrol.scenes.walk import WalkConfig, WalkPath
 from idcontrol.sensing import Sensing, chain, estimator
 from idcontrol.sensing.disturbance import NoiseLevel
 from idcontrol.sensing.estimator import BaseEstimator, Legs, correct, predict
-from idcontrol.types import ContactForces, State
+from idcontrol.types import ContactForces, Sensed, State
 from tests import scenes
 from tests.scenes import loops
 

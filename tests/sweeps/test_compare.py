@@ -114,7 +114,7 @@ def test_a_sweep_that_is_killed_leaves_no_process_and_continues(compare, drift):
 def _processes_naming(text: str) -> int:
     own = os.getpid()
     lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.name != str(own)]
-    return sum(text.encode() in line and b"sweeps.child" in line for line in lines)
+    return sum(text.encode() in line and b"cli.child" in line for line in lines)
 
 
 def test_ctrl_c_says_how_to_continue_and_stops_the_runs(compare, drift):
