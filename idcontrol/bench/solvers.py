@@ -16,8 +16,9 @@ from idcontrol.bench.peers import QP_PEERS, StageOne, installed, quantecon
 from idcontrol.bench.scenes import PosedProblem, RecordedWalk, floor, problems
 from idcontrol.bench.timing import Job
 from idcontrol.kernels.arena import HEAP
-from idcontrol.models.coulomb import _assemble, friction_lcp_kernel
+from idcontrol.models.coulomb import friction_lcp_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel
+from idcontrol.models.friction_lcp import assemble
 from idcontrol.models.whitened import Whitened, whiten
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array
@@ -91,15 +92,16 @@ def _stage_one(
 
 def _edges(whitened: Sequence[Whitened], mu: Array, *, warm: bool) -> Job:
     n = mu.shape[0]
-    bits, active = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    active = np.zeros(n, dtype=np.int64)
 
     def forget() -> None:
         active[:] = 0
 
     def run(i: int) -> tuple[int, Array, Array]:
-        bits[:] = active if warm else 0
+        if not warm:
+            forget()
         f = np.zeros(3 * n)
-        status, _, _ = edge_lcp_kernel(whitened[i].rho, whitened[i].c, mu, bits, f, active, HEAP)
+        status, _, _ = edge_lcp_kernel(whitened[i].rho, whitened[i].c, mu, active, f, HEAP)
         return int(status), whitened[i].rho, f
 
     return Job(run=run, reset=forget)
@@ -114,11 +116,11 @@ def _lemke(
     the states.
     """
     mu = posed[0].problem.contacts.mu
-    rough = np.flatnonzero(mu)
+    frictional = np.flatnonzero(mu)
     matrices, constants, scales = [], [], []
     for each in whitened:
-        Q, r, _ = _assemble(each.rho, each.c, mu, n, rough, HEAP)
-        scale = _balance(Q, n + 4 * rough.size)
+        Q, r, _, _ = assemble(each.rho, each.c, np.zeros(3 * n), mu, frictional, HEAP)
+        scale = _balance(Q, n + 4 * frictional.size)
         matrices.append(np.ascontiguousarray(scale[:, None] * Q * scale))
         size = float(np.abs(scale * r).max()) or 1.0
         constants.append(scale * r / size)
@@ -126,7 +128,7 @@ def _lemke(
     f = np.zeros(3 * n)
 
     def run(i: int) -> tuple[int, Array, Array]:
-        status, _, _ = friction_lcp_kernel(whitened[i].rho, whitened[i].c, mu, rough, 0.0, f, HEAP)
+        status, _, _ = friction_lcp_kernel(whitened[i].rho, whitened[i].c, mu, 0.0, f, HEAP)
         return int(status), f.copy(), scales[i]
 
     def weight(ours: tuple[int, Array, Array], theirs: Array) -> float:

@@ -186,8 +186,7 @@ def _one_stage(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 def _coulomb(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():
         return False, np.inf
-    rough = np.flatnonzero(p.cones.mu)
-    ending, _, residual = continued_lcp_kernel(p.w.rho, p.w.c, p.cones.mu, rough, p.active, f, arena)
+    ending, _, residual = continued_lcp_kernel(p.w.rho, p.w.c, p.cones.mu, p.active, f, arena)
     return ending == status.SOLVED, residual
 
 

@@ -25,7 +25,7 @@ from idcontrol.kernels.linear import solve_lower
 from idcontrol.models import no_slip
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.models.whitened import Whitened, finish, hold, whiten
+from idcontrol.models.whitened import Whitened, finish, held_rows, hold, whiten
 from idcontrol.solvers.lcp import ACTIVE_SET, gram_residual_doubled, lcp_residual
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.psd import psd_lcp_kernel
@@ -257,14 +257,14 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
     whitened = whiten(problem)
     contacts = problem.contacts
     n = contacts.mu.shape[0]
-    rough = np.flatnonzero((contacts.mu > 0.0) & ~np.isinf(contacts.mu))
-    smooth = np.setdiff1d(np.arange(n), rough)
+    frictional = np.flatnonzero((contacts.mu > 0.0) & ~np.isinf(contacts.mu))
+    frictionless = np.setdiff1d(np.arange(n), frictional)
     # edges N ± μS, N ± μT, and N alone where there is no friction or no slip: axis, contacts, signed μ
-    edges = [(axis, rough, sign * contacts.mu[rough]) for axis in (1, 2) for sign in (1.0, -1.0)]
-    edges.append((1, smooth, np.zeros(smooth.size)))
+    edges = [(axis, frictional, sign * contacts.mu[frictional]) for axis in (1, 2) for sign in (1.0, -1.0)]
+    edges.append((1, frictionless, np.zeros(frictionless.size)))
     p = -whitened.kappa[whitened.free]
     solve_lower(whitened.L, p)
-    held = hold(whitened, _held_rows(np.flatnonzero(held_contacts(problem)), n, whitened))
+    held = hold(whitened, held_rows(whitened, held_contacts(problem)))
     normal, c_N = held.rho[:n], held.c[:n]
     G = np.vstack([normal[owner] + side[:, None] * held.rho[axis * n + owner] for axis, owner, side in edges])
     # the optimality conditions, in edge impulses η with x = Gᵀη and multipliers ν of the normal rows
@@ -282,12 +282,6 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
     if ending.status is Status.SOLVED and result.regularization > 0.0:
         ending = ending._replace(status=Status.REPAIRED, note="regularized")
     return finish(problem, whitened, f, ending)
-
-
-def _held_rows(sticking: Integers, n: int, whitened: Whitened) -> Integers:
-    """Rigid bilateral rows, then the tangents of the contacts `sticking`."""
-    tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
-    return np.concatenate((np.arange(3 * n, whitened.rho.shape[0]), tangents))
 
 
 def _stage_one(
@@ -309,7 +303,7 @@ def _stage_one(
     opening = OPENING * float(np.abs(whitened.c).max(initial=0.0))
 
     def attempt(stick: Booleans) -> Attempt[tuple[Array, Integers, int, int, float]]:
-        held = hold(whitened, _held_rows(np.flatnonzero(stick), n, whitened), rank_tolerance)
+        held = hold(whitened, held_rows(whitened, stick), rank_tolerance)
         f, edges = np.zeros(rows), active.copy()
         normals = f[: 3 * n]
         number, count, residual = edge_lcp_kernel(held.rho[: 3 * n], held.c[: 3 * n], contacts.mu, edges, normals, HEAP)

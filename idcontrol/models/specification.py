@@ -22,13 +22,13 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol.errors import InputError
-from idcontrol.models.dissipation import YIELD
+from idcontrol.models.dissipation import YIELD, held_contacts
 from idcontrol.models.distribution import Cones
-from idcontrol.models.step import CLOSED_GAP, StepProblem, StepSolution, WarmStart
+from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.models.whitened import Whitened, hold, recover, whiten
+from idcontrol.models.whitened import Whitened, finish, held_rows, hold, whiten
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
-from idcontrol.types import Array, Booleans, Integers, Status
+from idcontrol.types import Array, Booleans, Status
 
 ACCEPTED: Final = 1e-5
 """Relative residual up to which an answer counts: general libraries leave more than the solvers of this package."""
@@ -60,7 +60,7 @@ def dissipation(problem: StepProblem, warm: WarmStart | None = None) -> StepSolu
         problem: The step, forward or inverse.
         warm: Not used.
     """
-    return _without_slip(problem, _never_slipping(problem), problem.contacts.mu)
+    return _without_slip(problem, held_contacts(problem), problem.contacts.mu)
 
 
 def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = 1e-6) -> StepSolution:
@@ -71,21 +71,14 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
         warm: Not used.
         epsilon: δ relative to the mean diagonal entry of ρρᵀ.
     """
-    solution = _projection(problem, _never_slipping(problem), problem.contacts.mu, epsilon)
+    solution = _projection(problem, held_contacts(problem), problem.contacts.mu, epsilon)
     r, n = whiten(problem), len(problem.contacts)
     y = solution.impulses.T
     undone = np.abs(r.c[: 3 * n].reshape(3, n)[:, y.any(axis=0)]).max(initial=0.0)
     if _delta(r, n, epsilon) * np.abs(y).max(initial=0.0) <= YIELD * undone:
         return solution
-    v_plus, impulse = recover(r, np.zeros(r.rho.shape[0]))
-    return structs.replace(
-        solution,
-        v_plus=v_plus,
-        impulses=np.zeros((n, 3)),
-        multipliers=impulse,
-        status=Status.FALLBACK,
-        note="squeeze",
-    )
+    ending = Ending(Status.FALLBACK, solution.residual, 0, epsilon, "squeeze")
+    return finish(problem, r, np.zeros(r.rho.shape[0]), ending)
 
 
 def no_slip(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -145,10 +138,6 @@ def smallest_torque(
     return solution.multipliers + L_tau @ (y - y_1), np.ascontiguousarray(y.reshape(3, n).T)
 
 
-def _never_slipping(problem: StepProblem) -> Booleans:
-    return np.isinf(problem.contacts.mu) & (problem.contacts.gap <= CLOSED_GAP)
-
-
 def _edges(mu: Array) -> Array:
     """Impulses [N; S; T] along the edges N ± μS, N ± μT of each pyramid, columns; N alone where μ is 0 or inf."""
     n = mu.size
@@ -160,14 +149,6 @@ def _edges(mu: Array) -> Array:
             edge[i] = 1.0
             columns.append(edge)
     return np.array(columns).reshape(-1, 3 * n).T
-
-
-def _held_rows(whitened: Whitened, held: Booleans, tolerance: float) -> Integers:
-    """Rigid bilateral rows, then the tangents of held contacts, without those that depend on others (math.md 4.2)."""
-    n, sticking = held.size, np.flatnonzero(held)
-    tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
-    rows = np.concatenate((np.arange(3 * n, whitened.rho.shape[0]), tangents))
-    return hold(whitened, rows, tolerance).kept
 
 
 def _delta(whitened: Whitened, n: int, epsilon: float) -> float:
@@ -203,7 +184,8 @@ def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float 
     delta = _delta(r, n, epsilon)
     # held rows that only δ tells apart share the load: they are not dependent
     rho = np.hstack((r.rho, np.sqrt(delta) * np.eye(r.rho.shape[0], 3 * n))) if delta else r.rho
-    kept = _held_rows(r._replace(rho=rho), held, 1e-6 * epsilon if delta else HELD_RANK_TOLERANCE)
+    tolerance = 1e-6 * epsilon if delta else HELD_RANK_TOLERANCE
+    kept = hold(r._replace(rho=rho), held_rows(r, held), tolerance).kept
 
     G, c = edges.T @ rho[: 3 * n], edges.T @ r.c[: 3 * n]
     length = np.linalg.norm(G, axis=1)
@@ -226,18 +208,8 @@ def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float 
         # rows of length one make impulses and velocities of one unit, so that impulses near zero are seen to be
         missed = np.abs(np.minimum(eta * length, (G @ (rho.T @ f) + c) / length)).max(initial=0.0)
         residual = missed / (np.abs(c / length).max(initial=0.0) or 1.0)
-    solved = residual <= ACCEPTED
-    v_plus, impulse = recover(r, f if solved else np.zeros_like(f))
-    return StepSolution(
-        v_plus=v_plus,
-        impulses=np.ascontiguousarray((f if solved else np.zeros_like(f))[: 3 * n].reshape(3, n).T),
-        multipliers=impulse,
-        status=Status.SOLVED if solved else Status.FALLBACK,
-        residual=residual,
-        iterations=0,
-        regularization=epsilon,
-        note="" if solved else "squeeze",
-    )
+    status, note = (Status.SOLVED, "") if residual <= ACCEPTED else (Status.FALLBACK, "squeeze")
+    return finish(problem, r, f, Ending(status, residual, 0, epsilon, note))
 
 
 def _solved(program: Any) -> bool:

@@ -24,7 +24,7 @@ from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed, solve_upper
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, free_indices
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE, find_indices
-from idcontrol.types import Array, Integers, Status
+from idcontrol.types import Array, Booleans, Integers, Status
 
 
 class Whitened(NamedTuple):
@@ -224,6 +224,13 @@ class Held:
         solve_upper(self.upper, g.size, g)
         out[self.kept] = g
         return out
+
+
+def held_rows(whitened: Whitened, stick: Booleans) -> Integers:
+    """Rows that hold with equality: rigid bilateral ones, then both tangents of the contacts that stick, shape (n,)."""
+    n, sticking = stick.size, np.flatnonzero(stick)
+    tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
+    return np.concatenate((np.arange(3 * n, whitened.rho.shape[0]), tangents))
 
 
 def hold(whitened: Whitened, held: Integers, tolerance: float = HELD_RANK_TOLERANCE) -> Held:

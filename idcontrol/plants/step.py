@@ -151,8 +151,7 @@ def coulomb(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, int, f
     mu = problem.mu
     if mu.shape[0] > MOST_CONTACTS or not _finite_friction(mu):
         return False, 0, np.inf
-    rough = np.flatnonzero(mu)
-    ending, pivots, residual = continued_lcp_kernel(problem.w.rho, problem.w.c, mu, rough, problem.active, f, arena)
+    ending, pivots, residual = continued_lcp_kernel(problem.w.rho, problem.w.c, mu, problem.active, f, arena)
     return ending == SOLVED, pivots, residual
 
 

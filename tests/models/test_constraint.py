@@ -11,8 +11,10 @@ from scipy.optimize import nnls
 
 from idcontrol.contact.contacts import Contacts, concatenate
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models import constraint, coulomb, dissipation
 from idcontrol.models.constraint import solver, unilateral
+from idcontrol.models.friction_lcp import assemble
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import inverse_step
@@ -332,18 +334,18 @@ def test_forward_solutions_obey_springs_dampers_and_coulomb(quadruped):
 
 def test_the_kernel_assembles_the_lcp_of_the_formula():
     rng = np.random.default_rng(6)
-    n, rough = 4, np.array([0, 2, 3])
+    n, frictional = 4, np.array([0, 2, 3])
     rho, c, mu = rng.normal(size=(12, 6)), rng.normal(size=12), rng.uniform(0.1, 1.0, n)
     compliance = rng.uniform(0.1, 1.0, 12)
-    Q, r, _ = solver._friction_lcp(rho, c, compliance, mu, rough)
+    Q, r, _, _ = assemble(rho, c, compliance, mu, frictional, HEAP)
     N, S, T = rho.reshape(3, n, 6)
-    F = np.vstack((S[rough], -S[rough], T[rough], -T[rough]))
+    F = np.vstack((S[frictional], -S[frictional], T[frictional], -T[frictional]))
     eye, nil = np.eye(3), np.zeros((3, 3))
-    C_s, C_t = np.diag(compliance[n + rough]), np.diag(compliance[2 * n + rough])
+    C_s, C_t = np.diag(compliance[n + frictional]), np.diag(compliance[2 * n + frictional])
     soft = np.block([[C_s, -C_s, nil, nil], [-C_s, C_s, nil, nil], [nil, nil, C_t, -C_t], [nil, nil, -C_t, C_t]])
     E = np.vstack((eye, eye, eye, eye))
     U = np.zeros((3, n))
-    U[np.arange(3), rough] = mu[rough]
+    U[np.arange(3), frictional] = mu[frictional]
     expected = np.block(
         [
             [N @ N.T + np.diag(compliance[:n]), N @ F.T, np.zeros((n, 3))],
@@ -352,7 +354,7 @@ def test_the_kernel_assembles_the_lcp_of_the_formula():
         ]
     )
     np.testing.assert_allclose(Q, expected, atol=1e-14)
-    c_s, c_t = c[n + rough], c[2 * n + rough]
+    c_s, c_t = c[n + frictional], c[2 * n + frictional]
     np.testing.assert_allclose(r, np.concatenate((c[:n], c_s, -c_s, c_t, -c_t, np.zeros(3))))
 
 

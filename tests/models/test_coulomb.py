@@ -362,7 +362,7 @@ def test_a_solution_is_found_where_the_first_path_ends_on_a_ray(problem):
     """Rays of this matrix prove nothing: other paths, or the search over contact modes, find more."""
     c, rho, mu = whiten(problem).c, whiten(problem).rho, problem.contacts.mu
     n = mu.size
-    status, _, _ = coulomb.friction_lcp_kernel(rho, c, mu, np.flatnonzero(mu), 0.0, np.zeros(3 * n), HEAP)
+    status, _, _ = coulomb.friction_lcp_kernel(rho, c, mu, 0.0, np.zeros(3 * n), HEAP)
     assert status == SolverStatus.RAY
     solution = coulomb.solve(problem)
     assert solution.status is Status.SOLVED

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from idcontrol.errors import InputError
-from idcontrol.models.step import StepProblem, StepSolution, WarmStart
-from idcontrol.models.whitened import recover, whiten
+from idcontrol.models.step import Ending, StepProblem, StepSolution, WarmStart
+from idcontrol.models.whitened import finish, whiten
 from idcontrol.solvers.active_set_qp import solve_qp
 from idcontrol.types import Array, Status
 
@@ -115,16 +115,8 @@ def solve(
             rho @ rho.T, free, contacts.gap[closed], K, B, contacts.mu[closed], h, backend
         )
         f[rows] = h * force
-    v_plus, motor_impulse = recover(whitened, f)
-    return StepSolution(
-        v_plus=v_plus,
-        impulses=np.ascontiguousarray(f.reshape(3, n).T),
-        multipliers=motor_impulse,
-        status=status,
-        residual=0.0 if status is Status.SOLVED else np.inf,
-        iterations=iterations,
-        note="" if status is Status.SOLVED else "cone program",
-    )
+    residual, note = (0.0, "") if status is Status.SOLVED else (np.inf, "cone program")
+    return finish(problem, whitened, f, Ending(status, residual, iterations, note=note))
 
 
 def _cone_program(

@@ -32,11 +32,12 @@ from numba import njit
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import Arena
+from idcontrol.kernels.arena import HEAP, Arena, indices, vector, zeros
 from idcontrol.models.constraint.unilateral import solve_springs, spring_kernel
+from idcontrol.models.friction_lcp import FrictionLcp, assemble, balance_uniformly, contact_impulses
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.models.whitened import Whitened, finish, hold, whiten
+from idcontrol.models.whitened import Whitened, finish, held_rows, hold, whiten
 from idcontrol.solvers.lemke import lemke_kernel, solve_regularized
 from idcontrol.solvers.status import INFEASIBLE, RAY, SOLVED, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
@@ -110,19 +111,31 @@ def tangential_compliance(problem: StepProblem) -> Array:
     w is the mean of ``Σ_j J_j² / M_jj`` over both tangents: that of each velocity by itself, so that a step has the
     same one whether its joints are prescribed or not, and light and heavy bodies creep alike.
     """
-    creep: Array = _creep(problem.M, problem.contacts.jacobian)
+    creep: Array = _creep(problem.M, problem.contacts.jacobian, HEAP)
     return creep
 
 
 @njit(cache=True, error_model="numpy")
-def _creep(M: Array, J: Array) -> Array:  # pragma: no cover - compiled
+def _creep(M: Array, J: Array, arena: Arena) -> Array:  # pragma: no cover - compiled
     n = J.shape[0] // 3
-    w = np.zeros(n)
+    creep: Array = zeros(arena, n)
     for i in range(n):
+        w = 0.0
         for r in (n + i, 2 * n + i):
             for j in range(M.shape[0]):
-                w[i] += 0.5 * J[r, j] * J[r, j] / M[j, j]
-    return CREEP * w
+                w += 0.5 * J[r, j] * J[r, j] / M[j, j]
+        creep[i] = CREEP * w
+    return creep
+
+
+@njit(cache=True, error_model="numpy")
+def _soft_lcp(
+    rho: Array, c: Array, compliance: Array, mu: Array, frictional: Integers, arena: Arena
+) -> FrictionLcp:  # pragma: no cover - compiled
+    """The balanced friction LCP of springs."""
+    lcp = assemble(rho, c, compliance, mu, frictional, arena)
+    balance_uniformly(lcp, arena)
+    return lcp
 
 
 @njit(cache=True, error_model="numpy")
@@ -144,23 +157,23 @@ def closed_kernel(
     """
     n, rho, c = mu.shape[0], w.rho, w.c
     stiffness, damping = law
-    creep = _creep(w.M, w.rows)
-    compliance = np.concatenate((np.full(n, 1.0 / (h * (h * stiffness + damping))), creep, creep))
-    rough = np.flatnonzero((mu > 0.0) & (creep > 0.0))
+    creep = _creep(w.M, w.rows, arena)
+    compliance, frictional, count = vector(arena, 3 * n), indices(arena, n), 0
+    for i in range(n):
+        compliance[i] = 1.0 / (h * (h * stiffness + damping))
+        compliance[n + i] = compliance[2 * n + i] = creep[i]
+        if mu[i] > 0.0 and creep[i] > 0.0:
+            frictional[count] = i
+            count += 1
     f[:] = 0.0
-    if rough.shape[0] == 0:
-        status, iterations, residual = spring_kernel(rho[:n], c[:n], compliance[:n], f[:n], np.empty(n))
+    if count == 0:
+        status, iterations, residual = spring_kernel(rho[:n], c[:n], compliance[:n], f[:n], vector(arena, n))
         return status, iterations, residual
-    Q, r, scale = _friction_lcp(rho, c, compliance, mu, rough)
-    size, t = r.shape[0], rough.shape[0]
-    answer = lemke_kernel(Q, r, scale, 0.0, 50 * size + 100, arena)
-    status, iterations, residual, z = answer.status, answer.iterations, answer.residual, answer.z
-    if status == SOLVED:
-        f[:n] = z[:n]
-        for j in range(t):
-            f[n + rough[j]] = z[n + j] - z[n + t + j]
-            f[2 * n + rough[j]] = z[n + 2 * t + j] - z[n + 3 * t + j]
-    return status, iterations, residual
+    lcp = _soft_lcp(rho, c, compliance, mu, frictional[:count], arena)
+    answer = lemke_kernel(lcp.Q, lcp.r, lcp.scale, 0.0, 50 * lcp.r.shape[0] + 100, arena)
+    if answer.status == SOLVED:
+        contact_impulses(lcp, answer.z, f)
+    return answer.status, answer.iterations, answer.residual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,23 +191,21 @@ class _Outcome:
 def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
     """Impulses of the rows [N; S; T; bilateral] with their compliances."""
     n, rows = mu.size, compliance.size
-    endless = np.isinf(mu)
-    rough = np.flatnonzero((mu > 0.0) & ~endless & (compliance[n : 2 * n] > 0.0))
-    if rows == 3 * n and not endless.any():
-        return _contact_impulses(whitened.rho, whitened.c, compliance, mu, rough)
-    # What holds with equality has its compliance as a column of its own, √C: the Gram matrix of the rows is ρρᵀ + C
+    no_slip = np.isinf(mu)
+    frictional = np.flatnonzero((mu > 0.0) & ~no_slip & (compliance[n : 2 * n] > 0.0))
+    if rows == 3 * n and not no_slip.any():
+        return _contact_impulses(whitened.rho, whitened.c, compliance, mu, frictional)
+    # rows held with equality have their compliance as a column of their own, √C: the Gram matrix of the rows is ρρᵀ + C
     ridge = np.zeros((rows, rows))
     ridge[np.arange(n, rows), np.arange(n, rows)] = np.sqrt(compliance[n:])
-    ridge[n + rough] = ridge[2 * n + rough] = 0.0
+    ridge[n + frictional] = ridge[2 * n + frictional] = 0.0
     ridged = whitened._replace(rho=np.hstack((whitened.rho, ridge)))
     # as exact as its solver; a contact that neither presses nor opens by more keeps its role
     tolerance = 1e-9 * max(1.0, float(np.abs(whitened.c).max(initial=0.0)))
 
     def attempt(stick: Booleans) -> Attempt[_Outcome]:
-        sticking = np.flatnonzero(stick)
-        tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
-        held = hold(ridged, np.concatenate((np.arange(3 * n, rows), tangents)), SPRING_RANK_TOLERANCE)
-        outcome = _contact_impulses(held.rho[: 3 * n], held.c[: 3 * n], compliance, mu, rough)
+        held = hold(ridged, held_rows(ridged, stick), SPRING_RANK_TOLERANCE)
+        outcome = _contact_impulses(held.rho[: 3 * n], held.c[: 3 * n], compliance, mu, frictional)
         f = held.impulses(ridged, np.concatenate((outcome.f, np.zeros(rows - 3 * n))))
         opening = whitened.c[:n] + compliance[:n] * f[:n] + whitened.rho[:n] @ (whitened.rho.T @ f)
         return Attempt(
@@ -204,26 +215,23 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
             parts=opening > tolerance,
         )
 
-    found, settled = settle(endless, endless, attempt)
+    found, settled = settle(no_slip, no_slip, attempt)
     return replace(found, settled=settled)
 
 
-def _contact_impulses(rho: Array, c: Array, compliance: Array, mu: Array, rough: Integers) -> _Outcome:
+def _contact_impulses(rho: Array, c: Array, compliance: Array, mu: Array, frictional: Integers) -> _Outcome:
     """Impulses (3 n,) of contacts whose friction, where they have any, is finite."""
     n = mu.size
     f = np.zeros(3 * n)
-    if rough.size == 0:
+    if frictional.size == 0:
         status, f[:n], iterations, residual = solve_springs(
             np.ascontiguousarray(rho[:n]), np.ascontiguousarray(c[:n]), compliance[:n]
         )
         return _Outcome(f=f, status=status, iterations=iterations, residual=residual)
-    Q, r, scale = _friction_lcp(rho, c, compliance, mu, rough)
-    result = solve_regularized(Q, r, scale)
+    lcp = _soft_lcp(rho, c, compliance, mu, frictional, HEAP)
+    result = solve_regularized(lcp.Q, lcp.r, lcp.scale)
     if result.status is SolverStatus.SOLVED:
-        f[:n] = result.z[:n]
-        sides = result.z[n : n + 4 * rough.size].reshape(4, -1)
-        f[n + rough] = sides[0] - sides[1]
-        f[2 * n + rough] = sides[2] - sides[3]
+        contact_impulses(lcp, result.z, f)
     return _Outcome(
         f=f,
         status=result.status,
@@ -231,46 +239,6 @@ def _contact_impulses(rho: Array, c: Array, compliance: Array, mu: Array, rough:
         residual=result.residual,
         regularization=result.regularization,
     )
-
-
-@njit(cache=True)
-def _friction_lcp(
-    rho: Array, c: Array, compliance: Array, mu: Array, rough: Integers
-) -> tuple[Array, Array, Array]:  # pragma: no cover - compiled
-    """Matrix, constant and balancing scale (math.md 13.2) of the LCP of n normals and the friction of `rough`."""
-    n, t, k = mu.size, rough.size, rho.shape[1]
-    impulses = n + 4 * t
-    row = np.empty(impulses, dtype=np.int64)  # which row of [N; S; T], and with which sign
-    sign = np.ones(impulses)
-    for i in range(n):
-        row[i] = i
-    for side in range(4):
-        for j in range(t):
-            row[n + side * t + j] = (1 + side // 2) * n + rough[j]
-            sign[n + side * t + j] = 1.0 - 2.0 * (side % 2)
-    size = impulses + t
-    Q, r = np.zeros((size, size)), np.zeros(size)
-    for i in range(impulses):
-        r[i] = sign[i] * c[row[i]]
-        for j in range(i + 1):
-            entry = compliance[row[i]] if row[i] == row[j] else 0.0
-            for a in range(k):
-                entry += rho[row[i], a] * rho[row[j], a]
-            Q[i, j] = Q[j, i] = sign[i] * sign[j] * entry
-    for j in range(t):
-        slip = impulses + j
-        Q[slip, rough[j]] = mu[rough[j]]
-        for side in range(4):
-            Q[n + side * t + j, slip] = 1.0
-            Q[slip, n + side * t + j] = -1.0
-    diagonal = np.empty(impulses)
-    for i in range(impulses):
-        diagonal[i] = Q[i, i]
-    typical = np.median(diagonal)
-    d = 1.0 / np.sqrt(typical) if typical > 0.0 else 1.0
-    scale = np.full(size, d)
-    scale[impulses:] = 1.0 / d
-    return Q, r, scale
 
 
 def _without(problem: StepProblem, pushing: Booleans) -> StepSolution:
