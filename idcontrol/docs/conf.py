@@ -1,4 +1,4 @@
-"""How Sphinx builds the pages of this folder: ``make docs``."""
+"""Configuration of Sphinx, which builds the pages of this folder (``make docs``)."""
 
 from __future__ import annotations
 
@@ -58,10 +58,11 @@ TIGHT = re.compile(r"<mo(?: stretchy=\"false\">([/|])|[^>]*>(‖))</mo>")
 FORWARD = re.compile(r"TypeAliasForwardRef\('(\w+)'\)")
 
 NUMBERED = ("math", "planner")
-"""Pages that docstrings cite by section: "math.md 7.3"."""
+"""Pages that docstrings cite by section: "math.md, section 7.3"."""
 
 HEADING = re.compile(r"^(?=#{2,3} (\d+(?:\.\d+)?) )", flags=re.M)
-CITATION = re.compile(rf"\b({'|'.join(NUMBERED)})\.md (\d+(?:\.\d+)?)")
+CITATION = re.compile(rf"\b({'|'.join(NUMBERED)})\.md(?:,? (?:sections?|chapters?))? (\d+(?:\.\d+)?)")
+PAGE = re.compile(rf"(?<![\w`/])(?:docs/)?((?:theory/)?(?:{'|'.join(NUMBERED)}|sticking))\.md(?!,? (?:sections? |chapters? )?\d)")
 MARKUP = re.compile(r"(?<!\\)([|*]|(?<=\w)_(?=\W|$))")
 
 
@@ -126,7 +127,8 @@ def plain_types(*documented: Any) -> tuple[str, str] | None:
 
 
 def escaped(line: str) -> str:
-    """The line with citations made links, and what reStructuredText would take for markup plain, outside backticks."""
+    """The line with links for citations of our pages, and plain text where reStructuredText would see markup."""
+    line = PAGE.sub(r":doc:`\g<0> </\1>`", line)
     line = CITATION.sub(r":ref:`\g<0> <\1-\2>`", line)
     bullet = len(line) - len(BULLET.sub("", line))
     parts = QUOTED.split(line[bullet:])
@@ -135,7 +137,7 @@ def escaped(line: str) -> str:
 
 
 def setup(app: Sphinx) -> None:
-    """What Sphinx calls first."""
+    """Register the hooks above; Sphinx calls this first."""
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     app.connect("autodoc-process-signature", plain_types)
     app.connect("source-read", name_sections)

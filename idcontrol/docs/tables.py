@@ -25,14 +25,14 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def policy() -> str:
-    """What is done about each fault by default (`idcontrol.loop.safety.Policy`)."""
+    """The default reaction to each fault (`idcontrol.loop.safety.Policy`)."""
     rules = {name: getattr(Policy(), name) for name in NAMES.values()}
     rows = [[f"`{name}`", str(rule.tolerate), rule.then] for name, rule in rules.items()]
     return markdown(["fault", "ticks in a row survived", "then"], rows)
 
 
 def trust() -> str:
-    """What ``idcontrol trust --json`` said, a table a part of the library."""
+    """The output of ``idcontrol trust --json``, one table for each part of the library."""
     claims = json.loads((DATA / "trust.json").read_text(encoding="utf-8"))["claims"]
     parts = []
     for part in dict.fromkeys(claim["part"] for claim in claims):
@@ -59,7 +59,7 @@ def _power(value: float) -> str:
 
 
 def bench() -> str:
-    """What ``idcontrol bench all --json`` said, a table a section; without the peers where there are none."""
+    """The output of ``idcontrol bench all --json``, one table for each section; columns of peers only where there are any."""
     rows = _bench()["rows"]
     header = ["job", "contacts", "p50 [µs]", "floors", "peer", "peer's p50 [µs]", "ours / peer's"]
     parts = []
@@ -122,6 +122,6 @@ class Table(SphinxDirective):
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """What Sphinx calls first."""
+    """Register the directive; Sphinx calls this first."""
     app.add_directive("figures", Table)
     return {"parallel_read_safe": True}
