@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
+import pkgutil
 import re
 import shlex
 import shutil
@@ -17,6 +19,7 @@ import pytest
 
 from idcontrol import controllers, entries, plants, robots
 from idcontrol.cli import cli
+from idcontrol.cli.loop import LOOPS
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.scenes.walk import WalkConfig
 
@@ -27,7 +30,7 @@ ELSEWHERE = ("source", "export", "mkdir", "cp", "cc", "./machine")
 """Commands of other people that pages may show."""
 
 SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?) |^(\d+)\. ", flags=re.M)
-CITATION = re.compile(r"\b(math|planner)\.md(?:, sections?)?[\s#]+(\d{1,2}(?!\d)(?:and|[\d.,;\s#-])*)")
+CITATION = re.compile(r"\b(math|planner)\.md(?:, (?:sections?|chapters?))?[\s#]+(\d{1,2}(?!\d)(?:and|[\d.,;\s#-])*)")
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -141,7 +144,7 @@ def test_every_section_that_the_sources_cite_exists():
     ("numbers", "missing"),
     [
         ("7.3", []),
-        ("7.1-7.3; 003 (69)", []),
+        ("7.1-7.3; Zapolsky & Drumwright 2017, eq. 69", []),
         ("16.11", []),
         ("7.3, 7.9)", ["7.9"]),
         ("7.3 and 7.9)", ["7.9"]),
@@ -149,9 +152,29 @@ def test_every_section_that_the_sources_cite_exists():
         ("6.4;\n    # 19, 16.12", ["19", "16.12"]),
     ],
 )
-@pytest.mark.parametrize("before", ["", ", section ", ", sections "])
+@pytest.mark.parametrize("before", ["", ", section ", ", sections ", ", chapter "])
 def test_a_citation_of_a_section_that_does_not_exist_is_found(before, numbers, missing):
     assert unresolved(f"as is (math.md{before or ' '}{numbers}") == [f"math.md {number}" for number in missing]
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_papers_are_cited_by_author_and_year(page):
+    assert not re.findall(r"\b00[0-4](?='s| \(\d|,? (?:section|eq|Algorithm|Appendix|Table))", PAGES[page])
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_the_names_of_the_library_that_a_page_uses_exist(page):
+    named = set(re.findall(r"(?<![\w/.\"])idcontrol(?:\.\w+)+", PAGES[page])) - {LOOPS, entries.STUDIES}
+    assert not {name for name in named if not exists(name)}
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module, or something that one defines."""
+    with contextlib.suppress(ImportError):
+        importlib.import_module(name)
+        return True
+    home, _, last = name.rpartition(".")
+    return bool(home) and exists(home) and hasattr(pkgutil.resolve_name(home), last)
 
 
 @pytest.mark.slow

@@ -61,8 +61,10 @@ NUMBERED = ("math", "planner")
 """Pages that docstrings cite by section: "math.md, section 7.3"."""
 
 HEADING = re.compile(r"^(?=#{2,3} (\d+(?:\.\d+)?) )", flags=re.M)
-CITATION = re.compile(rf"\b({'|'.join(NUMBERED)})\.md(?:,? (?:sections?|chapters?))? (\d+(?:\.\d+)?)")
-PAGE = re.compile(rf"(?<![\w`/])(?:docs/)?((?:theory/)?(?:{'|'.join(NUMBERED)}|sticking))\.md(?!,? (?:sections? |chapters? )?\d)")
+CITATION = re.compile(
+    rf"(?<![`/\w])(?:docs/)?({'|'.join(NUMBERED)}|theory/\w+)\.md"  # a page
+    r"(?:,?(?: (?:sections?|chapters?))? (\d+(?:\.\d+)?))?"  # and its section, if one is cited
+)
 MARKUP = re.compile(r"(?<!\\)([|*]|(?<=\w)_(?=\W|$))")
 
 
@@ -128,12 +130,17 @@ def plain_types(*documented: Any) -> tuple[str, str] | None:
 
 def escaped(line: str) -> str:
     """The line with links for citations of our pages, and plain text where reStructuredText would see markup."""
-    line = PAGE.sub(r":doc:`\g<0> </\1>`", line)
-    line = CITATION.sub(r":ref:`\g<0> <\1-\2>`", line)
+    line = CITATION.sub(link, line)
     bullet = len(line) - len(BULLET.sub("", line))
     parts = QUOTED.split(line[bullet:])
     parts[::2] = [MARKUP.sub(r"\\\1", part) for part in parts[::2]]
     return line[:bullet] + "".join(parts)
+
+
+def link(citation: re.Match[str]) -> str:
+    """A link to the page or section that a docstring cites."""
+    page, section = citation.groups()
+    return f":ref:`{citation[0]} <{page}-{section}>`" if section else f":doc:`{citation[0]} </{page}>`"
 
 
 def setup(app: Sphinx) -> None:

@@ -59,7 +59,7 @@ def _power(value: float) -> str:
 
 
 def bench() -> str:
-    """The output of ``idcontrol bench all --json``, one table for each section; columns of peers only where there are any."""
+    """The output of ``idcontrol bench all --json``, a table for each section; peers have columns if there are any."""
     rows = _bench()["rows"]
     header = ["job", "contacts", "p50 [µs]", "floors", "peer", "peer's p50 [µs]", "ours / peer's"]
     parts = []
