@@ -13,7 +13,7 @@ class Gains:
 
     Attributes:
         kp: One for all or shape (a,): [1/s²] where the law gives accelerations, [N m/rad] where it gives torques.
-        kd: Likewise: [1/s] or [N m s/rad].
+        kd: One for all or shape (a,): [1/s] or [N m s/rad].
     """
 
     kp: Array | float

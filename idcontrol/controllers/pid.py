@@ -12,7 +12,7 @@ from idcontrol.types import Command, Reference, State, Status
 class Pid:
     """``τ = kp (q_des - q) + kd (v_des - v)``, clipped at the torque limits.
 
-    No integral term: the planner's stance anchors hold what gravity would make drift (planner.md 4.2, 6).
+    No integral term: the planner's stance anchors hold what gravity would make drift (planner.md, sections 4.2 and 6).
     """
 
     def __init__(self, system: System, gains: Gains) -> None:

@@ -1,4 +1,4 @@
-r"""Desired joint velocities that contact allows (math.md 12.1).
+r"""Desired joint velocities that contact allows (math.md, section 12.1).
 
 Joints and footholds prescribed together over-determine a machine; exact consistency is an accident, and feedback
 destroys it. So the desired velocity b is first projected onto the velocities that the planned contacts allow:
@@ -19,7 +19,7 @@ from idcontrol.solvers.basis import pivoted_basis
 from idcontrol.types import Array, Integers
 
 DEMAND_RANK_TOLERANCE = 1e-8
-"""Directions shorter than this, relative to the longest, are dependent (math.md 12.1)."""
+"""Directions shorter than this, relative to the longest, are dependent (math.md, section 12.1)."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -92,7 +92,7 @@ def _reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
 
 @njit(cache=True, error_model="numpy")
 def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> Array:
-    """`project`, compiled."""
+    """`project` inside a control step; the result comes from the arena."""
     m, rows, a = M.shape[0], J.shape[0], b.shape[0]
     u, tolerance = m - a, DEMAND_RANK_TOLERANCE
     out: Array = vector(arena, a)

@@ -1,4 +1,4 @@
-r"""The nearest motion without slip that friction and motors allow (003 (46)-(51); math.md 12.2).
+r"""The nearest motion without slip that friction and motors allow (math.md, section 12.2).
 
     minimize   ½ |P v⁺ - b|²_W + small ½|hτ|² + small ½|f|²                       W = M_qq
     s.t.       M v⁺ + κ = Jᵀf + Pᵀ(hτ)
@@ -6,9 +6,9 @@ r"""The nearest motion without slip that friction and motors allow (003 (46)-(51
                N v⁺ + φ/h ≥ 0,  f = 0                                             the others
                |hτ| ≤ h τ_max
 
-003 prints the norm in (46) without the square, and neither pyramids nor limits; a contact that presses while it opens
-would meet (47), too, so the held ones stay closed here. The joints give way: where no motion at all meets the rows
-there is no answer, and the contacts have to slip.
+Zapolsky & Drumwright 2017, eqs. 46-51, print the norm in eq. 46 without the square, and neither pyramids nor limits; a
+contact that presses while it opens would meet their eq. 47, too, so the held ones stay closed here. The joints give
+way: where no motion at all meets the rows there is no answer, and the contacts have to slip.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOTOR_WEIGHT = 1e-8
 """Weight of the motor impulses, relative to what they are worth in tracking: small enough that tracking decides."""
 
 CONTACT_WEIGHT = 1e-10
-"""Weight of the contact impulses, likewise: makes duplicate contacts share evenly."""
+"""Weight of the contact impulses, relative to the same: makes duplicate contacts share evenly."""
 
 
 def nearest_motion(

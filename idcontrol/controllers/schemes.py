@@ -59,7 +59,6 @@ The default is near-rigid against the inverse mass of a *foot*, whose leg is lig
 would then be expected to sink by as much as the contacts need to press, on ground that does not; joints follow that
 error (5e-2 rad off in the trot of `links`, 2e-3 with these).
 """
-_BETA, _SIGMA = STIFF.beta, STIFF.sigma
 
 # --- stages
 
@@ -294,7 +293,7 @@ def _compliant(p: Posed, f: Array, away: Array, residual: float, arena: Arena) -
 def stiff_sap(p: Posed, f: Array, arena: Arena) -> Answer:
     """SAP on stiff ground: one strongly convex problem, unique and continuous in what is asked (Castro et al. 2022)."""
     away = zeros(arena, p.w.free.shape[0])
-    solved, _, residual = sap.closed_kernel(p.h, p.w, p.cones.mu, (_BETA, _SIGMA), p.active, f, away)
+    solved, _, residual = sap.closed_kernel(p.h, p.w, p.cones.mu, STIFF, p.active, f, away, arena)
     if not solved:
         return Answer(NO_SOLUTION, False, residual, vector(arena, p.w.fixed.shape[0]))
     return _compliant(p, f, away, residual, arena)

@@ -1,4 +1,4 @@
-"""Inverse dynamics with sensed contact forces: ID(t_i-1) and ID(t_i-2) of the paper (003 section 7.3)."""
+"""Inverse dynamics with sensed contact forces: ID(t_i-1) and ID(t_i-2) of Zapolsky & Drumwright 2017, section 7.3."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from idcontrol.types import Array, Command, ContactForces, Reference, State, Sta
 
 
 class SensedForces:
-    """``τ = [M v̇ + c - Jᵀ f]_q`` with forces f that were sensed some periods ago (math.md 1).
+    """``τ = [M v̇ + c - Jᵀ f]_q`` with forces f that were sensed some periods ago (math.md, section 1).
 
     The joints' part of v̇ is desired, the base's is that of the same balance:
     ``M_bb v̇_b = J_bᵀ f - c_b - M_bq q̈_des``.
     Forces count at feet that are planned to stand, as in the original.
 
-    What it cannot do is hold forces that the motion does not show. Where feet stick, the difference between what the
+    It cannot hold forces that the motion does not show. Where feet stick, the difference between what the
     joints are told and what the footholds allow moves nothing; it turns into contact forces that balance each other,
     and these are sensed and fed back in the next period, with the same difference added. They are its integral over
     time: four feet of the paper's quadruped whose hips are told 0.01 rad more than they can turn press sideways by 51
     N/s more and more, until friction lets go (8.3 N at μ = 0.7). At infinite friction nothing does: in a trot on
     ``mu=inf`` what the feet do against each other was measured to grow from a median of 12 N to 26 N within 3.5 s, with
     a maximum of 114 N (9 to 16 N and at most 33 N at μ = 0.7); feet lost contact, a foot that had lost it was sensed as
-    zero and not loaded again, and in that run the machine fell at 5 s. With projection of the demand (math.md 12.1),
-    which takes the inconsistent part out of each, it fell at 2.5 s; why so early was not looked into. Use a controller
-    that predicts its forces there.
+    zero and not loaded again, and in that run the machine fell at 5 s. With projection of the demand (math.md, section
+    12.1), which takes the inconsistent part out of each, it fell at 2.5 s; why so early was not looked into. Use a
+    controller that predicts its forces there.
     """
 
     def __init__(self, system: System, contacts: Detector, gains: Gains, delay: int) -> None:

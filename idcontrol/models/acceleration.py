@@ -1,4 +1,4 @@
-r"""Contact forces at acceleration level, rolling and sliding contacts told apart (math.md 9; 001).
+r"""Contact forces at acceleration level, rolling and sliding contacts told apart (math.md, section 9).
 
     M v̇ = f + Nᵀc_n + Sᵀc_t + Tᵀc_o,     0 ≤ c_n ⊥ a_n = N v̇ + Ṅ v ≥ 0
 
@@ -12,6 +12,8 @@ reported. That is why this model is for studies; the models over a whole step al
 not squeeze.
 
 With accelerations for velocities and forces for impulses this is `idcontrol.models.whitened` with a step of 1 s.
+
+Source: Trinkle, Pang, Sudarsky & Lo 1997, "On dynamic multi-rigid-body contact problems with Coulomb friction".
 """
 
 from __future__ import annotations
@@ -74,12 +76,12 @@ class AccelerationProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PyramidLcp:
-    """001's LCP over the contacts that can have a force: w = Qz + r, 0 ≤ z ⊥ w ≥ 0.
+    """The LCP of the module over the contacts that can have a force: w = Qz + r, 0 ≤ z ⊥ w ≥ 0.
 
     Attributes:
         Q: Over (c_n, s_t, s_o, a_t⁻, a_o⁻), shape (n + 4 p, n + 4 p) with n touching and p rolling contacts.
         r: Shape (n + 4 p,).
-        scale: Balancing factors (math.md 13.2), shape (n + 4 p,).
+        scale: Balancing factors (math.md, section 13.2), shape (n + 4 p,).
         touching: Positions of the n contacts that can have a force.
         rolling: Positions, within `touching`, of the p that roll with friction.
         friction: c_t and c_o at c_n = 1, s = 0, of the touching contacts, shape (2, n): -μ v_t/|v_t| where a contact
@@ -96,7 +98,7 @@ class PyramidLcp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccelerationSolution:
-    """What was found.
+    """An instant's solution.
 
     Attributes:
         acceleration: v̇, shape (m,).
@@ -104,9 +106,9 @@ class AccelerationSolution:
         torque: Motor torques τ of the prescribed accelerations, shape (p,) [N m]; empty in forward mode.
         status: SOLVED only if the residual was checked; REPAIRED if it took a regularization; FALLBACK if no forces
             were found (they are zero then).
-        residual: Relative complementarity residual (math.md 13.3).
+        residual: Relative complementarity residual (math.md, section 13.3).
         iterations: Pivots.
-        regularization: What was added to the diagonal, relative to it.
+        regularization: Ridge on the diagonal, relative to it.
         note: ``"ray"`` where Lemke's method ended on one; empty when solved.
         ray: The direction z of the ray, of the LCP's size; None where there is none.
     """
@@ -139,7 +141,7 @@ def whitened(problem: AccelerationProblem) -> tuple[Whitened, Held]:
 
 
 def pyramid_lcp(problem: AccelerationProblem, held: Held) -> PyramidLcp:
-    """Assemble 001's LCP (math.md 9; 001 (35) with a⁻ paired with s⁻) from whitened rows."""
+    """Assemble the LCP from whitened rows (Trinkle et al. 1997, eq. 35, with a⁻ paired with s⁻)."""
     contacts = problem.contacts
     count = len(contacts)
     v_n, *v_tangential = (contacts.jacobian @ problem.v - contacts.surface_velocity).reshape(3, count)

@@ -1,4 +1,4 @@
-r"""Maximal dissipation as a convex problem, stage I (math.md 7.1-7.3; 003 section 6; Drumwright-Shell, Anitescu).
+r"""Maximal dissipation as a convex problem, stage I (math.md, sections 7.1-7.3).
 
 The consistent objective is a projection of the free velocity onto the cone of velocities that contact allows,
 
@@ -6,10 +6,12 @@ The consistent objective is a projection of the free velocity onto the cone of v
 
 Its multipliers are the edge impulses η ≥ 0, at most as many as there are unknown velocities: f_N = Σ η_e,
 f_S = μ (η_+S - η_-S). v⁺ is unique. The price of convexity: a loaded contact that slides lifts at μ max(|v_S|, |v_T|).
-Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are closed (math.md 4.1).
+Contacts with μ = 0 have one row. Contacts with μ = inf do not slip while they are closed (math.md, section 4.1).
 
-Beside it stand the same with a unique distribution of impulses (`one_stage`), without slip (`no_slip_qp`), and as 003
-prints it (`solve_printed`).
+Beside it stand the same with a unique distribution of impulses (`one_stage`), without slip (`no_slip_qp`), and as it
+is printed (`solve_printed`).
+
+Sources: Zapolsky & Drumwright 2017, section 6; Drumwright & Shell 2010; Anitescu 2006.
 """
 
 from __future__ import annotations
@@ -34,11 +36,12 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERA
 from idcontrol.types import Array, Booleans, Integers, Status
 
 YIELD: Final = 0.1
-"""See `one_stage`: regular problems have 1e-4 and less, a squeeze has about 1."""
-
+"""Speed at which contacts may give way in `one_stage`, relative to the speed that they should undo: regular problems
+have 1e-4 and less, a squeeze has about 1."""
 
 OPENING = 1e-6
-"""A contact is open if it parts faster than this, relative to the fastest free contact velocity (math.md 13.3)."""
+"""A contact is open if it parts faster than this, relative to the fastest free contact velocity
+(math.md, section 13.3)."""
 
 EPSILON: Final = 1e-6
 """δ of `one_stage`, relative to the mean diagonal entry of ρρᵀ."""
@@ -192,7 +195,7 @@ def solve_whitened(problem: StepProblem, whitened: Whitened, warm: WarmStart | N
 
 
 def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = EPSILON) -> StepSolution:
-    r"""Stage I with ``½ δ |y|²`` added, y = (f_N, f_S, f_T): a unique distribution at once (math.md 7.5; 003 "QP-1").
+    r"""Stage I with ``½ δ |y|²`` added, y = (f_N, f_S, f_T): a unique distribution at once (math.md, section 7.5).
 
     δ I is added to the matrix ρρᵀ of the rows, so that ``[ρ, √δ I]`` takes the place of ρ: contacts give way at the
     speed δ y, about 1e-2 ε m/s. With δ even a squeeze has a solution, of forces as 1/δ; where contacts give way at more
@@ -202,7 +205,8 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
     convex problem.
 
     Args:
-        problem: The step; joints must be told what contact allows (math.md 12.1), or it chatters like stage I alone.
+        problem: The step; joints must be told what contact allows (math.md, section 12.1), or it chatters like stage I
+            alone.
         warm: As for `solve`.
         epsilon: δ relative to the mean diagonal entry of ρρᵀ.
 
@@ -228,7 +232,7 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
 
 
 def no_slip_qp(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    """Maximal dissipation without slip (math.md 7.6; 003 "QP, inf"): the projection under S v⁺ = T v⁺ = 0.
+    """Maximal dissipation without slip (math.md, section 7.6): the projection under S v⁺ = T v⁺ = 0.
 
     The conditions of its optimum are the LCP of `idcontrol.models.no_slip`, and v⁺ is the same; here the projection
     itself is solved, by the dual active set. What is said there about closed contacts, status and forces holds.
@@ -237,7 +241,7 @@ def no_slip_qp(problem: StepProblem, warm: WarmStart | None = None) -> StepSolut
 
 
 def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
-    r"""Stage I with the objective that 003 (69), (97) prints, to reproduce its figures (math.md 7.1).
+    r"""Stage I with the objective as printed, to reproduce the figures (Zapolsky & Drumwright 2017, eqs. 69 and 97).
 
     With whitened impulses x = ρᵀy and p = -L⁻¹κ_b,
 
@@ -245,7 +249,7 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
 
     Forward this is the kinetic energy of all listed contacts: what is about to land is stopped in the air. Inverse it
     is the momentum of the base, as if the joints stood still: feet at rest under a base that walks are predicted to
-    brake it (math.md 7.2). It is **not** the inverse of a contact model; `solve` is.
+    brake it (math.md, section 7.2). It is **not** the inverse of a contact model; `solve` is.
 
     Soft bilateral rows are dampers folded into M and κ, so ½ (row v⁺)² / C is part of that energy, whatever the target:
     as C → 0 the answer is the rigid row's only where the target is zero.

@@ -1,4 +1,4 @@
-r"""Stage II: of the impulses that give the same motion, those with the smallest torque (math.md 7.4; 003 (98)-(112)).
+r"""Stage II: of the impulses that give the same motion, those with the smallest torque (math.md, section 7.4).
 
 In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y₁)`` with ``Lτ = M_qb M_bb⁻¹ J_bᵀ - J_qᵀ``, and
 
@@ -9,6 +9,8 @@ In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y�
 The last line is the edge rule: an open contact keeps no edge and so no force, a sliding one the edge or the two that
 oppose it, a sticking one all four. Three edges or fewer are linearly independent, so their multipliers are the
 unknowns; the full pyramid has its three components as unknowns and its four facets as inequalities.
+
+Source: Zapolsky & Drumwright 2017, eqs. 98-112, which minimize the torque that is added instead.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array, Booleans, Integers
 
 RIDGE = 1e-8
-"""Weight of ½|y|² relative to the mean of diag(LτᵀLτ): makes duplicate contacts share evenly (math.md 7.4)."""
+"""Weight of ½|y|² relative to the mean of diag(LτᵀLτ): makes duplicate contacts share evenly (math.md, section 7.4)."""
 
 MOTION_RANK_TOLERANCE = 1e-8
-"""Relative length below which a direction of J_bᵀ depends on the others (math.md 7.4, 13.4)."""
+"""Relative length below which a direction of J_bᵀ depends on the others (math.md, sections 7.4 and 13.4)."""
 
 
 class TorqueMap(NamedTuple):
@@ -231,7 +233,7 @@ def share_kernel(
     d, limits = _generators(u, cones, row, other, weight, space)
     if d == 0:
         out[:] = 0.0
-        return not np.any(x != 0.0)
+        return not x.any()
     A = matrix(arena, limits, d)
     A[:] = space[:limits, :d]
     typical = 0.0

@@ -1,4 +1,4 @@
-r"""Contact without slip as a linear complementarity problem (math.md 4; 003 section 4, 000 section VI).
+r"""Contact without slip as a linear complementarity problem (math.md, section 4).
 
     0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0,    S v⁺ = 0,    T v⁺ = 0
 
@@ -9,8 +9,10 @@ velocities are unknown: principal pivoting, then the dual active set, then Lemke
 used.
 
 v⁺ is the prediction of this model; its impulses are not. Tangential rows that depend on those kept get no impulse, and
-where the ground is not flat the kept ones carry the machine with forces of kilonewtons (math.md 4.3): distribute them
-with `idcontrol.models.distribution.smallest_torque` before use.
+where the ground is not flat the kept ones carry the machine with forces of kilonewtons (math.md, section 4.3):
+distribute them with `idcontrol.models.distribution.smallest_torque` before use.
+
+Sources: Drumwright 2015, section VI; with prescribed joints Zapolsky & Drumwright 2017, section 4.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Final
 import numpy as np
 from numba import njit
 
-from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector
+from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import solve_upper
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.whitened import USED_UP, Whitened, finish, whiten
@@ -34,10 +36,11 @@ from idcontrol.types import Array, Booleans, Integers, Status
 
 SLIP_SPEED: Final = 1e-6
 """A closed contact that still slips faster than this is reported, and a normal velocity that no impulse can change may
-fall short of zero by this much (math.md 4.3) [m/s]."""
+fall short of zero by this much (math.md, section 4.3) [m/s]."""
 
 _OPEN: Final = 1e-6
-"""A contact is open if it parts faster than this, relative to the fastest free contact velocity (math.md 13.3)."""
+"""A contact is open if it parts faster than this, relative to the fastest contact velocity at zero impulse
+(math.md, section 13.3)."""
 
 _TRY, _HOLD, _RETURN = 0, 1, 2
 """`idcontrol.models.sticking`: roles are tried; what presses without friction is held; back, where nothing holds it."""
@@ -48,7 +51,7 @@ _LEMKE_ROWS: Final = 400
 
 @njit(cache=True, error_model="numpy")
 def _dot(a: Array, b: Array) -> float:  # pragma: no cover - compiled
-    """Of short rows, for which BLAS takes longer to call than to run."""
+    """Dot product of short rows, for which BLAS takes longer to call than to run."""
     total = 0.0
     for d in range(a.shape[0]):
         total += a[d] * b[d]
@@ -94,10 +97,10 @@ def _normal_lcp(
 
 
 @njit(cache=True, error_model="numpy")
-def _candidates(n: int, rigid: int, stick: Booleans, bits: Integers) -> Integers:  # pragma: no cover - compiled
+def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> Integers:  # pragma: no cover - compiled
     """Rows to be held, most important first: rigid ones, tangents kept at the last step, other tangents."""
-    order = np.empty(rigid + 2 * n, dtype=np.int64)
-    count = 0
+    n, count = stick.shape[0], 0
+    order: Integers = indices(arena, rigid + 2 * n)
     for j in range(rigid):
         order[count] = 3 * n + j
         count += 1
@@ -105,20 +108,20 @@ def _candidates(n: int, rigid: int, stick: Booleans, bits: Integers) -> Integers
         for i in range(n):
             if stick[i]:
                 for axis in range(1, 3):
-                    if ((bits[i] >> axis) & 1 == 1) == last:
+                    if ((active[i] >> axis) & 1 == 1) == last:
                         order[count] = axis * n + i
                         count += 1
     return order[:count]
 
 
 @njit(cache=True, error_model="numpy")
-def _judge(
+def _missed(
     rho: Array, c: Array, f: Array, reduced: Array, unit: float, w: Array, x: Array
 ) -> float:  # pragma: no cover - compiled
     """How far the impulses miss 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0, with what elimination and its inverse lost.
 
-    As in math.md 13.3, velocities are relative to the fastest at zero impulse, impulses to the largest or to what gives
-    the lightest contact that velocity.
+    Velocities are relative to the fastest at zero impulse, impulses to the largest or to what gives the lightest
+    contact that velocity (math.md, section 13.3).
 
     Args:
         rho: As for `no_slip_kernel`.
@@ -151,7 +154,7 @@ def _judge(
 
 @njit(cache=True, error_model="numpy")
 def no_slip_kernel(
-    rho: Array, c: Array, closed: Booleans, bits: Integers, dual: bool, f: Array, arena: Arena
+    rho: Array, c: Array, closed: Booleans, active: Integers, dual: bool, f: Array, arena: Arena
 ) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
     """Solve the module's problem over whitened rows.
 
@@ -159,7 +162,8 @@ def no_slip_kernel(
         rho: Rows N, S, T of n contacts, then rigid rows, shape (3 n + e, k).
         c: Their constants, shape (3 n + e,).
         closed: Contacts whose tangential rows hold, shape (n,).
-        bits: In and out, for each contact: bit 0 its normal is active, bits 1 and 2 its S and T rows are kept; (n,).
+        active: Bit set of each contact, in and out, shape (n,): bit 0 its normal is active, bits 1 and 2 its S and T
+            rows are kept.
         dual: Whether the dual active set is to answer at once.
         f: Result, impulses of all rows, shape (3 n + e,).
         arena: Where arrays come from.
@@ -170,7 +174,9 @@ def no_slip_kernel(
         the solvers' tolerance of the fastest contact velocity at zero impulse.
     """
     n, k = closed.shape[0], rho.shape[1]
-    stick = closed.copy()
+    stick, last = indices(arena, n), indices(arena, n)
+    for i in range(n):
+        stick[i] = last[i] = closed[i]
     fastest, unit = 0.0, 0.0
     for i in range(n):
         speed = max(abs(c[i]), abs(c[n + i]), abs(c[2 * n + i]))
@@ -180,24 +186,26 @@ def no_slip_kernel(
     opening = _OPEN * fastest
     start, count = indices(arena, k), 0
     for i in range(n):
-        if bits[i] & 1 and count < k:
+        if active[i] & 1 and count < k:
             start[count] = i
             count += 1
-    start = start[:count]
-    iterations, passes = 0, 0
-    last, phase = stick.copy(), _TRY
+    iterations, passes, phase = 0, 0, _TRY
+    reduced, r, scratch = matrix(arena, n, k), vector(arena, n), mark(arena)
     while True:
-        candidates = _candidates(n, c.shape[0] - 3 * n, stick, bits)
+        release(arena, scratch)
+        candidates = _candidates(c.shape[0] - 3 * n, stick, active, arena)
         held = find_indices_kernel(rho, c, candidates, HELD_RANK_TOLERANCE, arena)
-        reduced, r = rho[:n].copy(), c[:n].copy()
+        reduced[:], r[:] = rho[:n], c[:n]
         eliminate_kernel(reduced, r, held)
         for i in range(n):
             if _dot(reduced[i], reduced[i]) <= USED_UP * _dot(rho[i], rho[i]):
                 reduced[i] = 0.0
                 if -SLIP_SPEED <= r[i] < 0.0:
                     r[i] = 0.0
-        answer = _normal_lcp(reduced, r, dual, start, arena)
-        status, residual, z, w, start = answer.status, answer.residual, answer.z, answer.w, answer.active
+        answer = _normal_lcp(reduced, r, dual, start[:count], arena)
+        status, residual, z, w = answer.status, answer.residual, answer.z, answer.w
+        count = answer.active.shape[0]
+        start[:count] = answer.active
         iterations += answer.iterations
         if phase == _RETURN or (phase == _TRY and status not in (SOLVED, INFEASIBLE)):
             break
@@ -208,10 +216,10 @@ def no_slip_kernel(
             # without a solution, a contact surely parts if the held rows alone take it apart
             parts = w[i] > opening if status == SOLVED else r[i] > opening and not reduced[i].any()
             if stick[i] and parts and not presses:
-                stick[i] = False
+                stick[i] = 0
                 changed = True
             elif closed[i] and not stick[i] and presses and passes <= n + 2:
-                stick[i] = True
+                stick[i] = 1
                 changed = True
         if changed:
             continue
@@ -222,22 +230,21 @@ def no_slip_kernel(
         last[:] = stick
         for i in range(n):
             if closed[i] and not stick[i] and status == SOLVED and z[i] > 0.0:
-                stick[i] = True
+                stick[i] = 1
                 changed = True
         if not changed:
             break
         phase = _HOLD
 
     f[:] = 0.0
-    for i in range(n):
-        bits[i] = 0
+    active[:] = 0
     if status != SOLVED:
         return status, iterations, residual, 0.0
-    for i in start:
-        bits[i] |= 1
+    for i in start[:count]:
+        active[i] |= 1
     # y, the whitened change of velocity, and what the kept rows ask for are what normals and kept rows give:
     # Σ ρ_kept g = y - Σ c_kept e - Σ ρ_N f_N lies in their span, of orthonormal basis e
-    push, rank, kept = answer.y.copy(), held.kept.size, held.kept
+    push, rank, kept = answer.y, held.kept.size, held.kept
     for j in range(rank):
         for d in range(k):
             push[d] -= held.constants[j] * held.basis[j, d]
@@ -246,16 +253,16 @@ def no_slip_kernel(
         if z[i] != 0.0:
             for d in range(k):
                 push[d] -= rho[i, d] * z[i]
-    g = np.zeros(k)
+    g = zeros(arena, k)
     for j in range(rank):
         g[j] = _dot(held.basis[j], push)
     solve_upper(held.upper, rank, g)
     for j in range(rank):
         f[kept[j]] = g[j]
         if kept[j] < 3 * n:
-            bits[kept[j] % n] |= 1 << (kept[j] // n)
-    x = np.empty(k)
-    residual = max(residual, _judge(rho, c, f, reduced, unit, w, x))
+            active[kept[j] % n] |= 1 << (kept[j] // n)
+    x = vector(arena, k)
+    residual = max(residual, _missed(rho, c, f, reduced, unit, w, x))
     if residual > TOLERANCE:
         return INACCURATE, iterations, residual, 0.0
     slip = 0.0
@@ -274,9 +281,9 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step without slip.
 
     Status: REPAIRED where closed contacts slip all the same, or a rigid bilateral row is violated, by more than
-    1e-6 m/s: the prescribed velocities do not agree with the footholds (math.md 4.3); or where a contact parts if it
-    sticks and presses when it may slip: it sticks then, at no normal force. FALLBACK with the note ``"squeeze"`` and
-    zero impulses where no impulses can keep contacts apart.
+    1e-6 m/s: the prescribed velocities do not agree with the footholds (math.md, section 4.3); or where a contact parts
+    if it sticks and presses when it may slip: it sticks then, at no normal force. FALLBACK with the note ``"squeeze"``
+    and zero impulses where no impulses can keep contacts apart.
 
     Args:
         problem: The step; forward or inverse. A contact is closed if its gap is at most `CLOSED_GAP`.
@@ -294,14 +301,14 @@ def solve_whitened(
 ) -> StepSolution:
     """`solve`, for a problem that is whitened already; `dual` asks the dual active set instead of pivoting."""
     contacts = problem.contacts
-    bits = warm_bits(warm, contacts)
+    active = warm_bits(warm, contacts)
     f = np.zeros(whitened.rho.shape[0])
     closed = contacts.gap <= CLOSED_GAP
-    number, iterations, residual, slip = no_slip_kernel(whitened.rho, whitened.c, closed, bits, dual, f, HEAP)
+    number, iterations, residual, slip = no_slip_kernel(whitened.rho, whitened.c, closed, active, dual, f, HEAP)
     status, note = Status.SOLVED, ""
     if number != SOLVED:
         status = Status.FALLBACK
         note = "squeeze" if number == INFEASIBLE else SolverStatus(number).name.lower()
     elif slip > SLIP_SPEED:
         status, note = Status.REPAIRED, f"rows that should hold move at up to {slip:.1e} m/s"
-    return finish(problem, whitened, f, Ending(status, residual, iterations, note=note), bits)
+    return finish(problem, whitened, f, Ending(status, residual, iterations, note=note), active)

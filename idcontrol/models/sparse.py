@@ -1,8 +1,8 @@
-"""The step problem of many bodies: inertia in blocks, and contacts that each touch one or two of them (004 VIII-D).
+"""The step problem of many bodies: inertia in blocks, and contacts that each touch one or two of them.
 
 A *tree* is a set of velocities that inertia couples: a free body, or a robot with all its joints. Trees are coupled by
 contacts alone. Arrays are padded to the d velocities of the largest tree; what lies beyond a tree's own size is ignored
-on the way in and zero on the way out.
+on the way in and zero on the way out (Castro, Permenter & Han 2022, section VIII-D).
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class SparseProblem:
         mu: Friction coefficients, shape (n,).
         stiffness: Normal stiffness, shape (n,) [N/m]; inf is rigid.
         damping: Normal damping, shape (n,) [N s/m].
-        surface_velocity: What the contact's relative velocity is measured against, shape (n, 3) [m/s], same axes.
+        surface_velocity: Velocity that the contact's relative velocity is measured against, shape (n, 3) [m/s], same
+            axes.
 
     Raises:
         InputError: Shapes do not fit each other, a tree does not exist, or the step has no length.
@@ -86,7 +87,7 @@ class SparseProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseSolution:
-    """What a model found.
+    """A step's solution.
 
     Attributes:
         v_plus: Velocities at the end of the step, shape (t, d).
@@ -94,7 +95,7 @@ class SparseSolution:
         contact_velocity: Velocity of A relative to B and to the surface's motion, same axes, shape (n, 3) [m/s].
         status: SOLVED if the residual was reached; REPAIRED if the search ended before it; FALLBACK if the input is not
             finite (v⁺ is v* then and there are no impulses).
-        residual: Momentum error, 004 (24), of the worst island.
+        residual: Momentum error of the worst island (Castro, Permenter & Han 2022, eq. 24).
         iterations: Newton steps of the island that took most.
         islands: How many sets of trees contacts hold together.
     """

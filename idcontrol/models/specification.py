@@ -1,11 +1,12 @@
 r"""The convex contact problems as math.md states them, solved by a general library: the executable specification.
 
-Over the whitened change of velocity x (`idcontrol.models.whitened`), with ``J v⁺ = ρ x + c``:
+Over the whitened change of velocity x (`idcontrol.models.whitened`), with ``J v⁺ = ρ x + c``, and with math.md's
+sections on the right:
 
-    `dissipation`      min ½|x|²            s.t.  G_e (ρx + c) ≥ 0,  S v⁺ = T v⁺ = 0 where μ = inf     (math.md 7.3)
-    `one_stage`        min ½|x|² + ½|s|²/δ  s.t.  the same with ρx + s + c                             (math.md 7.5)
-    `no_slip`          min ½|x|²            s.t.  N v⁺ + φ/h ≥ 0,  S v⁺ = T v⁺ = 0 at closed contacts  (math.md 4, 7.6)
-    `smallest_torque`  min ½|hτ(y)|² over the impulses y of the same motion, within the edge rule      (math.md 7.4)
+    `dissipation`      min ½|x|²            s.t.  G_e (ρx + c) ≥ 0,  S v⁺ = T v⁺ = 0 where μ = inf     (7.3)
+    `one_stage`        min ½|x|² + ½|s|²/δ  s.t.  the same with ρx + s + c                             (7.5)
+    `no_slip`          min ½|x|²            s.t.  N v⁺ + φ/h ≥ 0,  S v⁺ = T v⁺ = 0 at closed contacts  (4 and 7.6)
+    `smallest_torque`  min ½|hτ(y)|² over the impulses y of the same motion, within the edge rule      (7.4)
 
 The multipliers of the rows are the contact impulses. Clarabel answers, and ECOS where it fails; a step takes tens of
 milliseconds and is good to six digits or so. This needs the extra ``cvx``.
@@ -34,7 +35,7 @@ ACCEPTED: Final = 1e-5
 """Relative residual up to which an answer counts: general libraries leave more than the solvers of this package."""
 
 RIDGE: Final = 1e-8
-"""Weight of ½|y|² in `smallest_torque` (math.md 7.4)."""
+"""Weight of ½|y|² in `smallest_torque` (math.md, section 7.4)."""
 
 _SOLVERS: Final[tuple[tuple[str, dict[str, float]], ...]] = (
     ("CLARABEL", {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}),

@@ -14,13 +14,13 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.types import Array, Integers, Status
 
 PUSH_OUT_SPEED = 0.1
-"""Largest speed at which penetration is undone [m/s]: 5 mm at 1 ms would ask for 5 m/s (math.md 13.6)."""
+"""Largest speed at which penetration is undone [m/s]: 5 mm at 1 ms would ask for 5 m/s (math.md, section 13.6)."""
 
 CLOSED_GAP = 1e-5
 """A contact whose gap is at most this is closed: it may be held against slip, or dragged [m]."""
 
 WarmStart: TypeAlias = dict[int, int]
-"""What a model remembers from the last step: for each contact identity, a bit set of its active rows."""
+"""Memory of the last step: for each contact identity, a bit set of its active rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Bilateral:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepProblem:
-    """One step: find v⁺ and impulses with ``M v⁺ + κ = Jᵀf + Pᵀ(hτ) + Λᵀg`` (math.md 1-3, 003 section 3).
+    """One step: find v⁺ and impulses with ``M v⁺ + κ = Jᵀf + Pᵀ(hτ) + Λᵀg`` (math.md, sections 1-3).
 
     Attributes:
         h: Length of the step [s].
@@ -73,7 +73,7 @@ class StepProblem:
 
 
 class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
-    """What a contact model found.
+    """A contact model's solution of a step.
 
     Attributes:
         v_plus: Velocity at the end of the step, shape (m,), our order.
@@ -81,11 +81,11 @@ class StepSolution(msgspec.Struct, frozen=True, kw_only=True):
         multipliers: Motor impulses hτ of the prescribed velocities, shape (p,) [N m s]; empty in forward mode.
         status: SOLVED only if the residual was checked; REPAIRED if something was regularized or relaxed;
             FALLBACK if no contact impulse could be found (they are zero then).
-        residual: Relative complementarity residual (math.md 13.3).
+        residual: Relative complementarity residual (math.md, section 13.3).
         iterations: Pivots or passes of the solver.
-        regularization: What was added to the diagonal, relative to it; 0 unless the exact problem failed or the model
+        regularization: Ridge on the diagonal, relative to it; 0 unless the exact problem failed or the model
             is a regularized one.
-        note: What the status means here, e.g. ``"squeeze"``; empty when solved at the first attempt.
+        note: The reason of the status, e.g. ``"squeeze"``; empty when solved at the first attempt.
         warm: To be handed to the next step.
     """
 
@@ -111,12 +111,12 @@ class Ending(NamedTuple):
 
 
 def warm_bits(warm: WarmStart | None, contacts: Contacts) -> Integers:
-    """What the last step left behind of each contact, shape (n,); 0 where it did not have it."""
-    bits: Integers = np.zeros(len(contacts), dtype=np.int64)
+    """Bit set of each contact's active rows in the last step, shape (n,); 0 where the contact is new."""
+    active: Integers = np.zeros(len(contacts), dtype=np.int64)
     if warm:
         for i, key in enumerate(contacts.identity.tolist()):
-            bits[i] = warm.get(key, 0)
-    return bits
+            active[i] = warm.get(key, 0)
+    return active
 
 
 ContactModel: TypeAlias = Callable[[StepProblem, WarmStart | None], StepSolution]

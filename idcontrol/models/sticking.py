@@ -1,4 +1,4 @@
-"""Which contacts with infinite friction stick (math.md 4.1).
+"""Which contacts with infinite friction stick (math.md, section 4.1).
 
 What presses sticks, what parts does not, and what does neither keeps its role. A set of contacts in these roles is
 found by trying. There may be none, between two fingers for example: a contact presses while it may slip and would part

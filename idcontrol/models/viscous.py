@@ -1,4 +1,4 @@
-r"""Viscous friction: drag along the tangents in proportion to slip (math.md 8; 000 section IV).
+r"""Viscous friction: drag along the tangents in proportion to slip (math.md, section 8).
 
     M (v⁺ - v) = h f + Nᵀf_N - h Sᵀ D (S v⁺ - s) - h Tᵀ D (T v⁺ - t),     0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0
 
@@ -8,6 +8,8 @@ what is left is a frictionless problem.
 
 μ_v is `Contacts.damping` [N s/m], finite; friction coefficients are not used. A contact that is open when the step
 begins, with a gap above `CLOSED_GAP`, has no drag.
+
+Source: Drumwright 2015, section IV, where drag is explicit (`solve_explicit`).
 """
 
 from __future__ import annotations
@@ -49,12 +51,12 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 
 def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None) -> StepSolution:
-    """One step with explicit drag, as 000 has it: ``f_S = -h μ_v (S v - s)``; stable for ``h μ_v S M⁻¹Sᵀ < 2`` only.
+    """One step with explicit drag: ``f_S = -h μ_v (S v - s)``; stable for ``h μ_v S M⁻¹Sᵀ < 2`` only.
 
     Args:
         problem: The step, forward or inverse.
         v: Velocity at the beginning of the step, shape (m,).
-        warm: As for `solve`.
+        warm: The last solution's `warm`.
 
     Raises:
         InputError: A drag coefficient is not finite.

@@ -1,4 +1,4 @@
-r"""The elimination that every model rests on (math.md 3): unknown velocities, whitened rows.
+r"""The elimination that every model rests on (math.md, section 3): unknown velocities, whitened rows.
 
 With the velocities ``q`` prescribed (inverse mode) only the rest, ``b``, is unknown; in forward mode all are. Either
 way,
@@ -34,7 +34,7 @@ class Whitened(NamedTuple):
 
     Attributes:
         M: Inertia with soft bilateral rows folded in, shape (m, m).
-        kappa: κ, likewise with them folded in, shape (m,).
+        kappa: κ with soft bilateral rows folded in, shape (m,).
         free: Unknown velocities, shape (k,).
         fixed: Prescribed velocities, shape (p,).
         L: Cholesky factor of M_bb, shape (k, k); NaN where M_bb is not positive definite.
@@ -166,7 +166,7 @@ def finish(
 
     Args:
         problem: The step.
-        whitened: The same, whitened.
+        whitened: Its whitened form.
         f: Impulses of all rows.
         ending: How the solver ended.
         active: Bit set of each contact's active rows, shape (n,), for the next step; None leaves nothing behind.
@@ -189,16 +189,16 @@ def finish(
 
 
 USED_UP: Final = 1e-16
-"""Elimination has used a row up if |ρ⊥|² is at most this times |ρ|², 1e-8 in length (math.md 13.4): what is left of it
-is rounding, and pushing along it would take any force."""
+"""Elimination has used a row up if |ρ⊥|² is at most this times |ρ|², 1e-8 in length (math.md, section 13.4): what is
+left of it is rounding, and pushing along it would take any force."""
 
 SLOW: Final = 1e-6
-"""A used-up row that moves no faster than this is taken to be at rest (math.md 4.3) [m/s]."""
+"""A used-up row that moves no faster than this is taken to be at rest (math.md, section 4.3) [m/s]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """Rows that hold with equality, eliminated from the others (math.md 4.2: FIND-INDICES as a Gram-Schmidt).
+    """Rows that hold with equality, eliminated from the others (math.md, section 4.2: FIND-INDICES as a Gram-Schmidt).
 
     Attributes:
         basis: Orthonormal rows spanning the held ones, shape (rank, k).
@@ -239,7 +239,7 @@ def hold(whitened: Whitened, held: Integers, tolerance: float = HELD_RANK_TOLERA
     Args:
         whitened: The whitened problem.
         held: Rows ``r`` with ``rows[r] v⁺ = 0`` (relative to surface or target), most important first.
-        tolerance: Rank tolerance ε_rank of math.md 4.2, on squares: physical, 1e-4 is 1 % in velocity.
+        tolerance: Rank tolerance ε_rank of math.md, section 4.2, on squares: physical, 1e-4 is 1 % in velocity.
     """
     found = find_indices(whitened.rho, whitened.c, held, tolerance=tolerance)
     rho, c = found.eliminate(whitened.rho, whitened.c)

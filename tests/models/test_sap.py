@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models import sap
 from idcontrol.models.sap import Bounded, Parameters, cone
-from idcontrol.models.sap.newton import Law, hessian, minimize, respond
+from idcontrol.models.sap.newton import Cost, Law, hessian, minimize, respond
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
 from idcontrol.models.whitened import whiten
 from idcontrol.trust.machines import forward_step, inverse_step
@@ -120,12 +121,12 @@ def random_whitened(rng):
 
 
 def total_cost(z, rho, c, law):
-    return 0.5 * z @ z + respond(c + rho @ z, law, np.empty(len(c)))
+    return 0.5 * z @ z + respond(c + rho @ z, law, np.empty(len(c)), HEAP)
 
 
 def gradient(z, rho, c, law):
     gamma = np.empty(len(c))
-    respond(c + rho @ z, law, gamma)
+    respond(c + rho @ z, law, gamma, HEAP)
     return z - rho.T @ gamma
 
 
@@ -153,7 +154,7 @@ def test_gradient_and_hessian_are_the_central_differences_of_the_cost():
         k, step = z.size, 3e-5
         analytic = gradient(z, rho, c, law)
         H = np.empty((k, k))
-        hessian(rho, c + rho @ z, law, H)
+        hessian(rho, c + rho @ z, law, H, HEAP)
         H = np.tril(H) + np.tril(H, -1).T
         axes = step * np.eye(k)
         slope = [(total_cost(z + d, rho, c, law) - total_cost(z - d, rho, c, law)) / (2 * step) for d in axes]
@@ -174,7 +175,13 @@ def test_both_line_searches_end_at_the_same_optimum_and_the_exact_one_sooner():
         found = {}
         for exact in (True, False):
             z, gamma = np.zeros(rho.shape[1]), np.empty(len(c))
-            code, count, residual = minimize(rho, c, law, np.ones_like(z), 1e-10, 200, exact, z, gamma)
+            code, count, residual = minimize(
+                Cost(rho, c, law, np.ones_like(z)),
+                Parameters(tolerance=1e-10, iterations=200, exact=exact),
+                z,
+                gamma,
+                HEAP,
+            )
             assert code == 0
             assert residual < 1e-10
             steps[exact] += count
@@ -192,9 +199,10 @@ def test_the_cost_never_rises_and_the_end_is_reached_from_anywhere():
         ends = []
         for start in (np.zeros(rho.shape[1]), 100.0 * rng.normal(size=rho.shape[1])):
             costs, z = [], start
+            cost = Cost(rho, c, law, np.ones_like(start))
             for most in range(100):
                 z = start.copy()
-                code, _, _ = minimize(rho, c, law, np.ones_like(z), 1e-7, most, True, z, np.empty(len(c)))
+                code, _, _ = minimize(cost, Parameters(tolerance=1e-7, iterations=most), z, np.empty(len(c)), HEAP)
                 costs.append(total_cost(z, rho, c, law))
                 if code == 0:
                     break

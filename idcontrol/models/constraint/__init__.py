@@ -1,7 +1,9 @@
-"""The constraint solver of 002: every constraint is a stiff spring with a damper, integrated implicitly (math.md 11).
+"""The first-order constraint solver: every constraint is a stiff spring with a damper, integrated implicitly.
 
 `solver` holds the contact model, `unilateral` its problem without friction, `laws` the stiffness of springs, spheres
-and elastic foundations, and the rows of joint limits and of bilateral springs.
+and elastic foundations, and the rows of joint limits and of bilateral springs (math.md, section 11).
+
+Source: Drumwright 2019, "An unconditionally stable first-order constraint solver for multibody systems".
 """
 
 from idcontrol.models.constraint.laws import (

@@ -1,4 +1,7 @@
-"""How stiff a constraint is: springs, spheres (Hertz), elastic foundations, joint limits, bilateral springs (002)."""
+"""How stiff a constraint is: springs, spheres (Hertz), elastic foundations, joint limits, bilateral springs.
+
+Source: Drumwright 2019, section 5.
+"""
 
 from __future__ import annotations
 
@@ -52,14 +55,14 @@ def springs(stiffness: float, damping: float = 0.0) -> ContactLaw:
 
 
 STIFFNESS, DAMPING = 1e10, 1.0
-"""Steel under a small foot [N/m] and "a little damping" [N s/m] (002 section 6.4)."""
+"""Steel under a small foot [N/m] and "a little damping" [N s/m] (Drumwright 2019, section 6.4)."""
 
 NEARLY_RIGID = springs(STIFFNESS, DAMPING)
 """A robot sinks into it by nanometres, and how its feet share the load is still unique."""
 
 
 def elastic_foundation(modulus: float, depth: float, area: npt.ArrayLike, damping: float = 0.0) -> ContactLaw:
-    """A bed of springs (Winkler), one under each contact: ``K = E A / L`` (002 section 5.5).
+    """A bed of springs (Winkler), one under each contact: ``K = E A / L`` (Drumwright 2019, section 5.5).
 
     Args:
         modulus: E [Pa].
@@ -84,11 +87,12 @@ def elastic_foundation(modulus: float, depth: float, area: npt.ArrayLike, dampin
 
 
 def hertz(modulus: float, radius: float, damping: float = 0.0) -> ContactLaw:
-    r"""A sphere on an elastic half-space, ``f = k_H d^{3/2}``, ``k_H = 4/3 E* √r``, by its tangent (math.md 11.3).
+    r"""A sphere on an elastic half-space, ``f = k_H d^{3/2}``, ``k_H = 4/3 E* √r``, by its tangent.
 
     At depth d the tangent is a spring of stiffness ``K = 3/2 k_H √d`` whose rest lies d/3 below the surface: the gap
-    becomes ``φ + d/3``, which is -2/3 d at that depth. A body at rest is exactly at Hertz' depth. (002 (121)-(123)
-    leaves out the 4/3 and takes ``d^{3/2}`` for the gap, whose rate is then not the velocity of the normal row.)
+    becomes ``φ + d/3``, which is -2/3 d at that depth. A body at rest is exactly at Hertz' depth. (Drumwright 2019,
+    eqs. 121-123, leaves out the 4/3 and takes ``d^{3/2}`` for the gap, whose rate is then not the velocity of the
+    normal row; math.md, section 11.3.)
 
     Args:
         modulus: Effective modulus E* [Pa].
@@ -132,17 +136,18 @@ def solve_nearly_rigid(problem: StepProblem, warm: WarmStart | None = None) -> S
 def spring_rows(
     rows: Array, deviation: Array, h: float, stiffness: npt.ArrayLike, damping: npt.ArrayLike = 0.0
 ) -> Bilateral:
-    """Bilateral constraints φ = 0 as stiff springs, ``λ = -K φ⁺ - B φ̇⁺`` at the end of the step (math.md 11.1).
+    """Bilateral constraints φ = 0 as stiff springs, ``λ = -K φ⁺ - B φ̇⁺`` at the end of the step.
 
     Args:
         rows: G, their Jacobian, shape (k, m).
         deviation: φ now, shape (k,) [m or rad].
         h: Length of the step [s].
         stiffness: K, shape (k,) or one for all [N/m or N m/rad]; inf is rigid.
-        damping: B, likewise [N s/m or N m s/rad].
+        damping: B, shape (k,) or one for all [N s/m or N m s/rad].
 
     Returns:
-        ``G v⁺ = -C h K φ - C Λ`` with ``C = 1/(h²K + hB)``; rigid rows have C = 0 and target -φ/h.
+        ``G v⁺ = -C h K φ - C Λ`` with ``C = 1/(h²K + hB)``; rigid rows have C = 0 and target -φ/h
+        (math.md, section 11.1).
 
     Raises:
         InputError: A stiffness or damping is negative, or both of a row are zero.
@@ -169,7 +174,7 @@ def joint_limits(
     stiffness: float = np.inf,
     damping: float = 0.0,
 ) -> Contacts:
-    """Ranges of joints as contacts without friction: ``q - lower ≥ 0`` and ``upper - q ≥ 0`` (math.md 12.5).
+    """Ranges of joints as contacts without friction: ``q - lower ≥ 0`` and ``upper - q ≥ 0`` (math.md, section 12.5).
 
     They may stand beside other contacts (`idcontrol.contact.contacts.concatenate`). Their impulses are torques times
     seconds; as points in the world they have no place.

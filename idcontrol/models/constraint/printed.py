@@ -1,10 +1,12 @@
-r"""The programs of 002 as printed, to reproduce its figures; `idcontrol.models.constraint.solve` is what to use.
+r"""The programs of Drumwright 2019 as printed, to reproduce its figures; use `idcontrol.models.constraint.solve`.
 
-* `bilateral_force`, (61), (62), (53): loses digits as K grows and needs (G M⁻¹Gᵀ)⁻¹ (math.md 11.1).
-* `unilateral_forces`, the QP (83)-(85): the law max(0, -Kφ⁺ - Bφ̇⁺) for one constraint only (math.md 11.2).
+Numbers in parentheses are its equations.
+
+* `bilateral_force`, (61), (62), (53): loses digits as K grows and needs (G M⁻¹Gᵀ)⁻¹ (math.md, section 11.1).
+* `unilateral_forces`, the QP (83)-(85): the law max(0, -Kφ⁺ - Bφ̇⁺) for one constraint only (math.md, section 11.2).
 * `solve`, the programs (99)-(120) with the true friction cone: β is as large as B_r = 10⁶/h times slip and weighs as
   much as a force, so that it pays to press harder until nothing slides; nothing bounds the normal force from above, and
-  blocks are thrown off ramps (math.md 11.3).
+  blocks are thrown off ramps (math.md, section 11.3).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from idcontrol.solvers.active_set_qp import solve_qp
 from idcontrol.types import Array, Status
 
 TANGENTIAL_DAMPING = 1e6
-"""h B_r of 002 section 6.4 ("10⁶/h meters", read as N s/m)."""
+"""h B_r of Drumwright 2019, section 6.4, ("10⁶/h meters", read as N s/m)."""
 
 
 def bilateral_force(
@@ -78,7 +80,7 @@ def solve(
 ) -> StepSolution:
     """One step by the cone program (109)-(120), K_r = K_s = 0.
 
-    Contacts count where φ ≤ 0, as 002 section 6.1 has it. Terms with the turning of G are left out: those of a block
+    Contacts count where φ ≤ 0, as in its section 6.1. Terms with the turning of G are left out: those of a block
     that slides are zero.
 
     Args:
@@ -96,12 +98,14 @@ def solve(
     """
     for package in ("cvxpy", backend.lower()):
         if importlib.util.find_spec(package) is None:
-            raise InputError(f"the printed programs of 002 need {package}: pip install 'idcontrol[cvx]'")
+            raise InputError(f"the printed programs of Drumwright 2019 need {package}: pip install 'idcontrol[cvx]'")
     contacts, h = problem.contacts, problem.h
     if problem.bilateral is not None:
-        raise InputError("the printed programs of 002 take no bilateral rows here; use constraint.solve")
+        raise InputError("the printed programs of Drumwright 2019 take no bilateral rows here; use constraint.solve")
     if np.isinf(contacts.stiffness).any() or np.isinf(contacts.mu).any():
-        raise InputError("the printed programs of 002 need finite stiffness and friction; use constraint.solve")
+        raise InputError(
+            "the printed programs of Drumwright 2019 need finite stiffness and friction; use constraint.solve"
+        )
     n = len(contacts)
     closed = np.flatnonzero(contacts.gap <= 0.0)
     whitened = whiten(problem)

@@ -1,4 +1,4 @@
-r"""Constraints as stiff springs and dampers, integrated implicitly: stable for every step (math.md 11; 002).
+r"""Constraints as stiff springs and dampers, integrated implicitly: stable for every step (math.md, section 11).
 
 At the end of the step a constraint φ with Jacobian G pushes with ``λ = -K φ⁺ - B φ̇⁺``. In impulses Λ = hλ,
 
@@ -16,10 +16,10 @@ tangents,
 with the friction pyramid of `idcontrol.models.coulomb`. Its matrix is strictly copositive in the impulses where all
 stiffness is finite: a solution then exists, joints that squeeze included.
 
-Differences from 002: it needs neither (G M⁻¹Gᵀ)⁻¹, which redundant constraints do not have, nor Ġ; forces of coupled
-constraints obey the law (the printed programs, `idcontrol.models.constraint.printed`, do so for one constraint only);
-and the damper of a contact that is open when the step begins is not engaged in that step, so that no force acts at a
-distance: such a contact presses only if its gap closes within the step, whatever closes it.
+Differences from Drumwright 2019: it needs neither (G M⁻¹Gᵀ)⁻¹, which redundant constraints do not have, nor Ġ; forces
+of coupled constraints obey the law (the printed programs, `idcontrol.models.constraint.printed`, do so for one
+constraint only); and the damper of a contact that is open when the step begins is not engaged in that step, so that no
+force acts at a distance: such a contact presses only if its gap closes within the step, whatever closes it.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def closed_kernel(
             count += 1
     f[:] = 0.0
     if count == 0:
-        status, iterations, residual = spring_kernel(rho[:n], c[:n], compliance[:n], f[:n], vector(arena, n))
+        status, iterations, residual = spring_kernel(rho[:n], c[:n], compliance[:n], f[:n], vector(arena, n), arena)
         return status, iterations, residual
     lcp = _soft_lcp(rho, c, compliance, mu, frictional[:count], arena)
     answer = lemke_kernel(lcp.Q, lcp.r, lcp.scale, 0.0, 50 * lcp.r.shape[0] + 100, arena)

@@ -1,4 +1,4 @@
-r"""Unilateral springs without friction: the symmetric LCP of math.md 11.2 with compliance on its diagonal.
+r"""Unilateral springs without friction: the symmetric LCP of math.md, section 11.2, with compliance on its diagonal.
 
     0 ≤ Λ ⊥ (ρρᵀ + C) Λ + c ≥ 0,     C = diag C_i > 0
 
@@ -16,11 +16,12 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.solvers.lcp import gram_residual, lcp_residual
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus
-from idcontrol.types import Array, Booleans
+from idcontrol.types import Array, Integers
 
 _ITERATIONS = 100
 _REFINEMENTS = 3
@@ -40,10 +41,12 @@ def _along(rho: Array, i: int, x: Array) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def _factor(rho: Array, C: Array, active: Booleans, L: Array) -> bool:
-    """Cholesky factor of ``I + Σ_active ρ_iᵀρ_i / C_i``."""
+def _factor(rho: Array, C: Array, active: Integers, H: Array, L: Array) -> bool:
+    """Write ``H = I + Σ_active ρ_iᵀρ_i / C_i`` and its Cholesky factor L; False if that fails."""
     n, k = rho.shape
-    H = np.eye(k)
+    H[:] = 0.0
+    for a in range(k):
+        H[a, a] = 1.0
     for i in range(n):
         if active[i]:
             for a in range(k):
@@ -54,18 +57,26 @@ def _factor(rho: Array, C: Array, active: Booleans, L: Array) -> bool:
 
 
 @njit(cache=True, error_model="numpy")
-def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float) -> float:
-    """Minimizer on [0, 1] of ½|y + α d|² + Σ max(0, -(s + α ds))² / 2C, whose derivative is piecewise linear."""
-    n = s.size
-    kinks = np.empty(n)
-    count = 0
+def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float, kinks: Array) -> float:
+    """Minimizer on [0, 1] of ½|y + α d|² + Σ max(0, -(s + α ds))² / 2C, whose derivative is piecewise linear.
+
+    Args:
+        s: Velocities c + ρy, shape (n,).
+        ds: Their change with d, shape (n,).
+        C: Compliances, shape (n,).
+        yd: y · d.
+        dd: d · d.
+        kinks: Scratch, shape (n,).
+    """
+    n, count = s.size, 0
     for i in range(n):
         if ds[i] != 0.0:
             at = -s[i] / ds[i]
             if 0.0 < at < 1.0:
                 kinks[count] = at
                 count += 1
-    kinks = np.sort(kinks[:count])
+    kinks = kinks[:count]
+    kinks.sort()
     low, high = -1, count  # the derivative is not positive at kink `low` (0 before the first), positive at `high`
     while high - low > 1:
         middle = (low + high) // 2
@@ -92,7 +103,7 @@ def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float) -> float:
 
 @njit(cache=True, error_model="numpy")
 def spring_kernel(
-    rho: Array, c: Array, C: Array, z: Array, w: Array
+    rho: Array, c: Array, C: Array, z: Array, w: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Newton's method of the module.
 
@@ -102,20 +113,21 @@ def spring_kernel(
         C: Compliances, positive, shape (n,) [m/s per N s].
         z: Result Λ, shape (n,).
         w: Result (ρρᵀ + C) Λ + c, shape (n,).
+        arena: Where scratch comes from.
 
     Returns:
-        Status number, iterations, relative residual (math.md 13.3).
+        Status number, iterations, relative residual (math.md, section 13.3).
     """
     n, k = rho.shape
-    L = np.zeros((k, k))
-    active = np.empty(n, dtype=np.bool_)
-    y, d, s, ds = np.zeros(k), np.empty(k), c.copy(), np.empty(n)
+    H, L, active = matrix(arena, k, k), matrix(arena, k, k), indices(arena, n)
+    y, d, s, ds, kinks = zeros(arena, k), vector(arena, k), vector(arena, n), vector(arena, n), vector(arena, n)
+    L[:], s[:] = 0.0, c
     for i in range(n):
         active[i] = s[i] < 0.0
     iterations = 0
     settled = False
     while not settled:
-        if iterations == _ITERATIONS or not _factor(rho, C, active, L):
+        if iterations == _ITERATIONS or not _factor(rho, C, active, H, L):
             return ITERATIONS if iterations == _ITERATIONS else INACCURATE, iterations, np.inf
         iterations += 1
         for a in range(k):
@@ -134,14 +146,15 @@ def spring_kernel(
         settled = dd <= _STILL * np.dot(y, y)
         if settled:
             break
-        y += _line_search(s, ds, C, np.dot(y, d), dd) * d
+        alpha = _line_search(s, ds, C, np.dot(y, d), dd, kinks)
+        for a in range(k):
+            y[a] += alpha * d[a]
         settled = True
         for i in range(n):
             s[i] = c[i] + _along(rho, i, y)
-            now = s[i] < 0.0
-            if now != active[i]:
+            if active[i] != (s[i] < 0.0):
                 settled = False
-            active[i] = now
+            active[i] = s[i] < 0.0
     for i in range(n):
         z[i] = -s[i] / C[i] if active[i] else 0.0
     # where C is tiny, s is the small difference of large numbers: refine Λ on the rows that press
@@ -184,7 +197,7 @@ def solve_springs(rho: Array, c: Array, C: Array) -> tuple[SolverStatus, Array, 
     """
     if (C > 0.0).all():
         z, w = np.empty(c.size), np.empty(c.size)
-        status, iterations, residual = spring_kernel(rho, c, C, z, w)
+        status, iterations, residual = spring_kernel(rho, c, C, z, w, HEAP)
         if status == SOLVED:
             return SolverStatus.SOLVED, z, iterations, residual
     # ρρᵀ + C is the Gram matrix of [ρ, √C]

@@ -1,4 +1,4 @@
-r"""SAP: compliant contact as an unconstrained convex problem in velocities (math.md 10; 004).
+r"""SAP: compliant contact as an unconstrained convex problem in velocities (math.md, section 10).
 
     minimize over v   ½ (v - v*)ᵀ M (v - v*) + ½ Σ γ(v)ᵀ R γ(v)
 
@@ -12,78 +12,124 @@ What the convexity costs: a contact that slides does so at the gap ``μ (h + τ_
 
 μ = inf has no cone limit: a contact that is closed when the step begins (`CLOSED_GAP`) and presses at its end is held
 along its tangents; one that parts is let go, unless it would press then (`idcontrol.models.sticking`).
+
+Source: Castro, Permenter & Han 2022, "An unconstrained convex formulation of compliant contact".
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+from msgspec import structs
 from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.models.sap.bounded import Bounded, joint_limits, motors
 from idcontrol.models.sap.cone import OPEN, STICK, project
 from idcontrol.models.sap.many import solve_sparse
-from idcontrol.models.sap.newton import ACCEPTED, CONVERGED, NOT_FINITE, STALLED, UNPHYSICAL, Law, minimize, respond
-from idcontrol.models.sap.regularization import BETA, SIGMA, mean_inverse_mass, regularize
-from idcontrol.models.step import CLOSED_GAP, PUSH_OUT_SPEED, Bilateral, StepProblem, StepSolution, WarmStart
-from idcontrol.models.whitened import Whitened, hold, recover, whiten
+from idcontrol.models.sap.newton import (
+    ACCEPTED,
+    CONVERGED,
+    NOT_FINITE,
+    STALLED,
+    UNPHYSICAL,
+    Cost,
+    Law,
+    Parameters,
+    minimize,
+    respond,
+)
+from idcontrol.models.sap.regularization import mean_inverse_mass, regularize
+from idcontrol.models.step import (
+    CLOSED_GAP,
+    PUSH_OUT_SPEED,
+    Bilateral,
+    Ending,
+    StepProblem,
+    StepSolution,
+    WarmStart,
+    warm_bits,
+)
+from idcontrol.models.whitened import Whitened, finish, hold, whiten
 from idcontrol.types import Array, Integers, Status
 
 __all__ = ["Bounded", "Parameters", "joint_limits", "motors", "solve", "solve_bounded", "solve_sparse"]
 
-TOLERANCE: Final = 1e-13
-"""Default of `Parameters.tolerance`."""
 
-ITERATIONS: Final = 100
-"""Default of `Parameters.iterations`."""
+class _Contacts(NamedTuple):
+    """Contacts as they are given, all of shape (n,); w is that of `regularization`."""
+
+    gap: Array
+    mu: Array
+    stiffness: Array
+    damping: Array
+    w: Array
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
-    """What may be set of the method; nothing of it is physical but for β and σ, whose defaults are the paper's.
+class _Rows(NamedTuple):
+    """Whitened rows of n contacts, then of e scalar rows with limited impulse.
 
     Attributes:
-        beta: Period of a near-rigid contact, in steps.
-        sigma: Tangential regularization relative to the inverse mass.
-        tolerance: ε_r of the stopping rule 004 (20).
-        iterations: Largest number of Newton steps.
-        exact: Exact line search; else backtracking.
+        rho: Shape (3 n + e, k).
+        c: Their velocities at zero impulse with φ/h on normals, which gives way to -v̂, shape (3 n + e,).
+        momentum: As in `newton.Cost`, shape (k,).
+        compliance: Of the scalar rows, shape (e,).
+        lower: Their smallest impulses, shape (e,).
+        upper: Their largest, shape (e,).
     """
 
-    beta: float = BETA
-    sigma: float = SIGMA
-    tolerance: float = TOLERANCE
-    iterations: int = ITERATIONS
-    exact: bool = True
+    rho: Array
+    c: Array
+    momentum: Array
+    compliance: Array
+    lower: Array
+    upper: Array
 
 
+DEFAULTS = Parameters()
 _NONE = Bounded(rows=np.zeros((0, 0)), target=np.zeros(0), compliance=np.zeros(0), lower=np.zeros(0), upper=np.zeros(0))
 
 
 @njit(cache=True)
-def _inverse_mass(M: Array, J: Array) -> Array:  # pragma: no cover - compiled
+def _inverse_mass(M: Array, J: Array, arena: Arena) -> Array:  # pragma: no cover - compiled
     """The w of all contacts (see `regularization`) with the inertia of the whole machine, shape (n,)."""
-    L, rho = np.zeros_like(M), J.copy()
+    m, rows = M.shape[0], J.shape[0]
+    L, rho = matrix(arena, m, m), matrix(arena, rows, m)
+    L[:], rho[:] = 0.0, J
     if not cholesky(M, L):
-        return np.full(J.shape[0] // 3, np.nan)
-    for r in range(rho.shape[0]):
+        return np.full(rows // 3, np.nan)
+    for r in range(rows):
         solve_lower(L, rho[r])
-    w: Array = mean_inverse_mass(rho, J.shape[0] // 3)
+    w: Array = mean_inverse_mass(rho, rows // 3)
     return w
 
 
 @njit(cache=True, error_model="numpy")
-def _start(rho: Array, c: Array, law: Law, mode: Integers, z: Array) -> None:  # pragma: no cover - compiled
-    """Where contacts go whose modes stay as they were, slides without their friction, if that is better than z.
+def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:  # pragma: no cover - compiled
+    """ℓ(z) [J]; u and gamma, shape (3 n + e,), are overwritten with velocities and impulses."""
+    np.dot(cost.rho, z, u)
+    for r in range(u.shape[0]):
+        u[r] += cost.c[r]
+    value: float = 0.5 * np.dot(z, z) + respond(u, cost.law, gamma, arena)
+    return value
+
+
+@njit(cache=True, error_model="numpy")
+def _start(cost: Cost, mode: Integers, z: Array, arena: Arena) -> None:  # pragma: no cover - compiled
+    """Start where contacts go whose modes stay as they were, slides without their friction, if that is better than z.
 
     That is the Newton step from a point with those modes, and counts as one.
     """
-    n, k = law.mu.shape[0], z.shape[0]
-    H, x, L = np.eye(k), np.zeros(k), np.zeros((k, k))
+    rho, c, law = cost.rho, cost.c, cost.law
+    n, k, at = law.mu.shape[0], z.shape[0], mark(arena)
+    H, L, x = matrix(arena, k, k), matrix(arena, k, k), zeros(arena, k)
+    H[:], L[:] = 0.0, 0.0
+    for p in range(k):
+        H[p, p] = 1.0
     for i in range(n):
         if mode[i] == OPEN:
             continue
@@ -94,81 +140,80 @@ def _start(rho: Array, c: Array, law: Law, mode: Integers, z: Array) -> None:  #
                 x[p] -= row[p] * c[axis * n + i] / R
                 for q in range(p + 1):
                     H[p, q] += row[p] * row[q] / R
-    if not cholesky(H, L):
-        return
-    solve_lower(L, x)
-    solve_lower_transposed(L, x)
-    gamma = np.empty(c.shape[0])
-    there = 0.5 * np.dot(x, x) + respond(c + np.dot(rho, x), law, gamma)
-    if there < 0.5 * np.dot(z, z) + respond(c + np.dot(rho, z), law, gamma):
-        z[:] = x
+    if cholesky(H, L):
+        solve_lower(L, x)
+        solve_lower_transposed(L, x)
+        u, gamma = vector(arena, c.shape[0]), vector(arena, c.shape[0])
+        if _value(cost, x, u, gamma, arena) < _value(cost, z, u, gamma, arena):
+            z[:] = x
+    release(arena, at)
 
 
 @njit(cache=True, error_model="numpy")
 def _solve(
     h: float,
-    contacts: tuple[Array, Array, Array, Array, Array],
-    bounds: tuple[Array, Array, Array],
-    rho: Array,
-    c: Array,
-    momentum: Array,
-    parameters: tuple[float, float, float, int, bool],
+    contacts: _Contacts,
+    rows: _Rows,
+    parameters: Parameters,
     mode: Integers,
     z: Array,
     gamma: Array,
+    arena: Arena,
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Regularize, find a start, search; see `minimize` for what comes back.
 
     Args:
         h: Length of the step [s].
-        contacts: Gap, friction, stiffness, damping and w of each contact, all of shape (n,).
-        bounds: Compliance, lower and upper limit of the scalar rows, all of shape (e,).
-        rho: Whitened rows, shape (3 n + e, k).
-        c: Their velocities at zero impulse with φ/h on normals, which gives way to -v̂, shape (3 n + e,).
-        momentum: See `minimize`.
-        parameters: β, σ, tolerance, iterations, exact of `Parameters`.
-        mode: What each contact did in the last step, overwritten with what it does, shape (n,).
+        contacts: The contacts.
+        rows: All rows; `c` is overwritten.
+        parameters: Parameters of the method.
+        mode: Whether each contact was open, stuck or slid in the last step, overwritten for this one, shape (n,).
         z: Start, overwritten with the result, shape (k,).
         gamma: Overwritten with the impulses, shape (3 n + e,).
+        arena: Where arrays come from.
     """
-    gap, friction, stiffness, damping, w = contacts
-    beta, sigma, tolerance, iterations, exact = parameters
-    n = gap.shape[0]
-    mu, R_n, R_t = friction.copy(), np.empty(n), np.empty(n)
+    n, c = contacts.gap.shape[0], rows.c
+    mu, R_n, R_t = vector(arena, n), vector(arena, n), vector(arena, n)
+    mu[:] = contacts.mu
     for i in range(n):
-        if not (stiffness[i] > 0.0 and damping[i] >= 0.0 and mu[i] >= 0.0):
+        gap, stiffness, damping = contacts.gap[i], contacts.stiffness[i], contacts.damping[i]
+        if not (stiffness > 0.0 and damping >= 0.0 and mu[i] >= 0.0):
             return UNPHYSICAL, 0, np.inf
-        R_n[i], R_t[i], v_hat = regularize(h, w[i], gap[i], stiffness[i], damping[i], beta, sigma)
-        c[i] -= max(gap[i] / h, -PUSH_OUT_SPEED) + v_hat
-        if mu[i] == np.inf and gap[i] > CLOSED_GAP:
+        R_n[i], R_t[i], v_hat = regularize(h, contacts.w[i], gap, stiffness, damping, parameters.beta, parameters.sigma)
+        c[i] -= max(gap / h, -PUSH_OUT_SPEED) + v_hat
+        if mu[i] == np.inf and gap > CLOSED_GAP:
             mu[i] = 0.0
-    law = Law(mu, R_n, R_t, bounds[0], bounds[1], bounds[2])
-    one, total, let_go = np.empty(3), 0, np.zeros(n, dtype=np.bool_)
+    law = Law(mu, R_n, R_t, rows.compliance, rows.lower, rows.upper)
+    cost = Cost(rows.rho, c, law, rows.momentum)
+    one, u, total, let_go = vector(arena, 3), vector(arena, c.shape[0]), 0, indices(arena, n)
+    let_go[:] = 0
     if mode.any():
-        _start(rho, c, law, mode, z)
+        _start(cost, mode, z, arena)
         total = 1
     while True:
-        code, count, residual = minimize(rho, c, law, momentum, tolerance, iterations, exact, z, gamma)
+        ending, count, residual = minimize(cost, parameters, z, gamma, arena)
         total += count
-        u = c + np.dot(rho, z)
+        np.dot(rows.rho, z, u)
+        for r in range(u.shape[0]):
+            u[r] += c[r]
         settled = True
         for i in range(n):
             mode[i] = project(u[i], u[n + i], u[2 * n + i], mu[i], R_n[i], R_t[i], one)
             if mu[i] == np.inf and mode[i] == OPEN and not let_go[i]:
                 mu[i] = 0.0
-                let_go[i] = True
+                let_go[i] = 1
                 settled = False
         for i in range(n if settled else 0):
             if let_go[i] and mu[i] == 0.0 and mode[i] != OPEN:
                 mu[i] = np.inf
                 settled = False
-        if settled or code == NOT_FINITE:
-            return code, total, residual
+        if settled or ending == NOT_FINITE:
+            return ending, total, residual
 
 
 @njit(cache=True, error_model="numpy")
 def closed_kernel(
-    h: float, w: Whitened, mu: Array, law: tuple[float, float], mode: Integers, f: Array, away: Array
+    h: float, w: Whitened, mu: Array, parameters: Parameters, mode: Integers, f: Array, away: Array, arena: Arena
 ) -> tuple[bool, int, float]:  # pragma: no cover - compiled
     """`solve` for rigid contacts that are closed when the step begins, without other rows.
 
@@ -176,42 +221,34 @@ def closed_kernel(
         h: Length of the step [s].
         w: The whitened problem, without rigid bilateral rows.
         mu: Friction, shape (n,).
-        law: β and σ of `Parameters`.
-        mode: In and out: what each contact did in the last step, does in this one, shape (n,).
+        parameters: Parameters of the method.
+        mode: Whether each contact was open, stuck or slid in the last step, overwritten for this one, shape (n,).
         f: Overwritten with the impulses, shape (3 n,).
         away: Overwritten with the free velocities' v⁺ less that which f causes (see `solve_bounded`), shape (k,).
+        arena: Where arrays come from.
 
     Returns:
         Whether it is solved, iterations, residual.
     """
     n, k = mu.shape[0], w.free.shape[0]
-    beta, sigma = law
-    momentum, z, gamma, none = np.zeros(k), np.zeros(k), np.zeros(3 * n), np.zeros(0)
+    momentum, c, none = zeros(arena, k), vector(arena, 3 * n), vector(arena, 0)
+    c[:], away[:] = w.c, 0.0
     for i in range(k):
         for j in range(i, k):
             momentum[i] += w.L[j, i] * w.v_free[w.free[j]]
-    code, iterations, residual = _solve(
-        h,
-        (np.zeros(n), mu, np.full(n, np.inf), np.zeros(n), _inverse_mass(w.M, w.rows)),
-        (none, none, none),
-        w.rho,
-        w.c.copy(),
-        momentum,
-        (beta, sigma, TOLERANCE, ITERATIONS, True),
-        mode,
-        z,
-        gamma,
-    )
-    f[:] = gamma
-    away[:] = z
+    rigid = vector(arena, n)
+    rigid[:] = np.inf
+    contacts = _Contacts(zeros(arena, n), mu, rigid, zeros(arena, n), _inverse_mass(w.M, w.rows, arena))
+    rows = _Rows(w.rho, c, momentum, none, none, none)
+    ending, iterations, residual = _solve(h, contacts, rows, parameters, mode, away, f, arena)
     for r in range(3 * n):
         for i in range(k):
-            away[i] -= w.rho[r, i] * gamma[r]
+            away[i] -= w.rho[r, i] * f[r]
     solve_lower_transposed(w.L, away)
-    return code == CONVERGED or (code == STALLED and residual <= ACCEPTED), iterations, residual
+    return ending == CONVERGED or (ending == STALLED and residual <= ACCEPTED), iterations, residual
 
 
-def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Parameters = Parameters()) -> StepSolution:
+def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Parameters = DEFAULTS) -> StepSolution:
     """One step.
 
     Args:
@@ -221,8 +258,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Param
         parameters: See `Parameters`.
 
     Returns:
-        The solution; its residual is the momentum error 004 (24), `regularization` is σ. FALLBACK only if the problem
-        is not finite or its inertia not positive definite.
+        The solution; its residual is the momentum error (Castro, Permenter & Han 2022, eq. 24), `regularization` is σ.
+        FALLBACK only if the problem is not finite or its inertia not positive definite.
 
     Raises:
         InputError: The step has no length, or a contact's stiffness or damping is not physical.
@@ -234,7 +271,7 @@ def solve_bounded(
     problem: StepProblem,
     bounded: Bounded,
     warm: WarmStart | None = None,
-    parameters: Parameters = Parameters(),
+    parameters: Parameters = DEFAULTS,
     start: Array | None = None,
 ) -> tuple[StepSolution, Array]:
     """`solve` with rows of limited impulse; the solution and their impulses, shape (e,).
@@ -244,8 +281,8 @@ def solve_bounded(
         bounded: The rows.
         warm: As for `solve`.
         parameters: See `Parameters`.
-        start: Velocity from which the search starts, shape (m,): 004 takes that at the beginning of the step. None
-            means the velocity without contact.
+        start: Velocity from which the search starts, shape (m,): the paper takes that at the beginning of the step.
+            None means the velocity without contact.
     """
     if not problem.h > 0.0:
         raise InputError(f"the step h must be positive, not {problem.h}")
@@ -259,26 +296,23 @@ def solve_bounded(
     if rigid.size:
         held = hold(whitened, rigid)
         rho, c = np.delete(held.rho, rigid, axis=0), np.delete(held.c, rigid)
-    mode = np.zeros(n, dtype=np.int64)
-    if warm:
-        for i, key in enumerate(contacts.identity.tolist()):
-            mode[i] = warm.get(key, OPEN)
+    mode = warm_bits(warm, contacts)
     gamma, z = np.zeros(3 * n + e), np.zeros(len(whitened.free))
     if start is not None:
         z = whitened.L.T @ (start - whitened.v_free)[whitened.free]
         if held is not None:
             z -= held.basis.T @ (held.basis @ z)
+    w = _inverse_mass(problem.M, contacts.jacobian, HEAP)
+    momentum = whitened.L.T @ whitened.v_free[whitened.free]
     code, iterations, residual = _solve(
         problem.h,
-        (contacts.gap, contacts.mu, contacts.stiffness, contacts.damping, _inverse_mass(problem.M, contacts.jacobian)),
-        (bounded.compliance, bounded.lower, bounded.upper),
-        rho,
-        c,
-        whitened.L.T @ whitened.v_free[whitened.free],
-        (parameters.beta, parameters.sigma, parameters.tolerance, parameters.iterations, parameters.exact),
+        _Contacts(contacts.gap, contacts.mu, contacts.stiffness, contacts.damping, w),
+        _Rows(rho, c, momentum, bounded.compliance, bounded.lower, bounded.upper),
+        parameters,
         mode,
         z,
         gamma,
+        HEAP,
     )
     if code == UNPHYSICAL:
         raise InputError("contacts: stiffness must be positive, damping and friction must not be negative")
@@ -287,28 +321,19 @@ def solve_bounded(
     f = gamma
     if held is not None:
         f = held.impulses(whitened, np.insert(gamma, np.full(rigid.size, 3 * n), 0.0))
-    v_plus, motor_impulse = recover(whitened, f)
+    status, note = _outcome(code, residual)
+    solution = finish(problem, whitened, f, Ending(status, residual, iterations, parameters.sigma, note), mode)
     if code != NOT_FINITE:
         # z meets the contact law exactly and momentum to the tolerance; v⁺ by the impulses would have it the other way
         # round, and stiff contacts would answer to its error in the next step
         if held is not None:
             z -= held.basis.T @ held.constants
         solve_lower_transposed(whitened.L, z)
-        away = whitened.v_free[whitened.free] + z - v_plus[whitened.free]
+        away = whitened.v_free[whitened.free] + z - solution.v_plus[whitened.free]
+        v_plus = solution.v_plus.copy()
         v_plus[whitened.free] += away
-        motor_impulse += whitened.M[np.ix_(whitened.fixed, whitened.free)] @ away
-    status, note = _outcome(code, residual)
-    solution = StepSolution(
-        v_plus=v_plus,
-        impulses=np.ascontiguousarray(f[: 3 * n].reshape(3, n).T),
-        multipliers=motor_impulse,
-        status=status,
-        residual=residual,
-        iterations=iterations,
-        regularization=parameters.sigma,
-        note=note,
-        warm=dict(zip(contacts.identity.tolist(), mode.tolist(), strict=True)),
-    )
+        torque = whitened.M[np.ix_(whitened.fixed, whitened.free)] @ away
+        solution = structs.replace(solution, v_plus=v_plus, multipliers=solution.multipliers + torque)
     return solution, f[rows - e :]
 
 
@@ -321,7 +346,7 @@ def _outcome(code: int, residual: float) -> tuple[Status, str]:
 
 
 def _with_rows(problem: StepProblem, bounded: Bounded) -> StepProblem:
-    """The problem with the rows among its rigid ones, last, so that whitened whitens them."""
+    """The problem with the rows among its rigid ones, last, so that `whiten` whitens them."""
     rows = Bilateral(rows=bounded.rows, target=bounded.target, compliance=np.zeros(len(bounded.target)))
     ties = problem.bilateral
     if ties is not None:

@@ -1,4 +1,6 @@
-r"""Rows whose impulse is limited, beside contacts in the same convex problem: joint limits, motors (004 XI).
+r"""Rows whose impulse is limited, beside contacts in the same convex problem: joint limits, motors.
+
+Source: Castro, Permenter & Han 2022, section XI.
 
 A row with velocity u = row v⁺ - target answers with ``g = clip(-u/C, lower, upper)``, which is again the derivative of
 a convex cost. Springs and dampers of a row, implicit in v⁺, are a target and a compliance; what they may exert at most
@@ -88,7 +90,7 @@ def motors(
 def joint_limits(
     h: float, M: Array, index: Integers, position: Array, lowest: Array, highest: Array, beta: float = BETA
 ) -> Bounded:
-    """Joints that stay between their stops, near-rigid as contacts are (004 IX-A).
+    """Joints that stay between their stops, near-rigid as contacts are (Castro, Permenter & Han 2022, section IX-A).
 
     Args:
         h: Length of the step [s].

@@ -1,6 +1,8 @@
-r"""Contact impulses as a function of contact velocity: the analytic projection of 004 (18) and its derivative.
+r"""Contact impulses as a function of contact velocity: the analytic projection and its derivative.
 
-With ``y = -u/R``, u the velocity of a contact measured against v̂ (004 VII), components (normal, first, second tangent),
+Source: Castro, Permenter & Han 2022, section VII, eq. 18, and appendix E.
+
+With ``y = -u/R``, u the velocity of a contact measured against v̂, components (normal, first, second tangent),
 R = diag(R_n, R_t, R_t), μ̂ = μ R_t/R_n, μ̃² = μ² R_t/R_n, y_r = |y_t| and t̂ = y_t/y_r, the impulse γ is the point of the
 friction cone that is nearest to y in the norm of R:
 
@@ -34,7 +36,7 @@ def project(
         u_t: Along the second tangent.
         mu: Friction coefficient.
         R_n: Normal regularization [m/s per N s].
-        R_t: Tangential regularization, likewise.
+        R_t: Tangential regularization [m/s per N s].
         gamma: Overwritten with the impulse, shape (3,) [N s].
 
     Returns:
@@ -65,17 +67,17 @@ def project(
 def derivative(
     u_n: float, u_s: float, u_t: float, mu: float, R_n: float, R_t: float, G: Array
 ) -> bool:  # pragma: no cover - compiled
-    """``G = -∂γ/∂u`` of one contact, symmetric and positive semidefinite (004 E); False if it is zero.
+    """``G = -∂γ/∂u`` of one contact, symmetric and positive semidefinite; False if it is zero.
 
     On a border of two regions it is that of the region with more contact.
 
     Args:
-        u_n: As for `project`, like the next five.
-        u_s: The same.
-        u_t: The same.
-        mu: The same.
-        R_n: The same.
-        R_t: The same.
+        u_n: Velocity along the normal, measured against v̂ [m/s].
+        u_s: Along the first tangent.
+        u_t: Along the second tangent.
+        mu: Friction coefficient.
+        R_n: Normal regularization [m/s per N s].
+        R_t: Tangential regularization [m/s per N s].
         G: Overwritten, shape (3, 3).
     """
     G[:] = 0.0

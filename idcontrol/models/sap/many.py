@@ -1,4 +1,4 @@
-r"""SAP of many bodies: block-sparse Newton steps, islands apart (004 VIII-D).
+r"""SAP of many bodies: block-sparse Newton steps, islands apart (Castro, Permenter & Han 2022, section VIII-D).
 
 Whitened with the inertia of each tree, ``A = I`` and the Hessian ``I + ρᵀGρ`` has the sparsity of the contacts alone.
 So a tree's velocities are cut into *nodes* of six, which only contacts couple: a free body is one, a robot several.
@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import HEAP, Arena
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.models.sap.cone import OPEN, derivative, project
 from idcontrol.models.sap.newton import (
@@ -24,6 +25,8 @@ from idcontrol.models.sap.newton import (
     STALLED,
     UNPHYSICAL,
     Law,
+    Line,
+    Parameters,
     exact_step,
     respond,
 )
@@ -33,7 +36,34 @@ from idcontrol.models.step import CLOSED_GAP
 from idcontrol.solvers.block_cholesky import BLOCK, Structure, analyze, factorize, slot, solve
 from idcontrol.types import Array, Integers, Status
 
-_NOTHING: Array = np.zeros(0)
+
+class Trees(NamedTuple):
+    """The trees of a `SparseProblem`, fields as there."""
+
+    size: Integers
+    M: Array
+    v: Array
+    v_star: Array
+
+
+class Touching(NamedTuple):
+    """The contacts of a `SparseProblem`, fields as there."""
+
+    tree: Integers
+    rows: Array
+    gap: Array
+    mu: Array
+    stiffness: Array
+    damping: Array
+    surface_velocity: Array
+
+
+class Result(NamedTuple):
+    """Arrays that a step writes its result into, fields as in `SparseSolution`."""
+
+    v_plus: Array
+    impulses: Array
+    contact_velocity: Array
 
 
 class Rows(NamedTuple):
@@ -48,6 +78,36 @@ class Rows(NamedTuple):
     start: Integers
     node: Integers
     rho: Array
+
+
+class Cost(NamedTuple):
+    """The cost ℓ of `idcontrol.models.sap.newton` for n contacts and nodes of six velocities.
+
+    Attributes:
+        rows: Whitened contact rows.
+        c: Their velocities at z = 0, measured against v̂, shape (3 n,).
+        law: How impulses answer to velocities.
+        momentum: Whitened momentum ``Lᵀv*`` at z = 0, shape (nodes, 6).
+    """
+
+    rows: Rows
+    c: Array
+    law: Law
+    momentum: Array
+
+
+class Optimum(NamedTuple):
+    """Arrays of a search.
+
+    Attributes:
+        z: Whitened velocities, start and result, shape (nodes, 6).
+        gamma: Impulses at z, shape (3 n,).
+        u: Contact velocities at z, shape (3 n,).
+    """
+
+    z: Array
+    gamma: Array
+    u: Array
 
 
 @njit(cache=True, error_model="numpy")
@@ -225,18 +285,12 @@ def _hessian(
 
 @njit(cache=True, error_model="numpy")
 def _minimize(
-    rows: Rows,
-    c: Array,
-    law: Law,
-    structure: Structure,
-    momentum: Array,
-    tolerance: float,
-    most: int,
-    z: Array,
-    gamma: Array,
-    u: Array,
+    cost: Cost, structure: Structure, parameters: Parameters, at: Optimum, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Algorithm 1 of 004 for one island, as `newton.minimize`, with sparse steps; nodes by place, z (nodes, 6)."""
+    """`idcontrol.models.sap.newton.minimize` for one island, with sparse steps; rows name nodes by their place."""
+    rows, c, law, momentum = cost.rows, cost.c, cost.law, cost.momentum
+    z, gamma, u = at.z, at.gamma, at.u
+    most = parameters.iterations
     nodes = z.shape[0]
     diagonal, upper = np.empty((nodes, BLOCK, BLOCK)), np.empty((structure.column.shape[0], BLOCK, BLOCK))
     j, dz, du = np.empty_like(z), np.empty_like(z), np.empty_like(u)
@@ -244,7 +298,7 @@ def _minimize(
     residual = np.inf
     for iteration in range(most + 1):
         _velocities(rows, z, c, u)
-        respond(u, law, gamma)
+        respond(u, law, gamma, arena)
         _impulse(rows, gamma, j)
         p2, j2, error2 = 0.0, 0.0, 0.0
         for i in range(nodes):
@@ -257,7 +311,7 @@ def _minimize(
         if not np.isfinite(error):
             return NOT_FINITE, iteration, np.inf
         last, residual = residual, error / size if size > 0.0 else 0.0
-        if error < ABSOLUTE + tolerance * size:
+        if error < ABSOLUTE + parameters.tolerance * size:
             return CONVERGED, iteration, residual
         if iteration == most or (residual < ROUNDING and residual > 0.5 * last):
             return STALLED, iteration, residual
@@ -274,7 +328,7 @@ def _minimize(
         start = zdz - np.dot(gamma, du)
         if not start < 0.0 or dzdz < (1e-15 * size) ** 2:
             return STALLED, iteration, residual
-        alpha = exact_step(start, u, du, zdz, dzdz, law)
+        alpha = exact_step(start, Line(u, du, np.nan, zdz, dzdz), law, arena)
         for i in range(nodes):
             for k in range(BLOCK):
                 z[i, k] += alpha * dz[i, k]
@@ -283,20 +337,30 @@ def _minimize(
 
 @njit(cache=True, error_model="numpy")
 def _solve_island(
-    rows: Rows,
-    c: Array,
-    law: Law,
+    whole: Cost,
     members: Integers,
     contacts: Integers,
     local: Integers,
-    momentum: Array,
-    tolerance: float,
-    most: int,
-    z: Array,
-    gamma: Array,
-    u: Array,
+    parameters: Parameters,
+    found: Optimum,
+    arena: Arena,
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Solve the island of nodes `members` and of `contacts`; see `_solve_all` for the arguments."""
+    """Solve one island.
+
+    Args:
+        whole: The cost of all islands.
+        members: The island's nodes.
+        contacts: Its contacts.
+        local: Scratch, shape (all nodes,).
+        parameters: Stopping rule; the line search is exact.
+        found: Start and result of all islands; those of this one are read and written.
+        arena: Where scratch of the contact law comes from.
+
+    Returns:
+        As `_minimize`.
+    """
+    rows, c, law, momentum = whole.rows, whole.c, whole.law, whole.momentum
+    z, gamma, u = found.z, found.gamma, found.u
     n, nodes = contacts.shape[0], members.shape[0]
     for i in range(nodes):
         local[members[i]] = i
@@ -335,11 +399,12 @@ def _solve_island(
         for axis in range(3):
             c_own[axis * n + i] = c[axis * total + contacts[i]]
         mu[i], R_n[i], R_t[i] = law.mu[contacts[i]], law.R_n[contacts[i]], law.R_t[contacts[i]]
-    own_law = Law(mu, R_n, R_t, law.C, law.lower, law.upper)
+    own_cost = Cost(own, c_own, Law(mu, R_n, R_t, law.C, law.lower, law.upper), p)
+    at_own = Optimum(mine, gamma_own, u_own)
     iterations, one = 0, np.empty(3)
     let_go, modes = np.zeros(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
     while True:
-        code, count, residual = _minimize(own, c_own, own_law, structure, p, tolerance, most, mine, gamma_own, u_own)
+        code, count, residual = _minimize(own_cost, structure, parameters, at_own, arena)
         iterations += count
         settled = True
         for i in range(n):
@@ -366,35 +431,21 @@ def _solve_island(
 
 @njit(cache=True, error_model="numpy")
 def _solve_all(
-    h: float,
-    size: Integers,
-    M: Array,
-    v: Array,
-    v_star: Array,
-    tree: Integers,
-    J: Array,
-    gap: Array,
-    friction: Array,
-    stiffness: Array,
-    damping: Array,
-    surface: Array,
-    nothing: Array,
-    parameters: tuple[float, float, float, int],
-    v_plus: Array,
-    impulses: Array,
-    contact_velocity: Array,
+    h: float, trees: Trees, contacts: Touching, parameters: Parameters, result: Result, arena: Arena
 ) -> tuple[int, int, float, int]:  # pragma: no cover - compiled
-    """Code, iterations, residual and number of islands; results in the last three. See `SparseProblem`."""
-    beta, sigma, tolerance, most = parameters
+    """Write the result of a step of length h [s]; returns how it ended, iterations, residual, number of islands."""
+    size, L = trees.size, np.zeros_like(trees.M)
+    v, v_star, v_plus = trees.v, trees.v_star, result.v_plus
+    tree, J, gap = contacts.tree, contacts.rows, contacts.gap
+    stiffness, damping = contacts.stiffness, contacts.damping
     t, n = size.shape[0], gap.shape[0]
     v_plus[:] = 0.0
     for i in range(t):
         for a in range(size[i]):
             v_plus[i, a] = v_star[i, a]
-    impulses[:] = 0.0
-    contact_velocity[:] = 0.0
-    L = np.zeros_like(M)
-    if not (_whiten(size, M, L) and np.isfinite(np.sum(v_plus))):
+    result.impulses[:] = 0.0
+    result.contact_velocity[:] = 0.0
+    if not (_whiten(size, trees.M, L) and np.isfinite(np.sum(v_plus))):
         return NOT_FINITE, 0, np.inf, 0
     first = np.zeros(t + 1, dtype=np.int64)
     for i in range(t):
@@ -410,47 +461,38 @@ def _solve_all(
                 p += L[i, b, a] * v_star[i, b]
             z[first[i] + a // BLOCK, a % BLOCK] = start
             momentum[first[i] + a // BLOCK, a % BLOCK] = p
-    mu, R_n, R_t, c = friction.copy(), np.empty(n), np.empty(n), np.empty(3 * n)
+    mu, R_n, R_t, c = contacts.mu.copy(), np.empty(n), np.empty(n), np.empty(3 * n)
     v_hat = np.empty(n)
     for i in range(n):
         if not (stiffness[i] > 0.0 and damping[i] >= 0.0 and mu[i] >= 0.0):
             return UNPHYSICAL, 0, np.inf, 0
-        R_n[i], R_t[i], v_hat[i] = regularize(h, _inverse_mass(rows, i), gap[i], stiffness[i], damping[i], beta, sigma)
+        R_n[i], R_t[i], v_hat[i] = regularize(
+            h, _inverse_mass(rows, i), gap[i], stiffness[i], damping[i], parameters.beta, parameters.sigma
+        )
         if mu[i] == np.inf and gap[i] > CLOSED_GAP:
             mu[i] = 0.0
         for axis in range(3):
-            s = -surface[i, axis]
+            s = -contacts.surface_velocity[i, axis]
             for side in range(2):
                 if tree[i, side] >= 0:
                     for k in range(size[tree[i, side]]):
                         s += J[i, side, axis, k] * v_star[tree[i, side], k]
             c[axis * n + i] = s
         c[i] -= v_hat[i]
-    law = Law(mu, R_n, R_t, nothing, nothing, nothing)
-    gamma, u, local = np.zeros(3 * n), c.copy(), np.empty(first[t], dtype=np.int64)
+    none = np.zeros(0)
+    cost = Cost(rows, c, Law(mu, R_n, R_t, none, none, none), momentum)
+    found, local = Optimum(z, np.zeros(3 * n), c.copy()), np.empty(first[t], dtype=np.int64)
     island, count = _islands(first[t], rows)
     owner = np.empty(n, dtype=np.int64)
     for i in range(n):
         owner[i] = island[rows.node[rows.start[i]]] if rows.start[i + 1] > rows.start[i] else -1
     node_start, members = _by_group(island, count)
-    contact_start, contacts = _by_group(owner, count)
+    contact_start, touching = _by_group(owner, count)
     code, iterations, residual = CONVERGED, 0, 0.0
     for g in range(count):
         nodes = members[node_start[g] : node_start[g + 1]]
-        ended, steps, rest = _solve_island(
-            rows,
-            c,
-            law,
-            nodes,
-            contacts[contact_start[g] : contact_start[g + 1]],
-            local,
-            momentum,
-            tolerance,
-            most,
-            z,
-            gamma,
-            u,
-        )
+        own = touching[contact_start[g] : contact_start[g + 1]]
+        ended, steps, rest = _solve_island(cost, nodes, own, local, parameters, found, arena)
         code, iterations, residual = max(code, ended), max(iterations, steps), max(residual, rest)
         if ended == NOT_FINITE:
             return NOT_FINITE, iterations, np.inf, count
@@ -470,9 +512,9 @@ def _solve_all(
             v_plus[i, a] += x[a]
     for i in range(n):
         for axis in range(3):
-            impulses[i, axis] = gamma[axis * n + i]
-            contact_velocity[i, axis] = u[axis * n + i]
-        contact_velocity[i, 0] += v_hat[i]
+            result.impulses[i, axis] = found.gamma[axis * n + i]
+            result.contact_velocity[i, axis] = found.u[axis * n + i]
+        result.contact_velocity[i, 0] += v_hat[i]
     return code, iterations, residual, count
 
 
@@ -488,9 +530,9 @@ def solve_sparse(
 
     Args:
         problem: The step.
-        sigma: Tangential regularization relative to the inverse mass (004 IX-B).
-        beta: Period of a near-rigid contact, in steps (004 IX-A).
-        tolerance: ε_r of 004 (20), for every island.
+        sigma: Tangential regularization relative to the inverse mass (Castro, Permenter & Han 2022, section IX-B).
+        beta: Period of a near-rigid contact, in steps (their section IX-A).
+        tolerance: ε_r of the stopping rule (their eq. 20), for every island.
         iterations: Largest number of Newton steps.
 
     Returns:
@@ -499,35 +541,31 @@ def solve_sparse(
     Raises:
         InputError: A contact's stiffness, damping or friction is not physical.
     """
-    shape = problem.v.shape
-    v_plus, impulses = np.empty(shape), np.empty((len(problem.gap), 3))
-    contact_velocity = np.empty_like(impulses)
+    n = len(problem.gap)
+    result = Result(np.empty(problem.v.shape), np.empty((n, 3)), np.empty((n, 3)))
     code, count, residual, islands = _solve_all(
         problem.h,
-        problem.size,
-        problem.M,
-        problem.v,
-        problem.v_star,
-        problem.tree,
-        problem.rows,
-        problem.gap,
-        problem.mu,
-        problem.stiffness,
-        problem.damping,
-        problem.surface_velocity,
-        _NOTHING,
-        (beta, sigma, tolerance, iterations),
-        v_plus,
-        impulses,
-        contact_velocity,
+        Trees(problem.size, problem.M, problem.v, problem.v_star),
+        Touching(
+            problem.tree,
+            problem.rows,
+            problem.gap,
+            problem.mu,
+            problem.stiffness,
+            problem.damping,
+            problem.surface_velocity,
+        ),
+        Parameters(beta, sigma, tolerance, iterations),
+        result,
+        HEAP,
     )
     if code == UNPHYSICAL:
         raise InputError("contacts: stiffness must be positive, damping and friction must not be negative")
     status = Status.SOLVED if code == CONVERGED or residual <= ACCEPTED else Status.REPAIRED
     return SparseSolution(
-        v_plus=v_plus,
-        impulses=impulses,
-        contact_velocity=contact_velocity,
+        v_plus=result.v_plus,
+        impulses=result.impulses,
+        contact_velocity=result.contact_velocity,
         status=Status.FALLBACK if code == NOT_FINITE else status,
         residual=residual,
         iterations=count,

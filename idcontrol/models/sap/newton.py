@@ -1,11 +1,11 @@
-r"""Newton's method on the primal cost of 004 (17), in whitened velocities (004 VIII).
+r"""Newton's method on the primal cost, in whitened velocities (Castro, Permenter & Han 2022, eq. 17, section VIII).
 
 With ``z = Lᵀ(v - v*)``, A = L Lᵀ, and contact velocities ``u = c + ρ z`` measured against v̂,
 
     ℓ(z) = ½|z|² + ½ Σ γᵀRγ,    ∇ℓ = z - ρᵀγ(u),    H = I + ρᵀG ρ
 
-The D that scales momenta in 004 (19) is the identity in these coordinates. Beside contacts there may be scalar rows
-whose impulse is limited, ``g = clip(-u/C, lower, upper)``: joint limits, motors, springs.
+The D that scales momenta in their eq. 19 is the identity in these coordinates. Beside contacts there may be scalar
+rows whose impulse is limited, ``g = clip(-u/C, lower, upper)``: joint limits, motors, springs.
 """
 
 from __future__ import annotations
@@ -15,23 +15,43 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from idcontrol.kernels.arena import Arena, mark, matrix, release, vector
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.models.sap.cone import cost, derivative, project
+from idcontrol.models.sap.regularization import BETA, SIGMA
 from idcontrol.types import Array
 
 CONVERGED, STALLED, NOT_FINITE, UNPHYSICAL = 0, 1, 2, 3
 
 ACCEPTED = 1e-6
-"""Momentum error, 004 (24), of a search that rounding ended: up to this it is solved."""
+"""Momentum error (their eq. 24) of a search that rounding ended: up to this it is solved."""
 
 ABSOLUTE = 1e-16
-"""ε_a of 004 (20) [sqrt J]."""
+"""ε_a of the stopping rule, their eq. 20 [sqrt J]."""
 
 ROUNDING = 1e-9
 """A search whose momentum error is below this and no longer halves has met the limit of rounding."""
 
 BACKTRACK = 0.8
 ARMIJO = 1e-4
+
+
+class Parameters(NamedTuple):
+    """Parameters of the method; none of them is physical but β and σ, whose defaults are the paper's.
+
+    Attributes:
+        beta: Period of a near-rigid contact, in steps.
+        sigma: Tangential regularization relative to the inverse mass.
+        tolerance: ε_r of the stopping rule, their eq. 20.
+        iterations: Largest number of Newton steps.
+        exact: Exact line search; else backtracking.
+    """
+
+    beta: float = BETA
+    sigma: float = SIGMA
+    tolerance: float = 1e-13
+    iterations: int = 100
+    exact: bool = True
 
 
 class Law(NamedTuple):
@@ -54,12 +74,46 @@ class Law(NamedTuple):
     upper: Array
 
 
+class Cost(NamedTuple):
+    """The cost ℓ of the module.
+
+    Attributes:
+        rho: Whitened rows of n contacts in block order, then of e scalar rows, shape (3 n + e, k).
+        c: Their velocities at z = 0, measured against v̂ and targets, shape (3 n + e,).
+        law: How impulses answer to velocities.
+        momentum: Whitened momentum ``Lᵀv*`` at z = 0, which the residual is compared with, shape (k,).
+    """
+
+    rho: Array
+    c: Array
+    law: Law
+    momentum: Array
+
+
+class Line(NamedTuple):
+    """A search direction dz from a point z.
+
+    Attributes:
+        u: Velocities of all rows at z, shape (3 n + e,).
+        du: Their change with dz, shape (3 n + e,).
+        zz: z · z.
+        zdz: z · dz.
+        dzdz: dz · dz.
+    """
+
+    u: Array
+    du: Array
+    zz: float
+    zdz: float
+    dzdz: float
+
+
 @njit(cache=True, error_model="numpy")
-def respond(u: Array, law: Law, gamma: Array) -> float:  # pragma: no cover - compiled
-    """Impulses γ (3 n + e,), block order, of all rows at the velocities u; returns their part of ℓ [J]."""
+def respond(u: Array, law: Law, gamma: Array, arena: Arena) -> float:  # pragma: no cover - compiled
+    """Write impulses γ (3 n + e,), block order, of all rows at the velocities u; returns their part of ℓ [J]."""
     n, e = law.mu.shape[0], law.C.shape[0]
-    total = 0.0
-    one = np.empty(3)
+    total, at = 0.0, mark(arena)
+    one = vector(arena, 3)
     for i in range(n):
         project(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], one)
         total += cost(one, law.R_n[i], law.R_t[i])
@@ -69,31 +123,18 @@ def respond(u: Array, law: Law, gamma: Array) -> float:  # pragma: no cover - co
         g = min(max(y, law.lower[r]), law.upper[r])
         gamma[3 * n + r] = g
         total += law.C[r] * g * (y - 0.5 * g)
+    release(arena, at)
     return total
 
 
 @njit(cache=True, error_model="numpy")
-def slope(
-    alpha: float,
-    u: Array,
-    du: Array,
-    zdz: float,
-    dzdz: float,
-    law: Law,
-) -> tuple[float, float]:  # pragma: no cover - compiled
-    """First and second derivative of ℓ along a search direction, in O(n) (004 VIII-C).
-
-    Args:
-        alpha: Length of the step.
-        u: Velocities of all rows at its beginning, shape (3 n + e,).
-        du: Their change, shape (3 n + e,).
-        zdz: z · dz.
-        dzdz: dz · dz.
-        law: How impulses answer to velocities.
-    """
+def slope(alpha: float, line: Line, law: Law, arena: Arena) -> tuple[float, float]:  # pragma: no cover - compiled
+    """First and second derivative of ℓ at ``z + alpha dz``, along dz, in O(n) (their section VIII-C)."""
+    u, du = line.u, line.du
     n, e = law.mu.shape[0], law.C.shape[0]
-    first, second = zdz + alpha * dzdz, dzdz
-    one, G = np.empty(3), np.empty((3, 3))
+    first, second = line.zdz + alpha * line.dzdz, line.dzdz
+    at = mark(arena)
+    one, G = vector(arena, 3), matrix(arena, 3, 3)
     for i in range(n):
         a, b, c = du[i], du[n + i], du[2 * n + i]
         if a == 0.0 and b == 0.0 and c == 0.0:
@@ -110,31 +151,17 @@ def slope(
         first -= min(max(y, law.lower[r]), law.upper[r]) * d
         if law.lower[r] <= y <= law.upper[r]:
             second += d * d / law.C[r]
+    release(arena, at)
     return first, second
 
 
 @njit(cache=True, error_model="numpy")
-def exact_step(
-    start: float,
-    u: Array,
-    du: Array,
-    zdz: float,
-    dzdz: float,
-    law: Law,
-) -> float:  # pragma: no cover - compiled
-    """Root of the slope on (0, 1], to rounding: Newton inside a bracket that bisection shrinks (rtsafe, 004 VIII-B).
+def exact_step(start: float, line: Line, law: Law, arena: Arena) -> float:  # pragma: no cover - compiled
+    """Root of the slope on (0, 1], to rounding: Newton inside a bracket that bisection shrinks (their section VIII-B).
 
-    The full step is taken where the cost still falls at its end.
-
-    Args:
-        start: Slope at 0, negative.
-        u: See `slope`, like all that follow.
-        du: The same.
-        zdz: The same.
-        dzdz: The same.
-        law: The same.
+    The full step is taken where the cost still falls at its end. `start` is the slope at 0, negative.
     """
-    first, second = slope(1.0, u, du, zdz, dzdz, law)
+    first, second = slope(1.0, line, law, arena)
     if first <= 0.0:
         return 1.0
     low, high, alpha, last = 0.0, 1.0, 1.0, 1.0
@@ -148,7 +175,7 @@ def exact_step(
             alpha = low + last
         if abs(last) <= 1e-15 * alpha or high - low <= 1e-15 * high:
             break
-        first, second = slope(alpha, u, du, zdz, dzdz, law)
+        first, second = slope(alpha, line, law, arena)
         if abs(first) <= -1e-14 * start:
             break
         if first < 0.0:
@@ -160,51 +187,45 @@ def exact_step(
 
 @njit(cache=True, error_model="numpy")
 def backtracked_step(
-    start: float,
-    cost_now: float,
-    u: Array,
-    du: Array,
-    zz: float,
-    zdz: float,
-    dzdz: float,
-    law: Law,
-    gamma: Array,
+    start: float, value: float, line: Line, law: Law, gamma: Array, arena: Arena
 ) -> float:  # pragma: no cover - compiled
-    """Armijo's rule from the full step downwards (004 VIII-B).
+    """Armijo's rule from the full step downwards (their section VIII-B).
 
-    From the full step, not from the 1.5 that 004 names: the rule would accept 1.5 near the optimum every time, and
+    From the full step, not from the 1.5 that they name: the rule would accept 1.5 near the optimum every time, and
     Newton's method would converge by halves.
 
     Args:
         start: Slope at 0, negative.
-        cost_now: ℓ at 0.
-        u: See `slope`.
-        du: The same.
-        zz: z · z.
-        zdz: See `slope`, like the next two.
-        dzdz: The same.
-        law: The same.
-        gamma: Room for impulses, shape (3 n + e,).
+        value: ℓ at 0.
+        line: The search direction.
+        law: How impulses answer to velocities.
+        gamma: Overwritten with impulses at the last trial, shape (3 n + e,).
+        arena: Where scratch comes from, and goes back to.
     """
-    alpha = 1.0
+    alpha, at = 1.0, mark(arena)
+    u = vector(arena, line.u.shape[0])
     for _ in range(100):
-        trial = 0.5 * (zz + 2.0 * alpha * zdz + alpha * alpha * dzdz)
-        trial += respond(u + alpha * du, law, gamma)
+        trial = 0.5 * (line.zz + 2.0 * alpha * line.zdz + alpha * alpha * line.dzdz)
+        for r in range(u.shape[0]):
+            u[r] = line.u[r] + alpha * line.du[r]
+        trial += respond(u, law, gamma, arena)
         # what rounding hides is no increase
-        if trial <= cost_now + ARMIJO * alpha * start + 1e-15 * cost_now:
+        if trial <= value + ARMIJO * alpha * start + 1e-15 * value:
             break
         alpha *= BACKTRACK
+    release(arena, at)
     return alpha
 
 
 @njit(cache=True, error_model="numpy")
-def hessian(rho: Array, u: Array, law: Law, H: Array) -> None:  # pragma: no cover - compiled
-    """``H = I + ρᵀG ρ`` in its lower triangle, shape (k, k)."""
+def hessian(rho: Array, u: Array, law: Law, H: Array, arena: Arena) -> None:  # pragma: no cover - compiled
+    """Write ``H = I + ρᵀG ρ``, its lower triangle, shape (k, k)."""
     n, e, k = law.mu.shape[0], law.C.shape[0], rho.shape[1]
     H[:] = 0.0
     for i in range(k):
         H[i, i] = 1.0
-    G, W = np.empty((3, 3)), np.empty((3, k))
+    at = mark(arena)
+    G, W = matrix(arena, 3, 3), matrix(arena, 3, k)
     for i in range(n):
         if not derivative(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], G):
             continue
@@ -222,68 +243,75 @@ def hessian(rho: Array, u: Array, law: Law, H: Array) -> None:  # pragma: no cov
         for p in range(k):
             for q in range(p + 1):
                 H[p, q] += row[p] * row[q] / law.C[r]
+    release(arena, at)
 
 
 @njit(cache=True, error_model="numpy")
 def minimize(
-    rho: Array,
-    c: Array,
-    law: Law,
-    momentum: Array,
-    tolerance: float,
-    most: int,
-    exact: bool,
-    z: Array,
-    gamma: Array,
+    cost: Cost, parameters: Parameters, z: Array, gamma: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Algorithm 1 of 004.
+    """Minimize ℓ (Castro, Permenter & Han 2022, Algorithm 1).
 
     Args:
-        rho: Whitened rows of n contacts in block order, then of e scalar rows, shape (3 n + e, k).
-        c: Their velocities at z = 0, measured against v̂ and targets, shape (3 n + e,).
-        law: How impulses answer to velocities.
-        momentum: Whitened momentum ``Lᵀv*`` at z = 0, which the residual is compared with, shape (k,).
-        tolerance: ε_r of 004 (20).
-        most: Largest number of iterations.
-        exact: Exact line search, else backtracking.
+        cost: ℓ.
+        parameters: Stopping rule and line search; β and σ are in the law already.
         z: Start, overwritten with the result, shape (k,).
         gamma: Overwritten with the impulses at z, shape (3 n + e,).
+        arena: Where scratch comes from, and goes back to.
 
     Returns:
-        `CONVERGED`, `STALLED` or `NOT_FINITE`; iterations; momentum error 004 (24).
+        `CONVERGED`, `STALLED` or `NOT_FINITE`; iterations; momentum error, their eq. 24.
     """
-    k = z.shape[0]
-    H, L, dz = np.empty((k, k)), np.zeros((k, k)), np.empty(k)
+    at = mark(arena)
+    ending, iterations, residual = _newton(cost, parameters, z, gamma, arena)
+    release(arena, at)
+    return ending, iterations, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _newton(
+    cost: Cost, parameters: Parameters, z: Array, gamma: Array, arena: Arena
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    rho, law, most = cost.rho, cost.law, parameters.iterations
+    rows, k = rho.shape
+    H, L, dz, p = matrix(arena, k, k), matrix(arena, k, k), vector(arena, k), vector(arena, k)
+    u, du, j = vector(arena, rows), vector(arena, rows), vector(arena, k)
+    L[:] = 0.0
     residual = np.inf
     for iteration in range(most + 1):
-        u = c + np.dot(rho, z)
+        np.dot(rho, z, u)
+        for r in range(rows):
+            u[r] += cost.c[r]
         zz = np.dot(z, z)
-        value = 0.5 * zz + respond(u, law, gamma)
-        j = np.dot(gamma, rho)
-        size = np.sqrt(max(np.dot(momentum + z, momentum + z), np.dot(j, j)))
-        error = np.linalg.norm(z - j)
+        value = 0.5 * zz + respond(u, law, gamma, arena)
+        np.dot(gamma, rho, j)
+        for i in range(k):
+            p[i] = cost.momentum[i] + z[i]
+            dz[i] = j[i] - z[i]
+        size = np.sqrt(max(np.dot(p, p), np.dot(j, j)))
+        error = np.linalg.norm(dz)
         if not np.isfinite(error):
             return NOT_FINITE, iteration, np.inf
         last, residual = residual, error / size if size > 0.0 else 0.0
-        if error < ABSOLUTE + tolerance * size:
+        if error < ABSOLUTE + parameters.tolerance * size:
             return CONVERGED, iteration, residual
         if iteration == most or (residual < ROUNDING and residual > 0.5 * last):
             return STALLED, iteration, residual
-        hessian(rho, u, law, H)
+        hessian(rho, u, law, H, arena)
         if not cholesky(H, L):
             return STALLED, iteration, residual
-        dz[:] = j - z
         solve_lower(L, dz)
         solve_lower_transposed(L, dz)
-        du = np.dot(rho, dz)
-        zdz, dzdz = np.dot(z, dz), np.dot(dz, dz)
-        start = zdz - np.dot(gamma, du)
+        np.dot(rho, dz, du)
+        line = Line(u, du, zz, np.dot(z, dz), np.dot(dz, dz))
+        start = line.zdz - np.dot(gamma, du)
         # a step that rounding swallows is none
-        if not start < 0.0 or dzdz < (1e-15 * size) ** 2:
+        if not start < 0.0 or line.dzdz < (1e-15 * size) ** 2:
             return STALLED, iteration, residual
-        if exact:
-            alpha = exact_step(start, u, du, zdz, dzdz, law)
+        if parameters.exact:
+            alpha = exact_step(start, line, law, arena)
         else:
-            alpha = backtracked_step(start, value, u, du, zz, zdz, dzdz, law, gamma)
-        z += alpha * dz
+            alpha = backtracked_step(start, value, line, law, gamma, arena)
+        for i in range(k):
+            z[i] += alpha * dz[i]
     return STALLED, most, residual

@@ -1,4 +1,6 @@
-r"""Regularization from physical parameters alone: stiffness, damping, friction (004 IX).
+r"""Regularization from physical parameters alone: stiffness, damping, friction.
+
+Source: Castro, Permenter & Han 2022, section IX.
 
     R_n = max(β² w/4π², 1/(h k (h + τ_d))),   R_t = σ w,   v̂_n = -φ₀/(h + τ_d),   τ_d = damping/stiffness
 

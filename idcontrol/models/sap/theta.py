@@ -1,10 +1,11 @@
-r"""The θ-method: what a step takes at its beginning, what at its end (004 IV; math.md 10).
+r"""The θ-method: which terms a step takes at its beginning, and which at its end.
 
     q^θq = θ_q q⁺ + (1 - θ_q) q,    v^θv = θ_v v⁺ + (1 - θ_v) v,    q⁺ = q ⊕ h (θ_vq v⁺ + (1 - θ_vq) v)
 
 Springs and dampers are implicit to that degree and linear, so that the velocity v* without contact is one linear solve,
-and contact acts on ``A = M + h² θ_q θ_vq K + h θ_v D`` (004 (11)). Orders 1, 1, 1, 2 in h for the four schemes below;
-the contacts' own compliance takes ``φ⁺ = φ + h v_n`` for granted, which θ_vq = 1 makes true.
+and contact acts on ``A = M + h² θ_q θ_vq K + h θ_v D`` (Castro, Permenter & Han 2022, section IV, eq. 11). Orders 1, 1,
+1, 2 in h for the four schemes below; the contacts' own compliance takes ``φ⁺ = φ + h v_n`` for granted, which θ_vq = 1
+makes true.
 """
 
 from __future__ import annotations
