@@ -76,7 +76,7 @@ class Datagram(msgspec.Struct, frozen=True):
     """One that was accepted.
 
     Attributes:
-        mode: Of the sender.
+        mode: Mode of the sender.
         sequence: Its number.
         stamp: When it was sent, on the sender's clock [ns].
         echo: The newest of ours that the sender had accepted.
@@ -202,7 +202,7 @@ class Format:
         nq: Values of a configuration.
         nv: Values of a velocity.
         floating: Whether the first seven values of a configuration are a position and a quaternion.
-        torque_limit: Of each actuated joint, shape (a,) [N m]; inf where there is none.
+        torque_limit: Torque limit of each actuated joint, shape (a,) [N m]; inf where there is none.
         n_feet: Feet with force sensors.
     """
 
