@@ -29,14 +29,14 @@ class Limp:
 def folder(request, tmp_path, monkeypatch):
     """A folder with things called as ours are and a controller; elsewhere idcontrol, an experiment and a loop."""
     here = tmp_path / "here"
-    names = ("robots", "planners", "experiments", "idcontrol", "idcontrol/loop", "idcontrol/sweeps")
+    names = ("robots", "planners", "experiments", "idcontrol", "idcontrol/loop", "idcontrol/cli")
     for name in names:
         (here / name).mkdir(parents=True, exist_ok=True)
     if request.param == "packages":
         for name in names:
             (here / name / "__init__.py").write_text("")
     if request.param == "a clone":
-        for name in ("__init__", "loop/__init__", "sweeps/__init__"):
+        for name in ("__init__", "loop/__init__", "cli/__init__"):
             (here / "idcontrol" / f"{name}.py").write_text("raise SystemExit('the clone is run')")
     for name in ("loop/plant_process", "loop/record", "cli/child"):
         (here / "idcontrol" / f"{name}.py").write_text("raise SystemExit('the working directory is run')")

@@ -131,7 +131,7 @@ def test_pivoting_and_the_dual_active_set_agree(quadruped, inverse):
     for _ in range(50):
         problem = moving_problem(quadruped, rng, inverse=inverse)
         one = no_slip.solve(problem)
-        other = no_slip.solve_reduced(problem, whiten(problem), None, dual=True)
+        other = no_slip.solve_whitened(problem, whiten(problem), None, dual=True)
         assert one.status is other.status
         np.testing.assert_allclose(one.v_plus, other.v_plus, rtol=0, atol=1e-10 * max(1.0, np.abs(one.v_plus).max()))
 

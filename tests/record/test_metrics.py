@@ -86,7 +86,7 @@ def test_a_machine_that_does_exactly_what_was_planned_has_no_error():
     assert got["fell_at_s"] is None
     assert got["touchdown_err_s"] is None  # no foot ever swings
     assert got["steps"] == 2000
-    assert got["solver"] == {"solved": 2000, "repaired": 0, "fallback": 0, "failed": 0}
+    assert got["solver"] == {"solved": 2000, "repaired": 0, "fallback": 0, "failed": 0, "by": {}}
     assert got["plant_solver"] == {"steps": 2000, "repaired": 0, "regularized": 0, "unsolved": 0, "residual_max": 1e-14}
 
 
@@ -302,7 +302,7 @@ def test_steps_are_counted_by_how_they_ended():
     arrays["plant_regularization"][:5] = 1e-10
     arrays["plant_residual"][7] = 3e-9
     got = of(arrays)
-    assert got["solver"] == {"solved": 1997, "repaired": 1, "fallback": 1, "failed": 1}
+    assert got["solver"] == {"solved": 1997, "repaired": 1, "fallback": 1, "failed": 1, "by": {}}
     assert got["torque_clipped_steps"] == 4
     assert got["plant_solver"] == {"steps": 1999, "repaired": 0, "regularized": 5, "unsolved": 1, "residual_max": 3e-9}
 
@@ -325,3 +325,10 @@ def test_a_quantity_is_shown_in_the_unit_of_the_table():
 
 def test_a_layout_survives_the_way_through_json():
     assert msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(LAYOUT))), Layout) == LAYOUT
+
+
+def test_steps_are_counted_by_who_solved_them():
+    solved_by = np.array([metrics.solver_number(name) for name in ("sticking", "coulomb", "sticking", None, "mine")])
+    counts = metrics.statuses(np.zeros(5), solved_by)
+    assert counts["by"] == {"sticking": 2, "coulomb": 1}
+    assert counts["solved"] == 5
