@@ -18,12 +18,12 @@ from idcontrol.types import Array, Integers
 from .machines import LEGS, quadruped, random_axes, random_state
 
 
-@pytest.fixture(scope="module")
-def given():
+def constructed():
     """The fields that a contact is made from."""
     return [f for f in dataclasses.fields(Contacts) if f.init]
 
 
+@pytest.fixture(scope="module")
 def system() -> System:
     return quadruped()
 
@@ -130,14 +130,14 @@ def test_take_keeps_every_contact_whole(mask: list[bool]) -> None:
         assert np.array_equal(kept.surface_velocity[i :: len(kept)], contacts.surface_velocity[j::5])
     parts = concatenate([kept, contacts.take(~np.array(mask))])
     back = parts.take(np.argsort(parts.identity))
-    for f in given():
+    for f in constructed():
         assert np.array_equal(getattr(back, f.name), getattr(contacts, f.name))
 
 
 def test_take_copies() -> None:
     contacts = random_contacts(3, 4, np.random.default_rng(5))
     kept = contacts.take([0, 1, 2])
-    for f in given():
+    for f in constructed():
         assert not np.shares_memory(getattr(kept, f.name), getattr(contacts, f.name))
 
 
@@ -179,7 +179,7 @@ def test_defaults_are_still_ground_and_rigid() -> None:
 )
 def test_shapes_that_do_not_fit_are_named(name: str, value: Array) -> None:
     contacts = random_contacts(2, 5, np.random.default_rng(7))
-    fields = {f.name: getattr(contacts, f.name) for f in given()}
+    fields = {f.name: getattr(contacts, f.name) for f in constructed()}
     with pytest.raises(InputError, match=f"contacts: {name} has") as caught:
         Contacts(**(fields | {name: value}))
     assert "\n" not in str(caught.value)
