@@ -16,7 +16,7 @@ Sources: Zapolsky & Drumwright 2017, section 6; Drumwright & Shell 2010; Anitesc
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -185,13 +185,11 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 def solve_whitened(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> StepSolution:
     """`solve`, for a problem that is whitened already."""
-    f, active, number, iterations, residual, settled = _stage_one(
-        problem, whitened, warm, HELD_RANK_TOLERANCE, lets_go=True
-    )
-    ending = _ending(number, residual, iterations)
+    found, settled = _stage_one(problem, whitened, warm, HELD_RANK_TOLERANCE, lets_go=True)
+    ending = _ending(found.number, found.residual, found.iterations)
     if not settled and ending.status is Status.SOLVED:
         ending = ending._replace(status=Status.REPAIRED, note="which contacts stick did not settle")
-    return finish(problem, whitened, f, ending, active)
+    return finish(problem, whitened, found.f, ending, found.active)
 
 
 def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: float = EPSILON) -> StepSolution:
@@ -225,10 +223,10 @@ def one_stage(problem: StepProblem, warm: WarmStart | None = None, epsilon: floa
     whitened = whiten(problem)
     rho, delta = _ridged(whitened.rho, n3, epsilon, HEAP)
     ridged = whitened._replace(rho=rho)
-    f, active, number, iterations, residual, _ = _stage_one(problem, ridged, warm, DEPENDENT * epsilon, lets_go=False)
-    if _yields(f, whitened.c, n3 // 3, delta):
-        number = INFEASIBLE
-    return finish(problem, whitened, f, _ending(number, residual, iterations, epsilon), active)
+    found, _ = _stage_one(problem, ridged, warm, DEPENDENT * epsilon, lets_go=False)
+    number = INFEASIBLE if _yields(found.f, whitened.c, n3 // 3, delta) else found.number
+    ending = _ending(number, found.residual, found.iterations, epsilon)
+    return finish(problem, whitened, found.f, ending, found.active)
 
 
 def no_slip_qp(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -288,13 +286,23 @@ def solve_printed(problem: StepProblem, warm: WarmStart | None = None) -> StepSo
     return finish(problem, whitened, f, ending)
 
 
+class _StageOne(NamedTuple):
+    """A solution of stage I: impulses of all rows, active edges of each contact, and how the solver ended."""
+
+    f: Array
+    active: Integers
+    number: int
+    iterations: int
+    residual: float
+
+
 def _stage_one(
     problem: StepProblem, whitened: Whitened, warm: WarmStart | None, rank_tolerance: float, *, lets_go: bool
-) -> tuple[Array, Integers, int, int, float, bool]:
-    """Impulses of all rows, active edges of each contact, status number, iterations, residual.
+) -> tuple[_StageOne, bool]:
+    """Solve stage I; returns the solution, and whether the roles of all contacts are right.
 
     With `lets_go`, contacts that may not slip and come out open lose their tangential rows, and those that then press
-    get them back (`idcontrol.models.sticking`). Last comes whether all roles are right.
+    get them back (`idcontrol.models.sticking`).
     """
     contacts = problem.contacts
     n, rows = contacts.mu.shape[0], whitened.rho.shape[0]
@@ -303,10 +311,10 @@ def _stage_one(
     if rows == 3 * n and not closed.any():
         f = np.zeros(rows)
         number, iterations, residual = edge_lcp_kernel(whitened.rho, whitened.c, contacts.mu, active, f, HEAP)
-        return f, active, number, iterations, residual, True
+        return _StageOne(f, active, number, iterations, residual), True
     opening = OPENING * float(np.abs(whitened.c).max(initial=0.0))
 
-    def attempt(stick: Booleans) -> Attempt[tuple[Array, Integers, int, int, float]]:
+    def attempt(stick: Booleans) -> Attempt[_StageOne]:
         held = hold(whitened, held_rows(whitened, stick), rank_tolerance)
         f, edges = np.zeros(rows), active.copy()
         normals = f[: 3 * n]
@@ -318,11 +326,10 @@ def _stage_one(
         else:
             parts = np.zeros(n, dtype=np.bool_)
         presses = f[:n] > 0.0
-        found = (held.impulses(whitened, f), edges, number, count, residual)
+        found = _StageOne(held.impulses(whitened, f), edges, number, count, residual)
         return Attempt(found=found, solved=number == SOLVED, presses=presses, parts=parts)
 
-    found, settled = settle(closed, closed, attempt) if lets_go else (attempt(closed).found, True)
-    return (*found, settled)
+    return settle(closed, closed, attempt) if lets_go else (attempt(closed).found, True)
 
 
 def _ending(number: int, residual: float, iterations: int, regularization: float = 0.0) -> Ending:

@@ -1,6 +1,6 @@
 """Contact problems as dense LCPs, and certificates that they have no solution.
 
-They are assembled from whitened rows and constants (`idcontrol.models.whitened.reduce`) as the papers print them,
+They are assembled from whitened rows and constants (`idcontrol.models.whitened.whiten`) as the papers print them,
 independently of what the contact models do with the same rows.
 """
 
