@@ -27,7 +27,7 @@ class Landing:
         decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period. It must be slow for ground
             that gives way. To stop n feet that rise at w, the base of a machine of mass m is to follow them, which
             takes m w/τ_c off their force; ground with a damper of b under each answers with n b w, and the two swing up
-            unless τ_c > m/(n b), 5 ms on the soft ground of 003.
+            unless τ_c > m/(n b), 5 ms on the soft ground of Zapolsky & Drumwright 2017.
         closing_s: τ_g: a gap is closed at the speed φ/τ_g, slow enough that noise on the measured gap is not chased (a
             trot with 0.5 mm of it: mean |Δτ/Δt| 310 N m/s with 0.01 s, 110 N m/s with 0.1 s) ...
         sink_m_s: ... of at most this towards the ground,

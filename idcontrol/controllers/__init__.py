@@ -171,4 +171,8 @@ register(
     inverse_dynamics(COULOMB_QP_RAW),
 )
 register("id-sap", "inverse dynamics through compliant contact (SAP), convex, one stage", inverse_dynamics(SAP))
-register("id-constraint", "ID(t_i) with contacts as stiff springs and dampers (002; ours)", inverse_dynamics(SPRINGS))
+register(
+    "id-constraint",
+    "ID(t_i) with contacts as stiff springs and dampers (after Drumwright 2019)",
+    inverse_dynamics(SPRINGS),
+)

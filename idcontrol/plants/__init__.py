@@ -73,8 +73,8 @@ class GroundSettings:
             `idcontrol.plants.penalty.SINK_M` at rest, and nearly rigid (`idcontrol.models.constraint.STIFFNESS`).
         damping_n_s_m: Of the same; null is `idcontrol.plants.penalty.DAMPING_RATIO`, and next to none.
         penalty_friction: Coulomb's, or drag in its place, as the original simulator had it.
-        constraint_form: Of `constraint`: the symmetric problem, or 002's cone program as printed (slow, needs the extra
-            ``cvx``; what should slide takes off).
+        constraint_form: Of `constraint`: the symmetric problem, or the cone program as Drumwright 2019 prints it (slow,
+            needs the extra ``cvx``; what should slide takes off).
     """
 
     drag_n_s_m: float = 1000.0
@@ -223,6 +223,10 @@ register("sap", "compliant contact with a circular friction cone, convex (SAP)",
 register("noslip", "rigid contact that never slips, whatever the friction", stepping(no_slip.solve))
 register("viscous", "rigid contact with drag in proportion to slip", _viscous)
 register("penalty", "compliant ground: springs and dampers that let a standing robot sink 1 mm", _penalty)
-register("constraint", "stiff springs and dampers, integrated implicitly, with Coulomb friction (002)", _constraint)
+register(
+    "constraint",
+    "stiff springs and dampers, integrated implicitly, with Coulomb friction (Drumwright 2019)",
+    _constraint,
+)
 register("mujoco", "MuJoCo, an outside engine with near-rigid contacts (extra: mujoco)", _mujoco)
 register("pybullet", "Bullet, an outside engine with rigid contacts (extra: bullet)", _pybullet)

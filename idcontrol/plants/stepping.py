@@ -1,4 +1,4 @@
-"""Velocity-level time stepping with any contact model as plant (math.md 3 forward, 5; 003 section 3)."""
+"""Velocity-level time stepping with any contact model as plant (math.md, sections 3 and 5)."""
 
 from __future__ import annotations
 
