@@ -92,13 +92,20 @@ class Session(Protocol):
         ...
 
 
+def _search_working_directory() -> None:
+    """Let a user's own modules be found there: last, so that none of them stands in for an installed package."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
 def resolve(target: str, config: Any) -> Session:
     """The session of an experiment.
 
     Args:
-        target: Where the experiment is, ``package.module:name``.
+        target: Where the experiment is, ``package.module:name``, installed or in the working directory.
         config: Its configuration, or the plain data of one.
     """
+    _search_working_directory()
     offer = pkgutil.resolve_name(target)
     kind = type(offer.presets["default"])
     made: Session = offer.session(config if isinstance(config, kind) else msgspec.convert(config, kind))
@@ -132,8 +139,7 @@ def make_controller(name: str, setup: controllers.Setup) -> Controller:
     if ":" not in name:
         return controllers.build(name, setup)
     module, _, attribute = name.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # last, so that nothing in the folder stands in for an installed package
+    _search_working_directory()
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, SyntaxError) as error:
