@@ -17,6 +17,7 @@ test: $(VENV)/.dev
 
 slow: $(VENV)/.dev
 	$(BIN)/pytest -m slow
+	.ci/wheel every
 
 # Kernels are left out: they run compiled, unseen, and tests compare them with references.   make coverage COVER=tests/solvers
 COVER ?= tests
