@@ -52,6 +52,9 @@ slip, or feet that all but miss a plane are braced with kilonewtons (math.md, se
 CONSISTENT: Final = 1e-11
 """What contact rows may miss, relative to their constants, and still agree to rounding."""
 
+GIVEN: Final = 1e-8
+"""What the impulses of the sticking motion may miss it by, relative: stage II meets it to some 1e-12."""
+
 STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
 """Ground of `id-sap`, which hardly gives way to the whole machine.
 
@@ -92,6 +95,18 @@ def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
 
 
 @njit(cache=True, error_model="numpy")
+def _gives(rho: Array, f: Array, x: Array) -> bool:
+    """Whether impulses f give the motion x, ρᵀf = x: stage II leaves out rows that its impulses cannot move."""
+    miss, largest = 0.0, 0.0
+    for d in range(x.shape[0]):
+        given = 0.0
+        for r in range(f.shape[0]):
+            given += rho[r, d] * f[r]
+        miss, largest = max(miss, abs(given - x[d])), max(largest, abs(x[d]))
+    return miss <= GIVEN * largest
+
+
+@njit(cache=True, error_model="numpy")
 def stick(p: Posed, f: Array, arena: Arena) -> Answer:
     """The shortcut: where all contacts may stick, stage II alone finds the impulses (docs/theory/sticking.md).
 
@@ -105,7 +120,7 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
         f[:] = 0.0
         torque = torque_map_kernel(p.w, f.shape[0], arena)
         _, at_rest = recover_kernel(p.w, f, arena)
-        if share_kernel(p.w, p.cones, x, TorqueMap(torque, at_rest), f, arena):
+        if share_kernel(p.w, p.cones, x, TorqueMap(torque, at_rest), f, arena) and _gives(p.w.rho, f, x):
             impulse = vector(arena, p_joints)
             np.dot(torque, f, impulse)
             impulse += at_rest
@@ -210,7 +225,7 @@ def _dual(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 def _two_stages(model: Any, p: Posed, f: Array, arena: Arena) -> Answer:
     """The sticking motion where it solves the step, else a contact model and stage II."""
     answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]))
-    if p.sticks:
+    if p.sticks and not p.cones.held.any():  # without a bound on friction, feet that all but slip would be braced
         answer = stick(p, f, arena)
     if answer.ending != SOLVED:
         solved, residual = model(p, f, arena)

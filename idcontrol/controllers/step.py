@@ -246,7 +246,7 @@ def stance(
             continue
         if since_touchdown[foot] < rule.landing_s:
             for axis in range(3):
-                w[axis] = 0.0
+                w[axis] = -contacts.surface_velocity[axis * found + i]
                 for k in range(v.shape[0]):
                     w[axis] += contacts.jacobian[axis * found + i, k] * v[k]
             if contacts.gap[i] > 0.0 and w[0] < -rule.approach_speed_m_s:
