@@ -119,7 +119,7 @@ def landing_contacts(
     return replace(contacts, gap=np.zeros(n), surface_velocity=velocity)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def landing_kernel(
     contacts: ContactArrays, v: Array, landing: LandingRates, since: Array, out: Array, arena: Arena
 ) -> None:

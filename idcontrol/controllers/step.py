@@ -199,7 +199,7 @@ def finite(q: Array, v: Array, a: Array) -> bool:
     return total == 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def demand(
     terms: MachineTerms, joints: JointLaw, h: float, q: Array, v: Array, motion: tuple[Array, Array, Array], b: Array
 ) -> None:
@@ -223,7 +223,7 @@ def demand(
         b[j] = speed + h * (a_des[j] + (joints.kp[j] * (q_des[j] - angle) + joints.kd[j] * (v_des[j] - speed)))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def stance(
     contacts: ContactArrays, v: Array, planned: Booleans, since_touchdown: Array, rule: StanceRule, arena: Arena
 ) -> Integers:
@@ -258,7 +258,7 @@ def stance(
     return which[:n]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArrays:
     """The contacts at the places `which`, as copies."""
     found, n, m = contacts.identity.shape[0], which.shape[0], contacts.jacobian.shape[1]
@@ -274,7 +274,7 @@ def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArray
     return ContactArrays(identity, axes, gap, mu, surface, J)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def ramp_weights(identity: Integers, to_liftoff: Array, since_touchdown: Array, ramp_s: float, arena: Arena) -> Array:
     """Weights on the impulses of feet that are about to lift or have just landed, shape (n,) (planner.md, section 7).
 
@@ -289,7 +289,7 @@ def ramp_weights(identity: Integers, to_liftoff: Array, since_touchdown: Array, 
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def pose(machine: Machine, inputs: Inputs, arena: Arena) -> Posed:
     """Stages 1 to 4: the problem of one control step; `machine.terms` have been updated to its state."""
     near, state, motion, timing = inputs
@@ -341,7 +341,7 @@ def pose(machine: Machine, inputs: Inputs, arena: Arena) -> Posed:
     )
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def torque(machine: Machine, contacts: ContactArrays, f: Array, impulse: Array) -> bool:
     """Stage 6: write torques and contact forces into `machine.result`; returns whether all joints are within limits.
 

@@ -56,7 +56,7 @@ class Whitened(NamedTuple):
     c: Array
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def whiten_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array, arena: Arena
 ) -> Whitened:  # pragma: no cover - compiled
@@ -103,7 +103,7 @@ def whiten_kernel(
     return Whitened(M, kappa, free, fixed, L, v_free, J, rho, c)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def recover_kernel(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array]:  # pragma: no cover - compiled
     """The velocity v⁺ and the motor impulses hτ of the module's formulas, for impulses f of the first rows."""
     m, k, p = w.M.shape[0], w.free.shape[0], w.fixed.shape[0]

@@ -69,8 +69,9 @@ class PlantProblem(NamedTuple):
     active: Integers
 
 
-Stepped: TypeAlias = tuple[bool, int, float, int]
-"""Whether the model solved the step at once, iterations, the residual, how many contacts press."""
+Stepped: TypeAlias = tuple[bool, int, float, int, bool]
+"""Whether the model solved the step at once, iterations, the residual, how many contacts press, and whether these are
+in the order of their identities."""
 
 PlantStep: TypeAlias = Callable[[Bound, float, Packed, Array, Array], Stepped]
 """A compiled step: of a bound machine, of length h [s], contacts, velocity in Pinocchio's layout, torques [N m]."""
@@ -127,6 +128,7 @@ def plant_step(model: Any, bound: Bound, h: float, near: Packed, v_pinocchio: Ar
     problem = pose(machine, h, contacts, v_pinocchio, tau)
     f = zeros(machine.arena, 3 * contacts.gap.shape[0])
     solved, iterations, residual = model(problem, f, machine.arena)
+    ordered = True
     machine.result.v_plus[:], _ = recover_kernel(problem.w, f, machine.arena)
     for speed in machine.result.v_plus:
         solved = solved and np.isfinite(speed)
@@ -134,7 +136,18 @@ def plant_step(model: Any, bound: Bound, h: float, near: Packed, v_pinocchio: Ar
     if solved:
         pressing = report(machine, h, contacts, f)
         remember(machine.memory, contacts.identity, problem.active)
-    return solved, iterations, residual, pressing
+        for i in range(1, pressing):
+            ordered = ordered and machine.result.identity[i - 1] < machine.result.identity[i]
+    return solved, iterations, residual, pressing, ordered
+
+
+@njit(cache=True)
+def reach(v: Array, h: float) -> float:
+    """A generous bound on how far a contact moves within two steps of `h` [s] at velocities v, shape (m,) [m]."""
+    total = 0.0
+    for speed in v:
+        total += abs(speed)
+    return min(2.0 * h * total, 0.1)
 
 
 @njit(cache=True, error_model="numpy")

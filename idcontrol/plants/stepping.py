@@ -10,7 +10,7 @@ from idcontrol.kernels.bound import bind
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution
 from idcontrol.plants.parts import ROUNDING_N, averaged, pushed, require_positive, require_torques, substeps
-from idcontrol.plants.step import PlantMachine, PlantResult, PlantStep
+from idcontrol.plants.step import PlantMachine, PlantResult, PlantStep, reach
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, Integers, State, Status
 
@@ -93,8 +93,7 @@ class Stepping:
     def _substep(self, tau: Array, h: float) -> ContactForces:
         system, state = self._system, self._state
         system.update(state.q, state.v)
-        reach = 2.0 * h * float(np.abs(state.v).sum())
-        contacts = self._contacts.detect(NEAR + min(reach, 0.1))
+        contacts = self._contacts.detect(NEAR + reach(state.v, h))
         solution, forces = self._solve_at_once(contacts, tau, h) or self._solve(contacts, tau, h)
         self.last = solution
         self.residual_max = max(self.residual_max, solution.residual)
@@ -113,7 +112,9 @@ class Stepping:
         if n > self._machine.result.identity.size:
             self._machine = self._machine._replace(result=_room(self._system.n_velocities, 2 * n))
             self._bound = bind(self._machine)
-        solved, iterations, residual, pressing = self._step(self._bound, h, contacts.packed, self._state.v, tau)
+        solved, iterations, residual, pressing, ordered = self._step(
+            self._bound, h, contacts.packed, self._state.v, tau
+        )
         if not solved:
             return None
         result = self._machine.result
@@ -125,9 +126,12 @@ class Stepping:
             residual=residual,
             iterations=iterations,
         )
-        return solution, _in_order(
-            result.identity[:pressing].copy(), result.force[:pressing].copy(), result.normal[:pressing].copy()
+        forces = ContactForces(
+            identity=result.identity[:pressing].copy(),
+            force=result.force[:pressing].copy(),
+            normal=result.normal[:pressing].copy(),
         )
+        return solution, forces if ordered else _in_order(forces.identity, forces.force, forces.normal)
 
     def _solve(self, contacts: Contacts, tau: Array, h: float) -> tuple[StepSolution, ContactForces]:
         """The model in Python, with all that it can do."""
