@@ -2,7 +2,7 @@
 
 ::
 
-    idcontrol loop --robot go1 --controller experiments.examples.pd:JointPd --duration 10
+    idcontrol loop --robot go1 --controller idcontrol.experiments.examples.pd:JointPd --duration 10
 
 Gains in torque must bear the delay of a period that there is between processes; those of `links` do not at 1 kHz.
 """

@@ -218,7 +218,7 @@ def problems(walk: RecordedWalk, contacts: int | None = None) -> list[PosedProbl
 
 
 def crowded(posed: PosedProblem, contacts: int) -> PosedProblem:
-    """The same control step with `contacts` contacts, cold, no foot ramping."""
+    """Repeat a control step with `contacts` contacts, without a memory and without a ramping foot."""
     request = posed.request
     problem = copied(request.problem, contacts)
     mu, cones = problem.contacts.mu, request.posed.cones

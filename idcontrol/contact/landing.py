@@ -94,7 +94,7 @@ def landing_rates(landing: Landing, h: float) -> LandingRates:
 def landing_contacts(
     contacts: Contacts, v: Array, h: float, landing: Landing, *, since_touchdown: Array | None = None
 ) -> Contacts:
-    """The same contacts with their rows measured against the reference velocity v̂, which holds the gap, too.
+    """Measure the rows of contacts against the reference velocity v̂, which holds the gap, too.
 
     With w the velocity of the contact relative to its surface, ``w = J v`` minus the surface's::
 

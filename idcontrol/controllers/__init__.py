@@ -58,7 +58,7 @@ class Robot(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a controller is built from.
+    """The parts that a controller is built from.
 
     Attributes:
         system: Multibody terms of its own.

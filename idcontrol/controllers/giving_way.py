@@ -130,7 +130,7 @@ def unload(request: Request, solution: StepSolution) -> Outcome:
 
 
 def nearest(request: Request, solution: StepSolution) -> Outcome:
-    """Of the solutions of the friction LCP the one whose torque is nearest to the last; then as `unload`.
+    """Choose the solution of the friction LCP whose torque is nearest to the last one; then as `unload`.
 
     The search knows the modes of friction pyramids. With a contact of infinite friction the motion is kept, and of the
     impulses that give it those with the nearest torque are taken.
@@ -220,7 +220,7 @@ def _unloaded(request: Request, outcome: Outcome) -> Outcome:
 
 
 def _shared(request: Request, solution: StepSolution, cones: Cones, reference: Array | None = None) -> Outcome | None:
-    """The same motion with the torque smallest, or nearest to a reference; None where no impulses were found for it."""
+    """Keep the motion and make the torque smallest, or nearest to a reference; None where no impulses were found."""
     w = request.posed.w
     y, better = smallest_torque(w, cones, solution.impulses.T.ravel(), solution.multipliers, reference)
     if not better:

@@ -50,10 +50,10 @@ STICKING_RANK: Final = 1e-2
 slip, or feet that all but miss a plane are braced with kilonewtons (math.md, section 4.2)."""
 
 CONSISTENT: Final = 1e-11
-"""What contact rows may miss, relative to their constants, and still agree to rounding."""
+"""Largest miss of the contact rows, relative to their constants, that counts as rounding."""
 
 GIVEN: Final = 1e-8
-"""What the impulses of the sticking motion may miss it by, relative: stage II meets it to some 1e-12."""
+"""Largest relative miss of the sticking motion by its impulses; stage II meets it to some 1e-12."""
 
 STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
 """Ground of `id-sap`, which hardly gives way to the whole machine.
@@ -284,7 +284,7 @@ def coulomb_lcp(p: Posed, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
-    """Of the solutions of the friction LCP the one whose torque is nearest to the last (their Algorithm 3)."""
+    """The solution of the friction LCP whose torque is nearest to the last one (their Algorithm 3)."""
     solved, residual = _coulomb(p, f, arena)
     answer = _answer(p, f, solved, residual, arena)
     if not solved or f.shape[0] == 0:

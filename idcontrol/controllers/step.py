@@ -134,7 +134,7 @@ Inputs: TypeAlias = tuple[
     tuple[Array, Array, Array],
     tuple[Booleans, Array, Array],
 ]
-"""What changes from step to step, as plain tuples, which compiled calls take in the least time: the contacts near the
+"""The inputs that change from step to step, as plain tuples, which compiled calls take fastest: the contacts near the
 ground (`Contacts.packed`); q and v in Pinocchio's layout; desired positions, velocities and accelerations of the
 joints, shape (a,); of each foot whether it is planned to stand, the time since touchdown and to lift-off [s]."""
 

@@ -86,7 +86,7 @@ class GroundSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What a plant is built from.
+    """The parts that a plant is built from.
 
     Attributes:
         system: Multibody terms of its own.
