@@ -26,8 +26,8 @@ class InverseSettings:
         landing: How contacts take over from the velocity that a foot has left.
         project: Whether the desired velocity is projected onto what the contacts allow, where the scheme does
             (math.md, section 12.1).
-        shortcut: Whether the sticking motion is tried before the contact model, in schemes with a second stage and where
-            friction is finite: if stage II finds impulses for it, no contact problem is solved
+        shortcut: Whether the sticking motion is tried before the contact model, in schemes with a second stage and
+            where friction is finite: if stage II finds impulses for it, no contact problem is solved
             (docs/theory/sticking.md).
         edge_speed_m_s: v_tol of stage II: friction edges that move faster carry no force (math.md, section 7.4).
         ramp_s: Over which time contact forces are ramped in after touchdown and out before lift-off; 0 turns it off
