@@ -3,6 +3,7 @@
 import signal
 
 import hypothesis
+import numba
 import numpy as np
 import pytest
 
@@ -11,6 +12,10 @@ from tests import scenes
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # a job in a shell's background ignores Ctrl-C, and so would the processes that tests start and interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if numba.config.DISABLE_JIT:
+    # compiled arithmetic does not warn of an overflow or of a NaN; the same lines run by Python shall not, either
+    np.seterr(all="ignore")
 
 # What is checked before every change must say the same twice; other examples: --hypothesis-profile=default
 hypothesis.settings.register_profile("repeatable", derandomize=True)

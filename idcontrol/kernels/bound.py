@@ -9,9 +9,9 @@ Arrays are bound, not copied: what is written into them later is seen. Scalars k
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from numba import njit, types
+from numba import config, njit, types
 from numba.experimental import structref
 
 
@@ -33,6 +33,13 @@ class Bound(structref.StructRefProxy):  # type: ignore[misc] # numba has no type
 structref.define_constructor(Bound, _BoundType, ["values"])
 structref.define_attributes(_BoundType)
 structref.define_boxing(_BoundType, Bound)
+
+if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage or mutate the code
+
+    class Bound(NamedTuple):  # type: ignore[no-redef]
+        """The result of `bind`."""
+
+        values: Any
 
 
 @njit(cache=True)
