@@ -29,7 +29,7 @@ class UnknownName(IdControlError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        near = difflib.get_close_matches(name, self.known, n=1)
+        near = difflib.get_close_matches(str(name), self.known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         super().__init__(f"no {kind} {name!r}; {hint}known: {', '.join(self.known) or 'none'}")
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, console, progress_bar, say
+from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, console, one_line, progress_bar, say
 from idcontrol.entries import load_experiment, load_study
-from idcontrol.errors import InputError, UnknownName
+from idcontrol.errors import InputError
 
 if TYPE_CHECKING:
     from idcontrol.sweeps.record import RunOutcome
@@ -100,6 +100,7 @@ def command(
                 experiment=experiment,
                 study=study,
                 command=again,
+                notice=lambda line: click.echo(f"idcontrol: {one_line(line)}", err=True),
                 progress=progress,
             )
     except KeyboardInterrupt:
@@ -174,12 +175,12 @@ def _runs_of_study(runs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
 
 
 def _names(kind: str, text: str, known: Mapping[str, str]) -> list[str]:
+    from idcontrol.sweeps.comparison import require_names
+
     if text == "all":
         return list(known)
     names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise UnknownName(kind, name, known)
+    require_names(kind, names, known)
     return names
 
 

@@ -285,7 +285,7 @@ def load(folder: str | Path) -> Run:
             arrays, units = arrays | timing, units | timing_units
     else:
         raise InputError(f"{folder} holds a run without rows: neither arrays.h5 nor record.log is there; run it again")
-    metrics = _read_json(folder / "metrics.json") if complete and (folder / "metrics.json").exists() else None
+    metrics = read_json(folder / "metrics.json") if complete and (folder / "metrics.json").exists() else None
     if not complete:
         rows = len(next(iter(arrays.values()), ()))
         note = f"the run was stopped before its end; {rows} rows were kept" + (f"; {note}" if note else "")
@@ -294,7 +294,7 @@ def load(folder: str | Path) -> Run:
         arrays=arrays,
         units=units,
         meta=run.get("meta") or {},
-        config=_read_json(folder / "config.json") if (folder / "config.json").exists() else {},
+        config=read_json(folder / "config.json") if (folder / "config.json").exists() else {},
         versions=run.get("versions") or {},
         metrics=metrics,
         events=_read_events(folder / "events.jsonl"),
@@ -421,14 +421,19 @@ def _read_run_json(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder} is empty; give the folder of a run")
     if not (folder / "run.json").is_file():
         raise InputError(f"{folder} is not a run: it has no run.json; give the folder that `idcontrol run` printed")
-    run = _read_json(folder / "run.json")
+    run = read_json(folder / "run.json")
     if run.get("format") != FORMAT or not isinstance(run.get("schema"), int):
         raise InputError(f"{folder / 'run.json'} was not written by idcontrol; give the folder of a run")
     refuse_newer(run, folder)
     return run
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """Read the JSON object in a file.
+
+    Raises:
+        InputError: The file is missing or damaged.
+    """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:

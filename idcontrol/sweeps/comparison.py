@@ -6,13 +6,15 @@ import contextlib
 import functools
 import json
 import os
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from idcontrol import controllers as registry
+from idcontrol import plants
 from idcontrol.entries import load_experiment
-from idcontrol.errors import InputError
+from idcontrol.errors import InputError, UnknownName
 from idcontrol.record.recording import fresh_folder
 from idcontrol.running import start_of
 from idcontrol.sweeps import execute, record
@@ -47,14 +49,19 @@ def compare(
         The comparison. A run that failed is a row that says why.
 
     Raises:
-        UnknownName: There is no such experiment, preset or setting.
+        UnknownName: There is no such experiment, preset, setting, controller or plant.
         InputError: A value does not fit, the folder cannot be used, or no run accepted its settings.
+
+    Warns:
+        UserWarning: The record of a run that was done is damaged, so the run is made again.
     """
     chosen = load_experiment(experiment)
     axes: dict[str, Sequence[Any]] = {key: list(values) for key, values in (vary or {}).items()}
     if controllers is not None:
         axes["controller"] = list(controllers)
     axes |= all_controllers(start_of(chosen, preset), {*settings, *axes})
+    for kind, known in (("controller", registry.available()), ("plant", plants.available())):
+        require_names(kind, axes.get(kind, [settings[kind]] if kind in settings else []), known)
     planned = plan(chosen, [{"preset": preset, **settings, **run} for run in product(axes)])
     folder = fresh_folder("runs", f"compare-{experiment}") if out is None else Path(out)
     words = ["idcontrol", "compare", experiment, "--preset", preset, "--out", str(folder)]
@@ -62,7 +69,15 @@ def compare(
         words += ["--vary", f"{key}={','.join(json.dumps(value) for value in values)}"]
     for key, value in settings.items():
         words += ["--set", f"{key}={json.dumps(value)}"]
-    conduct(planned, folder, on_this_machine(jobs), experiment=experiment, study=None, command=words)
+    conduct(
+        planned,
+        folder,
+        on_this_machine(jobs),
+        experiment=experiment,
+        study=None,
+        command=words,
+        notice=functools.partial(warnings.warn, stacklevel=3),
+    )
     return record.load(folder)
 
 
@@ -71,6 +86,13 @@ def all_controllers(start: Any, decided: set[str]) -> dict[str, Sequence[Any]]:
     if "controller" in decided or not hasattr(start, "controller"):
         return {}
     return {"controller": list(registry.available())}
+
+
+def require_names(kind: str, names: Sequence[str], known: Mapping[str, str]) -> None:
+    """Raise `UnknownName` for the first of `names` that is not known."""
+    for name in names:
+        if name not in known:
+            raise UnknownName(kind, name, known)
 
 
 def on_this_machine(jobs: int | None) -> MakeRuns:
@@ -86,6 +108,7 @@ def conduct(
     experiment: str,
     study: str | None,
     command: Sequence[str],
+    notice: Callable[[str], None],
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[RunOutcome, ...]:
     """Make the runs that are not done yet and write the table of all.
@@ -97,13 +120,21 @@ def conduct(
         experiment: Name of the experiment.
         study: Name of the study; None if it is none.
         command: The command that makes this comparison, and continues it.
+        notice: Called with a line about each run whose record is damaged, and which is therefore made again.
         progress: Called with the share that is done, 0 to 1.
 
     Raises:
         InputError: The folder cannot be used, or every run refused its settings.
     """
     with record.opened(out, planned, experiment=experiment, study=study, command=command) as folder:
-        wanted = list({run.name: run for run in planned if not execute.done(run, folder)}.values())
+        wanted = []
+        for run in {run.name: run for run in planned}.values():
+            if execute.done(run, folder):
+                if (reason := execute.damage(run, folder)) is None:
+                    continue
+                execute.set_aside(run, folder, reason)
+                notice(f"{run.name} is run again: {reason}")
+            wanted.append(run)
         with contextlib.closing(make_runs(wanted, folder)) as ended:
             for count, _ in enumerate(ended, start=1):
                 progress(count / len(wanted))

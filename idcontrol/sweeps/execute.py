@@ -21,6 +21,7 @@ from typing import IO
 
 from idcontrol import processes
 from idcontrol.errors import InputError
+from idcontrol.record.recording import load
 from idcontrol.sweeps.plan import PlannedRun
 
 POLL_S = 0.05
@@ -36,8 +37,24 @@ _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", 
 
 
 def done(row: PlannedRun, runs: Path) -> bool:
-    """Whether the row has come to its end: its record is complete."""
-    return (runs / row.name / "metrics.json").is_file()
+    """Whether the row has come to its end: its folder is there. Whether all of it can be read, `damage` says."""
+    return (runs / row.name).is_dir()
+
+
+def damage(row: PlannedRun, runs: Path) -> str | None:
+    """The reason why the record of a row that is done is not whole; None if it is."""
+    try:
+        run = load(runs / row.name)
+    except InputError as error:
+        return str(error)
+    return None if run.complete and run.metrics is not None else run.note or "it has no metrics"
+
+
+def set_aside(row: PlannedRun, runs: Path, reason: str) -> None:
+    """Make a row that is done one that has failed, so that it is run again."""
+    shutil.rmtree(failed_folder(row, runs), ignore_errors=True)
+    (runs / row.name).rename(failed_folder(row, runs))
+    _note_failure(row, runs, reason)
 
 
 def failed_folder(row: PlannedRun, runs: Path) -> Path:
@@ -89,7 +106,8 @@ def on_a_cluster(rows: Sequence[PlannedRun], runs: Path, address: str) -> Genera
             for row in rows
         }
         try:
-            for future in distributed.as_completed(futures):
+            # without the loop it would look for a default client, which this is not
+            for future in distributed.as_completed(futures, loop=client.loop):
                 row = futures[future]
                 if future.status != "finished":
                     _note_failure(row, runs, f"the cluster gave it up: {future.exception()}")

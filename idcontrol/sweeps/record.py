@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from idcontrol.errors import InputError
-from idcontrol.record.recording import jsonable, versions, write_json
+from idcontrol.record.recording import jsonable, read_json, versions, write_json
 from idcontrol.sweeps.execute import done, failed_folder
 from idcontrol.sweeps.plan import PlannedRun
 
@@ -188,7 +188,10 @@ def outcome(row: PlannedRun, runs: Path) -> RunOutcome:
     """The outcome of `row`, read from its folders."""
     if done(row, runs):
         folder = runs / row.name
-        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        try:
+            metrics = read_json(folder / "metrics.json")
+        except InputError as error:
+            return RunOutcome(row=row, metrics=None, reason=str(error), folder=folder)
         return RunOutcome(row=row, metrics=metrics, reason=_why_not(metrics), folder=folder)
     folder = failed_folder(row, runs)
     note = folder / "reason.txt"

@@ -22,7 +22,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     seed: int = 0
     preset: Literal["default", "paper"] = "default"
     gain: float = 1.0
-    trouble: Literal["", "fall", "raise", "abort", "refuse", "wait"] = ""
+    trouble: Literal["", "fall", "raise", "abort", "refuse", "wait", "cut"] = ""
     count_in: str = ""
 
 
@@ -52,6 +52,8 @@ class Drift:
                 "step_us": {"p50": 3},
             }
             recorder.close(metrics)
+        if config.trouble == "cut":  # as if the process had died before the last line of `close`
+            (out / "record.log").touch()
         return metrics
 
     def warmup(self, out: Path) -> None:

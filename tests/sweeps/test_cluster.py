@@ -2,62 +2,92 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
-import signal
+import subprocess
+import sys
+import threading
 import time
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
 from idcontrol import cli
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
+
+
+class Cluster(NamedTuple):
+    """A scheduler and workers with one thread each: commands of their own, of which this process knows the address."""
+
+    address: str
+    workers: list[subprocess.Popen]
 
 
 @pytest.fixture
 def cluster(drift):
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        client.wait_for_workers(2)
-        yield client
+    where = drift / "scheduler.json"
+    local = ["--host", "127.0.0.1", "--no-dashboard"]
+    with contextlib.ExitStack() as running:
+        running.enter_context(started("dask_scheduler", *local, "--port", "0", "--scheduler-file", str(where)))
+        wait_for(lambda: where.exists() and where.read_text())  # it writes all of it at once
+        address = json.loads(where.read_text())["address"]
+        one = [address, *local, "--no-nanny", "--nthreads", "1"]
+        yield Cluster(address, [running.enter_context(started("dask_worker", *one)) for _ in range(2)])
+
+
+@contextlib.contextmanager
+def started(name: str, *arguments: str) -> Iterator[subprocess.Popen]:
+    words = [sys.executable, "-m", f"distributed.cli.{name}", *arguments]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def wait_for(condition, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.02)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of the worker that was killed
+def test_a_sweep_is_made_by_workers_in_other_processes(cluster, drift, capsys):
+    where = ["--scheduler", cluster.address, "--out", "c", "--json"]
+    status = cli.main(["compare", "drift", "--controllers", "pid", "--vary", "trouble=,raise", "--seeds", "2", *where])
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert status == 1
+    assert [(row["trouble"], row["seed"], row["completed"]) for row in rows] == [
+        ("", 0, True), ("", 1, True), ("raise", 0, False), ("raise", 1, False),
+    ]  # fmt: skip
+    assert "gain is zero" in rows[2]["reason"]
+
+
+@pytest.mark.slow
 def test_a_worker_that_is_killed_costs_no_row_and_runs_none_twice(cluster, drift, capsys):
     counts = drift / "counts"
     counts.mkdir()
-    (killed,) = cluster.run(
-        _kill_soon_after, str(counts), workers=[next(iter(cluster.scheduler_info()["workers"]))]
-    ).values()
+
+    def kill_one_once_both_run() -> None:
+        wait_for(lambda: len(list(counts.iterdir())) == 2)
+        cluster.workers[0].kill()
+        (counts / "go").touch()
+
+    killer = threading.Thread(target=kill_one_once_both_run)
+    killer.start()
     arguments = ["--set", f"count_in={counts}", "--vary", "seed=0,1,2,3,4,5", "--set", "trouble=wait"]
-    where = ["--scheduler", cluster.scheduler.address, "--out", str(drift / "c"), "--json"]
+    where = ["--scheduler", cluster.address, "--out", str(drift / "c"), "--json"]
     status = cli.main(["compare", "drift", "--controllers", "pid", *arguments, *where])
+    killer.join()
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert status == 0
     assert [(row["seed"], row["reason"]) for row in rows] == [(seed, None) for seed in range(6)]
-    assert killed not in cluster.run(os.getpid).values()
     # the row of the killed worker began twice, every other once; the last file is the word to go
     assert len(list(counts.iterdir())) == 6 + 1 + 1
-
-
-def _kill_soon_after(counts: str) -> int:
-    """Have this worker killed once both workers run a row, and let the rows end a little later."""
-    import threading
-    from pathlib import Path
-
-    def wait_and_kill() -> None:
-        while len(list(Path(counts).iterdir())) < 2:
-            time.sleep(0.02)
-        (Path(counts) / "go").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=wait_and_kill, daemon=True).start()
-    return os.getpid()
 
 
 @pytest.mark.slow

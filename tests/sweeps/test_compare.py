@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,11 @@ import pytest
 import idcontrol as idc
 from idcontrol import cli
 from idcontrol.cli.compare import _runs_of_study
-from idcontrol.record.recording import load
+from idcontrol.errors import UnknownName
+from idcontrol.record.recording import Recorder, load
+from idcontrol.sweeps import record
+from idcontrol.sweeps.execute import damage
+from idcontrol.sweeps.plan import PlannedRun
 
 
 @pytest.fixture
@@ -88,6 +93,56 @@ def test_what_is_done_is_not_run_again_and_what_failed_is(compare, drift):
     for _ in range(2):
         assert compare(*fixed, "--set", "trouble=raise")[0] == 1
     assert len(list(counts.iterdir())) == 5
+
+
+def test_a_run_that_ends_before_its_log_is_removed_has_not_come_to_its_end(compare):
+    status, out, _ = compare("--set", "trouble=cut", "--out", "c", "--json")
+    assert status == 1
+    assert [row["reason"] for row in rows_of(out)] == ["the process ended with status 0 and no record"]
+
+
+def _cut(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "spoil", "line"),
+    [
+        ("metrics.json", lambda path: path.write_text("{"), "metrics.json is damaged: "),
+        ("metrics.json", lambda path: path.write_text("[]"), "it should hold a JSON object"),
+        ("metrics.json", Path.unlink, "it has no metrics"),
+        ("arrays.h5", _cut, "arrays.h5 is damaged or not ours: "),
+        ("arrays.h5", Path.unlink, "neither arrays.h5 nor record.log is there"),
+        ("record.log", Path.touch, "record.log has no readable header"),
+    ],
+)
+def test_a_record_with_a_damaged_file_is_not_whole(tmp_path, name, spoil, line):
+    row = PlannedRun(experiment="drift", preset="default", changes={}, config={}, name="row")
+    with Recorder(tmp_path / "row", {"x": ()}, {}, {}) as recorder:
+        recorder.append(x=1.0)
+        recorder.close({"completed": True})
+    assert damage(row, tmp_path) is None
+    spoil(tmp_path / "row" / name)
+    assert line in damage(row, tmp_path)
+
+
+def test_runs_whose_records_are_damaged_are_run_again_and_said_so(compare):
+    arguments = ("--seeds", "2", "--out", "c", "--json", "--jobs", "2")
+    _, before, _ = compare(*arguments)
+    first, second = (Path(row["out"]) for row in rows_of(before))
+    (first / "metrics.json").write_text("{")
+    _cut(second / "arrays.h5")
+    assert record.load("c").outcomes[0].reason.startswith(f"{first}/metrics.json is damaged: ")
+    status, after, err = compare(*arguments)
+    assert status == 0
+    lines = err.splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith(f"idcontrol: {first.name} is run again: {first}/metrics.json is damaged: ")
+    assert lines[1].startswith(f"idcontrol: {second.name} is run again: {second}/arrays.h5 is damaged")
+    assert rows_of(after) == rows_of(before)
+    assert load(first).complete
+    assert load(second).complete
+    assert not list(Path("c/runs").glob("*.failed"))
 
 
 @pytest.mark.slow
@@ -218,3 +273,22 @@ def test_python_compares_as_the_command_does_and_tells_the_command_that_continue
     assert cli.main([*found.command[1:], "--json"]) == 0
     assert [run.name for run in sorted(Path("c/runs").iterdir())] == sorted(o.row.name for o in found.outcomes)
     assert idc.compare("drift", ["pid"], vary={"mu": [0.1]}, out="d").outcomes[0].done
+    (found.outcomes[0].folder / "metrics.json").unlink()
+    with pytest.warns(UserWarning, match="is run again: it has no metrics"):
+        again = idc.compare("drift", ["pid"], vary={"mu": [0.1], "seed": [0]}, gain=2.0, out="c")
+    assert idc.load(again.outcomes[0].folder).complete
+
+
+@pytest.mark.parametrize(
+    ("controllers", "settings", "line"),
+    [
+        (["pid", "pdi"], {}, "no controller 'pdi'; did you mean 'pid'?"),
+        (["pid"], {"plant": "mud"}, "no plant 'mud'"),
+        (["pid"], {"vary": {"plant": ["coulomb-lcp", None]}}, "no plant None"),
+        (None, {"controller": "pdi"}, "no controller 'pdi'"),
+    ],
+)
+def test_python_refuses_names_that_nobody_knows_before_anything_is_run(drift, controllers, settings, line):
+    with pytest.raises(UnknownName, match=re.escape(line)):
+        idc.compare("drift", controllers, out="c", **settings)
+    assert not Path("c").exists()
