@@ -14,6 +14,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -119,6 +120,17 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return key, json.loads(value)
     except (ValueError, RecursionError):
         return key, value
+
+
+def period(rate_hz: float) -> float:
+    """The time between two calls [s] at a rate [Hz].
+
+    Raises:
+        InputError: The rate is not a positive finite number.
+    """
+    if not (isinstance(rate_hz, Real) and 0.0 < rate_hz < math.inf):
+        raise InputError(f"rate_hz must be a positive finite number, not {rate_hz!r}")
+    return 1.0 / rate_hz
 
 
 def _has_nan(value: Any) -> bool:

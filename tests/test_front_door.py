@@ -94,6 +94,31 @@ def test_a_name_that_does_not_exist_is_refused(registry):
         registry.make("id-coulomb-pq", idc.robots.load("links"), mu=0.8)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "line"),
+    [
+        ({"rate_hz": 0}, "rate_hz must be a positive finite number, not 0"),
+        ({"rate_hz": -1000.0}, "rate_hz must be a positive finite number, not -1000.0"),
+        ({"rate_hz": np.nan}, "rate_hz must be a positive finite number, not nan"),
+        ({"rate_hz": np.inf}, "rate_hz must be a positive finite number, not inf"),
+        ({"rate_hz": "1000"}, "rate_hz must be a positive finite number, not '1000'"),
+        ({"mu": -1}, "mu must be a number from 0 to inf, not -1"),
+        ({"mu": np.nan}, "mu must be a number from 0 to inf, not nan"),
+        ({"mu": None}, "mu must be a number from 0 to inf, not None"),
+        ({"robot": None}, "None is no robot; give what idcontrol.robots.load returns"),
+        ({"robot": "links"}, "'links' is no robot; give what idcontrol.robots.load returns"),
+        ({"name": "pdi"}, "no .* 'pdi'"),
+        ({"name": None}, "no .* None"),
+    ],
+)
+@pytest.mark.parametrize(("registry", "name"), [(idc.controllers, "pid"), (idc.plants, "coulomb-lcp")])
+def test_what_nothing_can_be_made_of_is_refused_in_one_line(registry, name, wrong, line):
+    given = {"name": name, "robot": idc.robots.load("links"), "mu": 0.8, "rate_hz": 1000.0} | wrong
+    with pytest.raises(idc.IdControlError, match=line) as refused:
+        registry.make(given.pop("name"), given.pop("robot"), **given)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_run_is_recorded_and_read_back(monkeypatch, tmp_path):
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)

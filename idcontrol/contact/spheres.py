@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from numbers import Real
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -213,6 +214,27 @@ class SphereContacts:
             stiffness=stiffness[:n],
             damping=damping[:n],
         )
+
+
+class FootedRobot(Protocol):
+    """A robot that knows its feet, as `idcontrol.robots.Robot` does."""
+
+    def contacts(self, mu: float) -> SphereContacts:
+        """The robot's feet on flat ground, with a `System` of their own."""
+        ...
+
+
+def on_flat_ground(robot: FootedRobot, mu: float) -> SphereContacts:
+    """The feet of `robot` on flat ground with the friction coefficient `mu`; inf means no slip.
+
+    Raises:
+        InputError: It is no robot or cannot be used, or `mu` is not a number from 0 to inf.
+    """
+    if not hasattr(robot, "contacts"):
+        raise InputError(f"{robot!r} is no robot; give what idcontrol.robots.load returns")
+    if not (isinstance(mu, Real) and mu >= 0.0):
+        raise InputError(f"mu must be a number from 0 to inf, not {mu!r}")
+    return robot.contacts(mu)
 
 
 def _one_each(what: str, values: npt.ArrayLike, frames: Sequence[str]) -> Array:

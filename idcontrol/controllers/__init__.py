@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from idcontrol.configuration import period
 from idcontrol.contact.contacts import Detector
-from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.spheres import FootedRobot, on_flat_ground
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.pid import Pid
@@ -40,12 +41,8 @@ def __dir__() -> list[str]:
     return __all__
 
 
-class Robot(Protocol):
-    """The part of `idcontrol.robots.Robot` that `make` needs."""
-
-    def contacts(self, mu: float) -> SphereContacts:
-        """The robot's feet on flat ground, with a `System` of their own."""
-        ...
+class TunedRobot(FootedRobot, Protocol):
+    """The part of `idcontrol.robots.Robot` that `make` needs: feet and gains."""
 
     def acceleration_gains(self) -> tuple[float, float]:
         """Stiffness [1/s²] and damping [1/s] for controllers that know the inertia."""
@@ -98,7 +95,7 @@ def available() -> Mapping[str, str]:
     return {name: summary for name, (summary, _) in _FACTORIES.items()}
 
 
-def make(name: str, robot: Robot, *, mu: float, rate_hz: float = 1000.0) -> Controller:
+def make(name: str, robot: TunedRobot, *, mu: float, rate_hz: float = 1000.0) -> Controller:
     """The controller called `name` for a robot on flat ground, with the gains of its robot file.
 
     Args:
@@ -109,15 +106,15 @@ def make(name: str, robot: Robot, *, mu: float, rate_hz: float = 1000.0) -> Cont
 
     Raises:
         UnknownName: No controller has that name.
-        InputError: The robot cannot be used.
+        InputError: The robot cannot be used, or `mu` or `rate_hz` is no such number.
     """
-    contacts = robot.contacts(mu)
+    contacts = on_flat_ground(robot, mu)
     kp, kd = robot.torque_gains(contacts.system.actuated_names)
     stiffness, damping = robot.acceleration_gains()
     setup = Setup(
         system=contacts.system,
         contacts=contacts,
-        h=1.0 / rate_hz,
+        h=period(rate_hz),
         acceleration_gains=Gains(kp=stiffness, kd=damping),
         torque_gains=Gains(kp=kp, kd=kd),
     )

@@ -12,8 +12,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from idcontrol.configuration import period
 from idcontrol.contact.contacts import Detector
-from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.spheres import FootedRobot, SphereContacts, on_flat_ground
 from idcontrol.errors import DuplicateName, InputError, UnknownName
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
 from idcontrol.models.constraint import printed
@@ -40,14 +41,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return __all__
-
-
-class Robot(Protocol):
-    """The part of `idcontrol.robots.Robot` that `make` needs."""
-
-    def contacts(self, mu: float) -> SphereContacts:
-        """The robot's feet on flat ground, with a `System` of their own."""
-        ...
 
 
 class SimulatedPlant(Plant, Protocol):
@@ -121,7 +114,7 @@ def available() -> Mapping[str, str]:
     return {name: summary for name, (summary, _) in _FACTORIES.items()}
 
 
-def make(name: str, robot: Robot, *, mu: float, rate_hz: float = 1000.0) -> SimulatedPlant:
+def make(name: str, robot: FootedRobot, *, mu: float, rate_hz: float = 1000.0) -> SimulatedPlant:
     """The plant called `name` for a robot on flat ground, to be `reset` and stepped.
 
     Args:
@@ -132,10 +125,11 @@ def make(name: str, robot: Robot, *, mu: float, rate_hz: float = 1000.0) -> Simu
 
     Raises:
         UnknownName: No plant has that name.
-        InputError: The robot cannot be used, or the plant needs a package that is not installed.
+        InputError: The robot cannot be used, `mu` or `rate_hz` is no such number, or the plant needs a package that is
+            not installed.
     """
-    contacts = robot.contacts(mu)
-    return build(name, Setup(system=contacts.system, contacts=contacts, dt=1.0 / rate_hz))
+    contacts = on_flat_ground(robot, mu)
+    return build(name, Setup(system=contacts.system, contacts=contacts, dt=period(rate_hz)))
 
 
 def build(name: str, setup: Setup) -> SimulatedPlant:
