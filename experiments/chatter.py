@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol import controllers, robots
-from idcontrol.configuration import NotNegative, Positive
+from idcontrol.configuration import Duration, NotNegative, Positive, Rate, Seed
 from idcontrol.controllers import Gains, InverseSettings
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
@@ -53,9 +53,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     robot: str = "links"
     mu: Positive = 0.7
-    duration_s: Positive = 0.2
-    rate_hz: Positive = 1000.0
-    seed: int = 0
+    duration_s: Duration = 0.2
+    rate_hz: Rate = 1000.0
+    seed: Seed = 0
     noise_rad_s2: Annotated[tuple[NotNegative, ...], msgspec.Meta(min_length=1)] = (0.01, 1.0)
     speed_m_s: NotNegative = 0.1
 

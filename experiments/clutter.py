@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from idcontrol.bodies import BodyState
-from idcontrol.configuration import Count, Positive
+from idcontrol.configuration import Count, Duration, Positive, Seed
 from idcontrol.experiments.case import Case, Progress, exponent, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import sap
@@ -46,9 +46,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     bodies: Count = 40
     sizes: tuple[Count, ...] = (8, 16, 40, 80, 160)
     sigmas: tuple[Positive, ...] = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
-    duration_s: Positive = 10.0
+    duration_s: Duration = 10.0
     step_s: Positive = 0.01
-    seed: int = 0
+    seed: Seed = 0
     mu: Positive = 1.0
     stiffness_n_m: Positive = 1e12
     sigma: Positive = SIGMA

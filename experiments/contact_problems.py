@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from idcontrol.configuration import Count
+from idcontrol.configuration import Count, Seed
 from idcontrol.experiments.case import Progress
 from idcontrol.experiments.findings import Finding, Results, Series, save
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
@@ -57,7 +57,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         most_contacts: Contacts are spread evenly over the octaves from 1 to this.
     """
 
-    seed: int = 0
+    seed: Seed = 0
     problems: Count = 10_000
     most_contacts: Count = 64
 

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from idcontrol import robots
+from idcontrol.configuration import Count, Seed
 from idcontrol.experiments.findings import Finding, Results, Series, save
 from idcontrol.loop.realtime import resident_mb
 from idcontrol.record.recording import load
@@ -41,9 +42,9 @@ class EnduranceConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """
 
     controller: str = "id-coulomb-qp"
-    steps: Annotated[int, msgspec.Meta(ge=1)] = 100_000
-    walk_s: Annotated[float, msgspec.Meta(ge=3.0)] = 10.0
-    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    steps: Count = 100_000
+    walk_s: Annotated[float, msgspec.Meta(ge=3.0, le=1e6)] = 10.0
+    seed: Seed = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol import robots
-from idcontrol.configuration import Count, Positive
+from idcontrol.configuration import Count, Positive, Seed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.projection import project
 from idcontrol.errors import InputError
@@ -55,7 +55,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     robot: str = "links"
     mu: Positive = 0.7
     cases: Count = 200
-    seed: int = 0
+    seed: Seed = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

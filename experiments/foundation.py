@@ -16,7 +16,7 @@ from numba import njit
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
-from idcontrol.configuration import NotNegative, Positive
+from idcontrol.configuration import Duration, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts
 from idcontrol.experiments.case import GRAVITY, Case, Progress, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
@@ -71,7 +71,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     loads_n: tuple[Positive, ...] = (5.0, 50.0)
     damping_n_s_m: NotNegative = 1.0
     step_s: Positive = 0.01
-    duration_s: Positive = 1.0
+    duration_s: Duration = 1.0
     integrators: tuple[Integrator, ...] = ("BDF", "LSODA", "RK45")
     time_limit_s: Positive = 5.0
     form: Literal["symmetric", "as-printed"] = "symmetric"

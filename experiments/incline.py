@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from idcontrol.bodies import BodyState, Surface, solid
-from idcontrol.configuration import NotNegative, Positive
+from idcontrol.configuration import Duration, NotNegative, Positive
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments.case import GRAVITY, Case, Progress, chosen, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
@@ -86,7 +86,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     drag_n_s_m: Positive = 1.0
     mass_kg: Positive = 1.0
     size_m: tuple[Positive, Positive, Positive] = (0.2, 0.1, 0.05)
-    duration_s: Positive = 1.0
+    duration_s: Duration = 1.0
     step_s: Positive = 0.01
 
 

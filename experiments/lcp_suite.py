@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from scipy.optimize import linprog
 
-from idcontrol.configuration import Count
+from idcontrol.configuration import Count, Seed
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
@@ -88,7 +88,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         max_nodes: Linear programs that may be spent on a data set that no method solves.
     """
 
-    seed: int = 0
+    seed: Seed = 0
     sizes: tuple[int, ...] = tuple(row.size for row in TABLE_1)
     repeat: Count = 1
     starts: Count = 10

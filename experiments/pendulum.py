@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from idcontrol.configuration import NotNegative, Positive
+from idcontrol.configuration import Duration, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts
 from idcontrol.experiments.case import GRAVITY, Case, Progress, order, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
@@ -36,7 +36,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stiffness_n_m: Positive = 1e15
     damping_n_s_m: NotNegative = 1.0
     steps_s: tuple[Positive, ...] = (1e-1, 1e-2, 1e-3, 1e-4)
-    duration_s: Positive = 1.0
+    duration_s: Duration = 1.0
     mass_kg: Positive = 1.0
     length_m: Positive = 1.0
     inertia_kg_m2: Positive = 0.1

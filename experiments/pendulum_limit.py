@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from scipy.special import ellipk
 
-from idcontrol.configuration import NotNegative, Positive
+from idcontrol.configuration import Duration, NotNegative, Positive
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import GRAVITY, Case, Progress, order, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
@@ -37,7 +37,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     steps_s: tuple[Positive, ...] = (1e-5, 1e-6, 1e-7, 1e-8)
     mass_kg: Positive = 1.0
     length_m: Positive = 1.0
-    duration_s: Positive = 1.25
+    duration_s: Duration = 1.25
 
 
 def run(config: Config, progress: Progress) -> Results:

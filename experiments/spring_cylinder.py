@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from idcontrol.configuration import Count, NotNegative, Positive
+from idcontrol.configuration import Count, Duration, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts
 from idcontrol.experiments.case import GRAVITY, Case, Progress, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
@@ -57,7 +57,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     friction: Positive = 1.0
     contacts: Count = 2
     step_s: Positive = 0.02
-    duration_s: Positive = 5.0
+    duration_s: Duration = 5.0
     long_s: NotNegative = 600.0
     refinements: Annotated[int, msgspec.Meta(ge=2)] = 5
 

@@ -26,6 +26,12 @@ Config = TypeVar("Config", bound=msgspec.Struct)
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
+Duration = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+"""A time [s] that comes to an end, within twelve days."""
+Rate = Annotated[float, msgspec.Meta(ge=1e-3, le=1e6)]
+"""How often something happens in a second [Hz]; a loop counts its periods in whole nanoseconds."""
+Seed = Annotated[int, msgspec.Meta(ge=0)]
+"""Seed of random numbers, as NumPy takes it."""
 
 _WORDS = {
     "float": "a number",

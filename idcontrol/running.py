@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
+import numpy as np
 
 from idcontrol.configuration import build
 from idcontrol.entries import Experiment, load_experiment
-from idcontrol.errors import IdControlError, InputError, UnknownName
+from idcontrol.errors import IdControlError, UnknownName
 from idcontrol.record.recording import Run, claim, fresh_folder, load
-
-Config = TypeVar("Config", bound=msgspec.Struct)
 
 HEADLINE = ("controller", "plant", "robot", "terrain", "mu", "seed", "duration_s", "rate_hz", "preset")
 """Settings that a run's metrics repeat, where the experiment has them."""
@@ -40,7 +38,7 @@ def run(experiment: str, *, preset: str = "default", out: str | Path | None = No
         InputError: A value does not fit, or the folder cannot be used.
     """
     chosen = load_experiment(experiment)
-    config = configure(start_of(chosen, preset), settings)
+    config = build(start_of(chosen, preset), settings)
     folder = open_folder(chosen.name, config, out)
     conduct(chosen, config, folder, lambda share: None)
     return load(folder)
@@ -55,25 +53,6 @@ def start_of(experiment: Experiment, preset: str) -> msgspec.Struct:
     if preset not in experiment.presets:
         raise UnknownName("preset", preset, experiment.presets)
     return experiment.presets[preset]
-
-
-def configure(start: Config, settings: Mapping[str, Any], spelling: Mapping[str, str] | None = None) -> Config:
-    """The configuration of a run that comes to an end.
-
-    Args:
-        start: The configuration to begin with.
-        settings: New values by dotted key, or its last part.
-        spelling: How the user spelled a key, where that was not the key itself, e.g. ``{"mu": "--mu"}``.
-
-    Raises:
-        UnknownName: A key does not exist.
-        InputError: A value does not fit, or the duration or the rate is infinite.
-    """
-    config = build(start, settings, spelling)
-    for name in ("duration_s", "rate_hz"):
-        if math.isinf(getattr(config, name, 0.0)):
-            raise InputError(f"{(spelling or {}).get(name, name)}: must be finite")
-    return config
 
 
 def open_folder(experiment: str, config: msgspec.Struct, out: str | Path | None) -> Path:
@@ -107,7 +86,9 @@ def conduct(
         The metrics, beside the settings of `HEADLINE` and the folder.
     """
     try:
-        metrics = experiment.run(config, out, progress)
+        # whether numbers are finite is checked where it matters, and told as a status
+        with np.errstate(all="ignore"):
+            metrics = experiment.run(config, out, progress)
     except IdControlError:
         with contextlib.suppress(OSError):
             out.rmdir()  # a folder that nothing was recorded into only confuses

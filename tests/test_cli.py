@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from idcontrol import cli
+from idcontrol.configuration import Duration, Rate, Seed
 from idcontrol.entries import EXPERIMENTS, ROBOTS, STUDIES
 from idcontrol.errors import UnknownName
 from idcontrol.record.recording import Recorder, load
@@ -30,9 +31,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     plant: str = "coulomb-lcp"
     robot: str = "links"
     mu: Annotated[float, msgspec.Meta(ge=0)] = 0.8
-    duration_s: Annotated[float, msgspec.Meta(gt=0)] = 0.1
-    rate_hz: float = 100.0
-    seed: int = 0
+    duration_s: Duration = 0.1
+    rate_hz: Rate = 100.0
+    seed: Seed = 0
     detail: Detail = Detail()
 
 
@@ -197,8 +198,13 @@ def test_a_task_that_failed_is_status_1_and_recorded(command):
         (["run", "fall", "--mu", "-1"], "--mu: expected a number >= 0.0; it is -1.0"),
         (["run", "fall", "--mu", "nan"], "--mu: NaN is no value"),
         (["run", "fall", "--mu", "much"], "'much' is not a valid float"),
-        (["run", "fall", "--duration", "inf"], "--duration: must be finite"),
-        (["run", "fall", "--set", "rate_hz=inf"], "--rate: must be finite"),
+        (["run", "fall", "--duration", "inf"], "--duration: expected a number <= 1000000.0; it is Infinity"),
+        (["run", "fall", "--duration", "1e300"], "--duration: expected a number <= 1000000.0; it is 1e+300"),
+        (["run", "fall", "--set", "rate_hz=1e12"], "--rate: expected a number <= 1000000.0"),
+        (["run", "fall", "--seed", "-1"], "--seed: expected a whole number >= 0; it is -1"),
+        (["compare", "fall", "--controllers", "pid", "--duration", "1e300"], "--duration: expected a number <="),
+        (["compare", "fall", "--controllers", "pid", "--set", "seed=-1"], "seed: expected a whole number >= 0"),
+        (["compare", "fall", "--controllers", "pid", "--vary", "rate_hz=1e12,5"], "rate_hz: expected a number <="),
         (["run", "fall", "--duration", "0"], "--duration: expected a number > 0.0; it is 0.0"),
         (["run", "fall", "--terrain", "plane"], "--terrain: the experiment fall has no such setting"),
         (["run", "fall", "--set", "detail.gian=3"], "no setting 'detail.gian'; did you mean 'detail.gain'?"),

@@ -60,7 +60,6 @@ def command(
     from idcontrol.loop.launch import LoopSettings, Viewer, run
     from idcontrol.loop.real import Interrupted
     from idcontrol.record.recording import claim, fresh_folder, jsonable
-    from idcontrol.running import configure
 
     viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
     if viewer is not None and importlib.util.find_spec("viser") is None:
@@ -84,7 +83,7 @@ def command(
     for name in given:
         if name not in offer.presets["default"].__struct_fields__:
             raise InputError(f"{spelling[name]}: the loop {experiment} has no such setting; leave it out")
-    config = configure(offer.presets["default"], given | parsed, spelling)
+    config = build(offer.presets["default"], given | parsed, spelling)
     if out is None:
         out = fresh_folder("runs", f"loop-{experiment}")
     else:

@@ -39,7 +39,7 @@ def command(
 ) -> int:
     """Run EXPERIMENT, record it, and print what came out."""
     from idcontrol import running
-    from idcontrol.configuration import parse_setting
+    from idcontrol.configuration import build, parse_setting
     from idcontrol.record.recording import jsonable
 
     chosen = load_experiment(experiment)
@@ -49,7 +49,7 @@ def command(
     for name in given:
         if not hasattr(start, name):
             raise InputError(f"{spelling[name]}: the experiment {experiment} has no such setting; leave it out")
-    config = running.configure(start, given | dict(parse_setting(text) for text in settings), spelling)
+    config = build(start, given | dict(parse_setting(text) for text in settings), spelling)
     folder = running.open_folder(experiment, config, out)
 
     try:

@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol import controllers, plants, robots
+from idcontrol.configuration import Duration, NotNegative, Positive, Rate
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.landing import Landing
 from idcontrol.controllers import Gains
@@ -22,7 +23,7 @@ from idcontrol.errors import InputError
 from idcontrol.planners.arm_swing import ArmSwing
 from idcontrol.planners.grip import GrippingController
 from idcontrol.record.scenery import DrawableBody, Scenery
-from idcontrol.scenes.settings import CountedFriction, NotNegative, Positive
+from idcontrol.scenes.settings import CountedFriction
 from idcontrol.system import FreeBody, System
 from idcontrol.types import Booleans, Command, Controller, Reference, State
 
@@ -69,10 +70,10 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     plant: str = "dissipation"
     robot: str = "arm"
     mu: NotNegative = np.inf
-    duration_s: Positive = 3.0
-    rate_hz: Positive = 1000.0
+    duration_s: Duration = 3.0
+    rate_hz: Rate = 1000.0
     preset: Literal["default", "paper"] = "default"
-    plant_rate_hz: Positive | None = None
+    plant_rate_hz: Rate | None = None
     swing_rad: float = 0.1
     swing_rad_s: Positive = 10.0
     box_side_m: Positive = 0.05071

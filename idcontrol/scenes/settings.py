@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
+from idcontrol.configuration import NotNegative, Positive
 from idcontrol.errors import InputError
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class CountedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

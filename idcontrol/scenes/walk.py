@@ -20,6 +20,7 @@ import msgspec
 import numpy as np
 
 from idcontrol import controllers, plants, robots
+from idcontrol.configuration import Duration, NotNegative, Positive, Rate, Seed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, load_height_map, plane
 from idcontrol.controllers import Gains
@@ -49,7 +50,7 @@ from idcontrol.scenes.disturbances import (
     loaded,
     noisy,
 )
-from idcontrol.scenes.settings import CountedFriction, NotNegative, Positive
+from idcontrol.scenes.settings import CountedFriction
 from idcontrol.system import System
 from idcontrol.types import Controller, Reference, State
 
@@ -145,12 +146,12 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     height_map_spacing_m: Positive | None = None
     mu: NotNegative = 0.8
     mu_range: tuple[NotNegative, NotNegative] | None = None
-    duration_s: Positive = 30.0
-    rate_hz: Positive = 1000.0
-    seed: int = 0
+    duration_s: Duration = 30.0
+    rate_hz: Rate = 1000.0
+    seed: Seed = 0
     preset: Literal["default", "paper"] = "default"
     planner: Literal["trot", "paper"] = "trot"
-    plant_rate_hz: Positive | None = None
+    plant_rate_hz: Rate | None = None
     start_spread_rad: NotNegative = 2e-4
     path: WalkPath = WalkPath()
     gains: FeedbackGains = FeedbackGains()

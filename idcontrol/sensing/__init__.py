@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
+from idcontrol.configuration import Seed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.sensing.contacts import Fused, Geometry, Planned, StanceSource, Touch, sensed_stance
 from idcontrol.sensing.disturbance import Delay, Noise, NoiseLevel
@@ -41,7 +42,7 @@ class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     base: Literal["plant", "estimated"] = "plant"
     delay_ticks: Annotated[int, msgspec.Meta(ge=0)] = 0
     noise: NoiseLevel = NoiseLevel()
-    seed: int = 0
+    seed: Seed = 0
 
 
 def chain(stages: Sequence[Stage]) -> Callable[[Sensed], State]:
