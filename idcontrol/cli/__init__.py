@@ -17,6 +17,7 @@ from idcontrol.cli import bench, check, compare, doctor, listing, loop, report, 
 from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, say
 from idcontrol.cli.faults import RunFault, report_fault
 from idcontrol.errors import IdControlError
+from idcontrol.interrupts import ctrl_c_is_heard
 
 __all__ = ["cli", "main"]
 
@@ -28,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Instead of those of the process.
     """
     try:
-        status = cli.main(args=arguments, prog_name="idcontrol", standalone_mode=False)
+        with ctrl_c_is_heard():
+            status = cli.main(args=arguments, prog_name="idcontrol", standalone_mode=False)
         return status if isinstance(status, int) else DONE
     except click.Abort:
         return say("stopped by Ctrl-C", INTERRUPTED)

@@ -34,6 +34,7 @@ import h5py
 import numpy as np
 
 from idcontrol.errors import InputError
+from idcontrol.interrupts import postponed
 from idcontrol.record.channels import views, width
 from idcontrol.record.log import SCHEMA, Log, block_bytes, header_bytes, read_log, refuse_newer
 from idcontrol.types import Array, Event
@@ -471,4 +472,5 @@ def claim(folder: Path) -> None:
 
 
 def _exit_on_signal(signum: int, frame: FrameType | None) -> None:
-    raise SystemExit(128 + signum)  # the exit status that shells expect after a signal
+    if not postponed(signum, frame):
+        raise SystemExit(128 + signum)  # the exit status that shells expect after a signal

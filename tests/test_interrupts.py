@@ -1,0 +1,60 @@
+"""Signals that come while a kernel is compiled end the program as at any other moment."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import numba
+import numpy as np
+import pytest
+from numba.core.codegen import CPUCodeLibrary
+
+from idcontrol.interrupts import ctrl_c_is_heard
+from idcontrol.loop.real import Interrupted, Stop
+from idcontrol.record.recording import Recorder, load
+
+
+@pytest.fixture
+def compile_and_signal(capfd):
+    """Compiles a kernel, sends a signal from within the compiler's callback, and waits for what comes of it."""
+
+    def work(number):
+        original, sent = CPUCodeLibrary._object_compiled_hook, []
+
+        def hooked(module, buffer):
+            if not sent:
+                sent.append(number)
+                signal.raise_signal(number)
+            original(module, buffer)
+
+        engine = numba.core.registry.cpu_target.target_context.codegen()._engine
+        engine.set_object_cache(hooked, CPUCodeLibrary._object_getbuffer_hook)
+        try:
+            assert numba.njit(lambda x: x + 1.0)(np.float64(2.0)) == 3.0
+            assert sent
+            time.sleep(2.0)
+        finally:
+            engine.set_object_cache(original, CPUCodeLibrary._object_getbuffer_hook)
+            assert "Exception ignored" not in capfd.readouterr().err
+
+    return work
+
+
+def test_a_run_that_is_told_to_end_while_it_compiles_ends_as_told(compile_and_signal, tmp_path):
+    with pytest.raises(SystemExit) as ended, Recorder(tmp_path / "run", {"t": ()}, {}, {}):
+        compile_and_signal(signal.SIGTERM)
+    assert ended.value.code == 128 + signal.SIGTERM
+    assert not load(tmp_path / "run").complete
+
+
+def test_a_loop_that_is_told_to_end_while_it_compiles_ends_as_told(compile_and_signal):
+    with pytest.raises(Interrupted) as ended, Stop():
+        compile_and_signal(signal.SIGTERM)
+    assert ended.value.number == signal.SIGTERM
+
+
+def test_ctrl_c_while_it_compiles_is_ctrl_c(compile_and_signal):
+    with pytest.raises(KeyboardInterrupt), ctrl_c_is_heard():
+        compile_and_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
