@@ -18,6 +18,10 @@ class InputError(IdControlError, ValueError):
     """A file, a configuration, a state or an argument that cannot be used."""
 
 
+class Diverged(IdControlError, ArithmeticError):
+    """The motion of a simulated machine has left all bounds, as an unstable controller makes it do."""
+
+
 class UnknownName(IdControlError, LookupError):
     """A name that is not registered.
 

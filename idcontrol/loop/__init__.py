@@ -33,19 +33,25 @@ what goes wrong                   what happens (`safety.Policy` says after how m
 ================================  ===============================================================================
 datagrams lost, late, reordered   the last torque holds; braked where the newest news is older than 10 ms 20 times
 datagrams damaged, replayed, of   dropped and counted; as if lost
-another robot, out of range
+another robot or session, with
+a far-off number, out of range
 control step too long, beats      the last torque holds at the machine; braked after 50 ticks in a row
 missed
 controller hangs                  the machine brakes itself after 20 of its periods without a command; the loop
                                   interrupts the controller after 0.1 s and brakes too
 controller raises                 braked at once; the traceback is in the metrics
 controller returns a NaN          the last torque holds; braked after 5 ticks in a row
+controller's status is failed     its torque is zero and is not sent: the last torque holds; braked after 5 ticks in
+                                  a row
 controller's status is fallback   its torque is sent; braked after 20 ticks in a row
-machine killed or cut off         braked, as silence; then stopped
+machine killed or cut off         braked, as silence; then stopped. The machine's record says that it was cut off
 loop killed                       the machine brakes, then stops; both records are readable
 machine brakes by itself          braked
 plant diverges                    it stops where it was within bounds last; the loop brakes
-clock jumps, process suspended    braked
+clock jumps, process suspended,   braked
+the machine's time goes back
+recorder killed, disk full,       braked, and the exit status is 3; ``--set loop.policy.recorder.then=hold`` goes on
+recorder 10 s behind              without a record
 SIGINT, SIGTERM, SIGHUP, end      braked, then stopped; the record is complete; before anything moved there is none
 of the run
 ================================  ===============================================================================

@@ -13,27 +13,28 @@ import secrets
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from idcontrol import controllers, sensing
+from idcontrol.configuration import Duration, Rate
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.errors import IdControlError, InputError
+from idcontrol.errors import Diverged, IdControlError, InputError
 from idcontrol.loop import machine, real, realtime, record
 from idcontrol.loop.clock import AWAKE_NS, NS, Beat, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
 from idcontrol.loop.real import ControlLoop, Parts, Stop
 from idcontrol.loop.ring import Ring, ring_bytes
-from idcontrol.loop.safety import Policy
+from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import make_controller, resolve, wire_format
 from idcontrol.loop.simulated import ticks
 from idcontrol.loop.transport import Link, inprocess
 from idcontrol.loop.transport.shared import BYTES, SharedLink
 from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
-from idcontrol.loop.wire import HEAD_BYTES, Drop
+from idcontrol.loop.wire import FASTEST, HEAD_BYTES, Drop, SessionNumbers
 from idcontrol.record.channels import width
 from idcontrol.types import Controller
 
@@ -49,8 +50,6 @@ WEAK_EVERY = 10
 """Every tenth tick of the rehearsal also runs a torque-limited copy, which loads the kernels of the fallback."""
 WEAK = 1e-3
 """Torque limits of that copy [N m or N]: whatever it wants is beyond them."""
-
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,8 +71,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     pacing: Literal["real", "simulated", "fast"] = "real"
     bind: str | None = None
     peer: str | None = None
-    plant_rate_hz: Positive | None = None
-    plant_silence_s: Positive | None = None
+    plant_rate_hz: Rate | None = None
+    plant_silence_s: Duration | None = None
     policy: Policy = Policy()
     sensing: sensing.Sensing = sensing.Sensing()
 
@@ -119,7 +118,8 @@ def run(
         )
     if viewer is not None and settings.transport == "inprocess":
         raise InputError("a loop in process is over too soon to be shown; record it and replay it: idcontrol view DIR")
-    with Stop() as stop:
+    # whether numbers are finite is checked in every tick, and told as a fault
+    with Stop() as stop, np.errstate(all="ignore"):
         work = _Work(target, config, settings, stop, out, viewer)
         try:
             return work.in_process() if settings.transport == "inprocess" else work.on_the_wall_clock()
@@ -174,8 +174,8 @@ class _Work:
         here, there = inprocess.pair()
         dt = self.plant_period / NS
         body = machine.Machine(
-            there, self.session.plant(dt), self.session.start, self.session.system, self.wire, self.session.limits,
-            period_s=dt, session=1, policy=self.machine_policy,
+            there, self.session.plant(dt), self.session,
+            period_s=dt, numbers=SessionNumbers(own=1, other=2), policy=self.machine_policy,
         )  # fmt: skip
 
         def beat() -> None:
@@ -187,7 +187,7 @@ class _Work:
         clock.every(self.plant_period, beat)
         loop = ControlLoop(
             here, self.parts, clock, self.settings.policy,
-            period=self.period, duration=self.duration, session=2,
+            period=self.period, duration=self.duration, numbers=SessionNumbers(own=2, other=1),
         )  # fmt: skip
         ending = None
         try:
@@ -242,6 +242,9 @@ class _Work:
 
         Beside a controller of ours runs a copy that is too weak (`weak_twin`): a kernel that is first needed in trouble
         takes 0.1 s and more to load, which within a tick would look as if the controller hung.
+
+        Raises:
+            Diverged: The simulated machine has left all bounds.
         """
         session, planner, h = self.session, self.parts.planner, self.period / NS
         twin = None if ":" in self.name else weak_twin(self.name, session.setup())
@@ -251,6 +254,11 @@ class _Work:
             session.plant(h), planner, self.parts.controller, session.start, h=h, steps=round(REHEARSAL_S / h)
         )
         for k, tick in enumerate(rehearsal):
+            if not np.abs(tick.after.v).max() <= FASTEST:
+                raise Diverged(
+                    f"with the controller {self.name} at {NS / self.period:g} Hz the machine of the rehearsal diverged "
+                    f"within {tick.after.t:.2f} s; take a higher rate (--rate) or another controller"
+                )
             if twin is not None and k % WEAK_EVERY == 0:
                 twin(tick.sensed, tick.reference)
 
@@ -259,13 +267,16 @@ class _Work:
 
     def _beat(self, children: list[subprocess.Popen[bytes]], ring: Ring, machine_fd: int | None) -> dict[str, Any]:
         recorder, stop = children[0], self.stop
-        link, plant = self._connect(machine_fd)
+        # a machine that is not ours draws its own number
+        other = secrets.randbits(32) if self.settings.peer is None else None
+        numbers = SessionNumbers(own=secrets.randbits(32), other=other)
+        link, plant = self._connect(machine_fd, numbers)
         if plant is not None:
             children.append(plant)
         clock = WallClock(awake=AWAKE_NS)
         loop = ControlLoop(
             link, self.parts, clock, self.settings.policy,
-            period=self.period, duration=self.duration, session=secrets.randbits(32), interrupt=stop.heeded,
+            period=self.period, duration=self.duration, numbers=numbers, interrupt=stop.heeded,
         )  # fmt: skip
         stop.on_alarm = loop.on_alarm
         self._rehearse()
@@ -274,7 +285,10 @@ class _Work:
             with realtime.undisturbed() as granted:
                 before = realtime.resident_mb()
                 stop.begin()
-                real.run(loop, clock, self.period, ring.push, self._asked)
+                real.run(
+                    loop, clock, self.period, ring.push, self._asked,
+                    recorded=lambda: recorder.poll() is None and not ring.overrun,
+                )  # fmt: skip
                 memory = before, realtime.resident_mb()
         finally:
             if not stop.moving:
@@ -285,7 +299,10 @@ class _Work:
                 plant.wait(ENDING_S)
         out, _ = recorder.communicate(encode(_ending(loop, stop.asked, granted, memory)))
         if recorder.returncode != 0:
-            raise RuntimeError("the recorder ended early; record.log has the rows that it was given")
+            braked = ", and the machine was braked" if Fault.RECORDER in loop.safety.ended_by else ""
+            raise RuntimeError(
+                f"the recorder ended early (status {recorder.returncode}){braked}; {self.out} has what it had written"
+            )
         metrics: dict[str, Any] = json.loads(out.splitlines()[-1])
         return metrics
 
@@ -310,12 +327,12 @@ class _Work:
         if recorder.stdout.readline().strip() != record.READY.encode():
             raise InputError(f"the recorder could not open {self.out}")
 
-    def _connect(self, machine_fd: int | None) -> tuple[Link, subprocess.Popen[bytes] | None]:
+    def _connect(self, machine_fd: int | None, numbers: SessionNumbers) -> tuple[Link, subprocess.Popen[bytes] | None]:
         """The loop's end of the link, and the process of the plant at its other end if we have started it."""
         settings = self.settings
         job = PlantJob(
-            target=self.target, config=self.config, period=self.plant_period, session=secrets.randbits(32),
-            parent=os.getpid(),
+            target=self.target, config=self.config, period=self.plant_period, session=numbers.other or 0,
+            loop_session=numbers.own, parent=os.getpid(),
             silence_s=self.machine_policy.late_s, ring=-1 if machine_fd is None else machine_fd,
         )  # fmt: skip
         if settings.transport == "udp":
@@ -343,6 +360,7 @@ def _ending(
 ) -> record.Ending:
     counts = loop.counts
     return record.Ending(
+        faults=loop.safety.ended_by,
         ended="signal" if asked else "duration" if counts.complete else "fault",
         overruns=counts.overruns,
         missed=counts.missed,

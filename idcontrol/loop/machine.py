@@ -16,11 +16,11 @@ from numba import njit
 
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat
-from idcontrol.loop.safety import Fault, Limits, Mode, Policy, Rule, Safety, advance
+from idcontrol.loop.safety import Fault, Inputs, Mode, Policy, Rule, Safety, advance
+from idcontrol.loop.session import Session, wire_format
 from idcontrol.loop.transport import Endpoint, Link
-from idcontrol.loop.wire import Format, Inbox, Kind, Outbox, within
+from idcontrol.loop.wire import Format, Inbox, Kind, Outbox, SessionNumbers, within
 from idcontrol.record.channels import ChannelRow
-from idcontrol.system import System
 from idcontrol.types import Array, Plant, State
 
 GRAVITY = np.array([0.0, 0.0, -9.81])
@@ -78,38 +78,33 @@ class Machine:
         self,
         link: Link,
         plant: Plant,
-        start: State,
-        system: System,
-        wire: Format,
-        limits: Limits,
+        session: Session,
         *,
         period_s: float,
-        session: int,
+        numbers: SessionNumbers,
         policy: Policy | None = None,
     ) -> None:
-        """Hold `plant` at `start`.
+        """Hold `plant` at the start.
 
         Args:
             link: To the loop.
             plant: The plant.
-            start: State in which it is held.
-            system: Multibody terms, for the brake and for the joints' places in a state.
-            wire: Format of the datagrams.
-            limits: Limits of the joints; torques beyond are clipped here, too.
+            session: Tells the start, the limits of the joints and the format of the datagrams; its multibody terms
+                are the brake's from now on.
             period_s: Time between two ticks [s].
-            session: Number of this conversation.
+            numbers: Session numbers of the conversation.
             policy: Faults that are tolerated; None is `watchdog`.
         """
-        self._plant, self._system, self._wire, self._limits = plant, system, wire, limits
+        self._plant, self._system, self._limits = plant, session.system, session.limits
+        self._wire = wire = wire_format(session)
         self._dt, self._policy = period_s, policy or watchdog(period_s)
-        low, high = wire.command_range()
         self.endpoint = Endpoint(
             link,
-            Inbox(Kind.COMMAND, wire.robot, low, high),
-            Outbox(Kind.STATE, wire.robot, wire.state_values, session),
+            Inbox(Kind.COMMAND, wire.robot, *wire.command_range(), numbers.other),
+            Outbox(Kind.STATE, wire.robot, wire.state_values, numbers.own),
         )
-        a = len(limits.torque)
-        state = plant.reset(start)
+        a = len(wire.torque_limit)
+        state = plant.reset(session.start)
         self._motion = _Motion(State(t=0.0, q=state.q, v=state.v), np.zeros(a), specific_force(state, state, 1.0, wire))
         self.safety = Safety()
         self.row = ChannelRow(channels(wire))
@@ -133,17 +128,15 @@ class Machine:
         faults = Fault.SILENT if silence > self._policy.late_s * NS else Fault.NONE
         if self._lost:
             faults |= Fault.NOT_FINITE
-        self.safety = advance(
-            self.safety,
-            self._policy,
-            now,
-            faults,
+        inputs = Inputs(
+            faults=faults,
             heard=heard is not None,
             start=asked is Mode.RUNNING,
             damp=asked is Mode.DAMPED,
             stop=stop or self._lost or asked is Mode.STOPPED,
             resting=bool(faults) and self._resting(),
         )
+        self.safety = advance(self.safety, self._policy, now, inputs)
         began = time.perf_counter_ns()
         self._move(None if heard is None else heard.values)
         spent = time.perf_counter_ns() - began
@@ -163,7 +156,7 @@ class Machine:
 
     def _move(self, command: Array | None) -> None:
         mode, limits, before = self.safety.mode, self._limits, self._motion.state
-        if mode in (Mode.IDLE, Mode.READY):
+        if mode in (Mode.IDLE, Mode.READY) or self._lost:
             return
         if mode is Mode.RUNNING and command is not None:
             tau = command  # within the limits: the inbox drops whatever is not
@@ -171,7 +164,11 @@ class Machine:
             tau = brake(self._system, limits, before, self._dt)
         else:
             tau = np.zeros_like(limits.torque)
-        after = self._plant.step(tau, self._dt)
+        try:
+            after = self._plant.step(tau, self._dt)
+        except (ArithmeticError, np.linalg.LinAlgError):  # its numbers have left the range of floating point
+            self._lost = True
+            return
         state = State(t=before.t + self._dt, q=after.q, v=after.v, forces=self._plant.contact_forces())
         motion = _Motion(state, tau, specific_force(before, state, self._dt, self._wire))
         self._tell(motion)

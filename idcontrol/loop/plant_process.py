@@ -25,6 +25,7 @@ from idcontrol.loop.session import resolve, wire_format
 from idcontrol.loop.transport import Link
 from idcontrol.loop.transport.shared import SharedLink
 from idcontrol.loop.transport.udp import UdpLink
+from idcontrol.loop.wire import SessionNumbers
 from idcontrol.record.channels import width
 
 WARM_STEPS = 20
@@ -34,6 +35,7 @@ WARM_STEPS = 20
 def main() -> int:
     """Stand in for the hardware."""
     job = decode(sys.stdin.readline(), PlantJob)
+    np.seterr(all="ignore")  # whether numbers are finite is checked in every tick, and told as a fault
     session, dt = resolve(job.target, job.config), job.period / NS
     wire = wire_format(session)
     link: Link
@@ -46,12 +48,9 @@ def main() -> int:
     body = Machine(
         link,
         plant,
-        session.start,
-        session.system,
-        wire,
-        session.limits,
+        session,
         period_s=dt,
-        session=job.session,
+        numbers=SessionNumbers(own=job.session, other=job.loop_session),
         policy=msgspec.structs.replace(machine.watchdog(dt), late_s=job.silence_s),
     )
     asked: list[int] = []

@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from idcontrol.interrupts import postponed
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat, Clock, Pacer
 from idcontrol.loop.machine import FAREWELL
-from idcontrol.loop.safety import Cut, Fault, Limits, Mode, Policy, Safety, admit, advance
+from idcontrol.loop.safety import Cut, Fault, Inputs, Limits, Mode, Policy, Safety, admit, advance
 from idcontrol.loop.session import Planner
 from idcontrol.loop.transport import Endpoint, Link
-from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox
+from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, SessionNumbers
 from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import solver_number
 from idcontrol.system import System
@@ -160,7 +161,7 @@ class ControlLoop:
         *,
         period: int,
         duration: int,
-        session: int,
+        numbers: SessionNumbers,
         interrupt: bool = False,
     ) -> None:
         """Prepare a loop.
@@ -172,7 +173,7 @@ class ControlLoop:
             policy: Faults that are tolerated.
             period: Time between two beats [ns].
             duration: Time from the first torque to the end [ns].
-            session: Number of this conversation.
+            numbers: Session numbers of the conversation.
             interrupt: Whether planner and controller may be interrupted by SIGALRM; only within a `Stop` that calls
                 `on_alarm`.
         """
@@ -180,8 +181,8 @@ class ControlLoop:
         wire = parts.wire
         self.endpoint = Endpoint(
             link,
-            Inbox(Kind.STATE, wire.robot, *wire.state_range()),
-            Outbox(Kind.COMMAND, wire.robot, len(wire.torque_limit), session),
+            Inbox(Kind.STATE, wire.robot, *wire.state_range(), numbers.other),
+            Outbox(Kind.COMMAND, wire.robot, len(wire.torque_limit), numbers.own),
         )
         self.safety, self.counts = Safety(), Counts()
         layout = channels(wire, parts.notes)
@@ -233,23 +234,23 @@ class ControlLoop:
         self._tau[:] = 0.0
         self.endpoint.post(Mode.STOPPED, self._tau, self._clock.now())
 
-    def tick(self, beat: Beat, *, damp: bool = False) -> None:
+    def tick(self, beat: Beat, *, damp: bool = False, faults: Fault = Fault.NONE) -> None:
         """One period.
 
         Args:
             beat: The period that begins.
             damp: Whether somebody asked for the end.
+            faults: What is wrong around the loop: its recorder.
         """
         cpu, policy, endpoint = time.thread_time_ns(), self._policy, self.endpoint
         now = beat.woke
-        if endpoint.poll(now):
-            self._look()
+        went_back = endpoint.poll(now) and self._look()
         self._answer.fill(np.nan)
         before = self.safety.mode
-        age, faults = endpoint.age(now), Fault.NONE
+        age = endpoint.age(now)
         if age > policy.late_s * NS:
             faults |= Fault.SILENT
-        if beat.jumped:
+        if beat.jumped or went_back:
             faults |= Fault.CLOCK
         if endpoint.newest is not None and endpoint.newest.mode >= Mode.DAMPED:
             faults |= Fault.PEER
@@ -269,16 +270,14 @@ class ControlLoop:
                 faults |= Fault.OVERRUN
             self.counts.complete = (beat.index - self._first) * self._period >= self._duration
             damp |= self.counts.complete
-        self.safety = advance(
-            self.safety,
-            policy,
-            now,
-            faults,
+        inputs = Inputs(
+            faults=faults,
             heard=endpoint.newest is not None,
             start=start,
             damp=damp,
             resting=before is Mode.DAMPED and self._resting(now),
         )
+        self.safety = advance(self.safety, policy, now, inputs)
         if before is Mode.READY and self.safety.mode is Mode.RUNNING:
             self._first = beat.index
         cut = self._gate(now, beat)
@@ -298,15 +297,16 @@ class ControlLoop:
             self._asking = False
             raise Hung("planner or controller did not return in time")
 
-    def _look(self) -> None:
-        """Read the newest state."""
-        newest, sense = self.endpoint.newest, self._parts.sense
+    def _look(self) -> bool:
+        """Read the newest state; returns whether the machine's time went back."""
+        newest, sense, last = self.endpoint.newest, self._parts.sense, self._sensed
         assert newest is not None
         self._sensed = sensed = self._parts.wire.read_state(newest.values)
+        went_back = last is not None and sensed.state.t < last.state.t
         self._heard[:] = newest.values
         if sense is None:
             self._seen = sensed.state
-            return
+            return went_back
         self._seen = seen = sense(sensed)
         of = self.row.of
         of["q"][:], of["v"][:] = seen.q, seen.v
@@ -314,6 +314,7 @@ class ControlLoop:
             for channel, felt in (("force_sensed", seen.forces.force), ("normal_sensed", seen.forces.normal)):
                 of[channel][:] = 0.0
                 of[channel][seen.forces.identity] = felt
+        return went_back
 
     def _ask(self) -> Fault:
         """Ask planner and controller; their answers are in `row`, and the torques are wanted if they can be used."""
@@ -366,11 +367,13 @@ class ControlLoop:
         if command.predicted is not None:
             of["force_pred"][:] = 0.0
             of["force_pred"][command.predicted.identity] = command.predicted.force
+        if command.status == Status.FAILED:
+            return Fault.FAILED  # its torque is zero, under which a robot would sink: the last one holds
         tau: Array = np.ascontiguousarray(command.tau, dtype=np.float64)
         if tau.shape != self._wanted.shape or not _finite(tau):
             return Fault.NOT_FINITE
         self._wanted[:] = tau
-        return Fault.SOLVER if command.status >= Status.FALLBACK else Fault.NONE
+        return Fault.FALLBACK if command.status == Status.FALLBACK else Fault.NONE
 
     def _resting(self, now: int) -> bool:
         """Whether the machine is known to be at rest."""
@@ -482,6 +485,8 @@ class Stop:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self.moving:
             self.asked = number
+            if postponed(number, frame):
+                return
             raise Interrupted(number)
         if self.asked:
             signal.signal(number, signal.SIG_DFL)
@@ -489,7 +494,14 @@ class Stop:
         self.asked = number
 
 
-def run(loop: ControlLoop, clock: Clock, period: int, push: Callable[[Array], None], asked: Callable[[], bool]) -> None:
+def run(
+    loop: ControlLoop,
+    clock: Clock,
+    period: int,
+    push: Callable[[Array], None],
+    asked: Callable[[], bool],
+    recorded: Callable[[], bool] = lambda: True,
+) -> None:
     """Beat until the loop has stopped.
 
     Args:
@@ -498,8 +510,10 @@ def run(loop: ControlLoop, clock: Clock, period: int, push: Callable[[Array], No
         period: Time between two beats [ns].
         push: Takes the telemetry of each tick.
         asked: Whether somebody has asked for the end.
+        recorded: Whether the telemetry is being recorded.
     """
     pacer = Pacer(clock, period)
     while not loop.finished:
-        loop.tick(pacer.wait(), damp=asked())
+        faults = Fault.NONE if recorded() else Fault.RECORDER
+        loop.tick(pacer.wait(), damp=asked(), faults=faults)
         push(loop.row.values)

@@ -27,7 +27,7 @@ from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import RecordJob, decode
 from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
-from idcontrol.loop.safety import NAMES, Fault, Mode
+from idcontrol.loop.safety import MEANINGS, NAMES, Fault, Mode
 from idcontrol.loop.session import Session, resolve, wire_format
 from idcontrol.loop.wire import Drop
 from idcontrol.record.channels import views, width
@@ -73,6 +73,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ended: ``"duration"``, ``"signal"`` or ``"fault"``.
+        faults: The faults that ended it (`idcontrol.loop.safety.Fault`); 0 if it never ran, or none did.
         overruns: Ticks that took longer than their period.
         missed: Beats that were skipped.
         realtime: Privileges that the operating system granted (`idcontrol.loop.realtime.Granted`).
@@ -82,6 +83,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     ended: str
+    faults: int = 0
     overruns: int
     missed: int
     realtime: dict[str, Any]
@@ -130,7 +132,7 @@ class Scribe:
         self._pending: Array = np.empty((0, width(self._channels)))  # the last row, until the next one is known
         self._first: float | None = None
         self._mode, self._faults = Mode.IDLE, 0
-        self._machine_mode, self._machine_faults = Mode.IDLE, 0
+        self._machine_mode, self._machine_faults, self._machine_ended_by = Mode.IDLE, 0, 0
         self.fault_events = 0
 
     def loop_rows(self, rows: Array) -> None:
@@ -159,6 +161,8 @@ class Scribe:
             for fault in Fault(faults & ~self._machine_faults):
                 self._machine.event(Event(t=t, what=f"fault: {NAMES[fault]}"))
             if mode is not self._machine_mode:
+                if self._machine_mode is Mode.RUNNING:
+                    self._machine_ended_by = faults
                 self._machine.event(Event(t=t, what=f"the machine is {mode.name.lower()}"))
             self._machine_mode, self._machine_faults = mode, faults
         self._machine.extend(rows)
@@ -167,7 +171,8 @@ class Scribe:
         """End the record; the metrics if it is known how the loop ended."""
         self._write(self._pending, views(self._pending, self._channels)["force_sensed"])
         if self._machine is not None:
-            self._machine.close({} if ending is not None else None)
+            ended_in_order = ending is not None and self._machine_mode is Mode.STOPPED
+            self._machine.close({} if ended_in_order else None)
         metrics = None if ending is None else self._metrics(ending)
         self._recorder.close(metrics)
         return metrics
@@ -219,8 +224,9 @@ class Scribe:
         return metrics | {
             "completed": ending.ended == "duration" and metrics.get("fell_at_s") is None and bool(running.any()),
             "ended": ending.ended,
+            "fault": ", ".join(NAMES[fault] for fault in Fault(ending.faults)) or None,
             "signal": ending.signal,
-            "error": ending.error or (too_slow(arrays["compute_us"], self._h) if ending.ended == "fault" else None),
+            "error": ending.error or (self._error(ending, arrays["compute_us"]) if ending.ended == "fault" else None),
             "period_us": percentiles(arrays["period_us"]),
             "period_mean_us": _mean(arrays["period_us"]),
             "late_us": percentiles(arrays["late_us"]),
@@ -235,6 +241,17 @@ class Scribe:
             "memory_mb": ending.memory_mb and dict(zip(("start", "end"), ending.memory_mb, strict=True)),
             "realtime": ending.realtime,
         }
+
+    def _error(self, ending: Ending, compute_us: Array) -> str:
+        """One line about what ended a loop that raised nothing; `compute_us` are the times of its running ticks."""
+        if not ending.faults:
+            return "nothing was begun: the machine was not ready within loop.policy.start_s"
+        faults = Fault(ending.faults)
+        told = [MEANINGS[fault] for fault in faults]
+        if Fault.PEER in faults:
+            told += [f"at the machine, {MEANINGS[fault]}" for fault in Fault(self._machine_ended_by)]
+        slow = too_slow(compute_us, self._h) if Fault.OVERRUN in faults else None
+        return "; ".join(told if slow is None else [*told, slow])
 
 
 def too_slow(compute_us: Array, h: float) -> str | None:
@@ -283,8 +300,18 @@ class _Drain:
 
 
 def main() -> int:
-    """Drain the rings into a record."""
+    """Drain the rings into a record; returns the exit status."""
     job = decode(sys.stdin.readline(), RecordJob)
+    try:
+        _record(job)
+    except OSError as error:
+        print(f"idcontrol: the recorder cannot write {job.out}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _record(job: RecordJob) -> None:
+    """Drain the rings until standard input tells how the loop ended, or ends."""
     os.nice(5)  # after loop and plant, where they have no priority of their own; but it has to keep up
     session = resolve(job.target, job.config)
     wire = wire_format(session)
@@ -309,13 +336,13 @@ def main() -> int:
                 last = time.monotonic()
         for drain in drains:
             drain.write(WRITTEN_AT_ONCE)
+            drain.ring.acknowledge()
     for drain in drains:
         drain.write()
     metrics = scribe.close(ending)
     if metrics is not None:
         metrics["rows_lost"] = sum(drain.ring.lost for drain in drains)
         print(json.dumps(jsonable(metrics), allow_nan=False), flush=True)
-    return 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """Telemetry: rows of numbers that leave the tick for another process, at the price of a copy.
 
-A ring of shared memory with one writer and one reader. The writer never waits: a reader that falls behind by more than
-the ring's length loses the oldest rows, and knows how many. A row counts once its number is written, so that a writer
-killed half-way leaves no torn row.
+A ring of shared memory with one writer. The writer never waits: a reader that falls behind by more than the ring's
+length loses the oldest rows, and knows how many. A row counts once its number is written, so that a writer killed
+half-way leaves no torn row. One reader, the recorder, tells how far it has read, so that the writer can see whether it
+keeps up; others only look on.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Ring:
 
     def __init__(self, memory: mmap.mmap, row_width: int) -> None:
         """Use all of `memory`, which was zero when the first side came."""
-        self._head = np.frombuffer(memory, dtype=np.uint64, count=1)
+        self._head = np.frombuffer(memory, dtype=np.uint64, count=2)  # rows written, rows that the recorder has
         rows = (len(memory) - _HEAD_BYTES) // (8 * row_width)
         self._rows: Array = np.frombuffer(memory, np.float64, rows * row_width, _HEAD_BYTES).reshape(rows, row_width)
         self._written = self._read = 0
@@ -41,6 +42,15 @@ class Ring:
         self._rows[self._written % len(self._rows)] = values
         self._written += 1
         self._head[0] = self._written
+
+    @property
+    def overrun(self) -> bool:
+        """Whether the recorder has fallen behind by the whole ring; for the writer."""
+        return self._written - int(self._head[1]) >= len(self._rows)
+
+    def acknowledge(self) -> None:
+        """Tell the writer that all rows taken so far are kept; for the recorder."""
+        self._head[1] = self._read
 
     def take(self) -> Array:
         """All rows since the last call, oldest first, shape (n, width): a copy."""

@@ -17,12 +17,13 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from numba import njit
 
+from idcontrol.configuration import Duration, NotNegative, Positive
 from idcontrol.loop.clock import NS
 from idcontrol.types import Array
 
@@ -86,12 +87,16 @@ class Fault(enum.IntFlag):
     """Planner or controller raised."""
     HUNG = 16
     """Planner or controller did not return within `Policy.hang_s`."""
-    SOLVER = 32
-    """The controller's status is fallback or failed."""
+    FALLBACK = 32
+    """The controller's status is fallback: its torque is sent."""
     CLOCK = 64
-    """The clock jumped: the process, or the whole computer, was suspended."""
+    """The clock jumped: the process, or the whole computer, was suspended. Or the machine's time went back."""
     PEER = 128
     """The other side has damped or stopped by itself."""
+    FAILED = 256
+    """The controller's status is failed: its torque is not sent."""
+    RECORDER = 512
+    """The recorder has ended (its disk is full, or it was killed), or has fallen behind by all that its ring holds."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType(
@@ -101,17 +106,31 @@ NAMES: Mapping[Fault, str] = MappingProxyType(
         Fault.NOT_FINITE: "not_finite",
         Fault.RAISED: "raised",
         Fault.HUNG: "hung",
-        Fault.SOLVER: "solver",
+        Fault.FALLBACK: "fallback",
         Fault.CLOCK: "clock",
         Fault.PEER: "peer",
+        Fault.FAILED: "failed",
+        Fault.RECORDER: "recorder",
     }
 )
 """The faults by the names of their fields in `Policy`."""
+MEANINGS: Mapping[Fault, str] = MappingProxyType(
+    {
+        Fault.OVERRUN: "ticks took longer than their period, or beats were missed",
+        Fault.SILENT: "nothing was heard of the other side for too long",
+        Fault.NOT_FINITE: "torques or states were no finite numbers",
+        Fault.RAISED: "planner or controller raised an error",
+        Fault.HUNG: "planner or controller did not return in time",
+        Fault.FALLBACK: "the controller found no solution and fell back",
+        Fault.CLOCK: "the clock jumped, or the machine's time went back",
+        Fault.PEER: "the machine braked or stopped by itself",
+        Fault.FAILED: "the controller could not use its input",
+        Fault.RECORDER: "the recorder has ended or cannot keep up",
+    }
+)
+"""The faults in words, for those who read why a loop ended."""
 _FAULTS = tuple(NAMES)
 _CALM = (0,) * len(_FAULTS)
-
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -129,7 +148,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The faults that a side tolerates.
 
-    The first eight are the rules for each `Fault`.
+    The first ten are the rules for each `Fault`.
 
     Attributes:
         overrun: For `Fault.OVERRUN`.
@@ -137,9 +156,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         not_finite: For `Fault.NOT_FINITE`.
         raised: For `Fault.RAISED`.
         hung: For `Fault.HUNG`.
-        solver: For `Fault.SOLVER`.
+        fallback: For `Fault.FALLBACK`.
         clock: For `Fault.CLOCK`.
         peer: For `Fault.PEER`.
+        failed: For `Fault.FAILED`.
+        recorder: For `Fault.RECORDER`; ``then="hold"`` goes on without a record.
         start_s: How long the other side may take to become ready before nothing is begun at all.
         late_s: Age of news above which the other side counts as silent.
         hang_s: Time after which planner or controller is interrupted.
@@ -153,15 +174,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     not_finite: Rule = Rule(tolerate=5)
     raised: Rule = Rule()
     hung: Rule = Rule()
-    solver: Rule = Rule(tolerate=20)
+    fallback: Rule = Rule(tolerate=20)
     clock: Rule = Rule()
     peer: Rule = Rule()
-    start_s: Positive = 5.0
-    late_s: Positive = 0.01
-    hang_s: Positive = 0.1
+    failed: Rule = Rule(tolerate=5)
+    recorder: Rule = Rule()
+    start_s: Duration = 5.0
+    late_s: Duration = 0.01
+    hang_s: Duration = 0.1
     soft_start_s: NotNegative = 0.02
     rest_speed: Positive = 0.05
-    damp_s: Positive = 1.0
+    damp_s: Duration = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,46 +195,52 @@ class Safety:
         mode: The mode.
         since: When it was entered [ns].
         streak: How many ticks in a row each fault has lasted, in the order of `NAMES`; counted while running.
+        ended_by: The faults that were no longer tolerated when the running ended.
     """
 
     mode: Mode = Mode.IDLE
     since: int = 0
     streak: tuple[int, ...] = _CALM
+    ended_by: Fault = Fault.NONE
 
 
-def advance(
-    safety: Safety,
-    policy: Policy,
-    now: int,
-    faults: Fault,
-    *,
-    heard: bool,
-    start: bool = False,
-    damp: bool = False,
-    stop: bool = False,
-    resting: bool = False,
-) -> Safety:
+class Inputs(NamedTuple):
+    """Inputs of the state machine in a tick."""
+
+    faults: Fault = Fault.NONE
+    """What is wrong in this tick."""
+    heard: bool = False
+    """Whether there is good news of the other side."""
+    start: bool = False
+    """Whether torques may flow."""
+    damp: bool = False
+    """Whether somebody asked for the end (Ctrl-C, the end of the run): brake."""
+    stop: bool = False
+    """Whether somebody asked for the end at once."""
+    resting: bool = False
+    """Whether the machine is at rest."""
+
+
+def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
     """One tick of the state machine; pure.
 
     Args:
         safety: Where it was.
         policy: What is tolerated.
         now: Time [ns].
-        faults: What is wrong in this tick.
-        heard: Whether there is good news of the other side.
-        start: Whether torques may flow.
-        damp: Whether somebody asked for the end (Ctrl-C, the end of the run): brake.
-        stop: Whether somebody asked for the end at once.
-        resting: Whether the machine is at rest.
+        inputs: What this tick brings.
     """
-    mode, streak = safety.mode, safety.streak
+    faults, heard, start, damp, stop, resting = inputs
+    mode, streak, ended_by = safety.mode, safety.streak, safety.ended_by
     if mode is Mode.RUNNING and (faults or streak != _CALM):
         streak = tuple(count + 1 if fault in faults else 0 for fault, count in zip(_FAULTS, streak, strict=True))
         for fault, count in zip(_FAULTS, streak, strict=True):
             if count:
                 rule: Rule = getattr(policy, NAMES[fault])
-                damp |= rule.then == "damp" and count > rule.tolerate
-                stop |= rule.then == "stop" and count > rule.tolerate
+                if rule.then != "hold" and count > rule.tolerate:
+                    ended_by |= fault
+                    damp |= rule.then == "damp"
+                    stop |= rule.then == "stop"
     if stop:
         signal = Signal.STOP
     elif damp and mode is not Mode.DAMPED:
@@ -227,28 +256,24 @@ def advance(
     entered = TRANSITIONS.get((mode, signal), mode)
     if entered is mode:
         return safety if streak == safety.streak else replace(safety, streak=streak)
-    return Safety(mode=entered, since=now)
+    return Safety(mode=entered, since=now, ended_by=ended_by)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What the actuated joints may be asked, shape (a,) each.
-
-    Attributes:
-        torque: Largest torque [N m]; inf where there is none, as in the rest.
-        torque_rate: Fastest change of torque [N m/s].
-        low: Least position [rad].
-        high: Largest position [rad].
-        speed: Largest velocity [rad/s].
-        damping: D of the brake (`idcontrol.loop.brake`) [N m s/rad].
-    """
+class Limits(NamedTuple):
+    """What the actuated joints may be asked, shape (a,) each."""
 
     torque: Array
+    """Largest torque [N m]; inf where there is none, as in the rest."""
     torque_rate: Array
+    """Fastest change of torque [N m/s]."""
     low: Array
+    """Least position [rad]."""
     high: Array
+    """Largest position [rad]."""
     speed: Array
+    """Largest velocity [rad/s]."""
     damping: Array
+    """D of the brake (`idcontrol.loop.brake`) [N m s/rad]."""
 
 
 class Cut(enum.IntFlag):
@@ -280,27 +305,15 @@ def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share:
     Returns:
         What was taken away.
     """
-    cut = _admit(
-        wanted, last, q, v, limits.torque, limits.torque_rate, limits.low, limits.high, limits.speed, share, dt, out
-    )
+    cut = _admit(limits, wanted, last, q, v, share, dt, out)
     return Cut(cut) if cut else Cut.NONE
 
 
 @njit(cache=True)
 def _admit(
-    wanted: Array,
-    last: Array,
-    q: Array,
-    v: Array,
-    torque: Array,
-    rate: Array,
-    low: Array,
-    high: Array,
-    speed: Array,
-    share: float,
-    dt: float,
-    out: Array,
+    limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array
 ) -> int:  # pragma: no cover - compiled
+    torque, rate, low, high, speed = limits.torque, limits.torque_rate, limits.low, limits.high, limits.speed
     cut = 0
     for i in range(wanted.shape[0]):
         tau = share * wanted[i]

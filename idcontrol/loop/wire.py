@@ -26,7 +26,10 @@ no torque. A state has, one after the other::
     normal (n_feet, 3)          contact normal at each foot; zero where the foot has no contact
 
 A receiver takes datagrams one by one and drops, and counts, what is short or long, damaged, foreign (another kind or
-another robot), old (not newer than the last it took, or of another session than the first) or out of range.
+another robot), old (not newer than the last it took, or of another session) or out of range. The session is that of
+the other side where it is known, as it is of a plant that the loop has started; else that of the first one taken. A
+sequence number that is more than `AHEAD` beyond the last one taken is believed once the next datagram continues it: one
+that is wrong must not make all of the sender's own old.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ import enum
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -50,6 +54,13 @@ HEAD_BYTES = HEAD.size + _SUM.size
 LARGEST = 65_507
 """What a UDP datagram can carry [bytes]."""
 
+
+AHEAD = 1000
+"""Sequence numbers that may be missing between two datagrams, without a second thought: a second's worth of most loops.
+A side that is this many times faster than the other would never be believed."""
+
+FASTEST = 1e3
+"""Largest velocity in a state [rad/s, m/s]: no machine of this world exceeds it, only one that has diverged."""
 
 LAST_MODE = 4
 """The largest number of a mode."""
@@ -88,6 +99,15 @@ class Datagram(msgspec.Struct, frozen=True):
     stamp: int
     echo: int
     values: Array
+
+
+class SessionNumbers(NamedTuple):
+    """The session numbers of a conversation, as one of its sides knows them."""
+
+    own: int
+    """Any number below 2³² that differs from run to run."""
+    other: int | None = None
+    """That of the other side; None takes that of the first datagram that is accepted."""
 
 
 def robot_number(name: str) -> int:
@@ -140,7 +160,7 @@ class Inbox:
         dropped: How many were dropped for each `Drop`, shape (5,).
     """
 
-    def __init__(self, kind: Kind, robot: str, low: Array, high: Array) -> None:
+    def __init__(self, kind: Kind, robot: str, low: Array, high: Array, session: int | None = None) -> None:
         """Prepare for datagrams of one kind.
 
         Args:
@@ -148,11 +168,12 @@ class Inbox:
             robot: Name of the only robot that is listened to.
             low: Least value of each, shape (count,).
             high: Largest.
+            session: Number of the only session that is listened to; None is that of the first datagram accepted.
         """
         self._kind, self._robot = kind, robot_number(robot)
         self._low, self._high = low, high
-        self._session: int | None = None
-        self._last = 0
+        self._session = session
+        self._last = self._far = 0
         self.accepted = 0
         self.dropped: Integers = np.zeros(len(Drop), dtype=np.int64)
 
@@ -180,6 +201,9 @@ class Inbox:
         values: Array = np.frombuffer(data, dtype="<f8", offset=HEAD_BYTES).copy()
         if mode > LAST_MODE or not within(self._low, values, self._high):
             return Drop.RANGE
+        if sequence - self._last > AHEAD and not 0 < sequence - self._far <= AHEAD:
+            self._far = sequence
+            return Drop.OLD
         self._session, self._last = session, sequence
         return Datagram(mode=mode, sequence=sequence, stamp=stamp, echo=echo, values=values)
 
@@ -228,7 +252,7 @@ class Format:
         high[1 : 1 + self.nq] = 1e4
         if self.floating:
             high[4:8] = 1.0 + 1e-6
-        high[1 + self.nq : 1 + self.nq + self.nv] = 1e3
+        high[1 + self.nq : 1 + self.nq + self.nv] = FASTEST
         high[0] = np.finfo(np.float64).max
         low = -high
         low[0] = 0.0

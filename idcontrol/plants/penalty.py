@@ -24,6 +24,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.errors import Diverged
 from idcontrol.models.step import StepSolution
 from idcontrol.plants.parts import averaged, pushed, require_not_negative, require_positive, require_torques, substeps
 from idcontrol.system import System
@@ -35,6 +36,10 @@ robot `links` this gives 1.177e4 N/m per foot."""
 
 DAMPING_RATIO = 1.0
 """Damping relative to critical damping of a contact's share of the mass; 238 N s/m per foot of `links`."""
+
+MOST_FINE_STEPS = 100_000
+"""Fine steps in a step of the plant, of which a machine on its feet needs ten to a thousand: more are needed only where
+the motion has left all bounds, and soon they are so many that they would never end."""
 
 STABLE_SHARE = 0.5
 """Largest fine step, relative to the longest stable one, at which nothing would be damped any more."""
@@ -133,6 +138,7 @@ class Penalty:
 
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
+            Diverged: The motion has left all bounds.
         """
         require_torques(tau, self._system.actuated_names)
         count = substeps(dt, self._dt)
@@ -157,7 +163,13 @@ class Penalty:
         springs = FrictionSprings(np.einsum("nax,nx->an", feet.axes, self._stretch), self._touching)
         # the largest absolute row sum bounds the largest eigenvalue
         stable = longest_stable(self._ground, float(np.abs(A).sum(axis=1).max()))
-        fine = math.ceil(h / (STABLE_SHARE * stable))
+        wanted = h / (STABLE_SHARE * stable)
+        if not wanted <= MOST_FINE_STEPS:
+            raise Diverged(
+                f"the machine on compliant ground diverged at {state.t:.3f} s: its ground would need {wanted:.0e} "
+                f"steps in {h:g} s; take a higher rate, or a controller that is stable there"
+            )
+        fine = math.ceil(wanted)
         points = ContactPoints(J @ v, J @ acceleration, A, feet.gap, feet.mu)
         force, moved, pressed = ground_forces(points, self._ground, springs, h, fine)
         self._stretch = np.einsum("nax,an->nx", feet.axes, springs.stretch)

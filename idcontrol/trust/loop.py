@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from msgspec import structs
 
@@ -63,7 +61,7 @@ def energy_of_the_brake() -> float:
     system, _ = machines.walker()
     at_home = machines.walker_state(system)
     for _ in range(200):
-        limits = replace(_limits(rng), torque=np.full(12, np.inf))
+        limits = _limits(rng)._replace(torque=np.full(12, np.inf))
         v = rng.normal(size=18)
         tau = brake(system, limits, structs.replace(at_home, v=v), machines.H)
         system.update(at_home.q, v)

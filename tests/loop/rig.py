@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
 
 import msgspec
 import numpy as np
 import pinocchio as pin
 
 from idcontrol import controllers
+from idcontrol.configuration import Duration, Rate, Seed
 from idcontrol.loop import machine, real
 from idcontrol.loop.clock import NS, Beat, VirtualClock
 from idcontrol.loop.machine import Machine, watchdog
@@ -17,6 +17,7 @@ from idcontrol.loop.real import ControlLoop, Parts, run
 from idcontrol.loop.safety import Limits, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
 from idcontrol.loop.transport import inprocess
+from idcontrol.loop.wire import SessionNumbers
 from idcontrol.record.channels import views
 from idcontrol.system import System
 from idcontrol.types import Command, ContactForces, Reference, State
@@ -50,6 +51,25 @@ def limits() -> Limits:
     return Limits(
         torque=TORQUE, torque_rate=RATE, low=-free, high=free, speed=np.full(2, 50.0), damping=np.array([2.0, 0.5])
     )
+
+
+def missed_brake(q, v, tau) -> float:
+    """Largest difference of an arm's torques from the damper ``τ = -D q̇⁺`` of the velocities they lead to [N m].
+
+    Of the rows of a machine that brakes, shape (n, 2) each; row k has the torques of the period that ends with it. The
+    brake leaves gravity out of account. Where a torque is at its limit, it must only be against the motion.
+    """
+    system, bounds, missed = arm(), limits(), []
+    for q_before, v_before, applied in zip(q[:-1], v[:-1], tau[1:], strict=True):
+        full = np.abs(applied) == bounds.torque
+        if full.any():
+            assert (applied * v_before <= 0.0)[full].all()
+            continue
+        system.update(q_before, v_before)
+        v_plus = v_before + H * np.linalg.solve(system.M, applied)
+        missed.append(np.abs(applied + bounds.damping * v_plus).max())
+    assert np.abs(v[0]).max() > 0.1, "it rests, so that there is nothing to brake"
+    return float(np.max(missed))
 
 
 class Swing:
@@ -111,9 +131,9 @@ class Arm:
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     controller: str = "tests.loop.rig:Pd"
     robot: str = "arm"
-    rate_hz: Annotated[float, msgspec.Meta(gt=0)] = 1000.0
-    duration_s: Annotated[float, msgspec.Meta(gt=0)] = 0.5
-    seed: int = 0
+    rate_hz: Rate = 1000.0
+    duration_s: Duration = 0.5
+    seed: Seed = 0
     mu: float = float("inf")
 
 
@@ -197,6 +217,9 @@ class Cable:
     def receive(self):
         return self.link.receive()
 
+    def settle(self):
+        self.link.settle()
+
     def close(self):
         self.link.close()
 
@@ -222,8 +245,8 @@ class Rig:
         session = self.session
         wire = wire_format(session)
         self.machine = Machine(
-            self.to_loop, session.plant(H), session.start, session.system, wire, session.limits,
-            period_s=H, session=7, policy=msgspec.structs.replace(watchdog(H), damp_s=0.1),
+            self.to_loop, session.plant(H), session,
+            period_s=H, numbers=SessionNumbers(own=7), policy=msgspec.structs.replace(watchdog(H), damp_s=0.1),
         )  # fmt: skip
         parts = Parts(
             planner=session.planner(), controller=self.controller, system=type(session)().system, wire=wire,
@@ -231,7 +254,7 @@ class Rig:
         )  # fmt: skip
         self.loop = ControlLoop(
             self.to_machine, parts, self.clock, self.policy,
-            period=PERIOD, duration=round(self.duration_s * NS), session=9,
+            period=PERIOD, duration=round(self.duration_s * NS), numbers=SessionNumbers(own=9),
         )  # fmt: skip
         self.machine_alive, self.machine_channels = True, machine.channels(wire)
         self.rows, self.machine_rows = [], []
@@ -243,7 +266,7 @@ class Rig:
             self.machine.tick(Beat(index=now // PERIOD, due=now, woke=now))
             self.machine_rows.append(views(self.machine.row.values.copy(), self.machine_channels))
 
-    def run(self, damp_at: float = np.inf):
+    def run(self, damp_at: float = np.inf, unrecorded_at: float = np.inf):
         assert self.loop.connect(1.0)
 
         loop_channels = real.channels(wire_format(self.session), self.session.notes)
@@ -251,7 +274,10 @@ class Rig:
         def keep(values):
             self.rows.append(views(values.copy(), loop_channels))
 
-        run(self.loop, self.clock, PERIOD, keep, lambda: self.clock.now() > damp_at * NS)
+        run(
+            self.loop, self.clock, PERIOD, keep, lambda: self.clock.now() > damp_at * NS,
+            recorded=lambda: self.clock.now() <= unrecorded_at * NS,
+        )  # fmt: skip
         self.clock.spend(NS // 10)  # the machine ends its own farewell
         return self
 

@@ -8,11 +8,13 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from idcontrol import cli
 from idcontrol.errors import InputError
 from idcontrol.record.recording import load
+from idcontrol.types import Command
 from tests.loop.rig import Arm, Pd, offer
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +112,22 @@ def test_what_was_opened_before_a_signal_ended_the_preparation_is_removed(comman
     assert not (tmp_path / "run").exists()
 
 
+class Overflowing(Pd):
+    """Its gain is larger than floating point is."""
+
+    def __init__(self):
+        super().__init__(wrong=lambda call, command: Command(tau=1e300 * (1e300 * np.ones(2))))
+
+
+def test_torques_that_overflow_are_a_fault_that_is_named_and_no_warning(command):
+    status, out, err = command("--controller", "tests.loop.test_command:Overflowing", "--json")
+    assert status == 1
+    assert err == ""
+    found = json.loads(out)
+    assert (found["ended"], found["fault"]) == ("fault", "not_finite")
+    assert found["error"] == "torques or states were no finite numbers"
+
+
 def test_settings_of_the_loop_and_of_the_experiment_are_told_apart(command, tmp_path):
     status, _, _ = command("--duration", "0.1", "--set", "loop.policy.damp_s=0.05", "--set", "seed=7", "--json")
     assert status == 0
@@ -130,6 +148,12 @@ def test_settings_of_the_loop_and_of_the_experiment_are_told_apart(command, tmp_
         (["--controller", "nothing:here"], "No module named"),
         (["--rate", "0"], "--rate"),
         (["--duration", "inf"], "--duration"),
+        (["--duration", "1e300"], "--duration: expected a number <= 1000000.0; it is 1e+300"),
+        (["--rate", "1e12"], "--rate: expected a number <= 1000000.0; it is 1000000000000.0"),
+        (["--rate", "1e-300"], "--rate: expected a number >= 0.001"),
+        (["--set", "seed=-1"], "seed: expected a whole number >= 0; it is -1"),
+        (["--set", "loop.sensing.seed=-1"], "sensing.seed: expected a whole number >= 0"),
+        (["--set", "loop.plant_rate_hz=1e12"], "plant_rate_hz: expected a number <= 1000000.0"),
     ],
 )
 def test_what_cannot_be_used_is_status_2_and_one_line(command, tmp_path, arguments, line):

@@ -6,6 +6,8 @@ changes of torque within the rate.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from msgspec import structs
@@ -14,7 +16,7 @@ from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.safety import Fault, Mode, Policy, Rule
 from idcontrol.loop.wire import Drop
 from idcontrol.types import Command, Status
-from tests.loop.rig import PERIOD, RATE, TORQUE, H, Pd, Rig, Weather
+from tests.loop.rig import PERIOD, RATE, TORQUE, H, Pd, Rig, Weather, missed_brake
 
 WHOLE = [Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
 
@@ -58,6 +60,18 @@ def test_without_faults_the_reference_is_tracked_until_the_end(runs):
     assert rig.faults() == Fault.NONE
     error = [np.abs(row["q"] - row["q_des"]).max() for row in rig.rows[250:400]]
     assert max(error) < 0.05  # gravity, which the PD law knows nothing of, over its stiffness
+
+
+def brake_missed_by(rig) -> float:
+    """How far the machine's torques are from those of the brake while it is damped [N m]."""
+    modes = [int(row["mode"]) for row in rig.machine_rows]
+    damped = slice(modes.index(Mode.DAMPED) - 1, modes.index(Mode.STOPPED))
+    return missed_brake(*(np.array([row[name] for row in rig.machine_rows[damped]]) for name in ("q", "v", "tau")))
+
+
+def test_a_damped_machine_brakes_its_joints(runs):
+    rig = runs(damp_at=0.2)
+    assert brake_missed_by(rig) < 1e-9  # rounding of torques of some N m
 
 
 def test_the_machine_follows_the_loop_through_its_modes(runs):
@@ -239,8 +253,82 @@ def test_a_controller_that_falls_back_is_tolerated_for_a_while_then_braked(runs)
 
     rig = runs(controller=Pd(wrong=wrong))
     assert rig.modes() == WHOLE
-    assert rig.faults() == Fault.SOLVER
-    assert rig.ticks(Mode.RUNNING) == 199 + Policy().solver.tolerate
+    assert rig.faults() == Fault.FALLBACK
+    assert rig.ticks(Mode.RUNNING) == 199 + Policy().fallback.tolerate
+
+
+def test_the_torque_of_a_fallback_is_sent(runs):
+    """Within its limits: the gate lets a slow wave through as it is."""
+    sent = []
+
+    def wrong(call, command):
+        sent.append(np.array([3.0, -2.0]) * np.sin(call / 50))
+        return Command(tau=sent[-1], status=Status.FALLBACK)
+
+    rig = runs(controller=Pd(wrong=wrong), policy=Policy(fallback=Rule(then="hold"), soft_start_s=0.0, damp_s=0.1))
+    running = [row["tau"] for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
+    np.testing.assert_array_equal(running, sent[-len(running) - 1 : -1])  # the last one ends it
+    assert rig.faults() == Fault.FALLBACK
+
+
+def test_the_torque_of_a_failed_step_is_not_sent_but_the_last_one_held_then_braked(runs):
+    def wrong(call, command):
+        return Command(tau=np.zeros(2), status=Status.FAILED) if call >= 200 else command
+
+    rig = runs(controller=Pd(wrong=wrong))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.FAILED
+    assert rig.ticks(Mode.RUNNING) == 199 + Policy().failed.tolerate
+    held = [row["tau"] for row in rig.rows if int(row["faults"]) and int(row["mode"]) == Mode.RUNNING]
+    assert len(held) == Policy().failed.tolerate
+    assert len({tuple(tau) for tau in held}) == 1
+    assert np.abs(held[0]).max() > 0.1
+
+
+def test_a_controller_that_fails_now_and_then_does_not_let_go(runs):
+    """Each time it gives no torque at all; the machine is held in the meantime."""
+    calls = []
+
+    def wrong(call, command):
+        calls.append(command.tau)
+        return Command(tau=np.zeros(2), status=Status.FAILED) if call % 2 == 0 else command
+
+    rig = runs(controller=Pd(wrong=wrong), policy=Policy(soft_start_s=0.0, damp_s=0.1))
+    assert rig.loop.counts.complete
+    running = [row for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
+    failed = [k for k, row in enumerate(running) if int(row["faults"])]
+    assert len(failed) > 150
+    for k in failed:
+        np.testing.assert_array_equal(running[k]["tau_wanted"], running[k - 1]["tau_wanted"])
+
+
+def test_without_a_recorder_the_loop_brakes(runs):
+    rig = Rig().run(unrecorded_at=0.2)
+    check_torques(rig)
+    assert rig.modes() == WHOLE
+    assert rig.loop.safety.ended_by == Fault.RECORDER
+    assert 180 < rig.ticks(Mode.RUNNING) < 200  # a fifth of a second less the time to connect
+    assert brake_missed_by(rig) < 1e-9
+
+
+def test_a_loop_may_be_told_to_go_on_without_a_recorder():
+    rig = Rig(policy=Policy(recorder=Rule(then="hold"), damp_s=0.1)).run(unrecorded_at=0.2)
+    assert rig.loop.counts.complete
+    assert rig.loop.safety.ended_by == Fault.NONE
+    assert rig.faults() == Fault.RECORDER
+
+
+def test_a_machine_whose_time_goes_back_is_braked(runs):
+    def before(rig):
+        def back():
+            motion = rig.machine._motion
+            motion.state = structs.replace(motion.state, t=motion.state.t - 0.05)
+
+        rig.clock.at(NS // 5, back)
+
+    rig = runs(before=before)
+    assert rig.modes() == WHOLE
+    assert rig.loop.safety.ended_by == Fault.CLOCK
 
 
 def test_a_killed_machine_is_noticed_and_given_up(runs):
@@ -268,6 +356,7 @@ def test_a_machine_whose_loop_was_killed_brakes_and_stops():
     assert after.index(Mode.DAMPED) <= 21
     assert after[-1] is Mode.STOPPED
     assert (np.abs([row["tau"] for row in rig.machine_rows]) <= TORQUE).all()
+    assert brake_missed_by(rig) < 1e-9  # rounding of torques of some N m
 
 
 def test_a_machine_that_braked_by_itself_ends_the_loop(runs):
@@ -330,4 +419,19 @@ def test_a_plant_that_diverges_stops_and_the_loop_is_told():
     assert rig.faults() == Fault.PEER
     assert not rig.loop.counts.complete
     assert rig.modes(rig.machine_rows)[-2:] == [Mode.RUNNING, Mode.STOPPED]
+    assert int(rig.machine_rows[-1]["faults"]) & Fault.NOT_FINITE
+
+
+def test_a_plant_whose_numbers_overflow_stops_as_one_that_diverges():
+    rig = Rig()
+    step, steps = rig.machine._plant.step, itertools.count()
+
+    def overflow(tau, dt):
+        if next(steps) == 100:
+            raise OverflowError("int too big to convert")
+        return step(tau, dt)
+
+    rig.machine._plant.step = overflow
+    rig.run()
+    assert rig.loop.safety.ended_by == Fault.PEER
     assert int(rig.machine_rows[-1]["faults"]) & Fault.NOT_FINITE

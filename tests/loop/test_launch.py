@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from idcontrol.errors import InputError
+from idcontrol.errors import Diverged, InputError
 from idcontrol.loop import launch
 from idcontrol.loop.clock import NS
 from idcontrol.loop.launch import LoopSettings
@@ -23,7 +24,7 @@ from idcontrol.loop.safety import Mode, Policy
 from idcontrol.record.recording import load
 from idcontrol.scenes.walk import WalkConfig
 from idcontrol.types import Command, Status
-from tests.loop.rig import PATIENT, PERIOD, TORQUE, Config, Pd
+from tests.loop.rig import PATIENT, PERIOD, TORQUE, ArmSession, Config, Offer, Pd, missed_brake
 from tests.scenes import loops
 
 ROOT = Path(__file__).parents[2]
@@ -130,6 +131,18 @@ def test_a_controller_that_never_returns_is_interrupted_and_the_machine_braked(t
     assert what(run)[-3:] == ["fault: hung", "the loop is damped", "the loop is stopped"]
 
 
+class Unstable(Pd):
+    """Pushes each joint the way that it moves."""
+
+    def __init__(self):
+        super().__init__(wrong=lambda call, command: Command(tau=-1e6 * command.tau))
+
+
+def test_a_controller_under_which_the_rehearsal_diverges_is_refused_before_anything_moves(tmp_path):
+    with pytest.raises(Diverged, match="at 1000 Hz the machine of the rehearsal diverged within"):
+        launch.run(TARGET, Config(controller="tests.loop.test_launch:Unstable"), SETTINGS, tmp_path / "run")
+
+
 def test_an_error_of_the_controller_is_in_the_metrics(tmp_path):
     settings = LoopSettings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.1))
     metrics = launch.run(TARGET, Config(controller="tests.loop.test_launch:Broken"), settings, tmp_path / "run")
@@ -173,10 +186,63 @@ def test_a_killed_plant_is_noticed_and_the_record_is_complete(tmp_path):
     killer.join()
     assert metrics["ended"] == "fault"
     assert metrics["faults"]["silent"] > 0
+    assert metrics["fault"] == "silent"
+    assert metrics["error"] == "nothing was heard of the other side for too long"
     run = load(out)
     assert run.complete
     assert what(run)[-3:] == ["fault: silent", "the loop is damped", "the loop is stopped"]
-    assert len(load(out / "machine").arrays["t"]) > 0
+    body = load(out / "machine")
+    assert len(body.arrays["t"]) > 0
+    assert not body.complete
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
+def test_a_loop_whose_recorder_is_killed_brakes_and_says_so(tmp_path):
+    out = tmp_path / "run"
+
+    def kill():
+        wait_for_event(out, "the loop is running")
+        for pid in children(os.getpid(), "idcontrol.loop.record"):
+            os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    began = time.monotonic()
+    with pytest.raises(RuntimeError, match=r"the recorder ended early .* and the machine was braked"):
+        launch.run(TARGET, Config(duration_s=60.0), SETTINGS, out)
+    killer.join()
+    assert time.monotonic() - began < 30.0  # half of its time: it did not go on to the end
+    assert not load(out).complete
+
+
+class FullDisk(ArmSession):
+    """A session in whose record there is room for 100 rows."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.rows = 0
+
+    def derive(self, row):
+        self.rows += 1
+        if self.rows > 100:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return {}
+
+
+class FullDiskOffer(Offer):
+    def session(self, config):
+        return FullDisk(config)
+
+
+full_disk = FullDiskOffer()
+
+
+def test_a_loop_whose_disk_is_full_brakes_and_says_so(tmp_path, capfd):
+    out = tmp_path / "run"
+    with pytest.raises(RuntimeError, match=r"the recorder ended early .* and the machine was braked"):
+        launch.run("tests.loop.test_launch:full_disk", Config(duration_s=60.0), SETTINGS, out)
+    assert capfd.readouterr().err == f"idcontrol: the recorder cannot write {out}: No space left on device\n"
+    assert not load(out).complete
 
 
 def separate(out: Path) -> subprocess.Popen:
@@ -288,7 +354,11 @@ def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp
     assert not run.complete
     assert len(run.arrays["t"]) > 0
     assert what(body)[-3:] == ["fault: silent", "the machine is damped", "the machine is stopped"]
-    assert (np.abs(body.arrays["tau"]) <= TORQUE).all()
+    tau, mode = body.arrays["tau"], body.arrays["mode"].astype(int).tolist()
+    assert (np.abs(tau) <= TORQUE).all()
+    damped = slice(mode.index(Mode.DAMPED) - 1, mode.index(Mode.STOPPED))
+    # rounding of torques of some N m
+    assert missed_brake(body.arrays["q"][damped], body.arrays["v"][damped], tau[damped]) < 1e-9
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from idcontrol.loop import machine, real
 from idcontrol.loop.record import Ending, Scribe, too_slow
-from idcontrol.loop.safety import Fault, Mode
+from idcontrol.loop.safety import MEANINGS, NAMES, Fault, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
 from idcontrol.record.channels import views, width
 from idcontrol.record.recording import load
@@ -42,6 +42,55 @@ def telemetry(channels, seed):
     if "tick" in of:
         of["tick"][:] = np.arange(30) + 100
     return rows
+
+
+def scribe_of_a_run(out):
+    """A scribe that has been given the rows of a loop, and none of its machine."""
+    session = TouchingArm()
+    scribe = Scribe(session, out, {}, H, machine_too=True)
+    scribe.loop_rows(telemetry(real.channels(wire_format(session), session.notes), 0))
+    return scribe
+
+
+def machine_rows(modes, faults=Fault.NONE):
+    """Rows of the machine in these modes, one each; the faults are those of the last one."""
+    channels = machine.channels(wire_format(TouchingArm()))
+    rows = np.zeros((len(modes), width(channels)))
+    of = views(rows, channels)
+    of["mode"][:] = modes
+    of["faults"][-1] = faults
+    return rows
+
+
+@pytest.mark.parametrize(("last", "complete"), [(Mode.STOPPED, True), (Mode.DAMPED, False), (Mode.RUNNING, False)])
+def test_the_record_of_a_machine_that_did_not_stop_in_order_is_not_complete(tmp_path, last, complete):
+    scribe = scribe_of_a_run(tmp_path / "run")
+    scribe.machine_rows(machine_rows([Mode.IDLE, Mode.READY, Mode.RUNNING, last]))
+    scribe.close(OUTCOME)
+    assert load(tmp_path / "run" / "machine").complete == complete
+
+
+@pytest.mark.parametrize(
+    ("faults", "at_machine", "fault", "words"),
+    [
+        (Fault.SILENT, Fault.NONE, "silent", "nothing was heard"),
+        (Fault.OVERRUN | Fault.FAILED, Fault.NONE, "overrun, failed", "could not use its input"),
+        (Fault.PEER, Fault.NOT_FINITE, "peer", "at the machine, torques or states were no finite numbers"),
+        (Fault.NONE, Fault.NONE, None, "was not ready within loop.policy.start_s"),
+    ],
+)
+def test_the_fault_that_ended_a_loop_is_named(tmp_path, faults, at_machine, fault, words):
+    scribe = scribe_of_a_run(tmp_path / "run")
+    scribe.machine_rows(machine_rows([Mode.RUNNING, Mode.STOPPED], at_machine))
+    metrics = scribe.close(Ending(ended="fault", faults=faults, overruns=0, missed=0, realtime={}))
+    assert metrics["fault"] == fault
+    assert words in metrics["error"]
+    assert "\n" not in metrics["error"]
+
+
+def test_every_fault_has_a_rule_and_is_told_in_words():
+    assert set(NAMES) == set(MEANINGS) == set(Fault)
+    assert all(isinstance(getattr(Policy(), name), Rule) for name in NAMES.values())
 
 
 def written(out, size):

@@ -43,6 +43,20 @@ def test_a_late_reader_loses_the_oldest_and_knows_how_many():
     assert len(rows) == 15  # one place is kept for the row that may be being written
 
 
+def test_the_writer_sees_a_recorder_that_is_behind_by_the_whole_ring_but_not_those_who_look_on():
+    memory = mmap.mmap(-1, ring_bytes(3, 16))
+    writer, recorder, onlooker = (Ring(memory, 3) for _ in range(3))
+    for _ in range(15):
+        writer.push(np.zeros(3))
+    assert not writer.overrun
+    writer.push(np.zeros(3))
+    onlooker.take()
+    assert writer.overrun
+    recorder.take()
+    recorder.acknowledge()
+    assert not writer.overrun
+
+
 def test_rows_of_a_killed_process_are_there():
     """The child writes 50 rows into inherited memory and is killed by SIGKILL in its endless 51st."""
     descriptor, memory = anonymous(ring_bytes(3, 64))

@@ -16,6 +16,7 @@ from idcontrol.loop.safety import (
     TRANSITIONS,
     Cut,
     Fault,
+    Inputs,
     Limits,
     Mode,
     Policy,
@@ -48,15 +49,12 @@ def test_ten_thousand_random_sequences_of_faults_make_no_transition_that_is_not_
         policy = policies[run % len(policies)]
         safety, now, ever_damped = Safety(), 0, False
         draws = rng.random((12, 6)) < rng.random(6) * rng.random()
-        some = rng.integers(256, size=12) & rng.integers(256, size=12)
+        some = rng.integers(1024, size=12) & rng.integers(1024, size=12)
         for draw, chosen in zip(draws.tolist(), some.tolist(), strict=True):
             now += MS
             faults = Fault(chosen) if draw[0] else Fault.NONE
             before = safety
-            safety = advance(
-                before, policy, now, faults,
-                heard=not draw[1], start=not draw[5], damp=draw[2], stop=draw[3], resting=draw[4],
-            )  # fmt: skip
+            safety = advance(before, policy, now, Inputs(faults, not draw[1], not draw[5], *draw[2:5]))
             assert safety.mode is before.mode or safety.mode in ALLOWED[before.mode]
             assert not (ever_damped and safety.mode is Mode.RUNNING)
             if draw[3]:
@@ -88,25 +86,25 @@ def test_a_fault_is_tolerated_as_often_in_a_row_as_its_rule_says(fault, name, th
     policy = Policy(**{name: Rule(tolerate=3, then=then)})
     safety = Safety(mode=Mode.RUNNING)
     for k in range(3):
-        safety = advance(safety, policy, k * MS, fault, heard=True)
+        safety = advance(safety, policy, k * MS, Inputs(fault, heard=True))
     assert safety.mode is Mode.RUNNING
-    calmed = advance(safety, policy, 4 * MS, Fault.NONE, heard=True)
-    assert advance(calmed, policy, 5 * MS, fault, heard=True).mode is Mode.RUNNING
+    calmed = advance(safety, policy, 4 * MS, Inputs(heard=True))
+    assert advance(calmed, policy, 5 * MS, Inputs(fault, heard=True)).mode is Mode.RUNNING
     expected = {"damp": Mode.DAMPED, "stop": Mode.STOPPED, "hold": Mode.RUNNING}[then]
-    assert advance(safety, policy, 4 * MS, fault, heard=True).mode is expected
+    assert advance(safety, policy, 4 * MS, Inputs(fault, heard=True)).mode is expected
 
 
 def test_of_two_faults_the_graver_one_decides():
     policy = Policy(overrun=Rule(then="damp"), raised=Rule(then="stop"))
-    safety = advance(Safety(mode=Mode.RUNNING), policy, 0, Fault.OVERRUN | Fault.RAISED, heard=True)
+    safety = advance(Safety(mode=Mode.RUNNING), policy, 0, Inputs(Fault.OVERRUN | Fault.RAISED, heard=True))
     assert safety.mode is Mode.STOPPED
 
 
 def test_braking_lasts_until_rest_but_not_for_ever():
     policy, safety = Policy(damp_s=0.5), Safety(mode=Mode.DAMPED, since=7 * NS)
-    assert advance(safety, policy, 7 * NS + 499 * MS, Fault.NONE, heard=True) is safety
-    assert advance(safety, policy, 7 * NS + 500 * MS, Fault.NONE, heard=True).mode is Mode.STOPPED
-    assert advance(safety, policy, 7 * NS + MS, Fault.NONE, heard=True, resting=True).mode is Mode.STOPPED
+    assert advance(safety, policy, 7 * NS + 499 * MS, Inputs(heard=True)) is safety
+    assert advance(safety, policy, 7 * NS + 500 * MS, Inputs(heard=True)).mode is Mode.STOPPED
+    assert advance(safety, policy, 7 * NS + MS, Inputs(heard=True, resting=True)).mode is Mode.STOPPED
 
 
 # --- the gate ---
@@ -166,3 +164,62 @@ def test_beyond_a_joint_limit_only_torque_that_leads_back_passes(side, push):
     out = np.empty(1)
     admit(limits, np.array([push]), np.zeros(1), np.array([1.1 * side]), np.zeros(1), 1.0, 1e-3, out)
     assert out[0] == (push if push * side < 0 else 0.0)
+
+
+def one(**changes):
+    """Limits of one joint that nothing limits, but for the changes."""
+    free = {"torque": np.inf, "torque_rate": np.inf, "low": -np.inf, "high": np.inf, "speed": np.inf, "damping": 1.0}
+    return Limits(**{name: np.array([value]) for name, value in (free | changes).items()})
+
+
+HAIR = 1e-9
+"""Far below a hundredth, by which a wrong limit might be off, and far above the rounding of these numbers."""
+
+
+@pytest.mark.parametrize(
+    ("limit", "wanted", "cut"),
+    [
+        ({"torque": 5.0}, 5.0, Cut.TORQUE),
+        ({"torque": 5.0}, -5.0, Cut.TORQUE),
+        ({"torque_rate": 5000.0}, 5.0, Cut.RATE),
+        ({"torque_rate": 5000.0}, -5.0, Cut.RATE),
+    ],
+)
+def test_torques_and_their_rates_are_cut_from_a_hair_beyond_the_limit_on(limit, wanted, cut):
+    out, zero = np.empty(1), np.zeros(1)
+    assert admit(one(**limit), np.array([wanted * (1 - HAIR)]), zero, zero, zero, 1.0, 1e-3, out) is Cut.NONE
+    assert out[0] == wanted * (1 - HAIR)
+    assert admit(one(**limit), np.array([wanted * (1 + HAIR)]), zero, zero, zero, 1.0, 1e-3, out) is cut
+    assert out[0] == pytest.approx(wanted, rel=1e-15)  # rounding of rate and period
+
+
+@pytest.mark.parametrize(
+    ("limit", "q", "v", "cut"),
+    [
+        ({"high": 0.5}, 0.5, 0.0, Cut.POSITION),
+        ({"low": 0.5}, 0.5, 0.0, Cut.POSITION),
+        ({"speed": 2.0}, 0.0, 2.0, Cut.SPEED),
+        ({"speed": 2.0}, 0.0, -2.0, Cut.SPEED),
+    ],
+)
+def test_positions_and_speeds_are_held_from_a_hair_beyond_the_limit_on(limit, q, v, cut):
+    outwards = np.array([-1.0 if "low" in limit or v < 0 else 1.0])
+    out, zero = np.empty(1), np.zeros(1)
+    inside, beyond = (1 + HAIR, 1 - HAIR) if "low" in limit else (1 - HAIR, 1 + HAIR)
+    at = np.array([q * inside]), np.array([v * inside])
+    assert admit(one(**limit), outwards, zero, *at, 1.0, 1e-3, out) is Cut.NONE
+    at = np.array([q * beyond]), np.array([v * beyond])
+    assert admit(one(**limit), outwards, zero, *at, 1.0, 1e-3, out) is cut
+    assert out[0] == 0.0
+
+
+def test_the_faults_that_ended_the_running_are_known_and_those_that_were_tolerated_are_not_among_them():
+    policy = Policy(overrun=Rule(tolerate=3), silent=Rule(tolerate=0), recorder=Rule(then="hold"))
+    both = Fault.OVERRUN | Fault.SILENT | Fault.RECORDER
+    safety = advance(Safety(mode=Mode.RUNNING), policy, 0, Inputs(both, heard=True))
+    assert safety.mode is Mode.DAMPED
+    assert safety.ended_by == Fault.SILENT
+    stopped = advance(safety, policy, MS, Inputs(Fault.OVERRUN, heard=True, resting=True))
+    assert (stopped.mode, stopped.ended_by) == (Mode.STOPPED, Fault.SILENT)
+    asked = advance(Safety(mode=Mode.RUNNING), policy, 0, Inputs(heard=True, damp=True))
+    assert (asked.mode, asked.ended_by) == (Mode.DAMPED, Fault.NONE)

@@ -32,6 +32,7 @@ def ends(kind):
         b = UdpLink(peer=a.local)
         b.send(memoryview(b"hello"))
         assert take(a) == b"hello"
+        a.settle()
     try:
         yield a, b
     finally:
@@ -104,6 +105,34 @@ def test_udp_listens_to_its_peer_alone():
         b.send(memoryview(b"it is me"))
         assert take(a) == b"it is me"
         assert a.receive() is None
+
+
+def test_a_stranger_who_speaks_first_does_not_keep_the_machine_out():
+    low, high = np.full(1, -1.0), np.full(1, 1.0)
+    loop = UdpLink()
+    plant = UdpLink(peer=loop.local)
+    here = Endpoint(loop, Inbox(Kind.STATE, "r", low, high, session=2), Outbox(Kind.COMMAND, "r", 1, 1))
+    there = Endpoint(plant, Inbox(Kind.COMMAND, "r", low, high, session=1), Outbox(Kind.STATE, "r", 1, 2))
+    stranger = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    forged = Outbox(Kind.STATE, "r", 1, 3)  # all of it is right but the session's number
+    for count, data in enumerate((b"x", bytes(forged.seal(2, 0, 0))), 1):
+        stranger.sendto(data, loop.local)
+        deadline = time.monotonic() + 2
+        while here.inbox.dropped.sum() < count and time.monotonic() < deadline:
+            here.poll(0)
+        assert here.inbox.dropped.sum() == count
+        assert here.newest is None
+    there.post(1, VALUE, 0)
+    deadline = time.monotonic() + 2
+    while not here.poll(0) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert here.newest is not None
+    here.post(1, VALUE, 0)
+    while not there.poll(0) and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert there.newest is not None
+    for link in (loop, plant, stranger):
+        link.close()
 
 
 def test_udp_is_bound_to_loopback_unless_told_otherwise():

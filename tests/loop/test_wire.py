@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idcontrol.loop.wire import HEAD_BYTES, Drop, Format, Inbox, Kind, Outbox, robot_number
+from idcontrol.loop.wire import AHEAD, HEAD_BYTES, Drop, Format, Inbox, Kind, Outbox, robot_number
 from idcontrol.types import ContactForces, State
 
 LOW, HIGH = np.full(3, -10.0), np.full(3, 10.0)
@@ -93,6 +93,38 @@ def test_old_and_repeated_datagrams_are_dropped():
     for again in (first, second, third):
         assert receiver.accept(again) is None
     assert receiver.dropped[Drop.OLD] == 3
+
+
+def numbered(sender, sequence):
+    sender.sequence = sequence - 1
+    return sealed(sender=sender)
+
+
+@pytest.mark.parametrize("first", [1, 2**40])
+def test_a_far_off_number_does_not_lock_out_the_honest_sender(first):
+    receiver, sender = inbox(), outbox()
+    for k in range(2):
+        receiver.accept(numbered(sender, first + k))
+    assert receiver.accepted > 0
+    assert receiver.accept(numbered(sender, 2**64 - 1)) is None
+    assert receiver.dropped[Drop.OLD] == receiver.dropped.sum()
+    for k in range(2, 5):
+        assert receiver.accept(numbered(sender, first + k)) is not None
+
+
+def test_a_sender_of_whom_much_was_lost_is_believed_again_with_its_second_datagram():
+    receiver, sender = inbox(), outbox()
+    assert receiver.accept(numbered(sender, 1))
+    assert receiver.accept(numbered(sender, 1 + AHEAD))
+    assert receiver.accept(numbered(sender, 3 + 2 * AHEAD)) is None
+    assert receiver.accept(numbered(sender, 4 + 2 * AHEAD))
+
+
+def test_where_the_session_is_known_no_other_is_listened_to():
+    receiver = Inbox(Kind.COMMAND, "go1", LOW, HIGH, session=6)
+    assert receiver.accept(sealed(session=5)) is None
+    assert receiver.dropped[Drop.OLD] == 1
+    assert receiver.accept(sealed(session=6))
 
 
 def test_a_replay_of_another_session_is_dropped():

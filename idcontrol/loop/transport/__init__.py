@@ -29,6 +29,10 @@ class Link(Protocol):
         """The next datagram that has come; None if there is none."""
         ...
 
+    def settle(self) -> None:
+        """Listen from now on to nobody but the sender of the datagram that was received last: it was accepted."""
+        ...
+
     def close(self) -> None:
         """Let go of everything."""
         ...
@@ -66,6 +70,8 @@ class Endpoint:
                 break
             datagram = self.inbox.accept(data)
             if datagram is not None:
+                if self.newest is None:
+                    self._link.settle()
                 self.newest, self._heard, fresh = datagram, now, True
         return fresh
 

@@ -20,6 +20,9 @@ class Queue:
         """The oldest that waits."""
         return self._into.popleft() if self._into else None
 
+    def settle(self) -> None:
+        """There is but one sender."""
+
     def close(self) -> None:
         """Nothing is held."""
 

@@ -64,6 +64,9 @@ class SharedLink:
         self._seen, data = self._into.take(self._seen)
         return data
 
+    def settle(self) -> None:
+        """There is but one sender."""
+
     def close(self) -> None:
         """Let go of the memory."""
         self._out.close()

@@ -1,7 +1,8 @@
 """Over a network: UDP, bound to loopback unless told otherwise.
 
-Only datagrams from the peer are looked at; a side that was given no peer's address takes that of the first datagram.
-Whoever is on the network can forge either: use it between machines only on a wire of its own.
+Only datagrams from the peer are looked at; a side that was given no peer's address takes that of the first datagram
+that is accepted, and sends nothing before. Whoever is on the network can forge either: use it between machines only on
+a wire of its own.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class UdpLink:
 
         Args:
             bind: Where to listen; port 0 is any that is free.
-            peer: The other side; None is whoever speaks first.
+            peer: The other side; None is whoever sends the first datagram that is accepted.
 
         Raises:
             InputError: The address cannot be used.
@@ -55,6 +56,7 @@ class UdpLink:
             self._socket.close()
             raise InputError(f"UDP {bind[0]}:{bind[1]}: {error.strerror or error}; choose another address") from error
         self._socket.setblocking(False)
+        self._sender = peer
         self._connected = peer is not None
         self.local: Address = self._socket.getsockname()
 
@@ -65,15 +67,18 @@ class UdpLink:
                 self._socket.send(data)
 
     def receive(self) -> bytes | None:
-        """The next datagram of the peer."""
+        """The next datagram of the peer, or of anybody where the peer is not known yet."""
         try:
-            data, sender = self._socket.recvfrom(LARGEST)
+            data, self._sender = self._socket.recvfrom(LARGEST)
         except OSError:  # nothing there, or the peer's machine says that nobody listens
             return None
-        if not self._connected:
-            self._socket.connect(sender)
-            self._connected = True
         return data
+
+    def settle(self) -> None:
+        """Take the sender of the last datagram as the peer, unless there is one."""
+        if not self._connected and self._sender is not None:
+            self._socket.connect(self._sender)
+            self._connected = True
 
     def close(self) -> None:
         """Close the socket."""
