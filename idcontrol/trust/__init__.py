@@ -238,16 +238,53 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
             tests=("tests/loop/test_wire.py::test_no_changed_byte_goes_unnoticed",),
         ),
         Claim(
+            statement="fields of datagrams have the units of their description, as the motion of known bodies tells",
+            measure=loop.wrong_units,
+            # the sled's forces are those of a contact problem that was solved
+            limit=1e-6,
+            tests=(
+                "tests/loop/test_wire.py::test_the_bytes_are_those_of_the_description",
+                "tests/loop/test_wire.py::test_a_state_comes_through_whole",
+            ),
+        ),
+        Claim(
             statement="no torque leaves the safety gate beyond its limit or its largest rate",
             measure=loop.passed_excess,
             limit=1e-12,
-            tests=("tests/loop/test_safety.py::test_whatever_is_asked_the_gate_keeps_every_limit",),
+            tests=(
+                "tests/loop/test_safety.py::test_whatever_is_asked_the_gate_keeps_every_limit",
+                "tests/loop/test_safety.py::test_torques_and_their_rates_are_cut_from_a_hair_beyond_the_limit_on",
+            ),
+        ),
+        Claim(
+            statement="a machine applies no torque beyond its limits, whatever it is sent",
+            measure=loop.applied_excess,
+            unit="N m",
+            limit=0.0,
+            tests=("tests/loop/test_wire.py::test_what_is_not_sound_is_dropped_and_counted",),
         ),
         Claim(
             statement="the brake removes energy, whatever the damping",
             measure=loop.energy_of_the_brake,
             limit=0.0,
             tests=("tests/loop/test_brake.py::test_without_gravity_the_brake_always_takes_energy_out",),
+        ),
+        Claim(
+            statement="a loop that ends, and a machine that hears nothing, brake",
+            measure=loop.missed_braking,
+            limit=1e-9,
+            tests=(
+                "tests/loop/test_faults.py::test_a_damped_machine_brakes_its_joints",
+                "tests/loop/test_faults.py::test_a_machine_whose_loop_was_killed_brakes_and_stops",
+                "tests/loop/test_launch.py::test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record",
+            ),
+        ),
+        Claim(
+            statement="the recorder keeps every row of a loop and of its machine, up to the last",
+            measure=loop.rows_lost_by_the_recorder,
+            unit="rows lost",
+            limit=0.0,
+            tests=("tests/loop/test_record.py::test_rows_in_pieces_of_any_size_leave_the_same_bytes",),
         ),
     ),
     "records": (
@@ -260,6 +297,13 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
                 "tests/record/test_recording.py::test_a_log_cut_at_any_byte_gives_every_whole_block_before_the_cut",
                 "tests/fuzz/test_records.py::test_any_file_cut_at_any_byte_leaves_what_can_be_read_or_one_line",
             ),
+        ),
+        Claim(
+            statement="a record that was closed has every row, up to the last",
+            measure=records.lost_at_the_end,
+            unit="rows lost",
+            limit=0.0,
+            tests=("tests/record/test_recording.py::test_a_finished_run_reads_back_to_the_last_bit",),
         ),
         Claim(
             statement="a flipped bit in a log is never read as data",

@@ -21,6 +21,8 @@ EXACT: Final = (
 )
 """Controllers with rigid contacts."""
 PREDICTING: Final = (*EXACT, "id-coulomb-qp-1", "id-sap", "id-constraint")
+PLAIN: Final = ("pid", "id-sensed-1")
+"""Controllers that predict no forces."""
 STATED: Final = ("id-coulomb-qp", "id-coulomb-qp-1", "id-noslip-qp")
 """Controllers whose convex programs a general solver can solve as they are stated."""
 
@@ -65,8 +67,13 @@ def _absurd(limit: float) -> list[tuple[Command, float]]:
 
 def torque_excess() -> float:
     """Largest excess of a torque over its limit [N] under absurd demands; negative if all are below."""
-    limit = 12.0
-    return float(np.max([np.abs(command.tau).max() - limit for command, _ in _absurd(limit)]))
+    limit, rng = 12.0, np.random.default_rng(1)
+    torques = [command.tau for command, _ in _absurd(limit)]
+    for name in PLAIN:
+        control, state = machines.controller(name, limit=limit)
+        far = structs.replace(machines.standing(1e4 * rng.normal(size=12)), q=1e4 * rng.normal(size=12))
+        torques.append(control(state, far).tau)
+    return float(np.max([np.abs(tau).max() - limit for tau in torques]))
 
 
 def cone_excess() -> float:

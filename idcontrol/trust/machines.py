@@ -110,7 +110,8 @@ def controller(
     """The controller `name` of the walker, and the walker's state at rest."""
     system, contacts = walker(limit)
     given = controllers.InverseSettings() if settings is None else settings
-    setup = controllers.Setup(system=system, contacts=contacts, h=H, settings=given)
+    stiff = controllers.Gains(kp=np.full(12, 1e3), kd=np.full(12, 10.0))
+    setup = controllers.Setup(system=system, contacts=contacts, h=H, settings=given, torque_gains=stiff)
     return controllers.build(name, setup), walker_state(system)
 
 

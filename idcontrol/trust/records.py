@@ -92,6 +92,20 @@ def believed_damage() -> float:
     return float(wrong)
 
 
+def lost_at_the_end() -> float:
+    """Number of rows that runs of any length have lost, or have wrong, after they ended in order."""
+    lost = 0
+    for count in (1, BLOCK_ROWS - 1, BLOCK_ROWS, BLOCK_ROWS + 1, ROWS):
+        with TemporaryDirectory() as parent:
+            folder = Path(parent) / "run"
+            with Recorder(folder, {"t": (), "tau": (3,)}, {}, {}) as recorder:
+                for i in range(count):
+                    recorder.append(t=float(i), tau=_row(i))
+                recorder.close({})
+            lost += count - max(_rows(folder), 0)
+    return float(lost)
+
+
 def differing_bytes() -> float:
     """Number of bytes that differ between the arrays of two equal runs."""
     with TemporaryDirectory() as parent:

@@ -56,11 +56,11 @@ def limits() -> Limits:
 def missed_brake(q, v, tau) -> float:
     """Largest difference of an arm's torques from the damper ``τ = -D q̇⁺`` of the velocities they lead to [N m].
 
-    Of the rows of a machine that brakes, shape (n, 2) each; row k has the torques of the period that ends with it. The
-    brake leaves gravity out of account. Where a torque is at its limit, it must only be against the motion.
+    The torques `tau`, shape (n, 2), each begin at the state `q`, `v`, shape (n, 2). The brake leaves gravity out of
+    account. Where a torque is at its limit, it must only be against the motion.
     """
     system, bounds, missed = arm(), limits(), []
-    for q_before, v_before, applied in zip(q[:-1], v[:-1], tau[1:], strict=True):
+    for q_before, v_before, applied in zip(q, v, tau, strict=True):
         full = np.abs(applied) == bounds.torque
         if full.any():
             assert (applied * v_before <= 0.0)[full].all()

@@ -64,14 +64,22 @@ def test_without_faults_the_reference_is_tracked_until_the_end(runs):
 
 def brake_missed_by(rig) -> float:
     """How far the machine's torques are from those of the brake while it is damped [N m]."""
-    modes = [int(row["mode"]) for row in rig.machine_rows]
-    damped = slice(modes.index(Mode.DAMPED) - 1, modes.index(Mode.STOPPED))
-    return missed_brake(*(np.array([row[name] for row in rig.machine_rows[damped]]) for name in ("q", "v", "tau")))
+    rows, modes = rig.machine_rows, [int(row["mode"]) for row in rig.machine_rows]
+    first, end = modes.index(Mode.DAMPED), modes.index(Mode.STOPPED)
+    q, v = (np.array([row[name] for row in rows[first - 1 : end - 1]]) for name in ("q", "v"))
+    return missed_brake(q, v, np.array([row["tau"] for row in rows[first:end]]))
 
 
 def test_a_damped_machine_brakes_its_joints(runs):
     rig = runs(damp_at=0.2)
     assert brake_missed_by(rig) < 1e-9  # rounding of torques of some N m
+
+
+def test_a_damped_loop_asks_for_the_torques_of_the_brake_itself(runs):
+    """For machines that apply what they are sent."""
+    damped = [row for row in runs(damp_at=0.2).rows if int(row["mode"]) == Mode.DAMPED]
+    q, v, tau = (np.array([row[name] for row in damped]) for name in ("q", "v", "tau_wanted"))
+    assert missed_brake(q, v, tau) < 1e-9  # rounding of torques of some N m
 
 
 def test_the_machine_follows_the_loop_through_its_modes(runs):

@@ -196,6 +196,7 @@ def test_a_killed_plant_is_noticed_and_the_record_is_complete(tmp_path):
     assert not body.complete
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
 def test_a_loop_whose_recorder_is_killed_brakes_and_says_so(tmp_path):
     out = tmp_path / "run"
@@ -356,9 +357,9 @@ def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp
     assert what(body)[-3:] == ["fault: silent", "the machine is damped", "the machine is stopped"]
     tau, mode = body.arrays["tau"], body.arrays["mode"].astype(int).tolist()
     assert (np.abs(tau) <= TORQUE).all()
-    damped = slice(mode.index(Mode.DAMPED) - 1, mode.index(Mode.STOPPED))
-    # rounding of torques of some N m
-    assert missed_brake(body.arrays["q"][damped], body.arrays["v"][damped], tau[damped]) < 1e-9
+    first, end = mode.index(Mode.DAMPED), mode.index(Mode.STOPPED)
+    q, v = (body.arrays[name][first - 1 : end - 1] for name in ("q", "v"))
+    assert missed_brake(q, v, tau[first:end]) < 1e-9  # rounding of torques of some N m
 
 
 @pytest.mark.parametrize(
