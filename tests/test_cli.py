@@ -257,6 +257,20 @@ def test_a_fault_without_a_run_leaves_its_traceback_in_the_temporary_folder(comm
     assert "torn in two" in Path(err.strip().rpartition(" ")[2]).read_text()
 
 
+def test_a_fault_on_a_full_disk_is_one_line_too(command, monkeypatch):
+    def full(*given, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", full)
+    monkeypatch.setattr(Recorder, "append", full)
+    status, _, err = command("run", "fall")
+    assert status == 3
+    assert [line for line in err.splitlines() if "belongs" not in line] == [
+        "idcontrol: a fault inside: OSError: [Errno 28] No space left on device; the traceback could not be written"
+    ]
+
+
 @pytest.mark.parametrize(("controller", "code"), [("interrupted", 130), ("terminated", 143)])
 def test_a_run_that_is_stopped_keeps_what_it_had(command, controller, code):
     status, out, err = command("run", "fall", "--controller", controller)

@@ -22,17 +22,23 @@ class RunFault(Exception):
 
 
 def report_fault(error: BaseException, folder: Path | None) -> int:
-    """Write the traceback, into the run's folder if there is one, and say where it is."""
+    """Write the traceback, into the run's folder if there is one and room in it, and say where it is."""
     text = "".join(traceback.format_exception(error))
-    path = None
+    where = ""
     if folder is not None:
         with contextlib.suppress(OSError):
             path = folder / "traceback.txt"
             path.write_text(text, encoding="utf-8")
-    if path is None or not path.exists():
-        with tempfile.NamedTemporaryFile(
-            "w", prefix="idcontrol-", suffix=".txt", delete=False, encoding="utf-8"
-        ) as file:
+            where = f"is in {path}"
+    if not where:
+        with (
+            contextlib.suppress(OSError),
+            tempfile.NamedTemporaryFile(
+                "w", prefix="idcontrol-", suffix=".txt", delete=False, encoding="utf-8"
+            ) as file,
+        ):
             file.write(text)
-        path = Path(file.name)
-    return say(f"a fault inside: {type(error).__name__}: {one_line(error)}; the traceback is in {path}", FAULT)
+            file.flush()
+            where = f"is in {file.name}"
+    where = where or "could not be written"
+    return say(f"a fault inside: {type(error).__name__}: {one_line(error)}; the traceback {where}", FAULT)
