@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Annotated, Literal, NamedTuple
 
@@ -259,21 +259,30 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
     return Safety(mode=entered, since=now, ended_by=ended_by)
 
 
-class Limits(NamedTuple):
-    """What the actuated joints may be asked, shape (a,) each."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What the actuated joints may be asked, shape (a,) each.
+
+    Attributes:
+        torque: Largest torque [N m]; inf where there is none, as in the rest.
+        torque_rate: Fastest change of torque [N m/s].
+        low: Least position [rad].
+        high: Largest position [rad].
+        speed: Largest velocity [rad/s].
+        damping: D of the brake (`idcontrol.loop.brake`) [N m s/rad].
+        gate: The first five, shape (5, a): one argument of `admit`'s kernel, which tells arrays apart in every call.
+    """
 
     torque: Array
-    """Largest torque [N m]; inf where there is none, as in the rest."""
     torque_rate: Array
-    """Fastest change of torque [N m/s]."""
     low: Array
-    """Least position [rad]."""
     high: Array
-    """Largest position [rad]."""
     speed: Array
-    """Largest velocity [rad/s]."""
     damping: Array
-    """D of the brake (`idcontrol.loop.brake`) [N m s/rad]."""
+    gate: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gate", np.stack((self.torque, self.torque_rate, self.low, self.high, self.speed)))
 
 
 class Cut(enum.IntFlag):
@@ -305,15 +314,15 @@ def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share:
     Returns:
         What was taken away.
     """
-    cut = _admit(limits, wanted, last, q, v, share, dt, out)
+    cut = _admit(limits.gate, wanted, last, q, v, share, dt, out)
     return Cut(cut) if cut else Cut.NONE
 
 
 @njit(cache=True)
 def _admit(
-    limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array
+    gate: Array, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array
 ) -> int:  # pragma: no cover - compiled
-    torque, rate, low, high, speed = limits.torque, limits.torque_rate, limits.low, limits.high, limits.speed
+    torque, rate, low, high, speed = gate
     cut = 0
     for i in range(wanted.shape[0]):
         tau = share * wanted[i]

@@ -9,6 +9,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
@@ -324,7 +325,7 @@ def energy_of_the_brake() -> float:
     system, _ = machines.walker()
     at_home = machines.walker_state(system)
     for _ in range(200):
-        limits = _limits(rng)._replace(torque=np.full(12, np.inf))
+        limits = replace(_limits(rng), torque=np.full(12, np.inf))
         v = rng.normal(size=18)
         tau = brake(system, limits, msgspec.structs.replace(at_home, v=v), machines.H)
         system.update(at_home.q, v)

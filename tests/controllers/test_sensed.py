@@ -8,7 +8,7 @@ from msgspec import structs
 
 from idcontrol.models import coulomb
 from idcontrol.trust.machines import forward_step
-from idcontrol.types import ContactForces, State
+from idcontrol.types import ContactForces, State, Status
 from tests import scenes
 from tests.controllers import walker
 
@@ -73,3 +73,12 @@ def test_a_foot_that_is_not_planned_to_stand_does_not_count(quadruped):
     ignored = walker.controller("id-sensed-1")(structs.replace(state, forces=on_all), walker.stand(stance=three)).tau
     absent = walker.controller("id-sensed-1")(structs.replace(state, forces=on_three), walker.stand()).tau
     np.testing.assert_array_equal(ignored, absent)
+
+
+def test_torques_keep_their_limits_and_that_is_said(quadruped):
+    state, far = walker.at_home(quadruped), walker.stand(q=scenes.HOME + 1.0)
+    command = walker.controller("id-sensed-1", limit=2.0)(state, far)
+    assert np.abs(command.tau).max() == 2.0
+    assert (command.clipped, command.status) == (True, Status.REPAIRED)
+    free = walker.controller("id-sensed-1", limit=1e6)(state, far)
+    np.testing.assert_array_equal(command.tau, np.clip(free.tau, -2.0, 2.0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,7 @@ def kinetic(system, q, v):
 def test_without_gravity_the_brake_always_takes_energy_out(damping, h):
     """Explicit damping adds energy from h D / I = 2 on; here it goes to 1e7."""
     system, rng = arm(), np.random.default_rng(0)
-    strong = limits()._replace(torque=np.full(2, np.inf), damping=np.full(2, damping))
+    strong = replace(limits(), torque=np.full(2, np.inf), damping=np.full(2, damping))
     for _ in range(20):
         q, v = rng.uniform(-3, 3, 2), rng.normal(size=2)
         before = kinetic(system, q, v)

@@ -179,3 +179,13 @@ def test_a_state_comes_through_whole():
 def test_a_robot_is_known_by_its_name():
     assert robot_number("links") != robot_number("go1")
     assert HEAD_BYTES == 48
+
+
+def test_a_command_may_be_as_large_as_its_limit_and_no_larger():
+    limit = np.array([20.0, 5.0, np.inf])
+    form = Format(robot="go1", nq=3, nv=3, floating=False, torque_limit=limit, n_feet=0)
+    receiver, sender = Inbox(Kind.COMMAND, "go1", *form.command_range()), outbox()
+    assert receiver.accept(sealed((20.0, -5.0, 1e9), sender))
+    for beyond in ((np.nextafter(20.0, 21.0), 0.0, 0.0), (0.0, np.nextafter(-5.0, -6.0), 0.0)):
+        assert receiver.accept(sealed(beyond, sender)) is None
+    assert receiver.dropped[Drop.RANGE] == 2
