@@ -1,6 +1,6 @@
 """Strictly convex quadratic programs by the dual active set (Goldfarb & Idnani 1983).
 
-With H = UᵀU and y = Ux + U⁻ᵀg the program min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e asks for the smallest-norm point of a
+With H = L Lᵀ and y = Lᵀx + L⁻¹g the program min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e asks for the smallest-norm point of a
 polyhedron, which `idcontrol.solvers.active_set` finds; here are the way there and back, the refinement of the answer,
 and the residual that decides whether it is called solved.
 """
@@ -15,7 +15,7 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
-from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
+from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed, solve_upper, solve_upper_transposed
 from idcontrol.solvers.active_set import FEASIBLE, SmallestNorm, smallest_norm_kernel
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
@@ -25,7 +25,7 @@ class QuadraticProgram(NamedTuple):
     """The program min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e, every array contiguous.
 
     Attributes:
-        H: Symmetric positive definite, shape (k, k); only its upper triangle is factored.
+        H: Symmetric positive definite, shape (k, k); only its lower triangle is factored.
         g: Shape (k,).
         A: Inequality rows, shape (p, k).
         b: Shape (p,).
@@ -127,32 +127,13 @@ def qp_residual(program: QuadraticProgram, x: Array, u: Array, v: Array) -> floa
     return worst
 
 
-@njit(cache=True, error_model="numpy")
-def _cholesky(H: Array, U: Array) -> bool:
-    """Upper factor H = UᵀU from the upper triangle of H; False if H is not positive definite."""
-    k = H.shape[0]
-    for i in range(k):
-        for j in range(i, k):
-            U[i, j] = H[i, j]
-    for d in range(k):
-        if not U[d, d] > 0.0:
-            return False
-        pivot = 1.0 / np.sqrt(U[d, d])
-        for j in range(d, k):
-            U[d, j] *= pivot
-        for i in range(d + 1, k):
-            for j in range(i, k):
-                U[i, j] -= U[d, i] * U[d, j]
-    return True
-
-
 class _WhiteRows(NamedTuple):
-    """Rows a·x ≥ b of a program in y = Ux + U⁻ᵀg, brought to length one.
+    """Rows a·x ≥ b of a program in y = Lᵀx + L⁻¹g, brought to length one.
 
     Attributes:
-        columns: U⁻ᵀa over its length, one row a column, shape (k, p).
-        sides: b + (U⁻ᵀa)·(U⁻ᵀg) over the same length, shape (p,).
-        lengths: |U⁻ᵀa|, 1 for a zero row, shape (p,).
+        columns: L⁻¹a over its length, one row a column, shape (k, p).
+        sides: b + (L⁻¹a)·(L⁻¹g) over the same length, shape (p,).
+        lengths: |L⁻¹a|, 1 for a zero row, shape (p,).
     """
 
     columns: Array
@@ -161,8 +142,8 @@ class _WhiteRows(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def _whiten_rows(program: QuadraticProgram, U: Array, origin: Array, taken: int, arena: Arena) -> _WhiteRows:
-    """Whiten the first `taken` rows of E, then A; `origin` is U⁻ᵀg, shape (k,)."""
+def _whiten_rows(program: QuadraticProgram, L: Array, origin: Array, taken: int, arena: Arena) -> _WhiteRows:
+    """Whiten the first `taken` rows of E, then A; `origin` is L⁻¹g, shape (k,)."""
     A, b, E, e = program.A, program.b, program.E, program.e
     k, m = origin.size, e.size
     columns, sides, lengths = matrix(arena, k, taken), vector(arena, taken), vector(arena, taken)
@@ -172,15 +153,15 @@ def _whiten_rows(program: QuadraticProgram, U: Array, origin: Array, taken: int,
             columns[d, i] = row[d]
         sides[i] = e[i] if i < m else b[i - m]
         lengths[i] = 0.0
-    # U⁻ᵀ on all rows at once
+    # L⁻¹ on all rows at once
     for d in range(k):
         for i in range(taken):
-            columns[d, i] /= U[d, d]
+            columns[d, i] /= L[d, d]
             lengths[i] += columns[d, i] * columns[d, i]
             sides[i] += columns[d, i] * origin[d]
         for c in range(d + 1, k):
             for i in range(taken):
-                columns[c, i] -= U[d, c] * columns[d, i]
+                columns[c, i] -= L[c, d] * columns[d, i]
     for i in range(taken):
         lengths[i] = np.sqrt(lengths[i]) if lengths[i] > 0.0 else 1.0
         sides[i] /= lengths[i]
@@ -205,7 +186,7 @@ def _holds(A: Array, b: Array, x: Array, tolerance: Array, length: float) -> boo
 @njit(cache=True, error_model="numpy")
 def _refine(
     program: QuadraticProgram,
-    U: Array,
+    L: Array,
     lengths: Array,
     found: SmallestNorm,
     x: Array,
@@ -235,7 +216,7 @@ def _refine(
             s[d] += multipliers[i] * row[d]
             t[c] -= row[d] * x[d]
         t[c] /= lengths[i]
-    solve_upper_transposed(U, k, s)
+    solve_lower(L, s)
     solve_upper_transposed(upper, count, t)
     for d in range(k):
         dy[d] = s[d]
@@ -246,7 +227,7 @@ def _refine(
         for d in range(k):
             dy[d] += (t[c] - along[c]) * basis[c, d]
         t[c] -= along[c]
-    solve_upper(U, k, dy)
+    solve_lower_transposed(L, dy)
     solve_upper(upper, count, t)
     for d in range(k):
         x[d] += dy[d]
@@ -273,9 +254,9 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     A, b, E, e = program.A, program.b, program.E, program.e
     k, m, p = g.size, e.size, b.size
     x, multipliers = zeros(arena, k), zeros(arena, m + p)
-    U, origin, tolerance = matrix(arena, k, k), vector(arena, k), vector(arena, m + p)
+    L, origin, tolerance = matrix(arena, k, k), vector(arena, k), vector(arena, m + p)
     origin[:] = g
-    if not _cholesky(H, U):
+    if not cholesky(H, L):
         return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
 
     # an estimate of the answer's length, to which tolerances are relative
@@ -295,11 +276,11 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
         tolerance[i] = FEASIBLE * norm
     if not np.isfinite(length):
         return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
-    solve_upper_transposed(U, k, origin)
+    solve_lower(L, origin)
     # often no inequality is active: they are whitened only if the solution of the equalities alone violates them
     taken = m
     while True:
-        white = _whiten_rows(program, U, origin, taken, arena)
+        white = _whiten_rows(program, L, origin, taken, arena)
         lengths = white.lengths
         for i in range(taken):
             tolerance[i] *= length / lengths[i]
@@ -312,7 +293,7 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
             return QpAnswer(found.status, found.iterations, np.inf, x, multipliers, active)
         for d in range(k):
             x[d] = found.y[d] - origin[d]
-        solve_upper(U, k, x)
+        solve_lower_transposed(L, x)
         if taken == m + p or _holds(A, b, x, tolerance[m:], length):
             break
         taken = m + p
@@ -320,7 +301,7 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     for _ in range(2):
         if residual <= 1e-3 * TOLERANCE:
             break
-        _refine(program, U, lengths, found, x, multipliers, arena)
+        _refine(program, L, lengths, found, x, multipliers, arena)
         residual = qp_residual(program, x, multipliers[m:], multipliers[:m])
     return QpAnswer(SOLVED if residual <= TOLERANCE else INACCURATE, found.iterations, residual, x, multipliers, active)
 
