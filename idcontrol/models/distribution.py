@@ -30,6 +30,10 @@ from idcontrol.types import Array, Booleans, Integers
 RIDGE = 1e-8
 """Weight of ½|y|² relative to the mean of diag(LτᵀLτ): makes duplicate contacts share evenly (math.md, section 7.4)."""
 
+KEPT = 1e-8
+"""Largest relative miss of the motion that impulses of stage II may have; the program meets it to some 1e-12, but rows
+that its generators cannot span are left out of it (math.md, section 7.4)."""
+
 MOTION_RANK_TOLERANCE = 1e-8
 """Relative length below which a direction of J_bᵀ depends on the others (math.md, sections 7.4 and 13.4)."""
 
@@ -172,6 +176,18 @@ def _into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cove
 
 
 @njit(cache=True, error_model="numpy")
+def _keeps(rho: Array, y: Array, x: Array) -> bool:  # pragma: no cover - compiled
+    """Whether impulses y give the motion x, ρᵀy = x."""
+    miss, largest = 0.0, 0.0
+    for d in range(x.shape[0]):
+        given = 0.0
+        for r in range(y.shape[0]):
+            given += rho[r, d] * y[r]
+        miss, largest = max(miss, abs(given - x[d])), max(largest, abs(x[d]))
+    return bool(miss <= KEPT * largest)
+
+
+@njit(cache=True, error_model="numpy")
 def smallest_torque_kernel(
     w: Whitened, cones: Cones, y: Array, difference: Array, out: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
@@ -186,7 +202,7 @@ def smallest_torque_kernel(
         arena: Where arrays come from.
 
     Returns:
-        Whether impulses were found.
+        Whether impulses were found that keep the motion.
     """
     n3, p = y.shape[0], w.fixed.shape[0]
     x = zeros(arena, w.rho.shape[1])
@@ -217,7 +233,7 @@ def share_kernel(
         arena: Where arrays come from.
 
     Returns:
-        Whether impulses were found.
+        Whether impulses were found that keep the motion.
     """
     rho, c, rest = w.rho, w.c, torque.constant
     mu, held = cones.mu, cones.held
@@ -240,7 +256,7 @@ def share_kernel(
     for a in range(p):
         for r in range(n3):
             typical += torque.matrix[a, r] * torque.matrix[a, r]
-    typical /= n3
+    typical = typical / n3 if typical > 0.0 else 1.0  # no contact transmits a torque
     TB = matrix(arena, p, d)
     for a in range(p):
         for j in range(d):
@@ -278,7 +294,7 @@ def share_kernel(
         out[row[j]] += answer.x[j]
         out[other[j]] += weight[j] * answer.x[j]
     _into_cones(mu, held, out)
-    return True
+    return _keeps(rho, out, x)
 
 
 def torque_map(whitened: Whitened, n: int) -> Array:

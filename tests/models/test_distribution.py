@@ -8,8 +8,9 @@ from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
-from idcontrol.models import dissipation, specification
-from idcontrol.models.distribution import Cones, smallest_torque
+from idcontrol.kernels.arena import HEAP
+from idcontrol.models import dissipation, no_slip, specification
+from idcontrol.models.distribution import Cones, TorqueMap, share_kernel, smallest_torque
 from idcontrol.models.whitened import recover, whiten
 from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status
@@ -237,3 +238,36 @@ def test_without_contacts_there_is_nothing_to_distribute(quadruped):
     f, _, motor_impulse = redistribute(problem, first)
     assert f.shape == (0, 3)
     np.testing.assert_allclose(motor_impulse, first.multipliers, rtol=0, atol=1e-12)
+
+
+def test_impulses_that_would_not_keep_the_motion_are_not_taken(quadruped):
+    """Feet that stick at no normal force: their friction has no generators, and what it did would be left out."""
+    rng = np.random.default_rng(11)
+    kept = refused = 0
+    for _ in range(400):
+        projected, speed = bool(rng.integers(2)), rng.choice([0.0, 0.3])
+        problem = random_problem(quadruped, rng, projected=projected, mu=np.full(4, np.inf), lifted=False, speed=speed)
+        first = no_slip.solve(problem)
+        if first.status is Status.FALLBACK:
+            continue
+        reduction = whiten(problem)
+        y, better = smallest_torque(reduction, cones(problem), first.impulses.T.ravel(), first.multipliers)
+        v_plus, _ = recover(reduction, y)
+        # some of the refused would lose a tenth of the velocities and more
+        np.testing.assert_allclose(v_plus, first.v_plus, rtol=0, atol=1e-6 * np.abs(first.v_plus).max())
+        kept, refused = kept + better, refused + (not better)
+    assert kept > 200
+    assert refused > 10
+
+
+def test_contacts_that_transmit_no_torque_share_their_impulses(quadruped):
+    """All of the weight rests on an unactuated body: no torque depends on the impulses, which still become even."""
+    reduction = whiten(standing_problem(quadruped, np.random.default_rng(0)))
+    k, n = reduction.rho.shape[1], 4
+    weightless = TorqueMap(np.zeros((12, 3 * n)), np.zeros(12))
+    pressed = np.concatenate(([1.0, 0.0, 0.0, 1.0], np.zeros(8)))
+    out = np.empty(3 * n)
+    held = Cones(np.full(n, 0.7), np.zeros(n, dtype=bool), np.zeros(n), np.inf)
+    assert share_kernel(reduction, held, reduction.rho.T @ pressed, weightless, out, HEAP)
+    np.testing.assert_allclose(reduction.rho.T @ out, reduction.rho.T @ pressed, rtol=0, atol=1e-9 * k)
+    assert np.linalg.norm(out) < np.linalg.norm(pressed)

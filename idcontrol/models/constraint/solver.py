@@ -1,4 +1,6 @@
-r"""Constraints as stiff springs and dampers, integrated implicitly: stable for every step (math.md, section 11).
+r"""Constraints as stiff springs and dampers, integrated implicitly (math.md, section 11).
+
+Stable for every step size as long as the directions G of the constraints stay (docs/theory/constraint.md).
 
 At the end of the step a constraint φ with Jacobian G pushes with ``λ = -K φ⁺ - B φ̇⁺``. In impulses Λ = hλ,
 
