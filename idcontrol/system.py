@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ import pinocchio as pin
 from numba import njit
 
 from idcontrol.errors import InputError, UnknownName
-from idcontrol.kernels.bound import Bound, bind
+from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.placements import placement_views
 from idcontrol.types import Array, Booleans, Integers
 
@@ -52,6 +53,8 @@ class Terms(NamedTuple):
     """Multibody terms of ``M v̇ + c = Pᵀτ + Jᵀf``, for kernels.
 
     Attributes:
+        unit: Where a vector of unit length begins in Pinocchio's q, and its size, shape (k, 2): the quaternions of
+            free-flyers, cosine and sine of continuous joints.
         M: Joint-space inertia, shape (m, m).
         bias: Coriolis, centrifugal and gravity terms c, shape (m,) [N, N m].
         jacobian: Spatial Jacobian at the world origin of all joints, linear rows first, shape (6, m).
@@ -63,15 +66,14 @@ class Terms(NamedTuple):
 
 
 @njit(cache=True)
-def _gather(bound: Bound, v: Array) -> None:  # pragma: no cover - compiled
+def _gather(bound: Bound) -> None:  # pragma: no cover - compiled
     """Bring Pinocchio's terms into the system's order: M from the triangle that crba fills, c less ``M_lin (ω × v)``.
 
     Args:
-        bound: Pinocchio's terms, the system's (overwritten), `System.order`, and where the velocity of each free-flyer
-            begins in Pinocchio's layout.
-        v: Velocity in Pinocchio's layout, shape (nv,).
+        bound: Pinocchio's terms, the system's (overwritten), `System.order`, where the velocity of each free-flyer
+            begins in Pinocchio's layout, and the velocity v in that layout, shape (nv,).
     """
-    (M_pin, c_pin, J_pin), (M, c, J), order, flyers = bound.values
+    (M_pin, c_pin, J_pin), (M, c, J), order, flyers, v = bound.borrowed
     m = order.shape[0]
     for i in range(m):
         oi = order[i]
@@ -192,6 +194,16 @@ class System:
         self._flyer_q: Integers = np.array([joint.idx_q for joint in flyers], dtype=np.int64)
         self._flyer_v: Integers = np.array([joint.idx_v for joint in flyers], dtype=np.int64)
 
+        # joints with more coordinates than velocities end in a quaternion, or in cosine and sine
+        turning = [
+            (joint, 2 if joint.nq == 2 or joint.shortname() == "JointModelPlanar" else 4)
+            for joint in model.joints
+            if joint.nq > joint.nv
+        ]
+        self.unit: Integers = np.array(
+            [(joint.idx_q + joint.nq - size, size) for joint, size in turning], dtype=np.int64
+        ).reshape(-1, 2)
+
         m = self.n_velocities
         self.terms = Terms(M=np.zeros((m, m)), bias=np.zeros(m), jacobian=np.zeros((6, m)))
         self.M, self.bias, self.jacobian = self.terms
@@ -204,9 +216,15 @@ class System:
         self.frame_position, self.frame_rotation = placement_views(self.data.oMf)
         # the Jacobian of a machine with a single velocity comes as a vector
         pinocchio = Terms(M=self.data.M, bias=self.data.nle, jacobian=self.data.J.reshape(6, m))
-        self._gathered = bind((pinocchio, self.terms, self.order, self._flyer_v))
+        self._v: Array = np.zeros(m)
+        self._bound = bind((pinocchio, self.terms, self.order, self._flyer_v, self._v))
+        self._gather = entry(_gather, self._bound)
         self.update(pin.neutral(model), np.zeros(m))
         self._refuse_singular_inertia()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or what comes out of a pickle, has terms of its own at the neutral configuration."""
+        return partial(System, actuated=self.actuated_names, effort_limit=self.effort_limit), (self.model,)
 
     @classmethod
     def from_urdf(
@@ -257,7 +275,8 @@ class System:
         pin.updateGlobalPlacements(model, data)  # with `q`, the next line would compute these from joint angles again
         pin.computeJointJacobians(model, data)
         pin.updateFramePlacements(model, data)
-        _gather(self._gathered, v)
+        self._v[:] = v
+        self._gather(self._bound)
 
     def from_pinocchio(self, v: Array) -> Array:
         """A velocity in the system's order, shape (m,), from Pinocchio's layout."""

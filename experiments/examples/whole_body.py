@@ -48,7 +48,9 @@ class WholeBody:
         system.update(state.q, state.v)
         v = system.from_pinocchio(state.v)
         a = np.zeros_like(v)
-        a[u:] = reference.a + proportional_derivative(gains, reference, system.joint_positions(state.q), v[u:])
+        a[u:] = reference.a + proportional_derivative(
+            gains, reference.q - system.joint_positions(state.q), reference.v - v[u:]
+        )
 
         near = self.contacts.detect(NEAR_M)
         standing = near.take(reference.stance[near.identity])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from idcontrol.errors import InputError
@@ -15,6 +16,11 @@ from idcontrol.types import Array, Booleans, Integers
 
 def _unset() -> Array:
     return np.zeros(0)
+
+
+def _plain(values: npt.NDArray[Any], kind: type) -> npt.NDArray[Any]:
+    """The array as kernels take it: itself, or a copy of that type without gaps."""
+    return np.ascontiguousarray(values, dtype=kind)
 
 
 Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array]
@@ -76,7 +82,8 @@ class Contacts:
             if self.damping.shape[0] == 0:
                 object.__setattr__(self, "damping", np.zeros(n))
         if not (
-            self.point.shape == (n, 3)
+            self.identity.shape == (n,)
+            and self.point.shape == (n, 3)
             and self.axes.shape == (n, 3, 3)
             and self.gap.shape == self.mu.shape == self.stiffness.shape == self.damping.shape == (n,)
             and self.surface_velocity.shape == (3 * n,)
@@ -84,7 +91,8 @@ class Contacts:
             and self.jacobian.shape[0] == 3 * n
         ):
             raise InputError(self._misfit(n))
-        packed = (self.identity, self.axes, self.gap, self.mu, self.surface_velocity, self.jacobian)
+        reals = (self.axes, self.gap, self.mu, self.surface_velocity, self.jacobian)
+        packed = (_plain(self.identity, np.int64), *(_plain(values, np.float64) for values in reals))
         object.__setattr__(self, "packed", packed)
 
     def _misfit(self, n: int) -> str:

@@ -130,7 +130,7 @@ class Detection:
 @njit(cache=True, error_model="numpy")
 def _put(scene: Bound, position: Array, rotation: Array) -> None:
     """Write where the shapes of a scene are."""
-    shapes, placed, _, _ = scene.values
+    shapes, placed, _, _ = scene.borrowed
     place(shapes, position, rotation, placed)
 
 
@@ -144,7 +144,7 @@ def _contact_points(scene: Bound, pairs: Pairs, ground_margin: Array, before: Tr
         ground_margin: Largest gap of each shape over the ground, shape (g,) [m].
         before: Contacts between shapes of the step before.
     """
-    shapes, placed, ground, arena = scene.values
+    shapes, placed, ground, arena = scene.borrowed
     measure(shapes, placed, pairs, arena)
     most = 0
     for g in ground.moving:

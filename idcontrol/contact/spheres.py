@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from numbers import Real
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from numba import njit
 from idcontrol.contact.contacts import Contacts, contact_rows, write_axes
 from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.errors import InputError
-from idcontrol.kernels.bound import Bound, bind
+from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Integers
 
@@ -128,7 +129,7 @@ class SphereContacts:
             InputError: A frame does not move, a radius or coefficient is negative, or shapes do not fit.
         """
         k = len(frames)
-        self.system, self.terrain = system, terrain
+        self.system, self.terrain, self._frames = system, terrain, tuple(frames)
         self.radius: Array = _one_each("radius", radii, frames)
         self.mu: Array = _one_each("friction coefficient", mu, frames)
         if not np.isfinite(self.radius).all():
@@ -177,6 +178,12 @@ class SphereContacts:
             orientation=self._orientation,
         )
         self._bound = bind(Spheres(mounted, Placed(self.centre, self.gap, self.point, self.axes), self._near))
+        self._detect = entry(detect_kernel, self._bound, 0.0)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or what comes out of a pickle, has arrays of its own."""
+        made = partial(type(self), offsets=self._offset, orientation=self._orientation)
+        return made, (self.system, self._frames, self.radius, self.terrain, self.mu)
 
     def detect(self, margin: float) -> Contacts:
         """The contacts whose gap is below `margin` [m] at the system's last update.
@@ -184,7 +191,7 @@ class SphereContacts:
         Returns:
             Views of arrays that the next call overwrites (`Contacts.take` copies); identity is the index of the sphere.
         """
-        n = detect_kernel(self._bound, margin)
+        n = self._detect(self._bound, margin)
         contacts = self._views.get(n)
         if contacts is None:
             contacts = self._views[n] = self._first(n)
@@ -251,7 +258,7 @@ def _one_each(what: str, values: npt.ArrayLike, frames: Sequence[str]) -> Array:
 @njit(cache=True, error_model="numpy")
 def detect_kernel(spheres: Bound, margin: float) -> int:
     """Measure all spheres, collect those nearer than `margin` [m] with their rows; returns their number."""
-    mounted, placed, near = spheres.values
+    mounted, placed, near = spheres.borrowed
     centre = placed.centre
     n = 0
     for i in range(mounted.frame.shape[0]):

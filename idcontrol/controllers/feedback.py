@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from idcontrol.types import Array, Reference
+from idcontrol.types import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +20,7 @@ class Gains:
     kd: Array | float
 
 
-def proportional_derivative(gains: Gains, reference: Reference, q: Array, v: Array) -> Array:
-    """``kp (q_des - q) + kd (v_des - v)`` for the actuated joints, shape (a,)."""
-    wanted: Array = gains.kp * (reference.q - q) + gains.kd * (reference.v - v)
+def proportional_derivative(gains: Gains, position_error: Array, velocity_error: Array) -> Array:
+    """``kp (q_des - q) + kd (v_des - v)`` of the errors of the actuated joints, shape (a,) each [rad, rad/s]."""
+    wanted: Array = gains.kp * position_error + gains.kd * velocity_error
     return wanted

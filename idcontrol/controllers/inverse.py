@@ -13,6 +13,8 @@ cones never are. `Command.dropped` says which.
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Lock
+from typing import Any
 
 import numpy as np
 from msgspec import structs
@@ -21,29 +23,30 @@ from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import landing_rates
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.giving_way import Outcome, Request, keep, servo
+from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
-    NOT_FINITE,
+    NO_SOLUTION,
     SOLVED,
     Answer,
-    Inputs,
     JointLaw,
     Machine,
     MachineTerms,
     Posed,
     Result,
     StanceRule,
-    finite,
+    known,
     pose_bound,
 )
+from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.arena import HEAP, reserve
-from idcontrol.kernels.bound import bind
+from idcontrol.kernels.bound import bind, entry
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import Ending, Prescribed, StepProblem, warm_bits
 from idcontrol.models.whitened import finish, whiten
 from idcontrol.system import System
-from idcontrol.types import Array, Booleans, Command, ContactForces, Reference, State, Status
+from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
 
 ROUNDING = 1e-9
 """A torque that exceeds its limit by less than this part of it meets it."""
@@ -77,6 +80,7 @@ class InverseDynamics:
         Raises:
             InputError: The reference solver is asked for where there is none (`as_specified`).
         """
+        self._made = (scheme, system, contacts, gains, h, settings)
         self._settings = s = settings or InverseSettings()
         v_tol = s.edge_speed_m_s
         if s.solver == "reference":
@@ -87,6 +91,7 @@ class InverseDynamics:
         self._scheme, self._system, self._contacts, self._h = scheme, system, contacts, h
         u, a = system.n_unactuated, system.n_actuated
         self._memory = memory()
+        self._intake, self._busy = Intake(system), Lock()
         self._tau: Array = np.zeros(a)
         self._machine = Machine(
             arena=reserve(),
@@ -116,24 +121,36 @@ class InverseDynamics:
             shortcut=s.shortcut,
             v_tol=float(v_tol),
             memory=self._memory,
+            inputs=self._intake.inputs,
             result=_room(self._tau, FEET),
         )
         self._bound = bind(self._machine)
+        none = Contacts.none(system.n_velocities).packed
+        self._step = None if scheme.step is None else entry(scheme.step, self._bound, none)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or what comes out of a pickle, is a controller of its own that remembers the same last step."""
+        return type(self), self._made, (*self._memory, self._tau)
+
+    def __setstate__(self, remembered: tuple[Array | Integers, ...]) -> None:
+        for room, values in zip((*self._memory, self._tau), remembered, strict=True):
+            room[:] = values
 
     def reset(self) -> None:
         """Forget the last step."""
         store(self._memory, {})
         self._tau[:] = 0.0
 
+    @alone
     def __call__(self, state: State, reference: Reference) -> Command:
-        """Torques for the period that begins at `state.t`."""
-        contacts, inputs = self._look(state, reference)
-        step = self._scheme.step
-        if step is None:
-            if not finite(state.q, state.v, reference.a):
-                return self._no_torque()
-            return self._give_way(contacts, inputs)
-        ending, sticking, residual, n = step(self._bound, inputs)
+        """Torques for the period that begins at `state.t`; `Status.FAILED` where state or reference cannot be used."""
+        fault = self._intake.take(state, reference)
+        if fault:
+            return failed(self._system, fault)
+        near = self._look()
+        ending, sticking, residual, n = (
+            (NO_SOLUTION, False, 0.0, 0) if self._step is None else self._step(self._bound, near.packed)
+        )
         if ending == SOLVED:
             result = self._machine.result
             predicted = ContactForces(
@@ -145,36 +162,40 @@ class InverseDynamics:
                 residual=residual,
                 solved_by="sticking" if sticking else self._scheme.name,
             )
-        if ending == NOT_FINITE:
-            return self._no_torque()
-        return self._give_way(contacts, inputs)
+        try:
+            return self._give_way(near)
+        except IdControlError as error:  # a model that does not take hundreds of contacts
+            return failed(self._system, str(error))
 
     def problem(self, state: State, reference: Reference) -> Request:
-        """The problem that the step at `state` solves, as it stands and whitened; nothing is changed."""
-        contacts, inputs = self._look(state, reference)
-        return self._begin(contacts, inputs)
+        """The problem that the step at `state` solves, as it stands and whitened; the next step is not changed by it.
 
-    def _look(self, state: State, reference: Reference) -> tuple[Contacts, Inputs]:
-        """Multibody terms and contacts at `state`, and what a step is told."""
-        self._system.update(state.q, state.v)
-        contacts = self._contacts.detect(self._settings.contact_margin_m)
-        if len(contacts) > self._machine.result.identity.size:
-            self._machine = self._machine._replace(result=_room(self._tau, 2 * len(contacts)))
+        Raises:
+            InputError: State or reference cannot be used.
+        """
+        fault = self._intake.take(state, reference)
+        if fault:
+            raise InputError(fault)
+        return self._begin(self._look())
+
+    def _look(self) -> Contacts:
+        """Multibody terms and contacts at the state that was taken in."""
+        inputs, machine = self._intake.inputs, self._machine
+        self._system.update(inputs.q, inputs.v)
+        near = self._contacts.detect(self._settings.contact_margin_m)
+        if inputs is not machine.inputs or len(near) > machine.result.identity.size:
+            room = max(len(near), machine.result.identity.size)
+            self._machine = machine._replace(inputs=inputs, result=_room(self._tau, room))
             self._bound = bind(self._machine)
-        return contacts, (
-            contacts.packed,
-            (state.q, state.v),
-            (reference.q, reference.v, reference.a),
-            (reference.stance, reference.since_touchdown, reference.to_liftoff),
-        )
+        return near
 
-    def _no_torque(self) -> Command:
-        dropped = ("state or reference is not finite",)
-        return Command(tau=np.zeros(self._system.n_actuated), status=Status.FAILED, dropped=dropped)
-
-    def _give_way(self, near: Contacts, inputs: Inputs) -> Command:
+    def _give_way(self, near: Contacts) -> Command:
         """A step that was not solved at once, or not within the torque limits."""
-        request = self._begin(near, inputs)
+        feet = self._intake.inputs.stance.size
+        if not known(near.arrays, feet, self._system.n_velocities):
+            told = f"contacts {near.identity.tolist()} with {near.jacobian.shape[1]} columns"
+            return failed(self._system, f"{told} do not fit {feet} feet and {self._system.n_velocities} velocities")
+        request = self._begin(near)
         contacts = request.problem.contacts
         tau, outcome, clipped = self._within_limits(request)
         solution, status, dropped = outcome.solution, outcome.solution.status, outcome.dropped
@@ -203,9 +224,9 @@ class InverseDynamics:
             solved_by=solved_by,
         )
 
-    def _begin(self, near: Contacts, inputs: Inputs) -> Request:
+    def _begin(self, near: Contacts) -> Request:
         """The posed problem with all joints tracked."""
-        posed: Posed = pose_bound(self._bound, inputs, HEAP)
+        posed: Posed = pose_bound(self._bound, near.packed, HEAP)
         contacts = replace(near.take(posed.which), gap=np.zeros(posed.which.size), surface_velocity=posed.target)
         u, a = self._system.n_unactuated, self._system.n_actuated
         problem = StepProblem(

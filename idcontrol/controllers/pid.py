@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from threading import Lock
+from typing import Any
+
 import numpy as np
 
 from idcontrol.controllers.feedback import Gains, proportional_derivative
+from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.system import System
-from idcontrol.types import Command, Reference, State, Status
+from idcontrol.types import Command, Reference, State
 
 
 class Pid:
@@ -23,16 +27,27 @@ class Pid:
             gains: In torque: kp [N m/rad], kd [N m s/rad], one for each joint.
         """
         self._system, self._gains = system, gains
+        self._intake, self._busy = Intake(system, accelerations=False), Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or what comes out of a pickle, is a controller of its own."""
+        return type(self), (self._system, self._gains)
 
     def reset(self) -> None:
         """Nothing is remembered."""
 
+    @alone
     def __call__(self, state: State, reference: Reference) -> Command:
         """Torques for the period that begins at `state.t`."""
-        q, v = self._system.joint_positions(state.q), self._system.joint_velocities(state.v)
-        wanted = proportional_derivative(self._gains, reference, q, v)
-        if not np.isfinite(wanted).all():
-            return Command(tau=np.zeros_like(wanted), status=Status.FAILED, dropped=("state is not finite",))
+        fault = self._intake.take(state, reference)
+        if fault:
+            return failed(self._system, fault)
+        inputs, system = self._intake.inputs, self._system
+        wanted = proportional_derivative(
+            self._gains,
+            inputs.joint_q - system.joint_positions(inputs.q),
+            inputs.joint_v - system.joint_velocities(inputs.v),
+        )
         limit = self._system.effort_limit
         tau = np.clip(wanted, -limit, limit)
         return Command(tau=tau, clipped=bool((tau != wanted).any()))

@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
 from numba import njit
 
+from idcontrol.contact.contacts import Packed
 from idcontrol.controllers import giving_way
 from idcontrol.controllers.giving_way import Distribution, Outcome, Request
-from idcontrol.controllers.step import NO_SOLUTION, SOLVED, Answer, Ended, Inputs, Posed, control
+from idcontrol.controllers.step import NO_SOLUTION, SOLVED, Answer, Ended, Posed, control
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound
@@ -51,9 +52,6 @@ slip, or feet that all but miss a plane are braced with kilonewtons (math.md, se
 
 CONSISTENT: Final = 1e-11
 """Largest miss of the contact rows, relative to their constants, that counts as rounding."""
-
-GIVEN: Final = 1e-8
-"""Largest relative miss of the sticking motion by its impulses; stage II meets it to some 1e-12."""
 
 STIFF = sap.Parameters(beta=0.1, sigma=1e-4)
 """Ground of `id-sap`, which hardly gives way to the whole machine.
@@ -95,18 +93,6 @@ def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def _gives(rho: Array, f: Array, x: Array) -> bool:
-    """Whether impulses f give the motion x, ρᵀf = x: stage II leaves out rows that its impulses cannot move."""
-    miss, largest = 0.0, 0.0
-    for d in range(x.shape[0]):
-        given = 0.0
-        for r in range(f.shape[0]):
-            given += rho[r, d] * f[r]
-        miss, largest = max(miss, abs(given - x[d])), max(largest, abs(x[d]))
-    return miss <= GIVEN * largest
-
-
-@njit(cache=True, error_model="numpy")
 def stick(p: Posed, f: Array, arena: Arena) -> Answer:
     """The shortcut: where all contacts may stick, stage II alone finds the impulses (docs/theory/sticking.md).
 
@@ -120,7 +106,7 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
         f[:] = 0.0
         torque = torque_map_kernel(p.w, f.shape[0], arena)
         _, at_rest = recover_kernel(p.w, f, arena)
-        if share_kernel(p.w, p.cones, x, TorqueMap(torque, at_rest), f, arena) and _gives(p.w.rho, f, x):
+        if share_kernel(p.w, p.cones, x, TorqueMap(torque, at_rest), f, arena):
             impulse = vector(arena, p_joints)
             np.dot(torque, f, impulse)
             impulse += at_rest
@@ -331,57 +317,57 @@ def stiff_springs(p: Posed, f: Array, arena: Arena) -> Answer:
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_qp_step(bound: Bound, inputs: Inputs) -> Ended:
+def coulomb_qp_step(bound: Bound, near: Packed) -> Ended:
     """A control step with `coulomb_qp`; this one and the next as `idcontrol.controllers.step.control`."""
-    return control(coulomb_qp, bound, inputs)
+    return control(coulomb_qp, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_qp_raw_step(bound: Bound, inputs: Inputs) -> Ended:
+def coulomb_qp_raw_step(bound: Bound, near: Packed) -> Ended:
     """A control step with `coulomb_qp_raw`."""
-    return control(coulomb_qp_raw, bound, inputs)
+    return control(coulomb_qp_raw, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_qp_1_step(bound: Bound, inputs: Inputs) -> Ended:
+def coulomb_qp_1_step(bound: Bound, near: Packed) -> Ended:
     """A control step with `coulomb_qp_1`."""
-    return control(coulomb_qp_1, bound, inputs)
+    return control(coulomb_qp_1, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def no_slip_lcp_step(bound: Bound, inputs: Inputs) -> Ended:
+def no_slip_lcp_step(bound: Bound, near: Packed) -> Ended:
     """A control step with `no_slip_lcp`."""
-    return control(no_slip_lcp, bound, inputs)
+    return control(no_slip_lcp, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def no_slip_qp_step(bound: Bound, inputs: Inputs) -> Ended:
+def no_slip_qp_step(bound: Bound, near: Packed) -> Ended:
     """A control step with `no_slip_qp`."""
-    return control(no_slip_qp, bound, inputs)
+    return control(no_slip_qp, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_lcp_step(bound: Bound, inputs: Inputs) -> Ended:
+def coulomb_lcp_step(bound: Bound, near: Packed) -> Ended:
     """A control step with `coulomb_lcp`."""
-    return control(coulomb_lcp, bound, inputs)
+    return control(coulomb_lcp, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_smooth_step(bound: Bound, inputs: Inputs) -> Ended:
+def coulomb_smooth_step(bound: Bound, near: Packed) -> Ended:
     """A control step with `coulomb_smooth`."""
-    return control(coulomb_smooth, bound, inputs)
+    return control(coulomb_smooth, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def stiff_sap_step(bound: Bound, inputs: Inputs) -> Ended:
+def stiff_sap_step(bound: Bound, near: Packed) -> Ended:
     """A control step with `stiff_sap`."""
-    return control(stiff_sap, bound, inputs)
+    return control(stiff_sap, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def stiff_springs_step(bound: Bound, inputs: Inputs) -> Ended:
+def stiff_springs_step(bound: Bound, near: Packed) -> Ended:
     """A control step with `stiff_springs`."""
-    return control(stiff_springs, bound, inputs)
+    return control(stiff_springs, bound, near)
 
 
 # --- the table
@@ -407,7 +393,7 @@ class Scheme:
 
     name: str
     solve: Callable[[Posed, Array, Arena], Answer] | None
-    step: Callable[[Bound, Inputs], Ended] | None
+    step: Callable[[Bound, Packed], Ended] | None
     model: ContactModel
     forward: ContactModel
     after: Distribution
@@ -415,6 +401,11 @@ class Scheme:
     projects: bool = True
     specified: ContactModel | None = None
     printed: ContactModel | None = None
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple[Any, ...]:
+        """A row of the table is pickled by its name."""
+        names = [name for name, value in globals().items() if value is self]
+        return names[0] if names else super().__reduce_ex__(protocol)
 
 
 def as_specified(scheme: Scheme) -> Scheme:

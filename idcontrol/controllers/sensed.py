@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from threading import Lock
+from typing import Any
 
 import numpy as np
 
 from idcontrol.contact.contacts import Detector
 from idcontrol.controllers.feedback import Gains, proportional_derivative
+from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.system import System
 from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
 
@@ -41,26 +44,35 @@ class SensedForces:
             gains: In acceleration: kp [1/s²], kd [1/s].
             delay: Age of the forces in control periods, 1 or more.
         """
+        self._made = (system, contacts, gains, delay)
         self._system, self._contacts, self._gains = system, contacts, gains
+        self._intake, self._busy = Intake(system), Lock()
         self._queue: deque[ContactForces] = deque(maxlen=delay)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or what comes out of a pickle, is a controller of its own that has sensed the same."""
+        return type(self), self._made, tuple(self._queue)
+
+    def __setstate__(self, sensed: tuple[ContactForces, ...]) -> None:
+        self._queue.extend(sensed)
 
     def reset(self) -> None:
         """Forget what was sensed."""
         self._queue.clear()
 
+    @alone
     def __call__(self, state: State, reference: Reference) -> Command:
         """Torques for the period that begins at `state.t`."""
         system, u = self._system, self._system.n_unactuated
-        if not (np.isfinite(state.q).all() and np.isfinite(state.v).all() and np.isfinite(reference.a).all()):
-            return Command(
-                tau=np.zeros(system.n_actuated), status=Status.FAILED, dropped=("state or reference is not finite",)
-            )
-        system.update(state.q, state.v)
+        fault = self._intake.take(state, reference) or self._misfit(state.forces)
+        if fault:
+            return failed(system, fault)
+        inputs = self._intake.inputs
+        system.update(inputs.q, inputs.v)
         self._queue.append(state.forces or ContactForces.none())
-        sensed = self._queue[0]
-        pull = self._generalized(sensed, reference)
-        q, v = system.joint_positions(state.q), system.joint_velocities(state.v)
-        wanted = reference.a + proportional_derivative(self._gains, reference, q, v)
+        pull = self._generalized(self._queue[0])
+        q, v = system.joint_positions(inputs.q), system.joint_velocities(inputs.v)
+        wanted = inputs.joint_a + proportional_derivative(self._gains, inputs.joint_q - q, inputs.joint_v - v)
         M, c = system.M, system.bias
         base = np.linalg.solve(M[:u, :u], pull[:u] - c[:u] - M[:u, u:] @ wanted)
         needed = M[u:, :u] @ base + M[u:, u:] @ wanted + c[u:] - pull[u:]
@@ -74,13 +86,27 @@ class SensedForces:
             dropped=("tracking",) if clipped else (),
         )
 
-    def _generalized(self, sensed: ContactForces, reference: Reference) -> Array:
+    def _misfit(self, forces: ContactForces | None) -> str:
+        """Why sensed forces cannot be used, or nothing."""
+        if forces is None:
+            return ""
+        feet = self._intake.inputs.stance.size
+        try:
+            if any(not 0 <= foot < feet for foot in forces.identity):
+                return f"state.forces: identity is {forces.identity}; it must be numbers of {feet} feet"
+            if np.shape(forces.force) != (len(forces.identity), 3) or not np.isfinite(forces.force).all():
+                return f"state.forces: force must be ({len(forces.identity)}, 3) finite numbers"
+        except Exception as error:  # whatever a user's object raises when it is read as an array
+            return f"state.forces cannot be read: {error}"
+        return ""
+
+    def _generalized(self, sensed: ContactForces) -> Array:
         """Jᵀ f of the sensed forces at feet that are planned to stand, shape (m,)."""
         pull = np.zeros(self._system.n_velocities)
         contacts = self._contacts.detect(np.inf)
         n = len(contacts)
         for identity, force in zip(sensed.identity.tolist(), sensed.force, strict=True):
-            if reference.stance[identity]:
+            if self._intake.inputs.stance[identity]:
                 rows = contacts.jacobian[identity::n]
                 pull += rows.T @ (contacts.axes[identity] @ force)
         return pull

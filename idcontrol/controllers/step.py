@@ -21,9 +21,10 @@ from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Packed
 from idcontrol.contact.landing import LandingRates, landing_kernel
+from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.projection import projection_kernel
 from idcontrol.kernels.arena import Arena, begin, frames, indices, matrix, vector, zeros
-from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.models.distribution import Cones
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.whitened import Whitened, whiten_kernel
@@ -35,8 +36,8 @@ LIMIT: Final = 1
 """The scheme solved the step, but a joint is beyond its limit."""
 NO_SOLUTION: Final = 2
 """The scheme found no solution, or takes no contacts like these."""
-NOT_FINITE: Final = 3
-"""State or reference is not finite."""
+UNKNOWN_FOOT: Final = 3
+"""A contact is none of the feet that the reference speaks of, or its rows do not fit the machine."""
 
 RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
@@ -112,6 +113,7 @@ class Machine(NamedTuple):
         shortcut: Whether the sticking motion is tried first.
         v_tol: Friction edges that move faster carry no force in stage II [m/s].
         memory: The contacts of the last step, and which of their rows were active.
+        inputs: State and reference of this step.
         result: What the step writes.
     """
 
@@ -125,18 +127,9 @@ class Machine(NamedTuple):
     shortcut: bool
     v_tol: float
     memory: Memory
+    inputs: Inputs
     result: Result
 
-
-Inputs: TypeAlias = tuple[
-    Packed,
-    tuple[Array, Array],
-    tuple[Array, Array, Array],
-    tuple[Booleans, Array, Array],
-]
-"""The inputs that change from step to step, as plain tuples, which compiled calls take fastest: the contacts near the
-ground (`Contacts.packed`); q and v in Pinocchio's layout; desired positions, velocities and accelerations of the
-joints, shape (a,); of each foot whether it is planned to stand, the time since touchdown and to lift-off [s]."""
 
 Ended: TypeAlias = tuple[int, bool, float, int]
 """How a step ended, whether contacts simply stick, the residual, how many contacts are in stance."""
@@ -187,34 +180,27 @@ class Answer(NamedTuple):
 
 
 @njit(cache=True)
-def finite(q: Array, v: Array, a: Array) -> bool:
-    """Whether configuration, velocity and desired acceleration are numbers."""
-    total = 0.0
-    for x in q:
-        total += x - x
-    for x in v:
-        total += x - x
-    for x in a:
-        total += x - x
-    return total == 0.0
+def known(contacts: ContactArrays, feet: int, m: int) -> bool:
+    """Whether all contacts are among that many feet, and their rows are those of a machine with m velocities."""
+    good = contacts.identity.shape[0] == 0 or contacts.jacobian.shape[1] == m
+    for foot in contacts.identity:
+        good = good and 0 <= foot < feet
+    return good
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
-def demand(
-    terms: MachineTerms, joints: JointLaw, h: float, q: Array, v: Array, motion: tuple[Array, Array, Array], b: Array
-) -> None:
+def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: Array, b: Array) -> None:
     """Write b = v + h (a_des + kp (q_des - q) + kd (v_des - v)), shape (a,) [rad/s].
 
     Args:
         terms: Tells joints from other coordinates.
         joints: The feedback.
         h: Control period [s].
-        q: Configuration, Pinocchio's layout.
+        inputs: Configuration, and what the joints are to do.
         v: Velocity in our order, shape (m,).
-        motion: Desired positions, velocities and accelerations of the joints, each of shape (a,).
         b: Result.
     """
-    q_des, v_des, a_des = motion
+    q, q_des, v_des, a_des = inputs.q, inputs.joint_q, inputs.joint_v, inputs.joint_a
     u = terms.free.shape[0]
     for j in range(b.shape[0]):
         at, speed = terms.joint_q[j], v[u + j]
@@ -224,16 +210,13 @@ def demand(
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
-def stance(
-    contacts: ContactArrays, v: Array, planned: Booleans, since_touchdown: Array, rule: StanceRule, arena: Arena
-) -> Integers:
+def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, arena: Arena) -> Integers:
     """Places, among the contacts detected, of the feet that are planned to stand and not still landing.
 
     Args:
         contacts: All that are near the ground; identities are numbers of feet.
         v: Velocity in our order, shape (m,).
-        planned: Whether each foot is planned to stand.
-        since_touchdown: Time since each foot's planned touchdown [s].
+        inputs: Whether each foot is planned to stand, and since when.
         rule: When a foot still lands.
         arena: Where arrays come from.
     """
@@ -242,9 +225,9 @@ def stance(
     w, n = vector(arena, 3), 0
     for i in range(found):
         foot = contacts.identity[i]
-        if not planned[foot]:
+        if not inputs.stance[foot]:
             continue
-        if since_touchdown[foot] < rule.landing_s:
+        if inputs.since_touchdown[foot] < rule.landing_s:
             for axis in range(3):
                 w[axis] = -contacts.surface_velocity[axis * found + i]
                 for k in range(v.shape[0]):
@@ -275,7 +258,7 @@ def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArray
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
-def ramp_weights(identity: Integers, to_liftoff: Array, since_touchdown: Array, ramp_s: float, arena: Arena) -> Array:
+def ramp_weights(identity: Integers, inputs: Inputs, ramp_s: float, arena: Arena) -> Array:
     """Weights on the impulses of feet that are about to lift or have just landed, shape (n,) (planner.md, section 7).
 
     ``RAMP_WEIGHT (1 - t / ramp_s)³`` with t to lift-off or since touchdown; zeros where `ramp_s` is 0.
@@ -283,36 +266,33 @@ def ramp_weights(identity: Integers, to_liftoff: Array, since_touchdown: Array, 
     out: Array = zeros(arena, identity.shape[0])
     if ramp_s > 0.0:
         for i in range(identity.shape[0]):
-            t = min(to_liftoff[identity[i]], since_touchdown[identity[i]])
+            t = min(inputs.to_liftoff[identity[i]], inputs.since_touchdown[identity[i]])
             share = min(max(1.0 - t / ramp_s, 0.0), 1.0)
             out[i] = RAMP_WEIGHT * share * share * share
     return out
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
-def pose(machine: Machine, inputs: Inputs, arena: Arena) -> Posed:
-    """Stages 1 to 4: the problem of one control step; `machine.terms` have been updated to its state."""
-    near, state, motion, timing = inputs
-    detected = ContactArrays(*near)
-    q, v_pinocchio = state
-    planned, since_touchdown, to_liftoff = timing
+def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
+    """Stages 1 to 4: the problem of one control step; `machine.terms` and `detected` are those of `machine.inputs`."""
+    inputs = machine.inputs
     terms, h = machine.terms, machine.h
     m, a = terms.M.shape[0], terms.fixed.shape[0]
     v, b = vector(arena, m), vector(arena, a)
     for i in range(m):
-        v[i] = v_pinocchio[terms.order[i]]
-    demand(terms, machine.joints, h, q, v, motion, b)
+        v[i] = inputs.v[terms.order[i]]
+    demand(terms, machine.joints, h, inputs, v, b)
 
-    which = stance(detected, v, planned, since_touchdown, machine.rule, arena)
+    which = stance(detected, v, inputs, machine.rule, arena)
     contacts = take(detected, which, arena)
     n = which.shape[0]
     since, target = vector(arena, n), vector(arena, 3 * n)
     held = np.empty(n, dtype=np.bool_)
     for i in range(n):
-        since[i] = since_touchdown[contacts.identity[i]]
+        since[i] = inputs.since_touchdown[contacts.identity[i]]
         held[i] = np.isinf(contacts.mu[i])
     landing_kernel(contacts, v, machine.landing, since, target, arena)
-    weight = ramp_weights(contacts.identity, to_liftoff, since_touchdown, machine.rule.ramp_s, arena)
+    weight = ramp_weights(contacts.identity, inputs, machine.rule.ramp_s, arena)
 
     if machine.projects and n > 0:
         b = projection_kernel(terms.M, contacts.jacobian, target, b, arena)
@@ -369,17 +349,16 @@ def torque(machine: Machine, contacts: ContactArrays, f: Array, impulse: Array) 
 
 
 @njit(inline="always")
-def control(scheme: Any, bound: Bound, inputs: Inputs) -> Ended:
-    """One control step with a scheme, which is compiled into it.
+def control(scheme: Any, bound: Bound, near: Packed) -> Ended:
+    """One control step with a scheme, which is compiled into it, on the contacts `near` the ground.
 
     Forces are written into `Machine.result`, and torques, too, if the step ended as `SOLVED`.
     """
-    _, (q, v), motion, _ = inputs
-    ending, sticking, residual, n = NOT_FINITE, False, 0.0, 0
-    if finite(q, v, motion[2]):
-        machine = bound.values
+    ending, sticking, residual, n = UNKNOWN_FOOT, False, 0.0, 0
+    machine, detected = bound.borrowed, ContactArrays(*borrow(near))
+    if known(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
         begin(machine.arena)
-        posed = pose(machine, inputs, machine.arena)
+        posed = pose(machine, detected, machine.arena)
         n = posed.which.shape[0]
         f = zeros(machine.arena, 3 * n)
         answer = scheme(posed, f, machine.arena)
@@ -393,6 +372,6 @@ def control(scheme: Any, bound: Bound, inputs: Inputs) -> Ended:
 
 
 @njit(cache=True)
-def pose_bound(bound: Bound, inputs: Inputs, arena: Arena) -> Posed:
+def pose_bound(bound: Bound, near: Packed, arena: Arena) -> Posed:
     """`pose` of a bound machine: the problem that `control` solves, for giving way, tests and people."""
-    return pose(bound.values, inputs, arena)
+    return pose(bound.values, ContactArrays(*near), arena)

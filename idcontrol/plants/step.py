@@ -15,7 +15,7 @@ from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Packed
 from idcontrol.kernels.arena import Arena, begin, indices, vector, zeros
-from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.models.coulomb import MOST_CONTACTS, continued_lcp_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.memory import Memory, recall, remember
@@ -122,9 +122,9 @@ def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -
 @njit(inline="always")
 def plant_step(model: Any, bound: Bound, h: float, near: Packed, v_pinocchio: Array, tau: Array) -> Stepped:
     """One step with a contact model, which is compiled into it; the result is in `PlantMachine.result`."""
-    machine = bound.values
+    machine = bound.borrowed
     begin(machine.arena)
-    contacts = ContactArrays(*near)
+    contacts = ContactArrays(*borrow(near))
     problem = pose(machine, h, contacts, v_pinocchio, tau)
     f = zeros(machine.arena, 3 * contacts.gap.shape[0])
     solved, iterations, residual = model(problem, f, machine.arena)

@@ -6,7 +6,7 @@ import numpy as np
 
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.kernels.arena import reserve
-from idcontrol.kernels.bound import bind
+from idcontrol.kernels.bound import bind, entry
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution
 from idcontrol.plants.parts import ROUNDING_N, averaged, pushed, require_positive, require_torques, substeps
@@ -47,7 +47,8 @@ class Stepping:
         Raises:
             InputError: `dt` is not positive.
         """
-        self._system, self._contacts, self._model, self._step = system, contacts, model, step
+        self._system, self._contacts, self._model = system, contacts, model
+        self._step: PlantStep | None = None
         self._dt = require_positive("longest substep", dt)
         self._state = State(t=0.0, q=np.zeros(0), v=np.zeros(0))
         self._forces = ContactForces.none()
@@ -60,6 +61,9 @@ class Stepping:
             result=_room(system.n_velocities, CONTACTS),
         )
         self._bound = bind(self._machine)
+        if step is not None:
+            none = Contacts.none(system.n_velocities).packed
+            self._step = entry(step, self._bound, self._dt, none, system.bias, system.effort_limit)
         self.last: StepSolution | None = None
         self.solved = self.repaired = self.fallback = 0
         self.residual_max = 0.0
@@ -67,7 +71,8 @@ class Stepping:
     def reset(self, state: State) -> State:
         """Start from `state`."""
         store(self._machine.memory, {})
-        self._state, self._forces, self.last = state, ContactForces.none(), None
+        q, v = (np.array(given, dtype=np.float64) for given in (state.q, state.v))
+        self._state, self._forces, self.last = State(t=state.t, q=q, v=v), ContactForces.none(), None
         self.solved = self.repaired = self.fallback = 0
         self.residual_max = 0.0
         return state
@@ -83,6 +88,7 @@ class Stepping:
             InputError: A torque is not finite, or `dt` is not positive.
         """
         count = substeps(dt, self._dt)
+        tau = np.ascontiguousarray(tau, dtype=np.float64)
         self._forces = averaged([self._substep(tau, dt / count) for _ in range(count)], count)
         return self._state
 

@@ -25,7 +25,7 @@ from idcontrol.planners.grip import GrippingController
 from idcontrol.record.scenery import DrawableBody, Scenery
 from idcontrol.scenes.settings import CountedFriction
 from idcontrol.system import FreeBody, System
-from idcontrol.types import Booleans, Command, Controller, Reference, State
+from idcontrol.types import Booleans, Command, Controller, Reference, State, Status
 
 BOX = "box"
 """Name of the box in the system; its pose comes last in a configuration."""
@@ -258,9 +258,9 @@ class WithJointFeedback:
     def __call__(self, state: State, reference: Reference) -> Command:
         """Torques for the period that begins at `state.t`, cut at their limits."""
         command = self.controller(state, reference)
-        q, v = self.system.joint_positions(state.q), self.system.joint_velocities(state.v)
-        more = proportional_derivative(self.gains, reference, q, v)
-        if not np.isfinite(more).all():
+        if command.status is Status.FAILED:
             return command
+        q, v = self.system.joint_positions(state.q), self.system.joint_velocities(state.v)
+        more = proportional_derivative(self.gains, reference.q - q, reference.v - v)
         limit = self.system.effort_limit
         return structs.replace(command, tau=np.clip(command.tau + more, -limit, limit))

@@ -307,7 +307,7 @@ class _WrittenPosture(NamedTuple):
 @njit(cache=True, error_model="numpy")
 def _write_posture(bound: Bound, q: Array, v: Array) -> None:  # pragma: no cover - compiled
     """Centres and gaps of the spheres, speeds of the material contact points across the normals, tilt of the base."""
-    on, out = bound.values
+    on, out = bound.borrowed
     for i in range(on.joint.shape[0]):
         at, turn, offset, centre = on.position[on.joint[i]], on.rotation[on.joint[i]], on.offset[i], out.feet[i]
         for k in range(3):

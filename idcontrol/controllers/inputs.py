@@ -1,0 +1,248 @@
+"""What a controller is told, checked and copied: the one place where states and references of any origin come in.
+
+A robot's driver gives arrays that are read-only, strided, of single precision, too short or not finite. A step sees
+none of that: `Intake.take` copies state and reference into arrays of one type that never move, or says in a line why
+they cannot be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+
+import numpy as np
+from numba import njit
+
+from idcontrol.kernels.bound import Bound, bind, borrow, entry
+from idcontrol.system import System
+from idcontrol.types import Array, Booleans, Command, Reference, State, Status
+
+LARGEST: Final = 1e15
+"""A position, velocity or acceleration beyond this, in SI units, is no machine's; what follows from it overflows."""
+
+UNIT: Final = 1e-3
+"""A quaternion, or cosine and sine of a continuous joint, may miss unit length by this: torques are off by twice as
+much, relatively. Single precision misses it by 1e-7."""
+
+REAL: Final = np.dtype(np.float64)
+LOGICAL: Final = np.dtype(np.bool_)
+PACKED, PACKED_LOGICAL = (8,), (1,)
+"""Strides of vectors without gaps."""
+
+
+class Inputs(NamedTuple):
+    """State and reference of one step; fields as in `State` and `Reference`, those of joints with their name before.
+
+    Attributes:
+        q: Configuration, Pinocchio's layout, shape (nq,).
+        v: Velocity, Pinocchio's layout, shape (nv,).
+        joint_q: Desired positions of the joints, shape (a,) [rad].
+        joint_v: Desired velocities, shape (a,) [rad/s].
+        joint_a: Desired accelerations, shape (a,) [rad/s²].
+        stance: Which feet are planned to stand, shape (n_feet,).
+        since_touchdown: Shape (n_feet,) [s].
+        to_liftoff: Shape (n_feet,) [s].
+    """
+
+    q: Array
+    v: Array
+    joint_q: Array
+    joint_v: Array
+    joint_a: Array
+    stance: Booleans
+    since_touchdown: Array
+    to_liftoff: Array
+
+
+NAMES: Final = (
+    "state.q",
+    "state.v",
+    "reference.q",
+    "reference.v",
+    "reference.a",
+    "reference.stance",
+    "reference.since_touchdown",
+    "reference.to_liftoff",
+)
+"""Of the fields of `Inputs`, as a user knows them."""
+TIMES: Final = NAMES[6:]
+"""May be infinite."""
+
+
+Given: TypeAlias = tuple[Array, Array, Array, Array, Array, Booleans, Array, Array]
+"""Fields of `Inputs` as a plain tuple, which compiled calls take fastest."""
+
+
+class Intake:
+    """Where states and references come in.
+
+    Attributes:
+        inputs: What was taken last. A reference with another number of feet than the one before brings new arrays.
+    """
+
+    def __init__(self, system: System, *, accelerations: bool = True) -> None:
+        """Make room for the states of a machine, and for references with no feet yet.
+
+        Args:
+            system: The machine.
+            accelerations: Whether `Reference.a` is looked at; otherwise zeros are taken in its place.
+        """
+        self._system = system
+        self._no_acceleration = None if accelerations else np.zeros(system.n_actuated)
+        self._make_room(0)
+
+    def take(self, state: State, reference: Reference) -> str:
+        """Copy state and reference into `inputs`; returns why they cannot be used, or nothing. Never raises."""
+        try:
+            given: Any = (
+                state.q,
+                state.v,
+                reference.q,
+                reference.v,
+                reference.a if self._no_acceleration is None else self._no_acceleration,
+                reference.stance,
+                reference.since_touchdown,
+                reference.to_liftoff,
+            )
+            if not _plain(given):
+                given = _converted(given)
+            if self._copy(self._bound, given):
+                return ""
+            feet = given[5].size
+            if feet != self.inputs.stance.size:
+                self._make_room(feet)
+                if self._copy(self._bound, given):
+                    return ""
+            return self._fault(Inputs(*given))
+        except Exception as error:  # whatever a user's object raises when it is read as an array
+            return f"state or reference cannot be read: {error}"
+
+    def _make_room(self, feet: int) -> None:
+        system = self._system
+        a = system.n_actuated
+        self.inputs = Inputs(
+            q=np.zeros(system.model.nq),
+            v=np.zeros(system.model.nv),
+            joint_q=np.zeros(a),
+            joint_v=np.zeros(a),
+            joint_a=np.zeros(a),
+            stance=np.zeros(feet, dtype=np.bool_),
+            since_touchdown=np.zeros(feet),
+            to_liftoff=np.zeros(feet),
+        )
+        self._bound = bind((self.inputs, system.unit))
+        self._copy = entry(_copy, self._bound, tuple(self.inputs))
+
+    def _fault(self, given: Inputs) -> str:
+        """The first thing that is wrong with plain arrays of this many feet."""
+        for name, array, room in zip(NAMES, given, self.inputs, strict=True):
+            if array.size != room.size:
+                return f"{name} has {array.size} entries; it needs {room.size}"
+            if name in TIMES:
+                if np.isnan(array).any():
+                    return f"{name} is not a number"
+            elif not np.isfinite(array).all():
+                return f"{name} is not finite"
+            elif not (np.abs(array) <= LARGEST).all():
+                return f"{name} is beyond {LARGEST:g}"
+        for at, size in self._system.unit:
+            length = float(np.linalg.norm(given.q[at : at + size]))
+            if not abs(length - 1.0) <= UNIT:
+                what = "quaternion" if size == 4 else "cosine and sine"
+                return f"state.q[{at}:{at + size}] is a {what} of length {length:.3g}; it must be 1"
+        return "state or reference cannot be used"
+
+
+Call = TypeVar("Call", bound=Callable[..., Command])
+
+
+def alone(call: Call) -> Call:
+    """The call of a controller, which answers `Status.FAILED` while another thread is inside.
+
+    A controller writes into arrays of its own, so two threads need one each; `copy.deepcopy` makes another.
+    """
+
+    @wraps(call)
+    def called(self: Any, state: State, reference: Reference) -> Command:
+        if not self._busy.acquire(blocking=False):
+            return failed(self._system, "called by two threads at once: give each a controller of its own")
+        try:
+            return call(self, state, reference)
+        finally:
+            self._busy.release()
+
+    return cast(Call, called)
+
+
+def failed(system: System, reason: str) -> Command:
+    """The command where none can be computed: no torque, and the reason.
+
+    Who sends it to a machine decides what happens next (`idcontrol.loop.safety`).
+    """
+    return Command(tau=np.zeros(system.n_actuated), status=Status.FAILED, dropped=(reason,))
+
+
+def _plain(given: tuple[Any, ...]) -> bool:
+    """Whether all are vectors without gaps, of the types of `Inputs`."""
+    q, v, joint_q, joint_v, joint_a, stance, since, until = given
+    try:
+        return (
+            q.dtype is v.dtype is joint_q.dtype is joint_v.dtype is joint_a.dtype is REAL
+            and since.dtype is until.dtype is REAL
+            and stance.dtype is LOGICAL
+            and q.strides == v.strides == joint_q.strides == joint_v.strides == joint_a.strides == PACKED
+            and since.strides == until.strides == PACKED
+            and stance.strides == PACKED_LOGICAL
+        )
+    except AttributeError:
+        return False
+
+
+def _converted(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """As plain arrays.
+
+    Raises:
+        ValueError: One is no vector of real numbers; its name is in the text.
+    """
+    plain: list[Any] = []
+    for name, value in zip(NAMES, given, strict=True):
+        array = np.asarray(value)
+        if array.ndim != 1 or array.dtype.kind not in "buif":
+            raise ValueError(f"{name} has {array.ndim} axes and type {array.dtype}; it must be a vector of numbers")
+        plain.append(np.array(array, dtype=LOGICAL if name == "reference.stance" else REAL))
+    return tuple(plain)
+
+
+@njit(cache=True)
+def _within(x: Array, out: Array) -> bool:
+    """Copy x where it has the length of `out`; whether it has, and is finite and not absurd."""
+    if x.shape[0] != out.shape[0]:
+        return False
+    good = True
+    for i in range(x.shape[0]):
+        good = good and abs(x[i]) <= LARGEST  # false for a NaN
+        out[i] = x[i]
+    return good
+
+
+@njit(cache=True)
+def _copy(bound: Bound, given: Given) -> bool:
+    """Copy a state and a reference into bound `Inputs`; whether they can be used."""
+    q, v, joint_q, joint_v, joint_a, stance, since, until = borrow(given)
+    inputs, unit = bound.borrowed
+    good = _within(q, inputs.q) and _within(v, inputs.v)
+    good = good and _within(joint_q, inputs.joint_q) and _within(joint_v, inputs.joint_v)
+    good = good and _within(joint_a, inputs.joint_a)
+    feet = inputs.stance.shape[0]
+    if not good or stance.shape[0] != feet or since.shape[0] != feet or until.shape[0] != feet:
+        return False
+    for i in range(feet):
+        inputs.stance[i], inputs.since_touchdown[i], inputs.to_liftoff[i] = stance[i], since[i], until[i]
+        good = good and since[i] == since[i] and until[i] == until[i]
+    for k in range(unit.shape[0]):
+        square = 0.0
+        for i in range(unit[k, 0], unit[k, 0] + unit[k, 1]):
+            square += q[i] * q[i]
+        good = good and abs(np.sqrt(square) - 1.0) <= UNIT
+    return good

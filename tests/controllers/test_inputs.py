@@ -1,0 +1,283 @@
+"""What comes in: states and references of every shape, type and value; no controller raises, or answers with a NaN."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from idcontrol import controllers
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.controllers import schemes
+from idcontrol.controllers.inputs import LARGEST, Intake
+from idcontrol.system import System
+from idcontrol.types import ContactForces, Status
+from tests import scenes
+from tests.controllers import walker
+from tests.controllers.test_step import controller
+
+ALL = tuple(controllers.available())
+STATE, REFERENCE = ("q", "v"), ("q", "v", "a", "stance", "since_touchdown", "to_liftoff")
+FIELDS = [("state", name) for name in STATE] + [("reference", name) for name in REFERENCE]
+
+
+class Unreadable:
+    """An object whose author did not expect to see it read as an array."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("not today")
+
+
+def replaced(state, reference, where, name, value):
+    """State and reference with one field replaced."""
+    if where == "state":
+        return structs.replace(state, **{name: value}), reference
+    return state, structs.replace(reference, **{name: value})
+
+
+def at_home():
+    return walker.at_home(scenes.links()), walker.stand()
+
+
+def value_of(state, reference, where, name):
+    return getattr(state if where == "state" else reference, name)
+
+
+MISFITS = {
+    "nothing": lambda x: None,
+    "a number": lambda x: 1.0,
+    "a word": lambda x: "q",
+    "too short": lambda x: x[:-1].copy(),
+    "one entry": lambda x: x[:1].copy(),
+    "empty": lambda x: x[:0].copy(),
+    "too long": lambda x: np.concatenate((x, x)),
+    "two axes": lambda x: np.repeat(x[None], x.size, axis=0),
+    "a column": lambda x: x[:, None].copy(),
+    "complex": lambda x: x + 1j,
+    "objects": lambda x: x.astype(object),
+    "unreadable": lambda x: Unreadable(),
+    "ragged": lambda x: [[1.0], [1.0, 2.0]],
+}
+
+
+@pytest.mark.parametrize(("where", "name"), FIELDS)
+@pytest.mark.parametrize("misfit", MISFITS)
+def test_what_does_not_fit_is_refused_by_name(where, name, misfit):
+    state, reference = at_home()
+    bad = MISFITS[misfit](value_of(state, reference, where, name))
+    reason = Intake(scenes.links()).take(*replaced(state, reference, where, name, bad))
+    if name in REFERENCE[3:] and misfit in ("too short", "one entry", "empty", "too long"):
+        assert "entries" in reason  # one number of feet says that the others are wrong
+        assert "reference." in reason
+    else:
+        assert f"{where}.{name}" in reason or misfit in ("unreadable", "ragged")
+        assert reason
+
+
+@pytest.mark.parametrize(("where", "name"), FIELDS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, 2.0 * LARGEST])
+def test_what_is_no_number_of_a_machine_is_refused_by_name(where, name, value):
+    state, reference = at_home()
+    bad = value_of(state, reference, where, name).astype(np.float64)
+    bad[-1] = value
+    reason = Intake(scenes.links()).take(*replaced(state, reference, where, name, bad))
+    if name == "stance" or (name in REFERENCE[4:] and not np.isnan(value)):
+        assert reason == ""  # whatever is not 0 is planned to stand; times may be infinite
+    else:
+        assert f"{where}.{name}" in reason
+
+
+@pytest.mark.parametrize("length", [0.0, 0.5, 0.9, 1.01, 2.0])
+def test_a_quaternion_that_is_not_of_unit_length_is_refused(length):
+    state, reference = at_home()
+    q = state.q.copy()
+    q[3:7] *= length
+    reason = Intake(scenes.links()).take(structs.replace(state, q=q), reference)
+    assert f"state.q[3:7] is a quaternion of length {length:.3g}" in reason
+
+
+@pytest.mark.parametrize("name", ["pid", "id-sensed-1", "id-coulomb-qp"])
+@pytest.mark.parametrize("kind", ["list", "read-only", "strided", "single precision", "big-endian"])
+def test_arrays_of_any_kind_give_the_torque_of_plain_ones(name, kind):
+    """Values that single precision holds, so that the torque is the same to the bit."""
+
+    def made(x):
+        if x.dtype == bool:
+            return x.tolist() if kind == "list" else np.repeat(x, 2)[::2]
+        if kind == "list":
+            return x.tolist()
+        if kind == "strided":
+            return np.repeat(x, 2)[::2]
+        if kind == "single precision":
+            return x.astype(np.float32)
+        if kind == "big-endian":
+            return x.astype(">f8")
+        return np.frombuffer(x.tobytes())
+
+    def single(x):
+        return x if x.dtype == bool else x.astype(np.float32).astype(np.float64)
+
+    state, reference = at_home()
+    state = structs.replace(state, **{key: single(getattr(state, key)) for key in STATE})
+    reference = structs.replace(reference, **{key: single(getattr(reference, key)) for key in REFERENCE})
+    plain = walker.controller(name)(state, reference)
+    other = walker.controller(name)(
+        structs.replace(state, **{key: made(getattr(state, key)) for key in STATE}),
+        structs.replace(reference, **{key: made(getattr(reference, key)) for key in REFERENCE}),
+    )
+    assert plain.status is other.status is Status.SOLVED
+    np.testing.assert_array_equal(other.tau, plain.tau)
+
+
+def test_no_kind_of_array_compiles_anything_once_the_controller_is_made():
+    control = controller(schemes.COULOMB_QP)
+    state, reference = at_home()
+    control(state, reference)
+    before = len(schemes.coulomb_qp_step.signatures)
+    for change in (np.float32, ">f8", np.float16):
+        control(structs.replace(state, q=state.q.astype(change)), reference)
+    frozen = state.v.copy()
+    frozen.flags.writeable = False
+    control(structs.replace(state, v=frozen[::-1][::-1]), reference)
+    assert len(schemes.coulomb_qp_step.signatures) == before == 1
+
+
+class Misnumbered(SphereContacts):
+    """Names its last foot by a number that no reference knows."""
+
+    def detect(self, margin):
+        near = super().detect(margin).take(np.arange(4))
+        near.identity[-1] = 7
+        return near
+
+
+def test_a_contact_that_the_reference_does_not_know_is_refused():
+    command = controller(schemes.COULOMB_QP, detector=Misnumbered)(*at_home())
+    assert command.status is Status.FAILED
+    assert "7" in command.dropped[0]
+
+
+def test_a_reference_of_another_number_of_feet_is_no_misfit():
+    """Contacts of four feet, of which the reference knows two: refused; of which it knows six: two have no contact."""
+    control = controller(schemes.COULOMB_QP)
+    state, _ = at_home()
+    assert control(state, walker.stand(feet=2)).status is Status.FAILED
+    assert control(state, walker.stand(feet=6)).status is Status.SOLVED
+    assert control(state, walker.stand(feet=4)).status is Status.SOLVED
+
+
+@pytest.mark.parametrize(
+    "forces",
+    [
+        ContactForces(identity=np.array([0, 4]), force=np.zeros((2, 3)), normal=np.zeros((2, 3))),
+        ContactForces(identity=np.array([-1]), force=np.zeros((1, 3)), normal=np.zeros((1, 3))),
+        ContactForces(identity=np.array([0]), force=np.full((1, 3), np.nan), normal=np.zeros((1, 3))),
+        ContactForces(identity=np.array([0, 1]), force=np.zeros((1, 3)), normal=np.zeros((1, 3))),
+        "forces",
+    ],
+)
+def test_sensed_forces_that_cannot_be_are_refused_and_forgotten(forces):
+    control, fresh = walker.controller("id-sensed-2"), walker.controller("id-sensed-2")
+    state, reference = at_home()
+    command = control(structs.replace(state, forces=forces), reference)
+    assert command.status is Status.FAILED
+    assert "state.forces" in command.dropped[0]
+    np.testing.assert_array_equal(control(state, reference).tau, fresh(state, reference).tau)
+
+
+def drawn(rng, size, kind):
+    """A value for a field of that size: a misfit, or numbers from the smallest to the largest."""
+    x = rng.normal(size=size)
+    if rng.random() < 0.3:
+        return MISFITS[rng.choice(list(MISFITS))](x)
+    scale = 10.0 ** rng.uniform(-320.0, 10.0) if rng.random() < 0.7 else 10.0 ** rng.uniform(300.0, 307.0)
+    x = scale * x
+    if rng.random() < 0.2:
+        x[rng.integers(size)] = rng.choice([np.nan, np.inf, -np.inf, 0.0])
+    return x > 0.0 if kind == "stance" and rng.random() < 0.8 else x
+
+
+def attack(name, calls):
+    """Calls with random fields replaced, at random one or several at a time; returns how many ended in each status."""
+    rng = np.random.default_rng(calls)
+    counts = dict.fromkeys(Status, 0)
+    control = walker.controller(name, limit=50.0)
+    state, reference = at_home()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(calls):
+            given = structs.replace(state, v=rng.normal(size=18) * 10.0 ** rng.uniform(-6, 3)), reference
+            for where, field in FIELDS:
+                if rng.random() < 0.12:
+                    size = value_of(state, reference, where, field).size
+                    given = replaced(*given, where, field, drawn(rng, size, field))
+            command = control(*given)
+            assert command.tau.shape == (12,)
+            assert np.isfinite(command.tau).all()
+            assert (np.abs(command.tau) <= 50.0).all()
+            if command.status is Status.FAILED:
+                assert command.dropped
+                assert not command.tau.any()
+            counts[command.status] += 1
+    return counts
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_state_or_reference_makes_a_controller_raise_or_answer_with_a_nan(name):
+    counts = attack(name, 150)
+    assert counts[Status.FAILED] > 10
+    assert sum(counts.values()) - counts[Status.FAILED] > 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+def test_ten_thousand_attacks_on_each_controller(name):
+    counts = attack(name, 10_000)
+    print(name, {status.name: count for status, count in counts.items()})
+    assert sum(counts.values()) == 10_000
+
+
+def test_a_continuous_joint_is_given_by_cosine_and_sine_of_unit_length():
+    system = System.from_urdf(scenes.LINKS, free_flyer=True)
+    assert system.unit.tolist() == [[3, 4]]
+
+
+@pytest.mark.parametrize("name", ["pid", "id-sensed-1", "id-coulomb-smooth"])
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copy_remembers_the_last_step_and_goes_its_own_way(name, copied):
+    rng = np.random.default_rng(4)
+    states = [structs.replace(at_home()[0], v=0.01 * rng.normal(size=18)) for _ in range(6)]
+    first, reference = walker.controller(name), at_home()[1]
+    for state in states[:3]:
+        first(state, reference)
+    second = copied(first)
+    ahead = [second(state, reference).tau for state in states[3:]]
+    np.testing.assert_array_equal([first(state, reference).tau for state in states[3:]], ahead)
+
+
+def test_a_controller_that_two_threads_call_at_once_answers_one_of_them_and_tells_the_other():
+    """One thread is held up inside of the step, in the detector, while the other calls."""
+    inside, done = threading.Event(), threading.Event()
+
+    class Slow(SphereContacts):
+        def detect(self, margin):
+            inside.set()
+            done.wait(10.0)
+            return super().detect(margin)
+
+    control = controller(schemes.COULOMB_QP, detector=Slow)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(control, *at_home())
+        assert inside.wait(60.0)
+        second = control(*at_home())
+        done.set()
+        assert first.result().status is Status.SOLVED
+    assert second.status is Status.FAILED
+    assert "two threads" in second.dropped[0]
+    assert control(*at_home()).status is Status.SOLVED
