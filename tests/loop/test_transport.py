@@ -193,6 +193,13 @@ def test_silence_counts_from_the_last_good_datagram():
     assert a.silence(9 * MS) == 4 * MS
 
 
+def test_a_datagram_bears_the_nanosecond_at_which_it_was_sent():
+    a, b = endpoints()
+    b.post(2, VALUE, 5 * MS + 7)
+    assert a.poll(6 * MS)
+    assert a.newest.stamp == 5_000_007
+
+
 def test_age_is_told_by_the_echo():
     a, b = endpoints()
     a.post(2, VALUE, 0)
