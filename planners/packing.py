@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple, TypeVar
+from types import SimpleNamespace
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+from numba import config
 
 Record = npt.NDArray[np.void]
 """The type of a record, shape (1,); compiled code finds the parts in ``record[0]``."""
@@ -37,11 +39,18 @@ def pack(parts: Parts) -> tuple[Record, Parts]:
         for key, value in part.items():
             record[name][key] = value
     views = {
-        name: part._make(record[name][key][0].view(x.dtype) for key, x in fields[name].items())
-        for name, part in parts._asdict().items()
-        if not dataclasses.is_dataclass(part)
+        name: {key: record[name][key][0].view(value.dtype) for key, value in part.items()}
+        for name, part in fields.items()
     }
-    return record, parts._replace(**views)
+    if config.DISABLE_JIT:  # run as Python, a kernel does not find the fields of a numpy record as attributes
+        record = cast(Record, [SimpleNamespace(**{name: SimpleNamespace(**part) for name, part in views.items()})])
+    return record, parts._replace(
+        **{
+            name: part._make(views[name].values())
+            for name, part in parts._asdict().items()
+            if not dataclasses.is_dataclass(part)
+        }
+    )
 
 
 @functools.cache
