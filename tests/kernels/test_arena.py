@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from idcontrol.kernels.arena import HEAP, begin, indices, mark, matrix, release, reserve, vector, zeros
+from idcontrol.kernels.arena import HEAP, begin, frames, indices, mark, matrix, release, reserve, vector, zeros
 
 
 @njit
@@ -36,6 +36,39 @@ def test_the_heap_is_never_used_up():
     for _ in range(3):
         filled(HEAP, 5)
     assert HEAP.used[0] == 0
+
+
+@njit
+def fill_each(arena, n):
+    """Take arrays of every kind, and write the number of the kind into each."""
+    vector(arena, n)[:] = 1.0
+    matrix(arena, n, n + 1)[:] = 2.0
+    frames(arena, n)[:] = 3.0
+    zeros(arena, n)[:] = 4.0
+    indices(arena, n)[:] = 5
+    return frames(HEAP, n).shape
+
+
+@pytest.mark.parametrize("n", [1, 4])
+def test_arrays_lie_one_after_the_other_in_an_arena_that_just_holds_them(n):
+    lengths = [n, n * (n + 1), 9 * n, n, n]
+    arena = reserve(sum(lengths))
+    assert fill_each(arena, n) == (n, 3, 3)
+    written = np.r_[arena.space[:-n], arena.space[-n:].view(np.int64)]
+    np.testing.assert_array_equal(written, np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], lengths))
+    assert arena.used.tolist() == [sum(lengths)]
+
+
+def test_frames_that_an_arena_cannot_hold_come_from_the_heap():
+    arena = reserve(9 * 2 - 1)
+    assert frames_or_heap(arena, 2) == (2.0 * 9 * 2, 0)
+
+
+@njit
+def frames_or_heap(arena, n):
+    taken = frames(arena, n)
+    taken[:] = 2.0
+    return taken.sum(), arena.used[0]
 
 
 @njit

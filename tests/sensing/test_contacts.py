@@ -51,6 +51,12 @@ def test_tangential_force_is_no_touch():
     assert not Touch(1).feel(State(t=0.0, q=np.zeros(0), v=np.zeros(0), forces=forces))[0]
 
 
+def test_a_foot_of_which_no_force_comes_is_not_touched_and_the_first_touch_takes_more_than_the_upper_threshold():
+    touch = Touch(3, on_n=0.5, off_n=0.2)
+    assert touch.feel(felt([0.5, 0.51, 0.0])).tolist() == [False, True, False]
+    assert touch.feel(felt([0.0, 0.2, 0.51])).tolist() == [False, False, True]
+
+
 def test_without_force_sensors_nothing_changes():
     touch = Touch(2)
     touch.feel(felt([ON_N + 1, 0.0]))

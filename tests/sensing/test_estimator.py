@@ -114,6 +114,74 @@ def test_in_free_flight_the_accelerometer_alone_says_how_it_falls(quadruped):
     np.testing.assert_allclose(found.q[2] - start.q[2], -0.5 * 9.81 * 0.2**2, atol=1e-3)
 
 
+def turned(system, seed):
+    """A configuration near home, tilted and turned, and the rotation of its base."""
+    q = pin.integrate(system.model, scenes.home(system), 0.3 * np.random.default_rng(seed).normal(size=18))
+    return q, pin.Quaternion(q[6], q[3], q[4], q[5]).matrix()
+
+
+def test_a_tilted_machine_in_the_air_gains_the_velocity_that_its_accelerometer_feels(quadruped):
+    q, R = turned(quadruped, 3)
+    believes = BaseEstimator(feet(), State(t=2.0, q=q, v=np.zeros(18)))
+    specific, h = np.array([0.5, -1.0, 2.0]), 0.1
+    for t in (2.0, 2.0 + h, 2.0 + h, 1.0):  # time that stands or goes back adds nothing
+        state = State(t=t, q=q, v=np.zeros(18), forces=ContactForces.none())
+        found = believes(Sensed(state=state, tau=np.zeros(12), accelerometer=specific)).state
+    v = h * (R @ specific + GRAVITY)
+    # nearly nothing is believed of feet in the air, so what the filter predicts stays
+    np.testing.assert_allclose(R @ found.v[:3], v, atol=2e-3)
+    np.testing.assert_allclose(found.q[:3], q[:3] + 0.5 * h * v, atol=2e-3)
+    np.testing.assert_array_equal(found.q[3:], q[3:])
+
+
+@pytest.mark.parametrize("foot", range(4))
+def test_one_foot_that_rolls_tells_how_fast_a_moving_base_moves(quadruped, foot):
+    rng = np.random.default_rng(foot)
+    q, R = turned(quadruped, foot)
+    v, eps = np.r_[np.zeros(3), rng.normal(size=15)], 1e-6
+
+    def centre(q):
+        spheres = feet()
+        joints, centres = spheres.mounting()
+        data = spheres.system.model.createData()
+        pin.forwardKinematics(spheres.system.model, data, q)
+        return data.oMi[int(joints[foot])].act(centres[foot]), data.oMi[int(joints[foot])].rotation
+
+    (ahead, R_ahead), (behind, R_behind) = (centre(pin.integrate(quadruped.model, q, s * eps * v)) for s in (1, -1))
+    spin = pin.log3(R_ahead @ R_behind.T) / (2 * eps)
+    lowest = (ahead - behind) / (2 * eps) + np.cross(spin, [0.0, 0.0, -scenes.RADIUS])
+    forces = ContactForces(identity=np.array([foot]), force=np.array([[0, 0, 50.0]]), normal=np.array([[0, 0, 1.0]]))
+    believes = BaseEstimator(feet(), State(t=0.0, q=q, v=v, forces=forces))
+    believes.P[3:6, 3:6] = 1e6 * np.eye(3)  # the first guess has no weight
+    sensed = Sensed(state=State(t=0.0, q=q, v=v, forces=forces), tau=np.zeros(12), accelerometer=np.zeros(3))
+    found = believes(sensed).state
+    np.testing.assert_allclose(R @ found.v[:3], -lowest, atol=1e-6)
+
+
+def test_level_ground_tells_the_height_of_a_standing_machine(quadruped):
+    truth = standing_state(quadruped, 0.0)
+    high = State(t=0.0, q=truth.q + np.r_[0.0, 0.0, 0.005, np.zeros(16)], v=truth.v)
+    believes = BaseEstimator(feet(), high)
+    for k in range(20):
+        state = standing_state(quadruped, 1e-3 * k)
+        found = believes(Sensed(state=state, tau=np.zeros(12), accelerometer=-GRAVITY)).state
+    # the start is trusted to a millimetre, each foot's ground in each of the 20 instants, too: a tenth is left of 5 mm
+    np.testing.assert_allclose(found.q[2], truth.q[2], atol=5e-4)
+
+
+def test_an_estimate_begins_with_feet_where_the_machine_has_them_and_as_sure_as_it_was_put(quadruped):
+    q, _ = turned(quadruped, 5)
+    begun = BaseEstimator(feet(), State(t=0.0, q=q, v=np.zeros(18)))
+    spheres = feet()
+    spheres.system.update(q, np.zeros(18))
+    joints, centres = spheres.mounting()
+    data = quadruped.model.createData()
+    pin.forwardKinematics(quadruped.model, data, q)
+    placed = [data.oMi[int(joint)].act(centre) for joint, centre in zip(joints, centres, strict=True)]
+    np.testing.assert_allclose(begun.x, np.r_[q[:3], np.zeros(3), np.ravel(placed)], atol=1e-12)
+    np.testing.assert_array_equal(np.diag(begun.P), np.r_[[1e-6] * 3, [1e-4] * 3, [1e-6] * 12])
+
+
 def test_the_accelerometer_feels_gravity_at_rest_and_nothing_in_free_fall(quadruped):
     """In axes that turn with the base."""
     wire = wire_format(loops.walk.session(WalkConfig()))

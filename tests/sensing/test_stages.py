@@ -1,0 +1,74 @@
+"""What a loop asks of sensing: stages in their order, and a source of contacts."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from msgspec import structs
+
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.sensing import Sensing, sense, stance
+from idcontrol.sensing.disturbance import NoiseLevel
+from idcontrol.types import ContactForces, Reference, Sensed, State
+from tests import scenes
+
+
+def feet():
+    return SphereContacts(scenes.links(), scenes.FEET, scenes.RADIUS, plane(), 0.8)
+
+
+def sensed(t, height=0.0):
+    system = scenes.links()
+    q = scenes.home(system)
+    q[2] += height
+    return Sensed(
+        state=State(t=t, q=q, v=np.zeros(18), forces=ContactForces.none()),
+        tau=np.zeros(12),
+        accelerometer=np.array([0.0, 0.0, 9.81]),
+    )
+
+
+def test_nothing_asked_is_no_stage_and_the_planned_stance_stays():
+    assert sense(Sensing(), feet, sensed(0.0).state) is None
+    assert stance(Sensing(), feet) is None
+
+
+def test_values_are_as_old_as_was_asked_and_noisy_by_the_seed_that_was_asked():
+    def seen(**asked):
+        through = sense(Sensing(**asked), feet, sensed(0.0).state)
+        return [through(sensed(float(t))) for t in range(4)]
+
+    assert [state.t for state in seen(delay_ticks=1)] == [0.0, 0.0, 1.0, 2.0]
+    noise = NoiseLevel(joint_rad=0.1)
+    drawn = [[state.q[7] for state in seen(noise=noise, seed=seed)] for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert [state.t for state in seen(noise=noise, delay_ticks=2)] == [0.0, 0.0, 0.0, 1.0]
+
+
+def test_an_estimated_base_does_not_look_at_the_plants():
+    through = sense(Sensing(base="estimated"), feet, sensed(0.0).state)
+    for t in (0.0, 1e-3):
+        found = through(sensed(t, height=5.0))
+    # what feet in the air say of a base that hangs still: nothing moves in a millisecond
+    assert abs(found.q[2] - scenes.HEIGHT) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("contacts", "expected"),
+    [("geometry", [True] * 4), ("sensed", [False, True, False, False]), ("fused", [False, True, True, True])],
+)
+def test_a_foot_stands_by_the_source_that_was_asked(contacts, expected):
+    """All feet are at the ground, one is felt, three are planned; two votes of the three win."""
+    felt = ContactForces(identity=np.array([1]), force=np.array([[0, 0, 9.0]]), normal=np.array([[0, 0, 1.0]]))
+    state = structs.replace(sensed(0.0).state, forces=felt)
+    plan = structs.replace(Reference.standing(np.zeros(12), 4), stance=np.array([False, True, True, True]))
+    assert stance(Sensing(contacts=contacts), feet)(state, plan).stance.tolist() == expected
+
+
+@pytest.mark.parametrize(("field", "value"), [("delay_ticks", -1), ("noise", {"joint_rad": -1e-9}), ("speed", 1)])
+def test_a_negative_delay_or_noise_and_unknown_settings_are_refused(field, value):
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({field: value}, Sensing)
+    assert msgspec.convert({"delay_ticks": 0, "noise": {"joint_rad": 0.0}}, Sensing) == Sensing()
