@@ -1,12 +1,13 @@
 # Two commands do everything, environment included:   make trot     make test
 # Others: make lint (style and types), make slow (the long checks), make docs (the pages, into build/docs),
-# make coverage (which lines the fast tests run, by module, into build/coverage.txt).
+# make coverage (which lines the fast tests run, by module, into build/coverage.txt), make mutants FOLDER=idcontrol/sensing
+# (whether the fast tests of a folder notice changed lines).
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: trot test slow coverage lint docs figures
+.PHONY: trot test slow coverage mutants lint docs figures
 
 trot: $(VENV)/.core
 	$(BIN)/idcontrol run trot
@@ -27,6 +28,15 @@ coverage: $(VENV)/.dev
 	$(BIN)/pytest -n 2 -m "not slow and not wallclock" --cov --cov-report= $(COVER)
 	$(BIN)/coverage report --skip-empty --show-missing > build/coverage.txt
 	@cut -c 1-100 build/coverage.txt
+
+# The folders are those of [tool.mutants] in pyproject.toml; as many places are changed as PLACES says, drawn by SEED.
+FOLDER ?= idcontrol/sensing
+PLACES ?= 60
+SEED ?= 0
+mutants: export OPENBLAS_NUM_THREADS = 1
+mutants: $(VENV)/.dev
+	$(BIN)/pip install --quiet --editable '.[mutants]'
+	$(BIN)/python tests/mutants.py $(FOLDER) --places $(PLACES) --seed $(SEED)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
