@@ -13,8 +13,9 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
+import msgspec
 import numpy as np
 
 from idcontrol.errors import InputError
@@ -29,6 +30,16 @@ _BLOCK_MAGIC = b"ROWS"
 _FILE_HEAD = struct.Struct("<8sII")
 _BLOCK_HEAD = struct.Struct("<4sIQI")
 _LARGEST_HEADER = 1 << 24
+_LARGEST_ROW = 1 << 20
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The header of a log: schema, shape of one row of each channel, units by channel, channels that are wall time."""
+
+    schema: int
+    channels: tuple[tuple[str, tuple[Annotated[int, msgspec.Meta(ge=0)], ...]], ...]
+    units: dict[str, str]
+    wall_time: tuple[str, ...]
 
 
 def header_bytes(header: Mapping[str, Any]) -> bytes:
@@ -97,7 +108,7 @@ def read_log(path: Path) -> Log:
     size = path.stat().st_size
     with path.open("rb") as file:
         header = _read_header(file, path)
-        channels = {name: tuple(shape) for name, shape in header["channels"]}
+        channels = dict(header.channels)
         values = width(channels)
         blocks: list[tuple[int, int]] = []
         sound = file.tell()
@@ -111,10 +122,10 @@ def read_log(path: Path) -> Log:
             sound = file.tell()
     lost = size - sound
     note = f"the last {lost} bytes of record.log are torn or corrupt and were dropped" if lost else ""
-    return Log(path, channels, header["units"], tuple(header["wall_time"]), tuple(blocks), note)
+    return Log(path, channels, header.units, header.wall_time, tuple(blocks), note)
 
 
-def _read_header(file: IO[bytes], path: Path) -> dict[str, Any]:
+def _read_header(file: IO[bytes], path: Path) -> Header:
     damaged = InputError(f"{path} has no readable header, so no row of it can be read: the run was cut off as it began")
     head = file.read(_FILE_HEAD.size)
     if len(head) < _FILE_HEAD.size:
@@ -125,8 +136,13 @@ def _read_header(file: IO[bytes], path: Path) -> dict[str, Any]:
     text = file.read(length)
     if len(text) < length or zlib.crc32(text) != crc:
         raise damaged
-    header: dict[str, Any] = json.loads(text)
-    refuse_newer(header, path)
+    try:
+        header = msgspec.json.decode(text, type=Header)
+    except (ValueError, RecursionError):
+        raise damaged from None
+    refuse_newer({"schema": header.schema}, path)
+    if width(dict(header.channels)) > _LARGEST_ROW:
+        raise damaged
     return header
 
 

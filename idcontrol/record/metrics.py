@@ -30,11 +30,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
 
+from idcontrol.errors import InputError
+from idcontrol.record.files import checked
 from idcontrol.types import SOLVED_BY, Array, Booleans, Integers, Status
 
 FALLEN_HEIGHT = 0.5
@@ -43,6 +45,10 @@ FALLEN_TILT_RAD = 0.6
 """A base that leans more than this has fallen."""
 TOUCHING_N = 1e-3
 """Smallest force that counts as contact [N]: far above rounding, far below the load of any foot."""
+
+
+Index = Annotated[int, msgspec.Meta(ge=0)]
+Duration = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,14 +69,50 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     joints: tuple[str, ...]
     feet: tuple[str, ...]
-    joint_q: tuple[int, ...]
-    joint_v: tuple[int, ...]
+    joint_q: tuple[Index, ...]
+    joint_v: tuple[Index, ...]
     torque_limit: tuple[float | None, ...]
-    period_s: float
-    gait_period_s: float
-    swing_s: float
+    period_s: Annotated[float, msgspec.Meta(ge=1e-9)]
+    gait_period_s: Duration
+    swing_s: Duration
     base_height_m: float
     waypoints: tuple[tuple[float, float], ...] = ()
+
+
+def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) -> Layout | None:
+    """The layout of a recorded walk whose arrays fit it; None for runs of other kinds.
+
+    Args:
+        meta: The facts about the run.
+        arrays: Its channels.
+        where: Name of the record, for error messages.
+
+    Raises:
+        InputError: The description is wrong, a channel is missing or has another shape, or times are not in order.
+    """
+    if "layout" not in meta:
+        return None
+    layout = checked(meta["layout"], Layout, f"{where}: meta.layout")
+    joints, feet = (len(layout.joints),), (len(layout.feet),)
+    if not {len(layout.joint_q), len(layout.joint_v), len(layout.torque_limit)} == {*joints}:
+        raise InputError(f"{where}: meta.layout is damaged: it does not say the same of each joint")
+    shapes = {
+        **dict.fromkeys(("q_des", "v_des", "tau"), joints),
+        **dict.fromkeys(("stance", "slip"), feet),
+        **dict.fromkeys(("feet", "feet_des", "force", "force_pred"), (*feet, 3)),
+        **dict.fromkeys(("t", "status", "clipped", "base_tilt", "waypoints", "turning"), ()),
+        **dict.fromkeys(("plant_status", "plant_residual", "plant_regularization"), ()),
+        **{"base_ref": (4,), "com": (3,), "target": (2,), "segment": (2,)},
+    }
+    fits = all(name in arrays and arrays[name].shape[1:] == shape for name, shape in shapes.items())
+    for name, least, index in (("q", 3, layout.joint_q), ("v", 0, layout.joint_v)):
+        fits = fits and name in arrays and arrays[name].shape[1:] > (max(least - 1, *index, 0),)
+    if not fits:
+        raise InputError(f"{where} is damaged: its channels are not those of a walk")
+    times = arrays["t"]
+    if not (np.isfinite(times).all() and (np.diff(times) >= 0.0).all()):
+        raise InputError(f"{where} is damaged: its times are not numbers in order")
+    return layout
 
 
 def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -> dict[str, Any]:

@@ -46,8 +46,8 @@ class Quantity:
         return f"{value:.0f}" if 1e3 <= abs(value) < 1e6 else f"{value:.3g}"
 
     def meets(self, value: Any, goal: Any) -> bool:
-        """Whether a value meets a goal, both in the unit of the JSON; None meets none."""
-        return value is not None and bool(value >= goal if self.more_is_better else value <= goal)
+        """Whether a value meets a goal, both in the unit of the JSON; what is no number meets none."""
+        return isinstance(value, int | float) and bool(value >= goal if self.more_is_better else value <= goal)
 
 
 QUANTITIES = (

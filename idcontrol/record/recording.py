@@ -31,11 +31,13 @@ from types import FrameType, TracebackType
 from typing import IO, Any, Self
 
 import h5py
+import msgspec
 import numpy as np
 
 from idcontrol.errors import InputError
 from idcontrol.interrupts import postponed
 from idcontrol.record.channels import views, width
+from idcontrol.record.files import checked, parse_json, read_h5, read_json, within
 from idcontrol.record.log import SCHEMA, Log, block_bytes, header_bytes, read_log, refuse_newer
 from idcontrol.types import Array, Event
 
@@ -274,19 +276,21 @@ def load(folder: str | Path) -> Run:
     """
     folder = Path(folder)
     run = _read_run_json(folder)
-    if (folder / "record.log").exists():
+    if within(folder, "record.log"):
         # The log is removed last. Beside it the HDF5 files may be missing or incomplete, so only the log is read.
         log = read_log(folder / "record.log")
         arrays, units, complete, note = log.arrays(), log.units, False, log.note
-    elif (folder / "arrays.h5").exists():
-        arrays, units, complete = _read_h5(folder / "arrays.h5")
-        note = ""
-        if (folder / "timing.h5").exists():
-            timing, timing_units, _ = _read_h5(folder / "timing.h5")
+    elif within(folder, "arrays.h5"):
+        facts, arrays, units = read_h5(folder / "arrays.h5")
+        complete, note = facts.complete, ""
+        if within(folder, "timing.h5"):
+            _, timing, timing_units = read_h5(folder / "timing.h5")
+            if {len(values) for values in timing.values()} - {len(values) for values in arrays.values()}:
+                raise InputError(f"{folder} is damaged: timing.h5 has other rows than arrays.h5")
             arrays, units = arrays | timing, units | timing_units
     else:
         raise InputError(f"{folder} holds a run without rows: neither arrays.h5 nor record.log is there; run it again")
-    metrics = read_json(folder / "metrics.json") if complete and (folder / "metrics.json").exists() else None
+    metrics = read_metrics(folder) if complete and within(folder, "metrics.json") else None
     if not complete:
         rows = len(next(iter(arrays.values()), ()))
         note = f"the run was stopped before its end; {rows} rows were kept" + (f"; {note}" if note else "")
@@ -294,14 +298,36 @@ def load(folder: str | Path) -> Run:
         folder=folder,
         arrays=arrays,
         units=units,
-        meta=run.get("meta") or {},
-        config=read_json(folder / "config.json") if (folder / "config.json").exists() else {},
-        versions=run.get("versions") or {},
+        meta=run.meta or {},
+        config=read_json(folder, "config.json") if within(folder, "config.json") else {},
+        versions=run.versions or {},
         metrics=metrics,
-        events=_read_events(folder / "events.jsonl"),
+        events=_read_events(folder),
         complete=complete,
         note=note,
     )
+
+
+class _Metrics(msgspec.Struct, frozen=True):
+    """The metrics whose type pages and comparisons rely on; there may be others."""
+
+    completed: bool | None = None
+    fell_at_s: float | None = None
+    paper: dict[str, Any] | None = None
+    checks: dict[str, bool] | None = None
+    units: dict[str, str] | None = None
+    notes: dict[str, str] | None = None
+
+
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """The metrics of the run in `folder`.
+
+    Raises:
+        InputError: ``metrics.json`` is missing or damaged.
+    """
+    metrics = read_json(folder, "metrics.json")
+    checked(metrics, _Metrics, str(folder / "metrics.json"))
+    return metrics
 
 
 def fresh_folder(parent: str | Path, stem: str) -> Path:
@@ -355,6 +381,7 @@ def jsonable(value: Any) -> Any:
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as JSON, atomically."""
     partial = path.with_name(path.name + ".part")
+    partial.unlink(missing_ok=True)  # in a folder of somebody else it may be a link to anywhere
     with partial.open("w", encoding="utf-8") as file:
         json.dump(jsonable(value), file, indent=2, allow_nan=False)
         file.write("\n")
@@ -398,18 +425,14 @@ def _dataset(file: h5py.File, name: str, log: Log) -> h5py.Dataset:
     return dataset
 
 
-def _read_h5(path: Path) -> tuple[dict[str, Array], dict[str, str], bool]:
-    try:
-        with h5py.File(path, "r") as file:
-            refuse_newer({"schema": int(file.attrs["schema"])}, path)
-            arrays = {name: np.ascontiguousarray(dataset[...], dtype=np.float64) for name, dataset in file.items()}
-            units = {name: str(dataset.attrs.get("units", "")) for name, dataset in file.items()}
-            return arrays, units, bool(file.attrs["complete"])
-    except (OSError, KeyError) as error:
-        raise InputError(f"{path} is damaged or not ours: {str(error).splitlines()[0]}") from error
+class _RunFile(msgspec.Struct, frozen=True):
+    """What is read of ``run.json``."""
+
+    meta: dict[str, Any] | None = None
+    versions: dict[str, str] | None = None
 
 
-def _read_run_json(folder: Path) -> dict[str, Any]:
+def _read_run_json(folder: Path) -> _RunFile:
     """Read ``run.json`` of a folder.
 
     Raises:
@@ -422,34 +445,28 @@ def _read_run_json(folder: Path) -> dict[str, Any]:
         raise InputError(f"{folder} is empty; give the folder of a run")
     if not (folder / "run.json").is_file():
         raise InputError(f"{folder} is not a run: it has no run.json; give the folder that `idcontrol run` printed")
-    run = read_json(folder / "run.json")
+    run = read_json(folder, "run.json")
     if run.get("format") != FORMAT or not isinstance(run.get("schema"), int):
         raise InputError(f"{folder / 'run.json'} was not written by idcontrol; give the folder of a run")
     refuse_newer(run, folder)
-    return run
+    return checked(run, _RunFile, str(folder / "run.json"))
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read the JSON object in a file.
+class _EventLine(msgspec.Struct, frozen=True):
+    """A line of ``events.jsonl``; `t` is None where the time was not known."""
 
-    Raises:
-        InputError: The file is missing or damaged.
-    """
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise InputError(f"{path} is damaged: {error}") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{path} is damaged: it should hold a JSON object")
-    return value
+    t: float | None
+    what: str
+    detail: dict[str, Any]
 
 
-def _read_events(path: Path) -> tuple[dict[str, Any], ...]:
+def _read_events(folder: Path) -> tuple[dict[str, Any], ...]:
     """Events up to the first line that was cut off."""
+    path = within(folder, "events.jsonl")
     events = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else ():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path else ():
         try:
-            events.append(json.loads(line))
+            events.append(msgspec.to_builtins(checked(parse_json(line), _EventLine, "")))
         except ValueError:
             break
     return tuple(events)

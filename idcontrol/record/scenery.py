@@ -18,6 +18,7 @@ from idcontrol.record.recording import Run
 
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+Samples = Annotated[int, msgspec.Meta(ge=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Pose = tuple[float, float, float, float, float, float, float]
 """Position [m] and unit quaternion (x, y, z, w), which rotates from the body's axes to the world's."""
@@ -43,7 +44,7 @@ class DrawableGround(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     normal: tuple[float, float, float] = (0.0, 0.0, 1.0)
     offset_m: float = 0.0
     heights: bytes | None = None
-    shape: tuple[int, int] = (0, 0)
+    shape: tuple[Samples, Samples] = (0, 0)
     spacing_m: Positive = 1.0
     origin_m: tuple[float, float] = (0.0, 0.0)
 
@@ -136,11 +137,14 @@ def of_run(run: Run) -> Scenery:
     """Read the scene of `run`.
 
     Raises:
-        InputError: There is no scene, its description is wrong, or poses or times are not recorded.
+        InputError: There is no scene, its description is wrong, or poses or times are not recorded as they should be.
     """
     scenery = of_meta(run.meta, str(run.folder))
     needed = ("t", "q") if scenery.robot else ("t",)
     for name in needed:
         if name not in run.arrays or not len(run.arrays[name]):
             raise InputError(f"{run.folder} has no row of {name}: there is nothing to play")
+    shapes = {"t": (), **{f"pose_{body.name}": (7,) for body in scenery.bodies}}
+    if any(run.arrays[name].shape[1:] != shape for name, shape in shapes.items() if name in run.arrays):
+        raise InputError(f"{run.folder} is damaged: its times or poses have the wrong shape; record the run again")
     return scenery

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from cycler import cycler
 from matplotlib.figure import Figure
+
+from idcontrol.record.files import checked, within
 
 _WIDTH = 10.0  # inches; the page shows them at 96 px
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")  # distinguishable by colour-blind readers
@@ -54,16 +57,27 @@ class Picture:
     source: str
 
 
+class _Recorded(msgspec.Struct, frozen=True):
+    """A figure that a run drew itself."""
+
+    file: str
+    title: str
+    sentence: str
+
+
 def recorded(folder: Path, meta: Mapping[str, Any]) -> list[Picture]:
     """Figures that a run drew itself: SVG files in its folder, listed with title and sentence in ``meta["figures"]``.
 
     Missing files are left out.
+
+    Raises:
+        InputError: The list is damaged, or a file leads out of the folder.
     """
     pictures = []
-    for entry in meta.get("figures") or ():
-        path = folder / Path(str(entry["file"])).name
-        if path.is_file():
-            pictures.append(Picture(entry["title"], entry["sentence"], _uri(path.read_bytes())))
+    for entry in checked(meta.get("figures") or (), tuple[_Recorded, ...], f"{folder}: meta.figures"):
+        path = within(folder, Path(entry.file).name)
+        if path is not None and path.is_file():
+            pictures.append(Picture(entry.title, entry.sentence, _uri(path.read_bytes())))
     return pictures
 
 

@@ -23,6 +23,9 @@ BINS = 1200
 PERIODS = 4
 """Number of gait periods in the figures that show details within a step."""
 
+DRAWABLE = 1e12
+"""Larger numbers are drawn as unknown: an axis over hundreds of decades takes minutes."""
+
 _PLANNED, _QUIET, _SHADE = "#444444", "#9aa0a6", "#eef1f4"
 _STATUS_COLORS = {
     Status.SOLVED: "#c8e6d4",
@@ -61,6 +64,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout) -> list[Picture]:
     """
     if len(arrays["t"]) < 3:
         return []
+    arrays = {name: np.where(np.abs(values) < DRAWABLE, values, np.nan) for name, values in arrays.items()}
     scene = _GaitRecord(arrays, layout, _close_up_rows(arrays, layout))
     from_s, to_s = (arrays["t"][i] for i in (scene.rows.start, scene.rows.stop - 1))
     when = f"from {from_s:.2f} s to {to_s:.2f} s"

@@ -14,7 +14,7 @@ import msgspec
 
 from idcontrol.errors import InputError
 from idcontrol.record import metrics
-from idcontrol.record.metrics import Layout
+from idcontrol.record.files import checked
 from idcontrol.record.quantities import QUANTITIES, Quantity
 from idcontrol.record.recording import Run, jsonable, load
 from idcontrol.show import figures
@@ -59,29 +59,43 @@ class FindingRow:
     note: str
 
 
+class Facts(msgspec.Struct, frozen=True):
+    """Facts in the `meta` of a run that its page shows.
+
+    Attributes:
+        goals: Bounds by key of `QUANTITIES`: upper ones, lower ones where more is better.
+        findings: Keys of the results that stand beside the paper's.
+    """
+
+    goals: dict[str, float | bool] | None = None
+    findings: tuple[str, ...] | None = None
+
+
 def report(folder: str | Path) -> Path:
     """Write ``report.html`` into the folder of a run, whole or cut off, and return its path.
 
-    Figures are drawn for runs whose `meta` has a ``layout`` (`metrics.Layout`). The goals beside the metrics come from
-    ``goals`` in `meta`: upper bounds by key of `QUANTITIES`, lower bounds where more is better.
+    Figures are drawn for runs whose `meta` has a ``layout`` (`metrics.Layout`); `Facts` are what else it may have.
 
     Raises:
         InputError: The folder does not hold a readable run, or cannot be written to.
     """
     run = load(folder)
-    layout = _layout(run)
+    layout = metrics.layout_of(run.meta, run.arrays, str(run.folder))
+    facts = checked(run.meta, Facts, f"{run.folder}: meta")
+    own = recorded(run.folder, run.meta)
     values = run.metrics
     if values is None and layout is not None:
-        values = metrics.locomotion(run.arrays, layout, float(run.config.get("duration_s", 0.0)))
+        duration = run.config.get("duration_s")
+        values = metrics.locomotion(run.arrays, layout, duration if isinstance(duration, int | float) else 0.0)
     values = values or {}
     text = render(
         "report.html.j2",
         title=_title(run),
         state=_state(run, values),
         note=run.note,
-        topics=table(values, run.meta.get("goals") or {}),
-        findings=findings(values, run.meta.get("findings") or ()),
-        pictures=([] if layout is None else figures.locomotion(run.arrays, layout)) + recorded(run.folder, run.meta),
+        topics=table(values, facts.goals or {}),
+        findings=findings(values, facts.findings or ()),
+        pictures=([] if layout is None else figures.locomotion(run.arrays, layout)) + own,
         events=run.events[:EVENTS],
         more_events=max(len(run.events) - EVENTS, 0),
         command=command(run),
@@ -110,6 +124,7 @@ def write_page(path: Path, text: str) -> Path:
     """
     partial = path.with_name(path.name + ".part")
     try:
+        partial.unlink(missing_ok=True)  # it may be a link to anywhere
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
@@ -181,16 +196,6 @@ def command(run: Run) -> str:
 def _bound(quantity: Quantity, goal: Any) -> str:
     sign = "" if isinstance(goal, bool) else "≥ " if quantity.more_is_better else "≤ "
     return sign + quantity.text(goal)
-
-
-def _layout(run: Run) -> Layout | None:
-    """The layout stored with a locomotion run; None for other runs."""
-    if "layout" not in run.meta:
-        return None
-    try:
-        return msgspec.convert(run.meta["layout"], Layout)
-    except msgspec.ValidationError as error:
-        raise InputError(f"{run.folder / 'run.json'}: meta.layout is damaged: {error}") from error
 
 
 def _title(run: Run) -> str:

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import msgspec
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 from scipy.stats import spearmanr
 
-from idcontrol.record.metrics import Layout
+from idcontrol.record.metrics import layout_of
 from idcontrol.record.recording import load
 from idcontrol.show.drawing import STYLE, Picture, panels, picture
 from idcontrol.show.report import plain
@@ -77,9 +76,9 @@ def digest(outcome: RunOutcome) -> Digest | None:
 @lru_cache(maxsize=1024)
 def _digest(folder: Path) -> Digest | None:
     run = load(folder)
-    if "layout" not in run.meta or len(run.arrays["t"]) < 2:
+    arrays, layout = run.arrays, layout_of(run.meta, run.arrays, str(folder))
+    if layout is None or len(arrays["t"]) < 2:
         return None
-    layout, arrays = msgspec.convert(run.meta["layout"], Layout), run.arrays
     rows = len(arrays["t"])
     first = np.arange(0, rows, max(1, round(layout.gait_period_s / layout.period_s)))
     error = np.abs(arrays["q"][:, list(layout.joint_q)] - arrays["q_des"]).mean(axis=1)

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 
 from idcontrol.errors import InputError
-from idcontrol.record.recording import jsonable, read_json, versions, write_json
+from idcontrol.record.files import checked, read_json, within
+from idcontrol.record.recording import jsonable, read_metrics, versions, write_json
 from idcontrol.sweeps.execute import done, failed_folder
 from idcontrol.sweeps.plan import PlannedRun
 
@@ -165,23 +166,33 @@ def load(folder: str | Path) -> Comparison:
     """
     folder = Path(folder)
     path = folder / "comparison.json"
-    try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        if said["format"] != FORMAT or said["schema"] > SCHEMA:
-            raise InputError(f"{path} was written by another program or a newer idcontrol; upgrade idcontrol")
-        rows = [msgspec.convert(row, PlannedRun) for row in said["rows"]]
-        return Comparison(
-            folder=folder,
-            experiment=said["experiment"],
-            study=said["study"],
-            outcomes=tuple(outcome(row, folder / "runs") for row in rows),
-            command=tuple(said["command"]),
-            versions=said["versions"],
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"{path} is missing or damaged ({error}); give the folder of a comparison") from error
+    plain = read_json(folder, "comparison.json")
+    if plain.get("format") != FORMAT or plain.get("schema") not in range(SCHEMA + 1):
+        raise InputError(f"{path} was written by another program or a newer idcontrol; upgrade idcontrol")
+    said = checked(plain, _ComparisonFile, str(path))
+    within(folder, "runs")
+    for row in said.rows:
+        if not row.name or Path(row.name).name != row.name:
+            raise InputError(f"{path} is damaged: {row.name!r} is no name of a run")
+        within(folder / "runs", row.name)
+    return Comparison(
+        folder=folder,
+        experiment=said.experiment,
+        study=said.study,
+        outcomes=tuple(outcome(row, folder / "runs") for row in said.rows),
+        command=said.command,
+        versions=said.versions,
+    )
+
+
+class _ComparisonFile(msgspec.Struct, frozen=True):
+    """What is read of ``comparison.json``."""
+
+    experiment: str
+    study: str | None
+    command: tuple[str, ...]
+    versions: dict[str, str]
+    rows: tuple[PlannedRun, ...]
 
 
 def outcome(row: PlannedRun, runs: Path) -> RunOutcome:
@@ -189,13 +200,13 @@ def outcome(row: PlannedRun, runs: Path) -> RunOutcome:
     if done(row, runs):
         folder = runs / row.name
         try:
-            metrics = read_json(folder / "metrics.json")
+            metrics = read_metrics(folder)
         except InputError as error:
             return RunOutcome(row=row, metrics=None, reason=str(error), folder=folder)
         return RunOutcome(row=row, metrics=metrics, reason=_why_not(metrics), folder=folder)
     folder = failed_folder(row, runs)
-    note = folder / "reason.txt"
-    reason = note.read_text(encoding="utf-8").strip() if note.is_file() else NOT_RUN
+    note = within(folder, "reason.txt")
+    reason = note.read_text(encoding="utf-8", errors="replace").strip() if note is not None else NOT_RUN
     return RunOutcome(row=row, metrics=None, reason=reason, folder=folder)
 
 

@@ -182,7 +182,7 @@ def test_a_comparison_of_nothing_that_ended_has_a_page_without_figures(tmp_path)
 
 
 def test_what_is_no_comparison_is_refused_in_one_line(tmp_path):
-    with pytest.raises(InputError, match="give the folder of a comparison"):
+    with pytest.raises(InputError, match="give the folder of a run or a comparison"):
         record.load(tmp_path)
     (tmp_path / "comparison.json").write_text('{"format": "other", "schema": 1}')
     with pytest.raises(InputError, match="another program or a newer idcontrol"):

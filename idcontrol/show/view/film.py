@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 
 from idcontrol.errors import InputError
+from idcontrol.record.files import checked
 from idcontrol.record.recording import Run
 from idcontrol.record.scenery import of_run
 from idcontrol.show.view.machine import DrawableRobot
@@ -15,6 +17,12 @@ from idcontrol.types import Array
 
 PATH_POINTS = 1500
 """Largest number of points with which the path of the base is drawn."""
+
+
+class _Way(msgspec.Struct, frozen=True):
+    """The part of a walk's layout (`idcontrol.record.metrics.Layout`) that is drawn on the ground."""
+
+    waypoints: tuple[tuple[float, float], ...] = ()
 
 
 class Film:
@@ -42,15 +50,17 @@ class Film:
         known = np.isfinite(run.arrays["t"])
         for name in moving:
             if name in run.arrays:
-                known &= np.isfinite(run.arrays[name]).all(axis=1)
+                known &= np.isfinite(run.arrays[name].reshape(len(known), -1)).all(axis=1)
         self._rows = np.flatnonzero(known)
         if not len(self._rows):
             raise InputError(f"{run.folder}: every pose is NaN: there is nothing to play")
         first = run.arrays["q"][self._rows[0]] if scenery.robot else None
         self.stage = Stage(scenery, find_robot, first)
         self.times: Array = run.arrays["t"][self._rows]
-        layout = run.meta.get("layout") or {}
-        self.waypoints: Array = np.array(layout.get("waypoints") or (), dtype=float).reshape(-1, 2)
+        if (np.diff(self.times) < 0.0).any():
+            raise InputError(f"{run.folder} is damaged: its times are not in order; record the run again")
+        way = checked(run.meta.get("layout") or {}, _Way, f"{run.folder}: meta.layout")
+        self.waypoints: Array = np.array(way.waypoints, dtype=float).reshape(-1, 2)
         self.path: Array = self._path()
         self.torque_rate = self._torque_rate()
 

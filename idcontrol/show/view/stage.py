@@ -122,7 +122,7 @@ class Stage:
                 ``force_pred`` (k, 3) at the feet [N], NaN or left out where unknown.
 
         Raises:
-            InputError: The length of ``q`` does not fit the robot.
+            InputError: ``q`` or forces do not fit the robot.
         """
         poses = np.empty((len(self.nodes), 7))
         contact, centre = np.empty((self.feet, 7)), np.empty((self.feet, 3))
@@ -154,7 +154,13 @@ class Stage:
         return q
 
     def _forces(self, row: Mapping[str, Array], name: str) -> Array:
-        return np.nan_to_num(row.get(name, np.zeros((self.feet, 3))), nan=0.0)
+        forces = row.get(name, np.zeros((self.feet, 3)))
+        if forces.shape != (self.feet, 3):
+            raise InputError(
+                f"the robot {self.scenery.robot} has {self.feet} feet, {name} of the record has shape {forces.shape}: "
+                "it has changed since; record the run again"
+            )
+        return np.nan_to_num(forces, nan=0.0)
 
     def _arrows(self, contact: Array, force: Array, aside: float) -> Array:
         """Arrows that begin at the contacts, moved aside so that two equal forces are both visible."""

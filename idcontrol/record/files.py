@@ -1,0 +1,147 @@
+"""Files of a record, read as if anybody could have written them.
+
+A record may come from elsewhere, so nothing in it may lead out of its folder or cost more memory than its files are
+large: links, virtual and external data and deep nesting are refused, in one line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, TypeVar
+
+import h5py
+import msgspec
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.record.log import refuse_newer
+from idcontrol.types import Array
+
+DEPTH = 50
+"""Deepest nesting of objects and lists in a JSON file; a record's own have 6 levels."""
+DEFLATION = 1032
+"""Largest ratio by which DEFLATE, the compression of our HDF5 files, can make data smaller."""
+
+T = TypeVar("T")
+
+
+def within(folder: Path, name: str) -> Path | None:
+    """The regular file or folder `name` of a record; None if there is none.
+
+    Raises:
+        InputError: It is a link that leads out of `folder`, or a pipe, device or socket.
+    """
+    path = folder / name
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        raise InputError(f"{path} leads out of the folder of the record; copy the file there")
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(f"{path} is neither a file nor a folder; give the folder of a run")
+    return path if path.exists() else None
+
+
+def read_json(folder: Path, name: str) -> dict[str, Any]:
+    """The JSON object in a file of a record.
+
+    Raises:
+        InputError: The file is missing or damaged, or leads out of `folder`.
+    """
+    path = within(folder, name)
+    if path is None:
+        raise InputError(f"{folder / name} is missing; give the folder of a run or a comparison")
+    try:
+        value = parse_json(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise InputError(f"{path} is damaged: {error}") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path} is damaged: it should hold a JSON object")
+    return value
+
+
+def parse_json(text: str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: It is no strict JSON, or nested deeper than `DEPTH`.
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if _deeper(value, DEPTH):
+        raise ValueError("it is nested too deeply")
+    return value
+
+
+def checked(value: Any, kind: type[T], what: str) -> T:
+    """`value` as a `kind`; `what` names it in errors.
+
+    Raises:
+        InputError: It is none.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{what} is damaged: {error}") from None
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Attributes of an HDF5 file of a record; see `idcontrol.record.recording`."""
+
+    schema: int
+    complete: bool
+
+
+def read_h5(path: Path) -> tuple[Facts, dict[str, Array], dict[str, str]]:
+    """Attributes, arrays and units of an HDF5 file: float64 datasets in its root, all with as many rows.
+
+    Raises:
+        InputError: It is damaged, or holds anything else.
+    """
+    try:
+        with h5py.File(path, "r") as file:
+            facts = checked(
+                {key: np.asarray(file.attrs[key]).item() for key in Facts.__struct_fields__}, Facts, str(path)
+            )
+            refuse_newer({"schema": facts.schema}, path)
+            datasets = {name: _dataset(file, name) for name in file}
+            if sum(dataset.nbytes for dataset in datasets.values()) > DEFLATION * path.stat().st_size:
+                raise InputError(f"{path} is damaged or not ours: it holds less than its datasets claim")
+            arrays = {name: np.ascontiguousarray(dataset[...]) for name, dataset in datasets.items()}
+            units = {name: str(dataset.attrs.get("units", "")) for name, dataset in datasets.items()}
+    except (OSError, KeyError, ValueError, TypeError, RuntimeError, MemoryError) as error:  # h5py raises each of them
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged or not ours: {str(error).partition(chr(10))[0]}") from error
+    if len({len(array) for array in arrays.values()}) > 1:
+        raise InputError(f"{path} is damaged or not ours: its channels have different numbers of rows")
+    return facts, arrays, units
+
+
+def _dataset(file: h5py.File, name: str) -> h5py.Dataset:
+    """A channel of a record; links, which may lead anywhere, are not followed."""
+    what = None
+    if not isinstance(file.get(name, getlink=True), h5py.HardLink):
+        what = "a link"
+    elif file.get(name, getclass=True) is not h5py.Dataset:
+        what = "no dataset"
+    elif file[name].is_virtual or file[name].external:
+        what = "stored elsewhere"
+    elif file[name].dtype != np.float64 or not file[name].shape:
+        what = "no array of float64"
+    if what is not None:
+        raise InputError(f"{file.filename} is damaged or not ours: {name!r} is {what}")
+    return file[name]
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Whether objects and lists are nested deeper than `levels`."""
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_deeper(item, levels - 1) for item in inner)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
