@@ -176,9 +176,9 @@ def _into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cove
 
 
 @njit(cache=True, error_model="numpy")
-def _keeps(rho: Array, y: Array, x: Array) -> bool:  # pragma: no cover - compiled
-    """Whether impulses y give the motion x, ρᵀy = x."""
-    miss, largest = 0.0, 0.0
+def _keeps(rho: Array, y: Array, x: Array, typical: float) -> bool:  # pragma: no cover - compiled
+    """Whether impulses y give the motion x, ρᵀy = x, relative to its length or to a typical one."""
+    miss, largest = 0.0, typical
     for d in range(x.shape[0]):
         given = 0.0
         for r in range(y.shape[0]):
@@ -294,7 +294,11 @@ def share_kernel(
         out[row[j]] += answer.x[j]
         out[other[j]] += weight[j] * answer.x[j]
     _into_cones(mu, held, out)
-    return _keeps(rho, out, x)
+    fastest = 0.0
+    for r in range(n3):
+        fastest = max(fastest, abs(c[r]))
+    # what stops the fastest contact: a motion that is shorter still is rounding
+    return _keeps(rho, out, x, fastest / np.sqrt(longest) if longest > 0.0 else 0.0)
 
 
 def torque_map(whitened: Whitened, n: int) -> Array:
