@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numba import njit
@@ -70,10 +70,6 @@ TIMES: Final = NAMES[6:]
 """May be infinite."""
 
 
-Given: TypeAlias = tuple[Array, Array, Array, Array, Array, Booleans, Array, Array]
-"""Fields of `Inputs` as a plain tuple, which compiled calls take fastest."""
-
-
 class Intake:
     """Where states and references come in.
 
@@ -105,11 +101,11 @@ class Intake:
                 reference.since_touchdown,
                 reference.to_liftoff,
             )
-            if not _plain(given):
+            if not _plain(*given):
                 given = _converted(given)
             if self._copy(self._bound, given):
                 return ""
-            feet = given[5].size
+            feet = Inputs(*given).stance.size
             if feet != self.inputs.stance.size:
                 self._make_room(feet)
                 if self._copy(self._bound, given):
@@ -183,9 +179,8 @@ def failed(system: System, reason: str) -> Command:
     return Command(tau=np.zeros(system.n_actuated), status=Status.FAILED, dropped=(reason,))
 
 
-def _plain(given: tuple[Any, ...]) -> bool:
+def _plain(q: Any, v: Any, joint_q: Any, joint_v: Any, joint_a: Any, stance: Any, since: Any, until: Any) -> bool:
     """Whether all are vectors without gaps, of the types of `Inputs`."""
-    q, v, joint_q, joint_v, joint_a, stance, since, until = given
     try:
         return (
             q.dtype is v.dtype is joint_q.dtype is joint_v.dtype is joint_a.dtype is REAL
@@ -227,22 +222,23 @@ def _within(x: Array, out: Array) -> bool:
 
 
 @njit(cache=True)
-def _copy(bound: Bound, given: Given) -> bool:
-    """Copy a state and a reference into bound `Inputs`; whether they can be used."""
-    q, v, joint_q, joint_v, joint_a, stance, since, until = borrow(given)
+def _copy(bound: Bound, given: tuple[Any, ...]) -> bool:
+    """Copy the fields of `Inputs` into bound ones; whether they can be used."""
+    told = Inputs(*borrow(given))
     inputs, unit = bound.borrowed
-    good = _within(q, inputs.q) and _within(v, inputs.v)
-    good = good and _within(joint_q, inputs.joint_q) and _within(joint_v, inputs.joint_v)
-    good = good and _within(joint_a, inputs.joint_a)
+    good = _within(told.q, inputs.q) and _within(told.v, inputs.v)
+    good = good and _within(told.joint_q, inputs.joint_q) and _within(told.joint_v, inputs.joint_v)
+    good = good and _within(told.joint_a, inputs.joint_a)
     feet = inputs.stance.shape[0]
-    if not good or stance.shape[0] != feet or since.shape[0] != feet or until.shape[0] != feet:
+    if told.stance.shape[0] != feet or told.since_touchdown.shape[0] != feet or told.to_liftoff.shape[0] != feet:
         return False
     for i in range(feet):
-        inputs.stance[i], inputs.since_touchdown[i], inputs.to_liftoff[i] = stance[i], since[i], until[i]
-        good = good and since[i] == since[i] and until[i] == until[i]
+        since, until = told.since_touchdown[i], told.to_liftoff[i]
+        inputs.stance[i], inputs.since_touchdown[i], inputs.to_liftoff[i] = told.stance[i], since, until
+        good = good and not np.isnan(since) and not np.isnan(until)
     for k in range(unit.shape[0]):
         square = 0.0
         for i in range(unit[k, 0], unit[k, 0] + unit[k, 1]):
-            square += q[i] * q[i]
+            square += inputs.q[i] * inputs.q[i]
         good = good and abs(np.sqrt(square) - 1.0) <= UNIT
-    return good
+    return bool(good)

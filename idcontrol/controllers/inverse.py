@@ -124,7 +124,7 @@ class InverseDynamics:
             inputs=self._intake.inputs,
             result=_room(self._tau, FEET),
         )
-        self._bound = bind(self._machine)
+        self._bound, self._found = bind(self._machine), _first(self._machine.result)
         none = Contacts.none(system.n_velocities).packed
         self._step = None if scheme.step is None else entry(scheme.step, self._bound, none)
 
@@ -152,13 +152,12 @@ class InverseDynamics:
             (NO_SOLUTION, False, 0.0, 0) if self._step is None else self._step(self._bound, near.packed)
         )
         if ending == SOLVED:
-            result = self._machine.result
-            predicted = ContactForces(
-                identity=result.identity[:n].copy(), force=result.force[:n].copy(), normal=result.normal[:n].copy()
-            )
+            found = self._found[n]
             return Command(
-                tau=result.tau.copy(),
-                predicted=predicted,
+                tau=self._tau.copy(),
+                predicted=ContactForces(
+                    identity=found.identity.copy(), force=found.force.copy(), normal=found.normal.copy()
+                ),
                 residual=residual,
                 solved_by="sticking" if sticking else self._scheme.name,
             )
@@ -186,7 +185,7 @@ class InverseDynamics:
         if inputs is not machine.inputs or len(near) > machine.result.identity.size:
             room = max(len(near), machine.result.identity.size)
             self._machine = machine._replace(inputs=inputs, result=_room(self._tau, room))
-            self._bound = bind(self._machine)
+            self._bound, self._found = bind(self._machine), _first(self._machine.result)
         return near
 
     def _give_way(self, near: Contacts) -> Command:
@@ -313,3 +312,11 @@ def _room(tau: Array, contacts: int) -> Result:
         force=np.zeros((contacts, 3)),
         normal=np.zeros((contacts, 3)),
     )
+
+
+def _first(result: Result) -> list[ContactForces]:
+    """Views of the first n contacts of a result, for every n: to cut them out anew takes longer than to copy them."""
+    return [
+        ContactForces(identity=result.identity[:n], force=result.force[:n], normal=result.normal[:n])
+        for n in range(result.identity.size + 1)
+    ]
