@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import html
+import http
 import io
 import logging
+import re
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import viser
+import websockets.asyncio.server
 
 from idcontrol.errors import InputError
 from idcontrol.show.view.film import Film
@@ -22,6 +26,8 @@ from idcontrol.types import Array
 Rgb = tuple[int, int, int]
 
 HOST = "127.0.0.1"
+LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+"""Names of this computer in the header ``Host``; a tunnel may have another port."""
 FRAMES_PER_S = 30.0
 SETTLE_S = 0.3
 """Time to wait after stopping the server [s]: its thread prints a last message within it."""
@@ -265,7 +271,7 @@ class Player:
 
 
 def serve(port: int | None, title: str) -> viser.ViserServer:
-    """Start a web server on the loopback interface.
+    """Start a web server on the loopback interface that answers no page but its own.
 
     Args:
         port: Port; None takes 8080, or another one if that is taken.
@@ -279,8 +285,43 @@ def serve(port: int | None, title: str) -> viser.ViserServer:
         raise InputError(f"--port {port} is taken or not allowed; choose another one or leave it out")
     # a browser that closes its connection is not worth a message
     logging.getLogger("websockets.server").setLevel(logging.CRITICAL)
-    with contextlib.redirect_stdout(io.StringIO()):  # the command prints the address itself
+    with contextlib.redirect_stdout(io.StringIO()), _strangers_refused():  # the command prints the address itself
         return viser.ViserServer(host=HOST, port=wanted, label=title, verbose=False)
+
+
+def is_local(hosts: Sequence[str], origins: Sequence[str]) -> bool:
+    """Whether a request comes from a page that this computer served under a name of its own.
+
+    A web page from elsewhere can have its name point to 127.0.0.1 (DNS rebinding) or open a WebSocket to it; then the
+    browser says the name in the header ``Host``, or where the page is from in ``Origin``.
+
+    Args:
+        hosts: Values of all headers ``Host``.
+        origins: Values of all headers ``Origin``; programs that are no browsers send none.
+    """
+    if len(hosts) != 1 or LOOPBACK.fullmatch(hosts[0]) is None:
+        return False
+    return not origins or list(origins) == [f"http://{hosts[0]}"]
+
+
+@contextlib.contextmanager
+def _strangers_refused() -> Iterator[None]:
+    """Servers that viser starts meanwhile refuse requests that are not local; it has no setting for it."""
+    plain = websockets.asyncio.server.serve
+
+    def guarded(*arguments: Any, process_request: Callable[[Any, Any], Any], **options: Any) -> Any:
+        def answer(connection: Any, request: Any) -> Any:
+            if not is_local(request.headers.get_all("Host"), request.headers.get_all("Origin")):
+                return connection.respond(http.HTTPStatus.FORBIDDEN, "only pages of this computer are answered\n")
+            return process_request(connection, request)
+
+        return plain(*arguments, process_request=answer, **options)
+
+    websockets.asyncio.server.serve = guarded
+    try:
+        yield  # the server has started when its constructor returns
+    finally:
+        websockets.asyncio.server.serve = plain
 
 
 def stop(server: viser.ViserServer) -> None:

@@ -1,9 +1,12 @@
 """The page: its contents on the server, the command line, and the picture in a browser."""
 
+import contextlib
+import http.client
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +15,9 @@ import urllib.request
 import imageio.v3 as imageio
 import numpy as np
 import pytest
+import viser
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from idcontrol import cli
 from idcontrol.cli.view import find_robot
@@ -54,6 +60,46 @@ def test_the_page_is_served_on_loopback_alone(player):
     assert server.get_host() == HOST == "127.0.0.1"
     with urllib.request.urlopen(f"http://{HOST}:{server.get_port()}", timeout=20) as answer:
         assert answer.status == 200
+
+
+def test_the_page_answers_only_names_of_this_computer(player):
+    """A page whose name an attacker lets point to 127.0.0.1 is not the page's own origin (DNS rebinding)."""
+    port = player._page.server.get_port()
+    ours = ["127.0.0.1", f"localhost:{port}", "LOCALHOST:9000", f"[::1]:{port}"]
+    others = ["evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "127.0.0.1@evil.example", "0.0.0.0", ""]
+    for name in (*ours, *others, None):
+        with contextlib.closing(http.client.HTTPConnection(HOST, port, timeout=20)) as wire:
+            wire.putrequest("GET", "/", skip_host=True)
+            if name is not None:
+                wire.putheader("Host", name)
+            wire.endheaders()
+            with wire.getresponse() as answer:
+                assert answer.status == (200 if name in ours else 403), name
+
+
+def test_what_is_shown_is_sent_only_to_the_page_itself(player):
+    port = player._page.server.get_port()
+    no_browser = None
+    ours = [(HOST, f"http://127.0.0.1:{port}"), ("localhost", f"http://localhost:{port}"), (HOST, no_browser)]
+    others = [
+        (HOST, "http://evil.example"),
+        (HOST, f"http://localhost:{port}"),
+        (HOST, "http://127.0.0.1:3000"),  # a page of another program
+        (HOST, f"https://127.0.0.1:{port}"),
+        (HOST, "null"),
+        ("evil.example", f"http://evil.example:{port}"),
+        ("evil.example", no_browser),
+    ]
+    for name, origin in ours + others:
+        wire = socket.create_connection((HOST, port), timeout=20)
+        given = {"sock": wire, "origin": origin, "subprotocols": [f"viser-v{viser.__version__}"], "max_size": None}
+        if (name, origin) in ours:
+            with connect(f"ws://{name}:{port}", **given) as page:
+                assert page.recv(timeout=20)
+            continue
+        with wire, pytest.raises(InvalidStatus) as refused:
+            connect(f"ws://{name}:{port}", **given)
+        assert refused.value.response.status_code == 403
 
 
 def test_a_dragged_slider_shows_its_row(player):
