@@ -12,11 +12,14 @@ from typing import Any
 import jinja2
 import msgspec
 
-from idcontrol.errors import InputError
+from idcontrol.configuration import keys
+from idcontrol.entries import load_experiment
+from idcontrol.errors import IdControlError, InputError
 from idcontrol.record import metrics
 from idcontrol.record.files import checked
 from idcontrol.record.quantities import QUANTITIES, Quantity
 from idcontrol.record.recording import Run, jsonable, load
+from idcontrol.running import start_of
 from idcontrol.show import figures
 from idcontrol.show.drawing import recorded
 
@@ -32,7 +35,6 @@ _OPTIONS = {
     "duration_s": "--duration",
     "rate_hz": "--rate",
     "seed": "--seed",
-    "preset": "--preset",
 }
 
 
@@ -183,14 +185,50 @@ def plain(value: float, digits: int = 3) -> str:
 
 
 def command(run: Run) -> str:
-    """The command line that repeats a run, with all settings spelled out."""
-    words = ["idcontrol", "run", str(run.meta.get("experiment", "EXPERIMENT"))]
-    for key, value in run.config.items():
-        if key in _OPTIONS and value is not None:
-            words += [_OPTIONS[key], str(value)]
-        else:
-            words += ["--set", f"{key}={json.dumps(value, ensure_ascii=False)}"]
+    """The command line that repeats a run: its preset, and the settings that differ from it.
+
+    Where the experiment is not installed, nobody knows its presets: then all settings are there.
+    """
+    name, preset = str(run.meta.get("experiment", "EXPERIMENT")), str(run.config.get("preset", "default"))
+    words = ["idcontrol", "run", name] + (["--preset", preset] if "preset" in run.config else [])
+    for key, value in _changes(run.config, name, preset).items():
+        words += (
+            [_OPTIONS[key], str(value)] if key in _OPTIONS and value is not None else ["--set", f"{key}={_word(value)}"]
+        )
     return shlex.join(words)
+
+
+def _changes(config: Mapping[str, Any], experiment: str, preset: str) -> dict[str, Any]:
+    """The settings of a run that its preset has otherwise, by dotted key."""
+    try:
+        start = start_of(load_experiment(experiment), preset)
+    except IdControlError:
+        return {key: value for key, value in config.items() if key != "preset"}
+    known = tuple(keys(start))
+    tables = {key.rpartition(".")[0] for key in known}
+    before = jsonable(msgspec.to_builtins(start))
+    pairs = {key: (_at(config, key), _at(before, key)) for key in known if key not in tables}
+    return {key: now for key, (now, then) in pairs.items() if now is not msgspec.UNSET and now != then}
+
+
+def _at(values: Any, key: str) -> Any:
+    """A value by dotted key; UNSET where there is none."""
+    for part in key.split("."):
+        values = values.get(part, msgspec.UNSET) if isinstance(values, Mapping) else msgspec.UNSET
+    return values
+
+
+def _word(value: Any) -> str:
+    """A recorded value as ``--set`` reads it: records say infinity in a word, JSON in another, and TOML in ours."""
+    return str(value) if value in ("inf", "-inf") else json.dumps(_with_infinities(value), ensure_ascii=False)
+
+
+def _with_infinities(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_infinities(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_infinities(item) for item in value]
+    return float(value) if value in ("inf", "-inf") else value
 
 
 def _bound(quantity: Quantity, goal: Any) -> str:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import functools
 import re
 import shlex
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
+import msgspec
 import numpy as np
 import pytest
 
-from idcontrol.errors import InputError
+from idcontrol import cli, running
+from idcontrol.configuration import build, keys
+from idcontrol.entries import entry_points, load_experiment
+from idcontrol.errors import InputError, UnknownName
 from idcontrol.record import metrics
 from idcontrol.record.quantities import QUANTITIES
-from idcontrol.record.recording import Recorder, load
+from idcontrol.record.recording import Recorder, jsonable, load
 from idcontrol.show import figures
 from idcontrol.show.report import command, plain, report, table
 from tests import walks
@@ -101,15 +107,62 @@ def test_a_goal_is_met_at_its_bound_and_missed_without_a_number():
     assert rows["slip of stance feet, mean"].value == "–"
 
 
-def test_the_command_of_the_page_says_every_setting(walk):
+def test_the_command_of_the_page_says_what_differs_from_the_preset(walk):
     folder, page, _ = walk
+    assert command(load(folder)) in " ".join(page.words)
     words = shlex.split(command(load(folder)))
     assert words[:3] == ["idcontrol", "run", "trot"]
-    assert words[words.index("--mu") + 1] == "inf"
-    assert words[words.index("--duration") + 1] == "3.0"
-    assert 'path={"kind": "waypoints", "stand_from_s": null}' in words
-    assert "start_spread_rad=0.001" in words
-    assert command(load(folder)) in " ".join(page.words)
+    options = dict(zip(words[3::2], words[4::2], strict=True))
+    assert options == {"--mu": "inf", "--duration": "3.0", "--set": "start_spread_rad=0.001"}
+
+
+def test_the_command_of_an_experiment_that_is_not_installed_says_every_setting(tmp_path):
+    config = {"mu": np.inf, "law": {"limit": np.inf, "kind": None}, "seed": 3}
+    with Recorder(tmp_path / "run", {"x": ()}, {}, {"experiment": "of somebody"}, config=config):
+        pass
+    words = shlex.split(command(load(tmp_path / "run")))
+    assert words == [
+        "idcontrol", "run", "of somebody", "--mu", "inf", "--set", 'law={"limit": Infinity, "kind": null}', "--seed", "3",
+    ]  # fmt: skip
+
+
+EXPERIMENTS = {name: load_experiment(name).presets for name in entry_points("idcontrol.experiments")}
+
+
+@pytest.mark.parametrize(("name", "preset"), [(name, preset) for name in EXPERIMENTS for preset in EXPERIMENTS[name]])
+def test_the_command_of_every_preset_is_understood_and_means_the_same(name, preset, tmp_path, monkeypatch):
+    """Numbers doubled, texts and switches as they were: tables within tables and infinities among them."""
+    start = EXPERIMENTS[name][preset]
+    plain = jsonable(msgspec.to_builtins(start))
+    numbers = [key for key in keys(start) if isinstance(value := at(plain, key), float) and 0.0 < value < np.inf]
+    changed = start
+    for key in numbers:
+        with contextlib.suppress(InputError):  # some are bounded
+            changed = build(changed, {key: at(plain, key) / 2.0})
+    with contextlib.suppress(InputError, UnknownName):
+        changed = build(changed, {"mu": np.inf})
+    with Recorder(tmp_path / "run", {"x": ()}, {}, {"experiment": name}, config=msgspec.to_builtins(changed)):
+        pass
+    ran = []
+    monkeypatch.setattr(running, "conduct", lambda experiment, config, out, progress: ran.append(config) or {})
+    words = shlex.split(command(load(tmp_path / "run")))
+    assert cli.main([*words[1:], "--out", str(tmp_path / "again"), "--json"]) == 0
+    assert ran == [changed]
+
+
+def at(values, key):
+    return functools.reduce(
+        lambda inner, part: inner.get(part) if isinstance(inner, dict) else None, key.split("."), values
+    )
+
+
+@pytest.mark.parametrize("changes", [{}, {"preset": "paper", "friction.cap": np.inf, "inverse.landing.settle_s": 0.1}])
+def test_the_command_of_a_page_repeats_the_run(changes, tmp_path, capsys):
+    first = running.run("trot", controller="pid", duration_s=0.01, mu=np.inf, out=tmp_path / "first", **changes)
+    words = shlex.split(command(first))
+    assert cli.main([*words[1:], "--out", str(tmp_path / "again"), "--json"]) == 0
+    for name in ("config.json", "arrays.h5"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "first" / name).read_bytes()
 
 
 def test_equal_runs_give_equal_pages(walk, tmp_path):
