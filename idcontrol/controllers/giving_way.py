@@ -166,7 +166,8 @@ def without_slip(request: Request) -> Outcome:
     """A step in which the motion without slip takes more friction than there is, or does not exist.
 
     The joints give way (`idcontrol.controllers.repair`); where that is of no use, contacts may slip. With
-    `Request.repair` off friction has no bound there, as in the original.
+    `Request.repair` off the motion is kept: its impulses are taken from the friction pyramids where these hold some,
+    and have no bound on friction where not.
     """
     problem, w, cones = request.problem, request.posed.w, request.posed.cones
     solution = no_slip.solve_whitened(problem, w, request.warm)

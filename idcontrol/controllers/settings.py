@@ -38,7 +38,9 @@ class InverseSettings:
             a trot of links 0.025 s takes a third off the largest jump of a foot's force and a quarter off the root mean
             square of Δτ/Δt; the mean of |Δτ/Δt| rises by a tenth, since a ramp is a change, too.
         repair: Whether schemes without slip stay within friction cones and torque limits: joints give way then, or
-            contacts slip (math.md, section 12.2). Off, they believe in unbounded friction, as the original did.
+            contacts slip (math.md, section 12.2). Off, they keep the motion without slip: with impulses within the
+            friction pyramids where some give it, and without a bound on friction where none do. The original had no
+            bound anywhere.
         objective: Of stage I of maximal dissipation: consistent with the contact model, or as Zapolsky & Drumwright
             2017 print it (eqs. 69 and 97; math.md, section 7.2).
         solver: Who solves the contact problem: the fast solvers, or a general library as the executable specification

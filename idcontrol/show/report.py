@@ -192,9 +192,8 @@ def command(run: Run) -> str:
     name, preset = str(run.meta.get("experiment", "EXPERIMENT")), str(run.config.get("preset", "default"))
     words = ["idcontrol", "run", name] + (["--preset", preset] if "preset" in run.config else [])
     for key, value in _changes(run.config, name, preset).items():
-        words += (
-            [_OPTIONS[key], str(value)] if key in _OPTIONS and value is not None else ["--set", f"{key}={_word(value)}"]
-        )
+        spelled = key in _OPTIONS and value is not None
+        words += [_OPTIONS[key], str(value)] if spelled else ["--set", f"{key}={_word(value)}"]
     return shlex.join(words)
 
 

@@ -113,6 +113,22 @@ def test_tracking_is_given_up_before_feet_may_slip(quadruped, scheme):
 
 
 @pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
+def test_without_repair_impulses_stay_within_the_friction_pyramids_where_some_there_give_the_motion(quadruped, scheme):
+    """The base is told to start aside by half of what friction can give."""
+    state = walker.at_home(quadruped)
+    quadruped.update(state.q, np.zeros(18))
+    contacts = scenes.foot_contacts(quadruped, 0.2)
+    J = contacts.jacobian
+    base = np.zeros(6)
+    base[0] = 1.0  # m/s²; friction gives 0.2 g
+    a = np.linalg.solve(J[:, 6:], -J[:, :6] @ base)
+    outcome = solve(scheme, asked(inverse_step(quadruped, np.zeros(18), scenes.H * a, contacts), repair=False))
+    np.testing.assert_allclose(outcome.solution.v_plus[6:], scenes.H * a, rtol=0, atol=1e-12)
+    f_N, f_S, f_T = outcome.solution.impulses.T
+    assert (np.abs(f_S) + np.abs(f_T) <= 0.2 * f_N * (1.0 + 1e-6) + 1e-9).all()  # stage II's tolerance
+
+
+@pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
 def test_feet_that_nothing_can_stop_may_slip(quadruped, scheme):
     """The machine slides at 1 m/s: within a period weak motors cannot even swing the legs so that feet stand."""
     state = walker.at_home(quadruped)

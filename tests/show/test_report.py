@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import functools
 import re
 import shlex
 from html.parser import HTMLParser
@@ -121,9 +120,8 @@ def test_the_command_of_an_experiment_that_is_not_installed_says_every_setting(t
     with Recorder(tmp_path / "run", {"x": ()}, {}, {"experiment": "of somebody"}, config=config):
         pass
     words = shlex.split(command(load(tmp_path / "run")))
-    assert words == [
-        "idcontrol", "run", "of somebody", "--mu", "inf", "--set", 'law={"limit": Infinity, "kind": null}', "--seed", "3",
-    ]  # fmt: skip
+    assert words[:5] == ["idcontrol", "run", "of somebody", "--mu", "inf"]
+    assert words[5:] == ["--set", 'law={"limit": Infinity, "kind": null}', "--seed", "3"]
 
 
 EXPERIMENTS = {name: load_experiment(name).presets for name in entry_points("idcontrol.experiments")}
@@ -131,7 +129,7 @@ EXPERIMENTS = {name: load_experiment(name).presets for name in entry_points("idc
 
 @pytest.mark.parametrize(("name", "preset"), [(name, preset) for name in EXPERIMENTS for preset in EXPERIMENTS[name]])
 def test_the_command_of_every_preset_is_understood_and_means_the_same(name, preset, tmp_path, monkeypatch):
-    """Numbers doubled, texts and switches as they were: tables within tables and infinities among them."""
+    """Numbers halved, texts and switches as they were: tables within tables and infinities among them."""
     start = EXPERIMENTS[name][preset]
     plain = jsonable(msgspec.to_builtins(start))
     numbers = [key for key in keys(start) if isinstance(value := at(plain, key), float) and 0.0 < value < np.inf]
@@ -151,13 +149,13 @@ def test_the_command_of_every_preset_is_understood_and_means_the_same(name, pres
 
 
 def at(values, key):
-    return functools.reduce(
-        lambda inner, part: inner.get(part) if isinstance(inner, dict) else None, key.split("."), values
-    )
+    for part in key.split("."):
+        values = values.get(part) if isinstance(values, dict) else None
+    return values
 
 
-@pytest.mark.parametrize("changes", [{}, {"preset": "paper", "friction.cap": np.inf, "inverse.landing.settle_s": 0.1}])
-def test_the_command_of_a_page_repeats_the_run(changes, tmp_path, capsys):
+def test_the_command_of_a_page_repeats_the_run(tmp_path, capsys):
+    changes = {"friction.cap": np.inf, "inverse.landing.settle_s": 0.1, "start_spread_rad": 1e-3}
     first = running.run("trot", controller="pid", duration_s=0.01, mu=np.inf, out=tmp_path / "first", **changes)
     words = shlex.split(command(first))
     assert cli.main([*words[1:], "--out", str(tmp_path / "again"), "--json"]) == 0
