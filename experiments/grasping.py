@@ -10,7 +10,7 @@ import matplotlib
 import numpy as np
 
 from idcontrol.experiments.grasp import NO_SLIP_MU, PAPER_DROP_S, PAPER_ERROR
-from idcontrol.experiments.tables.claims import Claim, beside_each_other
+from idcontrol.experiments.tables.claims import PaperClaim, beside_each_other
 from idcontrol.experiments.tables.printed import CHATTER
 from idcontrol.experiments.tables.results import PAPER
 from idcontrol.record.recording import load
@@ -134,7 +134,7 @@ def _score(outcome: RunOutcome | None, baseline: float | None) -> str | None:
     return "pass"
 
 
-def _claims(outcomes: Sequence[RunOutcome]) -> Iterator[Claim]:
+def _claims(outcomes: Sequence[RunOutcome]) -> Iterator[PaperClaim]:
     """Claims about the runs in which nothing slips."""
     aware = [
         o
@@ -145,7 +145,7 @@ def _claims(outcomes: Sequence[RunOutcome]) -> Iterator[Claim]:
     if not aware:
         return
     dropping = [str(o.setting("controller")) for o in aware if o.metric("dropped_at_s") is not None]
-    yield Claim(
+    yield PaperClaim(
         what="at mu inf all that know contacts hold the box to the end",
         default=f"{len(aware) - len(dropping)} of {len(aware)}",
         holds=not dropping,
@@ -156,7 +156,7 @@ def _claims(outcomes: Sequence[RunOutcome]) -> Iterator[Claim]:
     if error is not None and known:
         worst = max(known, key=lambda o: o.metric("q_err_held_rad"))
         off = worst.metric("q_err_held_rad")
-        yield Claim(
+        yield PaperClaim(
             what="at mu inf their arm is off by at most half of pid's",
             printed=f"pid {PAPER_ERROR[NO_SLIP_MU]:.2g} rad, recorded",
             default=f"worst {worst.setting('controller')} {off:.3g} rad, pid {error:.3g} rad",

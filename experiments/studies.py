@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from idcontrol.experiments.tables.claims import Claim, beside_each_other
+from idcontrol.experiments.tables.claims import PaperClaim, beside_each_other
 from idcontrol.experiments.tables.results import PAPER
 from idcontrol.experiments.trot import ORIGINAL_GAINS
 from idcontrol.sweeps.plan import product
@@ -296,7 +296,7 @@ def _bumps_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
                 told[preset] = f"{_below(error, baseline)} pid's, {error:.3g} against {baseline:.3g} rad"
                 holds = holds or (preset == "default" and error <= (1.0 - ROUGH_CLAIM) * baseline)
     said = [f"In the preset {preset} id-coulomb-qp's error is {words}." for preset, words in told.items()]
-    claim = Claim(
+    claim = PaperClaim(
         what=f"on bumps id-coulomb-qp's joint error is at least {ROUGH_CLAIM:.0%} below pid's",
         printed=f"{ROUGH_CLAIM:.0%} below",
         holds=holds,

@@ -59,7 +59,7 @@ class Foot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     offset_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits of the motors; every actuated joint gets both.
 
     Attributes:
@@ -95,14 +95,14 @@ class TorqueGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     kd_nm_s_rad: dict[str, NotNegative]
 
 
-class Gains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RobotGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Feedback gains of the two kinds of controllers."""
 
     torque: TorqueGains
     acceleration: AccelerationGains = AccelerationGains()
 
 
-class Gait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DefaultGait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How the robot walks by default (planner.md, sections 4 and 9).
 
     Attributes:
@@ -156,11 +156,11 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     name: Name
     urdf: Name
     base: Literal["free-flyer", "fixed"]
-    limits: Limits
-    gains: Gains
+    limits: MotorLimits
+    gains: RobotGains
     home: Home = Home()
     feet: tuple[Foot, ...] = ()
-    gait: Gait | None = None
+    gait: DefaultGait | None = None
     command: CommandLimits = CommandLimits()
 
 

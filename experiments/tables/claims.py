@@ -46,7 +46,7 @@ OFF_PATH_M = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class PaperClaim:
     """One row of the table of claims.
 
     Attributes:
@@ -71,7 +71,7 @@ def claims(results: Results) -> Table:
     return beside_each_other((*_tracking(results), *_forces(results), *_smoothness(results), *_path(results)))
 
 
-def beside_each_other(found: Sequence[Claim]) -> Table:
+def beside_each_other(found: Sequence[PaperClaim]) -> Table:
     """The table of some claims."""
     missed = [claim.what for claim in found if not claim.holds]
     held = len(found) - len(missed)
@@ -86,7 +86,7 @@ def beside_each_other(found: Sequence[Claim]) -> Table:
     )
 
 
-def _tracking(results: Results) -> Iterator[Claim]:
+def _tracking(results: Results) -> Iterator[PaperClaim]:
     for table, key in (("tracking", "q_err_rad"), ("smoothness", "dtau_mean_nm_s")):
         yield from _magnitudes(results, table, key)
     for terrain, (title, _) in TERRAINS.items():
@@ -95,7 +95,7 @@ def _tracking(results: Results) -> Iterator[Claim]:
         for run in results.at("paper", controller, "rigid_low")[:1]:
             printed = PAPER["tracking"]["values"]["rigid_low"][controller]
             others = results.at("default", controller, "rigid_low")
-            yield Claim(
+            yield PaperClaim(
                 what=f"{controller} {'stands' if printed else 'falls'} on rigid ground of µ 0.1",
                 printed=f"{printed[0]:.3g} rad" if printed else "fell",
                 paper=run.reason or "went to its end",
@@ -113,7 +113,7 @@ def _tracking(results: Results) -> Iterator[Claim]:
         )
         if errors:
             worst = max(errors, key=lambda c: errors[c])
-            yield Claim(
+            yield PaperClaim(
                 what=f"on {TERRAINS[terrain][0]} all that predict contacts and stand are within {SLACK * goal:.3g} rad",
                 default=f"worst {worst} {errors[worst]:.3g} rad of {len(errors)}",
                 holds=errors[worst] <= SLACK * goal,
@@ -125,7 +125,7 @@ def _tracking(results: Results) -> Iterator[Claim]:
             )
 
 
-def _magnitudes(results: Results, table: str, key: str) -> Iterator[Claim]:
+def _magnitudes(results: Results, table: str, key: str) -> Iterator[PaperClaim]:
     """The number of results of the preset paper that are within `WITHIN` of the printed ones."""
     paper = PAPER[table]["values"]
     ratios, fell, fallen = {}, [], []
@@ -153,7 +153,7 @@ def _magnitudes(results: Results, table: str, key: str) -> Iterator[Claim]:
         reasons.append(_how_they_fell(fallen))
     if reasons:
         reasons.append("Which gains gave the paper's numbers is recorded nowhere; those of the preset are ours.")
-    yield Claim(
+    yield PaperClaim(
         what=f"the preset paper has the magnitudes of Table {PAPER[table]['table']} within a factor of {WITHIN:g}",
         paper=f"{len(ratios) - len(off)} of {len(ratios) + len(fell)}",
         holds=not off and not fell,
@@ -171,7 +171,7 @@ def _how_they_fell(folders: Sequence[Path]) -> str:
     )
 
 
-def _order(results: Results, terrain: str, title: str) -> Iterator[Claim]:
+def _order(results: Results, terrain: str, title: str) -> Iterator[PaperClaim]:
     """Whether pairs of controllers are in the paper's order of joint error, where both stand in both."""
     paper = PAPER["tracking"]["values"][terrain]
     ours = {c: x for c in CONTROLLERS if (x := results.value("paper", c, terrain, "q_err_rad")) is not None}
@@ -183,7 +183,7 @@ def _order(results: Results, terrain: str, title: str) -> Iterator[Claim]:
     def ranking(errors: dict[str, float]) -> str:
         return " < ".join(sorted(errors, key=lambda c: errors[c]))
 
-    yield Claim(
+    yield PaperClaim(
         what=f"on {title} the preset paper has the paper's order of joint errors",
         printed=ranking({c: paper[c][0] for c in ours if paper[c]}),
         paper=ranking(ours),
@@ -194,7 +194,7 @@ def _order(results: Results, terrain: str, title: str) -> Iterator[Claim]:
     )
 
 
-def _forces(results: Results) -> Iterator[Claim]:
+def _forces(results: Results) -> Iterator[PaperClaim]:
     for controller in OWN_PLANTS:
         run = results.on_own_plant(controller)
         if run is not None:
@@ -208,7 +208,7 @@ def _forces(results: Results) -> Iterator[Claim]:
     if relative:
         worst = max(relative, key=lambda name: relative[name])
         low, high = PAPER["claims"]["force_err_rel_qp"]
-        yield Claim(
+        yield PaperClaim(
             what=f"across models forces are predicted better than the paper's {low:.0%}",
             printed=f"{low:.0%} to {high:.0%}",
             default=f"{min(relative.values()):.2%} to {relative[worst]:.2%} ({worst})",
@@ -216,7 +216,7 @@ def _forces(results: Results) -> Iterator[Claim]:
         )
 
 
-def on_own_plant(run: RunOutcome) -> Iterator[Claim]:
+def on_own_plant(run: RunOutcome) -> Iterator[PaperClaim]:
     """How well a run of the preset default on the plant with the controller's own contact model predicts forces."""
     found = prediction(run.folder) if run.done else None
     if found is None:
@@ -224,7 +224,7 @@ def on_own_plant(run: RunOutcome) -> Iterator[Claim]:
     controller = run.setting("controller")
     what = f"{controller} on {run.setting('plant')} predicts forces to {OWN_MODEL:.1%}"
     printed = "about 1 %" if controller == "id-coulomb-qp" else "1.2 to 1.9 %"
-    yield Claim(
+    yield PaperClaim(
         what=f"{what} in the mean",
         printed=printed,
         default=f"{found.mean:.2%}",
@@ -233,7 +233,7 @@ def on_own_plant(run: RunOutcome) -> Iterator[Claim]:
         "feet carry load than were predicted to: one lands within the period, its impact is left to happen, no torque "
         f"answers it, and no force is predicted. In the rest of the time the error is {found.same_feet:.3%}.",
     )
-    yield Claim(
+    yield PaperClaim(
         what=f"{what} in the median",
         printed=printed,
         default=f"{found.median:.3%}",
@@ -280,7 +280,7 @@ def prediction(folder: Path) -> Prediction | None:
     )
 
 
-def _smoothness(results: Results) -> Iterator[Claim]:
+def _smoothness(results: Results) -> Iterator[PaperClaim]:
     printed = {c: numbers[0] for c, numbers in PAPER["smoothness"]["values"].items()}
     key = "dtau_mean_nm_s"
     rate = {
@@ -311,7 +311,7 @@ def _smoothness(results: Results) -> Iterator[Claim]:
         same = [c for c, value in aware.items() if qp / TIE <= value <= qp * TIE]
         next_printed = min(printed[c] for c in known)
         text = said(preset, "id-coulomb-qp", next_one)
-        yield Claim(
+        yield PaperClaim(
             what=f"id-coulomb-qp is smoothest of those that know contacts in the preset {preset}",
             printed=f"{printed['id-coulomb-qp']:.3g}; next {next_printed:.3g} N m/s",
             holds=qp <= TIE * aware[next_one],
@@ -321,7 +321,7 @@ def _smoothness(results: Results) -> Iterator[Claim]:
             **{preset: text},
         )
         if "pid" in rate[preset]:
-            yield Claim(
+            yield PaperClaim(
                 what=f"id-coulomb-qp is smoother than pid in the preset {preset}",
                 printed=f"{printed['id-coulomb-qp']:.3g} against {printed['pid']:.3g} N m/s",
                 holds=qp < rate[preset]["pid"],
@@ -330,7 +330,7 @@ def _smoothness(results: Results) -> Iterator[Claim]:
             )
     lcp = rate["paper"].get("id-coulomb-lcp")
     if lcp is not None and "id-coulomb-smooth" in rate["default"]:
-        yield Claim(
+        yield PaperClaim(
             what="id-coulomb-smooth of the preset default has at most a tenth of id-coulomb-lcp's in the preset paper",
             printed=f"id-coulomb-lcp {printed['id-coulomb-lcp']:.3g}",
             paper=said("paper", "id-coulomb-lcp"),
@@ -339,7 +339,7 @@ def _smoothness(results: Results) -> Iterator[Claim]:
             why=_made_of(results, "paper", "id-coulomb-lcp"),
         )
     if lcp is not None and "id-coulomb-smooth" in rate["paper"]:
-        yield Claim(
+        yield PaperClaim(
             what="id-coulomb-smooth cannot mitigate chatter in the preset paper",
             printed="unable to mitigate chatter",
             paper=said("paper", "id-coulomb-smooth", "id-coulomb-lcp"),
@@ -351,7 +351,7 @@ def _smoothness(results: Results) -> Iterator[Claim]:
         others = {c: rate[preset][c] for c in rivals if c in stands[preset]}
         if "id-sensed-2" in rate[preset] and others:
             second = max(others, key=lambda c: others[c])
-            yield Claim(
+            yield PaperClaim(
                 what=f"id-sensed-2 is roughest by far in the preset {preset}",
                 printed=f"{plain(printed['id-sensed-2'])}; next id-sensed-1 {printed['id-sensed-1']:.3g} N m/s",
                 holds=rate[preset]["id-sensed-2"] > 2.0 * others[second],
@@ -371,7 +371,7 @@ def _made_of(results: Results, preset: str, controller: str) -> str:
     return ""
 
 
-def _path(results: Results) -> Iterator[Claim]:
+def _path(results: Results) -> Iterator[PaperClaim]:
     for terrain in ("rigid_high", "rigid_low"):
         strayed = {
             preset: results.value(preset, "id-coulomb-qp", terrain, "com_path_max_m", fallen=True) for preset in PRESETS
@@ -382,7 +382,7 @@ def _path(results: Results) -> Iterator[Claim]:
         texts: dict[str, Any] = {
             preset: f"{1e3 * value:.3g} mm" for preset, value in strayed.items() if value is not None
         }
-        yield Claim(
+        yield PaperClaim(
             what=f"in the preset default id-coulomb-qp's centre of mass stays within {1e3 * OFF_PATH_M:g} mm of the "
             f"lines except at turns, {TERRAINS[terrain][0]}",
             printed="drawn in Fig. 17",

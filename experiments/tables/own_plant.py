@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from idcontrol.experiments.tables.claims import OWN_MODEL, Claim, beside_each_other, on_own_plant, prediction
+from idcontrol.experiments.tables.claims import OWN_MODEL, PaperClaim, beside_each_other, on_own_plant, prediction
 from idcontrol.experiments.tables.results import OWN_PLANTS
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
@@ -79,7 +79,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     )
 
 
-def _claims(outcome: RunOutcome) -> Iterator[Claim]:
+def _claims(outcome: RunOutcome) -> Iterator[PaperClaim]:
     """Claims about a run without noise: the preset default as it is, or with the gaps closed at once."""
     if outcome.setting("noise.position_m") != 0.0:
         return
@@ -88,7 +88,7 @@ def _claims(outcome: RunOutcome) -> Iterator[Claim]:
         return
     found = prediction(outcome.folder) if outcome.done else None
     if found is not None:
-        yield Claim(
+        yield PaperClaim(
             what=f"{outcome.setting('controller')} that closes gaps at once predicts forces to {OWN_MODEL:.1%} while "
             "the predicted feet carry load",
             default=f"{found.same_feet:.2g} of the load",

@@ -383,7 +383,7 @@ class WalkScene:
         )
 
     @property
-    def _gait(self) -> schema.Gait:
+    def _gait(self) -> schema.DefaultGait:
         gait = self.robot.description.gait
         assert gait is not None  # `of` has checked it
         return gait

@@ -157,14 +157,20 @@ def test_torque_is_smooth_though_the_demand_is_noisy(quadruped, name):
 
 
 def test_stage_one_alone_chatters(quadruped):
-    """Without projection and second stage the solution jumps between feet in nearly every step (003 Figs. 6, 15)."""
+    """Without projection and second stage the solution jumps between feet in nearly every step.
+
+    Zapolsky & Drumwright 2017, Figs. 6 and 15.
+    """
     torques, _ = swaying_torques("id-coulomb-qp-raw", quadruped)
     jumps = np.abs(np.diff(torques, axis=0)).max(axis=1)
     assert np.count_nonzero(jumps > 0.2) > 100
 
 
 def test_the_printed_objective_brakes_a_walking_base(quadruped):
-    """A base at 0.2 m/s over feet at rest: as 003 prints it, contacts are predicted to stop it (math.md 7.2)."""
+    """A base at 0.2 m/s over feet at rest: as printed, contacts are predicted to stop it.
+
+    Zapolsky & Drumwright 2017, eqs. 69 and 97; math.md 7.2.
+    """
     state = walker.at_home(quadruped)
     quadruped.update(state.q, np.zeros(18))
     J = scenes.foot_contacts(quadruped, 0.7).jacobian

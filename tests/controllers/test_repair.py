@@ -37,7 +37,7 @@ def asked(problem, limit=np.inf, **changes):
 
 
 def nearest_by_clarabel(problem, held, limit):
-    """The least |P v⁺ - b|²_W of 003 (46), with pyramids and limits, in forces."""
+    """The least |P v⁺ - b|²_W of Zapolsky & Drumwright 2017 (46), with pyramids and limits, in forces."""
     n, p, h = len(problem.contacts), problem.prescribed.index.size, problem.h
     J, index = problem.contacts.jacobian, problem.prescribed.index
     f, tau, v = cvxpy.Variable((3, n)), cvxpy.Variable(p), cvxpy.Variable(problem.M.shape[0])

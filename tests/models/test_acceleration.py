@@ -61,7 +61,7 @@ def inverse(system, v, contacts, offset, joint_acceleration):
 
 
 def assert_lawful(problem, forces, a_contact):
-    """Coulomb's law as 001 has it, on contact forces (n, 3) and accelerations (3, n)."""
+    """Coulomb's law as Trinkle et al. 1997 have it, on contact forces (n, 3) and accelerations (3, n)."""
     contacts = problem.contacts
     v_n, v_t, v_o = (contacts.jacobian @ problem.v).reshape(3, -1)
     # accelerations reach 1e3 m/s², forces 1e3 N: 1e-8 is eleven digits

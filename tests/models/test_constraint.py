@@ -86,7 +86,7 @@ def test_coupled_springs_push_by_their_law_at_the_end_of_the_step():
 
 
 def test_the_same_bilateral_constraint_twice_shares_its_load():
-    """002 4.3: indeterminacy is resolved by compliance; (G M⁻¹Gᵀ)⁻¹ does not exist here."""
+    """Drumwright 2019, 4.3: indeterminacy is resolved by compliance; (G M⁻¹Gᵀ)⁻¹ does not exist here."""
     h, x = 0.1, 1e-3
     problem = StepProblem(h=h, M=np.eye(1), kappa=np.zeros(1), contacts=Contacts.none(1))
     twice = constraint.spring_rows(np.ones((2, 1)), np.full(2, x), h, 1e15, 1.0)
@@ -491,7 +491,7 @@ CORNERS = np.array([[x, y, -0.025] for x in (0.1, -0.1) for y in (0.05, -0.05)])
 
 
 def slide(mu, h, law, seconds=1.0, model=constraint.solve):
-    """002's block (1 kg, 0.2 x 0.1 x 0.05 m) on four corners, down 15°: distance, velocity and the last forces."""
+    """Drumwright 2019's block (1 kg, 0.2 x 0.1 x 0.05 m) on four corners, down 15°: distance, velocity and the last forces."""
     M = np.diag([1.0, 1.0, 1.0, *((0.1**2 + 0.05**2, 0.2**2 + 0.05**2, 0.2**2 + 0.1**2) / np.float64(12.0))])
     weight = G * np.array([np.sin(TILT), 0.0, -np.cos(TILT), 0.0, 0.0, 0.0])
     jacobian = np.zeros((12, 6))

@@ -1,4 +1,4 @@
-"""002's programs as printed: what they get right, and what math.md 11 says that they get wrong."""
+"""Drumwright 2019's programs as printed: what they get right, and what math.md 11 says that they get wrong."""
 
 import warnings
 from dataclasses import replace

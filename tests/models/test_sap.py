@@ -36,7 +36,7 @@ def projected(u, mu, R_n, R_t):
 
 
 def reference(u, mu, R_n, R_t):
-    """004 (18), as printed, in vectors; half space for μ = inf."""
+    """Castro et al. 2022 (18), as printed, in vectors; half space for μ = inf."""
     y = -np.asarray(u) / (R_n, R_t, R_t)
     y_n, y_t = y[0], y[1:]
     y_r = np.linalg.norm(y_t)
@@ -213,7 +213,7 @@ def test_the_cost_never_rises_and_the_end_is_reached_from_anywhere():
 
 
 def by_clarabel(problem, parameters):
-    """004 (15) as a second-order cone program in whitened velocities and the slack that it calls σ."""
+    """Castro et al. 2022 (15) as a second-order cone program in whitened velocities and the slack that it calls σ."""
     r, contacts = whiten(problem), problem.contacts
     n, h = len(contacts), problem.h
     whole = np.linalg.cholesky(problem.M)
@@ -284,7 +284,7 @@ def test_momentum_balances_and_impulses_follow_the_contact_law(quadruped, invers
         if problem.prescribed is not None:
             balance[problem.prescribed.index] -= solution.multipliers
         assert np.abs(balance).max() < 1e-12 * np.abs(problem.kappa).max()
-        assert solution.residual < 1e-6  # 004's own tolerance; the default asks for 1e-12
+        assert solution.residual < 1e-6  # Castro et al. 2022's own tolerance; the default asks for 1e-12
         normal, s, t = solution.impulses.T
         assert normal.min() >= 0.0
         assert (np.hypot(s, t) - problem.contacts.mu * normal).max() < 1e-12
@@ -392,7 +392,7 @@ def test_a_particle_slides_down_the_incline_as_the_table_says(mu, h, distance):
 def test_stick_creeps_no_faster_than_the_bound_and_ends_at_the_slope_of_friction(h):
     slope = np.radians(15.0)
     _, creep, _ = slide(0.375, h, slope, 0.3)
-    assert 0.0 < creep <= 0.375 * 1e-3 * G * h  # 004 (23)
+    assert 0.0 < creep <= 0.375 * 1e-3 * G * h  # Castro et al. 2022 (23)
     for mu, sticks in ((0.2679, False), (0.268, True)):  # tan 15° = 0.26795
         _, speed, _ = slide(mu, h, slope, 1.0)
         assert (speed <= mu * 1e-3 * G * h) == sticks

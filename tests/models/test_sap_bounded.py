@@ -1,4 +1,4 @@
-"""Rows with limited impulse in SAP: motors with effort limits, joint stops, beside contact (004 XI)."""
+"""Rows with limited impulse in SAP: motors with effort limits, joint stops, beside contact (Castro et al. 2022, XI)."""
 
 import numpy as np
 import pytest
