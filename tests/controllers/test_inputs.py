@@ -8,6 +8,7 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
+import numba
 import numpy as np
 import pytest
 from msgspec import structs
@@ -135,6 +136,7 @@ def test_arrays_of_any_kind_give_the_torque_of_plain_ones(name, kind):
     np.testing.assert_array_equal(other.tau, plain.tau)
 
 
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_no_kind_of_array_compiles_anything_once_the_controller_is_made():
     control = controller(schemes.COULOMB_QP)
     state, reference = at_home()

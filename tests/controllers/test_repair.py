@@ -8,11 +8,12 @@ import cvxpy
 import numpy as np
 import pytest
 
-from idcontrol.controllers.giving_way import request
+from idcontrol.controllers.giving_way import keep, request
 from idcontrol.controllers.inverse import solve
 from idcontrol.controllers.repair import nearest_motion
 from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP
 from idcontrol.models.distribution import Cones
+from idcontrol.models.step import StepSolution
 from idcontrol.models.whitened import whiten
 from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status
@@ -180,3 +181,23 @@ def test_at_their_limits_no_torque_was_clipped_after_the_last_solve(quadruped, n
         # in the predicted motion no foot goes into the ground by more than v_tol allows
         assert (contacts.jacobian[:4] @ a * scenes.H).min() > -2e-3
     assert clipped > 20
+
+
+@pytest.mark.parametrize(
+    ("status", "note", "dropped"),
+    [
+        (Status.REPAIRED, "regularized", ("exactness",)),
+        (Status.REPAIRED, "squeeze", ()),
+        (Status.SOLVED, "regularized", ()),  # a model that is a regularized one: nothing was given up
+        (Status.SOLVED, "", ()),
+    ],
+)
+def test_exactness_is_given_up_only_where_the_exact_problem_failed(status, note, dropped):
+    none = np.zeros(0)
+    solution = StepSolution(
+        v_plus=none, impulses=none, multipliers=np.ones(2), status=status, residual=0.0, iterations=0, note=note
+    )
+    outcome = keep(None, solution)
+    assert outcome.dropped == dropped
+    assert outcome.solution is solution
+    assert outcome.motor_impulse is solution.multipliers

@@ -11,7 +11,7 @@ from msgspec import structs
 from idcontrol.contact.landing import Landing
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.controllers import InverseSettings, schemes
+from idcontrol.controllers import InverseSettings, schemes, step
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.inverse import InverseDynamics, solve
 from idcontrol.kernels.arena import HEAP
@@ -231,3 +231,7 @@ def test_a_state_that_is_no_number_gives_no_torque(quadruped):
         assert command.status is Status.FAILED
         assert command.solved_by is None
         assert not command.tau.any()
+
+
+def test_the_endings_of_a_step_are_told_apart():
+    assert len({step.SOLVED, step.LIMIT, step.NO_SOLUTION, step.UNKNOWN_FOOT}) == 4

@@ -13,8 +13,9 @@ import pytest
 from msgspec import structs
 
 from idcontrol.loop.clock import NS, Beat
+from idcontrol.loop.machine import FAREWELL
 from idcontrol.loop.safety import Fault, Mode, Policy, Rule
-from idcontrol.loop.wire import Drop
+from idcontrol.loop.wire import HEAD_BYTES, Drop
 from idcontrol.types import Command, Status
 from tests.loop.rig import PERIOD, RATE, TORQUE, H, Pd, Rig, Weather, missed_brake
 
@@ -443,3 +444,19 @@ def test_a_plant_whose_numbers_overflow_stops_as_one_that_diverges():
     rig.run()
     assert rig.loop.safety.ended_by == Fault.PEER
     assert int(rig.machine_rows[-1]["faults"]) & Fault.NOT_FINITE
+
+
+def test_a_loop_that_has_heard_nothing_asks_for_no_torque():
+    rig, sent = Rig(), []
+    rig.machine_alive = False
+    rig.to_machine.send = lambda data: sent.append(bytes(data))
+    assert not rig.loop.connect(0.05)
+    assert len(sent) >= 5  # one each 10 ms
+    for data in sent:
+        np.testing.assert_array_equal(np.frombuffer(data, offset=HEAD_BYTES), np.zeros(2))
+
+
+def test_loop_and_machine_say_farewell_so_often_that_lost_datagrams_do_not_hide_it():
+    rig = Rig(duration_s=0.05).run()
+    assert rig.ticks(Mode.STOPPED) == FAREWELL
+    assert sum(int(row["mode"]) == Mode.STOPPED for row in rig.machine_rows) == FAREWELL

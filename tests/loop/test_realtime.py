@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from idcontrol.loop import realtime
 
 CODE = """
 import json, os, gc
@@ -52,3 +57,10 @@ def test_what_is_refused_is_told_with_how_to_get_it_and_nothing_breaks():
     assert granted["priority"] == 0
     assert granted["cpu"] is None  # not bound to a CPU that others may hold
     assert "limits.conf" in granted["refused"]["scheduler"]
+
+
+def test_resident_memory_is_what_the_kernel_counts():
+    words = Path("/proc/self/status").read_text().split()
+    kernel_mb = 1.024e-3 * float(words[words.index("VmRSS:") + 1])
+    # pages come and go between the two looks, and the kernel sums its counters up now and then
+    assert realtime.resident_mb() == pytest.approx(kernel_mb, rel=0.1)

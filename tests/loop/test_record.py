@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from idcontrol.loop import machine, real
-from idcontrol.loop.record import Ending, Scribe, too_slow
+from idcontrol.loop.clock import NS
+from idcontrol.loop.jobs import RecordJob, encode, start
+from idcontrol.loop.memory import anonymous
+from idcontrol.loop.record import READY, Ending, Scribe, too_slow
+from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import MEANINGS, NAMES, Fault, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
 from idcontrol.record.channels import views, width
@@ -147,3 +153,23 @@ def test_a_period_that_is_too_short_for_its_ticks_is_named():
     assert "4000 Hz" in said
     assert too_slow(slow, 1e-3) is None
     assert too_slow(np.full(3, np.nan), 1e-3) is None
+
+
+def test_the_process_of_the_recorder_keeps_every_row_and_prints_the_metrics(tmp_path):
+    channels = real.channels(wire_format(ArmSession()), 0)
+    descriptor, memory = anonymous(ring_bytes(width(channels), 100))
+    ring, rows = Ring(memory, width(channels)), telemetry(channels, 0)
+    job = RecordJob(
+        target="tests.loop.rig:offer", config={}, settings={"rate_hz": 1000.0}, out=str(tmp_path / "run"),
+        period=NS // 1000, ring=descriptor, machine_ring=None,
+    )  # fmt: skip
+    recorder = start("idcontrol.loop.record", job, [descriptor])
+    assert recorder.stdout.readline().strip() == READY.encode()
+    for row in rows:
+        ring.push(row)
+    out, _ = recorder.communicate(encode(OUTCOME))
+    metrics = json.loads(out)
+    assert (recorder.returncode, metrics["steps"], metrics["rows_lost"]) == (0, 20, 0)  # of running
+    run = load(tmp_path / "run")
+    np.testing.assert_array_equal(run.arrays["q"], views(rows, channels)["q"][4:])
+    assert run.config["loop"] == {"rate_hz": 1000.0}

@@ -189,3 +189,18 @@ def test_a_command_may_be_as_large_as_its_limit_and_no_larger():
     for beyond in ((np.nextafter(20.0, 21.0), 0.0, 0.0), (0.0, np.nextafter(-5.0, -6.0), 0.0)):
         assert receiver.accept(sealed(beyond, sender)) is None
     assert receiver.dropped[Drop.RANGE] == 2
+
+
+def test_the_range_of_a_state_is_what_no_machine_of_this_world_exceeds():
+    form = Format(robot="go1", nq=8, nv=7, floating=True, torque_limit=np.array([20.0]), n_feet=1)
+    low, high = form.state_range()
+    # t, place of the base, its quaternion, a joint; velocities; torque, accelerometer, force and normal of a foot
+    bounds = np.r_[np.finfo(float).max, [1e4] * 3, [1.0] * 4, 1e4, [1e3] * 7, [1e6] * 10]
+    assert form.state_values == len(bounds)
+    np.testing.assert_allclose(high, bounds, rtol=1e-5)  # a unit quaternion is rounded
+    assert (high[4:8] > 1.0).all()
+    np.testing.assert_array_equal(low, np.r_[0.0, -high[1:]])
+
+
+def test_the_kind_of_a_datagram_is_1_for_commands_and_2_for_states():
+    assert [struct.unpack_from("<H", sealed(kind=kind), 4) for kind in (Kind.COMMAND, Kind.STATE)] == [(1,), (2,)]
