@@ -3,9 +3,9 @@
     make mutants FOLDER=idcontrol/sensing PLACES=60 SEED=0
 
 Cosmic Ray makes the changes (another operator, another number, no loop): one at each of PLACES places of the folder,
-drawn with the seed, or at every place with PLACES=0. The fast tests that pyproject.toml names for the folder under
-`[tool.mutants]` are run against each change, in a copy of the checkout, with kernels run as Python; those that take
-longer than `LONG_S` then are left out. What is not noticed is printed.
+drawn with the seed, or at every place with PLACES=0; Ctrl-C ends early, with the count so far. The fast tests that
+pyproject.toml names for the folder under `[tool.mutants]` are run against each change, in a copy of the checkout, with
+kernels run as Python; those that take longer than `LONG_S` then are left out. What is not noticed is printed.
 
 Each run is a fork of this process, which has imported NumPy, Numba and Pinocchio before: two seconds less a change.
 """
@@ -140,13 +140,14 @@ def run_tests(arguments: list[str], hurry: Hurry, limit_s: float) -> str:
             status = int(pytest.main([*FAST.split(), "-m", "not slow and not wallclock", *arguments], [hurry]))
         finally:
             os._exit(status)
-    end = time.monotonic() + limit_s
-    done, status = os.waitpid(child, os.WNOHANG)
-    while not done and time.monotonic() < end:
-        time.sleep(0.02)
-        done, status = os.waitpid(child, os.WNOHANG)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
+    end, done, status = time.monotonic() + limit_s, 0, 0
+    try:
+        while not done and time.monotonic() < end:
+            time.sleep(0.02)
+            done, status = os.waitpid(child, os.WNOHANG)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
     if not done:
         os.waitpid(child, 0)
     if not done or os.waitstatus_to_exitcode(status) == TOO_LONG:
@@ -206,15 +207,16 @@ def main() -> int:
         [path for path in sorted(Path(asked.folder).rglob("*.py")) if path.name not in table.get("without", [])]
     )
     outcomes: Counter[str] = Counter()
-    for changes in draw.sample(every, len(every)):
-        outcome, diff = judge(draw.choice(changes), arguments, limit_s)
-        outcomes[outcome] += 1
-        if outcome in (SURVIVED, TIMED_OUT):
-            print(f"{outcome}: {diff}", flush=True)
-        run = outcomes.total() - outcomes[NO_CHANGE]
-        if run and run == asked.places:
-            break
-    found = 100.0 * (1.0 - outcomes[SURVIVED] / run)
+    with contextlib.suppress(KeyboardInterrupt):
+        for changes in draw.sample(every, len(every)):
+            outcome, diff = judge(draw.choice(changes), arguments, limit_s)
+            outcomes[outcome] += 1
+            if outcome in (SURVIVED, TIMED_OUT):
+                print(f"{outcome}: {diff}", flush=True)
+            if outcome != NO_CHANGE and outcomes.total() - outcomes[NO_CHANGE] == asked.places:
+                break
+    run = outcomes.total() - outcomes[NO_CHANGE]
+    found = 100.0 * (1.0 - outcomes[SURVIVED] / max(run, 1))
     print(
         f"{asked.folder}: {len(every)} places, {run} changed (seed {asked.seed}): {outcomes[KILLED]} killed, "
         f"{outcomes[TIMED_OUT]} timed out, {outcomes[SURVIVED]} survived: {found:.0f} % noticed"
