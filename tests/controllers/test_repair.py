@@ -201,3 +201,19 @@ def test_exactness_is_given_up_only_where_the_exact_problem_failed(status, note,
     assert outcome.dropped == dropped
     assert outcome.solution is solution
     assert outcome.motor_impulse is solution.multipliers
+
+
+@pytest.mark.parametrize("gap", [0.0, 1e-3, 4e-3])
+def test_a_foot_in_the_air_comes_down_no_further_than_its_gap(quadruped, gap):
+    """Told to come down by 5 mm within the step, it stops at the ground, without a force."""
+    state = walker.at_home(quadruped)
+    quadruped.update(state.q, np.zeros(18))
+    contacts = scenes.foot_contacts(quadruped, 0.7, gap=np.array([0.0, 0.0, 0.0, gap]))
+    down = np.linalg.lstsq(contacts.jacobian[[3, 7, 11], 6:], np.array([-5e-3 / scenes.H, 0.0, 0.0]), rcond=None)[0]
+    problem = inverse_step(quadruped, np.zeros(18), down, contacts)
+    held = np.array([True, True, True, False])
+    solution = nearest_motion(problem, whiten(problem), held, np.full(12, np.inf), np.zeros(4))
+    approach = contacts.jacobian[:4] @ solution.v_plus
+    # relative to the largest speed, 5 m/s: rounding of the program
+    np.testing.assert_allclose(approach, [0.0, 0.0, 0.0, -gap / scenes.H], rtol=0, atol=1e-6)
+    assert not solution.impulses[3].any()

@@ -12,6 +12,7 @@ import pytest
 from idcontrol.errors import InputError
 from idcontrol.experiments.trot import experiment
 from idcontrol.record.metrics import locomotion
+from idcontrol.record.recording import write_json
 from idcontrol.sweeps import figures, page, record
 from idcontrol.sweeps.plan import plan, product
 from idcontrol.sweeps.study import Study, Table
@@ -187,3 +188,21 @@ def test_what_is_no_comparison_is_refused_in_one_line(tmp_path):
     (tmp_path / "comparison.json").write_text('{"format": "other", "schema": 1}')
     with pytest.raises(InputError, match="another program or a newer idcontrol"):
         record.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "reason"),
+    [
+        ({}, None),
+        ({"completed": True, "checks": {"weight": False}}, None),
+        ({"completed": False, "fell_at_s": 0.7, "checks": {"weight": False}}, "fell at 0.70 s"),
+        ({"completed": False, "fell_at_s": None, "checks": {"weight": False, "rest": True}}, "missed: weight"),
+        ({"completed": False, "checks": None}, "did not complete its task"),
+    ],
+)
+def test_a_run_that_missed_its_task_says_what_it_missed(tmp_path, metrics, reason):
+    (run,) = plan(experiment, [{"controller": "pid"}])
+    (tmp_path / run.name).mkdir()
+    write_json(tmp_path / run.name / "metrics.json", metrics)
+    outcome = record.outcome(run, tmp_path)
+    assert (outcome.reason, outcome.done, outcome.metrics) == (reason, reason is None, metrics)
