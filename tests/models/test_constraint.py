@@ -491,7 +491,7 @@ CORNERS = np.array([[x, y, -0.025] for x in (0.1, -0.1) for y in (0.05, -0.05)])
 
 
 def slide(mu, h, law, seconds=1.0, model=constraint.solve):
-    """Drumwright 2019's block (1 kg, 0.2 x 0.1 x 0.05 m) on four corners, down 15°: distance, velocity and the last forces."""
+    """Drumwright 2019's block (1 kg, 0.2 x 0.1 x 0.05 m) on corners, down 15°: distance, velocity, last forces."""
     M = np.diag([1.0, 1.0, 1.0, *((0.1**2 + 0.05**2, 0.2**2 + 0.05**2, 0.2**2 + 0.1**2) / np.float64(12.0))])
     weight = G * np.array([np.sin(TILT), 0.0, -np.cos(TILT), 0.0, 0.0, 0.0])
     jacobian = np.zeros((12, 6))

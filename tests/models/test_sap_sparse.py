@@ -119,7 +119,7 @@ def test_momentum_error_is_below_the_tolerance_that_was_asked_for():
             j = J.T @ solution.impulses.T.ravel()
             error = M @ (v - flat(problem, problem.v_star)) - j
             D = np.diag(M) ** -0.5
-            # whitened momenta and those that Castro et al. 2022 (19) scales by the diagonal differ by the inertia's own coupling
+            # momenta whitened and those scaled by the diagonal (Castro et al. 2022, 19) differ by inertial coupling
             coupling = np.sqrt(np.linalg.cond(M * np.outer(D, D)))
             bound = np.sqrt(2.0) * coupling * tolerance  # √2: islands add up
             assert np.linalg.norm(D * error) <= bound * max(np.linalg.norm(D * M @ v), np.linalg.norm(D * j))

@@ -1,4 +1,4 @@
-"""The θ-method of Castro et al. 2022, IV: exact recursions, orders of accuracy, energy, and what contact does to them."""
+"""The θ-method of Castro et al. 2022, IV: exact recursions, orders of accuracy, energy, and the effect of contact."""
 
 import numpy as np
 import pytest
