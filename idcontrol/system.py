@@ -93,7 +93,7 @@ def _gather(bound: Bound) -> None:  # pragma: no cover - compiled
 
 
 @njit(cache=True)
-def _rotate(quaternion: Array, v: Array, out: Array) -> None:  # pragma: no cover - compiled
+def rotate(quaternion: Array, v: Array, out: Array) -> None:  # pragma: no cover - compiled
     """Write R v for the unit quaternion (x, y, z, w) of R."""
     x, y, z, w = quaternion
     ax, ay, az = 2.0 * (y * v[2] - z * v[1]), 2.0 * (z * v[0] - x * v[2]), 2.0 * (x * v[1] - y * v[0])
@@ -111,13 +111,13 @@ def _carry(
     for i in range(at_q.shape[0]):
         k, j = at_q[i], at_v[i]
         turn, linear = q[k + 3 : k + 7], slice(j, j + 3)
-        _rotate(turn, v[linear], world)
+        rotate(turn, v[linear], world)
         for x in range(3):
             q_next[k + x] = q[k + x] + h * world[x]
             back[x] = -q_next[k + 3 + x]
         back[3] = q_next[k + 6]
-        _rotate(turn, v_next[linear], world)
-        _rotate(back, world, v_next[linear])
+        rotate(turn, v_next[linear], world)
+        rotate(back, world, v_next[linear])
 
 
 class System:
@@ -132,6 +132,9 @@ class System:
         actuated_names: Names of the actuated joints, in the system's order.
         effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf where there is none.
         joint_q: Index of each actuated joint in Pinocchio's q, shape (a,).
+        flyer_q: Where each free-flyer begins in Pinocchio's q, shape (number of free-flyers,).
+        flyer_v: Where it begins in Pinocchio's v, shape (number of free-flyers,).
+        flyer_rows: Its velocities in the system's order, shape (number of free-flyers, 6).
         joint_circle: Whether it is given there by cosine and sine (a continuous joint), shape (a,).
         M: Joint-space inertia, shape (m, m).
         bias: Coriolis, centrifugal and gravity terms c of ``M v̇ + c = Pᵀτ + Jᵀf``, shape (m,) [N, N m]; v̇ of a
@@ -191,8 +194,10 @@ class System:
         self._circles = [(i, joint.idx_q) for i, joint in enumerate(joints) if joint.nq == 2]
 
         flyers = [joint for joint in model.joints if joint.shortname() == "JointModelFreeFlyer"]
-        self._flyer_q: Integers = np.array([joint.idx_q for joint in flyers], dtype=np.int64)
-        self._flyer_v: Integers = np.array([joint.idx_v for joint in flyers], dtype=np.int64)
+        self.flyer_q: Integers = np.array([joint.idx_q for joint in flyers], dtype=np.int64)
+        self.flyer_v: Integers = np.array([joint.idx_v for joint in flyers], dtype=np.int64)
+
+        self.flyer_rows: Integers = np.argsort(self.order)[self.flyer_v[:, None] + np.arange(6)]
 
         # joints with more coordinates than velocities end in a quaternion, or in cosine and sine
         turning = [
@@ -217,7 +222,7 @@ class System:
         # the Jacobian of a machine with a single velocity comes as a vector
         pinocchio = Terms(M=self.data.M, bias=self.data.nle, jacobian=self.data.J.reshape(6, m))
         self._v: Array = np.zeros(m)
-        self._bound = bind((pinocchio, self.terms, self.order, self._flyer_v, self._v))
+        self._bound = bind((pinocchio, self.terms, self.order, self.flyer_v, self._v))
         self._gather = entry(_gather, self._bound)
         self.update(pin.neutral(model), np.zeros(m))
         self._refuse_singular_inertia()
@@ -311,7 +316,7 @@ class System:
         v_next: Array = self.to_pinocchio(v_plus)
         v = v_next if mean is None else self.to_pinocchio(mean)
         q_next: Array = pin.integrate(self.model, q, h * v)
-        _carry(q, q_next, v, v_next, h, self._flyer_q, self._flyer_v)
+        _carry(q, q_next, v, v_next, h, self.flyer_q, self.flyer_v)
         return q_next, v_next
 
     def joint_positions(self, q: Array) -> Array:
@@ -355,7 +360,7 @@ class System:
 
     def com(self, q: Array) -> Array:
         """Centre of mass in the world, shape (3,) [m]; overwrites no term of `update`."""
-        centre: Array = pin.centerOfMass(self.model, self._scratch(), q).copy()
+        centre: Array = pin.centerOfMass(self.model, self.scratch, q).copy()
         return centre
 
     @property
@@ -378,7 +383,9 @@ class System:
             rows.append(row)
         return rows
 
-    def _scratch(self) -> Any:
+    @property
+    def scratch(self) -> Any:
+        """Data of the model for what must not overwrite the terms of `update`."""
         if not hasattr(self, "_scratch_data"):
             self._scratch_data = self.model.createData()
         return self._scratch_data

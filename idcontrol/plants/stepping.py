@@ -9,6 +9,7 @@ from idcontrol.kernels.arena import reserve
 from idcontrol.kernels.bound import bind, entry
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution
+from idcontrol.plants.flight import fly, untouched
 from idcontrol.plants.parts import ROUNDING_N, averaged, pushed, require_positive, require_torques, substeps
 from idcontrol.plants.step import PlantMachine, PlantResult, PlantStep, reach
 from idcontrol.system import System
@@ -19,7 +20,7 @@ NEAR = 5e-3
 
 
 class Stepping:
-    """A machine on the ground: ``M (v⁺ - v) = h (Pᵀτ - c) + Jᵀf``, then `System.advance`.
+    """A machine on the ground: ``M (v⁺ - v) = h (Pᵀτ - c) + Jᵀf``, then `System.advance`, or `flight.fly` in the air.
 
     Attributes:
         last: Solution of the last substep.
@@ -106,9 +107,19 @@ class Stepping:
         self.solved += solution.status is Status.SOLVED
         self.repaired += solution.status is Status.REPAIRED
         self.fallback += solution.status is Status.FALLBACK
-        q_next, v_next = system.advance(state.q, solution.v_plus, h)
+        q_next, v_next = self._advance(contacts, solution, h, stands=forces.identity.size > 0)
         self._state = State(t=state.t + h, q=q_next, v=v_next)
         return forces
+
+    def _advance(self, contacts: Contacts, solution: StepSolution, h: float, *, stands: bool) -> tuple[Array, Array]:
+        """Configuration and velocity at the end of the substep; `stands` tells whether a contact presses."""
+        system, state = self._system, self._state
+        flyers = len(system.flyer_q)
+        if flyers > stands:  # of several, one may stand and the others fly
+            flying = untouched(system, contacts, solution.impulses)
+            if flying.size:
+                return fly(system, state.q, state.v, solution.v_plus, h, flying)
+        return system.advance(state.q, solution.v_plus, h)
 
     def _solve_at_once(self, contacts: Contacts, tau: Array, h: float) -> tuple[StepSolution, ContactForces] | None:
         """The compiled step; None where there is none, or where it has no solution."""

@@ -221,6 +221,15 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
             tests=("tests/plants/test_every_plant.py::test_a_thrown_sled_only_loses_energy_and_comes_to_rest",),
         ),
         Claim(
+            statement="a tumbling body, and a machine that moves its legs, keep their angular momentum in flight",
+            measure=plants.lost_spin,
+            limit=1e-9,
+            tests=(
+                "tests/plants/test_stepping.py::test_a_tumbling_box_keeps_its_momenta_and_its_energy",
+                "tests/plants/test_stepping.py::test_a_machine_whose_joints_move_keeps_its_momenta_in_flight",
+            ),
+        ),
+        Claim(
             statement="bodies that collide in free space keep both momenta",
             measure=plants.lost_momentum,
             limit=1e-10,

@@ -24,6 +24,8 @@ SLIDING = 0.2
 HOLDING = 0.7
 
 SLED_MASS = 2.0
+SLED_INERTIA = np.array([0.01, 0.02, 0.025])
+"""About the body's axes [kg m²]."""
 FOOT = 0.02
 SLED_HEIGHT = 0.05 + FOOT
 """Height of the sled's middle above level ground that its feet just touch [m]."""
@@ -42,8 +44,8 @@ def free_body(inertia: Array) -> System:
 
 
 def sled(ground: Terrain, mu: float, *, dt: float = H, settings: plants.GroundSettings | None = None) -> plants.Setup:
-    """A body on four ball feet, for `plants.build`; its inertia is a ball's, so that its spin takes no torque."""
-    system = free_body(0.02 * np.eye(3))
+    """A body on four ball feet, for `plants.build`; its three inertias differ, so that it tumbles in the air."""
+    system = free_body(np.diag(SLED_INERTIA))
     contacts = SphereContacts(system, ("body",) * 4, FOOT, ground, mu, offsets=_SLED_FEET)
     return plants.Setup(system=system, contacts=contacts, dt=dt, settings=settings or plants.GroundSettings())
 
@@ -58,7 +60,7 @@ def sled_state(slope: float = 0.0, *, gap: float = 0.0, v: Array | None = None) 
 def sled_energy(state: State) -> float:
     """Kinetic and potential energy of the sled [J]."""
     v = state.v
-    return float(0.5 * (SLED_MASS * v[:3] @ v[:3] + 0.02 * v[3:] @ v[3:]) + SLED_MASS * G * state.q[2])
+    return float(0.5 * (SLED_MASS * v[:3] @ v[:3] + v[3:] @ (SLED_INERTIA * v[3:])) + SLED_MASS * G * state.q[2])
 
 
 def ball(mu: float = HOLDING, *, dt: float = H) -> plants.Setup:

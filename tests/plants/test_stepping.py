@@ -34,10 +34,12 @@ def test_momentum_changes_by_torque_gravity_and_the_forces_read_back(quadruped, 
     rng = np.random.default_rng(seed)
     plant, _ = quadruped_plant()
     q = pin.integrate(quadruped.model, scenes.home(quadruped), 0.01 * rng.normal(size=18))
+    q[2] -= 0.02  # some foot presses: what flies has its momenta in the pose at the end (`flight`)
     before = plant.reset(State(t=0.0, q=q, v=0.3 * rng.normal(size=18)))
     tau = rng.normal(size=12)
     after = plant.step(tau, 1e-3)
     forces = plant.contact_forces()
+    assert forces.identity.size
     quadruped.update(before.q, before.v)
     v = quadruped.from_pinocchio(before.v)
     v_plus = quadruped.from_pinocchio(after.v)
@@ -110,18 +112,50 @@ def test_a_spinning_ball_flies_a_parabola():
     np.testing.assert_allclose(rotation(state.q) @ state.v[3:], start.v[3:], rtol=0, atol=1e-12)
 
 
-def test_a_tumbling_box_keeps_its_linear_momentum_and_loses_angular_momentum_at_first_order():
-    drift = []
-    for h in (2e-3, 1e-3):
-        plant = bodies.box(0.5, dt=h)
-        inertia = machines.SLED_MASS / 3.0 * (bodies.HALF @ bodies.HALF - bodies.HALF**2)
-        spin = np.array([3.0, 6.0, -2.0])
-        plant.reset(State(t=0.0, q=np.array([0, 0, 20.0, 0, 0, 0, 1.0]), v=np.concatenate(([1.0, -2.0, 0.5], spin))))
-        for _ in range(round(1.0 / h)):
-            state = plant.step(np.zeros(0), h)
-        # a thousand steps, each rounded at 10 m/s: 2e-12
-        np.testing.assert_allclose(rotation(state.q) @ state.v[:3], [1.0, -2.0, 0.5 - G], rtol=0, atol=1e-11)
-        drift.append(np.linalg.norm(rotation(state.q) @ (inertia * state.v[3:]) - inertia * spin))
+def flown(system, contacts, q, v, h, duration=1.0):
+    """Spin momentum and kinetic energy about the centre of mass, and the centre, before and after a flight."""
+    plant = Stepping(system, contacts, coulomb.solve, h)
+    state = plant.reset(State(t=0.0, q=q, v=v))
+    data, seen = system.model.createData(), []
+    for steps in (0, round(duration / h)):
+        for _ in range(steps):
+            state = plant.step(np.zeros(system.n_actuated), h)
+        momentum = pin.computeCentroidalMomentum(system.model, data, state.q, state.v)
+        energy = pin.computeKineticEnergy(system.model, data, state.q, state.v)
+        energy -= 0.5 * momentum.linear @ momentum.linear / system.mass
+        centre = pin.centerOfMass(system.model, data, state.q, state.v).copy()
+        seen.append((momentum.linear.copy(), momentum.angular.copy(), energy, centre))
+    return seen
+
+
+@pytest.mark.parametrize("h", [1e-3, 1e-2])
+def test_a_tumbling_box_keeps_its_momenta_and_its_energy(h):
+    """Three different inertias at 20 rad/s: with explicit gyroscopic terms 11 % of the spin were gone at 10 ms."""
+    system = machines.free_body(np.diag([0.01, 0.02, 0.025]))
+    contacts = SphereContacts(system, ("body",), machines.FOOT, plane(), 0.5)
+    q = np.array([0.0, 0.0, 20.0, 0.0, 0.0, 0.0, 1.0])
+    before, after = flown(system, contacts, q, np.array([1.0, -2.0, 0.5, 5.0, 18.0, 7.0]), h)
+    # a thousand steps, each rounded at 10 m/s and 20 rad/s
+    np.testing.assert_allclose(after[0], before[0] + system.mass * np.array([0.0, 0.0, -G]), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(after[1], before[1], rtol=0, atol=1e-12 * np.linalg.norm(before[1]))
+    assert after[2] == pytest.approx(before[2], rel=1e-10)
+
+
+def test_a_machine_whose_joints_move_keeps_its_momenta_in_flight(quadruped):
+    """Its energy drifts at first order in h: 0.4 % in 0.3 s at 1 ms, with joints at 3 rad/s."""
+    contacts = SphereContacts(quadruped, scenes.FEET, scenes.RADIUS, plane(), 0.5)
+    rng, q, drift = np.random.default_rng(0), scenes.home(quadruped).copy(), []
+    q[2] = 20.0
+    v = np.concatenate((rng.normal(size=3), 2.0 * rng.normal(size=3), 3.0 * rng.normal(size=12)))
+    for h in (1e-3, 5e-4):
+        before, after = flown(quadruped, contacts, q, v, h, duration=0.3)
+        fall = 0.3 * np.array([0.0, 0.0, -G])
+        np.testing.assert_allclose(after[0], before[0] + quadruped.mass * fall, rtol=0, atol=1e-10)
+        np.testing.assert_allclose(after[1], before[1], rtol=0, atol=1e-10 * np.linalg.norm(before[1]))
+        way = 0.3 * before[0] / quadruped.mass + 0.5 * 0.3 * fall * (1.0 + h / 0.3)
+        np.testing.assert_allclose(after[3] - before[3], way, rtol=0, atol=1e-10)
+        drift.append(abs(after[2] / before[2] - 1.0))
+    assert drift[0] < 5e-3
     assert drift[1] == pytest.approx(0.5 * drift[0], rel=0.1)
 
 
