@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,6 +146,7 @@ class System:
         frame_joint: Supporting joint of each frame, shape (n_frames,).
         frame_position: Frame origins in the world, shape (n_frames, 3) [m]: a view into Pinocchio's data.
         frame_rotation: Frame axes in the world (columns), shape (n_frames, 3, 3): a view into Pinocchio's data.
+        busy: Held by the controller that computes with these terms, as two threads must not at once.
     """
 
     def __init__(self, model: Any, *, actuated: Sequence[str] | None = None, effort_limit: Array | None = None) -> None:
@@ -166,6 +168,7 @@ class System:
                     f"joint {str(model.names[joint])!r}: what hangs on it does not follow it at once; Pinocchio's "
                     "inertia matrix would be wrong: add joints depth first"
                 )
+        self.busy = Lock()
         self.model = model
         self.data = model.createData()
         names = list(model.names)

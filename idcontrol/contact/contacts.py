@@ -19,8 +19,8 @@ def _unset() -> Array:
 
 
 def _plain(values: npt.NDArray[Any], kind: type) -> npt.NDArray[Any]:
-    """The array as kernels take it: itself, or a copy of that type without gaps."""
-    return np.ascontiguousarray(values, dtype=kind)
+    """The array as kernels take it: itself, or a copy of that type that is writable and without gaps."""
+    return np.require(values, kind, ("C", "W"))
 
 
 Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array]
@@ -70,7 +70,7 @@ class Contacts:
     surface_velocity: Array = field(default_factory=_unset)
     stiffness: Array = field(default_factory=_unset)
     damping: Array = field(default_factory=_unset)
-    packed: Packed = field(init=False, repr=False, compare=False)
+    _packed: Packed | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         n = self.identity.shape[0]
@@ -91,9 +91,21 @@ class Contacts:
             and self.jacobian.shape[0] == 3 * n
         ):
             raise InputError(self._misfit(n))
+        packed = self._convert()
+        given = (self.identity, self.axes, self.gap, self.mu, self.surface_velocity, self.jacobian)
+        # what had to be converted is converted at every use: who owns the array may write into it in between
+        plain = all(values is array for values, array in zip(given, packed, strict=True))
+        object.__setattr__(self, "_packed", packed if plain else None)
+
+    def _convert(self) -> Packed:
         reals = (self.axes, self.gap, self.mu, self.surface_velocity, self.jacobian)
-        packed = (_plain(self.identity, np.int64), *(_plain(values, np.float64) for values in reals))
-        object.__setattr__(self, "packed", packed)
+        axes, gap, mu, surface_velocity, jacobian = (_plain(values, np.float64) for values in reals)
+        return _plain(self.identity, np.int64), axes, gap, mu, surface_velocity, jacobian
+
+    @property
+    def packed(self) -> Packed:
+        """The fields of `ContactArrays`, as compiled calls take them."""
+        return self._convert() if self._packed is None else self._packed
 
     def _misfit(self, n: int) -> str:
         wanted = {

@@ -156,17 +156,17 @@ Call = TypeVar("Call", bound=Callable[..., Command])
 def alone(call: Call) -> Call:
     """The call of a controller, which answers `Status.FAILED` while another thread is inside.
 
-    A controller writes into arrays of its own, so two threads need one each; `copy.deepcopy` makes another.
+    Controllers write into the arrays of their system, so two threads need one each; `copy.deepcopy` makes another.
     """
 
     @wraps(call)
     def called(self: Any, state: State, reference: Reference) -> Command:
-        if not self._busy.acquire(blocking=False):
+        if not self._system.busy.acquire(blocking=False):
             return failed(self._system, "called by two threads at once: give each a controller of its own")
         try:
             return call(self, state, reference)
         finally:
-            self._busy.release()
+            self._system.busy.release()
 
     return cast(Call, called)
 

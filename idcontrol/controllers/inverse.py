@@ -13,7 +13,6 @@ cones never are. `Command.dropped` says which.
 from __future__ import annotations
 
 from dataclasses import replace
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -36,8 +35,8 @@ from idcontrol.controllers.step import (
     Posed,
     Result,
     StanceRule,
-    known,
     pose_bound,
+    usable,
 )
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.arena import HEAP, reserve
@@ -91,7 +90,7 @@ class InverseDynamics:
         self._scheme, self._system, self._contacts, self._h = scheme, system, contacts, h
         u, a = system.n_unactuated, system.n_actuated
         self._memory = memory()
-        self._intake, self._busy = Intake(system), Lock()
+        self._intake = Intake(system)
         self._tau: Array = np.zeros(a)
         self._machine = Machine(
             arena=reserve(),
@@ -129,7 +128,7 @@ class InverseDynamics:
         self._step = None if scheme.step is None else entry(scheme.step, self._bound, none)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy, or what comes out of a pickle, is a controller of its own that remembers the same last step."""
+        """A copy, or what comes out of a pickle, remembers the same last step; a shallow one shares the system."""
         return type(self), self._made, (*self._memory, self._tau)
 
     def __setstate__(self, remembered: tuple[Array | Integers, ...]) -> None:
@@ -147,7 +146,10 @@ class InverseDynamics:
         fault = self._intake.take(state, reference)
         if fault:
             return failed(self._system, fault)
-        near = self._look()
+        try:
+            near = self._look()
+        except Exception as error:  # a detector may be anybody's
+            return failed(self._system, f"contacts cannot be found: {type(error).__name__}: {error}")
         ending, sticking, residual, n = (
             (NO_SOLUTION, False, 0.0, 0) if self._step is None else self._step(self._bound, near.packed)
         )
@@ -191,9 +193,13 @@ class InverseDynamics:
     def _give_way(self, near: Contacts) -> Command:
         """A step that was not solved at once, or not within the torque limits."""
         feet = self._intake.inputs.stance.size
-        if not known(near.arrays, feet, self._system.n_velocities):
-            told = f"contacts {near.identity.tolist()} with {near.jacobian.shape[1]} columns"
-            return failed(self._system, f"{told} do not fit {feet} feet and {self._system.n_velocities} velocities")
+        if not usable(near.arrays, feet, self._system.n_velocities):
+            return failed(
+                self._system,
+                f"contacts {near.identity.tolist()} with friction {near.mu.tolist()} and "
+                f"{near.jacobian.shape[1]} columns cannot be those of {feet} feet and "
+                f"{self._system.n_velocities} velocities, or have no unit axes",
+            )
         request = self._begin(near)
         contacts = request.problem.contacts
         tau, outcome, clipped = self._within_limits(request)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ class Pid:
             gains: In torque: kp [N m/rad], kd [N m s/rad], one for each joint.
         """
         self._system, self._gains = system, gains
-        self._intake, self._busy = Intake(system, accelerations=False), Lock()
+        self._intake = Intake(system, accelerations=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, is a controller of its own."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from threading import Lock
 from typing import Any
 
 import numpy as np
 
 from idcontrol.contact.contacts import Detector
 from idcontrol.controllers.feedback import Gains, proportional_derivative
-from idcontrol.controllers.inputs import Intake, alone, failed
+from idcontrol.controllers.inputs import LARGEST, Intake, alone, failed
 from idcontrol.system import System
 from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
 
@@ -46,7 +45,7 @@ class SensedForces:
         """
         self._made = (system, contacts, gains, delay)
         self._system, self._contacts, self._gains = system, contacts, gains
-        self._intake, self._busy = Intake(system), Lock()
+        self._intake = Intake(system)
         self._queue: deque[ContactForces] = deque(maxlen=delay)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -64,12 +63,16 @@ class SensedForces:
     def __call__(self, state: State, reference: Reference) -> Command:
         """Torques for the period that begins at `state.t`."""
         system, u = self._system, self._system.n_unactuated
-        fault = self._intake.take(state, reference) or self._misfit(state.forces)
+        fault = self._intake.take(state, reference)
         if fault:
             return failed(system, fault)
+        try:
+            forces = self._copied(state.forces)
+        except Exception as error:  # whatever a user's object raises when it is read as an array
+            return failed(system, f"state.forces: {error}")
         inputs = self._intake.inputs
         system.update(inputs.q, inputs.v)
-        self._queue.append(state.forces or ContactForces.none())
+        self._queue.append(forces)
         pull = self._generalized(self._queue[0])
         q, v = system.joint_positions(inputs.q), system.joint_velocities(inputs.v)
         wanted = inputs.joint_a + proportional_derivative(self._gains, inputs.joint_q - q, inputs.joint_v - v)
@@ -86,27 +89,30 @@ class SensedForces:
             dropped=("tracking",) if clipped else (),
         )
 
-    def _misfit(self, forces: ContactForces | None) -> str:
-        """Why sensed forces cannot be used, or nothing."""
+    def _copied(self, forces: ContactForces | None) -> ContactForces:
+        """Sensed forces as arrays of their own.
+
+        Raises:
+            ValueError: They cannot be used; the text says why.
+        """
         if forces is None:
-            return ""
+            return ContactForces.none()
+        identity, force = np.asarray(forces.identity), np.asarray(forces.force)
         feet = self._intake.inputs.stance.size
-        try:
-            if any(not 0 <= foot < feet for foot in forces.identity):
-                return f"state.forces: identity is {forces.identity}; it must be numbers of {feet} feet"
-            if np.shape(forces.force) != (len(forces.identity), 3) or not np.isfinite(forces.force).all():
-                return f"state.forces: force must be ({len(forces.identity)}, 3) finite numbers"
-        except Exception as error:  # whatever a user's object raises when it is read as an array
-            return f"state.forces cannot be read: {error}"
-        return ""
+        if identity.ndim != 1 or identity.dtype.kind not in "iu" or not ((identity >= 0) & (identity < feet)).all():
+            raise ValueError(f"identity is {identity.tolist()}; it must be numbers of {feet} feet")
+        if force.shape != (identity.size, 3) or force.dtype.kind not in "iuf" or not (np.abs(force) <= LARGEST).all():
+            raise ValueError(f"force must be ({identity.size}, 3) finite numbers")
+        force = np.array(force, dtype=np.float64)
+        return ContactForces(identity=np.array(identity, dtype=np.int64), force=force, normal=np.zeros_like(force))
 
     def _generalized(self, sensed: ContactForces) -> Array:
         """Jᵀ f of the sensed forces at feet that are planned to stand, shape (m,)."""
-        pull = np.zeros(self._system.n_velocities)
+        pull, stance = np.zeros(self._system.n_velocities), self._intake.inputs.stance
         contacts = self._contacts.detect(np.inf)
         n = len(contacts)
         for identity, force in zip(sensed.identity.tolist(), sensed.force, strict=True):
-            if self._intake.inputs.stance[identity]:
+            if identity < min(n, stance.size) and stance[identity]:  # the plan may have had other feet then
                 rows = contacts.jacobian[identity::n]
                 pull += rows.T @ (contacts.axes[identity] @ force)
         return pull

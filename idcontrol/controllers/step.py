@@ -21,7 +21,7 @@ from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Packed
 from idcontrol.contact.landing import LandingRates, landing_kernel
-from idcontrol.controllers.inputs import Inputs
+from idcontrol.controllers.inputs import UNIT, Inputs
 from idcontrol.controllers.projection import projection_kernel
 from idcontrol.kernels.arena import Arena, begin, frames, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
@@ -36,8 +36,8 @@ LIMIT: Final = 1
 """The scheme solved the step, but a joint is beyond its limit."""
 NO_SOLUTION: Final = 2
 """The scheme found no solution, or takes no contacts like these."""
-UNKNOWN_FOOT: Final = 3
-"""A contact is none of the feet that the reference speaks of, or its rows do not fit the machine."""
+UNUSABLE: Final = 3
+"""The contacts cannot be those of the feet that the reference speaks of (`usable`)."""
 
 RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
@@ -180,11 +180,15 @@ class Answer(NamedTuple):
 
 
 @njit(cache=True)
-def known(contacts: ContactArrays, feet: int, m: int) -> bool:
-    """Whether all contacts are among that many feet, and their rows are those of a machine with m velocities."""
-    good = contacts.identity.shape[0] == 0 or contacts.jacobian.shape[1] == m
-    for foot in contacts.identity:
-        good = good and 0 <= foot < feet
+def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
+    """Whether contacts are among that many feet of a machine with m velocities, with friction and axes that can be."""
+    n = contacts.identity.shape[0]
+    good = n == 0 or contacts.jacobian.shape[1] == m
+    for i in range(n):
+        good = good and 0 <= contacts.identity[i] < feet and contacts.mu[i] >= 0.0  # false for a NaN
+        for axis in range(3):
+            for d in range(3):
+                good = good and abs(contacts.axes[i, axis, d]) <= 1.0 + UNIT
     return good
 
 
@@ -354,9 +358,9 @@ def control(scheme: Any, bound: Bound, near: Packed) -> Ended:
 
     Forces are written into `Machine.result`, and torques, too, if the step ended as `SOLVED`.
     """
-    ending, sticking, residual, n = UNKNOWN_FOOT, False, 0.0, 0
+    ending, sticking, residual, n = UNUSABLE, False, 0.0, 0
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
-    if known(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
+    if usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
         begin(machine.arena)
         posed = pose(machine, detected, machine.arena)
         n = posed.which.shape[0]

@@ -138,7 +138,7 @@ def _generators(
             d += 3
         elif held[i]:
             continue
-        elif mu[i] == 0.0:
+        elif not mu[i] > 0.0:
             if u[i] <= v_tol:
                 row[d], other[d], weight[d] = i, i, 0.0
                 A[rows] = 0.0

@@ -7,6 +7,7 @@ import pickle
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numba
 import numpy as np
@@ -165,6 +166,59 @@ def test_a_contact_that_the_reference_does_not_know_is_refused():
     assert "7" in command.dropped[0]
 
 
+class Spoiled(SphereContacts):
+    """Hands out contacts one of whose fields is spoiled by `spoil`."""
+
+    spoil = staticmethod(lambda near: near)
+
+    def detect(self, margin):
+        return self.spoil(super().detect(margin).take(np.arange(4)))
+
+
+def spoiled(field, value):
+    def spoil(near):
+        getattr(near, field)[0] = value
+        return near
+
+    return type("Spoiling", (Spoiled,), {"spoil": staticmethod(spoil)})
+
+
+def raises(near):
+    raise RuntimeError("no camera")
+
+
+@pytest.mark.parametrize("scheme", [schemes.COULOMB_QP, schemes.NO_SLIP_LCP, schemes.COULOMB_LCP, schemes.SPRINGS])
+@pytest.mark.parametrize(
+    "detector",
+    [
+        spoiled("mu", -1.0),
+        spoiled("mu", np.nan),
+        spoiled("axes", np.nan),
+        spoiled("axes", 1e300),
+        type("Nothing", (Spoiled,), {"spoil": staticmethod(lambda near: None)}),
+        type("Raising", (Spoiled,), {"spoil": staticmethod(raises)}),
+    ],
+    ids=["negative friction", "NaN friction", "NaN axes", "long axes", "nothing", "raises"],
+)
+def test_contacts_that_cannot_be_are_refused(scheme, detector):
+    command = controller(scheme, detector=detector)(*at_home())
+    assert command.status is Status.FAILED
+    assert not command.tau.any()
+    assert "contacts" in command.dropped[0]
+
+
+@pytest.mark.parametrize("change", [np.asfortranarray, lambda x: x.astype(np.float32).astype(np.float64)[::1]])
+def test_a_detector_may_update_arrays_of_any_layout_in_place(change):
+    """What has to be converted for kernels is converted anew at every use."""
+    near = scenes.foot_contacts(scenes.links(), 0.7)
+    kept = replace(near, jacobian=change(near.jacobian))
+    kept.jacobian[:] = 1.0
+    assert (kept.packed[-1] == 1.0).all()
+    frozen = near.gap.copy()
+    frozen.flags.writeable = False
+    assert replace(near, gap=frozen).packed[2].flags.writeable
+
+
 def test_a_reference_of_another_number_of_feet_is_no_misfit():
     """Contacts of four feet, of which the reference knows two: refused; of which it knows six: two have no contact."""
     control = controller(schemes.COULOMB_QP)
@@ -181,6 +235,10 @@ def test_a_reference_of_another_number_of_feet_is_no_misfit():
         ContactForces(identity=np.array([-1]), force=np.zeros((1, 3)), normal=np.zeros((1, 3))),
         ContactForces(identity=np.array([0]), force=np.full((1, 3), np.nan), normal=np.zeros((1, 3))),
         ContactForces(identity=np.array([0, 1]), force=np.zeros((1, 3)), normal=np.zeros((1, 3))),
+        ContactForces(identity=np.array([0.0]), force=np.zeros((1, 3)), normal=np.zeros((1, 3))),
+        ContactForces(identity=np.array([[0]]), force=np.zeros((1, 3)), normal=np.zeros((1, 3))),
+        ContactForces(identity=np.array([0]), force=np.full((1, 3), 1e300), normal=np.zeros((1, 3))),
+        ContactForces(identity=np.array([0]), force=np.zeros((1, 3), dtype=complex), normal=np.zeros((1, 3))),
         "forces",
     ],
 )
@@ -191,6 +249,21 @@ def test_sensed_forces_that_cannot_be_are_refused_and_forgotten(forces):
     assert command.status is Status.FAILED
     assert "state.forces" in command.dropped[0]
     np.testing.assert_array_equal(control(state, reference).tau, fresh(state, reference).tau)
+
+
+def test_sensed_forces_are_those_of_their_time_whatever_becomes_of_their_arrays():
+    """A driver reuses its buffer, and a plan changes its number of feet, between two calls."""
+    control, other = walker.controller("id-sensed-2"), walker.controller("id-sensed-2")
+    state, reference = at_home()
+    force = np.ones((1, 3))
+    sensed = ContactForces(identity=np.array([3]), force=force, normal=np.zeros((1, 3)))
+    for one, later in ((control, np.nan), (other, 1.0)):
+        force[:] = 1.0
+        one(structs.replace(state, forces=sensed), reference)
+        force[:] = later
+    np.testing.assert_array_equal(control(state, reference).tau, other(state, reference).tau)
+    for feet in (6, 2):
+        assert control(structs.replace(state, forces=None), walker.stand(feet=feet)).status <= Status.REPAIRED
 
 
 def drawn(rng, size, kind):
