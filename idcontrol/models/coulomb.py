@@ -25,35 +25,37 @@ from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import solve_in_place
 from idcontrol.models.friction_lcp import (
-    MOST_RETRIED,
     FrictionLcp,
     assemble,
     balance_contacts,
     contact_impulses,
     frictional_contacts,
-    judged,
-    restarted,
     unknowns,
 )
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.models.whitened import finish, held_rows, hold, outcomes, whiten
+from idcontrol.models.whitened import finish, held_rows, hold, whiten
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.enumerate import find_solution
+from idcontrol.solvers.lcp import lcp_residual
 from idcontrol.solvers.lemke import TIKHONOV, lemke_kernel
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
-OPENING: Final = 1e-9
-"""A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change: as exact as
-its solver. One that neither presses nor opens by more keeps its role."""
-
 MOST_CONTACTS = 500
 """More would need gigabytes: Lemke's tableau has (12 n)(6 n) entries."""
 
+RESTARTS: Final = 12
+"""Covering vectors that are tried after a failure, or one for each contact where these are more. Where there is a
+solution that the first one missed, one in four finds it; at dozens of contacts, one in twenty."""
+SPREAD: Final = 1.5
+"""Log-normal spread of the entries of those covering vectors."""
 SEARCH_NODES: Final = 200
 """Quadratic programs of the search over contact modes: some milliseconds at a few contacts, two seconds at 54. It
 settles up to two contacts that act on each other, and gets to the end of a branch at all that are searched."""
+MOST_RETRIED: Final = 64
+"""Contacts beyond which neither is tried: one run takes a second, and the search too few of its branches to the end."""
+
 SQUEEZE: Final = "squeeze"
 """No velocity of what is free keeps the contacts apart: there is a certificate."""
 JAM: Final = "jam"
@@ -71,13 +73,47 @@ def _rigid_lcp(rho: Array, c: Array, mu: Array, arena: Arena) -> FrictionLcp:  #
 
 
 @njit(cache=True, error_model="numpy")
+def _checked(lcp: FrictionLcp, z: Array, residual: float) -> float:  # pragma: no cover - compiled
+    """`residual`, that of the balanced problem; or that of the problem as it is, if this exceeds `TOLERANCE`.
+
+    Balanced, the velocity of a heavy body counts by its momentum; here all velocities are relative to the fastest at
+    zero impulse, impulses to the largest or what gives the lightest contact that velocity (math.md, section 13.3).
+    """
+    Q, r = lcp.Q, lcp.r
+    size = r.shape[0]
+    impulses = size - lcp.frictional.shape[0]
+    unit, lightest, push = 0.0, 0.0, 0.0
+    for i in range(impulses):
+        unit = max(unit, abs(r[i]))
+        lightest = max(lightest, Q[i, i])
+        push = max(push, z[i])
+    if unit == 0.0 or lightest == 0.0:
+        return residual
+    push = max(push, unit / lightest)
+    worst = 0.0
+    for i in range(size):
+        w = r[i]
+        for j in range(size):
+            if z[j] != 0.0:
+                w += Q[i, j] * z[j]
+        missed = min(z[i] / push, w / unit) if i < impulses else min(z[i] / unit, w / push)
+        worst = max(worst, abs(missed))
+    return worst if worst > TOLERANCE else residual
+
+
+@njit(cache=True, error_model="numpy")
 def _lemke(
     lcp: FrictionLcp, tikhonov: float, z: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Write a solution z by Lemke's method. Status number, pivots, residual."""
     answer = lemke_kernel(lcp.Q, lcp.r, lcp.scale, tikhonov, 50 * (z.shape[0] + 1), arena)
+    status, pivots, residual = answer.status, answer.iterations, answer.residual
     z[:] = answer.z
-    return answer.status, answer.iterations, answer.residual
+    if status == SOLVED:
+        residual = _checked(lcp, z, residual)
+        if residual > TOLERANCE:
+            status = INACCURATE
+    return status, pivots, residual
 
 
 @njit(cache=True, error_model="numpy")
@@ -107,8 +143,8 @@ def friction_lcp_kernel(
 
 
 @njit(cache=True, error_model="numpy")
-def _on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
-    """Write the z that is zero but for `members`, where w = Qz + r is; False if there is none."""
+def _on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> float:  # pragma: no cover - compiled
+    """Solve for the z that is zero but for `members`, where w = Qz + r is; returns the balanced residual of the LCP."""
     Q, r, scale = lcp.Q, lcp.r, lcp.scale
     count, at = members.shape[0], mark(arena)
     A = matrix(arena, count, count + 1)
@@ -118,11 +154,21 @@ def _on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> 
             A[a, b] = scale[i] * Q[i, members[b]] * scale[members[b]]
         A[a, count] = -scale[i] * r[i]
     z[:] = 0.0
-    solved = solve_in_place(A, count)
-    for a in range(count if solved else 0):
-        z[members[a]] = scale[members[a]] * max(A[a, count], 0.0)
+    residual = np.inf
+    if solve_in_place(A, count):
+        for a in range(count):
+            z[members[a]] = max(A[a, count], 0.0)
+        constant, w = vector(arena, r.shape[0]), vector(arena, r.shape[0])
+        for i in range(r.shape[0]):
+            constant[i] = scale[i] * r[i]
+            w[i] = constant[i]
+            for a in range(count):
+                w[i] += scale[i] * Q[i, members[a]] * scale[members[a]] * z[members[a]]
+        residual = float(lcp_residual(z, w, constant))
+        for a in range(count):
+            z[members[a]] *= scale[members[a]]
     release(arena, at)
-    return bool(solved)
+    return residual
 
 
 @njit(cache=True, error_model="numpy")
@@ -167,8 +213,8 @@ def continued_lcp_kernel(
     lcp = _rigid_lcp(rho, c, mu, arena)
     n, t = mu.shape[0], lcp.frictional.shape[0]
     z = vector(arena, lcp.r.shape[0])
-    if active.any() and _on_support(lcp, _support(lcp, active, arena), z, arena):
-        residual = judged(lcp, z)
+    if active.any():
+        residual = _checked(lcp, z, _on_support(lcp, _support(lcp, active, arena), z, arena))
         if residual <= TOLERANCE:
             contact_impulses(lcp, z, f)
             return SOLVED, 0, residual
@@ -231,11 +277,16 @@ def _after_failure(rho: Array, c: Array, mu: Array, f: Array, first: _Outcome) -
         return replace(first, status=INFEASIBLE, note=SQUEEZE)
     lcp: FrictionLcp = _rigid_lcp(rho, c, mu, HEAP)
     z = np.empty(lcp.r.size)
-    again, more, residual = restarted(lcp, z) if mu.size <= MOST_RETRIED else (status, 0, residual)
-    iterations += more
-    if again == SOLVED:
-        contact_impulses(lcp, z, f)
-        return _Outcome(status=SOLVED, iterations=iterations, residual=residual, note="restarted")
+    rng = np.random.default_rng(0)
+    for _ in range(max(RESTARTS, mu.size) if mu.size <= MOST_RETRIED else 0):
+        # a positive factor on each variable does to the path what a covering vector other than 1 does
+        factors = lcp.scale * np.exp(rng.normal(scale=SPREAD, size=z.size))
+        again, more, _ = _lemke(lcp._replace(scale=factors), 0.0, z, HEAP)
+        iterations += more
+        residual = _residual(lcp, z)
+        if again == SOLVED and residual <= TOLERANCE:
+            contact_impulses(lcp, z, f)
+            return _Outcome(status=SOLVED, iterations=iterations, residual=residual, note="restarted")
     for tikhonov in TIKHONOV:
         again, more, residual = friction_lcp_kernel(rho, c, mu, tikhonov, f, HEAP)
         iterations += more
@@ -248,7 +299,7 @@ def _after_failure(rho: Array, c: Array, mu: Array, f: Array, first: _Outcome) -
     iterations += nodes
     if y is not None:
         z = unknowns(rho, c, y, lcp.frictional)
-        residual = judged(lcp, z)
+        residual = _checked(lcp, z, _residual(lcp, z))
         if residual <= TOLERANCE:
             f[:] = y
             return _Outcome(status=SOLVED, iterations=iterations, residual=residual, note="searched")
@@ -260,6 +311,11 @@ def _after_failure(rho: Array, c: Array, mu: Array, f: Array, first: _Outcome) -
 def _may_part(rho: Array, c: Array, n: int) -> bool:
     """Whether no certificate says that no velocity of what is free keeps the contacts apart (math.md, section 5.1)."""
     return project(rho[:n], c[:n]).status is not SolverStatus.INFEASIBLE
+
+
+def _residual(lcp: FrictionLcp, z: Array) -> float:
+    """The residual of the balanced problem, which Lemke's method measures."""
+    return float(lcp_residual(z / lcp.scale, lcp.scale * (lcp.Q @ z + lcp.r), lcp.scale * lcp.r))
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -297,19 +353,17 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     if rows == 3 * n and not no_slip.any():
         outcome = _solve_pyramids(whitened.rho, whitened.c, mu, active, f)
         return finish(problem, whitened, f, _ending(outcome, settled=True), active)
+    # as exact as its solver; a contact that neither presses nor opens by more keeps its role
+    tolerance = 1e-9 * max(1.0, float(np.abs(whitened.c).max(initial=0.0)))
 
     def attempt(stick: Booleans) -> Attempt[tuple[_Outcome, Array, Integers]]:
         held = hold(whitened, held_rows(whitened, stick))
         f, unknown = np.zeros(rows), active.copy()
         outcome = _solve_pyramids(held.rho[: 3 * n], held.c[: 3 * n], mu, unknown, f[: 3 * n])
         f = held.impulses(whitened, f)
-        parts, holds = outcomes(whitened, f, stick, OPENING)
+        opening = whitened.c[:n] + whitened.rho[:n] @ (whitened.rho.T @ f)
         return Attempt(
-            found=(outcome, f, unknown),
-            solved=outcome.status == SOLVED,
-            presses=f[:n] > 0.0,
-            parts=parts,
-            holds=holds,
+            found=(outcome, f, unknown), solved=outcome.status == SOLVED, presses=f[:n] > 0.0, parts=opening > tolerance
         )
 
     (outcome, f, active), settled = settle(no_slip, no_slip & (problem.contacts.gap <= CLOSED_GAP), attempt)

@@ -27,8 +27,8 @@ from idcontrol.kernels.linear import solve_lower
 from idcontrol.models import no_slip
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.models.whitened import Whitened, finish, held_rows, hold, outcomes, whiten
-from idcontrol.solvers.lcp import ACTIVE_SET, gram_residual_doubled, row_residual
+from idcontrol.models.whitened import Whitened, finish, held_rows, hold, whiten
+from idcontrol.solvers.lcp import ACTIVE_SET, gram_residual_doubled, lcp_residual
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.psd import psd_lcp_kernel
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
@@ -39,13 +39,9 @@ YIELD: Final = 0.1
 """Speed at which contacts may give way in `one_stage`, relative to the speed that they should undo: regular problems
 have 1e-4 and less, a squeeze has about 1."""
 
-OPENING = 1e-7
-"""A contact is open if it parts faster than this, relative to its velocity at zero impulse and the change
+OPENING = 1e-6
+"""A contact is open if it parts faster than this, relative to the fastest free contact velocity
 (math.md, section 13.3)."""
-
-STEEP: Final = 10.0
-"""Friction beyond which a contact has its normal row beside its edges: normal velocities are known from edges only to
-μ times the tolerance."""
 
 EPSILON: Final = 1e-6
 """δ of `one_stage`, relative to the mean diagonal entry of ρρᵀ."""
@@ -63,9 +59,7 @@ def edge_lcp_kernel(
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Assemble the edge rows, solve their LCP, and turn edge impulses into contact impulses.
 
-    Edge rows are divided by sqrt(1 + μ²), so that all are comparable. Edges of a contact are numbered +S, -S, +T, -T;
-    4 is the normal row. The edges of a contact imply it, but where they are steep they leave it to rounding, and it
-    stands beside them.
+    Edge rows are divided by sqrt(1 + μ²), so that all are comparable. Edges of a contact are numbered +S, -S, +T, -T.
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
@@ -79,15 +73,15 @@ def edge_lcp_kernel(
         Status number, iterations, residual.
     """
     n, k = mu.shape[0], rho.shape[1]
-    rows, r, slope = matrix(arena, 5 * n, k), vector(arena, 5 * n), vector(arena, 5 * n)
-    owner, start = indices(arena, 5 * n), indices(arena, k)
+    rows, r, slope = matrix(arena, 4 * n, k), vector(arena, 4 * n), vector(arena, 4 * n)
+    owner, start = indices(arena, 4 * n), indices(arena, k)
     count, started = 0, 0
     for i in range(n):
-        flat = mu[i] == 0.0 or np.isinf(mu[i])
-        for edge in range(4, 5) if flat else range(5 if mu[i] > STEEP else 4):
-            slope[count] = 0.0 if edge == 4 else mu[i] if edge % 2 == 0 else -mu[i]
-            owner[count] = 5 * i + edge
-            normal, tangent = i, (1 + edge // 2 % 2) * n + i
+        edges = 1 if mu[i] == 0.0 or np.isinf(mu[i]) else 4
+        for edge in range(edges):
+            slope[count] = 0.0 if edges == 1 else mu[i] if edge % 2 == 0 else -mu[i]
+            owner[count] = 4 * i + edge
+            normal, tangent = i, (1 + edge // 2) * n + i
             s = np.sqrt(1.0 + slope[count] ** 2)
             for a in range(k):
                 rows[count, a] = (rho[normal, a] + slope[count] * rho[tangent, a]) / s
@@ -105,20 +99,19 @@ def edge_lcp_kernel(
         return status, iterations, residual
     for row in range(count):
         if z[row] > 0.0:
-            i, edge = owner[row] // 5, owner[row] % 5
+            i, edge = owner[row] // 4, owner[row] % 4
             value = z[row] / np.sqrt(1.0 + slope[row] ** 2)
             active[i] |= 1 << edge
             f[i] += value
-            if edge < 4:
-                f[(1 + edge // 2) * n + i] += slope[row] * value
+            f[(1 + edge // 2) * n + i] += slope[row] * value
     if answer.method == ACTIVE_SET:
         # its multipliers may be so large that they obey the law to twice the precision only, and their sums do not
         v = vector(arena, 3 * n)
         gram_residual_doubled(rho, c, f, answer.y, v, arena)
         for row in range(count):
-            i, edge = owner[row] // 5, owner[row] % 5
-            w[row] = (v[i] + slope[row] * v[(1 + edge // 2 % 2) * n + i]) / np.sqrt(1.0 + slope[row] ** 2)
-        residual = row_residual(rows, r, z, w)
+            i, edge = owner[row] // 4, owner[row] % 4
+            w[row] = (v[i] + slope[row] * v[(1 + edge // 2) * n + i]) / np.sqrt(1.0 + slope[row] ** 2)
+        residual = float(lcp_residual(z, w, r))
         if not residual <= TOLERANCE:
             f[:] = 0.0
             active[:] = 0
@@ -319,21 +312,22 @@ def _stage_one(
         f = np.zeros(rows)
         number, iterations, residual = edge_lcp_kernel(whitened.rho, whitened.c, contacts.mu, active, f, HEAP)
         return _StageOne(f, active, number, iterations, residual), True
+    opening = OPENING * float(np.abs(whitened.c).max(initial=0.0))
 
     def attempt(stick: Booleans) -> Attempt[_StageOne]:
         held = hold(whitened, held_rows(whitened, stick), rank_tolerance)
         f, edges = np.zeros(rows), active.copy()
         normals = f[: 3 * n]
         number, count, residual = edge_lcp_kernel(held.rho[: 3 * n], held.c[: 3 * n], contacts.mu, edges, normals, HEAP)
+        if number == SOLVED:
+            parts = held.c[:n] + held.rho[:n] @ (held.rho[: 3 * n].T @ normals) > opening
+        elif number == INFEASIBLE:  # a contact surely parts if the held rows alone take it apart
+            parts = (held.c[:n] > opening) & ~held.rho[:n].any(axis=1)
+        else:
+            parts = np.zeros(n, dtype=np.bool_)
         presses = f[:n] > 0.0
-        f = held.impulses(whitened, f)
-        parts, holds = outcomes(whitened, f, stick, OPENING)
-        if number == INFEASIBLE:  # a contact surely parts if the held rows alone take it apart
-            parts &= (held.c[:n] > 0.0) & ~held.rho[:n].any(axis=1)
-        elif number != SOLVED:
-            parts[:] = False
-        found = _StageOne(f, edges, number, count, residual)
-        return Attempt(found=found, solved=number == SOLVED, presses=presses, parts=parts, holds=holds)
+        found = _StageOne(held.impulses(whitened, f), edges, number, count, residual)
+        return Attempt(found=found, solved=number == SOLVED, presses=presses, parts=parts)
 
     return settle(closed, closed, attempt) if lets_go else (attempt(closed).found, True)
 

@@ -14,25 +14,13 @@ z = (f_N, f_+S, f_-S, f_+T, f_-T, λ), the first of size n, the others of size t
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
-from idcontrol.solvers.lcp import NOISE, missed, noise
-from idcontrol.solvers.lemke import lemke_kernel
-from idcontrol.solvers.status import INACCURATE, SOLVED
+from idcontrol.kernels.arena import Arena, indices, matrix, vector, zeros
 from idcontrol.types import Array, Integers
-
-RESTARTS: Final = 12
-"""Covering vectors that are tried after a failure, or one for each contact where these are more. Where there is a
-solution that the first one missed, one in four finds it; at dozens of contacts, one in twenty."""
-SPREAD: Final = 1.5
-"""Log-normal spread of the entries of those covering vectors."""
-
-MOST_RETRIED: Final = 64
-"""Contacts beyond which neither is tried: one run takes a second, and the search too few of its branches to the end."""
 
 
 class FrictionLcp(NamedTuple):
@@ -150,46 +138,6 @@ def balance_uniformly(lcp: FrictionLcp, arena: Arena) -> None:  # pragma: no cov
 
 
 @njit(cache=True, error_model="numpy")
-def _velocity(lcp: FrictionLcp, z: Array, row: int) -> tuple[float, float]:  # pragma: no cover - compiled
-    """Return w of a row, and its unit: that at zero impulse and what all unknowns change together."""
-    change = 0.0
-    for j in range(z.shape[0]):
-        if z[j] != 0.0:
-            change += lcp.Q[row, j] * z[j]
-    return lcp.r[row] + change, abs(lcp.r[row]) + abs(change)
-
-
-@njit(cache=True, error_model="numpy")
-def judged(lcp: FrictionLcp, z: Array) -> float:  # pragma: no cover - compiled
-    """The residual of the problem as it is, not balanced, each contact in its own units (math.md, section 13.3).
-
-    A velocity is relative to that at zero impulse and what all impulses change together; an impulse to itself, or to
-    what gives its contact that velocity. So nothing that is fast, far away or heavy hides what is wrong elsewhere.
-    Balanced, the velocity of a heavy body counts by its momentum.
-    """
-    t = lcp.frictional.shape[0]
-    impulses = z.shape[0] - t
-    n, least, worst = impulses - 4 * t, noise(lcp.r) / NOISE, 0.0
-    for i in range(n):
-        w, unit = _velocity(lcp, z, i)
-        worst = max(worst, missed(z[i], w, unit + least, lcp.Q[i, i]))
-    for j in range(t):
-        across, used, mobility, slip = 0.0, 0.0, 0.0, z[impulses + j]
-        for edge in range(4):
-            row = n + edge * t + j
-            w, unit = _velocity(lcp, z, row)
-            worst = max(worst, missed(z[row], w, unit + least, lcp.Q[row, row]))
-            across, mobility, used = max(across, unit + least), max(mobility, lcp.Q[row, row]), used + z[row]
-        most = lcp.Q[impulses + j, lcp.frictional[j]] * z[lcp.frictional[j]]
-        push = max(most, used)
-        if mobility > 0.0:
-            push = max(push, across / mobility)
-        if push > 0.0 and across > 0.0:
-            worst = max(worst, abs(min(slip / across, (most - used) / push)))
-    return worst
-
-
-@njit(cache=True, error_model="numpy")
 def contact_impulses(lcp: FrictionLcp, z: Array, f: Array) -> None:  # pragma: no cover - compiled
     """Overwrite f (3 n,) with the contact impulses [N; S; T] of a solution z."""
     n, t = f.shape[0] // 3, lcp.frictional.shape[0]
@@ -209,22 +157,3 @@ def unknowns(rho: Array, c: Array, f: Array, frictional: Integers) -> Array:
     f_n, f_s, f_t = f.reshape(3, n)
     edges = [np.maximum(sign * along[frictional], 0.0) for along in (f_s, f_t) for sign in (1.0, -1.0)]
     return np.concatenate((f_n, *edges, np.maximum(np.abs(v_s), np.abs(v_t))[frictional]))
-
-
-def restarted(lcp: FrictionLcp, z: Array) -> tuple[int, int, float]:
-    """Write a solution z by Lemke's method with other covering vectors, after a failure with the first one.
-
-    Returns:
-        Status number, pivots, residual.
-    """
-    rng, pivots, residual = np.random.default_rng(0), 0, np.inf
-    n = z.size - 5 * lcp.frictional.size
-    for _ in range(max(RESTARTS, n)):
-        # a positive factor on each variable does to the path what a covering vector other than 1 does
-        factors = lcp.scale * np.exp(rng.normal(scale=SPREAD, size=z.size))
-        answer = lemke_kernel(lcp.Q, lcp.r, factors, 0.0, 50 * (z.size + 1), HEAP)
-        pivots += answer.iterations
-        if answer.status == SOLVED:
-            z[:] = answer.z
-            return SOLVED, pivots, answer.residual
-    return INACCURATE, pivots, residual

@@ -27,7 +27,7 @@ from idcontrol.kernels.linear import solve_upper
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.whitened import USED_UP, Whitened, finish, whiten
 from idcontrol.solvers.active_set import project_kernel
-from idcontrol.solvers.lcp import LEMKE, NOISE, RowLcpAnswer, gram_residual, missed, noise
+from idcontrol.solvers.lcp import LEMKE, RowLcpAnswer, gram_residual
 from idcontrol.solvers.lemke import lemke_kernel
 from idcontrol.solvers.psd import psd_lcp_kernel
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE, eliminate_kernel, find_indices_kernel
@@ -38,8 +38,8 @@ SLIP_SPEED: Final = 1e-6
 """A closed contact that still slips faster than this is reported, and a normal velocity that no impulse can change may
 fall short of zero by this much (math.md, section 4.3) [m/s]."""
 
-_OPEN: Final = 1e-7
-"""A contact is open if it parts faster than this, relative to its velocity at zero impulse and the change
+_OPEN: Final = 1e-6
+"""A contact is open if it parts faster than this, relative to the fastest contact velocity at zero impulse
 (math.md, section 13.3)."""
 
 _TRY, _HOLD, _RETURN = 0, 1, 2
@@ -115,43 +115,40 @@ def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> 
 
 
 @njit(cache=True, error_model="numpy")
-def _unit(rho: Array, c: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
-    """What the velocity ``c + ρ x`` of a row is relative to: that at zero impulse and its change."""
-    return abs(c[row]) + abs(_dot(rho[row], x))
-
-
-@njit(cache=True, error_model="numpy")
-def _moves(rho: Array, c: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
-    """Speed ``|c + ρ x|`` of a row; 0 where it is within the solvers' tolerance."""
-    speed = abs(c[row] + _dot(rho[row], x))
-    return speed if speed > TOLERANCE * _unit(rho, c, x, row) else 0.0
-
-
-@njit(cache=True, error_model="numpy")
-def _missed(rho: Array, c: Array, f: Array, reduced: Array, w: Array, x: Array) -> float:  # pragma: no cover - compiled
+def _missed(
+    rho: Array, c: Array, f: Array, reduced: Array, unit: float, w: Array, x: Array
+) -> float:  # pragma: no cover - compiled
     """How far the impulses miss 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0, with what elimination and its inverse lost.
 
-    Each contact is judged in its own units (math.md, section 13.3).
+    Velocities are relative to the fastest at zero impulse, impulses to the largest or to what gives the lightest
+    contact that velocity (math.md, section 13.3).
 
     Args:
         rho: As for `no_slip_kernel`.
         c: As for `no_slip_kernel`.
         f: Impulses of all rows, shape (3 n + e,).
         reduced: Normal rows after elimination; zero where it has used them up, shape (n, k).
+        unit: The fastest contact velocity at zero impulse.
         w: Result, normal velocities, shape (n,).
         x: Result, ρᵀf, shape (k,).
     """
     n, k = reduced.shape
     x[:] = 0.0
+    push, lightest = 0.0, 0.0
     for row in range(f.shape[0]):
         if f[row] != 0.0:
             for d in range(k):
                 x[d] += rho[row, d] * f[row]
-    worst, least = 0.0, noise(c[:n]) / NOISE
+    for row in range(3 * n):
+        push, lightest = max(push, abs(f[row])), max(lightest, _dot(rho[row], rho[row]))
+    if unit == 0.0:
+        unit = 1.0
+    push = max(push, unit / lightest if lightest > 0.0 else 1.0)
+    worst = 0.0
     for i in range(n):
         w[i] = c[i] + _dot(rho[i], x)
         short = 0.0 if -SLIP_SPEED <= w[i] < 0.0 and not reduced[i].any() else w[i]
-        worst = max(worst, missed(f[i], short, _unit(rho, c, x, i) + least, _dot(rho[i], rho[i])))
+        worst = max(worst, abs(min(f[i] / push, short / unit)))
     return worst
 
 
@@ -174,12 +171,19 @@ def no_slip_kernel(
     Returns:
         Status number, iterations, residual, largest velocity of a row that should hold (of contacts that are closed and
         stay so, and rigid ones), or with which a contact parts that holds along its tangents; 0 where that is within
-        the solvers' tolerance of the row's velocity at zero impulse and its change.
+        the solvers' tolerance of the fastest contact velocity at zero impulse.
     """
     n, k = closed.shape[0], rho.shape[1]
     stick, last = indices(arena, n), indices(arena, n)
     for i in range(n):
         stick[i] = last[i] = closed[i]
+    fastest, unit = 0.0, 0.0
+    for i in range(n):
+        speed = max(abs(c[i]), abs(c[n + i]), abs(c[2 * n + i]))
+        unit = max(unit, speed)
+        if closed[i]:
+            fastest = max(fastest, speed)
+    opening = _OPEN * fastest
     start, count = indices(arena, k), 0
     for i in range(n):
         if active[i] & 1 and count < k:
@@ -194,8 +198,7 @@ def no_slip_kernel(
         reduced[:], r[:] = rho[:n], c[:n]
         eliminate_kernel(reduced, r, held)
         for i in range(n):
-            before = _dot(rho[i], rho[i])
-            if before == 0.0 or _dot(reduced[i], reduced[i]) <= USED_UP * before:
+            if _dot(reduced[i], reduced[i]) <= USED_UP * _dot(rho[i], rho[i]):
                 reduced[i] = 0.0
                 if -SLIP_SPEED <= r[i] < 0.0:
                     r[i] = 0.0
@@ -210,7 +213,6 @@ def no_slip_kernel(
         changed = False
         for i in range(n if phase == _TRY else 0):
             presses = status == SOLVED and z[i] > 0.0
-            opening = _OPEN * _unit(reduced, c, answer.y, i)
             # without a solution, a contact surely parts if the held rows alone take it apart
             parts = w[i] > opening if status == SOLVED else r[i] > opening and not reduced[i].any()
             if stick[i] and parts and not presses:
@@ -260,20 +262,19 @@ def no_slip_kernel(
         if kept[j] < 3 * n:
             active[kept[j] % n] |= 1 << (kept[j] // n)
     x = vector(arena, k)
-    residual = max(residual, _missed(rho, c, f, reduced, w, x))
+    residual = max(residual, _missed(rho, c, f, reduced, unit, w, x))
     if residual > TOLERANCE:
         return INACCURATE, iterations, residual, 0.0
     slip = 0.0
     for i in range(n):
-        opening = _OPEN * _unit(rho, c, x, i)
         if stick[i] and w[i] > opening:
             slip = max(slip, w[i])
         elif closed[i] and w[i] <= opening:
             for axis in range(1, 3):
-                slip = max(slip, _moves(rho, c, x, axis * n + i))
+                slip = max(slip, abs(c[axis * n + i] + _dot(rho[axis * n + i], x)))
     for row in range(3 * n, c.shape[0]):
-        slip = max(slip, _moves(rho, c, x, row))
-    return status, iterations, residual, slip
+        slip = max(slip, abs(c[row] + _dot(rho[row], x)))
+    return status, iterations, residual, slip if slip > TOLERANCE * unit else 0.0
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:

@@ -21,10 +21,8 @@ from msgspec import structs
 
 from idcontrol.errors import InputError
 from idcontrol.models import dissipation
-from idcontrol.models.step import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart, free_indices
-from idcontrol.solvers.lcp import ROUNDING
-from idcontrol.solvers.status import TOLERANCE
-from idcontrol.types import Array, Integers, Status
+from idcontrol.models.step import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart
+from idcontrol.types import Array, Integers
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -38,7 +36,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     Returns:
         The solution; FALLBACK with the note ``"squeeze"`` where no impulses can keep contacts apart, drag alone acts
-        then. REPAIRED where the momenta balance to fewer digits than is called solved.
+        then.
 
     Raises:
         InputError: A drag coefficient is not finite.
@@ -49,23 +47,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     drag = Bilateral(rows=problem.contacts.jacobian[rows], target=target, compliance=1.0 / rate)
     ties = drag if problem.bilateral is None else _joined(problem.bilateral, drag)
     solution = dissipation.solve(replace(_frictionless(problem), bilateral=ties), warm)
-    solution = _with_drag(solution, axis, dragged, rate * (target - drag.rows @ solution.v_plus))
-    if solution.status is Status.SOLVED and problem.bilateral is None and not _balances(problem, solution):
-        return structs.replace(solution, status=Status.REPAIRED, note="drag loses the momentum of light bodies")
-    return solution
-
-
-def _balances(problem: StepProblem, solution: StepSolution) -> bool:
-    """Whether the momentum of each free velocity balances to `TOLERANCE` of its terms, or to rounding.
-
-    Drag that all but stops a light body is the product of a large coefficient and the rounding of a small slip.
-    """
-    free, _, _ = free_indices(problem)
-    v, f, J = solution.v_plus, solution.impulses.T.ravel(), problem.contacts.jacobian
-    missing = problem.M @ v + problem.kappa - J.T @ f
-    size = np.abs(problem.M) @ np.abs(v) + np.abs(problem.kappa) + np.abs(J.T) @ np.abs(f)
-    unit = np.sqrt(np.diag(problem.M))  # in these, what factoring M rounds is of one size
-    return bool((np.abs(missing) <= TOLERANCE * size + ROUNDING * unit * (size / unit).max())[free].all())
+    return _with_drag(solution, axis, dragged, rate * (target - drag.rows @ solution.v_plus))
 
 
 def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None) -> StepSolution:

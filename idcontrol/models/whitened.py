@@ -20,11 +20,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numba import njit
 
-from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed, solve_upper
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, free_indices
-from idcontrol.solvers.lcp import ROUNDING
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE, find_indices
 from idcontrol.types import Array, Booleans, Integers, Status
 
@@ -135,15 +133,9 @@ def whiten(problem: StepProblem) -> Whitened:
 
     A soft bilateral row, ``row v⁺ = target - C g``, is a damper on v⁺: it adds ``rowᵀ row / C`` to M and
     ``-rowᵀ target / C`` to κ, and the rest of the text holds unchanged.
-
-    Raises:
-        InputError: A friction coefficient is negative or not a number.
     """
     free, fixed, b = free_indices(problem)
     contacts = problem.contacts
-    if not (contacts.mu >= 0.0).all():
-        i = int(np.flatnonzero(~(contacts.mu >= 0.0))[0])
-        raise InputError(f"contact {i}: friction is {contacts.mu[i]}; it must be 0 or more, inf means no slip")
     M, kappa, rows = problem.M, problem.kappa, contacts.jacobian
     offset = -contacts.surface_velocity
     n = contacts.gap.shape[0]
@@ -161,12 +153,6 @@ def whiten(problem: StepProblem) -> Whitened:
     return whitened._replace(c=whitened.c + offset)
 
 
-def motion(whitened: Whitened, f: Array) -> tuple[Array, Array]:
-    """Velocities of all rows under impulses f, and their units: those at zero impulse and the changes [m/s]."""
-    change = whitened.rho @ (whitened.rho.T @ f)
-    return whitened.c + change, np.abs(whitened.c) + np.abs(change)
-
-
 def recover(whitened: Whitened, f: Array) -> tuple[Array, Array]:
     """Velocity v⁺ (m,) and motor impulses hτ (p,) for impulses f of all rows, shape (3 n + e,) [N s]."""
     v_plus, impulse = recover_kernel(whitened, f, HEAP)
@@ -177,9 +163,6 @@ def finish(
     problem: StepProblem, whitened: Whitened, f: Array, ending: Ending, active: Integers | None = None
 ) -> StepSolution:
     """The solution of a step with impulses f of all rows, shape (3 n + e,) [N s]; without impulses where it failed.
-
-    What is not finite is no solution, whatever the solver made of it: numbers of joints that are prescribed reach the
-    motor impulses alone.
 
     Args:
         problem: The step.
@@ -192,9 +175,6 @@ def finish(
     if ending.status is Status.FALLBACK:
         f = np.zeros_like(f)
     v_plus, impulse = recover(whitened, f)
-    finite = np.isfinite(v_plus).all() and np.isfinite(impulse).all() and np.isfinite(problem.M).all()
-    if not finite and ending.status is not Status.FALLBACK:
-        return finish(problem, whitened, f, Ending(Status.FALLBACK, np.inf, ending.iterations, note="not finite"))
     return StepSolution(
         v_plus=v_plus,
         impulses=np.ascontiguousarray(f[: 3 * n].reshape(3, n).T),
@@ -253,28 +233,6 @@ def held_rows(whitened: Whitened, stick: Booleans) -> Integers:
     return np.concatenate((np.arange(3 * n, whitened.rho.shape[0]), tangents))
 
 
-HELD: Final = 1e-7
-"""A held row moves if it is faster than this, relative to its velocity at zero impulse and the change. Rows whose
-impulses are found move by rounding, those that were left out as nearly dependent by up to the rank tolerance's 1 %."""
-
-
-def outcomes(whitened: Whitened, f: Array, stick: Booleans, opening: float) -> tuple[Booleans, bool]:
-    """Which contacts open under impulses f, shape (n,), and whether held rows hold and no contact approaches.
-
-    Args:
-        whitened: The whitened problem.
-        f: Impulses of all rows, shape (3 n + e,).
-        stick: Contacts that stick, shape (n,).
-        opening: Speed of a contact that opens, relative to its velocity at zero impulse and the change.
-    """
-    velocity, unit = motion(whitened, f)
-    n, rows = stick.size, held_rows(whitened, stick)
-    rounding = ROUNDING * float(unit[n:].max(initial=0.0))
-    holds = (np.abs(velocity[rows]) <= HELD * unit[rows] + rounding).all()
-    apart = (velocity[:n] >= -HELD * unit[:n] - rounding).all()  # a used-up row may approach at up to `SLOW`
-    return velocity[:n] > opening * unit[:n], bool(holds and apart)
-
-
 def hold(whitened: Whitened, held: Integers, tolerance: float = HELD_RANK_TOLERANCE) -> Held:
     """Eliminate rows that hold with equality.
 
@@ -287,7 +245,7 @@ def hold(whitened: Whitened, held: Integers, tolerance: float = HELD_RANK_TOLERA
     rho, c = found.eliminate(whitened.rho, whitened.c)
     if found.kept.size:
         before, after = (np.einsum("ij,ij->i", rows, rows) for rows in (whitened.rho, rho))
-        gone = (after <= USED_UP * before) & (before > 0.0)
+        gone = after <= USED_UP * before
         rho[gone] = 0.0
         c[gone & (np.abs(c) <= SLOW)] = 0.0
     return Held(basis=found.basis, constants=found.constants, upper=found.upper, kept=found.kept, rho=rho, c=c)

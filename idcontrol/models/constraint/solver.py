@@ -26,7 +26,6 @@ force acts at a distance: such a contact presses only if its gap closes within t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,33 +36,16 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, vector, zeros
 from idcontrol.models.constraint.unilateral import solve_springs, spring_kernel
-from idcontrol.models.friction_lcp import (
-    MOST_RETRIED,
-    FrictionLcp,
-    assemble,
-    balance_uniformly,
-    contact_impulses,
-    restarted,
-)
+from idcontrol.models.friction_lcp import FrictionLcp, assemble, balance_uniformly, contact_impulses
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.models.whitened import Whitened, finish, held_rows, hold, outcomes, whiten
-from idcontrol.solvers.enumerate import islands
-from idcontrol.solvers.lcp import missed, noise
+from idcontrol.models.whitened import Whitened, finish, held_rows, hold, whiten
 from idcontrol.solvers.lemke import lemke_kernel, solve_regularized
-from idcontrol.solvers.status import INFEASIBLE, RAY, SOLVED, TOLERANCE, SolverStatus
+from idcontrol.solvers.status import INFEASIBLE, RAY, SOLVED, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
 CREEP = 1e-6
 """Sticking contacts creep at this part of the speed that they would have without friction: ``B_r = 1/(CREEP h w)``."""
-
-OPENING = 1e-9
-"""A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change. One that
-neither presses nor opens by more keeps its role."""
-
-FELT = 1e-12
-"""Rounding of the fastest approach above which contacts that do not act on each other are solved apart [m/s]: springs
-that begin a kilometre deep have approaches of 1e6 m/s, beside which a foot at rest counts as nothing."""
 
 SPRING_RANK_TOLERANCE = 1e-16
 """Bilateral rows whose squared distance from the others is below this part of their square are the same row.
@@ -220,19 +202,19 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
     ridge[np.arange(n, rows), np.arange(n, rows)] = np.sqrt(compliance[n:])
     ridge[n + frictional] = ridge[2 * n + frictional] = 0.0
     ridged = whitened._replace(rho=np.hstack((whitened.rho, ridge)))
+    # as exact as its solver; a contact that neither presses nor opens by more keeps its role
+    tolerance = 1e-9 * max(1.0, float(np.abs(whitened.c).max(initial=0.0)))
 
     def attempt(stick: Booleans) -> Attempt[_Outcome]:
         held = hold(ridged, held_rows(ridged, stick), SPRING_RANK_TOLERANCE)
         outcome = _contact_impulses(held.rho[: 3 * n], held.c[: 3 * n], compliance, mu, frictional)
         f = held.impulses(ridged, np.concatenate((outcome.f, np.zeros(rows - 3 * n))))
-        yielding = ridged._replace(c=np.concatenate((whitened.c[:n] + compliance[:n] * f[:n], whitened.c[n:])))
-        parts, holds = outcomes(yielding, f, stick, OPENING)
+        opening = whitened.c[:n] + compliance[:n] * f[:n] + whitened.rho[:n] @ (whitened.rho.T @ f)
         return Attempt(
             found=replace(outcome, f=f),
             solved=outcome.status is SolverStatus.SOLVED,
             presses=f[:n] > 0.0,
-            parts=parts,
-            holds=holds,
+            parts=opening > tolerance,
         )
 
     found, settled = settle(no_slip, no_slip, attempt)
@@ -241,23 +223,6 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
 
 def _contact_impulses(rho: Array, c: Array, compliance: Array, mu: Array, frictional: Integers) -> _Outcome:
     """Impulses (3 n,) of contacts whose friction, where they have any, is finite."""
-    n = mu.size
-    if n == 0 or noise(c[:n]) <= FELT:
-        return _together(rho, c, compliance, mu, frictional)
-    groups = islands(rho @ rho.T)
-    if len(groups) > 1:
-        return _apart(rho, c, compliance, mu, frictional, groups)
-    found = _together(rho, c, compliance, mu, frictional)
-    change = rho[:n] @ (rho.T @ found.f) + compliance[:n] * found.f[:n]
-    mobility = np.einsum("ij,ij->i", rho[:n], rho[:n]) + compliance[:n]
-    for i in range(n):  # what is slow beside it is judged without an allowance for rounding
-        if missed(found.f[i], c[i] + change[i], abs(c[i]) + abs(change[i]), mobility[i]) > 10.0 * TOLERANCE:
-            return replace(found, status=SolverStatus.INACCURATE, residual=np.inf)
-    return found
-
-
-def _together(rho: Array, c: Array, compliance: Array, mu: Array, frictional: Integers) -> _Outcome:
-    """`_contact_impulses` of all contacts in one problem."""
     n = mu.size
     f = np.zeros(3 * n)
     if frictional.size == 0:
@@ -269,11 +234,6 @@ def _together(rho: Array, c: Array, compliance: Array, mu: Array, frictional: In
     result = solve_regularized(lcp.Q, lcp.r, lcp.scale)
     if result.status is SolverStatus.SOLVED:
         contact_impulses(lcp, result.z, f)
-    elif n <= MOST_RETRIED:
-        again, pivots, residual = restarted(lcp, z := np.empty(lcp.r.size))
-        if again == SOLVED:
-            contact_impulses(lcp, z, f)
-            return _Outcome(f=f, status=SolverStatus.SOLVED, iterations=result.iterations + pivots, residual=residual)
     return _Outcome(
         f=f,
         status=result.status,
@@ -281,28 +241,6 @@ def _together(rho: Array, c: Array, compliance: Array, mu: Array, frictional: In
         residual=result.residual,
         regularization=result.regularization,
     )
-
-
-def _apart(
-    rho: Array, c: Array, compliance: Array, mu: Array, frictional: Integers, groups: Sequence[Integers]
-) -> _Outcome:
-    """`_contact_impulses` of groups of contacts that do not act on each other, each in its own units."""
-    n = mu.size
-    whole = _Outcome(f=np.zeros(3 * n), status=SolverStatus.SOLVED, iterations=0, residual=0.0)
-    for members in groups:
-        rows = np.concatenate((members, n + members, 2 * n + members))
-        part = _contact_impulses(
-            rho[rows], c[rows], compliance[rows], mu[members], np.flatnonzero(np.isin(members, frictional))
-        )
-        whole.f[rows] = part.f
-        whole = replace(
-            whole,
-            status=max(whole.status, part.status),
-            iterations=whole.iterations + part.iterations,
-            residual=max(whole.residual, part.residual),
-            regularization=max(whole.regularization, part.regularization),
-        )
-    return whole
 
 
 def _without(problem: StepProblem, pushing: Booleans) -> StepSolution:

@@ -18,7 +18,7 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
-from idcontrol.solvers.lcp import NOISE, gram_residual, missed, noise
+from idcontrol.solvers.lcp import gram_residual, lcp_residual
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
@@ -179,14 +179,9 @@ def spring_kernel(
 @njit(cache=True, error_model="numpy")
 def _residual(rho: Array, c: Array, C: Array, z: Array, w: Array, y: Array) -> float:
     gram_residual(rho, c, z, y, w)
-    worst, least = 0.0, noise(c) / NOISE
     for i in range(z.size):
         w[i] += C[i] * z[i]
-        mobility = C[i]
-        for a in range(y.size):
-            mobility += rho[i, a] * rho[i, a]
-        worst = max(worst, missed(z[i], w[i], abs(c[i]) + abs(w[i] - c[i]) + least, mobility))
-    return worst
+    return float(lcp_residual(z, w, c))
 
 
 def solve_springs(rho: Array, c: Array, C: Array) -> tuple[SolverStatus, Array, int, float]:
