@@ -22,14 +22,13 @@ from idcontrol.solvers.lcp import (
     checked_rows,
     gram_residual,
     gram_residual_doubled,
-    noise,
     row_lcp_result,
 )
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED, TOLERANCE
 from idcontrol.types import Array
 
 FEASIBLE: Final = 1e-10
-"""Violation of a row that is left alone, relative to its constant: two digits better than what is called solved."""
+"""Relative violation of a row that is left alone: two digits better than what is called solved."""
 _ROUNDING: Final = 1e-15
 """Violation that rounding causes, relative to |y|."""
 _DEPENDENT: Final = 1e-20
@@ -279,9 +278,10 @@ def project_kernel(rho: Array, r: Array, arena: Arena) -> RowLcpAnswer:
     n, k = rho.shape
     w, columns = vector(arena, n), matrix(arena, k, n)
     b, tolerance, lengths = vector(arena, n), vector(arena, n), vector(arena, n)
-    total, least = 0.0, noise(r)
+    r_max, total = 0.0, 0.0
     for i in range(n):
         w[i] = r[i]
+        r_max = max(r_max, abs(r[i]))
         total += r[i]
     if not np.isfinite(total):
         return RowLcpAnswer(INACCURATE, 0, np.inf, ACTIVE_SET, zeros(arena, n), zeros(arena, k), w, indices(arena, 0))
@@ -293,7 +293,7 @@ def project_kernel(rho: Array, r: Array, arena: Arena) -> RowLcpAnswer:
         for d in range(k):
             columns[d, i] = rho[i, d] / lengths[i]
         b[i] = -r[i] / lengths[i]
-        tolerance[i] = (FEASIBLE * abs(r[i]) + least) / lengths[i]
+        tolerance[i] = FEASIBLE * r_max / lengths[i]
     found = smallest_norm_kernel(columns, b, 0, tolerance, arena)
     status, y, z, active = found.status, found.y, found.multipliers, found.factor.active[: found.n_active]
     for i in range(n):

@@ -10,7 +10,7 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, mark, release, vector
-from idcontrol.solvers.status import INFEASIBLE, TOLERANCE, SolverStatus
+from idcontrol.solvers.status import INFEASIBLE, SolverStatus
 from idcontrol.types import Array, Integers
 
 METHODS = ("ppm", "active set", "lemke")
@@ -18,11 +18,6 @@ METHODS = ("ppm", "active set", "lemke")
 PPM: Final = 0
 ACTIVE_SET: Final = 1
 LEMKE: Final = 2
-
-ROUNDING: Final = 1e-14
-"""Part of the fastest approach that rounding may leave of a velocity that should be zero."""
-NOISE: Final = TOLERANCE
-"""Such a velocity counts as zero: its row has at least the unit at which it is below the tolerance."""
 
 
 class LcpAnswer(NamedTuple):
@@ -96,44 +91,8 @@ def lcp_residual(z: Array, w: Array, r: Array) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def noise(r: Array) -> float:
-    """What rounding may leave of a velocity that should be zero, where r are velocities at zero impulse, shape (n,).
-
-    `ROUNDING` times the fastest approach; what is far away (r large and positive) has no part in it.
-    """
-    fastest = 0.0
-    for value in r:
-        fastest = max(fastest, -value)
-    return ROUNDING * fastest
-
-
-@njit(cache=True, error_model="numpy")
-def missed(z: float, w: float, unit: float, mobility: float) -> float:
-    """Relative violation of 0 ≤ z ⊥ w ≥ 0 by one row, in its own units (math.md, section 13.3).
-
-    Args:
-        z: The row's unknown.
-        w: Its complement.
-        unit: What w is relative to: its value at z = 0 and what all unknowns change together. (Not what each of them
-            changes: two fingers that squeeze with ever larger forces would hide that they approach each other.)
-        mobility: How w answers to z, the row's entry on the diagonal.
-
-    Returns:
-        ``|min(z / max(z, unit / mobility), w / unit)|``; inf if something is not finite.
-    """
-    if not np.isfinite(z + w):
-        return np.inf
-    if unit == 0.0:
-        return 0.0 if z >= 0.0 else np.inf
-    push = abs(z)
-    if mobility > 0.0:
-        push = max(push, unit / mobility)
-    return abs(min(z / push if push > 0.0 else 0.0, w / unit))
-
-
-@njit(cache=True, error_model="numpy")
 def gram_residual(rho: Array, r: Array, z: Array, y: Array, w: Array) -> float:
-    """Set y = ρᵀz and w = ρy + r and return the residual of z in LCP(r, ρρᵀ), each row in its own units.
+    """Set y = ρᵀz and w = ρy + r and return the residual of z in LCP(r, ρρᵀ).
 
     Args:
         rho: Rows, shape (n, k).
@@ -143,7 +102,7 @@ def gram_residual(rho: Array, r: Array, z: Array, y: Array, w: Array) -> float:
         w: Result, shape (n,).
 
     Returns:
-        The largest `missed`; inf if anything is NaN.
+        `lcp_residual`; inf if anything is NaN.
     """
     n, k = rho.shape
     for d in range(k):
@@ -157,19 +116,7 @@ def gram_residual(rho: Array, r: Array, z: Array, y: Array, w: Array) -> float:
         for d in range(k):
             along += rho[i, d] * y[d]
         w[i] = along
-    return float(row_residual(rho, r, z, w))
-
-
-@njit(cache=True, error_model="numpy")
-def row_residual(rho: Array, r: Array, z: Array, w: Array) -> float:
-    """The largest `missed` of LCP(r, ρρᵀ), given z and w = ρρᵀz + r; arguments as for `gram_residual`."""
-    worst, least = 0.0, noise(r) / NOISE
-    for i in range(r.size):
-        square = 0.0
-        for d in range(rho.shape[1]):
-            square += rho[i, d] * rho[i, d]
-        worst = max(worst, missed(z[i], w[i], abs(r[i]) + abs(w[i] - r[i]) + least, square))
-    return worst
+    return float(lcp_residual(z, w, r))
 
 
 @njit(cache=True, error_model="numpy")
@@ -201,7 +148,7 @@ def gram_residual_doubled(rho: Array, r: Array, z: Array, y: Array, w: Array, ar
         arena: Where scratch comes from, and goes back to.
 
     Returns:
-        The largest `missed`; inf if anything is NaN.
+        `lcp_residual`; inf if anything is NaN.
     """
     n, k = rho.shape
     at = mark(arena)
@@ -220,7 +167,7 @@ def gram_residual_doubled(rho: Array, r: Array, z: Array, y: Array, w: Array, ar
             rest += rho[i, d] * low[d]
         w[i] = along + rest
     release(arena, at)
-    return float(row_residual(rho, r, z, w))
+    return float(lcp_residual(z, w, r))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

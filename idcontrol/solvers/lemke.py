@@ -11,7 +11,7 @@ from numba import njit
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import solve_in_place
-from idcontrol.solvers.lcp import NOISE, ROUNDING, LcpAnswer, missed
+from idcontrol.solvers.lcp import LcpAnswer, lcp_residual
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
@@ -28,7 +28,7 @@ TIKHONOV: Final = (1e-12, 1e-10, 1e-8)
 
 
 class _Scaled(NamedTuple):
-    """The problem in the units of some factors s: matrix s_i Q_ij s_j, constant s_i r_i over the most negative of them.
+    """The problem in the units of some factors s: matrix s_i Q_ij s_j, constant s_i r_i over the largest of them.
 
     Attributes:
         Q: Matrix as given, shape (n, n).
@@ -164,46 +164,25 @@ def _solve_basis(problem: _Scaled, tikhonov: float, place: Integers, z: Array, a
 
 
 @njit(cache=True, error_model="numpy")
-def _scaled_residual(problem: _Scaled, z: Array, w: Array, arena: Arena) -> float:
-    """Set the scaled w = Q'z + r and return the residual of z, each row in its own units."""
+def _scaled_residual(problem: _Scaled, z: Array, w: Array) -> float:
+    """Set the scaled w = Q'z + r and return the residual of z."""
     Q, scale, r, _ = problem
-    n, at = scale.size, mark(arena)
-    unit, worst, least = vector(arena, n), 0.0, 0.0
-    for i in range(n):
-        least = max(least, -r[i] / scale[i] * ROUNDING / NOISE)
+    n = scale.size
     for i in range(n):
         total = 0.0
         for j in range(n):
             if z[j] != 0.0:
                 total += Q[i, j] * (scale[j] * z[j])
-        total *= scale[i]
-        w[i] = total + r[i]
-        unit[i] = abs(total) + abs(r[i]) + scale[i] * least
-    for i in range(n):
-        own, mobility = unit[i], scale[i] * Q[i, i] * scale[i]
-        if not mobility > 0.0:  # slip speeds: what they do to others, and what changes them
-            own, natural, does = abs(r[i]), np.inf, 0.0
-            for j in range(n):
-                entry = abs(scale[i] * Q[i, j] * scale[j])
-                if entry > 0.0:
-                    own += entry * z[j]
-                    diagonal = scale[j] * Q[j, j] * scale[j]
-                    natural = min(natural, unit[j] / diagonal if diagonal > 0.0 else np.inf)
-                if Q[j, i] != 0.0:
-                    does = max(does, unit[j] / abs(scale[j] * Q[j, i] * scale[i]))
-            own += natural if natural < np.inf else 0.0
-            mobility = own / does if does > 0.0 else 0.0
-        worst = max(worst, missed(z[i], w[i], own, mobility))
-    release(arena, at)
-    return worst
+        w[i] = scale[i] * total + r[i]
+    return float(lcp_residual(z, w, r))
 
 
 @njit(cache=True, error_model="numpy")
-def _given_residual(given: _Scaled, pivoted: _Scaled, z: Array, w: Array, arena: Arena) -> float:
+def _given_residual(given: _Scaled, pivoted: _Scaled, z: Array, w: Array) -> float:
     """Bring z from the units of `pivoted` to those of `given`, and return its residual there."""
     for i in range(z.size):
         z[i] *= pivoted.scale[i] * pivoted.largest / (given.scale[i] * given.largest)
-    return float(_scaled_residual(given, z, w, arena))
+    return float(_scaled_residual(given, z, w))
 
 
 @njit(cache=True, error_model="numpy")
@@ -265,20 +244,16 @@ def _is_ray(problem: _Scaled, u: Array) -> bool:
     """
     Q, scale, r, _ = problem
     n = r.size
-    power, most, push, pushed = 0.0, 0.0, 0.0, 0.0
+    power, push = 0.0, 0.0
     for i in range(n):
-        v, size = 0.0, 0.0
+        v = 0.0
         for j in range(n):
-            term = scale[i] * Q[i, j] * scale[j] * u[j]
-            v += term
-            size += abs(term)
-        if v < -TOLERANCE * size:
+            v += scale[i] * Q[i, j] * scale[j] * u[j]
+        if v < -TOLERANCE:
             return False
         power += u[i] * v
-        most += u[i] * size
         push += r[i] * u[i]
-        pushed += abs(r[i] * u[i])
-    return bool(abs(power) <= TOLERANCE * most and push < -TOLERANCE * pushed)
+    return bool(abs(power) <= TOLERANCE and push < -TOLERANCE)
 
 
 @njit(cache=True, error_model="numpy")
@@ -304,7 +279,7 @@ def _balanced(Q: Array, r: Array, arena: Arena) -> _Scaled:
     scale, scaled, largest = vector(arena, n), vector(arena, n), 0.0
     _equilibrate(Q, scale)
     for i in range(n):
-        largest = max(largest, -scale[i] * r[i])
+        largest = max(largest, abs(scale[i] * r[i]))
     for i in range(n):
         scaled[i] = scale[i] * r[i] / largest
     return _Scaled(Q, scale, scaled, largest)
@@ -335,15 +310,16 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
     """
     n = r.size
     z, w, scaled = zeros(arena, n), vector(arena, n), vector(arena, n)
-    largest, total = 0.0, 0.0
+    largest, lowest, total = 0.0, 0.0, 0.0
     for i in range(n):
         w[i] = r[i]
         scaled[i] = scale[i] * r[i]
-        largest = max(largest, -scaled[i])  # what is far away (r large and positive) sets no unit
+        largest = max(largest, abs(scaled[i]))
+        lowest = min(lowest, scaled[i])
         total += scaled[i]
     if not np.isfinite(total):
         return LcpAnswer(INACCURATE, 0, np.inf, z, w)
-    if largest == 0.0:
+    if lowest == 0.0:
         return LcpAnswer(SOLVED, 0, 0.0, z, w)
     for i in range(n):
         scaled[i] /= largest
@@ -375,14 +351,14 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
         elif status == SOLVED:
             residual = np.inf
             if _solve_basis(pivoted, 0.0, place, z_scaled, arena):
-                residual = _given_residual(given, pivoted, z_scaled, w_scaled, arena)
+                residual = _given_residual(given, pivoted, z_scaled, w_scaled)
             if not residual <= TOLERANCE:
                 # a basis that is singular to rounding: with the regularization, or as pivoting left it, it may still do
                 if not (tikhonov > 0.0 and _solve_basis(pivoted, tikhonov, place, z_scaled, arena)):
                     for i in range(n):
                         at = place[n + i]
                         z_scaled[i] = max(T[-1 - at, n + 1], 0.0) if at < 0 else 0.0
-                residual = _given_residual(given, pivoted, z_scaled, w_scaled, arena)
+                residual = _given_residual(given, pivoted, z_scaled, w_scaled)
             if residual <= TOLERANCE:
                 break
             status = INACCURATE
@@ -426,38 +402,36 @@ class LemkeResult:
     regularization: float = 0.0
 
 
-def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-10) -> bool:
+def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-8) -> bool:
     """Whether u = ray shows that no z ≥ 0 has Qz + r ≥ 0: u ≥ 0, Qᵀu ≤ 0, rᵀu < 0 (then uᵀ(Qz + r) < 0 for all z ≥ 0).
-
-    Every sum is judged by the magnitude of its own terms, so that no choice of units makes a proof of rounding.
 
     Args:
         Q: Matrix, shape (n, n).
         r: Constant, shape (n,).
         ray: Candidate u, shape (n,).
-        tolerance: (Qᵀu)_j may exceed 0 by this times Σ_i |Q_ij| u_i; rᵀu must fall below 0 by this times Σ |r_i| u_i.
+        tolerance: Qᵀu may exceed 0 by this times max|Q| Σu; rᵀu must fall below 0 by this times max|r| Σu.
 
     Returns:
         True if it is a proof, to the tolerance.
     """
-    if not ray.size or not float(ray.min()) >= 0.0:
+    size = float(np.abs(ray).sum())
+    if not size > 0.0 or float(ray.min()) < 0.0:
         return False
-    above = Q.T @ ray <= tolerance * (np.abs(Q).T @ ray)
-    return bool(above.all()) and float(r @ ray) < -tolerance * float(np.abs(r) @ ray)
+    above, below = float((Q.T @ ray).max()), float(r @ ray)
+    return above <= tolerance * float(np.abs(Q).max()) * size and below < -tolerance * float(np.abs(r).max()) * size
 
 
-def balancing_scale(Q: Array) -> Array:
-    """Factors that make each diagonal entry of the scaled matrix 1, shape (n,); see `_equilibrate`."""
-    scale = np.empty(Q.shape[0])
-    _equilibrate(Q, scale)
-    return scale
+def uniform_scale(Q: Array) -> Array:
+    """One factor for all variables that makes the largest entry of the scaled matrix 1, shape (n,)."""
+    largest = float(np.abs(Q).max(initial=0.0))
+    return np.full(Q.shape[0], 1.0 / np.sqrt(largest) if 0.0 < largest < np.inf else 1.0)
 
 
 def _checked(Q: Array, r: Array, scale: Array | None) -> tuple[Array, Array, Array]:
     """The problem as contiguous float64; raises InputError where the shapes do not fit."""
     Q = np.ascontiguousarray(Q, dtype=np.float64)
     r = np.ascontiguousarray(r, dtype=np.float64)
-    scale = balancing_scale(Q) if scale is None else np.ascontiguousarray(scale, dtype=np.float64)
+    scale = uniform_scale(Q) if scale is None else np.ascontiguousarray(scale, dtype=np.float64)
     n = r.size
     if r.shape != (n,) or Q.shape != (n, n) or scale.shape != (n,):
         raise InputError(f"lemke: Q {Q.shape}, r {r.shape}, scale {scale.shape} do not fit: give (n, n), (n,), (n,)")
@@ -489,7 +463,7 @@ def solve_lemke(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: i
     Args:
         Q: Matrix, shape (n, n); copositive for the method to be sure of an answer.
         r: Constant, shape (n,).
-        scale: Positive factors, shape (n,), math.md, section 13.2; those that make the diagonal 1 by default.
+        scale: Positive factors, shape (n,), math.md, section 13.2; one factor for all variables where it is not given.
         max_pivots: Pivots allowed, 50 n + 100 where it is not given.
 
     Returns:

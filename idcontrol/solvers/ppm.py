@@ -19,7 +19,6 @@ from idcontrol.solvers.lcp import (
     RowLcpResult,
     checked_rows,
     gram_residual,
-    noise,
     row_lcp_result,
     warm_start,
 )
@@ -27,8 +26,7 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED,
 from idcontrol.types import Array, Integers
 
 _SIGN: Final = 1e-9
-"""Size of a negative velocity that counts as zero, relative to that at zero impulse and its change, and of a negative
-impulse, relative to the largest."""
+"""Relative size of a negative velocity or impulse that counts as zero."""
 _DEPENDENT: Final = 1e-12
 """A row is dependent on the active ones if |ρ⊥|² is below this times |ρ|²."""
 
@@ -80,18 +78,20 @@ def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Ar
     t, z_active = vector(arena, k), vector(arena, k)
     z, y, w = vector(arena, n), vector(arena, k), vector(arena, n)
 
-    lowest, total, least = 0.0, 0.0, noise(r)
+    r_max, lowest, total = 0.0, 0.0, 0.0
     for i in range(n):
         z[i] = 0.0
         w[i] = r[i]
+        r_max = max(r_max, abs(r[i]))
         lowest = min(lowest, r[i])
         total += r[i]
     for d in range(k):
         y[d] = 0.0
     if not np.isfinite(total):
         return RowLcpAnswer(INACCURATE, 0, np.inf, PPM, z, y, w, active[:0])
-    if lowest == 0.0:
-        return RowLcpAnswer(SOLVED, 0, 0.0, PPM, z, y, w, active[:0])
+    if lowest >= -_SIGN * r_max:
+        residual = -lowest / r_max if r_max > 0.0 else 0.0
+        return RowLcpAnswer(SOLVED, 0, residual, PPM, z, y, w, active[:0])
 
     # the given active set, without rows that depend on earlier ones
     count = 0
@@ -133,8 +133,7 @@ def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Ar
             along = r[i]
             for d in range(k):
                 along += rho[i, d] * y[d]
-            # below zero, in the units of the row
-            w[i] = along if along < -_SIGN * (abs(r[i]) + abs(along - r[i])) - least else max(along, 0.0)
+            w[i] = along
         z_max, leave = 0.0, -1
         for a in range(count):
             w[active[a]] = 0.0
@@ -147,7 +146,7 @@ def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Ar
             if w[i] < w[enter]:
                 enter = i
 
-        if w[enter] >= 0.0:
+        if w[enter] >= -_SIGN * r_max:
             if negative:
                 remove(factor, count, leave)
                 count -= 1

@@ -22,7 +22,7 @@ from idcontrol.solvers.lcp import (
     row_lcp_result,
     warm_start,
 )
-from idcontrol.solvers.lemke import balancing_scale, lemke_kernel
+from idcontrol.solvers.lemke import lemke_kernel, uniform_scale
 from idcontrol.solvers.ppm import ppm_kernel
 from idcontrol.solvers.status import INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
@@ -80,7 +80,7 @@ def _by_lemke(rho: Array, r: Array, otherwise: RowLcpResult) -> RowLcpResult:
     """The solution that Lemke's method finds on the whole matrix; `otherwise` if it does not solve the problem."""
     n, k = rho.shape
     Q = rho @ rho.T
-    answer = lemke_kernel(Q, r, balancing_scale(Q), 0.0, 50 * n + 100, HEAP)
+    answer = lemke_kernel(Q, r, uniform_scale(Q), 0.0, 50 * n + 100, HEAP)
     z, y, w = answer.z, np.empty(k), answer.w
     residual = gram_residual(rho, r, z, y, w) if answer.status == SOLVED else np.inf
     if not residual <= TOLERANCE:
