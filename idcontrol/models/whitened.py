@@ -150,7 +150,8 @@ def whiten(problem: StepProblem) -> Whitened:
         rows = np.vstack((rows, problem.bilateral.rows[~soft]))
         offset = np.concatenate((offset, -problem.bilateral.target[~soft]))
     whitened: Whitened = whiten_kernel(M, kappa, free, fixed, b, rows, HEAP)
-    return whitened._replace(c=whitened.c + offset)
+    whitened.c[:] += offset
+    return whitened
 
 
 def recover(whitened: Whitened, f: Array) -> tuple[Array, Array]:

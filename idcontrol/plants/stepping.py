@@ -152,15 +152,18 @@ class Stepping:
 
     def _solve(self, contacts: Contacts, tau: Array, h: float) -> tuple[StepSolution, ContactForces]:
         """The model in Python, with all that it can do."""
-        system, memory = self._system, self._machine.memory
+        system = self._system
         # not before: a compiled step that ends in finite velocities has had finite torques
         require_torques(tau, system.actuated_names)
         applied = -system.bias
         applied[system.n_unactuated :] += tau
         kappa = -h * applied - system.M @ system.from_pinocchio(self._state.v)
         problem = StepProblem(h=h, M=system.M, kappa=kappa, contacts=contacts)
-        solution = self._model(problem, as_warm_start(memory))
-        store(memory, solution.warm)
+        if self._step is None:  # the last solution is all the memory there is
+            solution = self._model(problem, None if self.last is None else self.last.warm)
+        else:
+            solution = self._model(problem, as_warm_start(self._machine.memory))
+            store(self._machine.memory, solution.warm)
         # not the normal impulse alone: drag, and what holds where nothing slips, need none
         pressing = np.flatnonzero(np.abs(solution.impulses).max(axis=1, initial=0.0) > ROUNDING_N * h)
         force = contacts.force_world(solution.impulses, h)

@@ -22,7 +22,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import structs
 from numba import njit
 
 from idcontrol.errors import InputError
@@ -329,11 +328,11 @@ def solve_bounded(
         if held is not None:
             z -= held.basis.T @ held.constants
         solve_lower_transposed(whitened.L, z)
-        away = whitened.v_free[whitened.free] + z - solution.v_plus[whitened.free]
-        v_plus = solution.v_plus.copy()
-        v_plus[whitened.free] += away
-        torque = whitened.M[np.ix_(whitened.fixed, whitened.free)] @ away
-        solution = structs.replace(solution, v_plus=v_plus, multipliers=solution.multipliers + torque)
+        free, fixed = whitened.free, whitened.fixed
+        away = whitened.v_free[free] + z - solution.v_plus[free]
+        solution.v_plus[free] += away
+        if fixed.size:
+            solution.multipliers[:] += whitened.M[np.ix_(fixed, free)] @ away
     return solution, f[rows - e :]
 
 
