@@ -59,11 +59,11 @@ $(VENV)/.core: pyproject.toml
 	@$(PYTHON) -m venv $(VENV) \
 	  || { echo "Python's venv module is missing: apt-get install python3-venv, then run this again"; exit 2; }
 	$(BIN)/pip install --quiet --editable .
-	$(BIN)/idcontrol warmup trot
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
 	$(BIN)/pip install --quiet --editable '.[robots,cvx,mujoco,bullet,viz,dev]'
+	$(BIN)/idcontrol warmup trot
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.core

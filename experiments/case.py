@@ -47,9 +47,9 @@ class Case:
         began = time.perf_counter()
         return save(out, self.name, config, self.simulate(config, progress), began=began)
 
-    def warmup(self, out: Path) -> None:
-        """Run the smallest configuration."""
-        self.run(self.smallest, out, lambda share: None)
+    def rehearsals(self) -> Sequence[msgspec.Struct]:
+        """The smallest configuration."""
+        return [self.smallest]
 
 
 def step_ends(h: float, steps: int) -> Array:

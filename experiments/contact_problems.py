@@ -195,9 +195,9 @@ class ContactProblems:
         )
         return save(out, self.name, config, results, began=began)
 
-    def warmup(self, out: Path) -> None:
-        """Solve a few problems: every kernel is compiled and cached."""
-        self.run(Config(problems=40, most_contacts=8), out, lambda share: None)
+    def rehearsals(self) -> Sequence[Config]:
+        """A few problems."""
+        return [Config(problems=40, most_contacts=8)]
 
 
 experiment = ContactProblems()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -161,10 +161,9 @@ class Endurance:
         )
         return save(out, self.name, config, results, began=began)
 
-    def warmup(self, out: Path) -> None:
-        """One short walk with each convex controller: their kernels are compiled and cached."""
-        for name in CONVEX:
-            self.run(EnduranceConfig(controller=name, steps=1, walk_s=3.0), out / name, lambda share: None)
+    def rehearsals(self) -> Sequence[EnduranceConfig]:
+        """One short walk with each convex controller."""
+        return [EnduranceConfig(controller=name, steps=1, walk_s=3.0) for name in CONVEX]
 
 
 def findings(total: StepCount, fell: list[bool], memory: Array) -> list[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -99,10 +99,9 @@ class Grasp:
         )
         return save(out, self.name, config, results, began=began)
 
-    def warmup(self, out: Path) -> None:
-        """A few steps with each controller: every kernel is compiled and cached."""
-        for name in controllers.available():
-            self.run(GraspConfig(controller=name, mu=1.0, duration_s=0.005), out / name, lambda share: None)
+    def rehearsals(self) -> Sequence[GraspConfig]:
+        """A few steps with each controller."""
+        return [GraspConfig(controller=name, mu=1.0, duration_s=0.005) for name in controllers.available()]
 
 
 experiment = Grasp()

@@ -5,7 +5,7 @@ This is the walk of Zapolsky & Drumwright 2017, section 7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,12 +79,10 @@ class WalkExperiment:
         meta = {"experiment": self.name, **_goals(scene)}
         return record_walk(scene, out, meta=meta, progress=progress)
 
-    def warmup(self, out: Path) -> None:
-        """Step and turn once on ground of each kind with each controller: every kernel is compiled and cached."""
-        for mu in (0.1, np.inf):
-            for name in controllers.available():
-                config = WalkConfig(controller=name, mu=mu, duration_s=0.6)
-                self.run(config, out / f"{name}-{mu}", lambda share: None)
+    def rehearsals(self) -> Sequence[WalkConfig]:
+        """A step and a turn on ground of each kind with each controller."""
+        names = controllers.available()
+        return [WalkConfig(controller=name, mu=mu, duration_s=0.6) for mu in (0.1, np.inf) for name in names]
 
 
 experiment = WalkExperiment("trot", "a quadruped trots between waypoints, or on command", PRESETS)

@@ -50,8 +50,8 @@ class Experiment(Protocol):
         """
         ...
 
-    def warmup(self, out: Path) -> None:
-        """Compile every kernel that a run may need, by short runs; whatever they record goes below `out`."""
+    def rehearsals(self) -> Sequence[Any]:
+        """Configurations of short runs that compile every kernel a run may need; the first, those that all share."""
         ...
 
 

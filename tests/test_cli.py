@@ -356,3 +356,13 @@ def test_python_m_idcontrol_is_the_command():
     done = subprocess.run([sys.executable, "-m", "idcontrol", "run"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
     assert "Missing argument" in done.stderr
+
+
+def test_warmup_rehearses_in_processes_of_its_own():
+    done = subprocess.run(
+        [sys.executable, "-m", "idcontrol", "warmup", "pendulum", "spring-cylinder"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert (done.returncode, done.stdout) == (0, "kernels are compiled and cached\n"), done.stderr

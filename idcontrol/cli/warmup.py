@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
+from itertools import repeat
 from pathlib import Path
 
 import click
@@ -29,25 +30,28 @@ def command(experiments: tuple[str, ...], quiet: bool) -> None:
             raise UnknownName("experiment", name, known)
     names = experiments or tuple(known)
     # one process for each core, because Numba compiles on one
-    workers = min(len(names), len(os.sched_getaffinity(0)))
-    if workers == 1:
-        left_out = [_warm(name) for name in names]
-    else:
-        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-            left_out = list(pool.map(_warm, names))
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=multiprocessing.get_context("spawn")) as pool:
+        first = list(pool.map(_rehearse, names, repeat(0)))
+        # what the rehearsals of an experiment share is compiled now: the others need not do it twice
+        later = [(name, number) for name, (count, _) in zip(names, first, strict=True) for number in range(1, count)]
+        rest = list(pool.map(_rehearse, *zip(*later, strict=True))) if later else []
+    done = zip((*names, *(name for name, _ in later)), (*first, *rest), strict=True)
+    left_out = {name: reason for name, (_, reason) in done if reason}
     if quiet:
         return
-    for name, reason in zip(names, left_out, strict=True):
-        if reason:
-            click.echo(f"left out {name}: {reason}")
+    for name, reason in left_out.items():
+        click.echo(f"left out {name}: {reason}")
     click.echo("kernels are compiled and cached")
 
 
-def _warm(name: str) -> str:
-    """Compile the kernels of an experiment; returns why that could not be done, or an empty text."""
+def _rehearse(name: str, number: int) -> tuple[int, str]:
+    """Run one rehearsal; returns how many the experiment has, and why this one could not be done ("" if it was)."""
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            load_experiment(name).warmup(Path(folder) / name)
+        experiment = load_experiment(name)
+        rehearsals = experiment.rehearsals()
+        for config in rehearsals[number : number + 1]:
+            with tempfile.TemporaryDirectory() as folder:
+                experiment.run(config, Path(folder) / name, lambda share: None)
     except InputError as error:
-        return one_line(error)
-    return ""
+        return 0, one_line(error)
+    return len(rehearsals), ""

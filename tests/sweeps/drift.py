@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -56,8 +57,8 @@ class Drift:
             (out / "record.log").touch()
         return metrics
 
-    def warmup(self, out: Path) -> None:
-        pass
+    def rehearsals(self) -> Sequence[Any]:
+        return ()
 
 
 def _table(outcomes: Any) -> tuple[Table, ...]:
