@@ -209,6 +209,14 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
             ),
         ),
         Claim(
+            statement="the forces that a plant reports are the change of a thrown body's momentum",
+            measure=plants.missed_impulse,
+            limit=1e-9,
+            tests=(
+                "tests/plants/test_every_plant.py::test_momentum_changes_by_gravity_and_the_forces_that_are_read_back",
+            ),
+        ),
+        Claim(
             statement="friction of a tumbling body stays in its cone",
             measure=plants.cone_excess,
             limit=1e-9,

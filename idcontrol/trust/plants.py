@@ -21,6 +21,8 @@ STIFF: Final = ("coulomb-lcp", "dissipation", "noslip", "constraint")
 """Plants whose contacts are rigid, or yield by less than a millionth."""
 CONES: Final = ("coulomb-lcp", "dissipation")
 """Rigid plants with a friction cone."""
+OURS: Final = ("coulomb-lcp", "dissipation", "sap", "noslip", "viscous", "constraint", "penalty")
+"""Plants of our own."""
 SLOPE: Final = float(np.deg2rad(15.0))
 
 
@@ -73,6 +75,20 @@ def _thrown(name: str) -> tuple[float, float]:
         energies.append(machines.sled_energy(state))
     gain = np.diff(energies) / (energies[0] - energies[-1])
     return float(np.max(excess)), float(np.max([0.0, *gain]))
+
+
+def missed_impulse() -> float:
+    """Largest difference between the forces reported on a thrown sled and its change of momentum, over its weight."""
+    worst, weight = [], machines.SLED_MASS * machines.G
+    for name in OURS:
+        plant = plants.build(name, machines.sled(plane(), machines.SLIDING))
+        state = plant.reset(machines.sled_state(v=np.array([0.5, 0.3, 0.0, 0.3, -0.4, 1.0])))
+        for _ in range(100):
+            before, state = state, plant.step(NO_JOINTS, machines.H)
+            speeds = [pin.Quaternion(*s.q[[6, 3, 4, 5]]).matrix() @ s.v[:3] for s in (before, state)]
+            told = plant.contact_forces().force.sum(axis=0) - [0.0, 0.0, weight]
+            worst.append(np.abs(machines.SLED_MASS * (speeds[1] - speeds[0]) / machines.H - told).max() / weight)
+    return float(np.max(worst))
 
 
 def cone_excess() -> float:
