@@ -11,13 +11,15 @@ import pytest
 from numba.core.codegen import CPUCodeLibrary
 
 from idcontrol.interrupts import ctrl_c_is_heard
-from idcontrol.loop.real import Interrupted, Stop
+from idcontrol.loop.stop import Interrupted, Stop
 from idcontrol.record.recording import Recorder, load
 
 
 @pytest.fixture
 def compile_and_signal(capfd):
     """Compiles a kernel, sends a signal from within the compiler's callback, and waits for what comes of it."""
+    # the first compilation loads numba's tables; cut off there, they would stay half-loaded for all other tests
+    assert numba.njit(lambda x: x.shape[0])(np.zeros(3)) == 3
 
     def work(number):
         original, sent = CPUCodeLibrary._object_compiled_hook, []

@@ -18,6 +18,8 @@ from idcontrol.entries import entry_points
 from idcontrol.errors import IdControlError, InputError, UnknownName
 
 LOOPS = "idcontrol.loops"
+CONNECTION = ("transport", "pacing", "bind", "peer")
+"""Options that set the loop; the others set its experiment."""
 
 
 @click.command("loop")
@@ -41,10 +43,6 @@ LOOPS = "idcontrol.loops"
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as one JSON object.")
 def command(
     experiment: str,
-    transport: str | None,
-    pacing: str | None,
-    bind: str | None,
-    peer: str | None,
     settings: tuple[str, ...],
     view: bool,
     port: int | None,
@@ -58,7 +56,7 @@ def command(
     one_blas_thread()
     from idcontrol.configuration import build, parse_setting
     from idcontrol.loop.launch import LoopSettings, Viewer, run
-    from idcontrol.loop.real import Interrupted
+    from idcontrol.loop.stop import Interrupted
     from idcontrol.record.recording import claim, fresh_folder, jsonable
 
     viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
@@ -70,15 +68,11 @@ def command(
     offer = entries[experiment].load()
     parsed = dict(parse_setting(text) for text in settings)
     own = {key.removeprefix("loop."): parsed.pop(key) for key in list(parsed) if key.startswith("loop.")}
-    own |= {
-        key: value
-        for key, value in {"transport": transport, "pacing": pacing, "bind": bind, "peer": peer}.items()
-        if value is not None
-    }
-    if peer is not None and transport is None:
-        own["transport"] = "udp"
-    how = build(LoopSettings(), own, {key: f"--{key}" for key in ("transport", "pacing", "bind", "peer")})
     given = {name: value for name, value in options.items() if value is not None}
+    own |= {name: given.pop(name) for name in CONNECTION if name in given}
+    if own.get("peer") is not None:
+        own.setdefault("transport", "udp")
+    how = build(LoopSettings(), own, {name: f"--{name}" for name in CONNECTION})
     spelling = {name: "--" + name.partition("_")[0] for name in options}
     for name in given:
         if name not in offer.presets["default"].__struct_fields__:
@@ -97,7 +91,7 @@ def command(
         if isinstance(error, Interrupted):
             return say("stopped by a signal before anything moved", 128 + error.number)
         raise
-    except Exception as error:
+    except Exception as error:  # whatever it is, its traceback goes beside the record, and one line to the user
         raise RunFault(out) from error
     used = {name: getattr(config, name) for name in ("controller", "plant", "robot", "terrain", "mu", "seed", *options)
             if hasattr(config, name)}  # fmt: skip

@@ -26,11 +26,12 @@ from idcontrol.loop import machine, real, realtime, record
 from idcontrol.loop.clock import AWAKE_NS, NS, Beat, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
-from idcontrol.loop.real import ControlLoop, Parts, Stop
+from idcontrol.loop.real import ControlLoop, Parts
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import make_controller, resolve, wire_format
 from idcontrol.loop.simulated import ticks
+from idcontrol.loop.stop import Stop
 from idcontrol.loop.transport import Link, inprocess
 from idcontrol.loop.transport.shared import BYTES, SharedLink
 from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address

@@ -8,18 +8,14 @@ stays.
 from __future__ import annotations
 
 import signal
-import threading
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any
 
 import numpy as np
 from numba import njit
 
-from idcontrol.interrupts import postponed
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat, Clock, Pacer
 from idcontrol.loop.machine import FAREWELL
@@ -36,19 +32,6 @@ Sense = Callable[[Sensed], State]
 """Gives the state that planner and controller see, from what the machine has sent."""
 Stance = Callable[[State, Reference], Reference]
 """Gives the reference with the contacts that the controller is to count on."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """A signal asked for the end before anything moved.
-
-    Attributes:
-        number: Number of the signal.
-    """
-
-    def __init__(self, number: int) -> None:
-        """By signal `number`."""
-        super().__init__(number)
-        self.number = number
 
 
 class Hung(BaseException):
@@ -114,7 +97,7 @@ ANSWER = (*PLAN, *VERDICT, "notes", "force_pred")
 
 
 def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
-    """What is recorded of each tick."""
+    """Names and shapes of the channels that record a tick of the loop."""
     a, feet = len(wire.torque_limit), wire.n_feet
     one: tuple[int, ...] = ()
     return {
@@ -167,14 +150,14 @@ class ControlLoop:
         """Prepare a loop.
 
         Args:
-            link: To the machine.
+            link: Connection to the machine.
             parts: The parts that it joins.
             clock: The clock of its beats.
             policy: Faults that are tolerated.
             period: Time between two beats [ns].
             duration: Time from the first torque to the end [ns].
             numbers: Session numbers of the conversation.
-            interrupt: Whether planner and controller may be interrupted by SIGALRM; only within a `Stop` that calls
+            interrupt: Whether SIGALRM may interrupt planner and controller; only within a `stop.Stop` that calls
                 `on_alarm`.
         """
         self._parts, self._clock, self._policy, self._period, self._duration = parts, clock, policy, period, duration
@@ -240,7 +223,7 @@ class ControlLoop:
         Args:
             beat: The period that begins.
             damp: Whether somebody asked for the end.
-            faults: What is wrong around the loop: its recorder.
+            faults: Faults that the loop cannot see itself, as of its recorder.
         """
         cpu, policy, endpoint = time.thread_time_ns(), self._policy, self.endpoint
         now = beat.woke
@@ -326,7 +309,7 @@ class ControlLoop:
                 if self._alarm:
                     signal.setitimer(signal.ITIMER_REAL, self._policy.hang_s)
                 fault = self._answers()
-            except Exception as error:
+            except Exception as error:  # both may be a user's and raise anything; the machine must still be braked
                 fault = Fault.RAISED
                 self._keep(error)
             self._asking = False
@@ -432,68 +415,6 @@ WARM_TICKS = 20
 """Calls of planner and controller before the first tick, so that all is compiled, loaded and in caches."""
 
 
-class Stop:
-    """Whether a signal has asked for the end: SIGINT, SIGTERM or SIGHUP (the terminal is gone).
-
-    Until `begin` a signal raises `Interrupted`; then the first one is kept in `asked`, and the second one ends the
-    process at once. Python handles signals in the main thread alone: entered in another one, this does nothing.
-
-    Attributes:
-        asked: Number of the signal; 0 before.
-        moving: Whether something may move, so that the end has to be a damped one.
-        on_alarm: Called at SIGALRM; it may raise.
-    """
-
-    def __init__(self) -> None:
-        """Nobody has asked."""
-        self.asked, self.moving = 0, False
-        self.on_alarm: Callable[[], None] = lambda: None
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Stop:
-        if threading.current_thread() is not threading.main_thread():
-            return self
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # by nohup
-                self._before[number] = signal.signal(number, self._on_signal)
-        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: self.on_alarm())
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if self._before:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        if error is not None and self.asked and not self.moving and not isinstance(error, Interrupted):
-            raise Interrupted(self.asked) from error  # interrupted code may raise an error of its own, as compilers do
-
-    def begin(self) -> None:
-        """Say that something may move from now on.
-
-        Raises:
-            Interrupted: Somebody has asked for the end, but what was done then lost it.
-        """
-        if self.asked:
-            raise Interrupted(self.asked)
-        self.moving = True
-
-    @property
-    def heeded(self) -> bool:
-        """Whether signals reach it."""
-        return bool(self._before)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if not self.moving:
-            self.asked = number
-            if postponed(number, frame):
-                return
-            raise Interrupted(number)
-        if self.asked:
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        self.asked = number
-
-
 def run(
     loop: ControlLoop,
     clock: Clock,
@@ -502,11 +423,11 @@ def run(
     asked: Callable[[], bool],
     recorded: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Beat until the loop has stopped.
+    """Tick at every beat until the loop has stopped.
 
     Args:
-        loop: Connected.
-        clock: Its clock.
+        loop: A loop that is connected to its machine.
+        clock: The clock of the beats.
         period: Time between two beats [ns].
         push: Takes the telemetry of each tick.
         asked: Whether somebody has asked for the end.

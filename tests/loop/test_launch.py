@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,8 @@ from idcontrol.errors import Diverged, InputError
 from idcontrol.loop import launch
 from idcontrol.loop.clock import NS
 from idcontrol.loop.launch import LoopSettings
-from idcontrol.loop.real import Interrupted, Stop
 from idcontrol.loop.safety import Mode, Policy
+from idcontrol.loop.stop import Interrupted, Stop
 from idcontrol.record.recording import load
 from idcontrol.scenes.walk import WalkConfig
 from idcontrol.types import Command, Status
@@ -171,19 +172,28 @@ def wait_for_event(folder: Path, text: str, within_s: float = 60.0) -> None:
     raise AssertionError(f"{text!r} did not happen within {within_s} s")
 
 
+@contextlib.contextmanager
+def signalled(module: str, number: signal.Signals, folder: Path) -> Iterator[None]:
+    """Send a signal to the child that runs `module` as soon as the loop that is recorded in `folder` is running."""
+
+    def send():
+        wait_for_event(folder, "the loop is running")
+        for pid in children(os.getpid(), module):
+            os.kill(pid, number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        sender.join()
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
 def test_a_killed_plant_is_noticed_and_the_record_is_complete(tmp_path):
     out = tmp_path / "run"
-
-    def kill():
-        wait_for_event(out, "the loop is running")
-        for pid in children(os.getpid(), "plant_process"):
-            os.kill(pid, signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    metrics = launch.run(TARGET, Config(duration_s=60.0), SETTINGS, out)
-    killer.join()
+    with signalled("plant_process", signal.SIGKILL, out):
+        metrics = launch.run(TARGET, Config(duration_s=60.0), SETTINGS, out)
     assert metrics["ended"] == "fault"
     assert metrics["faults"]["silent"] > 0
     assert metrics["fault"] == "silent"
@@ -200,18 +210,12 @@ def test_a_killed_plant_is_noticed_and_the_record_is_complete(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
 def test_a_loop_whose_recorder_is_killed_brakes_and_says_so(tmp_path):
     out = tmp_path / "run"
-
-    def kill():
-        wait_for_event(out, "the loop is running")
-        for pid in children(os.getpid(), "idcontrol.loop.record"):
-            os.kill(pid, signal.SIGKILL)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
     began = time.monotonic()
-    with pytest.raises(RuntimeError, match=r"the recorder ended early .* and the machine was braked"):
+    with (
+        signalled("idcontrol.loop.record", signal.SIGKILL, out),
+        pytest.raises(RuntimeError, match=r"the recorder ended early .* and the machine was braked"),
+    ):
         launch.run(TARGET, Config(duration_s=60.0), SETTINGS, out)
-    killer.join()
     assert time.monotonic() - began < 30.0  # half of its time: it did not go on to the end
     assert not load(out).complete
 

@@ -1,0 +1,86 @@
+"""The end that a signal asks of a loop: at once while nothing moves, damped once something may."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from idcontrol.interrupts import postponed
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked for the end before anything moved.
+
+    Attributes:
+        number: Number of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        """Take the number of the signal."""
+        super().__init__(number)
+        self.number = number
+
+
+class Stop:
+    """Whether a signal has asked for the end: SIGINT, SIGTERM or SIGHUP (the terminal is gone).
+
+    Until `begin` a signal raises `Interrupted`; then the first one is kept in `asked`, and the second one ends the
+    process at once. Python handles signals in the main thread alone: entered in another one, this does nothing.
+
+    Attributes:
+        asked: Number of the signal; 0 before.
+        moving: Whether something may move, so that the end has to be a damped one.
+        on_alarm: Called at SIGALRM; it may raise.
+    """
+
+    def __init__(self) -> None:
+        """Begin with nothing asked and nothing moving."""
+        self.asked, self.moving = 0, False
+        self.on_alarm: Callable[[], None] = lambda: None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Stop:
+        if threading.current_thread() is not threading.main_thread():
+            return self
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # by nohup
+                self._before[number] = signal.signal(number, self._on_signal)
+        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, lambda number, frame: self.on_alarm())
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._before:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if error is not None and self.asked and not self.moving and not isinstance(error, Interrupted):
+            raise Interrupted(self.asked) from error  # interrupted code may raise an error of its own, as compilers do
+
+    def begin(self) -> None:
+        """Say that something may move from now on.
+
+        Raises:
+            Interrupted: Somebody has asked for the end, but what was done then lost it.
+        """
+        if self.asked:
+            raise Interrupted(self.asked)
+        self.moving = True
+
+    @property
+    def heeded(self) -> bool:
+        """Whether signals reach it."""
+        return bool(self._before)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if not self.moving:
+            self.asked = number
+            if postponed(number, frame):
+                return
+            raise Interrupted(number)
+        if self.asked:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.asked = number
