@@ -26,7 +26,7 @@ LATE_GAP = 1e-3
 """A foot farther from the ground than this at its planned touchdown is late [m]."""
 
 LATE_DEPTH = 0.01
-"""How far below the expected ground a late foot searches [m]."""
+"""Depth below the expected ground to which a late foot searches [m]."""
 
 TOUCH_GAP = 2e-4
 """A foot that no longer descends and is nearer to the ground than this has landed [m]."""
@@ -96,7 +96,7 @@ class FootPlan(NamedTuple):
         velocity: Their velocities, shape (n, 3) [m/s].
         acceleration: Their accelerations, shape (n, 3) [m/s²].
         course: Position, velocity and acceleration of each swing without its arch, shape (n, 3, 3).
-        slide: What is left of the velocity with which each standing foot slid when it landed, shape (n, 3) [m/s].
+        slide: Remainder of the velocity with which each standing foot slid when it landed, shape (n, 3) [m/s].
         landing: Where the centre of each foot will land or has landed, shape (n, 3) [m].
         level: Height of the ground under the last foothold of each foot, shape (n,) [m].
         touched: When each foot touched down, -inf before the first time, shape (n,) [s].

@@ -142,7 +142,7 @@ class _Parts(NamedTuple):
 
 
 class PaperPlanner:
-    """The original trot, called as `trot.TrotPlanner` is.
+    """The original trot; it is reset and called as `trot.TrotPlanner` is.
 
     `Reference.base_position` and `base_yaw` are the measured ones, at nominal height: this planner has no reference for
     the base. It never stands: told to stop, it trots on the spot.
@@ -172,7 +172,7 @@ class PaperPlanner:
             feet: Its feet.
             home: Joint angles in the order of `System.actuated_names`, shape (a,) [rad].
             gait: Timing and height of the steps; the touchdown speed is not used.
-            commands: Where commands come from.
+            commands: Source of the walking commands.
             nominal: Nominal feet in the base frame, shape (n_feet, 3) [m]; None means the feet at `home`.
 
         Raises:

@@ -7,6 +7,7 @@ ground, and Pinocchio.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -135,6 +136,24 @@ def _plan_joints(record: Record, dt: float, joints: Array) -> float:  # pragma: 
     return residual
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrotSettings:
+    """How a machine trots.
+
+    Attributes:
+        gait: Timing and shape of the steps; its touchdowns are in the order of the feet.
+        limits: How fast the command may change.
+        balance: Gains that right the base in addition to the joint feedback.
+        constant_momentum: Whether the base yields to the reaction of the swinging legs, which pays at every friction
+            (planner.md 3.3).
+    """
+
+    gait: Gait
+    limits: CommandLimits = field(default_factory=CommandLimits)
+    balance: Balance = field(default_factory=Balance)
+    constant_momentum: bool = False
+
+
 class TrotPlanner:
     """A planner of trots, which the loop calls once per control period.
 
@@ -158,13 +177,10 @@ class TrotPlanner:
         system: System,
         feet: Feet,
         home: Array,
+        settings: TrotSettings,
         *,
-        gait: Gait,
         commands: CommandSource,
-        limits: CommandLimits | None = None,
         ground: Ground | None = None,
-        constant_momentum: bool = False,
-        balance: Balance | None = None,
     ) -> None:
         """Prepare a planner.
 
@@ -172,18 +188,14 @@ class TrotPlanner:
             system: The machine; a floating base and legs of three revolute joints.
             feet: Its feet.
             home: Joint angles of the nominal stance in the order of `System.actuated_names`, shape (a,) [rad].
-            gait: Timing and shape of the steps; its touchdowns are in the order of `feet`.
-            commands: Where commands come from.
-            limits: How fast the command may change.
+            settings: How it trots.
+            commands: Source of the walking commands.
             ground: The ground; None is the plane z = 0.
-            constant_momentum: Let the base yield to the reaction of the swinging legs, which pays at every friction
-                (planner.md 3.3).
-            balance: Gains that right the base in addition to the joint feedback; None sets them to zero.
 
         Raises:
             InputError: The machine has no such legs, or the gait or the pose does not fit it.
         """
-        n = len(feet.names)
+        n, gait = len(feet.names), settings.gait
         if len(gait.touchdown) != n:
             raise InputError(f"the gait has {len(gait.touchdown)} touchdowns for {n} feet; give one for each foot")
         if np.shape(home) != (system.n_actuated,) or not np.all(np.isfinite(home)):
@@ -198,12 +210,12 @@ class TrotPlanner:
         self._still[0] = home
         nominal = _nominal_stance(system, feet, legs, self._still[0])
         self.height, self.nominal = nominal.height, nominal.feet
-        self._momentum = MomentumBase(system, legs, self._still[0]) if constant_momentum else None
+        self._momentum = MomentumBase(system, legs, self._still[0]) if settings.constant_momentum else None
         self._record, self._parts = pack(
             _Parts(
                 gait=gait,
-                limits=limits or CommandLimits(),
-                balance=balance or Balance(),
+                limits=settings.limits,
+                balance=settings.balance,
                 nominal=nominal,
                 legs=legs,
                 measured=Measured.of(n),

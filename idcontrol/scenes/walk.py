@@ -31,7 +31,7 @@ from idcontrol.planners.commands import CommandLimits, Schedule
 from idcontrol.planners.gait import Gait
 from idcontrol.planners.legs import Feet
 from idcontrol.planners.paper import LINKS_NOMINAL, OriginalWaypoints, PaperPlanner
-from idcontrol.planners.trot import TrotPlanner
+from idcontrol.planners.trot import TrotPlanner, TrotSettings
 from idcontrol.planners.waypoints import Waypoints
 from idcontrol.plants import SimulatedPlant
 from idcontrol.record.scenery import DrawableGround, Scenery
@@ -133,7 +133,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         noise: Noise of the sensed state.
         kick: A push.
         balance: An extra righting of the base through the stance legs.
-        disturbance: What the controller is not told of plant and schedule.
+        disturbance: How plant and schedule differ from what the controller is told.
         ground: Settings of plants whose ground is soft or viscous.
         inverse: Settings of inverse-dynamics controllers.
     """
@@ -278,22 +278,18 @@ class WalkScene:
         )
         if config.planner == "paper":
             return PaperPlanner(system, feet, home, gait=timing, commands=guide, nominal=LINKS_NOMINAL)
-        righting = Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s)
-        return TrotPlanner(
-            system,
-            feet,
-            home,
+        settings = TrotSettings(
             gait=timing,
-            commands=guide,
             limits=CommandLimits(
                 linear_m_s2=description.command.acceleration_m_s2,
                 angular_rad_s2=description.command.turn_acceleration_rad_s2,
             ),
-            ground=None if config.terrain == "plane" else self.ground,
-            balance=righting if config.balance != BaseRighting() else None,
+            balance=Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s),
             # At every friction: told to keep its speed, the base would have to push the legs' reaction into the ground.
             constant_momentum=True,
         )
+        ground = None if config.terrain == "plane" else self.ground
+        return TrotPlanner(system, feet, home, settings, commands=guide, ground=ground)
 
     def controller_setup(self) -> controllers.Setup:
         """Everything that a controller is built from."""
@@ -411,7 +407,7 @@ class SimulatedWalk:
         guide: Source of the walking commands.
         planner: The planner; it follows `guide`.
         told: The plan as the controller is told it: `planner`, or that with a wrong schedule.
-        sense: What planner and controller see of a state; None shows it as it is.
+        sense: Turns the true state into the one that planner and controller see; None leaves it as it is.
         controller: The controller.
         plant: The plant with its disturbances.
     """

@@ -12,9 +12,10 @@ import numpy as np
 
 from idcontrol import robots
 from idcontrol.planners.commands import VelocityCommand
+from idcontrol.planners.feet import Ground
 from idcontrol.planners.gait import Gait
 from idcontrol.planners.legs import Feet
-from idcontrol.planners.trot import TrotPlanner
+from idcontrol.planners.trot import TrotPlanner, TrotSettings
 from idcontrol.system import System
 from idcontrol.types import Array, Reference, State
 
@@ -28,9 +29,9 @@ class Machine:
     home: Array
     gait: Gait
 
-    def planner(self, commands: Any, **options: Any) -> TrotPlanner:
-        options = {"gait": self.gait, **options}
-        return TrotPlanner(self.system, self.feet, self.home, commands=commands, **options)
+    def planner(self, commands: Any, *, ground: Ground | None = None, **settings: Any) -> TrotPlanner:
+        how = TrotSettings(**{"gait": self.gait, **settings})
+        return TrotPlanner(self.system, self.feet, self.home, how, commands=commands, ground=ground)
 
     def state(self, t: float, pose: Array, twist: Array, joints: Array, rates: Array) -> State:
         """The level base at `pose` (x, y, z, yaw), moving with `twist` in the world, and the joints."""
