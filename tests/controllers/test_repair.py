@@ -90,25 +90,28 @@ def test_a_demand_that_can_be_met_is_met(quadruped):
     np.testing.assert_allclose(solution.v_plus, 0.0, rtol=0, atol=1e-3 * scenes.H)
 
 
-@pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
-def test_tracking_is_given_up_before_feet_may_slip(quadruped, scheme):
-    """The base is told to start aside by more than friction can give: it starts as fast as friction can."""
+def starting_aside(quadruped, acceleration):
+    """At rest, with feet of friction 0.2, the joints are told to move the base aside at `acceleration` [m/s²]."""
     state = walker.at_home(quadruped)
     quadruped.update(state.q, np.zeros(18))
     contacts = scenes.foot_contacts(quadruped, 0.2)
     J = contacts.jacobian
-    base = np.zeros(6)
-    base[0] = 4.0  # m/s²; friction gives 0.2 g
-    a = np.linalg.solve(J[:, 6:], -J[:, :6] @ base)
-    problem = inverse_step(quadruped, np.zeros(18), scenes.H * a, contacts)
+    demand = np.linalg.solve(J[:, 6:], -J[:, 0] * acceleration)
+    return inverse_step(quadruped, np.zeros(18), scenes.H * demand, contacts)
+
+
+@pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
+def test_tracking_is_given_up_before_feet_may_slip(quadruped, scheme):
+    """The base is told to start aside by more than friction can give: it starts as fast as friction can."""
+    problem = starting_aside(quadruped, 4.0)  # friction gives 0.2 g
     outcome = solve(scheme, asked(problem))
     assert outcome.dropped == ("tracking",)
     assert outcome.solution.status is Status.REPAIRED
-    assert np.abs(J @ outcome.solution.v_plus).max() < 1e-9
+    assert np.abs(problem.contacts.jacobian @ outcome.solution.v_plus).max() < 1e-9
     assert 0.0 < outcome.solution.v_plus[0] < 0.25 * 9.81 * scenes.H
     unbounded = solve(scheme, asked(problem, repair=False))
     assert unbounded.dropped == ()
-    np.testing.assert_allclose(unbounded.solution.v_plus[6:], scenes.H * a, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(unbounded.solution.v_plus[6:], problem.prescribed.velocity, rtol=0, atol=1e-12)
     f_N, f_S, f_T = unbounded.solution.impulses.T
     assert (np.abs(f_S) + np.abs(f_T) > 0.2 * f_N).any()
 
@@ -116,15 +119,9 @@ def test_tracking_is_given_up_before_feet_may_slip(quadruped, scheme):
 @pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
 def test_without_repair_impulses_stay_within_the_friction_pyramids_where_some_there_give_the_motion(quadruped, scheme):
     """The base is told to start aside by half of what friction can give."""
-    state = walker.at_home(quadruped)
-    quadruped.update(state.q, np.zeros(18))
-    contacts = scenes.foot_contacts(quadruped, 0.2)
-    J = contacts.jacobian
-    base = np.zeros(6)
-    base[0] = 1.0  # m/s²; friction gives 0.2 g
-    a = np.linalg.solve(J[:, 6:], -J[:, :6] @ base)
-    outcome = solve(scheme, asked(inverse_step(quadruped, np.zeros(18), scenes.H * a, contacts), repair=False))
-    np.testing.assert_allclose(outcome.solution.v_plus[6:], scenes.H * a, rtol=0, atol=1e-12)
+    problem = starting_aside(quadruped, 1.0)
+    outcome = solve(scheme, asked(problem, repair=False))
+    np.testing.assert_allclose(outcome.solution.v_plus[6:], problem.prescribed.velocity, rtol=0, atol=1e-12)
     f_N, f_S, f_T = outcome.solution.impulses.T
     assert (np.abs(f_S) + np.abs(f_T) <= 0.2 * f_N * (1.0 + 1e-6) + 1e-9).all()  # stage II's tolerance
 

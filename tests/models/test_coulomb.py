@@ -11,7 +11,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb
-from idcontrol.models.step import Prescribed, StepProblem
+from idcontrol.models.step import StepProblem
 from idcontrol.models.whitened import whiten
 from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
@@ -319,31 +319,9 @@ def test_without_contacts_the_machine_falls_freely(quadruped):
     np.testing.assert_allclose(problem.M @ solution.v_plus, -problem.kappa, rtol=0, atol=1e-12)
 
 
-def squeeze(mu, closing=0.1):
-    """A body that moves in three directions, between two fingers that are told to close on it."""
-    M = np.eye(5)  # body x, y, z, left finger x, right finger x
-    left, right = np.array([1.0, 0, 0, -1.0, 0]), np.array([-1.0, 0, 0, 0, 1.0])
-    y, z = np.eye(5)[1], np.eye(5)[2]
-    contacts = Contacts(
-        identity=np.array([0, 1]),
-        point=np.zeros((2, 3)),
-        axes=np.array([np.eye(3), np.diag([-1.0, -1.0, 1.0])]),
-        gap=np.zeros(2),
-        mu=np.full(2, mu),
-        jacobian=np.array([left, right, y, -y, z, z]),
-    )
-    return StepProblem(
-        h=1e-3,
-        M=M,
-        kappa=np.array([0.0, 0.0, 9.81e-3, 0.0, 0.0]),
-        contacts=contacts,
-        prescribed=Prescribed(index=np.array([3, 4]), velocity=np.array([closing, -closing])),
-    )
-
-
 @pytest.mark.parametrize("mu", [0.0, 0.5])
 def test_joints_told_to_squeeze_end_with_a_note_and_no_impulse(mu):
-    solution = coulomb.solve(squeeze(mu))
+    solution = coulomb.solve(scenes.squeeze(mu))
     assert solution.status is Status.FALLBACK
     assert solution.note == "squeeze"
     np.testing.assert_array_equal(solution.impulses, 0.0)
@@ -401,7 +379,7 @@ def test_what_a_short_search_leaves_open_is_not_called_a_squeeze():
 
 
 def test_fingers_that_do_not_close_are_no_squeeze():
-    solution = coulomb.solve(squeeze(0.5, closing=0.0))
+    solution = coulomb.solve(scenes.squeeze(0.5, closing=0.0))
     assert solution.status is Status.SOLVED
     assert solution.v_plus[0] == pytest.approx(0.0, abs=1e-12)
 

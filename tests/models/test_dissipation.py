@@ -9,7 +9,7 @@ import pytest
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.models import dissipation
-from idcontrol.models.step import Bilateral, Prescribed, StepProblem
+from idcontrol.models.step import Bilateral, StepProblem
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
 from tests import scenes
@@ -257,19 +257,7 @@ def test_a_thousand_contacts_on_one_body_are_one_small_problem():
 
 def test_joints_told_to_squeeze_end_with_a_note_and_no_impulse():
     """A body between two fingers that are told to close on it has no velocity that both allow (math.md 5.1)."""
-    left, right = np.array([1.0, 0, 0, -1.0, 0]), np.array([-1.0, 0, 0, 0, 1.0])
-    y, z = np.eye(5)[1], np.eye(5)[2]
-    contacts = Contacts(
-        identity=np.array([0, 1]),
-        point=np.zeros((2, 3)),
-        axes=np.array([np.eye(3), np.diag([-1.0, -1.0, 1.0])]),
-        gap=np.zeros(2),
-        mu=np.full(2, 0.5),
-        jacobian=np.array([left, right, y, -y, z, z]),
-    )
-    closing = Prescribed(index=np.array([3, 4]), velocity=np.array([0.1, -0.1]))
-    problem = StepProblem(h=1e-3, M=np.eye(5), kappa=np.zeros(5), contacts=contacts, prescribed=closing)
-    solution = dissipation.solve(problem)
+    solution = dissipation.solve(scenes.squeeze(0.5))
     assert solution.status is Status.FALLBACK
     assert solution.note == "squeeze"
     np.testing.assert_array_equal(solution.impulses, 0.0)

@@ -14,7 +14,7 @@ from idcontrol.kernels.arena import HEAP
 from idcontrol.models import sap
 from idcontrol.models.sap import Bounded, Parameters, cone
 from idcontrol.models.sap.newton import Cost, Law, hessian, minimize, respond
-from idcontrol.models.step import Bilateral, Prescribed, StepProblem
+from idcontrol.models.step import Bilateral, StepProblem
 from idcontrol.models.whitened import whiten
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
@@ -497,19 +497,7 @@ def test_bounded_rows_are_bilateral_until_their_limit(quadruped):
 
 def test_joints_told_to_squeeze_get_large_torques_and_no_exception():
     """The rigid models have no solution here (math.md 5.1)."""
-    left, right = np.array([1.0, 0, 0, -1.0, 0]), np.array([-1.0, 0, 0, 0, 1.0])
-    y, z = np.eye(5)[1], np.eye(5)[2]
-    contacts = Contacts(
-        identity=np.array([0, 1]),
-        point=np.zeros((2, 3)),
-        axes=np.array([np.eye(3), np.diag([-1.0, -1.0, 1.0])]),
-        gap=np.zeros(2),
-        mu=np.full(2, 0.5),
-        jacobian=np.array([left, right, y, -y, z, z]),
-    )
-    closing = Prescribed(index=np.array([3, 4]), velocity=np.array([0.1, -0.1]))
-    problem = StepProblem(h=1e-3, M=np.eye(5), kappa=np.zeros(5), contacts=contacts, prescribed=closing)
-    solution = sap.solve(problem)
+    solution = sap.solve(scenes.squeeze(0.5))
     assert solution.status is Status.SOLVED
     np.testing.assert_allclose(solution.multipliers[0], -solution.multipliers[1], rtol=1e-9)
     # each contact gives way by 0.1 m/s: that over R_n, beside the fingers' own momentum

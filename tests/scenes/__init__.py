@@ -8,6 +8,7 @@ import numpy as np
 import pinocchio as pin
 
 from idcontrol.contact.contacts import Contacts, contact_rows
+from idcontrol.models.step import Prescribed, StepProblem
 from idcontrol.system import System
 from idcontrol.trust import machines
 
@@ -79,3 +80,27 @@ def moving(system: System, rng: np.random.Generator, speed: float = 0.5) -> np.n
     v = speed * rng.normal(size=system.model.nv)
     system.update(q, v)
     return system.from_pinocchio(v)
+
+
+def squeeze(mu: float, closing: float = 0.1) -> StepProblem:
+    """A body between two fingers that are told to close on it at `closing` [m/s] each (math.md 5.1).
+
+    Velocities: x, y, z of the body, x of the left and of the right finger; all masses are 1 kg.
+    """
+    left, right = np.array([1.0, 0, 0, -1.0, 0]), np.array([-1.0, 0, 0, 0, 1.0])
+    y, z = np.eye(5)[1], np.eye(5)[2]
+    contacts = Contacts(
+        identity=np.array([0, 1]),
+        point=np.zeros((2, 3)),
+        axes=np.array([np.eye(3), np.diag([-1.0, -1.0, 1.0])]),
+        gap=np.zeros(2),
+        mu=np.full(2, mu),
+        jacobian=np.array([left, right, y, -y, z, z]),
+    )
+    return StepProblem(
+        h=1e-3,
+        M=np.eye(5),
+        kappa=np.array([0.0, 0.0, 9.81e-3, 0.0, 0.0]),
+        contacts=contacts,
+        prescribed=Prescribed(index=np.array([3, 4]), velocity=np.array([closing, -closing])),
+    )
