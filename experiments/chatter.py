@@ -89,7 +89,7 @@ class NoisyRun:
         return largest
 
     def row(self) -> dict[str, Any]:
-        """As plain data."""
+        """The run as plain data for the record."""
         return {
             "controller": self.controller,
             "projected": self.projected,

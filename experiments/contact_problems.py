@@ -123,7 +123,7 @@ class Tally:
         return self.wrong + self.missed
 
     def row(self) -> dict[str, Any]:
-        """As plain data; times in microseconds."""
+        """The counts as plain data for the record; times in microseconds."""
         times = 1e6 * np.array(self.seconds)
         return {
             "problems": self.problems,

@@ -1,4 +1,4 @@
-"""What a run found: named numbers beside the paper's, series and drawings; and how they are recorded.
+"""Results of a run: named numbers beside the paper's, series and drawings; and how they are recorded.
 
 In a run's metrics (``metrics.json``, ``idcontrol run NAME --json``) each finding is ``key: value``, with ``paper``,
 ``checks``, ``units`` and ``notes`` as tables by key; ``completed`` says whether every check holds.
@@ -27,15 +27,15 @@ from idcontrol.types import Array
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One number.
+    """A number that a run found, beside the paper's.
 
     Attributes:
         key: Its name in the JSON, the unit at its end: ``slide_mu_0125_m``.
-        value: What was found; None where it could not be.
-        unit: As text; "" if it has none.
-        paper: What the paper shows; None where it shows nothing.
+        value: The number; None where it could not be found.
+        unit: Its unit as text; "" if it has none.
+        paper: The paper's number; None where the paper shows none.
         holds: Whether it passes its check; None where there is none.
-        note: What a reader must know to compare the two: a definition, or why the paper's is wrong.
+        note: Whatever a reader must know to compare the two: a definition, or why the paper's is wrong.
     """
 
     key: str
@@ -50,8 +50,8 @@ class Series(NamedTuple):
     """Numbers of a run, one for each row of its record.
 
     Attributes:
-        values: Shape (rows,) or (rows, k).
-        unit: As text; "" if they have none.
+        values: The numbers, shape (rows,) or (rows, k).
+        unit: Their unit as text; "" if they have none.
         wall_time: Whether they are wall time, and differ from run to run.
     """
 
@@ -66,7 +66,7 @@ class Drawing:
 
     Attributes:
         title: Its heading.
-        sentence: What it shows.
+        sentence: A sentence that says what it shows.
         figure: Drawn on `axes`, so that all pages look alike.
     """
 
@@ -80,11 +80,11 @@ class Results:
     """The results of one run.
 
     Attributes:
-        findings: In the order in which they are shown; keys must differ.
-        series: By name, with the same number of rows each.
-        drawings: For the page that ``idcontrol report`` makes.
+        findings: The numbers in the order in which they are shown; keys must differ.
+        series: The series by name, with the same number of rows each.
+        drawings: Figures for the page that ``idcontrol report`` makes.
         extra: More metrics, for example ``{"rows": [...]}``.
-        scene: What ``idcontrol view`` shows; its poses are among the series.
+        scene: The scene that ``idcontrol view`` shows; its poses are among the series.
     """
 
     findings: Sequence[Finding]
@@ -157,10 +157,10 @@ def axes(rows: int = 1, columns: int = 1, *, size: tuple[float, float] = (7.0, 4
     """Axes of a new figure, to be drawn on within the ``with``, where they have the style of all pages.
 
     Args:
-        rows: Of axes.
-        columns: Of axes.
+        rows: Number of rows of axes.
+        columns: Number of columns of axes.
         size: Width and height of the figure [inches].
-        shared: For `Figure.subplots`.
+        shared: Further arguments of `Figure.subplots`.
 
     Yields:
         The axes if there is one, else an array of them.

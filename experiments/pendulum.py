@@ -23,13 +23,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """All that decides the case; the paper does not say how heavy and how long the pendulum is.
 
     Attributes:
-        stiffness_n_m: K of the joint.
-        damping_n_s_m: B of the joint.
+        stiffness_n_m: Stiffness K of the joint.
+        damping_n_s_m: Damping B of the joint.
         steps_s: Step sizes to try, from coarse to fine.
         duration_s: Length of each run.
         mass_kg: Mass of the bob.
-        length_m: From the joint to the bob's centre of mass.
-        inertia_kg_m2: Of the bob about its centre of mass.
+        length_m: Distance from the joint to the bob's centre of mass.
+        inertia_kg_m2: Moment of inertia of the bob about its centre of mass.
         form: ``compliance`` is the solver; ``as-printed`` is Drumwright 2019, eqs. 53, 61, 62.
     """
 
@@ -157,7 +157,7 @@ def _of_one(config: Config, h: float, swing: Swing) -> list[Finding]:
 
 
 def _orders(swings: Mapping[float, Swing]) -> list[Finding]:
-    """By which power of h the two errors shrink."""
+    """The power of h with which each of the two errors shrinks."""
     joint = order({h: one.joint_error.max() for h, one in swings.items()})
     energy = order({h: np.abs(one.energy).max() for h, one in swings.items()})
     return [

@@ -24,11 +24,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """All that decides the case; the paper does not say how heavy and how long the pendulum is.
 
     Attributes:
-        stiffness_nm_rad: K of the limit at θ = 0.
-        damping_nm_s_rad: B of the limit.
+        stiffness_nm_rad: Stiffness K of the limit at θ = 0.
+        damping_nm_s_rad: Damping B of the limit.
         steps_s: Step sizes to try, from coarse to fine.
         mass_kg: Mass of the bob, a point.
-        length_m: From the joint to the bob.
+        length_m: Distance from the joint to the bob.
         duration_s: Length of each run; it must reach the top of the first rebound.
     """
 

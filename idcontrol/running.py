@@ -27,7 +27,7 @@ def run(experiment: str, *, preset: str = "default", out: str | Path | None = No
         experiment: Name of the experiment; ``idcontrol list experiments`` shows what there is.
         preset: The configuration to begin with.
         out: Folder of the record, which must be empty; None makes a new one below ``runs``.
-        **settings: What to change of the preset, by name, by dotted key or by its last part:
+        **settings: Changes to the preset, by name, by dotted key or by its last part:
             ``run("trot", mu=0.1, **{"friction.cap": 0.5})``.
 
     Returns:

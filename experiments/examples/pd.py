@@ -24,7 +24,7 @@ class JointPd:
         self.system, self.gains = setup.system, setup.torque_gains
 
     def reset(self) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no step depends on an earlier one."""
 
     def __call__(self, state: State, reference: Reference) -> Command:
         """Torques for the period that begins at ``state.t``."""

@@ -40,7 +40,7 @@ class WholeBody:
         self.system, self.contacts, self.gains = setup.system, setup.contacts, setup.acceleration_gains
 
     def reset(self) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no step depends on an earlier one."""
 
     def __call__(self, state: State, reference: Reference) -> Command:
         """Torques for the period that begins at ``state.t``."""

@@ -36,7 +36,7 @@ class Peer:
 
     Attributes:
         name: Name of the implementation.
-        job: Its way to do the job.
+        job: The job as this implementation does it.
         difference: Distance between an answer of ours and one of the peer's.
         tolerance: Largest distance at which both answers count as equal.
         unit: Unit of the distance and of the tolerance.
@@ -55,7 +55,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long to measure.
+    """The time that is spent on measuring.
 
     Attributes:
         samples: Largest number of times taken of each job.
@@ -166,7 +166,7 @@ def measure(benchmark: Benchmark, effort: Effort, peer: Peer | None = None) -> T
     """Compare answers, then take times in turns.
 
     Args:
-        benchmark: What to run.
+        benchmark: The benchmark to run.
         effort: How long to measure.
         peer: Another implementation to run beside it.
     """

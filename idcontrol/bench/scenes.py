@@ -142,7 +142,7 @@ def walk(robot: str, plant: str, periods: int) -> RecordedWalk:
 
 
 def heap(bodies: int) -> Heap:
-    """As many balls and boxes above the floor of a container (Castro et al. 2022, section X-C)."""
+    """`bodies` balls and boxes above the floor of a container (Castro et al. 2022, section X-C)."""
     plant, start = clutter.drop(bodies, walls=True, mu=HEAP_MU, step_s=HEAP_STEP_S)
     return Heap(
         plant=plant,
@@ -227,7 +227,7 @@ def crowded(posed: PosedProblem, contacts: int) -> PosedProblem:
 
 
 def copied(problem: StepProblem, contacts: int) -> StepProblem:
-    """The same step with `contacts` contacts: copies of the existing ones, or the first few of them.
+    """Change the number of a step's contacts to `contacts`: repeat the existing ones, or keep the first few of them.
 
     Zapolsky & Drumwright (2017, section 8.4.2) do the same, "artificially increasing the number of simultaneous
     contacts" under each foot: the motion does not depend on their number.

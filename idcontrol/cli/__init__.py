@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status.
 
     Args:
-        arguments: Instead of those of the process.
+        arguments: Words of the command line; None takes those of the process.
     """
     try:
         with ctrl_c_is_heard():
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return say(str(error), UNUSABLE)
     except RunFault as fault:
         return report_fault(fault.__cause__ or fault, fault.folder)
-    except Exception as error:
+    except Exception as error:  # the last resort: everything that is the input's fault was answered above
         return report_fault(error, None)
 
 

@@ -60,7 +60,7 @@ def command(
     except (KeyboardInterrupt, SystemExit) as stop:
         signalled = stop.code if isinstance(stop, SystemExit) and isinstance(stop.code, int) else INTERRUPTED
         return say(f"stopped; what was recorded until then is in {folder}", signalled)
-    except Exception as error:
+    except Exception as error:  # whatever it is, its traceback goes beside the record, and one line to the user
         raise RunFault(folder) from error
     if as_json:
         click.echo(json.dumps(jsonable(metrics), allow_nan=False))

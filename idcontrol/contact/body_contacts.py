@@ -26,9 +26,9 @@ class BodyContacts:
     """The n contact points of one step; the rows are in blocks of the two bodies that touch.
 
     Attributes:
-        identity: The same number from step to step, shape (n,).
+        identity: Number of each contact, the same from step to step, shape (n,).
         body: Bodies A (pushed along the normal) and B, shape (n, 2); `WORLD` where B does not move.
-        point: World frame, shape (n, 3) [m].
+        point: Contact points, world frame, shape (n, 3) [m].
         axes: Rows are normal (to body A), first and second tangent, world frame, right-handed, shape (n, 3, 3).
         gap: Signed distance, shape (n,) [m].
         mu: Friction coefficients, shape (n,).
@@ -104,7 +104,7 @@ class BodyDetector:
             bodies: The bodies; each can touch every other.
             obstacles: Shapes that do not move.
             terrain: Ground; None means there is none.
-            ground: What it is made of; None is a rigid surface with the friction of whatever touches it.
+            ground: Material of the ground; None is a rigid surface with the friction of whatever touches it.
 
         Raises:
             InputError: A kind of shape is not supported, has no volume or is not finite, or an obstacle's place is not.

@@ -50,7 +50,7 @@ class Contacts:
     be left out. A detector may hand out views of its own arrays: they are valid until its next call; `take` copies.
 
     Attributes:
-        identity: Which contact, shape (n,): the same number from step to step.
+        identity: Number of each contact, the same from step to step, shape (n,).
         point: Contact points, world frame, shape (n, 3) [m].
         axes: Rows are normal (to body A), first and second tangent, world frame, right-handed, shape (n, 3, 3).
         gap: Signed distance φ, positive when apart, shape (n,) [m].
@@ -225,9 +225,9 @@ def write_axes(nx: float, ny: float, nz: float, angle: float, out: Array) -> Non
     but near ±x, where a projected z axis takes over, continuous along the way from n = z to n = ±x.
 
     Args:
-        nx: Unit normal, world frame.
-        ny: The same.
-        nz: The same.
+        nx: First component of the unit normal, world frame.
+        ny: Its second component.
+        nz: Its third component.
         angle: Orientation of the friction pyramid about the normal [rad].
         out: Overwritten, shape (3, 3).
     """

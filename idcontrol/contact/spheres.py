@@ -118,7 +118,7 @@ class SphereContacts:
         Args:
             system: The machine.
             frames: Names of the k frames that carry a sphere each; the place in this list is the contact's identity.
-            radii: Of the spheres, shape (k,) or one for all [m]; 0 is a point.
+            radii: Radii of the spheres, shape (k,) or one for all [m]; 0 is a point.
             terrain: The ground.
             mu: Friction coefficients, shape (k,) or one for all; inf means no slip.
             offsets: Centres in their frames, shape (k, 3) [m]; None means at the frames' origins.

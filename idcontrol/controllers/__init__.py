@@ -62,9 +62,9 @@ class Setup:
         contacts: Detector of foot contacts on `system`; its friction is what the controller may count on. Feet (or
             fingertips) are numbered as in `Reference.stance`, and the numbers are the identities of their contacts.
         h: Control period [s].
-        acceleration_gains: For controllers that know the inertia [1/s², 1/s].
-        torque_gains: For those that do not [N m/rad, N m s/rad]; they depend on the robot.
-        settings: Of inverse-dynamics controllers.
+        acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s].
+        torque_gains: Gains of controllers that do not [N m/rad, N m s/rad]; they depend on the robot.
+        settings: Settings of inverse-dynamics controllers.
     """
 
     system: System

@@ -40,8 +40,8 @@ class Request:
 
     Attributes:
         problem: The step; the joints that are tracked are prescribed.
-        posed: The same, whitened.
-        warm: What the last step's solution left behind.
+        posed: The step in whitened form.
+        warm: Warm start from the last step's solution.
         limit: Largest motor impulses of the tracked joints, shape (p,) [N m s]; inf where there is none.
         repair: Whether a scheme without slip stays within friction pyramids and limits, whatever that costs.
     """
@@ -88,7 +88,7 @@ class Outcome:
     Attributes:
         solution: The model's solution; its impulses are those that are predicted.
         motor_impulse: hτ of the tracked joints, shape (p,) [N m s].
-        dropped: What was given up, in the words of `Command.dropped`.
+        dropped: The demands that were given up, in the words of `Command.dropped`.
         sticking: Whether the sticking motion was the solution.
     """
 

@@ -1,4 +1,4 @@
-"""What a controller is told, checked and copied: the one place where states and references of any origin come in.
+"""Checks and copies the states and references that a controller is given, wherever they come from.
 
 A robot's driver gives arrays that are read-only, strided, of single precision, too short or not finite. A step sees
 none of that: `Intake.take` copies state and reference into arrays of one type that never move, or says in a line why
@@ -28,11 +28,11 @@ much, relatively. Single precision misses it by 1e-7."""
 REAL: Final = np.dtype(np.float64)
 LOGICAL: Final = np.dtype(np.bool_)
 PACKED, PACKED_LOGICAL = (8,), (1,)
-"""Strides of vectors without gaps."""
+"""Strides of contiguous vectors of float64 and of bool [bytes]."""
 
 
 class Inputs(NamedTuple):
-    """State and reference of one step; fields as in `State` and `Reference`, those of joints with their name before.
+    """State and reference of one step, with the fields of `State` and `Reference`; `joint_` marks the demand on joints.
 
     Attributes:
         q: Configuration, Pinocchio's layout, shape (nq,).
@@ -41,8 +41,8 @@ class Inputs(NamedTuple):
         joint_v: Desired velocities, shape (a,) [rad/s].
         joint_a: Desired accelerations, shape (a,) [rad/s²].
         stance: Which feet are planned to stand, shape (n_feet,).
-        since_touchdown: Shape (n_feet,) [s].
-        to_liftoff: Shape (n_feet,) [s].
+        since_touchdown: Time since each foot's planned touchdown, shape (n_feet,) [s].
+        to_liftoff: Time to each foot's planned lift-off, shape (n_feet,) [s].
     """
 
     q: Array
@@ -65,13 +65,13 @@ NAMES: Final = (
     "reference.since_touchdown",
     "reference.to_liftoff",
 )
-"""Of the fields of `Inputs`, as a user knows them."""
+"""The names by which messages to the user call the fields of `Inputs`."""
 TIMES: Final = NAMES[6:]
-"""May be infinite."""
+"""The fields that may be infinite."""
 
 
 class Intake:
-    """Where states and references come in.
+    """Checks states and references, and copies them into arrays that kernels are bound to.
 
     Attributes:
         inputs: What was taken last. A reference with another number of feet than the one before brings new arrays.
@@ -195,7 +195,7 @@ def _plain(q: Any, v: Any, joint_q: Any, joint_v: Any, joint_a: Any, stance: Any
 
 
 def _converted(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """As plain arrays.
+    """Convert each value to a new contiguous array of the type that `Inputs` has.
 
     Raises:
         ValueError: One is no vector of real numbers; its name is in the text.
@@ -211,7 +211,7 @@ def _converted(given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @njit(cache=True)
 def _within(x: Array, out: Array) -> bool:
-    """Copy x where it has the length of `out`; whether it has, and is finite and not absurd."""
+    """Copy x into `out`; returns whether it has the length of `out`, and no entry beyond `LARGEST` and no NaN."""
     if x.shape[0] != out.shape[0]:
         return False
     good = True
@@ -223,7 +223,7 @@ def _within(x: Array, out: Array) -> bool:
 
 @njit(cache=True)
 def _copy(bound: Bound, given: tuple[Any, ...]) -> bool:
-    """Copy the fields of `Inputs` into bound ones; whether they can be used."""
+    """Copy the fields of `Inputs` into bound ones; returns whether they can be used."""
     told = Inputs(*borrow(given))
     inputs, unit = bound.borrowed
     good = _within(told.q, inputs.q) and _within(told.v, inputs.v)

@@ -72,9 +72,9 @@ class InverseDynamics:
             scheme: Contact model, and how motor impulses follow from it.
             system: The controller's own multibody terms.
             contacts: Detector of foot contacts on `system`; its friction is what the controller may count on.
-            gains: In acceleration: kp [1/s²], kd [1/s].
+            gains: Gains in acceleration, kp [1/s²] and kd [1/s].
             h: Control period [s].
-            settings: See `InverseSettings`.
+            settings: Settings of the step; None takes the defaults.
 
         Raises:
             InputError: The reference solver is asked for where there is none (`as_specified`).
@@ -148,7 +148,7 @@ class InverseDynamics:
             return failed(self._system, fault)
         try:
             near = self._look()
-        except Exception as error:  # a detector may be anybody's
+        except Exception as error:  # a detector may be a user's and raise anything; a controller raises nothing
             return failed(self._system, f"contacts cannot be found: {type(error).__name__}: {error}")
         ending, sticking, residual, n = (
             (NO_SOLUTION, False, 0.0, 0) if self._step is None else self._step(self._bound, near.packed)

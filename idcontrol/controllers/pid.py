@@ -23,7 +23,7 @@ class Pid:
 
         Args:
             system: Tells joints and torque limits.
-            gains: In torque: kp [N m/rad], kd [N m s/rad], one for each joint.
+            gains: Gains in torque, kp [N m/rad] and kd [N m s/rad], one for each joint.
         """
         self._system, self._gains = system, gains
         self._intake = Intake(system, accelerations=False)
@@ -33,7 +33,7 @@ class Pid:
         return type(self), (self._system, self._gains)
 
     def reset(self) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no step depends on an earlier one."""
 
     @alone
     def __call__(self, state: State, reference: Reference) -> Command:

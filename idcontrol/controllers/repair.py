@@ -31,11 +31,11 @@ CONTACT_WEIGHT = 1e-10
 def nearest_motion(
     problem: StepProblem, whitened: Whitened, held: Booleans, limit: Array, weight: Array
 ) -> StepSolution | None:
-    """The program of the module.
+    """Solve the quadratic program that the module's text states.
 
     Args:
         problem: The step, with prescribed velocities b.
-        whitened: The same, whitened: tells rows and their constants, rigid bilateral ones included.
+        whitened: The step in whitened form, with the rows of contacts and of rigid joints and their constants.
         held: Contacts that neither slip nor open, shape (n,).
         limit: Largest motor impulses h τ_max, shape (p,) [N m s]; inf where there is none.
         weight: Extra weight of each contact's impulse, as in `idcontrol.models.distribution.Cones`, shape (n,).

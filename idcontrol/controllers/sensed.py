@@ -40,7 +40,7 @@ class SensedForces:
             system: The controller's own multibody terms.
             contacts: Detector of foot contacts on `system`: tells where the forces act; it lists every foot that is
                 asked for with an infinite margin, in the order of their numbers.
-            gains: In acceleration: kp [1/s²], kd [1/s].
+            gains: Gains in acceleration, kp [1/s²] and kd [1/s].
             delay: Age of the forces in control periods, 1 or more.
         """
         self._made = (system, contacts, gains, delay)
@@ -68,7 +68,9 @@ class SensedForces:
             return failed(system, fault)
         try:
             forces = self._copied(state.forces)
-        except Exception as error:  # whatever a user's object raises when it is read as an array
+        except (
+            Exception
+        ) as error:  # reading a user's object as an array may raise anything; a controller raises nothing
             return failed(system, f"state.forces: {error}")
         inputs = self._intake.inputs
         system.update(inputs.q, inputs.v)

@@ -41,9 +41,9 @@ class InverseSettings:
             contacts slip (math.md, section 12.2). Off, they keep the motion without slip: with impulses within the
             friction pyramids where some give it, and without a bound on friction where none do. The original had no
             bound anywhere.
-        objective: Of stage I of maximal dissipation: consistent with the contact model, or as Zapolsky & Drumwright
-            2017 print it (eqs. 69 and 97; math.md, section 7.2).
-        solver: Who solves the contact problem: the fast solvers, or a general library as the executable specification
+        objective: Objective of stage I of maximal dissipation: consistent with the contact model, or as Zapolsky &
+            Drumwright 2017 print it (eqs. 69 and 97; math.md, section 7.2).
+        solver: Solver of the contact problem: the fast solvers, or a general library as the executable specification
             (`idcontrol.models.specification`): tens of milliseconds a step, for the convex schemes, with the consistent
             objective.
 

@@ -53,7 +53,7 @@ def slid(name: str, mu: float) -> float:
 
 
 def incline(out: Path) -> None:
-    """What each contact model makes of friction: distances on a slope, and by how much they miss the school book's."""
+    """Plot how far a body slides down a slope with each contact model, and by how much that misses the closed form."""
     figure, (far, off) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
     frictions = np.linspace(0.0, 0.4, 17)
     exact = 0.5 * G * np.maximum(np.sin(SLOPE) - frictions * np.cos(SLOPE), 0.0)

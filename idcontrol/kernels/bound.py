@@ -75,7 +75,7 @@ def _lower_attribute(context: Any, builder: Any, kind: Any, bound: Any, name: st
 
 @intrinsic
 def borrow(_: Any, values: Any) -> Any:
-    """The same arrays, numbers and tuples of them, whose users are not counted from here on."""
+    """Return `values` (arrays, numbers, tuples of them) in a form whose users are not counted from here on."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _uncounted(context, builder, values, arguments[0])
@@ -95,11 +95,11 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
 
         @property
         def borrowed(self) -> Any:
-            """The same."""
+            """The bound values: interpreted code has no counts to save."""
             return self.values
 
     def borrow(values: Any) -> Any:
-        """The same."""
+        """Return `values` as they are: interpreted code has no counts to save."""
         return values
 
 

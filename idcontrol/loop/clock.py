@@ -123,7 +123,7 @@ class Beat(msgspec.Struct, frozen=True):
     It is made in every tick, hence a `msgspec.Struct`: a frozen dataclass takes longer.
 
     Attributes:
-        index: Its number; skipped ones count.
+        index: Number of the period; skipped ones count.
         due: When it should have begun [ns].
         woke: When it began [ns].
         missed: How many were skipped just before it.

@@ -22,7 +22,7 @@ class PlantJob(msgspec.Struct, frozen=True, kw_only=True):
         config: Configuration of the experiment.
         period: Time between two ticks of the plant [ns].
         session: Session number of the plant's side of the conversation.
-        loop_session: That of the loop's side.
+        loop_session: Session number of the loop's side.
         parent: Process id of the loop.
         silence_s: The plant brakes after a silence of this length [s].
         ring: File descriptor of the memory for the plant's telemetry.

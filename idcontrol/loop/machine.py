@@ -87,7 +87,7 @@ class Machine:
         """Hold `plant` at the start.
 
         Args:
-            link: To the loop.
+            link: Connection to the loop.
             plant: The plant.
             session: Tells the start, the limits of the joints and the format of the datagrams; its multibody terms
                 are the brake's from now on.

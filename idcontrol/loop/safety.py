@@ -1,4 +1,4 @@
-"""What a loop, and the machine at its other end, may do when: a pure state machine, and the last gate of torques.
+"""The safety of a loop and of the machine at its other end: a pure state machine, and the last gate of torques.
 
 ::
 
@@ -29,7 +29,7 @@ from idcontrol.types import Array
 
 
 class Mode(enum.IntEnum):
-    """What a side is doing."""
+    """The mode of a loop or of a machine."""
 
     IDLE = 0
     """Nothing is known of the other side; no torque."""
@@ -44,7 +44,7 @@ class Mode(enum.IntEnum):
 
 
 class Signal(enum.Enum):
-    """What may change the mode, weakest first."""
+    """An event that may change the mode; weakest first."""
 
     HEARD = "the other side was heard"
     LOST = "the other side is silent"
@@ -70,11 +70,11 @@ TRANSITIONS: Mapping[tuple[Mode, Signal], Mode] = MappingProxyType(
         (Mode.DAMPED, Signal.STOP): Mode.STOPPED,
     }
 )
-"""What is not listed changes nothing."""
+"""The mode that each signal leads to; where a pair is not listed, the mode stays."""
 
 
 class Fault(enum.IntFlag):
-    """The faults of a tick."""
+    """The faults of a tick, a set of flags."""
 
     NONE = 0
     OVERRUN = 1
@@ -128,7 +128,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.RECORDER: "the recorder has ended or cannot keep up",
     }
 )
-"""The faults in words, for those who read why a loop ended."""
+"""The faults in words, for the report of why a loop ended."""
 _FAULTS = tuple(NAMES)
 _CALM = (0,) * len(_FAULTS)
 
@@ -189,7 +189,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass(frozen=True, slots=True)
 class Safety:
-    """Where the state machine is.
+    """State of the state machine.
 
     Attributes:
         mode: The mode.
@@ -208,7 +208,7 @@ class Inputs(NamedTuple):
     """Inputs of the state machine in a tick."""
 
     faults: Fault = Fault.NONE
-    """What is wrong in this tick."""
+    """The faults of this tick."""
     heard: bool = False
     """Whether there is good news of the other side."""
     start: bool = False
@@ -222,13 +222,13 @@ class Inputs(NamedTuple):
 
 
 def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
-    """One tick of the state machine; pure.
+    """Advance the state machine by one tick; a pure function.
 
     Args:
-        safety: Where it was.
-        policy: What is tolerated.
+        safety: State before the tick.
+        policy: The faults that are tolerated.
         now: Time [ns].
-        inputs: What this tick brings.
+        inputs: Faults and requests of this tick.
     """
     faults, heard, start, damp, stop, resting = inputs
     mode, streak, ended_by = safety.mode, safety.streak, safety.ended_by
@@ -261,7 +261,7 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the actuated joints may be asked, shape (a,) each.
+    """Limits of the actuated joints, shape (a,) each.
 
     Attributes:
         torque: Largest torque [N m]; inf where there is none, as in the rest.
@@ -286,7 +286,7 @@ class Limits:
 
 
 class Cut(enum.IntFlag):
-    """What the gate took away."""
+    """The limits at which the gate has cut a torque, a set of flags."""
 
     NONE = 0
     POSITION = 1
@@ -302,9 +302,9 @@ def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share:
     torque moves away from the last by more than its rate allows; then none exceeds its limit.
 
     Args:
-        limits: What may be asked.
-        wanted: What is asked, finite, shape (a,) [N m].
-        last: What was sent last, within the limits, shape (a,) [N m].
+        limits: Limits of the joints.
+        wanted: Torques that are asked for, finite, shape (a,) [N m].
+        last: Torques that were sent last, within the limits, shape (a,) [N m].
         q: Joint positions, shape (a,) [rad].
         v: Joint velocities, shape (a,) [rad/s].
         share: How much of `wanted` (soft start), 0 to 1.
@@ -312,7 +312,7 @@ def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share:
         out: Shape (a,); may be `last`.
 
     Returns:
-        What was taken away.
+        The limits at which a torque was cut.
     """
     cut = _admit(limits.gate, wanted, last, q, v, share, dt, out)
     return Cut(cut) if cut else Cut.NONE

@@ -48,16 +48,16 @@ from idcontrol.types import Array, ContactForces, Integers, Sensed, State
 
 MAGIC = b"IDC1"
 HEAD = struct.Struct("<4sHHIIQqQI")
-"""Everything of the head but its checksum."""
+"""The head of a datagram without its checksum."""
 _SUM = struct.Struct("<I")
 HEAD_BYTES = HEAD.size + _SUM.size
 LARGEST = 65_507
-"""What a UDP datagram can carry [bytes]."""
+"""The longest datagram that UDP can carry [bytes]."""
 
 
 AHEAD = 1000
-"""Sequence numbers that may be missing between two datagrams, without a second thought: a second's worth of most loops.
-A side that is this many times faster than the other would never be believed."""
+"""Sequence numbers that may be missing between two datagrams before the newer one is doubted: a second's worth of most
+loops. A side that is this many times faster than the other would never be believed."""
 
 FASTEST = 1e3
 """Largest velocity in a state [rad/s, m/s]: no machine of this world exceeds it, only one that has diverged."""
@@ -67,7 +67,7 @@ LAST_MODE = 4
 
 
 class Kind(enum.IntEnum):
-    """What a datagram carries."""
+    """The kind of a datagram."""
 
     COMMAND = 1
     STATE = 2
@@ -84,14 +84,14 @@ class Drop(enum.IntEnum):
 
 
 class Datagram(msgspec.Struct, frozen=True):
-    """One that was accepted.
+    """A datagram that was accepted.
 
     Attributes:
         mode: Mode of the sender.
-        sequence: Its number.
+        sequence: Its sequence number.
         stamp: When it was sent, on the sender's clock [ns].
         echo: The newest of ours that the sender had accepted.
-        values: Shape (count,).
+        values: The values that it carries, shape (count,).
     """
 
     mode: int
@@ -107,11 +107,11 @@ class SessionNumbers(NamedTuple):
     own: int
     """Any number below 2³² that differs from run to run."""
     other: int | None = None
-    """That of the other side; None takes that of the first datagram that is accepted."""
+    """Number of the other side's session; None takes that of the first datagram that is accepted."""
 
 
 def robot_number(name: str) -> int:
-    """What stands for a robot's name in a datagram."""
+    """Return the number that stands for a robot's name in a datagram."""
     return zlib.crc32(name.encode())
 
 
@@ -119,8 +119,8 @@ class Outbox:
     """Numbers, stamps and seals datagrams of one kind.
 
     Attributes:
-        values: To be filled before `seal`, shape (count,).
-        sequence: Number of the last one.
+        values: Values of the next datagram, to be filled before `seal`, shape (count,).
+        sequence: Sequence number of the last datagram.
     """
 
     def __init__(self, kind: Kind, robot: str, count: int, session: int) -> None:
@@ -164,10 +164,10 @@ class Inbox:
         """Prepare for datagrams of one kind.
 
         Args:
-            kind: Which.
+            kind: Kind of the datagrams that are accepted.
             robot: Name of the only robot that is listened to.
-            low: Least value of each, shape (count,).
-            high: Largest.
+            low: Least value of each entry, shape (count,).
+            high: Largest value of each entry, shape (count,).
             session: Number of the only session that is listened to; None is that of the first datagram accepted.
         """
         self._kind, self._robot = kind, robot_number(robot)
@@ -274,7 +274,7 @@ class Format:
             feet[1, state.forces.identity] = state.forces.normal
 
     def read_state(self, values: Array) -> Sensed:
-        """What the values of a state datagram say; arrays are views of `values`."""
+        """Read the values of a state datagram; the arrays of the result are views of `values`."""
         a, nq, nv = len(self.torque_limit), self.nq, self.nv
         at = 1 + nq + nv
         identity, force, normal = _touching(values[at + a + 3 :])

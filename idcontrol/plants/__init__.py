@@ -44,7 +44,7 @@ def __dir__() -> list[str]:
 
 
 class SimulatedPlant(Plant, Protocol):
-    """What experiments ask of a plant beyond the loop's `Plant`."""
+    """A plant as experiments need it: the loop's `Plant`, and these calls."""
 
     @property
     def last(self) -> StepSolution | None:
@@ -58,16 +58,18 @@ class SimulatedPlant(Plant, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundSettings:
-    """What may be set of the ground; each plant reads what concerns it.
+    """Settings of the ground; each plant reads those that concern it.
 
     Attributes:
         drag_n_s_m: Viscous friction of each contact, for `viscous` and for `penalty` with viscous friction.
-        stiffness_n_m: Of the ground of `penalty` and of `constraint` under each contact; null is
-            `idcontrol.plants.penalty.SINK_M` at rest, and nearly rigid (`idcontrol.models.constraint.STIFFNESS`).
-        damping_n_s_m: Of the same; null is `idcontrol.plants.penalty.DAMPING_RATIO`, and next to none.
-        penalty_friction: Coulomb's, or drag in its place, as the original simulator had it.
-        constraint_form: Of `constraint`: the symmetric problem, or the cone program as Drumwright 2019 prints it (slow,
-            needs the extra ``cvx``; what should slide takes off).
+        stiffness_n_m: Stiffness of the ground under each contact, for `penalty` and `constraint`. With null, `penalty`
+            lets a robot at rest sink by `idcontrol.plants.penalty.SINK_M`, and `constraint` is nearly rigid
+            (`idcontrol.models.constraint.STIFFNESS`).
+        damping_n_s_m: Damping of the ground under each contact, for the same plants. With null, `penalty` takes
+            `idcontrol.plants.penalty.DAMPING_RATIO`, and `constraint` has next to none.
+        penalty_friction: Friction of `penalty`: Coulomb's, or drag in its place, as the original simulator had it.
+        constraint_form: The problem that `constraint` solves: the symmetric one, or the cone program as Drumwright 2019
+            prints it (slow, needs the extra ``cvx``; a body that should slide takes off).
     """
 
     drag_n_s_m: float = 1000.0
@@ -85,7 +87,7 @@ class Setup:
         system: Multibody terms of its own.
         contacts: Detector of contacts on `system`, with the true friction.
         dt: Longest step [s].
-        settings: Of the ground.
+        settings: Settings of the ground.
     """
 
     system: System

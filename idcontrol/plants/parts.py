@@ -1,4 +1,4 @@
-"""What plants share: refusals of unusable input, a push, and averages of contact forces over substeps."""
+"""The parts that plants share: checks of their input, a push, and averages of contact forces over substeps."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from idcontrol.types import Array, ContactForces, State
 
 
 def require_positive(what: str, value: float) -> float:
-    """`value`, if it is a positive finite number.
+    """Return `value` if it is a positive finite number.
 
     Raises:
-        InputError: It is not; `what` names it.
+        InputError: It is not; the message calls it `what`.
     """
     if not (math.isfinite(value) and value > 0.0):
         raise InputError(f"the {what} of a plant must be a positive number, not {value}")
@@ -25,10 +25,10 @@ def require_positive(what: str, value: float) -> float:
 
 
 def require_not_negative(what: str, value: float) -> float:
-    """`value`, if it is a finite number that is not negative.
+    """Return `value` if it is a finite number that is not negative.
 
     Raises:
-        InputError: It is not; `what` names it.
+        InputError: It is not; the message calls it `what`.
     """
     if not (math.isfinite(value) and value >= 0.0):
         raise InputError(f"the {what} of a plant must be a number that is not negative, not {value}")
@@ -36,7 +36,7 @@ def require_not_negative(what: str, value: float) -> float:
 
 
 def require_torques(tau: Array, names: Sequence[str]) -> None:
-    """One finite torque for each of the joints `names`.
+    """Check that there is one finite torque for each of the joints `names`.
 
     Raises:
         InputError: There is not.
@@ -78,7 +78,7 @@ def averaged(parts: Sequence[ContactForces], count: int) -> ContactForces:
     """Contact forces averaged over `count` equal substeps, contact by contact, in the order of identities.
 
     Args:
-        parts: What each substep found, in one piece or more; those of a substep in one piece are in order already.
+        parts: The forces of each substep, in one piece or more; those of a substep in one piece are in order already.
         count: How many substeps there were: a contact that a substep does not list had no force in it.
 
     Returns:

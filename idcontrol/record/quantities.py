@@ -14,7 +14,7 @@ class Quantity:
     Attributes:
         topic: Heading under which a page shows it.
         key: Its key in a run's JSON; a dot leads into an object.
-        label: What a table calls it.
+        label: Its name in a table.
         unit: Unit in the table; "" if it has none.
         scale: Factor from the unit in the JSON to the unit in the table.
         more_is_better: Whether a goal for it is a lower bound.

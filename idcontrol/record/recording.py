@@ -426,7 +426,7 @@ def _dataset(file: h5py.File, name: str, log: Log) -> h5py.Dataset:
 
 
 class _RunFile(msgspec.Struct, frozen=True):
-    """What is read of ``run.json``."""
+    """The fields of ``run.json`` that are read."""
 
     meta: dict[str, Any] | None = None
     versions: dict[str, str] | None = None

@@ -1,4 +1,4 @@
-"""What a controller is not told: a plant, a schedule, sensors or a robot that differ from its knowledge of them.
+"""Disturbances: the plant, the schedule, the sensors or the robot differ from what the controller knows of them.
 
 Each disturbance wraps the plant, the planner or the sensors, or changes the plant's robot. No controller has a switch
 for any of them.
@@ -269,7 +269,7 @@ def noisy(model: pin.Model, noise: SensorNoise, rng: np.random.Generator) -> Cal
 
 
 def loaded(system: System, share: float) -> System:
-    """The same robot with a point mass at the base's centre of mass, `share` of the robot's mass.
+    """Copy a robot, and add a point mass of `share` of the robot's mass at the base's centre of mass.
 
     Raises:
         InputError: The robot has no floating base.

@@ -35,7 +35,7 @@ REPORT_EVERY = 100
 MOTION = ("q", "v", "q_des", "v_des", "a_des", "tau", "stance")
 """State, reference and torques. They stand side by side in a row, so that they are copied together."""
 OUTCOME = ("status", "residual", "clipped", "solved_by")
-"""What the controller says of its step; side by side in a row."""
+"""How the controller's step ended; side by side in a row."""
 COURSE = ("waypoints", "turning", "step_us", "plant_status", "plant_residual", "plant_regularization")
 """Progress of the walk and outcome of the plant's step; side by side in a row."""
 POSTURE = ("feet", "gap", "slip", "base_tilt", "com")

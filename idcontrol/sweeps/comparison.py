@@ -43,7 +43,7 @@ def compare(
         preset: The configuration that every run begins with.
         jobs: How many runs to make at a time; None is one for each core.
         out: Folder of the comparison; one that was stopped is continued. None makes a new one below ``runs``.
-        **settings: What all runs change of the preset, by name, by dotted key or by its last part.
+        **settings: Changes to the preset for all runs, by name, by dotted key or by its last part.
 
     Returns:
         The comparison. A run that failed is a row that says why.

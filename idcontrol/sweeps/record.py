@@ -186,7 +186,7 @@ def load(folder: str | Path) -> Comparison:
 
 
 class _ComparisonFile(msgspec.Struct, frozen=True):
-    """What is read of ``comparison.json``."""
+    """The fields of ``comparison.json`` that are read."""
 
     experiment: str
     study: str | None

@@ -41,13 +41,13 @@ from idcontrol.trust import machines
 from idcontrol.types import Array, Command, ContactForces, Plant, Reference, State
 
 INERTIA: Final = 0.2
-"""Of the flywheel about its axis [kg m²]."""
+"""Moment of inertia of the flywheel about its axis [kg m²]."""
 DAMPING: Final = 0.5
-"""Of its brake [N m s/rad]."""
+"""Damping of the flywheel's brake [N m s/rad]."""
 TORQUE: Final = 3.0
-"""Its limit [N m]."""
+"""Torque limit of the flywheel's motor [N m]."""
 PUSH: Final = 1.5
-"""The torque that it is driven with [N m]."""
+"""Torque with which the flywheel is driven [N m]."""
 SLOWED: Final = 1.0 / (1.0 + machines.H * DAMPING / INERTIA)
 """Speed after a period of braking, relative to that before: the implicit damper I (v⁺ - v) = -h D v⁺."""
 
@@ -64,7 +64,7 @@ class ConstantPush:
     """A controller that always asks for `PUSH`."""
 
     def reset(self) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no call depends on an earlier one."""
 
     def __call__(self, state: State, reference: Reference) -> Command:
         """The torque."""
@@ -75,14 +75,14 @@ class HeldStill:
     """A planner that always asks for rest at zero."""
 
     def reset(self, state: State) -> None:
-        """Nothing is remembered."""
+        """Do nothing: no call depends on an earlier one."""
 
     def __call__(self, state: State) -> Reference:
         """The reference."""
         return Reference.standing(np.zeros(1), 0)
 
     def notes(self) -> Array:
-        """None."""
+        """No number is noted."""
         return np.zeros(0)
 
 
@@ -104,7 +104,7 @@ class FreeWheel:
         return self._state
 
     def contact_forces(self) -> ContactForces:
-        """None."""
+        """There is no contact."""
         return ContactForces.none()
 
 
@@ -137,15 +137,15 @@ class Flywheel:
         return FreeWheel()
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        """What is recorded."""
+        """The channels that are recorded, and their units."""
         return {"t": (), "q": (1,), "v": (1,), "tau": (1,), "step_us": ()}, {"t": "s", "tau": "N m"}
 
     def derive(self, row: Mapping[str, Array]) -> Mapping[str, Any]:
-        """Nothing more."""
+        """No further channel."""
         return {}
 
     def meta(self) -> dict[str, Any]:
-        """What it is."""
+        """The name of the experiment."""
         return {"experiment": "flywheel"}
 
     def metrics(self, arrays: dict[str, Array]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections import deque
 
 
 class Queue:
-    """One end; see `pair`."""
+    """One end of a connection within a process; `pair` makes both."""
 
     def __init__(self, out: deque[bytes], into: deque[bytes]) -> None:
         """Send to `out`, receive from `into`."""
@@ -17,14 +17,14 @@ class Queue:
         self._out.append(bytes(data))
 
     def receive(self) -> bytes | None:
-        """The oldest that waits."""
+        """The oldest datagram that waits; None if there is none."""
         return self._into.popleft() if self._into else None
 
     def settle(self) -> None:
-        """There is but one sender."""
+        """Do nothing: there is only one sender."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there is nothing to release."""
 
 
 def pair() -> tuple[Queue, Queue]:

@@ -47,7 +47,7 @@ class _Mailbox:
 
 
 class SharedLink:
-    """One end; the two ends differ in `side`."""
+    """One end of a connection through shared memory; the two ends differ in `side`."""
 
     def __init__(self, memory: mmap.mmap, side: int) -> None:
         """Use `memory` of `BYTES`; `side` is 0 for the loop, 1 for its machine."""

@@ -31,10 +31,10 @@ def address(text: str) -> Address:
 
 
 class UdpLink:
-    """One end.
+    """One end of a connection over UDP.
 
     Attributes:
-        local: Where it listens: host and port.
+        local: Host and port at which it listens.
     """
 
     def __init__(self, bind: Address = (LOOPBACK, 0), peer: Address | None = None) -> None:
