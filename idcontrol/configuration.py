@@ -28,7 +28,8 @@ NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Duration = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 """A time [s] that comes to an end, within twelve days."""
-Rate = Annotated[float, msgspec.Meta(ge=1e-3, le=1e6)]
+SLOWEST_HZ, FASTEST_HZ = 1e-3, 1e6
+Rate = Annotated[float, msgspec.Meta(ge=SLOWEST_HZ, le=FASTEST_HZ)]
 """How often something happens in a second [Hz]; a loop counts its periods in whole nanoseconds."""
 Seed = Annotated[int, msgspec.Meta(ge=0)]
 """Seed of random numbers, as NumPy takes it."""
@@ -128,14 +129,19 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return key, value
 
 
+def is_number(value: object) -> bool:
+    """Whether `value` is a real number, possibly infinite or NaN; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def period(rate_hz: float) -> float:
     """The time between two calls [s] at a rate [Hz].
 
     Raises:
-        InputError: The rate is not a positive finite number.
+        InputError: The rate is not a number that `Rate` allows.
     """
-    if not (isinstance(rate_hz, Real) and 0.0 < rate_hz < math.inf):
-        raise InputError(f"rate_hz must be a positive finite number, not {rate_hz!r}")
+    if not (is_number(rate_hz) and SLOWEST_HZ <= rate_hz <= FASTEST_HZ):
+        raise InputError(f"rate_hz must be a number from {SLOWEST_HZ:g} to {FASTEST_HZ:g}, not {rate_hz!r}")
     return 1.0 / rate_hz
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pinocchio as pin
@@ -31,6 +31,13 @@ from idcontrol.types import Array, Booleans, Integers
 
 UNLIMITED = 1e300
 """Limits at or above this are no limits (Pinocchio marks them with the largest double)."""
+
+LARGEST: Final = 1e15
+"""A position, velocity or acceleration beyond this, in SI units, is no machine's; what follows from it overflows."""
+
+UNIT: Final = 1e-3
+"""A quaternion, or cosine and sine of a continuous joint, may miss unit length by this: torques are off by twice as
+much, relatively. Single precision misses it by 1e-7."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +61,6 @@ class Terms(NamedTuple):
     """Multibody terms of ``M v̇ + c = Pᵀτ + Jᵀf``, for kernels.
 
     Attributes:
-        unit: Where a vector of unit length begins in Pinocchio's q, and its size, shape (k, 2): the quaternions of
-            free-flyers, cosine and sine of continuous joints.
         M: Joint-space inertia, shape (m, m).
         bias: Coriolis, centrifugal and gravity terms c, shape (m,) [N, N m].
         jacobian: Spatial Jacobian at the world origin of all joints, linear rows first, shape (6, m).
@@ -133,10 +138,12 @@ class System:
         actuated_names: Names of the actuated joints, in the system's order.
         effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf where there is none.
         joint_q: Index of each actuated joint in Pinocchio's q, shape (a,).
+        joint_circle: Whether it is given there by cosine and sine (a continuous joint), shape (a,).
         flyer_q: Where each free-flyer begins in Pinocchio's q, shape (number of free-flyers,).
         flyer_v: Where it begins in Pinocchio's v, shape (number of free-flyers,).
         flyer_rows: Its velocities in the system's order, shape (number of free-flyers, 6).
-        joint_circle: Whether it is given there by cosine and sine (a continuous joint), shape (a,).
+        unit: Where each vector of unit length begins in Pinocchio's q, and its size, shape (k, 2): the quaternions of
+            free-flyers, cosine and sine of continuous joints.
         M: Joint-space inertia, shape (m, m).
         bias: Coriolis, centrifugal and gravity terms c of ``M v̇ + c = Pᵀτ + Jᵀf``, shape (m,) [N, N m]; v̇ of a
             free-flyer is classical (see the module).
@@ -285,6 +292,27 @@ class System:
         pin.updateFramePlacements(model, data)
         self._v[:] = v
         self._gather(self._bound)
+
+    def misfit(self, q: Array, v: Array) -> str:
+        """A sentence that says why two vectors of float64 are no state of this machine; "" if they can be one.
+
+        Args:
+            q: Configuration in Pinocchio's layout.
+            v: Velocity in Pinocchio's layout.
+        """
+        for name, x, size in (("state.q", q, self.model.nq), ("state.v", v, self.model.nv)):
+            if x.shape != (size,):
+                return f"{name} has shape {x.shape}; it needs {size} entries"
+            if not np.isfinite(x).all():
+                return f"{name} is not finite"
+            if not (np.abs(x) <= LARGEST).all():
+                return f"{name} is beyond {LARGEST:g}"
+        for at, size in self.unit.tolist():
+            length = float(np.linalg.norm(q[at : at + size]))
+            if not abs(length - 1.0) <= UNIT:
+                what = "quaternion" if size == 4 else "cosine and sine"
+                return f"state.q[{at}:{at + size}] is a {what} of length {length:.3g}; it must be 1"
+        return ""
 
     def from_pinocchio(self, v: Array) -> Array:
         """A velocity in the system's order, shape (m,), from Pinocchio's layout."""

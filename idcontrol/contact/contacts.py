@@ -62,7 +62,7 @@ class Contacts:
         damping: Normal damping, shape (n,) [N s/m]; 0 by default.
 
     Raises:
-        InputError: Shapes do not fit each other.
+        InputError: Shapes do not fit each other, or identities are no whole numbers.
     """
 
     identity: Integers
@@ -79,6 +79,8 @@ class Contacts:
     def __post_init__(self) -> None:
         n = self.identity.shape[0]
         if n > 0:
+            if self.identity.dtype.kind not in "iu":  # cut to whole numbers, two contacts could become one
+                raise InputError(f"contacts: identity has type {self.identity.dtype}; it must be whole numbers")
             if self.surface_velocity.shape[0] == 0:
                 object.__setattr__(self, "surface_velocity", np.zeros(3 * n))
             if self.stiffness.shape[0] == 0:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from idcontrol.configuration import is_number
 from idcontrol.contact.contacts import Contacts, contact_rows, write_axes
 from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.errors import InputError
@@ -95,7 +95,6 @@ class SphereContacts:
         system: The machine; its last `update` is where the spheres are.
         terrain: The ground.
         radius: Radii of the k spheres, shape (k,) [m].
-        mu: Friction coefficient of each sphere, shape (k,); inf means no slip. May be written at any time.
         centre: Centres, world frame, shape (k, 3) [m].
         gap: Distances from the ground, shape (k,) [m].
         point: Contact points ``centre - radius n̂`` of all spheres, near or not, world frame, shape (k, 3) [m].
@@ -131,7 +130,7 @@ class SphereContacts:
         k = len(frames)
         self.system, self.terrain, self._frames = system, terrain, tuple(frames)
         self.radius: Array = _one_each("radius", radii, frames)
-        self.mu: Array = _one_each("friction coefficient", mu, frames)
+        self._mu: Array = _one_each("friction coefficient", mu, frames)
         if not np.isfinite(self.radius).all():
             raise InputError(f"the radii of spheres must be finite, not {self.radius.tolist()}")
         self._offset: Array = np.zeros((k, 3)) if offsets is None else np.array(offsets, dtype=np.float64)
@@ -172,7 +171,7 @@ class SphereContacts:
             joint=self._joint,
             offset=self._offset,
             radius=self.radius,
-            mu=self.mu,
+            mu=self._mu,
             terrain=terrain.parameters,
             coefficients=terrain.coefficients,
             orientation=self._orientation,
@@ -184,6 +183,18 @@ class SphereContacts:
         """A copy, or what comes out of a pickle, has arrays of its own."""
         made = partial(type(self), offsets=self._offset, orientation=self._orientation)
         return made, (self.system, self._frames, self.radius, self.terrain, self.mu)
+
+    @property
+    def mu(self) -> Array:
+        """Friction coefficient of each sphere, shape (k,); inf means no slip.
+
+        It may be changed at any time, entry by entry or as a whole; one number is taken for all spheres.
+        """
+        return self._mu
+
+    @mu.setter
+    def mu(self, values: npt.ArrayLike) -> None:
+        self._mu[:] = _one_each("friction coefficient", values, self._frames)
 
     def detect(self, margin: float) -> Contacts:
         """The contacts whose gap is below `margin` [m] at the system's last update.
@@ -239,16 +250,18 @@ def on_flat_ground(robot: FootedRobot, mu: float) -> SphereContacts:
     """
     if not hasattr(robot, "contacts"):
         raise InputError(f"{robot!r} is no robot; give what idcontrol.robots.load returns")
-    if not (isinstance(mu, Real) and mu >= 0.0):
+    if not (is_number(mu) and mu >= 0.0):
         raise InputError(f"mu must be a number from 0 to inf, not {mu!r}")
     return robot.contacts(mu)
 
 
 def _one_each(what: str, values: npt.ArrayLike, frames: Sequence[str]) -> Array:
-    given = np.asarray(values, dtype=np.float64)
+    given = np.asarray(values)
+    if given.dtype.kind not in "iuf":
+        raise InputError(f"the {what} of spheres must be numbers, not {values!r}")
     if given.shape not in ((), (len(frames),)):
         raise InputError(f"give one {what}, or one for each of {len(frames)} spheres, not shape {given.shape}")
-    each = np.array(np.broadcast_to(given, (len(frames),)))
+    each = np.array(np.broadcast_to(given, (len(frames),)), dtype=np.float64)
     for frame, value in zip(frames, each, strict=True):
         if not value >= 0.0:
             raise InputError(f"the {what} of the sphere on {frame!r} is {value}; it must not be negative")

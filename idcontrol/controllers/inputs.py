@@ -15,15 +15,11 @@ import numpy as np
 from numba import njit
 
 from idcontrol.kernels.bound import Bound, bind, borrow, entry
-from idcontrol.system import System
+from idcontrol.system import LARGEST, UNIT, System
 from idcontrol.types import Array, Booleans, Command, Reference, State, Status
 
-LARGEST: Final = 1e15
-"""A position, velocity or acceleration beyond this, in SI units, is no machine's; what follows from it overflows."""
-
-UNIT: Final = 1e-3
-"""A quaternion, or cosine and sine of a continuous joint, may miss unit length by this: torques are off by twice as
-much, relatively. Single precision misses it by 1e-7."""
+KEPT_FEET: Final = 16
+"""Arrays are kept for references of up to this many feet: to bind others takes as long as ten control steps."""
 
 REAL: Final = np.dtype(np.float64)
 LOGICAL: Final = np.dtype(np.bool_)
@@ -74,7 +70,7 @@ class Intake:
     """Checks states and references, and copies them into arrays that kernels are bound to.
 
     Attributes:
-        inputs: What was taken last. A reference with another number of feet than the one before brings new arrays.
+        inputs: State and reference that were taken last; other arrays for each number of feet.
     """
 
     def __init__(self, system: System, *, accelerations: bool = True) -> None:
@@ -86,7 +82,9 @@ class Intake:
         """
         self._system = system
         self._no_acceleration = None if accelerations else np.zeros(system.n_actuated)
-        self._make_room(0)
+        self._rooms: dict[int, tuple[Inputs, Bound]] = {}
+        self.inputs, self._bound = self._room(0)
+        self._copy = entry(_copy, self._bound, tuple(self.inputs))
 
     def take(self, state: State, reference: Reference) -> str:
         """Copy state and reference into `inputs`; returns why they cannot be used, or nothing. Never raises."""
@@ -107,17 +105,20 @@ class Intake:
                 return ""
             feet = Inputs(*given).stance.size
             if feet != self.inputs.stance.size:
-                self._make_room(feet)
+                self.inputs, self._bound = self._room(feet)
                 if self._copy(self._bound, given):
                     return ""
             return self._fault(Inputs(*given))
-        except Exception as error:  # whatever a user's object raises when it is read as an array
+        except Exception as error:  # a user's object may raise anything when it is read; a controller raises nothing
             return f"state or reference cannot be read: {error}"
 
-    def _make_room(self, feet: int) -> None:
+    def _room(self, feet: int) -> tuple[Inputs, Bound]:
+        """Arrays for references with that many feet, and the argument of `_copy` that they are bound in."""
+        if feet in self._rooms:
+            return self._rooms[feet]
         system = self._system
         a = system.n_actuated
-        self.inputs = Inputs(
+        inputs = Inputs(
             q=np.zeros(system.model.nq),
             v=np.zeros(system.model.nv),
             joint_q=np.zeros(a),
@@ -127,11 +128,16 @@ class Intake:
             since_touchdown=np.zeros(feet),
             to_liftoff=np.zeros(feet),
         )
-        self._bound = bind((self.inputs, system.unit))
-        self._copy = entry(_copy, self._bound, tuple(self.inputs))
+        room = inputs, bind((inputs, system.unit))
+        if feet <= KEPT_FEET:
+            self._rooms[feet] = room
+        return room
 
     def _fault(self, given: Inputs) -> str:
         """The first thing that is wrong with plain arrays of this many feet."""
+        misfit = self._system.misfit(given.q, given.v)
+        if misfit:
+            return misfit
         for name, array, room in zip(NAMES, given, self.inputs, strict=True):
             if array.size != room.size:
                 return f"{name} has {array.size} entries; it needs {room.size}"
@@ -142,11 +148,6 @@ class Intake:
                 return f"{name} is not finite"
             elif not (np.abs(array) <= LARGEST).all():
                 return f"{name} is beyond {LARGEST:g}"
-        for at, size in self._system.unit:
-            length = float(np.linalg.norm(given.q[at : at + size]))
-            if not abs(length - 1.0) <= UNIT:
-                what = "quaternion" if size == 4 else "cosine and sine"
-                return f"state.q[{at}:{at + size}] is a {what} of length {length:.3g}; it must be 1"
         return "state or reference cannot be used"
 
 

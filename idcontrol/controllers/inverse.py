@@ -22,7 +22,7 @@ from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import landing_rates
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.giving_way import Outcome, Request, keep, servo
-from idcontrol.controllers.inputs import Intake, alone, failed
+from idcontrol.controllers.inputs import KEPT_FEET, Inputs, Intake, alone, failed
 from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
@@ -40,7 +40,7 @@ from idcontrol.controllers.step import (
 )
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.arena import HEAP, reserve
-from idcontrol.kernels.bound import bind, entry
+from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import Ending, Prescribed, StepProblem, warm_bits
 from idcontrol.models.whitened import finish, whiten
@@ -124,6 +124,7 @@ class InverseDynamics:
             result=_room(self._tau, FEET),
         )
         self._bound, self._found = bind(self._machine), _first(self._machine.result)
+        self._kept: dict[int, tuple[Machine, Bound]] = {}
         none = Contacts.none(system.n_velocities).packed
         self._step = None if scheme.step is None else entry(scheme.step, self._bound, none)
 
@@ -181,14 +182,27 @@ class InverseDynamics:
 
     def _look(self) -> Contacts:
         """Multibody terms and contacts at the state that was taken in."""
-        inputs, machine = self._intake.inputs, self._machine
+        inputs = self._intake.inputs
         self._system.update(inputs.q, inputs.v)
         near = self._contacts.detect(self._settings.contact_margin_m)
-        if inputs is not machine.inputs or len(near) > machine.result.identity.size:
-            room = max(len(near), machine.result.identity.size)
-            self._machine = machine._replace(inputs=inputs, result=_room(self._tau, room))
-            self._bound, self._found = bind(self._machine), _first(self._machine.result)
+        if inputs is not self._machine.inputs or len(near) > self._machine.result.identity.size:
+            self._rebind(inputs, len(near))
         return near
+
+    def _rebind(self, inputs: Inputs, contacts: int) -> None:
+        """Let the step read from `inputs`, and write the forces of at least that many contacts."""
+        if contacts > self._machine.result.identity.size:
+            result = _room(self._tau, contacts)
+            self._machine, self._found = self._machine._replace(result=result), _first(result)
+            self._kept.clear()
+        feet = inputs.stance.size
+        kept = self._kept.get(feet)
+        if kept is None or kept[0].inputs is not inputs:
+            machine = self._machine._replace(inputs=inputs)
+            kept = machine, bind(machine)
+            if feet <= KEPT_FEET:
+                self._kept[feet] = kept
+        self._machine, self._bound = kept
 
     def _give_way(self, near: Contacts) -> Command:
         """A step that was not solved at once, or not within the torque limits."""

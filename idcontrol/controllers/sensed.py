@@ -9,8 +9,8 @@ import numpy as np
 
 from idcontrol.contact.contacts import Detector
 from idcontrol.controllers.feedback import Gains, proportional_derivative
-from idcontrol.controllers.inputs import LARGEST, Intake, alone, failed
-from idcontrol.system import System
+from idcontrol.controllers.inputs import Intake, alone, failed
+from idcontrol.system import LARGEST, System
 from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
 
 

@@ -21,13 +21,14 @@ from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Packed
 from idcontrol.contact.landing import LandingRates, landing_kernel
-from idcontrol.controllers.inputs import UNIT, Inputs
+from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.projection import projection_kernel
 from idcontrol.kernels.arena import Arena, begin, frames, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.models.distribution import Cones
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.whitened import Whitened, whiten_kernel
+from idcontrol.system import UNIT
 from idcontrol.types import Array, Booleans, Integers
 
 SOLVED: Final = 0

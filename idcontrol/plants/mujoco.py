@@ -18,7 +18,7 @@ from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
 from idcontrol.models.step import StepSolution
 from idcontrol.plants.exported import RigidLink, grid, quaternion, rigid_links, rotation
-from idcontrol.plants.parts import averaged, require_positive, require_torques, substeps
+from idcontrol.plants.parts import averaged, require_positive, require_push, require_state, require_torques, substeps
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
 
@@ -60,7 +60,7 @@ class MuJoCo:
         """
         self._dt = require_positive("longest substep", dt)
         self._links = rigid_links(system, contacts)
-        self._names = system.actuated_names
+        self._system, self._names = system, system.actuated_names
         self._spheres = {
             sphere.identity: f"sphere {sphere.identity}" for link in self._links for sphere in link.spheres
         }
@@ -90,15 +90,23 @@ class MuJoCo:
         self._forces = ContactForces.none()
 
     def reset(self, state: State) -> State:
-        """Start from `state`."""
+        """Start from `state`.
+
+        Raises:
+            InputError: It cannot be a state of this machine.
+        """
+        self._state, self._forces = require_state(self._system, state), ContactForces.none()
         mujoco.mj_resetData(self.model, self.data)
-        self._write(state)
-        self._state, self._forces = state, ContactForces.none()
-        return state
+        self._write(self._state)
+        return self._state
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base."""
-        self.data.qvel[self._at_v[0] : self._at_v[0] + 3] += velocity
+        """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base.
+
+        Raises:
+            InputError: `velocity` is not three finite numbers.
+        """
+        self.data.qvel[self._at_v[0] : self._at_v[0] + 3] += require_push(velocity)
 
     def step(self, tau: Array, dt: float) -> State:
         """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps of at most the plant's longest.

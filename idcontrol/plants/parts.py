@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pinocchio as pin
+from msgspec import structs
 
+from idcontrol.configuration import is_number
 from idcontrol.errors import InputError
+from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
 
 
@@ -19,7 +23,7 @@ def require_positive(what: str, value: float) -> float:
     Raises:
         InputError: It is not; the message calls it `what`.
     """
-    if not (math.isfinite(value) and value > 0.0):
+    if not (is_number(value) and 0.0 < value < math.inf):
         raise InputError(f"the {what} of a plant must be a positive number, not {value}")
     return value
 
@@ -30,9 +34,55 @@ def require_not_negative(what: str, value: float) -> float:
     Raises:
         InputError: It is not; the message calls it `what`.
     """
-    if not (math.isfinite(value) and value >= 0.0):
+    if not (is_number(value) and 0.0 <= value < math.inf):
         raise InputError(f"the {what} of a plant must be a number that is not negative, not {value}")
     return value
+
+
+def require_state(system: System, state: State) -> State:
+    """Copy a state into arrays of float64, if it can be one of the machine.
+
+    Args:
+        system: The machine.
+        state: The state that a plant is to start from.
+
+    Raises:
+        InputError: Its arrays have the wrong length or type, are not finite, or a quaternion has not unit length.
+    """
+    q, v = _vector("state.q", state.q), _vector("state.v", state.v)
+    misfit = system.misfit(q, v)
+    if not misfit and not (is_number(state.t) and math.isfinite(state.t)):
+        misfit = f"state.t is {state.t!r}; it must be a finite number"
+    if misfit:
+        raise InputError(f"a plant cannot start: {misfit}")
+    return structs.replace(state, q=q, v=v)
+
+
+def _vector(name: str, values: npt.ArrayLike) -> Array:
+    """Copy numbers into an array of float64.
+
+    Raises:
+        InputError: They are no numbers; the message calls them `name`.
+    """
+    try:
+        given = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        raise InputError(f"{name} is no vector of numbers") from None
+    if given.dtype.kind not in "iuf":
+        raise InputError(f"{name} is no vector of numbers but of {given.dtype}")
+    return given.astype(np.float64)
+
+
+def require_push(velocity: npt.ArrayLike) -> Array:
+    """Return the velocity of a push if it is three finite numbers.
+
+    Raises:
+        InputError: It is not.
+    """
+    push = _vector("the velocity of a push", velocity)
+    if push.shape != (3,) or not np.isfinite(push).all():
+        raise InputError(f"the velocity of a push must be three finite numbers, not {push.tolist()}")
+    return push
 
 
 def require_torques(tau: Array, names: Sequence[str]) -> None:
@@ -49,12 +99,17 @@ def require_torques(tau: Array, names: Sequence[str]) -> None:
 
 
 def substeps(dt: float, longest: float) -> int:
-    """Into how many equal substeps, none longer than `longest` [s], a step of `dt` [s] is cut.
+    """Return the number of equal substeps, none longer than `longest` [s], that make up a step of `dt` [s].
 
     Raises:
-        InputError: The time is not positive.
+        InputError: The time is not positive, or so long that the step would not end.
     """
     require_positive("time step", dt)
+    if not dt <= MOST_SUBSTEPS * longest:
+        raise InputError(
+            f"a step of {dt:g} s is too long for a plant whose substeps take {longest:g} s at most; "
+            f"{MOST_SUBSTEPS * longest:g} s can be made in one call"
+        )
     return max(1, math.ceil(dt / longest - 1e-9))
 
 
@@ -63,12 +118,18 @@ def pushed(state: State, velocity: Array) -> State:
 
     Every link that hangs on the base gets the same, so the whole machine receives the impulse mass times `velocity`.
     The floating base is the first joint.
+
+    Raises:
+        InputError: `velocity` is not three finite numbers.
     """
     v = state.v.copy()
     x, y, z, w = state.q[3:7]
-    v[:3] += pin.Quaternion(w, x, y, z).matrix().T @ velocity
+    v[:3] += pin.Quaternion(w, x, y, z).matrix().T @ require_push(velocity)
     return State(t=state.t, q=state.q, v=v)
 
+
+MOST_SUBSTEPS: Final = 10**6
+"""Substeps in one step of a plant: minutes of computing. Whoever asks for more has mistaken the unit of time."""
 
 ROUNDING_N: Final = 1e-9
 """Smaller forces are the solver's rounding, and no contact [N]."""

@@ -26,7 +26,15 @@ from numba import njit
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import Diverged
 from idcontrol.models.step import StepSolution
-from idcontrol.plants.parts import averaged, pushed, require_not_negative, require_positive, require_torques, substeps
+from idcontrol.plants.parts import (
+    averaged,
+    pushed,
+    require_not_negative,
+    require_positive,
+    require_state,
+    require_torques,
+    substeps,
+)
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, ContactForces, State
 
@@ -124,10 +132,14 @@ class Penalty:
         self._touching = np.zeros(spheres, dtype=np.bool_)
 
     def reset(self, state: State) -> State:
-        """Start from `state`, with no foot dragged yet."""
-        self._state, self._forces = state, ContactForces.none()
+        """Start from `state`, with no foot dragged yet.
+
+        Raises:
+            InputError: It cannot be a state of this machine.
+        """
+        self._state, self._forces = require_state(self._system, state), ContactForces.none()
         self._stretch[:], self._touching[:] = 0.0, False
-        return state
+        return self._state
 
     def push(self, velocity: Array) -> None:
         """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base and all links that it carries."""

@@ -22,7 +22,15 @@ from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
 from idcontrol.models.step import StepSolution
 from idcontrol.plants.exported import RigidLink, grid, quaternion, rigid_links, rotation
-from idcontrol.plants.parts import averaged, require_positive, require_torques, substeps, touch
+from idcontrol.plants.parts import (
+    averaged,
+    require_positive,
+    require_push,
+    require_state,
+    require_torques,
+    substeps,
+    touch,
+)
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, State
 
@@ -68,7 +76,7 @@ class PyBullet:
         self._dt = require_positive("longest substep", dt)
         self._links = rigid_links(system, contacts)
         _refuse(self._links)
-        self._names = system.actuated_names
+        self._system, self._names = system, system.actuated_names
         self._world = _BulletWorld()
         self._world.call(bullet.setGravity, *system.model.gravity.linear)
         self._world.call(
@@ -94,13 +102,22 @@ class PyBullet:
         self._forces = ContactForces.none()
 
     def reset(self, state: State) -> State:
-        """Start from `state`."""
-        self._write(state)
-        self._state, self._forces = state, ContactForces.none()
-        return state
+        """Start from `state`.
+
+        Raises:
+            InputError: It cannot be a state of this machine.
+        """
+        self._state, self._forces = require_state(self._system, state), ContactForces.none()
+        self._write(self._state)
+        return self._state
 
     def push(self, velocity: Array) -> None:
-        """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base."""
+        """Add `velocity`, world frame, shape (3,) [m/s], to that of the floating base.
+
+        Raises:
+            InputError: `velocity` is not three finite numbers.
+        """
+        velocity = require_push(velocity)
         linear, angular = self._world.call(bullet.getBaseVelocity, self._body)
         self._world.call(bullet.resetBaseVelocity, self._body, np.add(linear, velocity).tolist(), angular)
 

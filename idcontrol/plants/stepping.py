@@ -10,7 +10,15 @@ from idcontrol.kernels.bound import bind, entry
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution
 from idcontrol.plants.flight import fly, untouched
-from idcontrol.plants.parts import ROUNDING_N, averaged, pushed, require_positive, require_torques, substeps
+from idcontrol.plants.parts import (
+    ROUNDING_N,
+    averaged,
+    pushed,
+    require_positive,
+    require_state,
+    require_torques,
+    substeps,
+)
 from idcontrol.plants.step import PlantMachine, PlantResult, PlantStep, reach
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, Integers, State, Status
@@ -70,13 +78,16 @@ class Stepping:
         self.residual_max = 0.0
 
     def reset(self, state: State) -> State:
-        """Start from `state`."""
+        """Start from `state`.
+
+        Raises:
+            InputError: It cannot be a state of this machine.
+        """
+        self._state, self._forces, self.last = require_state(self._system, state), ContactForces.none(), None
         store(self._machine.memory, {})
-        q, v = (np.array(given, dtype=np.float64) for given in (state.q, state.v))
-        self._state, self._forces, self.last = State(t=state.t, q=q, v=v), ContactForces.none(), None
         self.solved = self.repaired = self.fallback = 0
         self.residual_max = 0.0
-        return state
+        return self._state
 
     def push(self, velocity: Array) -> None:
         """See `idcontrol.plants.parts.pushed`."""

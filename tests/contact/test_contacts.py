@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pinocchio as pin
@@ -132,6 +133,15 @@ def test_take_keeps_every_contact_whole(mask: list[bool]) -> None:
     back = parts.take(np.argsort(parts.identity))
     for f in constructed():
         assert np.array_equal(getattr(back, f.name), getattr(contacts, f.name))
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.bool_, np.dtype("<U3")])
+def test_identities_that_are_no_whole_numbers_are_refused(kind: Any) -> None:
+    """Cut to whole numbers, 0.2 and 0.7 would be one contact."""
+    good = random_contacts(2, 3, np.random.default_rng(0))
+    with pytest.raises(InputError, match=r"identity has type .*; it must be whole numbers"):
+        dataclasses.replace(good, identity=np.array([0.2, 0.7]).astype(kind))
+    assert dataclasses.replace(good, identity=np.array([4, 7], dtype=np.uint8)).packed[0].tolist() == [4, 7]
 
 
 def test_take_copies() -> None:

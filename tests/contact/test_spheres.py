@@ -134,6 +134,14 @@ def test_friction_may_change_between_calls(system: System) -> None:
     detector = SphereContacts(system, FEET, 0.01, plane(), 0.5)
     detector.mu[2] = 0.9
     assert np.array_equal(detector.detect(np.inf).mu, [0.5, 0.5, 0.9, 0.5])
+    detector.mu = [0.1, 0.2, 0.3, np.inf]
+    assert np.array_equal(detector.detect(np.inf).mu, [0.1, 0.2, 0.3, np.inf])
+    detector.mu = 0.4
+    assert np.array_equal(detector.detect(np.inf).mu, np.full(4, 0.4))
+    for wrong in (-1.0, np.nan, [0.1, 0.2], True, "ice"):
+        with pytest.raises(InputError, match="friction coefficient"):
+            detector.mu = wrong
+    assert np.array_equal(detector.detect(np.inf).mu, np.full(4, 0.4))
 
 
 def test_a_nan_in_the_state_stays_visible(system: System, ground: Terrain) -> None:

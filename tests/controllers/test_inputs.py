@@ -16,9 +16,9 @@ from msgspec import structs
 
 from idcontrol import controllers
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.controllers import schemes
-from idcontrol.controllers.inputs import LARGEST, Intake
-from idcontrol.system import System
+from idcontrol.controllers import inputs, inverse, schemes
+from idcontrol.controllers.inputs import Intake
+from idcontrol.system import LARGEST, System
 from idcontrol.types import ContactForces, Status
 from tests import scenes
 from tests.controllers import walker
@@ -195,10 +195,11 @@ def raises(near):
         spoiled("mu", np.nan),
         spoiled("axes", np.nan),
         spoiled("axes", 1e300),
+        type("Between", (Spoiled,), {"spoil": staticmethod(lambda near: replace(near, identity=near.identity + 0.5))}),
         type("Nothing", (Spoiled,), {"spoil": staticmethod(lambda near: None)}),
         type("Raising", (Spoiled,), {"spoil": staticmethod(raises)}),
     ],
-    ids=["negative friction", "NaN friction", "NaN axes", "long axes", "nothing", "raises"],
+    ids=["negative friction", "NaN friction", "NaN axes", "long axes", "identity between two", "nothing", "raises"],
 )
 def test_contacts_that_cannot_be_are_refused(scheme, detector):
     command = controller(scheme, detector=detector)(*at_home())
@@ -226,6 +227,31 @@ def test_a_reference_of_another_number_of_feet_is_no_misfit():
     assert control(state, walker.stand(feet=2)).status is Status.FAILED
     assert control(state, walker.stand(feet=6)).status is Status.SOLVED
     assert control(state, walker.stand(feet=4)).status is Status.SOLVED
+
+
+@pytest.mark.parametrize("feet", [(4, 6), (0, 4, 5)])
+def test_arrays_are_bound_once_for_each_number_of_feet(feet, monkeypatch):
+    """To bind them again takes ten times as long as the step."""
+    control, (state, _) = controller(schemes.COULOMB_QP), at_home()
+    references = [walker.stand(feet=n) for n in feet]
+    before = [control(state, reference) for reference in references]
+
+    def never(values):
+        raise AssertionError("bound again")
+
+    monkeypatch.setattr(inputs, "bind", never)
+    monkeypatch.setattr(inverse, "bind", never)
+    for _ in range(2):
+        for reference, first in zip(references, before, strict=True):
+            assert control(state, reference).status is first.status
+
+
+@pytest.mark.parametrize("feet", [5, 40])
+def test_more_feet_than_arrays_are_kept_for_change_no_torque(feet):
+    """Feet beyond the machine's four have no contact; the controller remembers one step and no more."""
+    control, plain, (state, stand) = controller(schemes.COULOMB_QP), controller(schemes.COULOMB_QP), at_home()
+    for reference in (walker.stand(feet=feet), stand, walker.stand(feet=feet)):
+        np.testing.assert_array_equal(control(state, reference).tau, plain(state, stand).tau)
 
 
 @pytest.mark.parametrize(

@@ -287,11 +287,54 @@ def test_unusable_torques_and_times_are_refused_in_one_line(name):
     for dt in (0.0, -H, np.nan, np.inf):
         with pytest.raises(InputError, match="time step of a plant must be a positive number"):
             plant.step(np.zeros(12), dt)
+    with pytest.raises(InputError, match=r"a step of 1e\+300 s is too long .* 1000 s can be made in one call"):
+        plant.step(np.zeros(12), 1e300)
+    for push in ([np.nan, 0.0, 0.0], [1.0, 0.0], "hard"):
+        with pytest.raises(InputError, match="the velocity of a push"):
+            plant.push(push)
     # and it is none the worse for it
     assert np.isfinite(plant.step(np.zeros(12), H).q).all()
     for dt in (0.0, -H, np.nan):
         with pytest.raises(InputError, match="longest substep of a plant must be a positive number"):
             make(name, quadruped_setup(dt=dt))
+
+
+def spoiled(field, at, value):
+    """A state at home with some entries of one of its arrays replaced."""
+    state = State(t=0.0, q=scenes.home(scenes.links()), v=np.zeros(18))
+    getattr(state, field)[at] = value
+    return state
+
+
+REFUSED = {
+    "NaN position": (spoiled("q", 2, np.nan), "state.q is not finite"),
+    "infinite velocity": (spoiled("v", 3, np.inf), "state.v is not finite"),
+    "absurd velocity": (spoiled("v", 3, 1e300), "state.v is beyond 1e+15"),
+    "zero quaternion": (spoiled("q", slice(3, 7), 0.0), "state.q[3:7] is a quaternion of length 0; it must be 1"),
+    "long quaternion": (spoiled("q", 6, 2.0), "state.q[3:7] is a quaternion of length 2; it must be 1"),
+    "short q": (State(t=0.0, q=np.zeros(18), v=np.zeros(18)), "state.q has shape (18,); it needs 19 entries"),
+    "short v": (State(t=0.0, q=scenes.home(scenes.links()), v=np.zeros(1)), "state.v has shape (1,); it needs 18"),
+    "words": (State(t=0.0, q="home", v=np.zeros(18)), "state.q is no vector of numbers"),
+    "ragged": (State(t=0.0, q=[[1.0], [1.0, 2.0]], v=np.zeros(18)), "state.q is no vector of numbers"),
+    "NaN time": (State(t=np.nan, q=scenes.home(scenes.links()), v=np.zeros(18)), "state.t is nan"),
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_state_that_no_machine_can_be_in_is_refused_by_name(name):
+    setup = quadruped_setup()
+    plant = make(name, setup)
+    for state, line in REFUSED.values():
+        with pytest.raises(InputError) as caught:
+            plant.reset(state)
+        assert line in str(caught.value)
+        assert "\n" not in str(caught.value)
+    # what can be read is taken as it is meant, and the caller may write into their arrays afterwards
+    given = State(t=0.0, q=scenes.home(setup.system).tolist(), v=np.zeros(18, dtype=np.float32))
+    told = plant.reset(given)
+    assert told.q.dtype == told.v.dtype == np.float64
+    given.v[:] = 1e3
+    assert np.abs(plant.step(np.zeros(12), H).v).max() < 10.0
 
 
 @pytest.mark.parametrize(
