@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEAD = 48, MOST_JOINTS = 64, MOST_FEET = 16, COMMAND = 1, STATE = 2, FAREWELL = 20 };
+enum { HEAD = 48, MOST_JOINTS = 64, MOST_FEET = 16, COMMAND = 1, STATE = 2, FAREWELL = 20, AHEAD = 1000 };
 enum { MOST_VALUES = 1 + 7 + 6 + 3 * MOST_JOINTS + 3 + 6 * MOST_FEET };
 enum mode { IDLE, READY, RUNNING, DAMPED, STOPPED };
 
@@ -67,7 +67,7 @@ struct heard {
     int any; /* since we last lost it */
     uint16_t mode;
     uint32_t session;
-    uint64_t sequence;
+    uint64_t sequence, far; /* of the last one taken; a number too far beyond it, to be continued by the next */
     double tau[MOST_JOINTS];
     unsigned long accepted, dropped;
 };
@@ -92,6 +92,11 @@ static void listen_to(struct heard *heard, const unsigned char *data, size_t siz
     memcpy(tau, data + HEAD, 8u * joints);
     for (uint32_t i = 0; i < joints; i++)
         if (!isfinite(tau[i])) return;
+    const uint64_t last = session == heard->session ? heard->sequence : 0;
+    if (sequence - last > AHEAD && (sequence <= heard->far || sequence - heard->far > AHEAD)) {
+        heard->far = sequence;
+        return;
+    }
     heard->dropped--;
     heard->accepted++;
     heard->any = 1;

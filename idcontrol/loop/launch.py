@@ -45,6 +45,8 @@ CONNECT_S = 60.0
 """Time that the machine may take to speak [s]: a first start compiles its kernels."""
 ENDING_S = 10.0
 """Time that the machine may take to end [s]."""
+WRITING_S = 30.0
+"""Time that the recorder may take to end, beyond the length of the run [s], in which it can write and evaluate it."""
 REHEARSAL_S = 0.6
 """Length of the rehearsal [s]: a step and more, so that every kernel is compiled and loaded before the first tick."""
 WEAK_EVERY = 10
@@ -286,6 +288,7 @@ class _Work:
             with realtime.undisturbed() as granted:
                 before = realtime.resident_mb()
                 stop.begin()
+                began = clock.now()
                 real.run(
                     loop, clock, self.period, ring.push, self._asked,
                     recorded=lambda: recorder.poll() is None and not ring.overrun,
@@ -298,12 +301,15 @@ class _Work:
         if plant is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 plant.wait(ENDING_S)
-        out, _ = recorder.communicate(encode(_ending(loop, stop.asked, granted, memory)))
-        if recorder.returncode != 0:
+        patience_s = WRITING_S + (clock.now() - began) / NS
+        try:
+            out, _ = recorder.communicate(encode(_ending(loop, stop.asked, granted, memory)), timeout=patience_s)
+            fault = f"ended early (status {recorder.returncode})" if recorder.returncode else ""
+        except subprocess.TimeoutExpired:
+            fault = f"did not end within {patience_s:.0f} s and was killed"
+        if fault:
             braked = ", and the machine was braked" if Fault.RECORDER in loop.safety.ended_by else ""
-            raise RuntimeError(
-                f"the recorder ended early (status {recorder.returncode}){braked}; {self.out} has what it had written"
-            )
+            raise RuntimeError(f"the recorder {fault}{braked}; {self.out} has what it had written")
         metrics: dict[str, Any] = json.loads(out.splitlines()[-1])
         return metrics
 

@@ -163,6 +163,28 @@ def test_a_machine_in_c_drops_what_is_not_sound(program):
 
 @needs_compiler
 @pytest.mark.wallclock
+def test_a_machine_in_c_is_not_locked_out_by_a_far_off_number(program):
+    """A number far beyond the last one is believed once the next datagram continues it (`idcontrol.loop.wire`)."""
+    machine, link = listening(program)
+    ours, wrong = (Outbox(Kind.COMMAND, "arm", 2, 1) for _ in range(2))
+    link.send(ours.seal(Mode.READY, 0, 0))
+    hear(link, Mode.READY, command=1)
+    wrong.sequence = 2**40
+    link.send(wrong.seal(Mode.READY, 0, 0))
+    link.send(ours.seal(Mode.READY, 0, 0))
+    hear(link, Mode.READY, command=2)
+    wrong.sequence = 2**50
+    for _ in range(2):
+        link.send(wrong.seal(Mode.READY, 0, 0))
+    hear(link, Mode.READY, command=2**50 + 2)
+    link.send(wrong.seal(Mode.STOPPED, 0, 0))
+    said, _ = machine.communicate(timeout=10)
+    link.close()
+    assert said.startswith("accepted 4 dropped 2 moved")
+
+
+@needs_compiler
+@pytest.mark.wallclock
 def test_a_machine_in_c_that_has_not_moved_takes_another_loop_but_no_replay_of_the_first(program):
     machine, link = listening(program)
     first, second = (Outbox(Kind.COMMAND, "arm", 2, session) for session in (1, 2))

@@ -220,6 +220,23 @@ def test_a_loop_whose_recorder_is_killed_brakes_and_says_so(tmp_path):
     assert not load(out).complete
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes by /proc")
+def test_a_recorder_that_is_held_up_ends_the_loop_and_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "RING_S", 1.0)
+    monkeypatch.setattr(launch, "WRITING_S", 1.0)
+    out = tmp_path / "run"
+    began = time.monotonic()
+    with (
+        signalled("idcontrol.loop.record", signal.SIGSTOP, out),
+        pytest.raises(RuntimeError, match=r"the recorder did not end within \d+ s and was killed, and .* braked"),
+    ):
+        launch.run(TARGET, Config(duration_s=60.0), SETTINGS, out)
+    assert time.monotonic() - began < 30.0  # half of its time
+    assert not children(os.getpid(), "idcontrol.loop.record")
+    assert not load(out).complete
+
+
 class FullDisk(ArmSession):
     """A session in whose record there is room for 100 rows."""
 
