@@ -84,7 +84,7 @@ def gained_energy() -> float:
 def missed_way_back() -> float:
     """Largest difference in velocity [m/s] between an inverse step and the forward step under its torques."""
     worst = []
-    for name in ("dissipation", "sap", "constraint"):
+    for name in ("dissipation", "sap"):
         for problem in _steps(inverse=True):
             found = MODELS[name](problem, None)
             assert problem.prescribed is not None

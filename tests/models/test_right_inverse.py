@@ -1,11 +1,15 @@
 """Each model's inverse is a right inverse of its own forward mode (math.md 16, test 1)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from idcontrol.models import coulomb, dissipation
+from idcontrol.models import coulomb, dissipation, sap
 from idcontrol.models.whitened import recover, whiten
+from idcontrol.trust import contact_laws
 from idcontrol.trust.machines import forward_step, inverse_step
+from idcontrol.trust.random_steps import kind_of, numbered_step
 from idcontrol.types import Status
 from tests import scenes
 
@@ -59,14 +63,32 @@ def test_what_the_coulomb_inverse_predicts_solves_the_forward_problem(quadruped)
         assert np.abs(f_s * s + f_t * t + contacts.mu * f_n * slip).max() < 1e-9
 
 
+@pytest.mark.parametrize(("model", "unique"), [(dissipation, True), (sap, True), (coulomb, False)])
+def test_torques_lead_to_the_predicted_motion_where_the_model_has_but_one(model, unique):
+    """Convex models have one; where Coulomb's problem has several, both what was predicted and what comes solve it."""
+    steps = (numbered_step(number, most_contacts=8) for number in range(1200) if kind_of(number) == (True, True))
+    others = 0
+    for problem in steps:
+        inverse = model.solve(problem)
+        kappa = problem.kappa.copy()
+        kappa[problem.prescribed.index] -= inverse.multipliers
+        driven = replace(problem, kappa=kappa, prescribed=None)
+        forward = model.solve(driven)
+        assert inverse.status is forward.status is Status.SOLVED
+        # velocities over six decades of mass: 1e-5 is far above rounding and far below another motion
+        if np.abs(forward.v_plus - inverse.v_plus).max() > 1e-5 * max(np.abs(inverse.v_plus).max(), 1e-3):
+            others += 1
+            assert contact_laws.coulomb(driven, inverse.impulses) < 1e-6
+            assert contact_laws.coulomb(driven, forward.impulses) < 1e-6
+    assert (others == 0) is unique  # 6 of 300 with Coulomb's
+
+
 def test_halving_the_step_halves_the_distance_to_the_limit_torque(quadruped, standing):
     """Torque converges at first order in h (math.md 16, test 4): checked where contacts do not switch."""
     rng = np.random.default_rng(2)
     quadruped.update(scenes.home(quadruped), np.zeros(18))
     a = rng.normal(scale=1.0, size=12)
     contacts = scenes.foot_contacts(quadruped, 0.8)
-    from dataclasses import replace
-
     torques = []
     for h in (4e-3, 2e-3, 1e-3):
         problem = inverse_step(quadruped, standing, h * a, contacts)
