@@ -184,6 +184,7 @@ def _row(tick: Tick, system: System, tips: int) -> dict[str, Any]:
         "residual": command.residual,
         "clipped": command.clipped,
         "solved_by": metrics.solver_number(command.solved_by),
+        "gap_nm": command.gap,
         "step_us": 1e6 * tick.controller_s,
     }
 
@@ -208,7 +209,7 @@ def _measured(arrays: Mapping[str, Array], scene: GraspScene, h: float) -> dict[
         **_grip_while(arrays, held),
         "q_err_held_rad": float(arrays["q_err_arm"][held].mean()),
         "step_us": metrics.percentiles(arrays["step_us"]),
-        "solver": metrics.statuses(arrays["status"], arrays["solved_by"]),
+        "solver": metrics.statuses(arrays["status"], arrays["solved_by"], arrays["gap_nm"]),
         "plant_solver": metrics.plant_solver(
             arrays["plant_status"], arrays["plant_residual"], arrays["plant_regularization"]
         ),

@@ -8,6 +8,7 @@ make a copy with `msgspec.structs.replace`.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias
@@ -147,6 +148,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         dropped: Demands given up in this step, e.g. ``("tracking",)``; never a torque limit or a friction cone.
         solved_by: ``"sticking"`` where contacts simply stick and no contact problem was solved, else the name of the
             contact model; None where there was none.
+        gap: How much nearer to the last torques, as a vector, another solution of the contact problem may be [N m]: 0
+            where a search has proved that none is nearer; NaN where the controller does not search for the nearest.
     """
 
     tau: Array
@@ -156,6 +159,12 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     clipped: bool = False
     dropped: tuple[str, ...] = ()
     solved_by: str | None = None
+    gap: float = math.nan
+
+    @property
+    def proved(self) -> bool:
+        """Whether it is proved that no solution of the contact problem has torques nearer to the last ones."""
+        return self.gap == 0.0
 
 
 class Controller(Protocol):

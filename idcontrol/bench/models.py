@@ -64,7 +64,7 @@ KERNEL_BARS = {
 """Bounds on the no-slip kernel by number of contacts. With 40 contacts, Zapolsky & Drumwright (2017, Fig. 19) took 900
 us on a laptop of 2011."""
 
-PROOF_BAR = Bar(of="floor", bar=150.0, goal=75.0)
+PROOF_BAR = Bar(of="floor", bar=40.0, goal=10.0)
 PROOF_NODES = 100_000
 
 

@@ -27,7 +27,7 @@ from idcontrol.models.step import (
     WarmStart,
 )
 from idcontrol.models.whitened import recover, whiten
-from idcontrol.solvers.enumerate import NearestProblem, nearest_solution
+from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_solution, tick_nodes
 from idcontrol.types import Array, Status
 
 SERVO_COMPLIANCE: Final = 1e-4
@@ -90,12 +90,15 @@ class Outcome:
         motor_impulse: hτ of the tracked joints, shape (p,) [N m s].
         dropped: The demands that were given up, in the words of `Command.dropped`.
         sticking: Whether the sticking motion was the solution.
+        gap: How much nearer to the last motor impulses those of another solution may be [N m s]; zero where it is
+            proved that none are, NaN where nothing was to be proved.
     """
 
     solution: StepSolution
     motor_impulse: Array
     dropped: tuple[str, ...] = ()
     sticking: bool = False
+    gap: float = np.nan
 
 
 Distribution: TypeAlias = Callable[[Request, StepSolution], Outcome]
@@ -139,7 +142,7 @@ def nearest(request: Request, solution: StepSolution) -> Outcome:
     solution = structs.replace(solution, warm={})  # of another vertex
     outcome = keep(request, solution)
     if n == 0:
-        return outcome
+        return replace(outcome, gap=0.0)
     if posed.cones.held.any():
         shared = _shared(request, solution, posed.cones, reference=posed.last)
         return _unloaded(request, outcome if shared is None else replace(shared, dropped=outcome.dropped))
@@ -155,11 +158,11 @@ def nearest(request: Request, solution: StepSolution) -> Outcome:
             weights=np.ones_like(posed.last),
         ),
         y,
-        max_nodes=1,
+        max_nodes=tick_nodes(n),
     )
     _, motor_impulse = recover(posed.w, found.y)
     solution = structs.replace(solution, impulses=np.ascontiguousarray(found.y.reshape(3, -1).T))
-    return _unloaded(request, replace(keep(request, solution), motor_impulse=motor_impulse))
+    return replace(_unloaded(request, replace(keep(request, solution), motor_impulse=motor_impulse)), gap=gap(found))
 
 
 def without_slip(request: Request) -> Outcome:

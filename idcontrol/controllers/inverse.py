@@ -151,8 +151,8 @@ class InverseDynamics:
             near = self._look()
         except Exception as error:  # a detector may be a user's and raise anything; a controller raises nothing
             return failed(self._system, f"contacts cannot be found: {type(error).__name__}: {error}")
-        ending, sticking, residual, n = (
-            (NO_SOLUTION, False, 0.0, 0) if self._step is None else self._step(self._bound, near.packed)
+        ending, sticking, residual, n, gap = (
+            (NO_SOLUTION, False, 0.0, 0, np.nan) if self._step is None else self._step(self._bound, near.packed)
         )
         if ending == SOLVED:
             found = self._found[n]
@@ -163,6 +163,7 @@ class InverseDynamics:
                 ),
                 residual=residual,
                 solved_by="sticking" if sticking else self._scheme.name,
+                gap=gap,
             )
         try:
             return self._give_way(near)
@@ -226,8 +227,9 @@ class InverseDynamics:
         else:
             self._tau[:] = tau
             store(self._memory, solution.warm)
-        solved_by = None
+        solved_by, gap = None, np.nan
         if status is not Status.FALLBACK:
+            gap = outcome.gap / self._h
             solved_by = "sticking" if outcome.sticking else self._scheme.name
         return Command(
             tau=tau,
@@ -241,6 +243,7 @@ class InverseDynamics:
             clipped=clipped,
             dropped=dropped,
             solved_by=solved_by,
+            gap=gap,
         )
 
     def _begin(self, near: Contacts) -> Request:
@@ -308,7 +311,7 @@ def solve(scheme: Scheme, request: Request) -> Outcome:
             ending = Ending(Status.SOLVED, answer.residual, 0)
             solution = finish(request.problem, posed.w, f, ending, posed.active)
             solution = structs.replace(solution, multipliers=answer.impulse)
-            return Outcome(solution=solution, motor_impulse=answer.impulse, sticking=answer.sticking)
+            return Outcome(solution=solution, motor_impulse=answer.impulse, sticking=answer.sticking, gap=answer.gap)
         if scheme.instead is not None:
             return _or_servo(scheme, request, scheme.instead(request))
     solution = scheme.model(request.problem, request.warm)

@@ -36,15 +36,8 @@ from idcontrol.models.step import ContactModel
 from idcontrol.models.whitened import recover_kernel
 from idcontrol.solvers import status
 from idcontrol.solvers.basis import pivoted_basis
-from idcontrol.solvers.enumerate import NearestProblem, nearest_kernel
+from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_kernel, tick_nodes
 from idcontrol.types import Array
-
-SEARCH_NODES: Final = 1
-"""Quadratic programs that the search for the nearest torque may solve in a step.
-
-The first is the nearest point with the contact modes of Lemke's solution; more would look for another motion, which
-exists for high friction only (math.md, section 6.3).
-"""
 
 STICKING_RANK: Final = 1e-2
 """Directions of ρ shorter than this, relative to the longest, are not looked at by `stick`: as in the model without
@@ -110,8 +103,8 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
             impulse = vector(arena, p_joints)
             np.dot(torque, f, impulse)
             impulse += at_rest
-            return Answer(SOLVED, True, residual, impulse)
-    return Answer(NO_SOLUTION, False, residual, vector(arena, p_joints))
+            return Answer(SOLVED, True, residual, impulse, np.nan)
+    return Answer(NO_SOLUTION, False, residual, vector(arena, p_joints), np.nan)
 
 
 @njit(cache=True, error_model="numpy")
@@ -119,13 +112,13 @@ def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
     """Stage II: f with the smallest torque that gives the same motion (`idcontrol.models.distribution`)."""
     _, impulse = recover_kernel(p.w, f, arena)
     if f.shape[0] == 0:
-        return Answer(SOLVED, False, residual, impulse)
+        return Answer(SOLVED, False, residual, impulse, np.nan)
     y = vector(arena, f.shape[0])
     if not smallest_torque_kernel(p.w, p.cones, f, impulse, y, arena):
-        return Answer(NO_SOLUTION, False, residual, impulse)
+        return Answer(NO_SOLUTION, False, residual, impulse, np.nan)
     f[:] = y
     _, impulse = recover_kernel(p.w, f, arena)
-    return Answer(SOLVED, False, residual, impulse)
+    return Answer(SOLVED, False, residual, impulse, np.nan)
 
 
 @njit(cache=True, error_model="numpy")
@@ -138,12 +131,15 @@ def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
         return answer
     f[:] = y
     _, impulse = recover_kernel(p.w, f, arena)
-    return Answer(answer.ending, answer.sticking, answer.residual, impulse)
+    return Answer(answer.ending, answer.sticking, answer.residual, impulse, answer.gap)
 
 
 @njit(cache=True, error_model="numpy")
-def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> None:
-    """Overwrite f, a solution of the friction LCP, with the solution whose torque is nearest to the last one."""
+def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> float:
+    """Overwrite f, a solution of the friction LCP, with the solution whose torque is nearest to the last one.
+
+    Returns how much nearer another may be [N m s]: zero where the search was completed.
+    """
     rows, k = p.w.rho.shape
     V = matrix(arena, rows, rows)
     for i in range(rows):
@@ -160,7 +156,9 @@ def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> None:
         for j in range(rows):
             at_rest[a] -= torque[a, j] * f[j]
     problem = NearestProblem(V, p.w.c, p.cones.mu, torque, at_rest, p.last, weights)
-    f[:] = nearest_kernel(problem, f, True, SEARCH_NODES, arena).y
+    found = nearest_kernel(problem, f, True, tick_nodes(p.cones.mu.shape[0]), arena)
+    f[:] = found.y
+    return gap(found)
 
 
 # --- contact models: they write impulses f of closed contacts; solved without any repair or not, and the residual
@@ -210,7 +208,7 @@ def _dual(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 @njit(inline="always")
 def _two_stages(model: Any, p: Posed, f: Array, arena: Arena) -> Answer:
     """The sticking motion where it solves the step, else a contact model and stage II."""
-    answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]))
+    answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
     if p.sticks and not p.cones.held.any():  # without a bound on friction, feet that all but slip would be braced
         answer = stick(p, f, arena)
     if answer.ending != SOLVED:
@@ -224,7 +222,7 @@ def _two_stages(model: Any, p: Posed, f: Array, arena: Arena) -> Answer:
 def _answer(p: Posed, f: Array, solved: bool, residual: float, arena: Arena) -> Answer:
     """Impulses f as they are."""
     _, impulse = recover_kernel(p.w, f, arena)
-    return Answer(SOLVED if solved else NO_SOLUTION, False, residual, impulse)
+    return Answer(SOLVED if solved else NO_SOLUTION, False, residual, impulse, np.nan)
 
 
 @njit(cache=True, error_model="numpy")
@@ -273,11 +271,14 @@ def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
     """The solution of the friction LCP whose torque is nearest to the last one (their Algorithm 3)."""
     solved, residual = _coulomb(p, f, arena)
     answer = _answer(p, f, solved, residual, arena)
-    if not solved or f.shape[0] == 0:
+    if not solved:
         return answer
-    nearest(p, f, answer.impulse, arena)
-    p.active[:] = 0  # of another vertex
-    return unload(p, f, _answer(p, f, True, residual, arena), arena)
+    left = 0.0
+    if f.shape[0] > 0:
+        left = nearest(p, f, answer.impulse, arena)
+        p.active[:] = 0  # of another vertex
+        answer = unload(p, f, _answer(p, f, True, residual, arena), arena)
+    return Answer(answer.ending, answer.sticking, answer.residual, answer.impulse, left)
 
 
 @njit(cache=True, error_model="numpy")
@@ -296,7 +297,7 @@ def stiff_sap(p: Posed, f: Array, arena: Arena) -> Answer:
     away = zeros(arena, p.w.free.shape[0])
     solved, _, residual = sap.closed_kernel(p.h, p.w, p.cones.mu, STIFF, p.active, f, away, arena)
     if not solved:
-        return Answer(NO_SOLUTION, False, residual, vector(arena, p.w.fixed.shape[0]))
+        return Answer(NO_SOLUTION, False, residual, vector(arena, p.w.fixed.shape[0]), np.nan)
     return _compliant(p, f, away, residual, arena)
 
 
@@ -305,11 +306,11 @@ def stiff_springs(p: Posed, f: Array, arena: Arena) -> Answer:
     """Contacts as nearly rigid springs: compliance makes the forces unique, so one solve is all there is to do."""
     p.active[:] = 0
     if p.cones.held.any():
-        return Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]))
+        return Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
     law = (constraint.STIFFNESS, constraint.DAMPING)
     ending, _, residual = springs.closed_kernel(p.h, law, p.w, p.cones.mu, f, arena)
     if ending != status.SOLVED:
-        return Answer(NO_SOLUTION, False, residual, vector(arena, p.w.fixed.shape[0]))
+        return Answer(NO_SOLUTION, False, residual, vector(arena, p.w.fixed.shape[0]), np.nan)
     return _compliant(p, f, zeros(arena, p.w.free.shape[0]), residual, arena)
 
 

@@ -132,8 +132,8 @@ class Machine(NamedTuple):
     result: Result
 
 
-Ended: TypeAlias = tuple[int, bool, float, int]
-"""How a step ended, whether contacts simply stick, the residual, how many contacts are in stance."""
+Ended: TypeAlias = tuple[int, bool, float, int, float]
+"""How a step ended, whether contacts simply stick, the residual, how many contacts are in stance, the gap [N m]."""
 
 
 class Posed(NamedTuple):
@@ -172,12 +172,15 @@ class Answer(NamedTuple):
         sticking: Whether the sticking motion was the solution, and no contact problem was solved.
         residual: Relative residual of the contact problem.
         impulse: Motor impulses hτ, shape (a,) [N m s].
+        gap: How much nearer to the last motor impulses those of another solution may be [N m s]; zero where it is
+            proved that none are, NaN where nothing was to be proved.
     """
 
     ending: int
     sticking: bool
     residual: float
     impulse: Array
+    gap: float
 
 
 @njit(cache=True)
@@ -359,7 +362,7 @@ def control(scheme: Any, bound: Bound, near: Packed) -> Ended:
 
     Forces are written into `Machine.result`, and torques, too, if the step ended as `SOLVED`.
     """
-    ending, sticking, residual, n = UNUSABLE, False, 0.0, 0
+    ending, sticking, residual, n, gap = UNUSABLE, False, 0.0, 0, np.nan
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
     if usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
         begin(machine.arena)
@@ -367,13 +370,13 @@ def control(scheme: Any, bound: Bound, near: Packed) -> Ended:
         n = posed.which.shape[0]
         f = zeros(machine.arena, 3 * n)
         answer = scheme(posed, f, machine.arena)
-        ending, sticking, residual = answer.ending, answer.sticking, answer.residual
+        ending, sticking, residual, gap = answer.ending, answer.sticking, answer.residual, answer.gap / machine.h
         if ending == SOLVED:
             if torque(machine, posed.contacts, f, answer.impulse):
                 remember(machine.memory, posed.contacts.identity, posed.active)
             else:
                 ending = LIMIT
-    return ending, sticking, residual, n
+    return ending, sticking, residual, n, gap
 
 
 @njit(cache=True)

@@ -90,7 +90,7 @@ HEARD = ("t", "q", "v", "tau_applied", "accelerometer", "force_sensed", "normal_
 """Channels of the machine's message, side by side, in the order of a state datagram (`idcontrol.loop.wire`)."""
 PLAN = ("q_des", "v_des", "a_des", "base_ref", "feet_des", "stance")
 """Channels of the planner's answer, side by side."""
-VERDICT = ("unreachable", "status", "residual", "clipped", "solved_by", "step_us")
+VERDICT = ("unreachable", "status", "residual", "clipped", "solved_by", "gap_nm", "step_us")
 """Channels of one number each, side by side, of the answers of planner and controller."""
 ANSWER = (*PLAN, *VERDICT, "notes", "force_pred")
 """Channels that are known only where planner and controller were asked, side by side."""
@@ -343,8 +343,15 @@ class ControlLoop:
             ),
             out=self._plan,
         )
-        solver = solver_number(command.solved_by)
-        self._write_verdict(reference.residual, command.status, command.residual, command.clipped, solver, step_us)
+        self._write_verdict(
+            reference.residual,
+            command.status,
+            command.residual,
+            command.clipped,
+            solver_number(command.solved_by),
+            command.gap,
+            step_us,
+        )
         if parts.notes:
             of["notes"][:] = parts.planner.notes()
         if command.predicted is not None:

@@ -15,6 +15,8 @@ actuated joints and `nf` feet (shape of one row, unit)::
                                      NaN where nothing was predicted                               N
     status, residual, clipped ()     as in the controller's `idcontrol.types.Command`
     solved_by ()                     who solved the step: a place in `idcontrol.types.SOLVED_BY`, NaN for none of them
+    gap_nm ()                        how much nearer to the last torques another solution may be; NaN
+                                     where the controller does not search for the nearest          N m
     base_ref (4,)                    reference of the base: x, y, z, yaw                           m, rad
     base_tilt ()                     angle between the base's and the world's z                    rad
     com (3,)                         centre of mass, world                                         m
@@ -157,7 +159,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         "distance_m": distance(base, round(layout.gait_period_s / h)),
         "waypoints_reached": int(arrays["waypoints"][-1]) if rows and np.isfinite(arrays["waypoints"][-1]) else 0,
         "step_us": percentiles(arrays["step_us"]) if "step_us" in arrays else percentiles(np.empty(0)),
-        "solver": statuses(arrays["status"], arrays.get("solved_by")),
+        "solver": statuses(arrays["status"], arrays.get("solved_by"), arrays.get("gap_nm")),
         "plant_solver": plant_solver(arrays["plant_status"], arrays["plant_residual"], arrays["plant_regularization"]),
     }
 
@@ -325,22 +327,30 @@ def solver_number(solved_by: str | None) -> float:
     return float(SOLVED_BY.index(solved_by)) if solved_by in SOLVED_BY else math.nan
 
 
-def statuses(status: Array, solved_by: Array | None = None) -> dict[str, Any]:
+def statuses(status: Array, solved_by: Array | None = None, gap: Array | None = None) -> dict[str, Any]:
     """How the controller's steps ended.
 
     Args:
         status: `Status` of each step, shape (rows,).
         solved_by: `solver_number` of each step, shape (rows,); None where it was not recorded.
+        gap: `Command.gap` of each step, shape (rows,) [N m]; None where it was not recorded.
 
     Returns:
-        The number of steps that ended with each `Status`, and under ``by`` those that were solved by sticking or by
-        each contact model, where there are any.
+        The number of steps that ended with each `Status`; under ``by`` those that were solved by sticking or by
+        each contact model, where there are any; and where the controller searches for the nearest torque, under
+        ``nearest`` how many of these steps were ``proved`` and ``unproved``, and the largest gap, ``gap_max_nm``.
     """
     counts: dict[str, Any] = {name.name.lower(): int(np.count_nonzero(status == name)) for name in Status}
     counts["by"] = {}
     if solved_by is not None:
         steps = {name: int(np.count_nonzero(solved_by == number)) for number, name in enumerate(SOLVED_BY)}
         counts["by"] = {name: count for name, count in steps.items() if count}
+    if gap is not None and not np.isnan(gap).all():
+        counts["nearest"] = {
+            "proved": int(np.count_nonzero(gap == 0.0)),
+            "unproved": int(np.count_nonzero(gap > 0.0)),
+            "gap_max_nm": _largest(gap[np.isfinite(gap)]),
+        }
     return counts
 
 

@@ -29,15 +29,15 @@ from idcontrol.types import Array
 
 FEASIBLE: Final = 1e-10
 """Relative violation of a row that is left alone: two digits better than what is called solved."""
-_ROUNDING: Final = 1e-15
+ROUNDING: Final = 1e-15
 """Violation that rounding causes, relative to |y|."""
-_DEPENDENT: Final = 1e-20
+DEPENDENT: Final = 1e-20
 """A row of length one is a combination of the active ones if |row⊥|² is below this."""
-_SAME: Final = 1e-11
+SAME: Final = 1e-11
 """A row that depends on the active ones agrees with them if it is violated by less than this times |y|: the noise that
 whitening with a condition number of 1e8 leaves in the rows."""
-_DEPENDENT_EQUALITY: Final = 1e-16
-"""`_DEPENDENT` for equalities, which carry the noise of earlier computations (math.md, section 13.4)."""
+DEPENDENT_EQUALITY: Final = 1e-16
+"""`DEPENDENT` for equalities, which carry the noise of earlier computations (math.md, section 13.4)."""
 _REFINEMENTS: Final = 3
 """Rounds in which multipliers may be refined; one is usually enough."""
 
@@ -113,7 +113,7 @@ def smallest_norm_kernel(columns: Array, b: Array, equalities: int, tolerance: A
             missing -= columns[d, i] * y[d]
             rest[d] = columns[d, i]
         square = split(factor, count, rest)
-        if count == k or not square > _DEPENDENT_EQUALITY:
+        if count == k or not square > DEPENDENT_EQUALITY:
             norm = 0.0
             for d in range(k):
                 norm += y[d] * y[d]
@@ -142,7 +142,7 @@ def smallest_norm_kernel(columns: Array, b: Array, equalities: int, tolerance: A
         norm = 0.0
         for d in range(k):
             norm += y[d] * y[d]
-        rounding = _ROUNDING * np.sqrt(norm)
+        rounding = ROUNDING * np.sqrt(norm)
         for i in range(p):
             below[i] = b[i]
         for d in range(k):
@@ -171,8 +171,8 @@ def smallest_norm_kernel(columns: Array, b: Array, equalities: int, tolerance: A
             for d in range(k):
                 rest[d] = columns[d, enter]
             square = split(factor, count, rest)
-            dependent = count == k or not square > _DEPENDENT
-            if dependent and gained == 0.0 and violation <= _SAME * np.sqrt(norm):
+            dependent = count == k or not square > DEPENDENT
+            if dependent and gained == 0.0 and violation <= SAME * np.sqrt(norm):
                 tolerance[enter] = violation
                 break
             # what the other multipliers lose per unit of the new one: row = Σ coefficient · active rows + rest

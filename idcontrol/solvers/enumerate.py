@@ -1,9 +1,11 @@
 """The solution of a Coulomb contact problem that is nearest to a target (math.md, chapter 6).
 
-For fixed modes of all contacts (apart, sticking, sliding along one of four edges or four corners of the pyramid) the
-solutions form one polyhedron, and the nearest of them is a quadratic program. `nearest_solution` searches the 10^n
-combinations by branch and bound; `find_solution` does so without a solution to start from, where Lemke's method ended
-on a ray. Zapolsky & Drumwright 2017, Algorithm 3 (MINDIFF), try all bases of the LCP instead: that is
+Along the diagonals of its tangents a friction pyramid is a box: with p = f_S + f_T and the velocity v_S + v_T, and
+with q = f_S - f_T and v_S - v_T, friction acts along each diagonal by itself, |p| ≤ μ f_N. So Coulomb's law is three
+choices a contact, each between convex sets: apart or closed, and along either diagonal sliding one way, sticking, or
+sliding the other way. `nearest_solution` searches the choices by branch and bound, and makes one only where the
+nearest point without it breaks the law; `find_solution` does so without a solution to start from, where Lemke's method
+ended on a ray. Zapolsky & Drumwright 2017, Algorithm 3 (MINDIFF), try all bases of the LCP instead: that is
 `idcontrol.solvers.mindiff`.
 """
 
@@ -16,29 +18,53 @@ from numba import njit
 from scipy.sparse.csgraph import connected_components
 
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector
-from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
-from idcontrol.solvers.status import INFEASIBLE, SOLVED
+from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed, solve_upper, solve_upper_transposed
+from idcontrol.solvers.active_set import DEPENDENT, DEPENDENT_EQUALITY, FEASIBLE, ROUNDING, SAME
+from idcontrol.solvers.factor import RowFactor, append, remove, split
+from idcontrol.solvers.status import INFEASIBLE, ITERATIONS, SOLVED
 from idcontrol.types import Array, Integers
 
-# Modes of a contact. 2..5: friction on +S, -S, +T, -T; 6..9: shared by (+S, +T), (+S, -T), (-S, +T), (-S, -T).
-RELAXED: Final = -1
-"""Not decided: closed or apart, anywhere in the pyramid."""
-APART: Final = 0
-STICK: Final = 1
-"""Closed, no tangential velocity; without friction, closed only."""
-EDGE: Final = 2
-CORNER: Final = 6
-MODES: Final = 10
+# Rows of a contact, row by row for all contacts; each is a number that is zero where a condition is met just so.
+FORCE: Final = 0
+"""f_N."""
+MARGIN: Final = 1
+"""μ f_N - p, μ f_N + p, μ f_N - q, μ f_N + q: how far friction is from either bound of either diagonal."""
+NORMAL: Final = 5
+"""N v⁺ + φ/h."""
+SLIP: Final = 6
+"""v_S + v_T and v_S - v_T."""
+ROWS: Final = 8
+
+# What a node demands of a row.
+FREE: Final = 0
+POSITIVE: Final = 1
+NEGATIVE: Final = 2
+ZERO: Final = 3
+
+CHOICES: Final = 3
+"""Choices a contact: apart or closed; then along each diagonal sliding negatively, sticking, sliding positively."""
+OPTIONS: Final = 3
+"""Most options of a choice."""
 
 RIDGE: Final = 1e-8
 """Added to the diagonal of the objective's matrix, relative to its mean: ½|y|² decides what torque does not see."""
 _WORTH: Final = 1e-9
-"""Smallest relative improvement of the objective that is searched for."""
+"""Smallest improvement of the objective that is searched for, relative to it plus ½(|w ∘ t0|² + |w ∘ target|²)."""
 _VELOCITY: Final = 1e-6
 """A contact velocity is zero below this times the largest free one (math.md, section 13.3)."""
 _FORCE: Final = 1e-8
 """A normal impulse is zero below this times the largest (math.md, section 13.3)."""
+_CUT_OFF: Final = -1
+"""A node that is above the bound."""
+
+
+TICK_WORK: Final = 4800
+"""Programs of a search in a control step, times the square of the number of contacts: 300 at four, about a millisecond.
+
+A program takes some 3 µs at four contacts, and time proportional to the square of their number. A trot takes at most
+about 100 (math.md, section 6.3).
+"""
 
 
 class NearestProblem(NamedTuple):
@@ -74,7 +100,6 @@ class NearestResult(NamedTuple):
         lower_bound: No solution has a smaller objective; equal to `value` if proved.
         proved: Whether the search was completed, so that y is the nearest of all solutions.
         nodes: Quadratic programs solved.
-        modes: Modes of the contacts at y, shape (n,).
     """
 
     y: Array
@@ -82,44 +107,225 @@ class NearestResult(NamedTuple):
     lower_bound: float
     proved: bool
     nodes: int
-    modes: Integers
 
 
-class _Objective(NamedTuple):
-    """The objective ½|w ∘ (T y + miss)|² + ½ ridge |y|², which is ½yᵀHy + gᵀy and a constant.
-
-    Attributes:
-        T: Shape (t, 3n).
-        miss: t0 - target, shape (t,).
-        weights: Factors w, shape (t,).
-        ridge: Weight of ½|y|².
-        H: Shape (3n, 3n).
-        g: Shape (3n,).
-    """
-
-    T: Array
-    miss: Array
-    weights: Array
-    ridge: float
-    H: Array
-    g: Array
-
-
-class _Free(NamedTuple):
-    """The impulses that some modes leave free, k of them: variable a moves contact owner[a] along column[a].
+class _Metric(NamedTuple):
+    """The objective ½|w ∘ (T y + t0 - target)|² + ½ ridge |y|² as ½|z|² + constant, with z = Lᵀy + origin.
 
     Attributes:
-        owner: Shape (k,).
-        column: (f_N, f_S, f_T) of the contact per variable, shape (k, 3).
+        L: Cholesky factor of the objective's matrix H = Tᵀ diag(w²) T + ridge, shape (3n, 3n).
+        origin: L⁻¹ g with the objective's gradient g at y = 0, shape (3n,).
+        constant: Smallest objective of all y.
+        scale: Objective that differences are compared with.
+        definite: Whether H is positive definite, as it is unless something is not finite.
     """
 
-    owner: Integers
-    column: Array
+    L: Array
+    origin: Array
+    constant: float
+    scale: float
+    definite: bool
+
+
+class _Rows(NamedTuple):
+    """The rows of all contacts over z, of length one: row r is columns[:, r]·z + offset[r].
+
+    Attributes:
+        columns: Shape (3n, 8n).
+        offset: Shape (8n,).
+        tolerance: How far each row may miss a demand, shape (8n,).
+    """
+
+    columns: Array
+    offset: Array
+    tolerance: Array
+
+
+class _Node(NamedTuple):
+    """A program of the search, min ½|z|² subject to demands on the rows, and where its solution stands.
+
+    Attributes:
+        z: The solution, shape (3n,).
+        u: Multipliers of the active rows, z = Σ u · row; shape (3n,).
+        factor: Factor of the active rows.
+        value: The rows at z, shape (8n,).
+        demand: `FREE`, `POSITIVE`, `NEGATIVE` or `ZERO`, shape (8n,).
+        made: How each choice was made, shape (3n,): 1 + its option, 0 where it was not; normals, then first and second
+            diagonals.
+    """
+
+    z: Array
+    u: Array
+    factor: RowFactor
+    value: Array
+    demand: Integers
+    made: Integers
 
 
 @njit(cache=True, error_model="numpy")
-def _read_modes(problem: NearestProblem, y: Array, modes: Integers) -> None:
-    """The mode of each contact at a solution y, with the tolerances of math.md, section 13.3."""
+def _metric(problem: NearestProblem, arena: Arena) -> _Metric:
+    """The objective's metric, with a ridge of `RIDGE` relative to the mean of the diagonal of its matrix."""
+    T, t0, target, weights, k = problem.T, problem.t0, problem.target, problem.weights, problem.v0.size
+    t = t0.size
+    W, H, L, origin = matrix(arena, t, k), matrix(arena, k, k), matrix(arena, k, k), vector(arena, k)
+    constant, scale, trace = 0.0, 0.0, 0.0
+    H[:] = 0.0
+    origin[:] = 0.0
+    for i in range(t):
+        miss = weights[i] * (t0[i] - target[i])
+        constant += 0.5 * miss * miss
+        scale += 0.5 * (weights[i] * weights[i]) * (t0[i] * t0[i] + target[i] * target[i])
+        for a in range(k):
+            W[i, a] = weights[i] * T[i, a]
+            origin[a] += W[i, a] * miss
+        for a in range(k):
+            factor = W[i, a]
+            for c in range(k):
+                H[a, c] += factor * W[i, c]
+    for a in range(k):
+        trace += H[a, a]
+    ridge = RIDGE * trace / k if trace > 0.0 else 1.0
+    for a in range(k):
+        H[a, a] += ridge
+    definite = cholesky(H, L)
+    solve_lower(L, origin)
+    for a in range(k):
+        constant -= 0.5 * origin[a] * origin[a]
+    return _Metric(L, origin, constant, scale, definite)
+
+
+@njit(cache=True, error_model="numpy")
+def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> _Rows:
+    """The rows of all contacts, whitened by the metric and brought to length one."""
+    V, v0, mu, L, origin = problem.V, problem.v0, problem.mu, metric.L, metric.origin
+    n, k = mu.size, v0.size
+    p = ROWS * n
+    columns, offset, tolerance = matrix(arena, k, p), vector(arena, p), vector(arena, p)
+    columns[:] = 0.0
+    for i in range(n):
+        columns[i, i] = 1.0
+        for side in range(4):
+            r = (MARGIN + side) * n + i
+            columns[i, r] = mu[i]
+            columns[n + i, r] = -1.0 if side % 2 == 0 else 1.0
+            columns[2 * n + i, r] = -1.0 if side == 0 or side == 3 else 1.0
+        for d in range(k):
+            columns[d, NORMAL * n + i] = V[d, i]
+            columns[d, SLIP * n + i] = V[d, n + i] + V[d, 2 * n + i]
+            columns[d, (SLIP + 1) * n + i] = V[d, n + i] - V[d, 2 * n + i]
+    for r in range(p):
+        offset[r] = 0.0
+        tolerance[r] = 0.0
+    for d in range(k):
+        for r in range(p):
+            tolerance[r] += columns[d, r] * columns[d, r]
+    for i in range(n):
+        offset[NORMAL * n + i] = v0[i]
+        offset[SLIP * n + i] = v0[n + i] + v0[2 * n + i]
+        offset[(SLIP + 1) * n + i] = v0[n + i] - v0[2 * n + i]
+    # tolerances are relative to an estimate of the impulses' length: what stops the contacts, or what the target asks
+    length, steepest, square = 0.0, 0.0, 0.0
+    for d in range(k):
+        diagonal, gradient = 0.0, 0.0
+        for j in range(d + 1):
+            diagonal += L[d, j] * L[d, j]
+            gradient += L[d, j] * origin[j]
+        steepest = max(steepest, diagonal)
+        square += gradient * gradient
+    length = np.sqrt(square) / steepest
+    for r in range(p):
+        tolerance[r] = np.sqrt(tolerance[r])
+        if tolerance[r] > 0.0:
+            length = max(length, abs(offset[r]) / tolerance[r])
+    shorten = zeros(arena, p)
+    for d in range(k):  # L⁻¹ on all rows at once
+        inverse, at = 1.0 / L[d, d], origin[d]
+        for r in range(p):
+            columns[d, r] *= inverse
+            offset[r] -= columns[d, r] * at
+            shorten[r] += columns[d, r] * columns[d, r]
+        for c in range(d + 1, k):
+            factor = L[c, d]
+            for r in range(p):
+                columns[c, r] -= factor * columns[d, r]
+    for r in range(p):
+        shorten[r] = 1.0 / np.sqrt(shorten[r]) if shorten[r] > 0.0 else 1.0
+        offset[r] *= shorten[r]
+        tolerance[r] *= FEASIBLE * length * shorten[r]
+    for d in range(k):
+        for r in range(p):
+            columns[d, r] *= shorten[r]
+    return _Rows(columns, offset, tolerance)
+
+
+@njit(cache=True, error_model="numpy")
+def _choose(node: _Node, n: int, choice: int, option: int) -> None:
+    """Make a choice: demand of the rows what the option demands."""
+    demand, made = node.demand, node.made
+    i, what = choice % n, choice // n
+    made[choice] = 1 + option
+    if what == 0 and option == 0:
+        for r in range(NORMAL):
+            demand[r * n + i] = ZERO
+        made[n + i] = made[2 * n + i] = 1
+    elif what == 0:
+        demand[NORMAL * n + i] = ZERO
+    else:
+        slip, margin = (SLIP + what - 1) * n + i, (MARGIN + 2 * (what - 1)) * n + i
+        if option == 0:
+            demand[slip], demand[margin] = NEGATIVE, ZERO
+        elif option == 1:
+            demand[slip] = ZERO
+        else:
+            demand[slip], demand[margin + n] = POSITIVE, ZERO
+
+
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _outside(rows: _Rows, node: _Node, row: int, demand: int) -> float:
+    """How far a row is from what could be demanded of it; zero within its tolerance."""
+    value = node.value[row]
+    miss = -value if demand == POSITIVE else (value if demand == NEGATIVE else abs(value))
+    return miss if miss > rows.tolerance[row] else 0.0
+
+
+@njit(cache=True, error_model="numpy", forceinline=True)
+def _distance(rows: _Rows, node: _Node, n: int, choice: int, option: int) -> float:
+    """A lower bound of the distance between z and the points that meet an option of a choice."""
+    i, what = choice % n, choice // n
+    if what == 0 and option == 0:
+        far = 0.0
+        for r in range(NORMAL):
+            far = max(far, _outside(rows, node, r * n + i, ZERO))
+        return far
+    if what == 0:
+        return _outside(rows, node, NORMAL * n + i, ZERO)
+    slip, margin = (SLIP + what - 1) * n + i, (MARGIN + 2 * (what - 1)) * n + i
+    if option == 1:
+        return _outside(rows, node, slip, ZERO)
+    if option == 0:
+        return max(_outside(rows, node, slip, NEGATIVE), _outside(rows, node, margin, ZERO))
+    return max(_outside(rows, node, slip, POSITIVE), _outside(rows, node, margin + n, ZERO))
+
+
+@njit(cache=True, error_model="numpy")
+def _undecided(node: _Node, mu: Array) -> None:
+    """Demand what every contact meets: friction within its pyramid, and N v⁺ + φ/h ≥ 0."""
+    n, demand, made = mu.size, node.demand, node.made
+    demand[:] = FREE
+    made[:] = 0
+    node.z[:] = 0.0
+    for i in range(n):
+        for r in range(SLIP):
+            demand[r * n + i] = POSITIVE
+        if mu[i] == 0.0:
+            for r in range(4):
+                demand[(MARGIN + r) * n + i] = ZERO
+            made[n + i] = made[2 * n + i] = 1
+
+
+@njit(cache=True, error_model="numpy")
+def _read_choices(problem: NearestProblem, y: Array, node: _Node) -> None:
+    """Make the choices that a solution y has made, with the tolerances of math.md, section 13.3."""
     V, v0, mu = problem.V, problem.v0, problem.mu
     n = mu.size
     strongest, fastest = 0.0, 0.0
@@ -137,246 +343,333 @@ def _read_modes(problem: NearestProblem, y: Array, modes: Integers) -> None:
             s += V[n + i, j] * y[j]
             t += V[2 * n + i, j] * y[j]
         if y[i] <= _FORCE * strongest and normal > zero:
-            modes[i] = APART
-        elif mu[i] == 0.0 or (abs(s) <= zero and abs(t) <= zero):
-            modes[i] = STICK
-        elif abs(abs(s) - abs(t)) <= zero:
-            # friction opposes: on +S where s < 0
-            modes[i] = CORNER + (0 if s < 0.0 else 2) + (0 if t < 0.0 else 1)
-        elif abs(s) > abs(t):
-            modes[i] = EDGE + (0 if s < 0.0 else 1)
-        else:
-            modes[i] = EDGE + (2 if t < 0.0 else 3)
-
-
-@njit(cache=True, error_model="numpy")
-def _free_impulses(modes: Integers, mu: Array, arena: Arena) -> _Free:
-    """The impulses that the modes leave free."""
-    size = 3 * modes.size
-    owner, column = indices(arena, size), matrix(arena, size, 3)
-    k = 0
-    for i in range(modes.size):
-        mode, m = modes[i], mu[i]
-        if mode == APART:
+            _choose(node, n, i, 0)
             continue
-        count = 1 if m == 0.0 or EDGE <= mode < CORNER else (2 if mode >= CORNER else 3)
-        for a in range(count):
-            owner[k + a] = i
-            for axis in range(3):
-                column[k + a, axis] = 0.0
-        if m == 0.0:
-            column[k, 0] = 1.0
-        elif mode >= CORNER:
-            column[k, 0], column[k, 1] = 1.0 / m, 1.0 if mode < CORNER + 2 else -1.0
-            column[k + 1, 0], column[k + 1, 2] = 1.0 / m, 1.0 if (mode - CORNER) % 2 == 0 else -1.0
-        elif mode >= EDGE:
-            column[k, 0] = 1.0
-            column[k, 1 + (mode - EDGE) // 2] = m if (mode - EDGE) % 2 == 0 else -m
-        else:
-            for axis in range(3):
-                column[k + axis, axis] = 1.0
-        k += count
-    return _Free(owner[:k], column[:k])
+        _choose(node, n, i, 1)
+        if mu[i] > 0.0:
+            for axis in range(2):
+                slip = s + t if axis == 0 else s - t
+                _choose(node, n, (1 + axis) * n + i, 1 if abs(slip) <= zero else (0 if slip < 0.0 else 2))
 
 
 @njit(cache=True, error_model="numpy")
-def _velocity_row(V: Array, contact: int, along: tuple[float, float, float], free: _Free, row: Array) -> None:
-    """The row, over the free impulses, of the velocity of one contact `along` (N, S, T)."""
-    owner, column = free.owner, free.column
-    normal, s, t = along
-    n = V.shape[0] // 3
-    for a in range(row.size):
-        j = owner[a]
-        total = 0.0
-        for axis in range(3):
-            if column[a, axis] != 0.0:
-                c = axis * n + j
-                total += column[a, axis] * (normal * V[contact, c] + s * V[n + contact, c] + t * V[2 * n + contact, c])
-        row[a] = total
+def _evaluate(rows: _Rows, node: _Node) -> float:
+    """Write the rows at z; returns |z|²."""
+    columns, offset, z, value = rows.columns, rows.offset, node.z, node.value
+    square = 0.0
+    value[:] = offset
+    for d in range(z.size):
+        zd = z[d]
+        square += zd * zd
+        for r in range(offset.size):
+            value[r] += columns[d, r] * zd
+    return square
 
 
 @njit(cache=True, error_model="numpy")
-def _count_conditions(modes: Integers, mu: Array) -> tuple[int, int]:
-    """How many equalities and inequalities `_conditions` writes."""
-    m, p = 0, 0
-    for i in range(modes.size):
-        mode = modes[i]
-        free = mu[i] == 0.0
-        m += 0 if mode <= APART else (1 if free or EDGE <= mode < CORNER else (2 if mode >= CORNER else 3))
-        if mode == APART:
-            p += 1
-        elif free:
-            p += 1 if mode == STICK else 2
-        else:
-            p += 5 if mode == RELAXED else (4 if mode == STICK else 3)
-    return m, p
+def _project(rows: _Rows, node: _Node, count: int, limit: float, arena: Arena) -> tuple[int, int]:
+    """Go on from a dual feasible z, with `count` active rows, to the smallest z that meets all demands.
 
+    The dual active set of `idcontrol.solvers.active_set`, which takes in the row that is violated most; |z| grows with
+    every row, so the search for z ends as soon as it is beyond `limit`.
 
-@njit(cache=True, error_model="numpy")
-def _restrict(objective: _Objective, free: _Free, Hk: Array, gk: Array) -> None:
-    """Write the objective as ½xᵀHk x + gkᵀx over the impulses that are free."""
-    H, g, owner, column = objective.H, objective.g, free.owner, free.column
-    n = g.size // 3
-    for a in range(gk.size):
-        gk[a] = 0.0
-        for alpha in range(3):
-            if column[a, alpha] != 0.0:
-                gk[a] += column[a, alpha] * g[alpha * n + owner[a]]
-        for c in range(gk.size):
-            total = 0.0
-            for alpha in range(3):
-                if column[a, alpha] != 0.0:
-                    for beta in range(3):
-                        total += column[a, alpha] * H[alpha * n + owner[a], beta * n + owner[c]] * column[c, beta]
-            Hk[a, c] = total
-
-
-@njit(cache=True, error_model="numpy")
-def _conditions(problem: NearestProblem, modes: Integers, free: _Free, program: QuadraticProgram) -> None:
-    """Write what the modes demand of the impulses that are free: A x ≥ b, E x = e."""
-    V, v0, mu, column = problem.V, problem.v0, problem.mu, free.column
-    A, b, E, e = program.A, program.b, program.E, program.e
-    n = mu.size
-    A[:] = 0.0
-    b[:] = 0.0
-    m, p, first = 0, 0, 0
-    for i in range(n):
-        mode = modes[i]
-        v_n, v_s, v_t = v0[i], v0[n + i], v0[2 * n + i]
-        if mode <= APART:
-            _velocity_row(V, i, (1.0, 0.0, 0.0), free, A[p])
-            b[p] = -v_n
-            p += 1
-        else:
-            _velocity_row(V, i, (1.0, 0.0, 0.0), free, E[m])
-            e[m] = -v_n
-            m += 1
-        if mode == APART:
-            continue
-        if mu[i] == 0.0:
-            A[p, first] = 1.0
-            p += 1
-            first += 1
-        elif mode >= CORNER:
-            # both shares ≥ 0; both edges are met with the same speed, and that speed opposes them
-            sigma, tau = column[first, 1], column[first + 1, 2]
-            A[p, first] = A[p + 1, first + 1] = 1.0
-            _velocity_row(V, i, (0.0, sigma, -tau), free, E[m])
-            e[m] = -(sigma * v_s - tau * v_t)
-            _velocity_row(V, i, (0.0, -sigma, 0.0), free, A[p + 2])
-            b[p + 2] = sigma * v_s
-            m += 1
-            p += 3
-            first += 2
-        elif mode >= EDGE:
-            # no other edge is met with a higher speed
-            sign = 1.0 if (mode - EDGE) % 2 == 0 else -1.0
-            along_s, along_t = (sign, 0.0) if mode < EDGE + 2 else (0.0, sign)
-            A[p, first] = 1.0
-            for c in range(2):
-                other = 1.0 if c == 0 else -1.0
-                s = -along_s + other * abs(along_t)
-                t = -along_t + other * abs(along_s)
-                _velocity_row(V, i, (0.0, s, t), free, A[p + 1 + c])
-                b[p + 1 + c] = -(s * v_s + t * v_t)
-            p += 3
-            first += 1
-        else:
-            if mode == STICK:
-                _velocity_row(V, i, (0.0, 1.0, 0.0), free, E[m])
-                e[m] = -v_s
-                _velocity_row(V, i, (0.0, 0.0, 1.0), free, E[m + 1])
-                e[m + 1] = -v_t
-                m += 2
-            for c in range(4):
-                A[p, first] = mu[i]
-                A[p, first + 1] = -1.0 if c < 2 else 1.0
-                A[p, first + 2] = -1.0 if c % 2 == 0 else 1.0
-                p += 1
-            first += 3
-
-
-@njit(cache=True, error_model="numpy")
-def _node(problem: NearestProblem, objective: _Objective, modes: Integers, y: Array, arena: Arena) -> int:
-    """Nearest point of the polyhedron of some modes, the undecided contacts relaxed; y and a status number.
-
-    Undecided contacts may be anywhere in {f in the pyramid, N v⁺ + φ/h ≥ 0}, which holds every mode.
+    Returns:
+        SOLVED, INFEASIBLE, ITERATIONS or _CUT_OFF (½|z|² ≥ limit); how many rows are active.
     """
-    v0, mu = problem.v0, problem.mu
-    n = mu.size
+    columns, tolerance = rows.columns, rows.tolerance
+    z, u, factor, value, demand = node.z, node.u, node.factor, node.value, node.demand
+    active, upper, coefficients, rest = factor.active, factor.upper, factor.coefficients, factor.rest
+    k, p = columns.shape
     at = mark(arena)
-    free = _free_impulses(modes, mu, arena)
-    k = free.owner.size
-    y[:] = 0.0
-    if k == 0:
-        release(arena, at)
-        fastest, lowest = 0.0, 0.0
-        for i in range(n):
-            fastest = max(fastest, abs(v0[i]))
-            lowest = min(lowest, v0[i])
-        return SOLVED if lowest >= -1e-9 * fastest else INFEASIBLE
-
-    m, p = _count_conditions(modes, mu)
-    program = QuadraticProgram(
-        matrix(arena, k, k),
-        vector(arena, k),
-        matrix(arena, p, k),
-        vector(arena, p),
-        matrix(arena, m, k),
-        vector(arena, m),
-    )
-    _restrict(objective, free, program.H, program.g)
-    _conditions(problem, modes, free, program)
-    answer = qp_kernel(program, arena)
-    for a in range(k):
-        for axis in range(3):
-            y[axis * n + free.owner[a]] += free.column[a, axis] * answer.x[a]
+    loss = vector(arena, k)
+    for _ in range(20 * (p + k) + 50):
+        square_z = _evaluate(rows, node)
+        if not 0.5 * square_z < limit:
+            release(arena, at)
+            return _CUT_OFF, count
+        length = np.sqrt(square_z)
+        enter, violation = -1, 0.0
+        for r in range(p):
+            asked = demand[r]
+            if asked != FREE:
+                v = value[r]
+                miss = -v if asked == POSITIVE else (v if asked == NEGATIVE else abs(v))
+                if miss > violation and miss > tolerance[r] + ROUNDING * length:
+                    enter, violation = r, miss
+        if enter < 0:
+            release(arena, at)
+            return SOLVED, count
+        sign = 1.0 if value[enter] < 0.0 else -1.0
+        threshold = DEPENDENT_EQUALITY if demand[enter] == ZERO else DEPENDENT
+        gained = 0.0  # multiplier of the entering row
+        while True:
+            for d in range(k):
+                rest[d] = columns[d, enter]
+            square = split(factor, count, rest)
+            dependent = count == k or not square > threshold
+            if dependent and gained == 0.0 and violation <= SAME * length:
+                tolerance[enter] = violation
+                break
+            # what the other multipliers lose per unit of the new one: row = Σ coefficient · active rows + rest
+            biggest = 1.0
+            for a in range(count):
+                loss[a] = coefficients[a]
+            solve_upper(upper, count, loss)
+            for a in range(count):
+                loss[a] *= sign
+                biggest = max(biggest, abs(loss[a]))
+            leave, step, steepest = -1, np.inf, 0.0
+            for a in range(count):
+                asked = demand[active[a]]
+                if asked != ZERO:
+                    side = 1.0 if asked == POSITIVE else -1.0
+                    rate = side * loss[a]
+                    if rate > 1e-12 * biggest:
+                        ratio = max(side * u[a], 0.0) / rate
+                        if ratio < step or (ratio == step and rate > steepest):
+                            leave, step, steepest = a, ratio, rate
+            if dependent and leave < 0:
+                release(arena, at)
+                return INFEASIBLE, count
+            full = np.inf if dependent else violation / square
+            taken = min(step, full)
+            gained += taken
+            for a in range(count):
+                u[a] -= taken * loss[a]
+            if not dependent:
+                for d in range(k):
+                    z[d] += taken * sign * rest[d]
+                violation -= taken * square
+            if full <= step:
+                append(factor, count, enter, np.sqrt(square))
+                u[count] = sign * gained
+                count += 1
+                break
+            remove(factor, count, leave)
+            count -= 1
+            for a in range(leave, count):
+                u[a] = u[a + 1]
     release(arena, at)
-    return int(answer.status)
+    return ITERATIONS, count
 
 
 @njit(cache=True, error_model="numpy")
-def _value(objective: _Objective, y: Array) -> float:
-    """½|w ∘ (T y + miss)|² + ½ ridge |y|²."""
-    T, miss, weights, ridge = objective.T, objective.miss, objective.weights, objective.ridge
-    total = 0.0
-    for i in range(miss.size):
-        distance = miss[i]
-        for j in range(y.size):
-            distance += T[i, j] * y[j]
-        distance *= weights[i]
-        total += distance * distance
-    for j in range(y.size):
-        total += ridge * y[j] * y[j]
-    return 0.5 * total
+def _impulses(rows: _Rows, metric: _Metric, node: _Node, count: int, y: Array) -> float:
+    """Write the impulses y at a node's solution, which is computed afresh from the active rows; returns ½|z|²."""
+    z, u, active, basis = node.z, node.u, node.factor.active, node.factor.basis
+    for a in range(count):
+        u[a] = -rows.offset[active[a]]
+    solve_upper_transposed(node.factor.upper, count, u)
+    z[:] = 0.0
+    for a in range(count):
+        for d in range(z.size):
+            z[d] += u[a] * basis[a, d]
+    half = 0.0
+    for d in range(z.size):
+        half += 0.5 * z[d] * z[d]
+        y[d] = z[d] - metric.origin[d]
+    solve_lower_transposed(metric.L, y)
+    return half
+
+
+# How a node of the search ended.
+_CLOSED: Final = 0
+"""No solution in it is worth a search."""
+_FOUND: Final = 1
+"""Its nearest point is a solution."""
+_BRANCHES: Final = 2
+"""A choice has to be made."""
+_STOPPED: Final = 3
+"""No more programs are allowed."""
+_UNSOLVED: Final = 4
+"""Its program could not be solved."""
+_MOVED: Final = 5
+"""Choices were made that z does not meet."""
+
+
+class _Branching(NamedTuple):
+    """How `_enter` ended, on which choice the node branches, its active rows, and the programs solved so far."""
+
+    ending: int
+    choice: int
+    filled: int
+    nodes: int
 
 
 @njit(cache=True, error_model="numpy")
-def _objective(problem: NearestProblem, arena: Arena) -> _Objective:
-    """The objective of a problem, with a ridge of `RIDGE` relative to the mean of its diagonal."""
-    T, t0, weights, size = problem.T, problem.t0, problem.weights, problem.v0.size
-    miss, H, g = vector(arena, t0.size), matrix(arena, size, size), vector(arena, size)
-    for i in range(t0.size):
-        miss[i] = t0[i] - problem.target[i]
-    trace = 0.0
-    for a in range(size):
-        g[a] = 0.0
-        for i in range(t0.size):
-            g[a] += T[i, a] * weights[i] * weights[i] * miss[i]
-        for c in range(size):
-            H[a, c] = 0.0
-            for i in range(t0.size):
-                H[a, c] += T[i, a] * weights[i] * weights[i] * T[i, c]
-        trace += H[a, a]
-    ridge = RIDGE * trace / size if trace > 0.0 else 1.0
-    for a in range(size):
-        H[a, a] += ridge
-    return _Objective(T, miss, weights, ridge, H, g)
+def _settle(
+    rows: _Rows, node: _Node, n: int, first: Integers, limit: float, reach: Array, arena: Arena
+) -> tuple[int, int]:
+    """Make the choices that have one option left, and find the one to branch on.
+
+    The points that meet an option lie at least `_distance` from z; those of the node lie on the far side of z, so they
+    are no nearer to the target than ½(|z|² + distance²).
+
+    Args:
+        rows: The rows.
+        node: A node, its z and the rows' values there.
+        n: Number of contacts.
+        first: Choices whose nearest point is known, shape (3n,).
+        limit: Solutions with ½|z|² beyond this are not worth a search.
+        reach: Written: lower bounds of ½|z|² for the options of the choice, inf where not worth a search.
+        arena: Where arrays come from.
+
+    Returns:
+        _CLOSED, _FOUND, _BRANCHES or _MOVED; the choice to branch on.
+    """
+    at = mark(arena)
+    trial = vector(arena, OPTIONS)
+    half = 0.0
+    for d in range(node.z.size):
+        half += 0.5 * node.z[d] * node.z[d]
+    moved, best, farthest, known = False, -1, 0.0, True
+    for choice in range(CHOICES * n):
+        if node.made[choice] == 0:
+            left, last, nearest, total = 0, -1, np.inf, 0.0
+            trial[2] = np.inf
+            for option in range(2 if choice < n else 3):
+                distance = _distance(rows, node, n, choice, option)
+                trial[option] = half + 0.5 * distance * distance
+                nearest = min(nearest, distance)
+                if trial[option] < limit:
+                    left += 1
+                    last = option
+                    total += distance
+            if left == 0:
+                release(arena, at)
+                return _CLOSED, -1
+            if left == 1:
+                _choose(node, n, choice, last)
+                moved = moved or trial[last] > half
+            elif nearest > 0.0 and total > farthest:  # what z breaks, where all options cost most
+                best, farthest = choice, total
+                reach[:] = trial
+        known = known and node.made[choice] == first[choice]
+    release(arena, at)
+    if known:
+        return _CLOSED, -1
+    if moved:
+        return _MOVED, -1
+    return (_BRANCHES if best >= 0 else _FOUND), best
+
+
+@njit(cache=True, error_model="numpy")
+def _enter(
+    rows: _Rows,
+    node: _Node,
+    n: int,
+    first: Integers,
+    count: int,
+    limit: float,
+    nodes: int,
+    max_nodes: int,
+    reach: Array,
+    arena: Arena,
+) -> _Branching:
+    """Solve a node's program and make choices in turn, until one is left to branch on, or the node is done.
+
+    Arguments are those of `_settle`; `count` rows are active and `nodes` programs of `max_nodes` were solved so far.
+    """
+    while True:
+        if nodes >= max_nodes:
+            return _Branching(_STOPPED, -1, count, nodes)
+        nodes += 1
+        status, count = _project(rows, node, count, limit, arena)
+        if status in (_CUT_OFF, INFEASIBLE):
+            return _Branching(_CLOSED, -1, count, nodes)
+        if status != SOLVED:
+            return _Branching(_UNSOLVED, -1, count, nodes)
+        ending, choice = _settle(rows, node, n, first, limit, reach, arena)
+        if ending != _MOVED:
+            return _Branching(ending, choice, count, nodes)
+
+
+class _Tree(NamedTuple):
+    """Memory of a depth-first search, level by level.
+
+    Attributes:
+        z, u: Shape (levels, 3n).
+        active: Shape (levels · 3n,).
+        basis, upper: Shape (levels · 3n, 3n).
+        value: Shape (levels, 8n).
+        demand: Shape (levels · 8n,).
+        made: Shape (levels · 3n,).
+        coefficients, rest: Shape (3n,), of all levels.
+        filled: Number of active rows, shape (levels,).
+        choice: Choice on which each level branches, shape (levels,).
+        reach: Lower bounds of ½|z|² of the options left, inf for those that were tried, shape (levels, options).
+    """
+
+    z: Array
+    u: Array
+    active: Integers
+    basis: Array
+    upper: Array
+    value: Array
+    demand: Integers
+    made: Integers
+    coefficients: Array
+    rest: Array
+    filled: Integers
+    choice: Integers
+    reach: Array
+
+
+@njit(cache=True)
+def _tree(n: int, arena: Arena) -> _Tree:
+    k, p, levels = 3 * n, ROWS * n, CHOICES * n + 1
+    return _Tree(
+        matrix(arena, levels, k),
+        matrix(arena, levels, k),
+        indices(arena, levels * k),
+        matrix(arena, levels * k, k),
+        matrix(arena, levels * k, k),
+        matrix(arena, levels, p),
+        indices(arena, levels * p),
+        indices(arena, levels * k),
+        vector(arena, k),
+        vector(arena, k),
+        indices(arena, levels),
+        indices(arena, levels),
+        matrix(arena, levels, OPTIONS),
+    )
+
+
+@njit(cache=True)
+def _at(tree: _Tree, level: int) -> _Node:
+    """The node at a level."""
+    k, p = tree.z.shape[1], tree.value.shape[1]
+    low, high = level * k, (level + 1) * k
+    factor = RowFactor(tree.active[low:high], tree.basis[low:high], tree.upper[low:high], tree.coefficients, tree.rest)
+    return _Node(
+        tree.z[level],
+        tree.u[level],
+        factor,
+        tree.value[level],
+        tree.demand[level * p : (level + 1) * p],
+        tree.made[low:high],
+    )
+
+
+@njit(cache=True, error_model="numpy")
+def _copy(source: _Node, count: int, to: _Node) -> None:
+    """Begin a node where another one stands."""
+    to.z[:] = source.z
+    to.demand[:] = source.demand
+    to.made[:] = source.made
+    k = source.z.size
+    for a in range(count):
+        to.u[a] = source.u[a]
+        to.factor.active[a] = source.factor.active[a]
+        for d in range(k):
+            to.factor.basis[a, d] = source.factor.basis[a, d]
+        for c in range(a, count):
+            to.factor.upper[a, c] = source.factor.upper[a, c]
 
 
 @njit(cache=True, error_model="numpy")
 def nearest_kernel(problem: NearestProblem, start: Array, known: bool, max_nodes: int, arena: Arena) -> NearestResult:
-    """Branch and bound over contact modes, from a solution and its modes (math.md, section 6.3).
+    """Branch and bound over the choices of Coulomb's law, from a solution (math.md, section 6.3).
 
     Without a known solution the search ends with the first that it finds, or with the proof that there is none.
 
@@ -384,91 +677,112 @@ def nearest_kernel(problem: NearestProblem, start: Array, known: bool, max_nodes
         problem: The contact problem and the target.
         start: A solution, if one is known, shape (3n,).
         known: Whether `start` is a solution.
-        max_nodes: Quadratic programs allowed; 1 is the nearest point with the modes of the start.
+        max_nodes: Quadratic programs allowed; 1 is the nearest point with the choices of the start.
         arena: Where arrays come from, those of the result included.
 
     Returns:
         The nearest solution found.
     """
-    mu, t0, target, weights = problem.mu, problem.t0, problem.target, problem.weights
-    n = mu.size
-    y, modes, trial = vector(arena, start.size), indices(arena, n), vector(arena, start.size)
+    n = problem.mu.size
+    y, trial = vector(arena, start.size), vector(arena, start.size)
     y[:] = start
-    bounds, branch = vector(arena, n + 1), indices(arena, n)
-    tried, first = indices(arena, n), indices(arena, n)
-    objective = _objective(problem, arena)
-    scale = 0.0
-    for i in range(t0.size):
-        scale += 0.5 * (weights[i] * weights[i]) * (t0[i] * t0[i] + target[i] * target[i])
-
-    best, nodes = np.inf, 0
-    modes[:] = STICK
+    metric = _metric(problem, arena)
+    rows = _rows(problem, metric, arena)
+    if not (metric.definite and np.isfinite(rows.offset.sum() + rows.tolerance.sum())):
+        return NearestResult(y, np.inf, 0.0, False, 0)
+    tree = _tree(n, arena)
+    constant, scale = metric.constant, metric.scale
+    best, nodes, level, undecided = np.inf, 0, 0, np.inf
+    node, first = _at(tree, 0), indices(arena, CHOICES * n)
+    first[:] = -1
     if known:
-        _read_modes(problem, y, modes)
-        best = _value(objective, y)
+        best = constant
+        for a in range(start.size):  # Lᵀ y + origin
+            entry = metric.origin[a]
+            for d in range(a, start.size):
+                entry += metric.L[d, a] * start[d]
+            best += 0.5 * entry * entry
+        _undecided(node, problem.mu)
+        _read_choices(problem, start, node)
+        status, count = _project(rows, node, 0, np.inf, arena)
         nodes = 1
-        # a start whose modes were misread by the tolerance stays as it is
-        if _node(problem, objective, modes, trial, arena) == SOLVED:
-            value = _value(objective, trial)
+        # a start whose choices were misread by the tolerance stays as it is
+        if status == SOLVED:
+            first[:] = node.made
+            value = constant + _impulses(rows, metric, node, count, trial)
             if value < best:
                 best = value
                 y[:] = trial
-        if nodes >= max_nodes:
-            return NearestResult(y, best, 0.0, False, nodes, modes)
-
-    for i in range(n):
-        first[i] = modes[i]
-        branch[i] = RELAXED
-        tried[i] = 0
-    nodes += 1
-    bounds[0] = 0.0
-    if _node(problem, objective, branch, trial, arena) == SOLVED:
-        bounds[0] = min(_value(objective, trial), best)
     promising = best - _WORTH * (scale + best) if known else np.inf  # a node at or above this is not worth a search
-    undecided = np.inf  # smallest bound of a leaf whose program could not be solved
-    level = 0
-    while level >= 0:
-        if tried[level] == MODES or bounds[level] >= promising:
-            tried[level] = MODES
-            branch[level] = RELAXED
-            level -= 1
-            continue
-        if nodes >= max_nodes:
+    _undecided(node, problem.mu)
+    # what lies too far from the target itself needs no program; often only the choices of the start are left
+    node.value[:] = rows.offset
+    ending, _ = _settle(rows, node, n, first, promising - constant, tree.reach[0], arena)
+    found = _Branching(_CLOSED, -1, 0, nodes)
+    if ending != _CLOSED:
+        found = _enter(rows, node, n, first, 0, promising - constant, nodes, max_nodes, tree.reach[0], arena)
+    floor = 0.0
+    while True:
+        nodes = found.nodes
+        if found.ending == _STOPPED:
+            undecided = min(undecided, floor)
             break
-        # the mode of the start first, the others in their order
-        turn = tried[level]
-        tried[level] += 1
-        branch[level] = first[level] if turn == 0 else (turn - 1 if turn <= first[level] else turn)
-        if mu[level] == 0.0 and branch[level] > STICK:
-            continue
-        nodes += 1
-        status = _node(problem, objective, branch, trial, arena)
-        if status == INFEASIBLE:
-            continue
-        value = bounds[level]
-        if status == SOLVED:
-            value = max(value, _value(objective, trial))
-        if value >= promising:
-            continue
-        if level == n - 1:
-            if status == SOLVED:
-                best, promising = value, value - _WORTH * (scale + value)
-                y[:] = trial
-                modes[:] = branch
-                if not known:
-                    return NearestResult(y, best, 0.0, False, nodes, modes)
-            else:
-                undecided = min(undecided, value)
-            continue
+        if found.ending == _UNSOLVED:
+            undecided = min(undecided, floor)
+            level -= 1
+        elif found.ending == _CLOSED:
+            level -= 1
+        elif found.ending == _FOUND:
+            best = constant + _impulses(rows, metric, node, found.filled, trial)
+            promising = best - _WORTH * (scale + best)
+            y[:] = trial
+            if not known:
+                return NearestResult(y, best, 0.0, False, nodes)
+            level -= 1
+        else:
+            tree.filled[level], tree.choice[level] = found.filled, found.choice
+        # the nearest option of the deepest level that has one left
+        option = 0
+        while level >= 0:
+            reach = tree.reach[level]
+            option = 0
+            for other in range(1, OPTIONS):
+                if reach[other] < reach[option]:
+                    option = other
+            if constant + reach[option] < promising:
+                break
+            level -= 1
+        if level < 0:
+            break
+        floor = constant + tree.reach[level, option]
+        tree.reach[level, option] = np.inf
+        parent, count = _at(tree, level), tree.filled[level]
         level += 1
-        bounds[level] = value
-        tried[level] = 0
+        node = _at(tree, level)
+        _copy(parent, count, node)
+        _choose(node, n, tree.choice[level - 1], option)
+        limit = promising - constant
+        found = _enter(rows, node, n, first, count, limit, nodes, max_nodes, tree.reach[level], arena)
 
     lower = min(best, undecided)
-    for i in range(level + 1):
-        if tried[i] < MODES:
-            lower = min(lower, bounds[i])
-    return NearestResult(y, best, lower, level < 0 and undecided == np.inf, nodes, modes)
+    for i in range(level):
+        for option in range(OPTIONS):
+            lower = min(lower, constant + tree.reach[i, option])
+    return NearestResult(y, best, max(lower, 0.0), undecided == np.inf, nodes)
+
+
+@njit(cache=True)
+def tick_nodes(contacts: int) -> int:
+    """Programs that a search may solve within a control step: a count, so that a step never depends on the clock."""
+    return max(1, TICK_WORK // max(contacts * contacts, 1))
+
+
+@njit(cache=True)
+def gap(found: NearestResult) -> float:
+    """How much nearer to the target another solution may be, in the target's units; zero where none is, as proved."""
+    if found.proved:
+        return 0.0
+    return float(np.sqrt(2.0 * found.value) - np.sqrt(2.0 * min(found.lower_bound, found.value)))
 
 
 def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 10000) -> NearestResult:
@@ -477,12 +791,12 @@ def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 
     Args:
         problem: The contact problem and the target.
         start: A solution y = (f_N, f_S, f_T), as Lemke's method finds it, shape (3n,) [N s].
-        max_nodes: Quadratic programs allowed: 1 for the nearest point with the contact modes of the start, more for the
+        max_nodes: Quadratic programs allowed: 1 for the nearest point with the choices of the start, more for the
             search that finds the nearest of all. The first is the last wherever the motion is unique.
 
     Returns:
         The nearest solution found, and what is known about better ones. A solution nearer by less than 1e-9 of the
-        objective is not looked for.
+        objective plus ½(|w ∘ t0|² + |w ∘ target|²) is not looked for.
 
     Raises:
         InputError: The shapes do not fit, or a friction coefficient is negative or infinite.

@@ -11,7 +11,7 @@ from msgspec import structs
 from idcontrol.contact.landing import Landing
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.controllers import InverseSettings, schemes, step
+from idcontrol.controllers import InverseSettings, giving_way, schemes, step
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.inverse import InverseDynamics, solve
 from idcontrol.kernels.arena import HEAP
@@ -110,6 +110,26 @@ def test_schemes_without_a_second_stage_always_ask_their_model(quadruped, name):
     control = controller(SCHEMES[name])
     for state, reference in steps(quadruped, np.random.default_rng(3)):
         assert control(state, reference).solved_by in (SCHEMES[name].name, None)
+
+
+def test_every_torque_of_the_smooth_scheme_is_proved_the_nearest(quadruped):
+    control = controller(schemes.COULOMB_SMOOTH, mu=0.1)
+    plain = controller(schemes.COULOMB_LCP, mu=0.1)
+    for state, reference in steps(quadruped, np.random.default_rng(3)):
+        command = control(state, reference)
+        assert command.proved
+        assert command.gap == 0.0
+        other = plain(state, reference)
+        assert not other.proved
+        assert np.isnan(other.gap)
+
+
+def test_a_search_that_is_stopped_says_how_much_nearer_a_torque_may_be(quadruped, monkeypatch):
+    """In Python, where the budget can be taken away."""
+    monkeypatch.setattr(giving_way, "tick_nodes", lambda contacts: 1)
+    control = controller(replace(schemes.COULOMB_SMOOTH, solve=None, step=None), mu=0.1)
+    gaps = [control(state, reference).gap for state, reference in steps(quadruped, np.random.default_rng(3))]
+    assert max(gaps) > 0.01
 
 
 @pytest.mark.parametrize("name", TWO_STAGES)

@@ -332,3 +332,9 @@ def test_steps_are_counted_by_who_solved_them():
     counts = metrics.statuses(np.zeros(5), solved_by)
     assert counts["by"] == {"sticking": 2, "coulomb": 1}
     assert counts["solved"] == 5
+
+
+def test_steps_whose_torque_is_proved_the_nearest_are_counted_where_it_was_searched_for():
+    counts = metrics.statuses(np.zeros(5), gap=np.array([0.0, 0.2, np.nan, 0.0, 0.3]))
+    assert counts["nearest"] == {"proved": 2, "unproved": 2, "gap_max_nm": 0.3}
+    assert "nearest" not in metrics.statuses(np.zeros(2), gap=np.full(2, np.nan))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from idcontrol.errors import InputError
-from idcontrol.solvers.enumerate import NearestProblem, find_solution, nearest_solution
+from idcontrol.solvers.enumerate import NearestProblem, find_solution, gap, nearest_solution
 from idcontrol.solvers.mindiff import nearest_basis
 from tests.solvers.modes import nearest_of_all_modes, random_problem
 from tests.solvers.oracles import all_lcp_bases, coulomb_lcp, standing_feet
@@ -157,6 +157,43 @@ def test_one_program_is_enough_where_the_motion_is_unique():
     np.testing.assert_allclose(first.y, alone, atol=1e-9 * np.abs(alone).max())
     assert last.proved
     assert last.value == first.value
+
+
+@pytest.mark.parametrize("seed", [24, 29])
+def test_another_motion_is_found_where_the_start_has_not_the_nearest(seed):
+    """Two feet that could stand, or slide: the target is far from the torque of the start, whatever that is."""
+    rng = np.random.default_rng([21, seed])
+    problem, start = random_problem(rng, 2, np.full(2, 2.0), 0.3, standing=True)
+    problem = problem._replace(target=problem.target + 10.0 * np.abs(start).max() * rng.normal(size=12))
+    first, last = nearest_solution(problem, start, max_nodes=1), nearest_solution(problem, start)
+    assert last.proved
+    assert last.value < first.value * (1.0 - 1e-6)
+    assert_coulomb(problem, last.y)
+    assert last.value == pytest.approx(nearest_of_all_modes(problem)[0], rel=1e-6)
+    # for the motion of the start the first program has the nearest
+    assert np.abs(problem.V @ (last.y - first.y)).max() > 1e-3 * np.abs(problem.v0).max()
+
+
+def test_the_gap_says_how_much_nearer_another_solution_may_be():
+    for seed in range(10):
+        problem, start = random_problem(np.random.default_rng([21, seed]), 4, np.full(4, 0.1), 0.3)
+        distance = []
+        for nodes in (1, 3, 10, 10000):
+            found = nearest_solution(problem, start, max_nodes=nodes)
+            distance.append((float(np.sqrt(2.0 * found.value)), gap(found)))
+            assert gap(found) >= 0.0
+        nearest = distance[-1][0]
+        assert distance[-1][1] == 0.0
+        for far, left in distance:
+            assert far - left <= nearest * (1.0 + 1e-8)
+
+
+def test_a_problem_that_is_not_finite_proves_nothing():
+    problem, start = random_problem(np.random.default_rng(3), 1, np.array([0.5]))
+    for broken in ({"V": np.full((3, 3), np.nan)}, {"v0": np.full(3, np.inf)}, {"T": np.full((12, 3), np.nan)}):
+        result = nearest_solution(problem._replace(**broken), start)
+        assert not result.proved
+        assert gap(result) != 0.0
 
 
 def test_what_does_not_fit_is_refused():
