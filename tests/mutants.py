@@ -3,9 +3,10 @@
     make mutants FOLDER=idcontrol/sensing PLACES=60 SEED=0
 
 Cosmic Ray makes the changes (another operator, another number, no loop): one at each of PLACES places of the folder,
-drawn with the seed, or at every place with PLACES=0; Ctrl-C ends early, with the count so far. The fast tests that
-pyproject.toml names for the folder under `[tool.mutants]` are run against each change, in a copy of the checkout, with
-kernels run as Python; those that take longer than `LONG_S` then are left out. What is not noticed is printed.
+drawn with the seed, or at every place with PLACES=0; Ctrl-C ends early, with the count so far. Of the fast tests that
+pyproject.toml names for the folder under `[tool.mutants]`, those that run the changed line, or start a process, are run
+against each change, in a copy of the checkout, with kernels run as Python; those that take longer than `LONG_S` then
+end after that time, and those that fail while their lines are noted are left out. What is not noticed is printed.
 
 Each run is a fork of this process, which has imported NumPy, Numba and Pinocchio before: two seconds less a change.
 """
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import ast
 import contextlib
+import ctypes
 import importlib.util
 import math
 import os
@@ -28,6 +30,7 @@ from collections import Counter
 from collections.abc import Callable, Generator
 from difflib import unified_diff
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies  # noqa: F401 - here, so that not every run imports them
 import numba.experimental
@@ -40,22 +43,24 @@ from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
 from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import MutationSpec
+from coverage import Coverage, CoverageData
 
 ROOT = Path(__file__).resolve().parents[1]
 LONG_S = 1.0
-"""CPU time of a test that is too long to be run again and again [s]."""
-FAST = "-q -x -p no:cacheprovider -p no:xdist -W ignore:Module"
+"""CPU time that a test may take again and again [s]."""
+FAST = "-q -p no:cacheprovider -p no:xdist -W ignore:Module"
 """Arguments of pytest. Hypothesis is imported before it, which is a warning and so an error here."""
 KILLED, SURVIVED, TIMED_OUT, NO_CHANGE = "killed", "survived", "timed out", "no change"
+PR_SET_CHILD_SUBREAPER = 36
 TOO_LONG = 99
 """Exit status of a run of which a test takes too long: a change that never ends."""
 
 
 class Meaning(ast.NodeTransformer):
-    """Leaves of a module what Python does and mypy does not check.
+    """Leaves of a module what Python does, mypy does not check and no one reads as text.
 
-    That is without decorators and intrinsics of Numba, types of arguments, and what is said of classes of plain data:
-    that they are frozen, and that their fields have no order.
+    That is without decorators and intrinsics of Numba, types, f-strings (messages for people), and what is said of
+    classes of plain data: that they are frozen, and that their fields have no order.
     """
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
@@ -73,6 +78,15 @@ class Meaning(ast.NodeTransformer):
     def visit_arg(self, node: ast.arg) -> ast.AST:
         """Without its type."""
         return ast.arg(node.arg)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """Without the type of the variable."""
+        node.annotation = ast.Constant(None)
+        return self.generic_visit(node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        """Without what is written."""
+        return ast.Constant("text")
 
 
 def meaning(source: str) -> str | None:
@@ -96,39 +110,128 @@ def places(paths: list[Path]) -> list[list[MutationSpec]]:
     return [found[place] for place in sorted(found)]
 
 
-def nearest_first(arguments: list[str], module: Path) -> list[str]:
-    """The same arguments for pytest, tests with the name of the module or its folder before the others."""
-    folders = [Path(word) for word in arguments if Path(word).is_dir()]
-    names = [f"test_{name}*.py" for name in (module.stem, module.parent.name)]
-    return [*(str(test) for name in names for folder in folders for test in sorted(folder.glob(name))), *arguments]
+class Lines:
+    """A plugin of pytest that notes for each test which lines of a folder it runs, and whether it starts a process."""
+
+    def __init__(self, folder: str) -> None:
+        """Write into the files ``lines`` and ``starts.txt``."""
+        self._coverage = Coverage("lines", config_file=False, source=[folder])
+        self._test = ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_load_initial_conftests(self) -> None:
+        """Begin before the first module is imported."""
+        self._coverage.start()
+        sys.addaudithook(self._audit)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Note a test."""
+        with self._noting(item.nodeid):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+    ) -> Generator[None, Any, Any]:
+        """Note all tests of a module, or all, for what they share."""
+        shared = "" if fixturedef.scope == "session" else request.node.nodeid
+        with self._noting(self._test if fixturedef.scope == "function" else shared):
+            return (yield)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Leave out what fails where it is traced: some keep time."""
+        if report.failed:
+            with Path("unused.txt").open("a") as out:
+                print(report.nodeid, file=out)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write it down."""
+        self._coverage.stop()
+        self._coverage.save()
+
+    @contextlib.contextmanager
+    def _noting(self, test: str) -> Generator[None]:
+        before, self._test = self._test, test
+        self._coverage.switch_context(test)
+        yield
+        self._test = before
+        self._coverage.switch_context(before)
+
+    def _audit(self, event: str, _: object) -> None:
+        if event in {"subprocess.Popen", "os.fork", "os.posix_spawn"} and self._test:
+            with Path("starts.txt").open("a") as out:
+                print(self._test, file=out)
+
+
+def lines_of(path: Path, at: int) -> set[int]:
+    """The lines of the statement around a line; of one with a body, those before it."""
+    around = [each for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, ast.stmt)]
+    around = [each for each in around if each.lineno <= at <= (each.end_lineno or at)]
+    if not around:
+        return {at}
+    inner = max(around, key=lambda each: each.lineno)
+    body = getattr(inner, "body", None)
+    end = body[0].lineno - 1 if body else inner.end_lineno or at
+    return {at, *range(inner.lineno, max(end, inner.lineno) + 1)}
+
+
+def noticing(change: MutationSpec, noted: CoverageData, starts: list[str], tests: list[str]) -> list[str]:
+    """Those of the tests that run the changed line, or start a process; all if it is run when modules are imported."""
+    path = change.module_path
+    by_line = noted.contexts_by_lineno(str(path.absolute()))
+    found = {name for line in lines_of(path, change.start_pos[0]) for name in by_line.get(line, [])}
+    chosen = tests if "" in found else sorted({*found, *starts})
+    near = (f"test_{path.stem}", f"test_{path.parent.name}")
+    return sorted(chosen, key=lambda name: (not Path(name.partition("::")[0]).name.startswith(near), name in starts))
 
 
 class Hurry:
     """A plugin of pytest that ends a test which takes too much CPU time, whatever else the machine does."""
 
-    def __init__(self, limit_s: float, give_up: Callable[[str], object]) -> None:
-        """Call `give_up` with the name of a test that has taken `limit_s`."""
+    def __init__(self, limit_s: Callable[[str], float], give_up: Callable[[str], object]) -> None:
+        """Call `give_up` with the name of a test that has taken as long as `limit_s` allows it."""
         self._limit_s, self._give_up = limit_s, give_up
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
         """Run a test under an alarm clock."""
         signal.signal(signal.SIGPROF, lambda *_: self._give_up(item.nodeid))
-        signal.setitimer(signal.ITIMER_PROF, self._limit_s)
+        signal.setitimer(signal.ITIMER_PROF, self._limit_s(item.nodeid))
         try:
             return (yield)
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0.0)
 
 
-def leave_out(name: str) -> None:
-    """Note that a test is long, and skip it: the changed code is judged by the others."""
+def cut_short(test: str) -> None:
+    """Note that a test is long, and end it here: what it has found until now is enough."""
     with Path("long.txt").open("a") as out:
-        print(name, file=out)
+        print(test, file=out)
     pytest.skip("long")
 
 
-def run_tests(arguments: list[str], hurry: Hurry, limit_s: float) -> str:
+def names_in(file: str) -> list[str]:
+    """The names of tests in a file, which need not be there."""
+    return Path(file).read_text().splitlines() if Path(file).exists() else []
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all processes whose own parent has ended, sessions of their own or not (Linux)."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_children() -> None:
+    """End all processes below this one."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    while pids := children.read_text().split():
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(int(pid), signal.SIGKILL)
+                os.waitpid(int(pid), 0)
+
+
+def run_tests(arguments: list[str], plugins: list[object], limit_s: float) -> str:
     """Run pytest in a fork, which ends with all processes that it started."""
     child = os.fork()
     if child == 0:
@@ -137,7 +240,7 @@ def run_tests(arguments: list[str], hurry: Hurry, limit_s: float) -> str:
         os.dup2(1, 2)
         status = 1
         try:
-            status = int(pytest.main([*FAST.split(), "-m", "not slow and not wallclock", *arguments], [hurry]))
+            status = int(pytest.main([*FAST.split(), "-m", "not slow and not wallclock", *arguments], plugins))
         finally:
             os._exit(status)
     end, done, status = time.monotonic() + limit_s, 0, 0
@@ -146,16 +249,13 @@ def run_tests(arguments: list[str], hurry: Hurry, limit_s: float) -> str:
             time.sleep(0.02)
             done, status = os.waitpid(child, os.WNOHANG)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-    if not done:
-        os.waitpid(child, 0)
+        end_children()
     if not done or os.waitstatus_to_exitcode(status) == TOO_LONG:
         return TIMED_OUT
     return KILLED if status else SURVIVED
 
 
-def judge(change: MutationSpec, arguments: list[str], limit_s: float) -> tuple[str, str]:
+def judge(change: MutationSpec, arguments: list[str], hurry: Hurry, limit_s: float) -> tuple[str, str]:
     """What the tests say of a change, and the change as a diff."""
     path = change.module_path
     original = path.read_text()
@@ -164,7 +264,7 @@ def judge(change: MutationSpec, arguments: list[str], limit_s: float) -> tuple[s
         return NO_CHANGE, ""
     path.write_text(mutant)
     Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)  # may be as old and as long as the mutant
-    outcome = run_tests(nearest_first(arguments, path), Hurry(5.0 * LONG_S, lambda _: os._exit(TOO_LONG)), limit_s)
+    outcome = run_tests(["-x", *arguments], [hurry], limit_s) if arguments else SURVIVED
     path.write_text(original)
     lines = unified_diff(original.splitlines(), mutant.splitlines(), str(path), n=0, lineterm="")
     return outcome, "\n".join(line for line in lines if not line.startswith("+++"))
@@ -192,21 +292,24 @@ def main() -> int:
     asked = parser.parse_args()
     table = tables[asked.folder]
     enter_copy(asked.folder)
-    if run_tests(table["tests"], Hurry(LONG_S, leave_out), math.inf) != SURVIVED:
-        print(Path("output.txt").read_text())
-        return 2
-    long = Path("long.txt").read_text().splitlines() if Path("long.txt").exists() else []
-    arguments = [*table["tests"], *(f"--deselect={name}" for name in long)]
+    adopt_orphans()
+    run_tests(table["tests"], [Lines(asked.folder), Hurry(lambda _: LONG_S, cut_short)], math.inf)
+    unused, long, starts = names_in("unused.txt"), set(names_in("long.txt")), names_in("starts.txt")
+    left_out = [f"--deselect={name}" for name in unused]
+    noted = CoverageData("lines")
+    noted.read()
+    hurry = Hurry(
+        lambda test: LONG_S if test in long else 5.0 * LONG_S,
+        lambda test: pytest.skip("long") if test in long else os._exit(TOO_LONG),
+    )
     start = time.monotonic()
     # every change would count as noticed if nothing were left to run, or if a test needed one that is left out
-    if run_tests(arguments, Hurry(5.0 * LONG_S, lambda _: os._exit(TOO_LONG)), math.inf) != SURVIVED:
-        print(
-            f"without the tests that take longer than {LONG_S:g} s the others fail:\n{Path('output.txt').read_text()}"
-        )
+    if run_tests([*table["tests"], *left_out], [hurry], math.inf) != SURVIVED:
+        print(f"without a change the tests fail:\n{Path('output.txt').read_text()}")
         return 2
     took_s = time.monotonic() - start
     limit_s = 10.0 + 5.0 * took_s
-    print(f"{asked.folder}: {len(long)} tests left out (long.txt), the others took {took_s:.0f} s", flush=True)
+    print(f"{asked.folder}: {len(long)} tests cut short, {len(unused)} left out, all took {took_s:.0f} s", flush=True)
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     sys.dont_write_bytecode = True
     draw = random.Random(asked.seed)
@@ -216,7 +319,9 @@ def main() -> int:
     outcomes: Counter[str] = Counter()
     with contextlib.suppress(KeyboardInterrupt):
         for changes in draw.sample(every, len(every)):
-            outcome, diff = judge(draw.choice(changes), arguments, limit_s)
+            change = draw.choice(changes)
+            tests = [name for name in noticing(change, noted, starts, table["tests"]) if name not in unused]
+            outcome, diff = judge(change, [*tests, *left_out] if tests else [], hurry, limit_s)
             outcomes[outcome] += 1
             if outcome in (SURVIVED, TIMED_OUT):
                 print(f"{outcome}: {diff}", flush=True)
