@@ -48,6 +48,28 @@ def test_beats_are_never_closer_than_half_a_period_and_every_one_is_kept_or_coun
     assert missed > 500
 
 
+@pytest.mark.parametrize(
+    ("late", "index"), [(0, 2), (P // 2, 2), (P // 2 + 1, 3), (P, 3), (P * 3 // 2 - 1, 3), (P * 3 // 2 + 1, 4)]
+)
+def test_a_beat_that_is_late_by_more_than_half_a_period_is_skipped(late, index):
+    clock = VirtualClock()
+    pacer = Pacer(clock, P)
+    pacer.wait()
+    clock.spend(P + late)
+    beat = pacer.wait()
+    assert (beat.index, beat.missed, beat.due) == (index, index - 2, index * P)
+    assert beat.woke == max(2 * P + late, index * P)
+
+
+@pytest.mark.parametrize(("by", "jumped"), [(-1, True), (0, False), (NS, False), (NS + 1, True)])
+def test_a_clock_has_jumped_if_it_goes_back_or_ahead_by_more_than_a_second(by, jumped):
+    clock = VirtualClock()
+    pacer = Pacer(clock, P)
+    pacer.wait()
+    clock.jump(by)
+    assert pacer.wait().jumped is jumped
+
+
 @pytest.mark.parametrize("by", [-NS, -P, 5 * NS])
 def test_a_jump_of_the_clock_is_told_and_the_beats_go_on_from_there(by):
     clock = VirtualClock()
@@ -81,11 +103,13 @@ def test_what_happens_may_take_time_itself():
     assert clock.now() == 35
 
 
-def test_a_paced_simulation_is_no_faster_than_the_wall_clock():
-    wall, clock = WallClock(), VirtualClock(pace=1.0)
+@pytest.mark.parametrize("pace", [0.5, 1.0])
+def test_a_paced_simulation_is_no_faster_than_its_pace_on_the_wall_clock(pace):
+    wall, clock = WallClock(), VirtualClock(pace=pace)
     began = wall.now()
-    clock.sleep_until(NS // 50)
-    assert wall.now() - began >= NS // 50
+    for k in range(1, 5):
+        clock.sleep_until(k * NS // 100)
+        assert wall.now() - began >= k * NS // 100 / pace
 
 
 @pytest.mark.parametrize("awake", [SPIN_NS, AWAKE_NS])

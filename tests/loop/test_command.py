@@ -54,7 +54,10 @@ def test_json_has_the_keys_of_the_contract(command, tmp_path):
     assert found["memory_mb"] is None  # of a process of its own only
     for key in ("overruns", "missed", "fault_events"):
         assert found[key] == 0
-    assert {"scheduler", "cpu", "memory_locked"} <= set(found["realtime"])
+    assert found["realtime"] == {  # in simulated time the operating system is asked for nothing
+        "scheduler": "SCHED_OTHER", "priority": 0, "cpu": None, "memory_locked": False, "gc_frozen": False,
+        "threads": 1, "refused": {},
+    }  # fmt: skip
     assert found["completed"] is True
     assert (found["controller"], found["rate_hz"], found["duration_s"]) == ("tests.loop.rig:Pd", 1000.0, 0.2)
     assert found["out"] == str(tmp_path / "run")
@@ -145,6 +148,7 @@ def test_settings_of_the_loop_and_of_the_experiment_are_told_apart(command, tmp_
         (["--pacing", "slow"], "--pacing: expected one of"),
         (["--transport", "shared"], "pacing"),
         (["--set", "loop.policy.damp=1"], "no setting 'policy.damp'"),
+        (["--set", 'loop.policy.overrun={"tolerat": 3}'], "tolerat"),
         (["--controller", "nothing:here"], "No module named"),
         (["--rate", "0"], "--rate"),
         (["--duration", "inf"], "--duration"),

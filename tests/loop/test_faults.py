@@ -7,6 +7,7 @@ changes of torque within the rate.
 from __future__ import annotations
 
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -14,10 +15,12 @@ from msgspec import structs
 
 from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.machine import FAREWELL
+from idcontrol.loop.real import ControlLoop
 from idcontrol.loop.safety import Fault, Mode, Policy, Rule
-from idcontrol.loop.wire import HEAD_BYTES, Drop
+from idcontrol.loop.stop import Stop
+from idcontrol.loop.wire import HEAD_BYTES, Drop, SessionNumbers
 from idcontrol.types import Command, Status
-from tests.loop.rig import PERIOD, RATE, TORQUE, H, Pd, Rig, Weather, missed_brake
+from tests.loop.rig import PERIOD, QUICK, RATE, TORQUE, H, Pd, Rig, Weather, missed_brake
 
 WHOLE = [Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
 
@@ -460,3 +463,114 @@ def test_loop_and_machine_say_farewell_so_often_that_lost_datagrams_do_not_hide_
     rig = Rig(duration_s=0.05).run()
     assert rig.ticks(Mode.STOPPED) == FAREWELL
     assert sum(int(row["mode"]) == Mode.STOPPED for row in rig.machine_rows) == FAREWELL
+
+
+def running(rig):
+    return [row for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
+
+
+def test_how_each_tick_went_is_told_in_microseconds(runs):
+    """Ticks of 1.4 periods: every second one begins 0.4 periods late, and a beat is skipped after it."""
+    rig = runs(controller=slow(PERIOD * 7 // 5), before=give_clock, duration_s=0.13)
+    rows = running(rig)
+    for row in rows[:90]:
+        assert (row["period_us"], row["late_us"], row["compute_us"], row["missed"]) == pytest.approx((1000, 0, 0, 0))
+    late = rows[102:120]
+    assert len(late) == 18
+    np.testing.assert_allclose([row["compute_us"] for row in late], 1400.0)
+    np.testing.assert_allclose([row["late_us"] for row in late], np.where([row["missed"] for row in late], 0.0, 400.0))
+    assert sum(int(row["missed"]) for row in late) == 9
+    assert {round(float(row["period_us"])) for row in late} == {1400, 1600}
+
+
+def test_the_time_that_a_tick_worked_is_told_in_microseconds_whatever_the_clock_says(runs):
+    def wrong(call, command):
+        end = time.thread_time_ns() + 3 * PERIOD
+        while call % 10 == 0 and time.thread_time_ns() < end:
+            pass
+        return command
+
+    rows = running(runs(controller=Pd(wrong=wrong), duration_s=0.05))
+    cpu_us, compute_us, step_us = (
+        np.array([float(row[name]) for row in rows]) for name in ("cpu_us", "compute_us", "step_us")
+    )
+    for spent in (cpu_us, step_us):
+        assert (spent[9::10] >= 3000.0).all()
+        assert 0.0 < np.median(spent) < 3000.0
+    np.testing.assert_array_equal(compute_us, 0.0)
+
+
+def test_the_time_that_a_step_of_the_plant_took_is_told_in_microseconds():
+    rig = Rig(duration_s=0.02)
+    step, steps = rig.machine._plant.step, itertools.count()
+
+    def slow_at_first(tau, dt):
+        end = time.perf_counter_ns() + 2 * PERIOD * (next(steps) < 10)
+        while time.perf_counter_ns() < end:
+            pass
+        return step(tau, dt)
+
+    rig.machine._plant.step = slow_at_first
+    rig.run()
+    step_us = [float(row["step_us"]) for row in rig.machine_rows if int(row["mode"]) == Mode.RUNNING][:10]
+    assert min(step_us) >= 2000.0
+    assert np.median(step_us) < 200_000.0  # whatever else the computer does
+
+
+@pytest.mark.parametrize("delay", [2, 5, 8])
+def test_the_age_of_the_newest_state_is_at_least_its_delay(runs, delay):
+    rows = running(runs(states=Weather(delay_s=(1e-3 * delay, 1e-3 * delay)), duration_s=0.1))
+    ages = [float(row["age_us"]) for row in rows[20:]]
+    # the loop's own datagram waits for a tick of the machine, whose answer waits for a tick of the loop
+    assert min(ages) >= 1e3 * delay
+    assert max(ages) <= 1e3 * (delay + 2)
+
+
+def test_the_silence_of_a_loop_that_was_killed_is_told_in_microseconds():
+    rig = Rig()
+    assert rig.loop.connect(1.0)
+    for k in range(1, 51):
+        rig.clock.sleep_until(rig.clock.now() + PERIOD)
+        rig.loop.tick(Beat(index=k, due=rig.clock.now(), woke=rig.clock.now()))
+    killed = len(rig.machine_rows)
+    rig.clock.sleep_until(rig.clock.now() + 30 * PERIOD)
+    silence = [float(row["silence_us"]) for row in rig.machine_rows[killed + 1 :]]
+    np.testing.assert_allclose(np.diff(silence), 1e6 * H)
+    assert silence[0] <= 2e6 * H
+    assert all(row["late_us"] == 0.0 for row in rig.machine_rows)
+
+
+def test_a_controller_that_is_interrupted_brakes_and_its_traceback_tells_where(runs):
+    def wrong(call, command):
+        while call == 150:
+            rig.loop.on_alarm()
+        return command
+
+    rig = Rig(controller=Pd(wrong=wrong))
+    rig.loop.on_alarm()  # nobody is asked: nothing is disturbed
+    rig.run()
+    check_torques(rig)
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.HUNG
+    assert rig.ticks(Mode.RUNNING) == 149
+    assert "in wrong" in rig.loop.counts.error
+
+
+def test_a_controller_that_never_returns_is_interrupted_after_the_time_that_it_may_hang():
+    def wrong(call, command):
+        while call == 100:
+            pass
+        return command
+
+    rig = Rig(controller=Pd(wrong=wrong), policy=structs.replace(QUICK, hang_s=0.25))
+    parts, numbers = rig.loop._parts, SessionNumbers(own=9)
+    rig.loop = ControlLoop(
+        rig.to_machine, parts, rig.clock, rig.loop._policy, period=PERIOD, duration=NS, numbers=numbers, interrupt=True
+    )
+    with Stop() as stop:
+        stop.on_alarm = rig.loop.on_alarm
+        began = time.monotonic()
+        rig.run()
+    assert time.monotonic() - began >= 0.25
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.HUNG

@@ -21,7 +21,6 @@ from idcontrol.loop import launch
 from idcontrol.loop.clock import NS
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.loop.safety import Mode, Policy
-from idcontrol.loop.stop import Interrupted, Stop
 from idcontrol.record.recording import load
 from idcontrol.scenes.walk import WalkConfig
 from idcontrol.types import Command, Status
@@ -301,35 +300,6 @@ def test_a_loop_that_ends_before_anything_moved_leaves_no_process_behind(tmp_pat
     while not all(gone(pid) for pid in started) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert all(gone(pid) for pid in started)
-
-
-def test_signals_before_anything_moves_raise_and_later_are_told():
-    with Stop() as stop:
-        with pytest.raises(Interrupted) as interrupted:
-            signal.raise_signal(signal.SIGTERM)
-        assert interrupted.value.number == signal.SIGTERM
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    with Stop() as stop:
-        stop.begin()
-        signal.raise_signal(signal.SIGHUP)
-        assert stop.asked == signal.SIGHUP
-
-
-def test_a_signal_that_what_it_interrupted_has_lost_or_renamed_is_found_again():
-    """A compiler's callbacks in C swallow what a signal raises, and what follows is an error of its own."""
-
-    def prepare(then):
-        with Stop() as stop:
-            with contextlib.suppress(Interrupted):
-                signal.raise_signal(signal.SIGTERM)
-            then(stop)
-
-    def fail(stop):
-        raise RuntimeError("no compiled object yet")
-
-    for then in (Stop.begin, fail):
-        with pytest.raises(Interrupted):
-            prepare(then)
 
 
 def test_a_loop_may_run_in_a_thread(tmp_path):

@@ -20,7 +20,7 @@ before = sorted(os.sched_getaffinity(0))
 with realtime.undisturbed() as granted:
     state = dict(
         granted=msgspec.to_builtins(granted), scheduler=os.sched_getscheduler(0), cpus=len(os.sched_getaffinity(0)),
-        frozen=gc.get_freeze_count(),
+        frozen=gc.get_freeze_count(), slack_ns=int(open("/proc/self/timerslack_ns").read()),
         locked=[line for line in open("/proc/self/status") if line.startswith("VmLck")][0].split()[1],
     )
 state["after"] = (os.sched_getscheduler(0), gc.get_freeze_count(), sorted(os.sched_getaffinity(0)) == before)
@@ -49,6 +49,9 @@ def test_what_is_said_is_what_the_kernel_says():
     assert granted["memory_locked"] == (int(found["locked"]) > 0)
     assert found["frozen"] > 0
     assert found["after"] == [0, 0, True]
+    assert found["slack_ns"] <= 1000  # 50 000 is what an ordinary process has, 0 what one with SCHED_FIFO has
+    assert granted["priority"] == (realtime.PRIORITY if found["scheduler"] == 1 else 0)
+    assert granted["gc_frozen"]
 
 
 def test_what_is_refused_is_told_with_how_to_get_it_and_nothing_breaks():
@@ -57,6 +60,7 @@ def test_what_is_refused_is_told_with_how_to_get_it_and_nothing_breaks():
     assert granted["priority"] == 0
     assert granted["cpu"] is None  # not bound to a CPU that others may hold
     assert "limits.conf" in granted["refused"]["scheduler"]
+    assert "priority" in granted["refused"]["cpu"]
 
 
 def test_resident_memory_is_what_the_kernel_counts():

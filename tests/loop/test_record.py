@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from idcontrol.loop import machine, real
 from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import RecordJob, encode, start
 from idcontrol.loop.memory import anonymous
-from idcontrol.loop.record import READY, Ending, Scribe, too_slow
+from idcontrol.loop.record import READY, WRITTEN_AT_ONCE, Ending, Scribe, _Drain, too_slow
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import MEANINGS, NAMES, Fault, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
@@ -143,6 +144,84 @@ def test_the_record_begins_with_the_first_torque_and_has_the_forces_that_came_of
         ("fault: overrun", pytest.approx(5 * H)),
         ("the loop is damped", pytest.approx(20 * H)),
     ]
+
+
+def test_the_metrics_of_a_loop_are_those_of_its_running_ticks_and_its_faults_with_the_one_that_ended_it(tmp_path):
+    session = TouchingArm()
+    channels = real.channels(wire_format(session), session.notes)
+    rows = telemetry(channels, 0)
+    of = views(rows, channels)
+    running = of["mode"] == Mode.RUNNING
+    of["period_us"][:] = np.where(running, 1000.0, 9999.0)
+    of["period_us"][5] = np.nan  # as in a first tick, before which there was none
+    of["compute_us"][:], of["cut"][:] = np.where(running, 200.0, 9999.0), np.where(running, 0.0, 8.0)
+    of["compute_us"][7], of["cut"][7] = 800.0, 1.0
+    of["faults"][24] = Fault.PEER  # the first row of braking tells what ended the running
+    of["faults"][[2, 28]] = Fault.SILENT  # before and after, nobody is harmed
+    of["dropped"][:] = np.arange(30)[:, None] * np.arange(5)
+    scribe = Scribe(session, tmp_path / "run", {}, H, machine_too=False)
+    scribe.machine_rows(machine_rows([Mode.RUNNING]))  # nobody asked for them
+    scribe.loop_rows(rows)
+    ending = Ending(ended="signal", overruns=2, missed=3, realtime={"cpu": 1}, signal=15, memory_mb=(10.0, 11.0))
+    metrics = scribe.close(ending)
+    assert metrics["steps"] == 20
+    assert metrics["period_us"]["max"] == metrics["period_mean_us"] == 1000.0
+    assert (metrics["compute_us"]["p50"], metrics["compute_us"]["max"]) == (200.0, 800.0)
+    assert {name: count for name, count in metrics["faults"].items() if count} == {"overrun": 2, "peer": 1}
+    assert metrics["fault_events"] == 1  # overruns are counted apart
+    assert metrics["gate_ticks"] == 1
+    assert metrics["dropped"] == {"size": 0, "damaged": 29, "foreign": 58, "old": 87, "range": 116}
+    assert metrics["memory_mb"] == {"start": 10.0, "end": 11.0}
+    told = ("ended", "signal", "overruns", "missed", "realtime", "error", "completed")
+    assert [metrics[name] for name in told] == ["signal", 15, 2, 3, {"cpu": 1}, None, False]
+    run = load(tmp_path / "run")
+    assert not (tmp_path / "run" / "machine").exists()
+    assert [event["what"] for event in run.events if "fault" in event["what"]] == ["fault: overrun", "fault: peer"]
+    assert [event["detail"]["tick"] for event in run.events][-2:] == [124, 124]
+
+
+class Counted(TouchingArm):
+    """Whose metrics exist of any number of rows."""
+
+    def metrics(self, arrays):
+        return {"steps": len(arrays["t"])}
+
+
+def test_a_loop_that_never_ran_has_metrics_of_nothing(tmp_path):
+    scribe = Scribe(Counted(), tmp_path / "run", {}, H, machine_too=False)
+    scribe.loop_rows(telemetry(real.channels(wire_format(Counted()), 0), 0)[:4])
+    metrics = scribe.close(OUTCOME)
+    assert (metrics["steps"], metrics["completed"], metrics["period_mean_us"]) == (0, False, None)
+    assert set(metrics["dropped"].values()) == {0}
+    assert not load(tmp_path / "run").arrays["t"].size
+
+
+def test_units_of_a_loop_and_its_machine_are_in_their_records(tmp_path):
+    written(tmp_path / "run", 30)
+    units = {"t": "s", "t_machine": "s", "tau": "N m", "tau_wanted": "N m", "tau_applied": "N m", "age_us": "us"}
+    assert units.items() <= load(tmp_path / "run").units.items()
+    body = load(tmp_path / "run" / "machine").units
+    assert {"t": "s", "tau": "N m", "force": "N", "silence_us": "us", "late_us": "us"}.items() <= body.items()
+
+
+@pytest.mark.parametrize("most", [None, 200, 250])
+def test_waiting_rows_are_written_in_order_and_not_too_many_at_once(most):
+    memory = mmap.mmap(-1, ring_bytes(1, 1000))
+    ring, taken = Ring(memory, 1), []
+    drain = _Drain(Ring(memory, 1), lambda rows: taken.append(rows[:, 0].copy()))
+    assert not drain.fetch()
+    for k in range(850):
+        ring.push(np.full(1, float(k)))
+    assert drain.fetch()
+    calls = 0
+    while drain.waiting:
+        before = sum(map(len, taken))
+        drain.write(most)
+        calls += 1
+        assert most is None or sum(map(len, taken)) - before < most + WRITTEN_AT_ONCE
+    np.testing.assert_array_equal(np.concatenate(taken), np.arange(850))
+    assert max(map(len, taken)) <= WRITTEN_AT_ONCE
+    assert calls == {None: 1, 200: 5, 250: 3}[most]
 
 
 def test_a_period_that_is_too_short_for_its_ticks_is_named():

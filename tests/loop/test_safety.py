@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from idcontrol import loop
 from idcontrol.loop.clock import NS
+from idcontrol.loop.machine import watchdog
 from idcontrol.loop.safety import (
     NAMES,
     TRANSITIONS,
@@ -105,6 +107,25 @@ def test_braking_lasts_until_rest_but_not_for_ever():
     assert advance(safety, policy, 7 * NS + 499 * MS, Inputs(heard=True)) is safety
     assert advance(safety, policy, 7 * NS + 500 * MS, Inputs(heard=True)).mode is Mode.STOPPED
     assert advance(safety, policy, 7 * NS + MS, Inputs(heard=True, resting=True)).mode is Mode.STOPPED
+
+
+def test_the_package_says_what_its_default_policy_does():
+    """People read the table of `idcontrol.loop` to know when a machine brakes."""
+    policy, told = Policy(), " ".join(loop.__doc__.split())
+    for words in (
+        f"braked where the newest news is older than {1e3 * policy.late_s:g} ms {policy.silent.tolerate} times",
+        f"beats the last torque holds at the machine; braked after {policy.overrun.tolerate} ticks in a row",
+        f"interrupts the controller after {policy.hang_s:g} s",
+        f"a NaN the last torque holds; braked after {policy.not_finite.tolerate} ticks in a row",
+        f"the last torque holds; braked after {policy.failed.tolerate} ticks in a row",
+        f"its torque is sent; braked after {policy.fallback.tolerate} ticks in a row",
+        f"brakes itself after {watchdog(1e-3).late_s / 1e-3:g} of its periods without a command",
+    ):
+        assert words in told
+    assert policy.damp_s == 1.0
+    assert "ends in *stopped* when the joints rest, or after a second" in told
+    for rule in (policy.raised, policy.hung, policy.clock, policy.peer, policy.recorder, watchdog(1e-3).silent):
+        assert rule == Rule(tolerate=0, then="damp")
 
 
 # --- the gate ---
