@@ -1,0 +1,211 @@
+"""Who runs which row when, and what becomes of its folder; the processes are played."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+
+from idcontrol.errors import InputError
+from idcontrol.sweeps import comparison, execute
+from idcontrol.sweeps.plan import PlannedRun
+
+
+def planned(name):
+    return PlannedRun(experiment="drift", preset="default", changes={}, config={}, name=name)
+
+
+ROWS = [planned(f"row{k}") for k in range(5)]
+
+
+@dataclass
+class Process:
+    """Ends when it has been looked at so many times."""
+
+    looks: int
+
+    def poll(self):
+        self.looks -= 1
+        return None if self.looks > 0 else 0
+
+
+@dataclass
+class Attempt:
+    """An attempt at a row; those that run are `live`."""
+
+    row: PlannedRun
+    process: Process
+    live: ClassVar[list[str]] = []
+
+    def stop(self):
+        self.live.remove(self.row.name)
+
+
+@dataclass
+class Machine:
+    """Rows that were begun, and how many ran at the same time at most."""
+
+    begun: list[str] = field(default_factory=list)
+    most: int = 0
+
+    def start(self, row, runs):
+        self.begun.append(row.name)
+        Attempt.live.append(row.name)
+        self.most = max(self.most, len(Attempt.live))
+        return Attempt(row, Process(looks=1 + 2 * (row.name == "row0")))
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    played = Machine()
+    monkeypatch.setattr(Attempt, "live", [])
+    monkeypatch.setattr(execute, "_start", played.start)
+    monkeypatch.setattr(execute, "_finish", Attempt.stop)
+    monkeypatch.setattr(execute, "POLL_S", 1e-3)
+    return played
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 9])
+def test_as_many_rows_run_at_a_time_as_there_are_jobs_and_every_row_once(machine, jobs):
+    done = [row.name for row in execute.on_this_machine(ROWS, Path(), jobs)]
+    assert machine.begun == [row.name for row in ROWS]
+    assert sorted(done) == machine.begun
+    assert machine.most == min(jobs, len(ROWS))
+    assert Attempt.live == []
+    if jobs == 2:
+        assert done.index("row0") > done.index("row1")  # each is told when it has ended, not when it was begun
+
+
+def test_whoever_stops_looking_stops_the_rows_that_run_and_begins_no_other(machine):
+    runs = execute.on_this_machine(ROWS, Path(), 2)
+    assert next(runs).name == "row1"
+    assert Attempt.live == ["row0"]
+    runs.close()
+    assert Attempt.live == []
+    assert machine.begun == ["row0", "row1"]
+
+
+def test_a_row_that_is_set_aside_is_not_done_and_says_why(tmp_path):
+    row = planned("row")
+    (tmp_path / "row").mkdir()
+    (tmp_path / "row" / "metrics.json").write_text("{")
+    (tmp_path / "row.failed").mkdir()
+    (tmp_path / "row.failed" / "of an older attempt").touch()
+    assert execute.done(row, tmp_path)
+    execute.set_aside(row, tmp_path, "it is cut")
+    assert not execute.done(row, tmp_path)
+    kept = {path.name: path.read_text() for path in (tmp_path / "row.failed").iterdir()}
+    assert kept == {"metrics.json": "{", "reason.txt": "it is cut\n"}
+
+
+@dataclass
+class Future:
+    """A row on a cluster: it has finished, was given up, or has not ended yet."""
+
+    status: str
+
+    def __hash__(self):
+        return id(self)
+
+    def exception(self):
+        return "its worker died four times"
+
+    def done(self):
+        return self.status != "pending"
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """A Dask scheduler at the address ``here``; the rows end as `endings` says."""
+    played = SimpleNamespace(endings=["finished", "error", "pending"], submitted=[], cancelled=None, loop="its loop")
+
+    class Client:
+        loop = played.loop
+
+        def __init__(self, address, *, timeout, set_as_default):
+            assert not set_as_default  # others in this process may have a client of their own
+            if address != "here":
+                raise OSError("timed out")
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+        def submit(self, call, row, runs, *, pure, key):
+            assert not pure  # two equal rows are two runs
+            assert runs.is_absolute()
+            played.submitted.append((row.name, key))
+            return Future(played.endings[len(played.submitted) - 1])
+
+        def cancel(self, futures):
+            played.cancelled = [future.status for future in futures]
+
+    def as_completed(futures, loop):
+        assert loop is played.loop
+        return iter([future for future in futures if future.done()])
+
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(Client=Client, as_completed=as_completed))
+    return played
+
+
+def test_a_row_that_the_cluster_gives_up_says_why_and_rows_that_nobody_waits_for_are_cancelled(cluster, tmp_path):
+    done = [row.name for row in execute.on_a_cluster(ROWS[:3], tmp_path, "here")]
+    assert done == ["row0", "row1"]
+    assert [path.name for path in tmp_path.iterdir()] == ["row1.failed"]
+    reason = (tmp_path / "row1.failed" / "reason.txt").read_text()
+    assert reason == "the cluster gave it up: its worker died four times\n"
+    assert cluster.cancelled == ["pending"]
+    names, keys = zip(*cluster.submitted, strict=True)
+    assert names == ("row0", "row1", "row2")
+    assert len(set(keys)) == 3
+    assert all(key.startswith(f"{name}-") for name, key in cluster.submitted)
+
+
+def test_a_cluster_that_is_not_there_is_refused_in_one_line(cluster, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="no Dask scheduler answers at there"):
+        next(execute.on_a_cluster(ROWS, tmp_path, "there"))
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InputError, match="--scheduler needs Dask"):
+        next(execute.on_a_cluster(ROWS, tmp_path, "here"))
+
+
+def conduct(out, ends):
+    """A comparison of all rows, each of which ends as `ends` says; returns the shares that were told, and outcomes."""
+    shares = []
+
+    def make_runs(wanted, runs):
+        for row in wanted:
+            execute._note_failure(row, runs, ends(row))
+            yield row
+
+    found = comparison.conduct(
+        ROWS, out, make_runs, experiment="drift", study=None, command=["idcontrol"], notice=pytest.fail,
+        progress=shares.append,
+    )  # fmt: skip
+    return shares, found
+
+
+def test_progress_is_the_share_of_the_rows_that_have_ended(tmp_path):
+    shares, found = conduct(tmp_path / "c", lambda row: "fell over")
+    assert shares == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert [o.reason for o in found] == ["fell over"] * 5
+
+
+def test_a_comparison_of_which_some_rows_were_refused_has_outcomes_and_one_of_which_all_were_has_none(tmp_path):
+    _, found = conduct(tmp_path / "c", lambda row: execute.REFUSED + "no such gain" if row.name != "row3" else "fell")
+    assert [o.reason for o in found].count("refused: no such gain") == 4
+    with pytest.raises(InputError, match=r"^no such gain"):
+        conduct(tmp_path / "d", lambda row: execute.REFUSED + "no such gain")
+
+
+def test_all_controllers_are_compared_where_there_is_that_setting_and_nobody_has_chosen():
+    with_one, without = SimpleNamespace(controller="pid"), SimpleNamespace(mu=0.8)
+    assert "id-coulomb-qp" in comparison.all_controllers(with_one, {"mu"})["controller"]
+    assert comparison.all_controllers(with_one, {"controller"}) == {}
+    assert comparison.all_controllers(without, {"mu"}) == {}
