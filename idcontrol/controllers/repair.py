@@ -106,7 +106,9 @@ def _within_pyramids(f: Array, mu: Array) -> Array:
     """Impulses (s, 3) without what rounding has put outside their pyramids."""
     pressing = np.maximum(f[:, 0], 0.0)
     friction = np.abs(f[:, 1:]).sum(axis=1)
-    share = np.ones_like(friction)
-    beyond = friction > mu * pressing
-    share[beyond] = mu[beyond] * pressing[beyond] / friction[beyond]
+    bound, share = np.full_like(friction, np.inf), np.ones_like(friction)
+    finite = np.isfinite(mu)
+    bound[finite] = mu[finite] * pressing[finite]
+    beyond = friction > bound
+    share[beyond] = bound[beyond] / friction[beyond]
     return np.column_stack((pressing, share[:, None] * f[:, 1:]))

@@ -1,8 +1,10 @@
 """Controllers by name."""
 
+import numpy as np
 import pytest
+from msgspec import structs
 
-from idcontrol import controllers
+from idcontrol import controllers, robots
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import DuplicateName, InputError, UnknownName
@@ -31,3 +33,30 @@ def test_pid_says_that_it_needs_gains_of_the_robot(quadruped):
     contacts = SphereContacts(quadruped, scenes.FEET, scenes.RADIUS, plane(), 0.7)
     with pytest.raises(InputError, match="torque_gains"):
         controllers.build("pid", controllers.Setup(system=quadruped, contacts=contacts, h=scenes.H))
+
+
+def test_a_controller_of_a_robot_has_the_gains_of_its_file_and_the_period_of_its_rate():
+    """In the air, where joints do what they are told: a kick of v is braked by kd, a way off is made good by kp."""
+    robot = robots.load("links")
+    standing, reference = robot.standing_state(), robot.standing_reference()
+    kp, kd = robot.torque_gains(robot.system().actuated_names)
+    off = 0.01 * np.arange(1.0, 13.0)
+    aside = structs.replace(reference, q=reference.q + off, v=2.0 * off)
+    np.testing.assert_allclose(controllers.make("pid", robot, mu=0.7)(standing, aside).tau, kp * off + kd * 2.0 * off)
+
+    lifted = standing.q.copy()
+    lifted[2] += 1.0
+    flying = structs.replace(standing, q=lifted)
+    stiffness, damping = robot.acceleration_gains()
+    asked = controllers.make("id-coulomb-qp", robot, mu=0.7)(flying, aside).tau
+    told = structs.replace(reference, a=stiffness * off + damping * 2.0 * off)
+    np.testing.assert_allclose(asked, controllers.make("id-coulomb-qp", robot, mu=0.7)(flying, told).tau, atol=1e-9)
+
+    # a foot that nears the ground at 1 m/s is stopped within the period: ten times the rate, ten times the force
+    falling = structs.replace(standing, v=np.r_[0.0, 0.0, -1e-3, np.zeros(15)])
+    fast, slow = (
+        controllers.make("id-coulomb-qp", robot, mu=0.7, rate_hz=rate)(falling, reference).predicted.force[:, 2].sum()
+        for rate in (10_000.0, 1000.0)
+    )
+    weight = controllers.make("id-coulomb-qp", robot, mu=0.7)(standing, reference).predicted.force[:, 2].sum()
+    assert fast - weight == pytest.approx(10.0 * (slow - weight), rel=0.05)

@@ -1,0 +1,215 @@
+"""Stages of a control step one by one: which feet are contacts, how they ramp, and what gives way with which weight."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from idcontrol.controllers import InverseSettings, giving_way
+from idcontrol.controllers.giving_way import request, servo
+from idcontrol.controllers.repair import nearest_motion
+from idcontrol.controllers.schemes import COULOMB_QP
+from idcontrol.errors import InputError
+from idcontrol.models import dissipation
+from idcontrol.models.distribution import Cones
+from idcontrol.models.step import StepSolution
+from idcontrol.models.whitened import whiten
+from idcontrol.trust.machines import inverse_step
+from idcontrol.types import ContactForces, Status
+from tests import scenes
+from tests.controllers import walker
+from tests.controllers.test_step import controller
+
+
+def posed(state, reference, **settings):
+    return controller(COULOMB_QP, **settings).problem(state, reference).posed
+
+
+@pytest.mark.parametrize(("gap", "counts"), [(-0.01, True), (0.0, True), (0.9e-3, True), (1.1e-3, False)])
+def test_a_foot_is_a_contact_below_a_gap_of_a_millimetre(quadruped, gap, counts):
+    found = posed(moving_foot(quadruped, np.zeros(3), gap), walker.stand()).contacts.identity
+    assert found.tolist() == ([0, 1, 2, 3] if counts else [0, 2, 3])
+
+
+def test_a_ramp_takes_no_time_or_some_but_not_less():
+    assert InverseSettings(ramp_s=0.0).ramp_s == 0.0
+    for ramp_s in (-1e-9, np.nan):
+        with pytest.raises(InputError, match=r"inverse.ramp_s is .*; it must not be negative"):
+            InverseSettings(ramp_s=ramp_s)
+
+
+def moving_foot(system, velocity, gap=0.0):
+    """At home, the base at rest, foot 1 moving with a velocity (along the normal and the tangents) above the ground."""
+    state = walker.at_home(system)
+    J = scenes.foot_contacts(system, 0.7).jacobian
+    leg = np.zeros(12)
+    leg[[1, 5, 9]] = velocity
+    v = np.concatenate((np.zeros(6), np.linalg.solve(J[:, 6:], leg)))
+    q = state.q
+    if gap:
+        up = np.zeros(12)
+        up[1] = gap
+        q = system.integrate(q, np.concatenate((np.zeros(6), np.linalg.solve(J[:, 6:], up))), 1.0)
+    return structs.replace(state, q=q, v=system.to_pinocchio(v))
+
+
+@pytest.mark.parametrize(
+    ("velocity", "gap", "since", "counts"),
+    [
+        ((-0.0021, 0.0, 0.0), 1e-4, 0.0099, False),  # nears the ground faster than `approach_speed_m_s`
+        ((-0.0019, 0.0, 0.0), 1e-4, 0.0099, True),
+        ((0.05, 0.0, 0.0), 1e-4, 0.0099, True),  # parts from it
+        ((-0.05, 0.0, 0.0), -1e-4, 0.0099, True),  # is in it already
+        ((-0.05, 0.0, 0.0), 1e-4, 0.0101, True),  # has landed longer than `landing_s` ago
+        ((0.0, 0.0, 0.0101), 0.0, 0.0, False),  # slides faster than `slide_speed_m_s`
+        ((0.0, -0.0101, 0.0), 0.0, 0.0, False),
+        ((0.0, 0.0099, 0.0), 0.0, 0.0, True),
+        ((0.0, 0.0072, 0.0072), 0.0, 0.0, False),  # together
+        ((0.0, 0.0069, 0.0069), 0.0, 0.0, True),
+        ((0.0, 1.0, 0.0), 0.0, 0.0101, True),
+    ],
+)
+def test_a_foot_lands_until_it_neither_nears_the_ground_nor_slides(quadruped, velocity, gap, since, counts):
+    state = moving_foot(quadruped, velocity, gap)
+    landed = np.full(4, np.inf)
+    landed[1] = since
+    found = posed(state, walker.stand(since_touchdown=landed)).contacts.identity
+    assert found.tolist() == ([0, 1, 2, 3] if counts else [0, 2, 3])
+
+
+@pytest.mark.parametrize("ramp_s", [0.025, 0.1])
+def test_the_weight_of_a_foot_falls_with_the_cube_of_the_time_into_its_ramp(quadruped, ramp_s):
+    until, since = ramp_s * np.array([0.0, 0.5, 1.0, np.inf]), ramp_s * np.array([np.inf, 0.75, 2.0, 0.9])
+    # the nearer of lift-off and touchdown; 30 in units of the torque objective (planner.md, section 7)
+    weight = 30.0 * np.array([1.0, 0.125, 0.0, 1e-3])
+    state = walker.at_home(quadruped)
+    for times in ({"to_liftoff": until, "since_touchdown": since}, {"to_liftoff": since, "since_touchdown": until}):
+        found = posed(state, walker.stand(**times), ramp_s=ramp_s, landing_s=0.0).cones.weight
+        np.testing.assert_allclose(found, weight, rtol=1e-12, atol=1e-15)
+        assert not posed(state, walker.stand(**times), ramp_s=0.0, landing_s=0.0).cones.weight.any()
+
+
+def test_a_posed_step_is_measured_against_what_the_feet_may_still_do_and_what_the_motors_did_last(quadruped):
+    control = controller(COULOMB_QP, mu=np.array([0.7, np.inf, 0.3, np.inf]))
+    state = walker.at_home(quadruped)
+    command = control(state, walker.stand())
+    p = control.problem(state, walker.stand())
+    np.testing.assert_array_equal(p.posed.last, scenes.H * command.tau)
+    np.testing.assert_array_equal(p.posed.cones.held, [False, True, False, True])
+    np.testing.assert_allclose(p.posed.target, 0.0, rtol=0, atol=1e-15)  # gaps of rounding
+    # velocities of the contacts without impulses: the base falls, the joints do as they are told
+    u, v_free = 6, whiten(p.problem)
+    np.testing.assert_allclose(p.posed.w.c, v_free.c, rtol=0, atol=1e-12)
+    assert p.problem.kappa[2] == pytest.approx(scenes.H * walker.WEIGHT, rel=1e-9)
+    assert p.problem.prescribed.index.tolist() == list(range(u, 18))
+
+
+def test_forces_sensed_of_a_machine_at_rest_give_the_torque_that_holds_it(quadruped):
+    """Static balance: the same forces, predicted or sensed, ask the same of the motors."""
+    state = walker.at_home(quadruped)
+    predicted = walker.controller(gains=walker.NO_FEEDBACK)(state, walker.stand())
+    sensed = structs.replace(state, forces=predicted.predicted)
+    command = walker.controller("id-sensed-1", gains=walker.NO_FEEDBACK)(sensed, walker.stand())
+    # the feet are predicted to close gaps of rounding within the period
+    np.testing.assert_allclose(command.tau, predicted.tau, rtol=0, atol=1e-6)
+    assert (command.status, command.clipped, command.dropped) == (Status.SOLVED, False, ())
+
+
+@pytest.mark.parametrize(("name", "delay"), [("id-sensed-1", 0), ("id-sensed-2", 1)])
+def test_sensed_forces_count_after_their_delay(quadruped, name, delay):
+    control = walker.controller(name)
+    state, loads = walker.at_home(quadruped), [10.0, 20.0, 30.0, 40.0]
+    normal = np.tile([0.0, 0.0, 1.0], (4, 1))
+    torques, alone = [], []
+    for load in loads:
+        forces = ContactForces(identity=np.arange(4), force=load * normal, normal=normal)
+        torques.append(control(structs.replace(state, forces=forces), walker.stand()).tau)
+        alone.append(walker.controller("id-sensed-1")(structs.replace(state, forces=forces), walker.stand()).tau)
+    for k in range(delay, len(loads)):
+        np.testing.assert_array_equal(torques[k], alone[k - delay])
+    assert np.abs(np.diff(alone, axis=0)).max() > 0.1
+    control.reset()
+    first = ContactForces(identity=np.arange(4), force=10.0 * normal, normal=normal)
+    np.testing.assert_array_equal(control(structs.replace(state, forces=first), walker.stand()).tau, torques[0])
+
+
+def stood(system, demand, mu=0.7, scale=1.0):
+    """The step of a machine at rest on four feet, joints told to accelerate [rad/s²]."""
+    state = walker.at_home(system)
+    system.update(state.q, np.zeros(18))
+    return inverse_step(system, np.zeros(18), scale * scenes.H * demand, scenes.foot_contacts(system, mu))
+
+
+def asked(problem, **changes):
+    mu = problem.contacts.mu
+    return request(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=np.zeros(12), **changes)
+
+
+def test_servos_follow_to_one_ten_thousandth_of_what_is_asked_and_their_torque_moves_the_machine(quadruped):
+    """Feet that are to go into the ground at 1 m/s: no motion has that, and the joints give way."""
+    J = scenes.foot_contacts(quadruped, 0.7).jacobian
+    down = np.linalg.solve(J[:, 6:], np.concatenate((-np.ones(4), np.zeros(8))))
+    for demand, lost in ((down / scenes.H, 3.0), (np.random.default_rng(0).normal(size=12), 2e-4)):
+        problem = stood(quadruped, demand)
+        found = servo(asked(problem), dissipation.solve, ("no-slip",))
+        assert found.dropped == ("tracking", "no-slip")
+        assert found.solution.status is Status.REPAIRED
+        solution, b = found.solution, problem.prescribed.velocity
+        rest = problem.M @ solution.v_plus + problem.kappa - problem.contacts.jacobian.T @ solution.impulses.T.ravel()
+        rest[6:] -= found.motor_impulse
+        # momentum, relative to the impulses of the feet
+        assert np.abs(rest).max() < 1e-6 * max(1.0, np.abs(found.motor_impulse).max())
+        assert np.abs(solution.v_plus[6:] - b).max() < lost  # what holds the weight over the stiffness
+        stiffness = np.diag(problem.M)[6:] / giving_way.SERVO_COMPLIANCE
+        np.testing.assert_allclose(found.motor_impulse, stiffness * (b - solution.v_plus[6:]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("weight", [1.0, 30.0])
+def test_of_two_contacts_at_one_place_the_one_that_ramps_carries_less(quadruped, weight):
+    state = walker.at_home(quadruped)
+    quadruped.update(state.q, np.zeros(18))
+    contacts = scenes.foot_contacts(quadruped, 0.7, feet=(0, 1, 2, 3, 3))
+    problem = inverse_step(quadruped, np.zeros(18), np.zeros(12), contacts)
+    weights = np.array([0.0, 0.0, 0.0, 0.0, weight])
+    found = nearest_motion(problem, whiten(problem), np.ones(5, dtype=bool), np.full(12, np.inf), weights)
+    f_N = found.impulses[:, 0]
+    assert f_N.sum() == pytest.approx(scenes.H * walker.WEIGHT, rel=1e-6)
+    # equal marginal costs: (1 + weight) f of the one is f of the other
+    assert f_N[3] == pytest.approx((1.0 + weight) * f_N[4], rel=1e-3)
+
+
+def test_a_contact_without_a_bound_on_friction_may_brace_and_motors_have_their_own_limits(quadruped):
+    problem = stood(quadruped, 30.0 * np.random.default_rng(0).normal(size=12), mu=np.inf)
+    free = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), np.full(12, np.inf), np.zeros(4))
+    f_N, f_S, f_T = free.impulses.T
+    assert (np.abs(f_S) + np.abs(f_T) > f_N).any()
+    limit = np.full(12, np.inf)
+    limit[::3] = 0.5 * np.abs(free.multipliers[::3]).min()  # hips alone have one
+    bounded = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), limit, np.zeros(4))
+    np.testing.assert_array_less(np.abs(bounded.multipliers), limit * (1.0 + 1e-12))
+    assert np.abs(bounded.multipliers[::3]).max() == pytest.approx(limit[0], rel=1e-6)
+    assert np.isclose(np.abs(free.multipliers[1::3]), np.abs(bounded.multipliers[1::3]), rtol=1e-3).sum() < 8
+
+
+def test_a_motion_that_nothing_allows_has_no_repair(quadruped):
+    """A foot that is to stay at the ground while its motors may do nothing, and the machine falls on the others."""
+    problem = stood(quadruped, np.zeros(12), mu=0.0)
+    quadruped.update(walker.at_home(quadruped).q, np.zeros(18))
+    sliding = inverse_step(quadruped, np.r_[1.0, np.zeros(17)], np.zeros(12), problem.contacts)
+    held = np.ones(4, dtype=bool)
+    assert nearest_motion(sliding, whiten(sliding), held, np.full(12, 1e-6), np.zeros(4)) is None
+
+
+def test_a_step_that_stage_two_cannot_share_keeps_the_model_s_impulses_and_says_so(quadruped):
+    problem = stood(quadruped, np.zeros(12))
+    found = dissipation.solve(problem)
+    pulling = structs.replace(found, impulses=-found.impulses)  # outside all cones
+    outcome = giving_way.share(asked(problem), pulling)
+    if outcome.solution.status is Status.REPAIRED:
+        assert outcome.solution.note == "stage II found no point"
+        np.testing.assert_array_equal(outcome.solution.impulses, pulling.impulses)
+    whole = giving_way.share(asked(problem), found)
+    assert isinstance(whole.solution, StepSolution)
+    assert whole.solution.status is Status.SOLVED
+    assert np.linalg.norm(whole.motor_impulse) <= np.linalg.norm(found.multipliers) * (1.0 + 1e-9)
