@@ -77,6 +77,19 @@ def test_the_record_of_a_machine_that_did_not_stop_in_order_is_not_complete(tmp_
     assert load(tmp_path / "run" / "machine").complete == complete
 
 
+def test_the_record_of_a_machine_tells_every_change_of_its_mode(tmp_path):
+    modes = [Mode.READY, Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
+    scribe = scribe_of_a_run(tmp_path / "run")
+    scribe.machine_rows(machine_rows(modes, Fault.SILENT))
+    scribe.close(OUTCOME)
+    told = [event["what"] for event in load(tmp_path / "run" / "machine").events]
+    assert told == [
+        *(f"the machine is {mode.name.lower()}" for mode in modes[:-1]),
+        "fault: silent",
+        "the machine is stopped",
+    ]
+
+
 @pytest.mark.parametrize(
     ("faults", "at_machine", "fault", "words"),
     [
