@@ -126,3 +126,26 @@ def test_inputs_are_not_written_to(quadruped):
     project(quadruped.M, J, d, b)
     for array, old in zip((quadruped.M, J, d, b), before, strict=True):
         np.testing.assert_array_equal(array, old)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_joints_that_slide_along_the_axes_are_projected_as_all_others(seed):
+    """Their contact rows are made of 1, 0 and -1."""
+    rng = np.random.default_rng(seed)
+    a = 6
+    root = rng.normal(size=(a, a))
+    M = root @ root.T + np.eye(a)
+    while True:
+        J = rng.integers(-1, 2, size=(3, a)).astype(float)
+        if np.linalg.matrix_rank(J) == 3:
+            break
+    b, d = rng.normal(size=a), rng.normal(size=3)
+    # the stationary point of the program: M (v - b) = Jᵀ λ, J v = d
+    lagrange = np.linalg.solve(J @ np.linalg.solve(M, J.T), d - J @ b)
+    np.testing.assert_allclose(project(M, J, d, b), b + np.linalg.solve(M, J.T @ lagrange), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("inertia", [-0.5, 0.0, np.nan])
+def test_a_demand_on_a_machine_whose_inertia_cannot_be_stays_as_it_is(inertia):
+    M, b = np.diag([1.0, inertia, 1.0]), np.array([0.1, 0.2, 0.3])
+    np.testing.assert_array_equal(project(M, np.ones((1, 3)), np.zeros(1), b), b)

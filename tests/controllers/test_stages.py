@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from msgspec import structs
 
 from idcontrol.controllers import InverseSettings, giving_way
 from idcontrol.controllers.giving_way import request, servo
+from idcontrol.controllers.inverse import solve
 from idcontrol.controllers.repair import nearest_motion
 from idcontrol.controllers.schemes import COULOMB_QP
+from idcontrol.controllers.step import SOLVED
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models import dissipation
 from idcontrol.models.distribution import Cones
 from idcontrol.models.step import StepSolution
@@ -19,7 +24,7 @@ from idcontrol.trust.machines import inverse_step
 from idcontrol.types import ContactForces, Status
 from tests import scenes
 from tests.controllers import walker
-from tests.controllers.test_step import controller
+from tests.controllers.test_step import SCHEMES, controller
 
 
 def posed(state, reference, **settings):
@@ -163,6 +168,67 @@ def test_servos_follow_to_one_ten_thousandth_of_what_is_asked_and_their_torque_m
         assert np.abs(solution.v_plus[6:] - b).max() < lost  # what holds the weight over the stiffness
         stiffness = np.diag(problem.M)[6:] / giving_way.SERVO_COMPLIANCE
         np.testing.assert_allclose(found.motor_impulse, stiffness * (b - solution.v_plus[6:]), rtol=1e-12)
+
+
+@pytest.mark.parametrize("side", [(1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1)])
+def test_a_base_told_to_start_to_any_side_faster_than_friction_can_starts_as_friction_can(quadruped, side):
+    """Each edge of the pyramids bounds what the feet can give, and impulses there give the motion that is told."""
+    mu, wanted = 0.2, np.zeros(6)
+    wanted[:2] = 5.0 * np.array(side)
+    quadruped.update(walker.at_home(quadruped).q, np.zeros(18))
+    J = scenes.foot_contacts(quadruped, mu).jacobian
+    problem = stood(quadruped, np.linalg.solve(J[:, 6:], -J[:, :6] @ wanted), mu)
+    found = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), np.full(12, np.inf), np.zeros(4))
+    f_N, f_S, f_T = found.impulses.T
+    pull = np.array([f_S.sum(), f_T.sum()])
+    assert np.abs(pull).sum() == pytest.approx(mu * f_N.sum(), rel=1e-6)
+    assert pull @ side > 0.7 * np.linalg.norm(pull) * np.linalg.norm(side)  # a corner at most to the side
+    rest = problem.M @ found.v_plus + problem.kappa - J.T @ found.impulses.T.ravel()
+    rest[6:] -= found.multipliers
+    assert np.abs(rest).max() < 1e-9  # N s, of a weight of 0.05
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.7, np.inf])
+def test_feet_do_not_pull_a_base_down_that_is_told_to_fall_faster_than_it_can(quadruped, mu):
+    told = np.array([0.0, 0.0, -2.0 * 9.81, 0.0, 0.0, 0.0])
+    quadruped.update(walker.at_home(quadruped).q, np.zeros(18))
+    J = scenes.foot_contacts(quadruped, mu).jacobian
+    problem = stood(quadruped, np.linalg.solve(J[:, 6:], -J[:, :6] @ told), mu)
+    found = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), np.full(12, np.inf), np.zeros(4))
+    assert (found.impulses[:, 0] >= 0.0).all()
+    # the centre of mass falls as a stone; the base is ahead of it, for the legs do not fall with it
+    assert -1.25 * 9.81 * scenes.H < found.v_plus[2] < -9.81 * scenes.H
+    rest = problem.M @ found.v_plus + problem.kappa - J.T @ found.impulses.T.ravel()
+    rest[6:] -= found.multipliers
+    assert np.abs(rest).max() < 1e-9  # N s, of a weight of 0.05
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMES))
+def test_a_machine_that_stands_needs_no_more_than_its_compiled_scheme(quadruped, name):
+    """What is solved in Python takes milliseconds."""
+    for reference in (walker.stand(), walker.stand(to_liftoff=np.array([0.01, np.inf, np.inf, 0.01]))):
+        p = controller(SCHEMES[name]).problem(walker.at_home(quadruped), reference).posed
+        f = np.zeros(12)
+        answer = SCHEMES[name].solve(p, f, HEAP)
+        assert answer.ending == SOLVED
+        assert f[:4].sum() == pytest.approx(scenes.H * walker.WEIGHT, rel=1e-2)  # compliant ground gives way
+        motion = p.w.rho @ (p.w.rho.T @ f) + p.w.c
+        assert np.abs(motion).max() < 1e-4  # m/s, of 0.01 m/s in a period of free fall
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMES))
+@pytest.mark.parametrize("lifts", [False, True])
+def test_a_scheme_gives_the_same_torque_in_python_as_compiled(quadruped, name, lifts):
+    """With a foot that ramps, and a last torque that is not the one which is wanted now."""
+    control = controller(SCHEMES[name], shortcut=False)
+    control(walker.at_home(quadruped), walker.stand(a=np.full(12, 3.0)))
+    until = np.array([0.01 if lifts else np.inf, np.inf, np.inf, np.inf])
+    request = control.problem(walker.at_home(quadruped), walker.stand(to_liftoff=until))
+    compiled = solve(SCHEMES[name], request)
+    python = solve(replace(SCHEMES[name], solve=None), request)
+    assert python.solution.status is compiled.solution.status is Status.SOLVED
+    np.testing.assert_allclose(python.motor_impulse, compiled.motor_impulse, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(python.solution.impulses, compiled.solution.impulses, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("weight", [1.0, 30.0])
