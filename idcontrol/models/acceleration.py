@@ -7,9 +7,9 @@ prevents sliding within the square ``|c_t|, |c_o| ≤ μ c_n``: with s = c + μ 
 
     z = (c_n, s_t, s_o, a_t⁻, a_o⁻) ≥ 0,    w = (a_n, a_t⁺, a_o⁺, 2 μ c_n - s_t, 2 μ c_n - s_o) ≥ 0,    z ⊥ w
 
-Solutions exist for small friction at sliding contacts only (Painlevé): a ray is an outcome of the physics here, and is
-reported. That is why this model is for studies; the models over a whole step always have a solution when contacts do
-not squeeze.
+Solutions are sure to exist for small friction at sliding contacts only (Painlevé), and Lemke's method may end on a ray
+where there is one: `idcontrol.solvers.existence` decides then. That is why this model is for studies; the models over a
+whole step always have a solution when contacts do not squeeze.
 
 With accelerations for velocities and forces for impulses this is `idcontrol.models.whitened` with a step of 1 s.
 
@@ -25,8 +25,12 @@ import numpy as np
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
+from idcontrol.models.coulomb import JAM, SQUEEZE, UNSOLVED
 from idcontrol.models.step import CLOSED_GAP, Bilateral, Prescribed, StepProblem
 from idcontrol.models.whitened import Held, Whitened, hold, recover, whiten
+from idcontrol.solvers.active_set import project
+from idcontrol.solvers.existence import Existence, decide
+from idcontrol.solvers.lcp import lcp_residual
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Array, Integers, Status
@@ -109,8 +113,9 @@ class AccelerationSolution:
         residual: Relative complementarity residual (math.md, section 13.3).
         iterations: Pivots.
         regularization: Ridge on the diagonal, relative to it.
-        note: ``"ray"`` where Lemke's method ended on one; empty when solved.
-        ray: The direction z of the ray, of the LCP's size; None where there is none.
+        note: How it was found, ``"searched"`` or ``"regularized"``, or what is known where it was not (see `solve`);
+            empty when solved at the first attempt.
+        ray: The direction z of the ray on which Lemke's method first ended, of the LCP's size; None where it did not.
     """
 
     acceleration: Array
@@ -194,21 +199,30 @@ def solve(problem: AccelerationProblem) -> AccelerationSolution:
         problem: The instant, forward or inverse.
 
     Returns:
-        The solution; FALLBACK with zero forces where Lemke's method ends on a ray: sliding friction too large for this
-        pose (Painlevé), or prescribed accelerations that squeeze.
+        The solution; FALLBACK with zero forces where none is found. The note says what is known: `SQUEEZE`, no
+        acceleration of what is free keeps the contacts apart; `JAM`, some do, but sliding friction is too large for
+        this pose (Painlevé), and a search has proved it; `UNSOLVED`, that search met its limit.
     """
     w, held = whitened(problem)
     lcp = pyramid_lcp(problem, held)
-    result = solve_regularized(lcp.Q, lcp.r, lcp.scale)
-    solved = result.status is SolverStatus.SOLVED
+    result, note = solve_regularized(lcp.Q, lcp.r, lcp.scale), ""
+    solved, z = result.status is SolverStatus.SOLVED, result.z
+    residual = result.residual
+    if not solved:
+        decision = decide(lcp.Q, lcp.r, lcp.scale)
+        solved, note = decision.z is not None, "searched"
+        z = np.zeros_like(lcp.r) if decision.z is None else decision.z
+        residual = float(lcp_residual(z / lcp.scale, lcp.scale * (lcp.Q @ z + lcp.r), lcp.scale * lcp.r))
     count = len(problem.contacts)
-    forces = contact_forces(lcp, result.z if solved else np.zeros_like(lcp.r), count)
+    forces = contact_forces(lcp, z, count)
     f = np.zeros(w.rho.shape[0])
     f[: 3 * count] = forces.T.ravel()
     acceleration, torque = recover(w, held.impulses(w, f))
-    status, note = Status.SOLVED, ""
+    status = Status.SOLVED
     if not solved:
-        status, note = Status.FALLBACK, result.status.name.lower()
+        apart = project(held.rho[lcp.touching], held.c[lcp.touching]).status is not SolverStatus.INFEASIBLE
+        proved = decision.existence is Existence.NONE
+        status, note = Status.FALLBACK, SQUEEZE if not apart else JAM if proved else UNSOLVED
     elif result.regularization > 0.0:
         status, note = Status.REPAIRED, "regularized"
     return AccelerationSolution(
@@ -216,7 +230,7 @@ def solve(problem: AccelerationProblem) -> AccelerationSolution:
         forces=forces,
         torque=torque,
         status=status,
-        residual=result.residual,
+        residual=residual,
         iterations=result.iterations,
         regularization=result.regularization,
         note=note,
