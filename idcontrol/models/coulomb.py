@@ -51,8 +51,8 @@ solution that the first one missed, one in four finds it; at dozens of contacts,
 SPREAD: Final = 1.5
 """Log-normal spread of the entries of those covering vectors."""
 SEARCH_NODES: Final = 200
-"""Quadratic programs of the search over contact modes: a few milliseconds at a few contacts, some hundredths of a second
-at 28. It settles up to two contacts that act on each other."""
+"""Quadratic programs of the search over contact modes: a few milliseconds at a few contacts, some hundredths of a
+second at 28. It settles up to two contacts that act on each other."""
 MOST_RETRIED: Final = 64
 """Contacts beyond which neither is tried: one run takes a second, and the search too few of its branches to the end."""
 
