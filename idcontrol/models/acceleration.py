@@ -32,7 +32,7 @@ from idcontrol.solvers.active_set import project
 from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.lcp import lcp_residual
 from idcontrol.solvers.lemke import solve_regularized
-from idcontrol.solvers.status import SolverStatus
+from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers, Status
 
 ROLLING_SPEED: Final = 1e-4
@@ -210,9 +210,11 @@ def solve(problem: AccelerationProblem) -> AccelerationSolution:
     residual = result.residual
     if not solved:
         decision = decide(lcp.Q, lcp.r, lcp.scale)
-        solved, note = decision.z is not None, "searched"
-        z = np.zeros_like(lcp.r) if decision.z is None else decision.z
-        residual = float(lcp_residual(z / lcp.scale, lcp.scale * (lcp.Q @ z + lcp.r), lcp.scale * lcp.r))
+        z, note = np.zeros_like(lcp.r), "searched"
+        if decision.z is not None:
+            z = decision.z
+            residual = float(lcp_residual(z / lcp.scale, lcp.scale * (lcp.Q @ z + lcp.r), lcp.scale * lcp.r))
+        solved = residual <= TOLERANCE
     count = len(problem.contacts)
     forces = contact_forces(lcp, z, count)
     f = np.zeros(w.rho.shape[0])

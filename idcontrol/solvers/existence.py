@@ -177,6 +177,8 @@ def decide(Q: Array, r: Array, scale: Array, *, max_nodes: int = 1000) -> Decisi
     """
     balanced, constant = scale[:, None] * Q * scale, scale * r
     largest = float(np.abs(constant).max(initial=0.0))
+    if not np.isfinite(balanced.sum() + constant.sum()):
+        return Decision(existence=Existence.UNDECIDED, z=None, nodes=0)
     if not constant.min(initial=0.0) < 0.0:
         return Decision(existence=Existence.SOLUTION, z=np.zeros(r.size), nodes=0)
     search = _Search(Q=balanced, r=constant / largest, max_nodes=max_nodes)

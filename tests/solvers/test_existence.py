@@ -68,3 +68,8 @@ def test_nothing_to_push_is_a_solution():
     decision = decide(np.eye(2), np.array([0.0, 1.0]), np.ones(2))
     assert decision.existence is Existence.SOLUTION
     np.testing.assert_array_equal(decision.z, 0.0)
+
+
+@pytest.mark.parametrize(("entry", "constant"), [(np.nan, -1.0), (1.0, np.nan), (1.0, np.inf)])
+def test_what_is_not_finite_is_not_decided(entry, constant):
+    assert decide(np.array([[entry]]), np.array([constant]), np.ones(1)).existence is Existence.UNDECIDED
