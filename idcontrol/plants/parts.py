@@ -104,8 +104,8 @@ def substeps(dt: float, longest: float) -> int:
     Raises:
         InputError: The time is not positive, or so long that the step would not end.
     """
-    require_positive("time step", dt)
-    if not dt <= MOST_SUBSTEPS * longest:
+    if not 0.0 < dt <= MOST_SUBSTEPS * longest:
+        require_positive("time step", dt)
         raise InputError(
             f"a step of {dt:g} s is too long for a plant whose substeps take {longest:g} s at most; "
             f"{MOST_SUBSTEPS * longest:g} s can be made in one call"
