@@ -50,6 +50,26 @@ def advance_base(dt: float, base: BaseReference) -> None:  # pragma: no cover - 
 
 
 @njit(cache=True)
+def hold_base(position: Array, yaw: float, lead: Array, base: BaseReference) -> None:  # pragma: no cover - compiled
+    """Keep the reference within the reach of the feet of where the base is: a machine that is held does not run away.
+
+    Args:
+        position: Measured base position, shape (3,) [m].
+        yaw: Measured heading [rad].
+        lead: How far the reference may be away along the ground [m], and in heading [rad], shape (2,).
+        base: In and out: its pose.
+    """
+    pose = base.pose
+    x, y = pose[0] - position[0], pose[1] - position[1]
+    far = math.sqrt(x * x + y * y)
+    if far > lead[0]:
+        pose[0], pose[1] = position[0] + lead[0] / far * x, position[1] + lead[0] / far * y
+    turned = wrap(pose[3] - yaw)
+    if abs(turned) > lead[1]:
+        pose[3] = yaw + math.copysign(lead[1], turned)
+
+
+@njit(cache=True)
 def command_base(
     position: Array,
     yaw: float,

@@ -10,6 +10,7 @@ from numba import njit
 
 from idcontrol.planners.commands import LimitedCommand
 from idcontrol.planners.gait import Gait, Timing
+from idcontrol.planners.governor import Ability, Stride, within_reach
 from idcontrol.planners.measured import Measured, heading
 from idcontrol.types import Array, Integers
 
@@ -57,11 +58,14 @@ class NominalStance(NamedTuple):
         height: Height of the base over the ground, z0 [m].
         feet: Foot centres in the horizontal frame, their mean under the centre of mass, shape (n, 3) [m].
         radius: Radii of the foot spheres, shape (n,) [m].
+        lead: How far the reference of the base may be away from the base along the ground [m], and in heading [rad],
+            shape (2,).
     """
 
     height: float
     feet: Array
     radius: Array
+    lead: Array
 
 
 class GroundSamples(NamedTuple):
@@ -130,7 +134,7 @@ class FootPlan(NamedTuple):
 
 @njit(cache=True)
 def notice_touchdowns(
-    t: float, gait: Gait, measured: Measured, timing: Timing, plan: FootPlan
+    t: float, gait: Gait, stride: Stride, measured: Measured, timing: Timing, plan: FootPlan
 ) -> None:  # pragma: no cover - compiled
     """Let feet stand that have met the ground before their time, and remember when each foot touched down.
 
@@ -141,12 +145,13 @@ def notice_touchdowns(
     Args:
         t: Time [s].
         gait: The gait.
+        stride: The stride.
         measured: Foot centres and their velocities are read.
         timing: In: the planned timing at `t`; out: with the feet that have landed early, and the time since touchdown
             of every foot that stands and has touched down at least once.
         plan: In: phases, and landing points with the heights of the last call of `move_feet`; out: `touched`.
     """
-    stance_s, swing_s = gait.duty * gait.period_s, (1.0 - gait.duty) * gait.period_s
+    stance_s, swing_s = stride.duty[0] * stride.period[0], (1.0 - stride.duty[0]) * stride.period[0]
     early_s = (1.0 - FREEZE) * swing_s
     for i in range(timing.stance.shape[0]):
         planned = t - timing.since_touchdown[i]
@@ -168,7 +173,8 @@ def notice_touchdowns(
 
 @njit(cache=True)
 def choose_footholds(
-    gait: Gait,
+    stride: Stride,
+    ability: Ability,
     nominal: NominalStance,
     command: LimitedCommand,
     measured: Measured,
@@ -183,8 +189,12 @@ def choose_footholds(
         x_m = x + Rz(ψ + ω t_m/2)(v_x, v_y) t_m,   ψ_m = ψ + ω t_m,
         p_land = x_m + Rz(ψ_m) n_i + k_f √(z0/g) (v - v_cmd)
 
+    A foothold that the leg cannot reach when the base is where it will be at touchdown is drawn in to the ellipse that
+    it can reach.
+
     Args:
-        gait: The gait.
+        stride: The stride.
+        ability: How far the feet reach.
         nominal: The feet n_i and the height z0.
         command: The command (v_x, v_y, ω).
         measured: Base x, ψ, v, and the foot centres.
@@ -198,7 +208,7 @@ def choose_footholds(
     slip_x = measured.velocity[0] - (c * v_x - s * v_y)
     slip_y = measured.velocity[1] - (s * v_x + c * v_y)
     capture_s = CAPTURE_GAIN * math.sqrt(nominal.height / GRAVITY)
-    stance_s = gait.duty * gait.period_s
+    stance_s = stride.duty[0] * stride.period[0]
     for i in range(timing.stance.shape[0]):
         since_liftoff, to_touchdown = timing.since_liftoff[i], timing.to_touchdown[i]
         if timing.stance[i]:
@@ -215,6 +225,18 @@ def choose_footholds(
             n_x, n_y = nominal.feet[i, 0], nominal.feet[i, 1]
             plan.landing[i, 0] = x_m + c * n_x - s * n_y + capture_s * slip_x
             plan.landing[i, 1] = y_m + s * n_x + c * n_y + capture_s * slip_y
+            turn = omega * to_touchdown
+            c, s = math.cos(yaw + 0.5 * turn), math.sin(yaw + 0.5 * turn)
+            x_t = measured.position[0] + (c * v_x - s * v_y) * to_touchdown
+            y_t = measured.position[1] + (s * v_x + c * v_y) * to_touchdown
+            c, s = math.cos(yaw + turn), math.sin(yaw + turn)
+            off_x, off_y = plan.landing[i, 0] - x_t, plan.landing[i, 1] - y_t
+            off_x, off_y = c * off_x + s * off_y - n_x, c * off_y - s * off_x - n_y
+            within = within_reach(off_x, off_y, ability.reach[i])
+            if within < 1.0:
+                off_x, off_y = n_x + within * off_x, n_y + within * off_y
+                plan.landing[i, 0] = x_t + c * off_x - s * off_y
+                plan.landing[i, 1] = y_t + s * off_x + c * off_y
         ground.points[0, i], ground.points[1, i] = plan.landing[i, 0], plan.landing[i, 1]
 
 
@@ -265,6 +287,7 @@ def arch(u: float, height: float, speed: float, swing_s: float) -> tuple[float, 
 def move_feet(
     dt: float,
     gait: Gait,
+    stride: Stride,
     radius: Array,
     ground: GroundSamples,
     measured: Measured,
@@ -281,7 +304,8 @@ def move_feet(
 
     Args:
         dt: Time since the last call [s].
-        gait: Step height and touchdown speed are read.
+        gait: Its touchdown speed is read.
+        stride: Its step height is read.
         radius: Radii of the foot spheres, shape (n,) [m].
         ground: The ground at the points that `choose_footholds` asked for.
         measured: Foot centres, their velocities, and the angular velocities of the shanks are read.
@@ -303,7 +327,7 @@ def move_feet(
             plan.landing[i, 2] = height + r / normal[2]
             advance_quintic(course, plan.landing[i], to_touchdown + step, step)
             swing_s = since_liftoff + to_touchdown
-            z, dz, ddz = arch(since_liftoff / swing_s, gait.step_height_m, gait.touchdown_speed_m_s, swing_s)
+            z, dz, ddz = arch(since_liftoff / swing_s, stride.height[0], gait.touchdown_speed_m_s, swing_s)
             position[:], velocity[:], acceleration[:] = course[0], course[1], course[2]
             position[2] += z
             velocity[2] += dz

@@ -14,7 +14,8 @@ import numpy as np
 from numba import njit
 
 from idcontrol.planners.base import BaseReference
-from idcontrol.planners.feet import STANDING, FootPlan
+from idcontrol.planners.feet import STANDING, FootPlan, NominalStance
+from idcontrol.planners.governor import Ability, within_reach
 from idcontrol.planners.legs import IK_TOLERANCE, LegPose, Legs, leg_bias, leg_solve, reach
 from idcontrol.planners.measured import Measured
 from idcontrol.types import Array, Integers
@@ -34,6 +35,7 @@ class LegPlan(NamedTuple):
         foot: Foot centres, base frame, shape (n, 3) [m].
         jacobian: Jacobians of the foot centres, base frame, shape (n, 3, 3) [m].
         residual: Distance between each foot and its plan, shape (n,) [m].
+        reference: What the joints are asked for (`governor.limit_joints`), shape (3, n, 3) [rad, rad/s, rad/s²].
     """
 
     motion: Array
@@ -42,6 +44,7 @@ class LegPlan(NamedTuple):
     foot: Array
     jacobian: Array
     residual: Array
+    reference: Array
 
     @staticmethod
     def of(n: int) -> LegPlan:
@@ -53,17 +56,26 @@ class LegPlan(NamedTuple):
             foot=np.zeros((n, 3)),
             jacobian=np.zeros((n, 3, 3)),
             residual=np.zeros(n),
+            reference=np.full((3, n, 3), np.nan),
         )
 
 
 @njit(cache=True)
 def reach_feet(
-    legs: Legs, plan: FootPlan, base: BaseReference, measured: Measured, leg_plan: LegPlan
+    legs: Legs,
+    ability: Ability,
+    nominal: NominalStance,
+    plan: FootPlan,
+    base: BaseReference,
+    measured: Measured,
+    leg_plan: LegPlan,
 ) -> None:  # pragma: no cover - compiled
-    """Joint angles that put the feet where they are planned, ``p_B = Rᵀ(p - x)``.
+    """Joint angles that put the feet where they are planned, ``p_B = Rᵀ(p - x)``, or as near as they reach.
 
     Args:
         legs: The legs.
+        ability: How far the feet reach.
+        nominal: The feet from where they reach so far.
         plan: Planned phases and positions of the feet.
         base: The base from which standing feet are seen.
         measured: The base from which all other feet are seen.
@@ -83,7 +95,13 @@ def reach_feet(
             p_B[0], p_B[1], p_B[2] = c * dx + s * dy, c * dy - s * dx, p[2] - pose[2]
         zero = LegPose(legs.origin[i], legs.axis[i], legs.foot[i])
         here = LegPose(leg_plan.origin[i], leg_plan.axis[i], leg_plan.foot[i])
-        leg_plan.residual[i] = reach(zero, p_B, IK_TOLERANCE, leg_plan.motion[0, i], here, leg_plan.jacobian[i])
+        off_x, off_y = p_B[0] - nominal.feet[i, 0], p_B[1] - nominal.feet[i, 1]
+        within, short = within_reach(off_x, off_y, ability.reach[i]), 0.0
+        if within < 1.0:
+            short = (1.0 - within) * math.sqrt(off_x * off_x + off_y * off_y)
+            p_B[0], p_B[1] = nominal.feet[i, 0] + within * off_x, nominal.feet[i, 1] + within * off_y
+        left = reach(zero, p_B, IK_TOLERANCE, leg_plan.motion[0, i], here, leg_plan.jacobian[i])
+        leg_plan.residual[i] = left + short
 
 
 @njit(cache=True)
@@ -150,12 +168,13 @@ def move_joints(
 
 
 @njit(cache=True)
-def collect_joints(leg_plan: LegPlan, actuated: Integers, joints: Array) -> float:  # pragma: no cover - compiled
-    """Put the motion of the legs into that of all joints, shape (3, a); returns the largest residual [m]."""
-    largest = 0.0
+def collect_joints(
+    motion: Array, residual: Array, actuated: Integers, joints: Array
+) -> float:  # pragma: no cover - compiled
+    """Put the motion of the legs, shape (3, n, 3), into that of all joints, shape (3, a); the largest residual [m]."""
     for i in range(actuated.shape[0]):
-        largest = max(largest, leg_plan.residual[i])
         for k in range(3):
             for d in range(3):
-                joints[d, actuated[i, k]] = leg_plan.motion[d, i, k]
+                joints[d, actuated[i, k]] = motion[d, i, k]
+    largest: float = residual.max()
     return largest

@@ -151,7 +151,8 @@ class PaperPlanner:
         feet: The feet, in the order of all per-foot arrays.
         gait: The gait.
         height: Height of the base over the ground in the nominal stance [m].
-        command: The filtered command (v_x, v_y, ω), shape (3,) [m/s, rad/s].
+        commanded: The command (v_x, v_y, ω) of the source, shape (3,) [m/s, rad/s].
+        command: The filtered command, likewise.
         goals: The foot goals.
     """
 
@@ -203,6 +204,7 @@ class PaperPlanner:
             )
         )
         self.goals = self._parts.goals
+        self.commanded: Array = np.zeros(3)
         self.command: Array = np.zeros(3)
         self._recent = np.zeros((FILTER, 3))
         self.height = float(np.mean(feet.radii - nominal[:, 2]))
@@ -231,7 +233,8 @@ class PaperPlanner:
         self._t = state.t
         command = self._commands(state.t, m.position, yaw)
         walking = command.walk and state.t >= self._begin
-        self._recent[self._tick % FILTER] = (command.v_x, command.v_y, command.omega) if walking else 0.0
+        self.commanded[:] = (command.v_x, command.v_y, command.omega) if walking else 0.0
+        self._recent[self._tick % FILTER] = self.commanded
         self._tick += 1
         self.command[:] = self._recent.mean(axis=0)
         joints = self._still.copy()
@@ -369,5 +372,5 @@ def _plan_joints(
     write_timing(since_begin, gait.period_s, gait.duty, gait.touchdown, timing)
     _move_goals(dt, gait, parts.nominal.feet, command, measured, timing, goals)
     _reach_goals(goals.motion, measured.angles, parts.legs, leg_plan)
-    residual: float = collect_joints(leg_plan, parts.legs.actuated, joints)
+    residual: float = collect_joints(leg_plan.motion, leg_plan.residual, parts.legs.actuated, joints)
     return residual

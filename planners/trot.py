@@ -16,9 +16,10 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.planners.balance import Balance, righting_acceleration
-from idcontrol.planners.base import BaseReference, advance_base, command_base
+from idcontrol.planners.base import BaseReference, advance_base, command_base, hold_base
 from idcontrol.planners.commands import CommandLimits, CommandSource, LimitedCommand, limit_command
 from idcontrol.planners.feet import (
+    GRAVITY,
     STANDING,
     FootPlan,
     Ground,
@@ -29,6 +30,7 @@ from idcontrol.planners.feet import (
     notice_touchdowns,
 )
 from idcontrol.planners.gait import Gait, Timing, write_timing
+from idcontrol.planners.governor import Ability, JointLimits, Stride, adopt_stride, govern, limit_joints
 from idcontrol.planners.joints import LegPlan, collect_joints, move_joints, reach_feet
 from idcontrol.planners.legs import Feet, Legs
 from idcontrol.planners.measured import Measured, heading, read_state
@@ -46,7 +48,10 @@ class _Parts(NamedTuple):
     balance: Balance
     nominal: NominalStance
     legs: Legs
+    joint_limits: JointLimits
+    ability: Ability
     measured: Measured
+    stride: Stride
     timing: Timing
     command: LimitedCommand
     plan: FootPlan
@@ -58,7 +63,7 @@ class _Parts(NamedTuple):
 
 @njit(cache=True)
 def _plan_base_and_footholds(
-    record: Record, t: float, dt: float, begin: float, target: tuple[float, float, float], stops: bool
+    record: Record, t: float, dt: float, target: tuple[float, float, float], stops: bool
 ) -> bool:  # pragma: no cover - compiled
     """Find where the feet are in their cycle, how the base moves, and where swinging feet shall land.
 
@@ -66,25 +71,29 @@ def _plan_base_and_footholds(
         record: The planner's record.
         t: Time [s].
         dt: Time since the last tick [s].
-        begin: When the gait began or begins [s].
-        target: The command (v_x, v_y, ω) to move towards [m/s, rad/s].
+        target: The command (v_x, v_y, ω) to move towards, as far as the legs can follow it [m/s, rad/s].
         stops: Whether the gait ends once all feet stand and the command is zero.
 
     Returns:
         Whether the gait has ended.
     """
     parts: _Parts = record[0]
-    gait, measured, timing, command, plan = parts.gait, parts.measured, parts.timing, parts.command, parts.plan
-    write_timing(t - begin, gait.period_s, gait.duty, gait.touchdown, timing)
+    gait, measured, stride, timing, plan = parts.gait, parts.measured, parts.stride, parts.timing, parts.plan
+    command = parts.command
+    share, needed = govern(target, parts.limits.linear_m_s2, gait, parts.nominal.feet, parts.ability)
+    write_timing(t - stride.begin[0], stride.period[0], stride.duty[0], gait.touchdown, timing)
+    adopt_stride(t, dt, needed, gait, stride, timing)
     ended = bool(stops and timing.stance.all() and not command.velocity.any())
     if ended:
-        write_timing(-math.inf, gait.period_s, gait.duty, gait.touchdown, timing)
-    notice_touchdowns(t, gait, measured, timing, plan)
+        write_timing(-math.inf, stride.period[0], stride.duty[0], gait.touchdown, timing)
+    notice_touchdowns(t, gait, stride, measured, timing, plan)
     advance_base(dt, parts.base)
-    limit_command(dt, target, parts.limits.linear_m_s2, parts.limits.angular_rad_s2, command)
+    granted = (share * target[0], share * target[1], share * target[2])
+    limit_command(dt, granted, parts.limits.linear_m_s2, parts.limits.angular_rad_s2, command)
     yaw, bandwidth = heading(measured.rotation), 2.0 / gait.period_s  # follows the ground within half a gait cycle
+    hold_base(measured.position, yaw, parts.nominal.lead, parts.base)
     command_base(measured.position, yaw, command, parts.nominal.height, plan.level, bandwidth, parts.base)
-    choose_footholds(gait, parts.nominal, command, measured, timing, plan, parts.ground)
+    choose_footholds(stride, parts.ability, parts.nominal, command, measured, timing, plan, parts.ground)
     return ended
 
 
@@ -93,8 +102,8 @@ def _plan_feet(record: Record, dt: float) -> None:  # pragma: no cover - compile
     """Advance the planned feet by `dt` [s], and find the joint angles that put them there."""
     parts: _Parts = record[0]
     measured, plan = parts.measured, parts.plan
-    move_feet(dt, parts.gait, parts.nominal.radius, parts.ground, measured, parts.timing, plan)
-    reach_feet(parts.legs, plan, parts.base, measured, parts.leg_plan)
+    move_feet(dt, parts.gait, parts.stride, parts.nominal.radius, parts.ground, measured, parts.timing, plan)
+    reach_feet(parts.legs, parts.ability, parts.nominal, plan, parts.base, measured, parts.leg_plan)
 
 
 @njit(cache=True, error_model="numpy")
@@ -113,10 +122,7 @@ def _yield_acceleration(record: Record, M: Array, bias: Array, v: Array) -> None
 
 @njit(cache=True)
 def _plan_joints(record: Record, dt: float, joints: Array) -> float:  # pragma: no cover - compiled
-    """Joint velocities and accelerations that move the feet as planned.
-
-    Velocities are means over the period `dt` that ends now: a machine whose accelerations are held for a period each
-    cannot have others. Feedback on the velocities of the instant would drive it ahead of its plan.
+    """Joint angles, velocities and accelerations that move the feet as planned, within the limits of the joints.
 
     Args:
         record: The planner's record.
@@ -130,9 +136,8 @@ def _plan_joints(record: Record, dt: float, joints: Array) -> float:  # pragma: 
     balance, measured, leg_plan = parts.balance, parts.measured, parts.leg_plan
     righting = righting_acceleration(balance.stiffness_1_s2, balance.damping_1_s, measured.rotation, measured.omega_B)
     move_joints(parts.plan, parts.base, righting, measured, leg_plan)
-    residual: float = collect_joints(leg_plan, parts.legs.actuated, joints)
-    for j in range(joints.shape[1]):
-        joints[1, j] -= 0.5 * dt * joints[2, j]
+    limit_joints(dt, parts.joint_limits, leg_plan.motion, leg_plan.reference)
+    residual: float = collect_joints(leg_plan.reference, leg_plan.residual, parts.legs.actuated, joints)
     return residual
 
 
@@ -143,6 +148,8 @@ class TrotSettings:
     Attributes:
         gait: Timing and shape of the steps; its touchdowns are in the order of the feet.
         limits: How fast the command may change.
+        speed_limit: Largest speeds of the joints in the order of `System.actuated_names`, shape (a,) [rad/s]; None sets
+            no limit.
         balance: Gains that right the base in addition to the joint feedback.
         constant_momentum: Whether the base yields to the reaction of the swinging legs, which pays at every friction
             (planner.md 3.3).
@@ -150,6 +157,7 @@ class TrotSettings:
 
     gait: Gait
     limits: CommandLimits = field(default_factory=CommandLimits)
+    speed_limit: Array | None = None
     balance: Balance = field(default_factory=Balance)
     constant_momentum: bool = False
 
@@ -166,7 +174,8 @@ class TrotPlanner:
         gait: The gait.
         height: Height of the base over the ground in the nominal stance, z0 [m].
         nominal: Nominal feet in the horizontal frame, their mean under the centre of mass, shape (n_feet, 3) [m].
-        command: The command (v_x, v_y, ω) after the limiter, shape (3,) [m/s, rad/s].
+        commanded: The command (v_x, v_y, ω) of the source, shape (3,) [m/s, rad/s].
+        command: What of it is granted, after governor and limiter, shape (3,) [m/s, rad/s].
         base: Reference of the base.
         plan: Planned motion of the feet.
         standing: Whether the machine has come to rest because it was asked to.
@@ -209,6 +218,11 @@ class TrotPlanner:
         self._still: Array = np.zeros((3, system.n_actuated))
         self._still[0] = home
         nominal = _nominal_stance(system, feet, legs, self._still[0])
+        fastest = np.full(system.n_actuated, np.inf) if settings.speed_limit is None else settings.speed_limit
+        joint_limits = _joint_limits(system, legs, self._still[0], fastest)
+        weight = GRAVITY * pin.computeTotalMass(system.model)
+        ability = Ability.of(legs, self._still[0][legs.actuated], nominal.feet, joint_limits, gait, weight)
+        nominal.lead[:] = ability.stroke.min(), ability.stroke.min() / np.hypot(*nominal.feet[:, :2].T).max()
         self.height, self.nominal = nominal.height, nominal.feet
         self._momentum = MomentumBase(system, legs, self._still[0]) if settings.constant_momentum else None
         self._record, self._parts = pack(
@@ -218,7 +232,10 @@ class TrotPlanner:
                 balance=settings.balance,
                 nominal=nominal,
                 legs=legs,
+                joint_limits=joint_limits,
+                ability=ability,
                 measured=Measured.of(n),
+                stride=Stride.of(gait),
                 timing=Timing.of(n),
                 command=LimitedCommand.at_rest(),
                 plan=FootPlan.of(n),
@@ -232,9 +249,9 @@ class TrotPlanner:
             self._parts.momentum.nominal[:] = self._momentum.nominal
         self.plan, self.base = self._parts.plan, self._parts.base
         self.command: Array = self._parts.command.velocity
+        self.commanded: Array = np.zeros(3)
         self.standing = True
         self._t = math.nan
-        self._begin = math.inf
 
     def reset(self, state: State) -> None:
         """Begin anew at `state`: all feet stand where they are, the command is zero.
@@ -246,14 +263,17 @@ class TrotPlanner:
         if not measured.read(state, self._parts.legs):
             raise InputError("the planner cannot begin at a state that is not finite")
         self._commands.reset(measured.position.copy())
-        self._t, self._begin, self.standing = state.t, state.t + self.gait.start_s, False
+        self._t, self.standing = state.t, False
+        for now, own in zip(self._parts.stride, Stride.of(self.gait), strict=True):
+            now[:] = own
+        self._parts.stride.begin[0] = state.t + self.gait.start_s
         self.command[:] = 0.0
         plan.phase[:], plan.touched[:], plan.slide[:] = STANDING, -math.inf, 0.0
         plan.position[:], plan.landing[:] = measured.feet, measured.feet
         ground.points[:] = measured.feet[:, :2].T
         self._sample_ground()
         plan.level[:] = ground.height
-        self._parts.leg_plan.motion[0] = measured.angles
+        self._parts.leg_plan.motion[0], self._parts.leg_plan.reference[:] = measured.angles, np.nan
         base.pose[:2], base.pose[2] = measured.position[:2], self.height + plan.level.mean()
         base.pose[3] = heading(measured.rotation)
         base.twist[:], base.rate[:] = 0.0, 0.0
@@ -267,12 +287,13 @@ class TrotPlanner:
 
         command = self._commands(t, measured.position, yaw)
         if self.standing and command.walk:
-            self.standing, self._begin = False, t + self.gait.start_s
-        walks = command.walk and t >= self._begin
+            self.standing, self._parts.stride.begin[0] = False, t + self.gait.start_s
+        walks = command.walk and t >= self._parts.stride.begin[0]
         target = (command.v_x, command.v_y, command.omega) if walks else (0.0, 0.0, 0.0)
         stops = not self.standing and not command.walk
-        if _plan_base_and_footholds(record, t, dt, self._begin, target, stops):
-            self.standing, self._begin = True, math.inf
+        self.commanded[:] = target
+        if _plan_base_and_footholds(record, t, dt, target, stops):
+            self.standing, self._parts.stride.begin[0] = True, math.inf
         self._sample_ground()
         _plan_feet(record, dt)
         if self._momentum is not None:
@@ -316,4 +337,18 @@ def _nominal_stance(system: System, spheres: Feet, legs: Legs, home: Array) -> N
     com = pin.centerOfMass(system.model, system.model.createData(), q)
     feet, radius = measured.feet, np.ascontiguousarray(spheres.radii, dtype=np.float64)
     feet[:, :2] += com[:2] - feet[:, :2].mean(axis=0)
-    return NominalStance(height=float(np.max(radius - feet[:, 2])), feet=feet, radius=radius)
+    return NominalStance(height=float(np.max(radius - feet[:, 2])), feet=feet, radius=radius, lead=np.full(2, np.inf))
+
+
+def _joint_limits(system: System, legs: Legs, home: Array, speed: Array) -> JointLimits:
+    """The limits of the joints of the legs, whose accelerations are those of the machine at the angles `home`."""
+    q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
+    carried = np.diag(pin.crba(system.model, system.model.createData(), q))
+    lower, upper = system.model.lowerPositionLimit[legs.q_index], system.model.upperPositionLimit[legs.q_index]
+    return JointLimits(
+        lower=np.where(lower < upper, lower, -np.inf),  # a URDF without limits says 0 and 0
+        upper=np.where(lower < upper, upper, np.inf),
+        speed=speed[legs.actuated],
+        acceleration=system.effort_limit[legs.actuated] / carried[legs.v_index],
+        torque=system.effort_limit[legs.actuated],
+    )

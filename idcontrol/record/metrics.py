@@ -21,6 +21,8 @@ actuated joints and `nf` feet (shape of one row, unit)::
     base_tilt ()                     angle between the base's and the world's z                    rad
     com (3,)                         centre of mass, world                                         m
     target, segment (2,)             current and previous waypoint: x, y                           m
+    commanded, granted (3,)          command of the source, and what governor and limiter leave of it: ahead and to the
+                                     left, counter-clockwise; absent where no planner on board says    m/s, rad/s
     waypoints (), turning ()         waypoints reached so far; 1 while turning in place
     step_us ()                       wall time of the controller alone                             µs
     plant_status, plant_residual, plant_regularization ()
@@ -45,6 +47,10 @@ FALLEN_HEIGHT = 0.5
 """A base that has sunk by more than this share of its nominal height has fallen."""
 FALLEN_TILT_RAD = 0.6
 """A base that leans more than this has fallen."""
+SHORTFALL = 0.1
+"""Part of the granted distance and turn by which a walk that did what it was asked may miss it."""
+SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
+"""What a walk may be off besides: in heights of its base for the distance, and in heading, which a push turns [rad]."""
 TOUCHING_N = 1e-3
 """Smallest force that counts as contact [N]: far above rounding, far below the load of any foot."""
 
@@ -104,6 +110,7 @@ def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) 
         **dict.fromkeys(("feet", "feet_des", "force", "force_pred"), (*feet, 3)),
         **dict.fromkeys(("t", "status", "clipped", "base_tilt", "waypoints", "turning"), ()),
         **dict.fromkeys(("plant_status", "plant_residual", "plant_regularization"), ()),
+        **dict.fromkeys({"commanded", "granted"} & arrays.keys(), (3,)),
         **{"base_ref": (4,), "com": (3,), "target": (2,), "segment": (2,)},
     }
     fits = all(name in arrays and arrays[name].shape[1:] == shape for name, shape in shapes.items())
@@ -121,12 +128,14 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
     """All metrics of a locomotion run.
 
     Args:
-        arrays: The channels that the module's text lists, shape (rows, ...); ``step_us`` may be absent.
+        arrays: The channels that the module's text lists, shape (rows, ...); ``step_us``, ``commanded`` and ``granted``
+            may be absent.
         layout: Facts that are not in the arrays.
         duration_s: Intended duration of the run [s].
 
     Returns:
-        Keys ``steps, completed, fell_at_s``, those of the functions below, ``torque_clipped_steps``,
+        Keys ``steps, completed, fell_at_s``, those of `following` where the command was recorded, those of the
+        functions below it, ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``,
         ``waypoints_reached``, and the objects ``step_us``, ``solver`` and ``plant_solver``.
     """
     h = layout.period_s
@@ -134,16 +143,22 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
     rows = len(base)
     fell = fell_at(arrays["t"], base[:, 2], arrays["base_ref"][:, 2], arrays["base_tilt"], layout.base_height_m)
     reached_end = rows > 0 and arrays["t"][-1] + 1.5 * h > duration_s
+    waypoints = int(arrays["waypoints"][-1]) if rows and np.isfinite(arrays["waypoints"][-1]) else 0
+    asked = following(arrays["q"], arrays["commanded"], arrays["granted"], h) if "granted" in arrays else {}
     return {
         "steps": rows,
-        "completed": bool(fell is None and reached_end and np.isfinite(arrays["q"]).all()),
+        "completed": bool(
+            fell is None and reached_end and np.isfinite(arrays["q"]).all() and obeyed(asked, layout, waypoints)
+        ),
         "fell_at_s": fell,
+        **asked,
         **tracking(
             arrays["q"][:, list(layout.joint_q)],
             arrays["v"][:, list(layout.joint_v)],
             arrays["q_des"],
             arrays["v_des"],
         ),
+        "qd_ref_max_rad_s": _largest(np.abs(arrays["v_des"])),
         **torques(arrays["tau"], h),
         "torque_clipped_steps": int(np.count_nonzero(arrays["clipped"] > 0)),
         **contact_forces(arrays["force"][:, :, 2], arrays["force_pred"][:, :, 2]),
@@ -157,11 +172,72 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         "touchdown_err_s": touchdown_error(arrays["stance"] > 0.5, arrays["force"], layout.swing_s, h),
         **com_path(arrays["com"], arrays["segment"], arrays["target"], arrays["turning"] > 0.5),
         "distance_m": distance(base, round(layout.gait_period_s / h)),
-        "waypoints_reached": int(arrays["waypoints"][-1]) if rows and np.isfinite(arrays["waypoints"][-1]) else 0,
+        "waypoints_reached": waypoints,
         "step_us": percentiles(arrays["step_us"]) if "step_us" in arrays else percentiles(np.empty(0)),
         "solver": statuses(arrays["status"], arrays.get("solved_by"), arrays.get("gap_nm")),
         "plant_solver": plant_solver(arrays["plant_status"], arrays["plant_residual"], arrays["plant_regularization"]),
     }
+
+
+def following(q: Array, commanded: Array, granted: Array, h: float) -> dict[str, float | None]:
+    """What a walk was asked, what was granted of it, and what it did of that.
+
+    Args:
+        q: Configurations, shape (rows, nq): position and quaternion (x, y, z, w) of the base first.
+        commanded: Commands of the source (v_x, v_y, ω) in the base's heading, shape (rows, 3) [m/s, rad/s].
+        granted: What governor and limiter left of them, shape (rows, 3) [m/s, rad/s].
+        h: Time between rows [s].
+
+    Returns:
+        Means of the planar speed, ``commanded_m_s`` and ``granted_m_s``, and of the turning rate, ``commanded_rad_s``
+        and ``granted_rad_s``, without their signs; the distance ``granted_m`` and how far the base went along the
+        granted direction, ``followed_m``; the turn ``granted_rad`` and the change of heading, ``followed_rad``.
+    """
+    speed = np.linalg.norm(granted[:, :2], axis=1)
+    yaw = np.arctan2(2.0 * (q[:, 6] * q[:, 5] + q[:, 3] * q[:, 4]), 1.0 - 2.0 * (q[:, 4] ** 2 + q[:, 5] ** 2))
+    way = np.arctan2(granted[:, 1], granted[:, 0]) + yaw
+    along = np.stack((np.cos(way), np.sin(way)), axis=1) * (speed > 0.0)[:, None]
+    turned = np.unwrap(yaw)
+    return {
+        "commanded_m_s": _mean(np.linalg.norm(commanded[:, :2], axis=1)),
+        "granted_m_s": _mean(speed),
+        "commanded_rad_s": _mean(np.abs(commanded[:, 2])),
+        "granted_rad_s": _mean(np.abs(granted[:, 2])),
+        "granted_m": _finite(h * speed.sum()),
+        "followed_m": _finite(np.sum(along[:-1] * np.diff(q[:, :2], axis=0))),
+        "granted_rad": _finite(h * granted[:, 2].sum()),
+        "followed_rad": _finite(turned[-1] - turned[0]) if len(q) else 0.0,
+    }
+
+
+def obeyed(asked: Mapping[str, float | None], layout: Layout, waypoints: int) -> bool:
+    """Whether a walk did what it was asked, as far as it was granted.
+
+    It followed the granted distance within 10 % and a tenth of its height, and turned as far as granted within 10 %
+    and 0.3 rad. Between waypoints it went no farther than 10 % more than the legs that it finished and the one that it
+    is on.
+
+    Args:
+        asked: From `following`; an empty one asks nothing.
+        layout: The waypoints and the height.
+        waypoints: How many of them were reached.
+    """
+    if not asked:
+        return True
+    numbers = [asked[key] for key in ("granted_m", "followed_m", "granted_rad", "followed_rad")]
+    if any(number is None for number in numbers):
+        return False
+    granted_m, followed_m, granted_rad, followed_rad = (float(number or 0.0) for number in numbers)
+    slack = SLACK_HEIGHTS * layout.base_height_m
+    goes = abs(followed_m - granted_m) <= SHORTFALL * granted_m + slack
+    turns = abs(followed_rad - granted_rad) <= SHORTFALL * abs(granted_rad) + SLACK_RAD
+    if layout.waypoints:
+        round_trip = np.array(layout.waypoints)
+        corners = [np.zeros(2), *(round_trip[k % len(round_trip)] for k in range(waypoints + 1))]
+        path = float(np.linalg.norm(np.diff(corners, axis=0), axis=1).sum())
+        goes = goes and followed_m <= (1.0 + SHORTFALL) * path + slack
+        turns = True  # a heading is a means to reach the next point
+    return goes and turns
 
 
 def tracking(q: Array, v: Array, q_des: Array, v_des: Array) -> dict[str, float | None]:

@@ -73,6 +73,8 @@ def channels(system: System, feet: int) -> tuple[dict[str, tuple[int, ...]], dic
         "base_ref": ((4,), ""),
         "base_tilt": ((), "rad"),
         "com": ((3,), "m"),
+        "commanded": ((3,), ""),
+        "granted": ((3,), ""),
         "target": ((2,), "m"),
         "segment": ((2,), "m"),
         "waypoints": ((), ""),
@@ -148,7 +150,7 @@ def record_walk(
     walk, observer = scene.simulated(), scene.observer()
     facts = layout(scene, walk.planner)
     shapes, units = channels(observer.system, len(facts.feet))
-    row = TickRow(observer, walk.plant, progress_of(walk.guide))
+    row = TickRow(observer, walk.plant, progress_of(walk.guide), walk.planner)
     began, unreachable = time.perf_counter(), 0
     known = {"layout": msgspec.to_builtins(facts), "scene": msgspec.to_builtins(scene.scenery()), **(meta or {})}
     settings = jsonable(msgspec.to_builtins(config))
@@ -171,6 +173,8 @@ def record_walk(
         wall = time.perf_counter() - began
         arrays = recorder.arrays()
         metrics = locomotion(arrays, facts, config.duration_s)
+        if metrics["fell_at_s"] is None and not metrics["completed"]:
+            recorder.event(Event(t=float(arrays["t"][-1]), what=_missed(metrics)))
         metrics["unreachable_steps"] = unreachable
         metrics["wall_s"] = wall
         metrics["realtime_factor"] = len(arrays["t"]) * facts.period_s / wall
@@ -178,17 +182,31 @@ def record_walk(
     return metrics
 
 
+def _missed(metrics: Mapping[str, Any]) -> str:
+    """What a walk that stayed upright has left undone."""
+    keys = ("followed_m", "granted_m", "followed_rad", "granted_rad")
+    went, far, turned, round_ = (metrics[key] or 0.0 for key in keys)
+    return (
+        f"the robot did not do what it was asked: it went {went:.2f} m of the {far:.2f} m granted, "
+        f"turned {turned:.2f} rad of {round_:.2f} rad, and reached {metrics['waypoints_reached']} waypoints"
+    )
+
+
 class TickRow:
     """The record of a tick as one row of all `channels`."""
 
-    def __init__(self, observer: SphereContacts, plant: SimulatedPlant, progress: WaypointProgress | None) -> None:
+    def __init__(
+        self, observer: SphereContacts, plant: SimulatedPlant, progress: WaypointProgress | None, planner: WalkPlanner
+    ) -> None:
         """Lay out the row; its numbers are NaN until the first tick.
 
         Args:
             observer: Foot spheres on a system of their own.
             plant: Tells how its last step was solved.
             progress: Tells how far the walk between waypoints has come; None where there are none.
+            planner: Tells what it was asked, and what of it is granted.
         """
+        self._asked = planner.commanded, planner.command
         shapes, _ = channels(observer.system, observer.radius.size)
         self._plant, self._progress = plant, progress
         self._row = ChannelRow(shapes)
@@ -206,6 +224,7 @@ class TickRow:
         )
         of["feet_des"][:] = reference.feet
         of["base_ref"][:3], of["base_ref"][3] = reference.base_position, reference.base_yaw
+        of["commanded"][:], of["granted"][:] = self._asked
         of["force"][:] = 0.0
         of["force"][tick.forces.identity] = tick.forces.force
         if command.predicted is None:

@@ -21,13 +21,13 @@ TORQUE_RATE = 400.0
 """Largest rate of a torque, as a multiple of its limit [1/s], where the robot has a limit in effect."""
 
 FREE_TORQUE_RATE_NM_S = 5000.0
-"""Largest rate where it has none (`links`): more than twice the fastest change of a clean trot [N m/s]."""
+"""Largest rate where it has none: more than twice the fastest change of a clean trot of `links` [N m/s]."""
 
 NO_LIMIT_NM = 1e3
 """Torque limits from here on do not limit a motor that moves a walking robot."""
 
-NOTES = 6
-"""Numbers that the planner notes in a tick: target (2), segment (2), waypoints reached, turning."""
+NOTES = 12
+"""Numbers that the planner notes in a tick: commanded (3), granted (3), target (2), segment (2), reached, turning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +101,11 @@ class WalkSession:
         """The channels that follow from the state, and how far the walk has come."""
         self._posture(row["q"], row["v"])
         found: dict[str, Any] = dict(self._found)
+        notes = row["notes"]
+        found["commanded"], found["granted"] = notes[:3], notes[3:6]
         if self._scene.config.path.kind == "waypoints":
-            notes = row["notes"]
-            found["target"], found["segment"] = notes[:2], notes[2:4]
-            found["waypoints"], found["turning"] = notes[4], notes[5]
+            found["target"], found["segment"] = notes[6:8], notes[8:10]
+            found["waypoints"], found["turning"] = notes[10], notes[11]
         return found
 
     def meta(self) -> dict[str, Any]:
@@ -139,7 +140,7 @@ class WalkSession:
 
 
 class NotedPlanner:
-    """A planner that also notes how far the walk has come.
+    """A planner that also notes what it was asked, what of it is granted, and how far the walk has come.
 
     Attributes:
         planner: The planner.
@@ -159,8 +160,9 @@ class NotedPlanner:
         return self.planner(state)
 
     def notes(self) -> Array:
-        """Target, segment, waypoints reached, whether it turns; shape (6,), NaN where there are no waypoints."""
+        """What `NOTES` lists; NaN where there are no waypoints."""
+        self._notes[:3], self._notes[3:6] = self.planner.commanded, self.planner.command
         if self._progress is not None:
-            self._notes[:2], self._notes[2:4] = self._progress.target, self._progress.previous
-            self._notes[4], self._notes[5] = self._progress.reached, self._progress.turning
+            self._notes[6:8], self._notes[8:10] = self._progress.target, self._progress.previous
+            self._notes[10], self._notes[11] = self._progress.reached, self._progress.turning
         return self._notes

@@ -284,6 +284,7 @@ class WalkScene:
                 linear_m_s2=description.command.acceleration_m_s2,
                 angular_rad_s2=description.command.turn_acceleration_rad_s2,
             ),
+            speed_limit=self.robot.velocity_limit(system.actuated_names),
             balance=Balance(stiffness_1_s2=config.balance.stiffness_1_s2, damping_1_s=config.balance.damping_1_s),
             # At every friction: told to keep its speed, the base would have to push the legs' reaction into the ground.
             constant_momentum=True,

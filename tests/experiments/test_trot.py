@@ -141,8 +141,8 @@ def test_too_weak_motors_are_reported_and_never_exceeded(tmp_path):
     source = experiment_robot_folder()
     (folder / "links.urdf").write_text((source / "links.urdf").read_text())
     text = (source / "robot.toml").read_text()
-    assert '"*" = 1e4' in text
-    (folder / "robot.toml").write_text(text.replace('"*" = 1e4', '"*" = 1.2'))
+    assert '"*" = 4 }' in text
+    (folder / "robot.toml").write_text(text.replace('"*" = 4 }', '"*" = 1.2 }'))
     metrics, record = run(tmp_path / "run", duration_s=1.0, robot=str(folder / "robot.toml"))
     assert np.abs(record.arrays["tau"]).max() <= 1.2
     assert metrics["torque_clipped_steps"] > 0
@@ -156,12 +156,36 @@ def experiment_robot_folder():
     return robots.load("links").path.parent
 
 
-def test_a_foothold_out_of_reach_is_an_event_and_the_run_goes_on_as_it_can(tmp_path):
-    path = WalkPath(kind="command", command=((0.2, 1.5, 0.0, 0.0),))
+def test_a_command_beyond_the_robot_is_granted_as_far_as_it_can_be_and_followed(tmp_path):
+    path = WalkPath(kind="command", command=((0.2, 3.0, 0.0, 0.0),))
     metrics, record = run(tmp_path / "far", duration_s=3.0, path=path)
-    assert metrics["unreachable_steps"] > 0
-    assert any("out of reach" in event["what"] for event in record.events)
-    assert np.isfinite(record.arrays["tau"]).all()
+    assert metrics["completed"]
+    assert metrics["commanded_m_s"] == pytest.approx(2.6, rel=1e-3)  # it stands for 0.4 s
+    assert record.arrays["granted"][-1, 0] > 0.8
+    assert metrics["unreachable_steps"] == 0
+    assert metrics["qd_ref_max_rad_s"] <= 15.0
+    assert np.abs(record.arrays["tau"]).max() <= 4.0
+
+
+def test_a_robot_told_too_much_friction_is_asked_for_nothing_absurd_and_fails(tmp_path, recwarn):
+    friction = CountedFriction(estimate=0.4)
+    metrics, record = run(tmp_path / "fooled", duration_s=4.0, mu=0.1, friction=friction)
+    assert not metrics["completed"]
+    assert metrics["qd_ref_max_rad_s"] <= 15.0
+    assert np.abs(record.arrays["tau"]).max() <= 4.0
+    assert all(np.isfinite(record.arrays[name]).all() for name in ("q", "v", "q_des", "v_des", "a_des", "tau"))
+    assert not [warning for warning in recwarn if issubclass(warning.category, RuntimeWarning)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [(3.0, 0.0, 0.0), (0.0, 3.0, 0.0), (0.0, 0.0, 10.0), (3.0, 0.0, 10.0)])
+@pytest.mark.parametrize(("robot", "top"), [("links", 0.8), ("solo12", 0.8), ("go1", 1.5), ("anymal", 1.5)])
+def test_whatever_is_commanded_a_robot_walks_for_thirty_seconds(tmp_path, robot, top, command):
+    path = WalkPath(kind="command", command=((0.0, *command),))
+    metrics, record = run(tmp_path / "run", robot=robot, path=path)
+    assert metrics["completed"]
+    if command == (3.0, 0.0, 0.0):
+        assert record.arrays["granted"][-1, 0] >= top
 
 
 def test_friction_is_counted_on_in_part_and_capped():
@@ -185,10 +209,14 @@ def test_gains_that_are_not_set_are_those_of_the_robot_file():
     assert set(torque.kd) == {0.1}
 
 
-def test_the_original_planner_walks_under_the_original_feedback(tmp_path):
+def test_the_original_planner_stays_upright_under_the_original_feedback_but_goes_backwards(tmp_path):
     config = msgspec.structs.replace(PRESETS["paper"], controller="pid", duration_s=2.0)
     metrics = experiment.run(config, tmp_path / "paper", lambda share: None)
-    assert metrics["completed"]
+    assert metrics["fell_at_s"] is None
+    assert metrics["followed_m"] < 0.0 < metrics["granted_m"]
+    assert not metrics["completed"]
+    events = [event["what"] for event in load(tmp_path / "paper").events]
+    assert any("did not do what it was asked" in what for what in events)
     with pytest.raises(InputError, match="planner=paper is the original of the robot links"):
         experiment.run(msgspec.structs.replace(config, robot="solo12"), tmp_path / "no", lambda share: None)
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idcontrol.planners.base import LEASH, BaseReference, advance_base, command_base, wrap
+from idcontrol.planners.base import LEASH, BaseReference, advance_base, command_base, hold_base, wrap
 from idcontrol.planners.commands import LimitedCommand
 
 
@@ -90,3 +90,14 @@ def test_on_level_ground_the_height_does_not_move_at_all():
     for _ in range(10):
         step(base, 1e-3, np.array([0.3, 0.1, 0.5]), np.ones(3), np.zeros(3), 0.0)
     assert (base.pose[2], base.twist[2], base.rate[2]) == (0.2, 0.0, 0.0)
+
+
+def test_the_reference_of_a_machine_that_is_held_stays_within_its_lead():
+    base, here = BaseReference.at_rest(), np.array([1.0, 2.0, 0.2])
+    lead = np.array([0.05, 0.3])
+    base.pose[:] = 1.03, 2.04, 0.2, 3.3
+    hold_base(here, -3.1, lead, base)  # 0.05 m and 0.117 rad away
+    assert base.pose.tolist() == [1.03, 2.04, 0.2, 3.3]
+    base.pose[:] = 1.3, 2.4, 0.2, -2.5
+    hold_base(here, -3.1, lead, base)
+    assert base.pose == pytest.approx([1.03, 2.04, 0.2, -2.8])

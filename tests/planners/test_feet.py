@@ -24,6 +24,7 @@ from idcontrol.planners.feet import (
     notice_touchdowns,
 )
 from idcontrol.planners.gait import Gait, Timing
+from idcontrol.planners.governor import Ability, Stride
 from idcontrol.planners.measured import Measured
 from idcontrol.planners.packing import pack
 
@@ -37,6 +38,7 @@ class Constants(NamedTuple):
 
 # a record, as kernels have it in a planner; a swing of 75 ms, a stance of 225 ms, and a touchdown speed of 0.1 m/s
 GAIT = pack(Constants(Gait(period_s=SWING + STANCE, duty=STANCE / (SWING + STANCE))))[0]["gait"][0]
+STRIDE = Stride.of(Gait(period_s=SWING + STANCE, duty=STANCE / (SWING + STANCE)))
 UP = np.array([[0.0, 0.0, 1.0]])
 
 
@@ -96,7 +98,7 @@ def test_the_derivatives_of_the_arch_are_its_differences():
 NOMINAL = np.array([[0.18, 0.08, -0.16], [0.18, -0.08, -0.16], [-0.18, 0.08, -0.16], [-0.18, -0.08, -0.16]])
 
 
-def footholds(*, position, yaw, velocity, command, since=0.0, left=SWING, phase=SWINGING, capture=0.0):
+def footholds(*, position, yaw, velocity, command, since=0.0, left=SWING, phase=SWINGING, capture=0.0, reach=np.inf):
     n = 4
     plan, ground = FootPlan.of(n), GroundSamples.of(n)
     plan.phase[:], plan.landing[:] = phase, np.nan
@@ -105,9 +107,13 @@ def footholds(*, position, yaw, velocity, command, since=0.0, left=SWING, phase=
     timing = Timing.of(n)
     timing.stance[:], timing.since_liftoff[:], timing.to_touchdown[:] = False, since, left
     # the height whose capture point lies `capture` seconds ahead
-    nominal = NominalStance(height=GRAVITY * (capture / CAPTURE_GAIN) ** 2, feet=NOMINAL, radius=np.zeros(n))
+    nominal = NominalStance(
+        height=GRAVITY * (capture / CAPTURE_GAIN) ** 2, feet=NOMINAL, radius=np.zeros(n), lead=np.full(2, np.inf)
+    )
     command = LimitedCommand(np.array(command, dtype=np.float64), np.zeros(3))
-    choose_footholds(GAIT, nominal, command, measured, timing, plan, ground)
+    every = np.zeros((n, 3, 3))
+    ability = Ability(np.full((n, 4), reach), np.full(2, reach), every, every, every, np.full(1, 0.5))
+    choose_footholds(STRIDE, ability, nominal, command, measured, timing, plan, ground)
     landing, where = plan.landing, ground.points
     assert np.array_equal(where.T, landing[:, :2], equal_nan=True)
     return landing
@@ -147,6 +153,17 @@ def test_a_machine_pushed_sideways_steps_to_the_side_it_falls_to():
     assert 0.0 < CAPTURE_GAIN < 1.0
 
 
+def test_a_foothold_out_of_reach_is_drawn_in_to_what_the_foot_reaches_when_it_lands():
+    position, yaw = np.array([0.4, -0.7, 0.17]), 0.3
+    common = {"position": position, "yaw": yaw, "velocity": np.zeros(3), "command": (1.0, 0.0, 0.0), "capture": 0.1}
+    free, held = footholds(**common), footholds(**common, reach=0.05)
+    under = position[:2] + (NOMINAL[:, :2] + [SWING, 0.0]) @ rotation(yaw).T  # the nominal feet at touchdown
+    assert np.linalg.norm(free[:, :2] - under, axis=1) == pytest.approx(np.full(4, 0.1125 - 0.1), abs=1e-9)
+    further = footholds(**common | {"velocity": np.array([0.0, 2.0, 0.0])}, reach=0.05)
+    assert np.linalg.norm(further[:, :2] - under, axis=1) == pytest.approx(np.full(4, 0.05))
+    assert np.array_equal(free, held, equal_nan=True)
+
+
 def test_a_foothold_is_frozen_after_three_quarters_of_the_swing():
     common = {"position": np.zeros(3), "yaw": 0.0, "velocity": np.zeros(3), "command": (0.1, 0.0, 0.0)}
     assert np.isfinite(footholds(**common, since=0.74 * SWING, left=0.26 * SWING)[:, 0]).all()
@@ -170,7 +187,7 @@ class OneFoot:
         here = Measured.of(1)._replace(
             feet=np.array([measured]), feet_velocity=np.array([velocity]), shank_rate=self.spin
         )
-        move_feet(dt, GAIT, self.radius, self.ground, here, timing, plan)
+        move_feet(dt, GAIT, STRIDE, self.radius, self.ground, here, timing, plan)
         return plan
 
 
@@ -282,7 +299,7 @@ def noticed(*, height, velocity, left, phase=SWINGING):
     timing.since_liftoff[0], timing.to_touchdown[0] = SWING - left, left
     measured.feet[0, 2], measured.feet_velocity[0, 2] = height, velocity
     plan.phase[0], plan.landing[0, 2] = phase, 0.01
-    notice_touchdowns(2.0, GAIT, measured, timing, plan)
+    notice_touchdowns(2.0, GAIT, STRIDE, measured, timing, plan)
     return bool(timing.stance[0]), float(timing.since_touchdown[0]), float(timing.to_liftoff[0])
 
 

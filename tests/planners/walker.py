@@ -28,9 +28,10 @@ class Machine:
     feet: Feet
     home: Array
     gait: Gait
+    speed_limit: Array
 
     def planner(self, commands: Any, *, ground: Ground | None = None, **settings: Any) -> TrotPlanner:
-        how = TrotSettings(**{"gait": self.gait, **settings})
+        how = TrotSettings(**{"gait": self.gait, "speed_limit": self.speed_limit, **settings})
         return TrotPlanner(self.system, self.feet, self.home, how, commands=commands, ground=ground)
 
     def state(self, t: float, pose: Array, twist: Array, joints: Array, rates: Array) -> State:
@@ -76,7 +77,8 @@ def machine(name: str, *, points: bool = False) -> Machine:
         step_height_m=text.gait.step_height_m,
         touchdown_speed_m_s=text.gait.touchdown_speed_m_s,
     )
-    return Machine(system, feet, robot.home_joints(system.actuated_names), gait)
+    names = system.actuated_names
+    return Machine(system, feet, robot.home_joints(names), gait, robot.velocity_limit(names))
 
 
 def follow_exactly(m: Machine, planner: TrotPlanner, steps: int, h: float = TICK) -> Iterator[tuple[State, Reference]]:
@@ -98,3 +100,15 @@ def follow_exactly(m: Machine, planner: TrotPlanner, steps: int, h: float = TICK
             plan.q + h * (plan.v + h * plan.a),
             plan.v + h * plan.a,
         )
+
+
+def within_limits(planner: TrotPlanner, plan: Reference, last: Reference | None) -> None:
+    """Assert that no joint is asked for more than its limits, and for nothing that jumps by more than 1 mrad."""
+    limits, actuated = planner._parts.joint_limits, planner._parts.legs.actuated
+    assert np.all(np.abs(plan.v[actuated]) <= limits.speed)
+    assert np.all(np.abs(plan.a[actuated]) <= limits.acceleration)
+    assert np.all((limits.lower <= plan.q[actuated]) & (plan.q[actuated] <= limits.upper))
+    if last is not None:
+        # angles go on with the velocity at the end of the period
+        jump = np.abs(plan.q - last.q - TICK * (last.v + TICK * last.a))
+        assert jump.max() <= 1e-3 + 1e-12

@@ -46,6 +46,7 @@ def standing(duration_s: float = 2.0) -> dict[str, np.ndarray]:
     for name, shape in {
         "v_des": (2,), "tau": (2,), "feet": (2, 3), "feet_des": (2, 3), "slip": (2,), "status": (), "clipped": (),
         "base_tilt": (), "com": (3,), "segment": (2,), "target": (2,), "turning": (), "waypoints": (),
+        "commanded": (3,), "granted": (3,),
         "plant_status": (), "plant_regularization": (),
     }.items():  # fmt: skip
         arrays[name] = np.zeros((n, *shape))
@@ -269,6 +270,45 @@ def test_ground_that_rises_with_the_reference_is_no_fall():
 def test_a_run_that_ended_early_is_not_completed():
     assert of(standing(1.999), 2.0)["completed"] is False
     assert of(standing(2.0), 2.0)["completed"] is True
+
+
+def commanded(granted, moved, *, duration_s=2.0, turned=0.0):
+    """A machine that is granted a constant command and moves and turns evenly, so far in all."""
+    arrays = standing(duration_s)
+    n = len(arrays["t"])
+    part = np.linspace(0.0, 1.0, n)
+    arrays["granted"] = np.tile(granted, (n, 1)).astype(float)
+    arrays["commanded"] = 2.0 * arrays["granted"]
+    arrays["q"][:, :2] = part[:, None] * moved
+    arrays["q"][:, 5], arrays["q"][:, 6] = np.sin(0.5 * turned * part), np.cos(0.5 * turned * part)
+    return arrays
+
+
+def test_a_walk_is_completed_if_it_follows_what_was_granted_within_a_tenth():
+    got = of(commanded((0.3, 0.4, 0.0), (0.6, 0.8)))
+    assert got["commanded_m_s"] == pytest.approx(1.0)
+    assert got["granted_m_s"] == pytest.approx(0.5)
+    assert got["followed_m"] == pytest.approx(got["granted_m"]) == pytest.approx(1.0)
+    assert got["completed"]
+    # a tenth of the distance and of the height of 0.2 m
+    assert of(commanded((0.3, 0.4, 0.0), (0.9 * 0.6, 0.9 * 0.8)))["completed"]
+    for moved in ((0.0, 0.0), (0.8 * 0.6, 0.8 * 0.8), (-0.6, -0.8), (0.8, -0.6), (1.2 * 0.6, 1.2 * 0.8)):
+        assert not of(commanded((0.3, 0.4, 0.0), moved))["completed"]
+
+
+def test_a_turn_is_completed_if_it_goes_round_as_far_as_granted():
+    assert of(commanded((0.0, 0.0, 4.0), (0.0, 0.0), turned=8.0))["completed"]
+    assert of(commanded((0.0, 0.0, 4.0), (0.0, 0.0), turned=8.0))["followed_rad"] == pytest.approx(8.0)
+    for turned in (0.0, 6.5, -8.0):
+        assert not of(commanded((0.0, 0.0, 4.0), (0.0, 0.0), turned=turned))["completed"]
+
+
+def test_a_walk_in_circles_about_a_waypoint_is_not_completed():
+    layout = msgspec.structs.replace(LAYOUT, waypoints=((0.5, 0.0), (0.5, 0.5)))
+    arrays = commanded((0.5, 0.0, 0.0), (1.0, 0.0))
+    assert not metrics.locomotion(arrays, layout, 2.0)["completed"]  # a metre, and past a point at half a metre
+    arrays["waypoints"][1000:] = 1.0
+    assert metrics.locomotion(arrays, layout, 2.0)["completed"]
 
 
 def test_a_nan_in_the_state_is_null_in_json_and_not_completed():

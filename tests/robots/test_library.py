@@ -134,7 +134,7 @@ def test_the_anymals_joint_order_differs_from_the_order_of_its_feet():
 
 def test_torque_limits_are_those_of_the_real_motors():
     limits = {name: robots.load(name).system().effort_limit for name in MASS}
-    assert set(limits["links"]) == {1e4}
+    assert set(limits["links"]) == {4.0}
     assert set(limits["solo12"]) == {2.7}
     assert set(limits["go1"]) == {23.7, 35.55}
     assert set(limits["anymal"]) == {80.0}

@@ -1,0 +1,370 @@
+"""A reference governor: no command asks the legs for more than they can do (planner.md 3.4).
+
+A foot that stands moves over the ground with -u seen from the base, ``u = v + ω × n``; one that swings has to be
+carried the way ``u T`` of a whole stride within T_sw. Three arguments bound the stride:
+
+    reach:         u T_st ≤ 2 s              a stance lies within the ellipse of half-axes s that the foot can reach
+    joint speed:   |J⁻¹| ṗ_B ≤ q̇_max         the quintic's peak over the base is 1.875 u T/T_sw - u in mid-swing; while
+                                             the foot rises and sinks fastest, 1.2 u T/T_sw - u and 3.43 H/T_sw upwards
+    torque:        |J⁻¹| 5.77 u T/T_sw² ≤ 0.45 q̈_max   the rest of the torque carries the machine
+
+All three let a shorter stance go faster, as animals do: T_sw stays and T_st shrinks, down to the duty at which as many
+feet as ever still stand. Where the joints are too slow for that, the swing is stretched and the step lowered, too. A
+stride also turns no farther than a swing along a chord allows, and a curve takes no more acceleration than the command
+may. What even the best stride cannot do is taken from the command, the same share of v and ω, so that the path keeps
+its curvature.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from idcontrol.planners.gait import Gait, Timing, write_timing
+from idcontrol.planners.legs import IK_TOLERANCE, LegPose, Legs, reach
+from idcontrol.types import Array
+
+QUINTIC_SPEED, QUINTIC_ACCELERATION = 1.875, 5.7735
+"""Peaks of a quintic from rest to rest, in lengths per duration and per its square [-]: 15/8 and 10/√3."""
+
+RISING_SPEED, RISING_ARCH = 1.2, 3.435
+"""The quintic's speed where the arch of a swing rises and sinks fastest, and the arch's there, in heights H [-]."""
+
+TORQUE_SHARE = 0.45
+"""Part of the motors' torque that may accelerate a swinging leg [-]; the rest carries the machine."""
+
+CARRYING_SHARE = 0.75
+"""Part of the motors' torque that a standing leg may take to carry its part of the machine [-]."""
+
+MOST_TURN = 0.8
+"""Largest turn in a stride [rad]: a foot swings along a chord of its circle, 8 % of the radius inside."""
+
+OVERLAP = 0.02
+"""Least part of a stride by which stances overlap beyond what the number of standing feet asks [-]."""
+
+OWN_LOAD = 1.15
+"""Part of the joint speeds up to which the stride of the robot file is kept [-]: `limit_joints` cuts short peaks."""
+
+LOW_STEP = 0.55
+"""The least height of a step, in those of the gait [-]."""
+
+REACH_SHARE = 0.8
+"""Part of a foot's reach that a planned stance covers [-]; capture steps and the lag of the base take the rest."""
+
+HALVINGS = 12
+"""Bisections of a share and of a ratio: to a part in four thousand."""
+
+STRETCHES = 5
+"""How many durations of a swing are tried, from the gait's to twice as long."""
+
+LEAST_GRIP = 2.0 / 3.0
+"""A leg reaches a point with a margin if its Jacobian's least singular value there is this part of that at home [-]."""
+
+MAKING_UP = 1.0
+"""Speed at which a joint reference makes up for a jump of its plan [rad/s]: 1 mrad in a period of 1 ms."""
+
+REACH_STEP = 2e-3
+"""Step with which the reach of a leg is probed [m]."""
+
+
+WAYS: Array = np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 0.0]])
+"""Ahead, back, to the left, to the right."""
+
+
+class JointLimits(NamedTuple):
+    """What the joints of the legs can do, shape (n, 3) each.
+
+    Attributes:
+        lower: Least angles [rad].
+        upper: Largest angles [rad].
+        speed: Largest speeds [rad/s].
+        acceleration: Largest accelerations [rad/s²]: all torque of a motor on the inertia that it carries at home.
+        torque: Largest torques [N m].
+    """
+
+    lower: Array
+    upper: Array
+    speed: Array
+    acceleration: Array
+    torque: Array
+
+
+class Ability(NamedTuple):
+    """What the legs can do about their nominal stance.
+
+    Attributes:
+        reach: How far each foot reaches ahead, back, to the left and to the right, shape (n, 4) [m].
+        stroke: The least of all feet along x and along y, shape (2,) [m]: half-axes of an ellipse.
+        speed: Share of a joint's speed limit for a foot velocity along x, y and z, shape (n, 3, 3): leg, joint,
+            direction [s/m].
+        speed_at_rim: The largest of them where a foot has gone as far as `stroke` says, likewise [s/m].
+        acceleration: Share of a joint's acceleration limit for a foot acceleration, likewise [s²/m].
+        duty: Least duty at which the gait has as many standing feet as ever, shape (1,) [-].
+    """
+
+    reach: Array
+    stroke: Array
+    speed: Array
+    speed_at_rim: Array
+    acceleration: Array
+    duty: Array
+
+    @staticmethod
+    def of(legs: Legs, home: Array, feet: Array, limits: JointLimits, gait: Gait, weight: float) -> Ability:
+        """Probe the legs about their nominal feet.
+
+        A foot reaches a point if the leg is far from stretched there and its motors carry the machine, whose weight
+        rests on as few feet as the gait ever lets stand.
+
+        Args:
+            legs: The legs.
+            home: Joint angles near which to look, shape (n, 3) [rad].
+            feet: The nominal feet, base axes, shape (n, 3) [m].
+            limits: Limits of the joints.
+            gait: The gait.
+            weight: Weight of the machine [N].
+        """
+        load = weight / max(_standing(gait, gait.duty), 1)
+        n = len(home)
+        reached, (speed, rim, acceleration) = np.zeros((n, 4)), np.zeros((3, n, 3, 3))
+        for i in range(n):
+            zero = LegPose(legs.origin[i], legs.axis[i], legs.foot[i])
+            pose, J = LegPose(np.empty((3, 3)), np.empty((3, 3)), np.empty(3)), np.empty((3, 3))
+            nominal = home[i].copy()
+            reach(zero, feet[i], IK_TOLERANCE, nominal, pose, J)
+            grip, inverse = np.linalg.svd(J)[1][-1], np.abs(np.linalg.inv(J))
+            speed[i] = inverse / limits.speed[i][:, None]
+            acceleration[i] = inverse / limits.acceleration[i][:, None]
+            for k, way in enumerate(WAYS):
+                q, further = nominal.copy(), True
+                while further:
+                    aim = feet[i] + (reached[i, k] + REACH_STEP) * way
+                    further = bool(
+                        reach(zero, aim, IK_TOLERANCE, q, pose, J) <= IK_TOLERANCE
+                        and np.linalg.svd(J)[1][-1] > LEAST_GRIP * grip
+                        and np.all((limits.lower[i] < q) & (q < limits.upper[i]))
+                        and np.all(load * np.abs(J[2]) < CARRYING_SHARE * limits.torque[i])
+                    )
+                    reached[i, k] += REACH_STEP * further
+        reached = np.maximum(reached, REACH_STEP)
+        stroke = np.array([reached[:, :2].min(), reached[:, 2:].min()])
+        for i in range(n):
+            zero = LegPose(legs.origin[i], legs.axis[i], legs.foot[i])
+            for way in WAYS:
+                q = home[i].copy()
+                for far in np.linspace(0.0, REACH_SHARE, 9):
+                    reach(zero, feet[i] + far * stroke[np.abs(way).argmax()] * way, IK_TOLERANCE, q, pose, J)
+                rim[i] = np.maximum(rim[i], np.abs(np.linalg.inv(J)) / limits.speed[i][:, None])
+        return Ability(reached, stroke, speed, rim, acceleration, np.array([_least_duty(gait)]))
+
+
+def _least_duty(gait: Gait) -> float:
+    """The least duty up to the gait's own at which no fewer feet stand at any time."""
+    enough = [duty for duty in np.arange(gait.duty, 0.0, -0.005) if _standing(gait, duty) == _standing(gait, gait.duty)]
+    return min(gait.duty, float(enough[-1]) + OVERLAP)
+
+
+def _standing(gait: Gait, duty: float) -> int:
+    """The least number of feet that ever stand at once."""
+    phase = np.linspace(0.0, 1.0, 2000, endpoint=False)[:, None] - np.array(gait.touchdown) + 1e-9
+    return int(((phase % 1.0) < duty).sum(axis=1).min())
+
+
+class Stride(NamedTuple):
+    """The stride that the feet are in; arrays of shape (1,) change in place.
+
+    Attributes:
+        begin: When the gait began or, at the present period, would have begun [s]; inf: it does not walk.
+        period: Time of one cycle T [s].
+        duty: Part D of it that a foot stands [-].
+        height: Apex H of a swing above the line from lift-off to landing [m].
+    """
+
+    begin: Array
+    period: Array
+    duty: Array
+    height: Array
+
+    @staticmethod
+    def of(gait: Gait) -> Stride:
+        """The stride of the gait itself, not yet begun."""
+        return Stride(np.array([np.inf]), *np.array([[gait.period_s], [gait.duty], [gait.step_height_m]]))
+
+
+@njit(cache=True)
+def govern(
+    target: tuple[float, float, float], acceleration: float, gait: Gait, feet: Array, ability: Ability
+) -> tuple[float, tuple[float, float, float]]:  # pragma: no cover - compiled
+    """The share of a command that the legs can follow, and the stride that it needs: the gait's own where it suffices.
+
+    Args:
+        target: The command (v_x, v_y, ω) [m/s, m/s, rad/s].
+        acceleration: Largest acceleration of the base along the ground [m/s²], which a curve takes as well.
+        gait: The gait as the robot file has it.
+        feet: Nominal feet in the horizontal frame, shape (n, 3) [m].
+        ability: What the legs can do.
+
+    Returns:
+        The share [-], and period [s], duty [-] and step height [m] of the stride.
+    """
+    curve = math.sqrt(target[0] ** 2 + target[1] ** 2) * abs(target[2])
+    most = math.sqrt(acceleration / curve) if curve > acceleration else 1.0
+    target = (most * target[0], most * target[1], most * target[2])
+    strain = _strain(target, feet, ability)
+    height, own_swing_s = gait.step_height_m, (1.0 - gait.duty) * gait.period_s
+    own, quickest = gait.duty / (1.0 - gait.duty), ability.duty[0] / (1.0 - ability.duty[0])
+    if _fits(1.0, own_swing_s, own, height, OWN_LOAD, strain):
+        return most, (gait.period_s, gait.duty, height)
+    share, lift, swing_s = 0.0, height, own_swing_s
+    for k in range(2 * STRETCHES):
+        low_lift = height if k < STRETCHES else LOW_STEP * height
+        longer = (1.0 + (k % STRETCHES) / (STRETCHES - 1)) * own_swing_s
+        if share < 1.0 and _fits(share, longer, quickest, low_lift, 1.0, strain):
+            share, lift, swing_s = _most_share(share, longer, quickest, low_lift, strain), low_lift, longer
+    low, high = quickest, own
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        if _fits(share, swing_s, middle, lift, 1.0, strain):
+            low = middle
+        else:
+            high = middle
+    return most * share, (swing_s * (1.0 + low), low / (1.0 + low), lift)
+
+
+@njit(cache=True)
+def _most_share(
+    least: float, swing_s: float, ratio: float, height: float, strain: Array
+) -> float:  # pragma: no cover - compiled
+    """The largest share of a command that a stride allows, where it allows the share `least`."""
+    most = 1.0
+    if _fits(most, swing_s, ratio, height, 1.0, strain):
+        return most
+    for _ in range(HALVINGS):
+        middle = 0.5 * (least + most)
+        if _fits(middle, swing_s, ratio, height, 1.0, strain):
+            least = middle
+        else:
+            most = middle
+    return least
+
+
+@njit(cache=True)
+def _strain(target: tuple[float, float, float], feet: Array, ability: Ability) -> Array:  # pragma: no cover - compiled
+    """What a command asks of each joint of each leg, shape (3 n, 7)."""
+    strain = np.zeros((3 * feet.shape[0], 7))
+    for i in range(feet.shape[0]):
+        u_x, u_y = abs(target[0] - target[2] * feet[i, 1]), abs(target[1] + target[2] * feet[i, 0])
+        stroke = math.sqrt((u_x / ability.stroke[0]) ** 2 + (u_y / ability.stroke[1]) ** 2)
+        for j in range(3):
+            at_home, at_rim, thrust = ability.speed[i, j], ability.speed_at_rim[i, j], ability.acceleration[i, j]
+            row = strain[3 * i + j]
+            row[0] = stroke
+            row[1], row[2] = at_home[0] * u_x + at_home[1] * u_y, at_rim[0] * u_x + at_rim[1] * u_y
+            row[3], row[4] = at_home[2], at_rim[2]
+            row[5] = thrust[0] * u_x + thrust[1] * u_y
+            row[6] = abs(target[2])
+    return strain
+
+
+@njit(cache=True)
+def _fits(
+    share: float, swing_s: float, ratio: float, height: float, load: float, strain: Array
+) -> bool:  # pragma: no cover - compiled
+    """Whether a share of a command takes no more than `load` of any limit.
+
+    Args:
+        share: The share [-].
+        swing_s: T_sw [s].
+        ratio: T_st/T_sw [-].
+        height: H [m].
+        load: The part of the limits [-].
+        strain: From `_strain`.
+    """
+    for i in range(strain.shape[0]):
+        row = strain[i]
+        stroke = 0.5 * share * row[0] * ratio * swing_s / REACH_SHARE
+        rim = min(stroke * stroke, 1.0)
+        lifting = (row[3] + rim * (row[4] - row[3])) * RISING_ARCH * height / swing_s
+        rising = share * (row[1] + rim * (row[2] - row[1])) * (RISING_SPEED * (1.0 + ratio) - 1.0)
+        passing = share * row[1] * (QUINTIC_SPEED * (1.0 + ratio) - 1.0)
+        thrust = share * row[5] * QUINTIC_ACCELERATION * (1.0 + ratio) / (swing_s * TORQUE_SHARE)
+        turn = share * row[6] * (1.0 + ratio) * swing_s / MOST_TURN
+        if max(stroke, lifting + rising, passing, thrust, turn) > load:
+            return False
+    return True
+
+
+@njit(cache=True)
+def adopt_stride(
+    t: float, dt: float, new: tuple[float, float, float], gait: Gait, stride: Stride, timing: Timing
+) -> None:  # pragma: no cover - compiled
+    """Change the stride in the tick in which a foot touches down while none is in the air: no swing changes its time.
+
+    Args:
+        t: Time [s].
+        dt: Time since the last tick [s].
+        new: Period [s], duty [-] and step height [m] of the new stride.
+        gait: Its touchdowns are read.
+        stride: In and out.
+        timing: In and out: the timing at `t`.
+    """
+    period, duty, height = new
+    same = period == stride.period[0] and duty == stride.duty[0] and height == stride.height[0]
+    if same or not timing.since_touchdown.min() < dt:
+        return
+    begin = t - (t - stride.begin[0]) / stride.period[0] * period
+    if _in_the_air(dt, timing):
+        return
+    write_timing(t - begin, period, duty, gait.touchdown, timing)
+    if _in_the_air(dt, timing):
+        write_timing(t - stride.begin[0], stride.period[0], stride.duty[0], gait.touchdown, timing)
+    else:
+        stride.begin[0], stride.period[0], stride.duty[0], stride.height[0] = begin, period, duty, height
+
+
+@njit(cache=True)
+def _in_the_air(dt: float, timing: Timing) -> bool:  # pragma: no cover - compiled
+    """Whether a foot swings and has not only just begun to."""
+    return bool(timing.since_liftoff.max() >= dt)  # zero in stance
+
+
+@njit(cache=True)
+def within_reach(x: float, y: float, reached: Array) -> float:  # pragma: no cover - compiled
+    """The share, at most 1, of the displacement (x, y) of a foot [m] that lies within its reach, shape (4,) [m]."""
+    x /= reached[0 if x > 0.0 else 1]
+    y /= reached[2 if y > 0.0 else 3]
+    far = math.sqrt(x * x + y * y)
+    return 1.0 / far if far > 1.0 else 1.0
+
+
+@njit(cache=True)
+def limit_joints(
+    dt: float, limits: JointLimits, motion: Array, reference: Array
+) -> None:  # pragma: no cover - compiled
+    """What the joints are asked for: the planned motion, continuous and within their limits.
+
+    Where the plan goes over from one base to the other, or a foot is not where it was planned, planned angles jump. The
+    reference then follows the planned velocity and makes up for the jump at 1 rad/s, without asking for that speed.
+    Velocities are means over the period `dt` that ends now: a machine whose accelerations are held for a period each
+    cannot have others. Feedback on the velocities of the instant would drive it ahead of its plan.
+
+    Args:
+        dt: Time since the last tick [s].
+        limits: Limits of the joints.
+        motion: Planned angles, velocities at this instant, and accelerations, shape (3, n, 3) [rad, rad/s, rad/s²].
+        reference: In: the last reference, NaN before the first; out: the present one. Shape as `motion`.
+    """
+    for i in range(motion.shape[1]):
+        for k in range(3):
+            ahead = reference[0, i, k] + dt * (reference[1, i, k] + dt * reference[2, i, k])
+            step, fastest, q = motion[0, i, k] - ahead, MAKING_UP * dt, motion[0, i, k]
+            if abs(step) > fastest:
+                q = ahead + math.copysign(fastest, step)
+            a = min(max(motion[2, i, k], -limits.acceleration[i, k]), limits.acceleration[i, k])
+            v = motion[1, i, k] - 0.5 * dt * a
+            reference[0, i, k] = min(max(q, limits.lower[i, k]), limits.upper[i, k])
+            reference[1, i, k] = min(max(v, -limits.speed[i, k]), limits.speed[i, k])
+            reference[2, i, k] = a
