@@ -75,7 +75,7 @@ WAYS: Array = np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0
 
 
 class JointLimits(NamedTuple):
-    """What the joints of the legs can do, shape (n, 3) each.
+    """Limits of the joints of n legs, shape (n, 3) each.
 
     Attributes:
         lower: Least angles [rad].
@@ -93,7 +93,7 @@ class JointLimits(NamedTuple):
 
 
 class Ability(NamedTuple):
-    """What the legs can do about their nominal stance.
+    """Reach, speed and acceleration of n legs near their nominal stance.
 
     Attributes:
         reach: How far each foot reaches ahead, back, to the left and to the right, shape (n, 4) [m].
@@ -253,7 +253,7 @@ def _most_share(
 
 @njit(cache=True)
 def _strain(target: tuple[float, float, float], feet: Array, ability: Ability) -> Array:  # pragma: no cover - compiled
-    """What a command asks of each joint of each leg, shape (3 n, 7)."""
+    """Load that a command puts on each joint of each leg, shape (3 n, 7); `_fits` compares it with the limits."""
     strain = np.zeros((3 * feet.shape[0], 7))
     for i in range(feet.shape[0]):
         u_x, u_y = abs(target[0] - target[2] * feet[i, 1]), abs(target[1] + target[2] * feet[i, 0])
@@ -344,7 +344,7 @@ def within_reach(x: float, y: float, reached: Array) -> float:  # pragma: no cov
 def limit_joints(
     dt: float, limits: JointLimits, motion: Array, reference: Array
 ) -> None:  # pragma: no cover - compiled
-    """What the joints are asked for: the planned motion, continuous and within their limits.
+    """Write the joint reference: the planned motion, made continuous and kept within the limits.
 
     Where the plan goes over from one base to the other, or a foot is not where it was planned, planned angles jump. The
     reference then follows the planned velocity and makes up for the jump at 1 rad/s, without asking for that speed.

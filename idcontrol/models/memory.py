@@ -67,13 +67,13 @@ def remember(memory: Memory, identity: Integers, active: Integers) -> None:
 
 
 def as_warm_start(memory: Memory) -> WarmStart:
-    """What is remembered, for a model that runs in Python."""
+    """Return the memory as the dictionary that a model in Python takes."""
     count = int(memory.used[0])
     return dict(zip(memory.identity[:count].tolist(), memory.active[:count].tolist(), strict=True))
 
 
 def store(memory: Memory, warm: WarmStart) -> None:
-    """Replace what is remembered by what a model that runs in Python leaves behind."""
+    """Replace the memory by the dictionary that a model in Python returns."""
     count = min(len(warm), MOST)
     memory.identity[:count] = np.fromiter(warm.keys(), np.int64, count)
     memory.active[:count] = np.fromiter(warm.values(), np.int64, count)

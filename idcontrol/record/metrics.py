@@ -50,7 +50,8 @@ FALLEN_TILT_RAD = 0.6
 SHORTFALL = 0.1
 """Part of the granted distance and turn by which a walk that did what it was asked may miss it."""
 SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
-"""What a walk may be off besides: in heights of its base for the distance, and in heading, which a push turns [rad]."""
+"""Errors allowed on top of `SHORTFALL`: of the distance, in heights of the base, and of the turn, which a push adds to
+[rad]."""
 TOUCHING_N = 1e-3
 """Smallest force that counts as contact [N]: far above rounding, far below the load of any foot."""
 
@@ -180,7 +181,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
 
 
 def following(q: Array, commanded: Array, granted: Array, h: float) -> dict[str, float | None]:
-    """What a walk was asked, what was granted of it, and what it did of that.
+    """Compare the commanded motion of a walk with the motion that was granted and the motion that followed.
 
     Args:
         q: Configurations, shape (rows, nq): position and quaternion (x, y, z, w) of the base first.

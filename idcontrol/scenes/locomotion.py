@@ -183,7 +183,7 @@ def record_walk(
 
 
 def _missed(metrics: Mapping[str, Any]) -> str:
-    """What a walk that stayed upright has left undone."""
+    """Return a sentence that says how far a walk that stayed upright fell short of its command."""
     keys = ("followed_m", "granted_m", "followed_rad", "granted_rad")
     went, far, turned, round_ = (metrics[key] or 0.0 for key in keys)
     return (

@@ -160,7 +160,7 @@ class NotedPlanner:
         return self.planner(state)
 
     def notes(self) -> Array:
-        """What `NOTES` lists; NaN where there are no waypoints."""
+        """Return the values that `NOTES` names; those of waypoints are NaN where there are none."""
         self._notes[:3], self._notes[3:6] = self.planner.commanded, self.planner.command
         if self._progress is not None:
             self._notes[6:8], self._notes[8:10] = self._progress.target, self._progress.previous
