@@ -496,20 +496,30 @@ class _Branching(NamedTuple):
     nodes: int
 
 
+class _Search(NamedTuple):
+    """The part of a search that stays the same from node to node.
+
+    Attributes:
+        rows: The rows.
+        first: Choices whose nearest point is known, shape (3n,).
+        max_nodes: Programs allowed.
+    """
+
+    rows: _Rows
+    first: Integers
+    max_nodes: int
+
+
 @njit(cache=True, error_model="numpy")
-def _settle(
-    rows: _Rows, node: _Node, n: int, first: Integers, limit: float, reach: Array, arena: Arena
-) -> tuple[int, int]:
+def _settle(search: _Search, node: _Node, limit: float, reach: Array, arena: Arena) -> tuple[int, int]:
     """Make the choices that have one option left, and find the one to branch on.
 
     The points that meet an option lie at least `_distance` from z; those of the node lie on the far side of z, so they
     are no nearer to the target than ½(|z|² + distance²).
 
     Args:
-        rows: The rows.
+        search: The search.
         node: A node, its z and the rows' values there.
-        n: Number of contacts.
-        first: Choices whose nearest point is known, shape (3n,).
         limit: Solutions with ½|z|² beyond this are not worth a search.
         reach: Written: lower bounds of ½|z|² for the options of the choice, inf where not worth a search.
         arena: Where arrays come from.
@@ -517,7 +527,8 @@ def _settle(
     Returns:
         _CLOSED, _FOUND, _BRANCHES or _MOVED; the choice to branch on.
     """
-    at = mark(arena)
+    rows, first, at = search.rows, search.first, mark(arena)
+    n = first.size // CHOICES
     trial = vector(arena, OPTIONS)
     half = 0.0
     for d in range(node.z.size):
@@ -555,31 +566,22 @@ def _settle(
 
 @njit(cache=True, error_model="numpy")
 def _enter(
-    rows: _Rows,
-    node: _Node,
-    n: int,
-    first: Integers,
-    count: int,
-    limit: float,
-    nodes: int,
-    max_nodes: int,
-    reach: Array,
-    arena: Arena,
+    search: _Search, node: _Node, count: int, limit: float, nodes: int, reach: Array, arena: Arena
 ) -> _Branching:
     """Solve a node's program and make choices in turn, until one is left to branch on, or the node is done.
 
-    Arguments are those of `_settle`; `count` rows are active and `nodes` programs of `max_nodes` were solved so far.
+    Arguments are those of `_settle`; `count` rows are active and `nodes` programs were solved so far.
     """
     while True:
-        if nodes >= max_nodes:
+        if nodes >= search.max_nodes:
             return _Branching(_STOPPED, -1, count, nodes)
         nodes += 1
-        status, count = _project(rows, node, count, limit, arena)
+        status, count = _project(search.rows, node, count, limit, arena)
         if status in (_CUT_OFF, INFEASIBLE):
             return _Branching(_CLOSED, -1, count, nodes)
         if status != SOLVED:
             return _Branching(_UNSOLVED, -1, count, nodes)
-        ending, choice = _settle(rows, node, n, first, limit, reach, arena)
+        ending, choice = _settle(search, node, limit, reach, arena)
         if ending != _MOVED:
             return _Branching(ending, choice, count, nodes)
 
@@ -717,10 +719,11 @@ def nearest_kernel(problem: NearestProblem, start: Array, known: bool, max_nodes
     _undecided(node, problem.mu)
     # what lies too far from the target itself needs no program; often only the choices of the start are left
     node.value[:] = rows.offset
-    ending, _ = _settle(rows, node, n, first, promising - constant, tree.reach[0], arena)
+    search = _Search(rows, first, max_nodes)
+    ending, _ = _settle(search, node, promising - constant, tree.reach[0], arena)
     found = _Branching(_CLOSED, -1, 0, nodes)
     if ending != _CLOSED:
-        found = _enter(rows, node, n, first, 0, promising - constant, nodes, max_nodes, tree.reach[0], arena)
+        found = _enter(search, node, 0, promising - constant, nodes, tree.reach[0], arena)
     floor = 0.0
     while True:
         nodes = found.nodes
@@ -762,7 +765,7 @@ def nearest_kernel(problem: NearestProblem, start: Array, known: bool, max_nodes
         _copy(parent, count, node)
         _choose(node, n, tree.choice[level - 1], option)
         limit = promising - constant
-        found = _enter(rows, node, n, first, count, limit, nodes, max_nodes, tree.reach[level], arena)
+        found = _enter(search, node, count, limit, nodes, tree.reach[level], arena)
 
     lower = min(best, undecided)
     for i in range(level):
