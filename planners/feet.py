@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numba import njit
 
+from idcontrol.kernels.linear import assign
 from idcontrol.planners.commands import LimitedCommand
 from idcontrol.planners.gait import Gait, Timing
 from idcontrol.planners.governor import Ability, Stride, within_reach
@@ -321,14 +322,16 @@ def move_feet(
             if plan.phase[i] != SWINGING:
                 plan.phase[i] = SWINGING
                 course[:] = 0.0
-                course[0] = measured.feet[i]
+                assign(course[0], measured.feet[i])
                 step = since_liftoff
             step = min(step, since_liftoff)
             plan.landing[i, 2] = height + r / normal[2]
             advance_quintic(course, plan.landing[i], to_touchdown + step, step)
             swing_s = since_liftoff + to_touchdown
             z, dz, ddz = arch(since_liftoff / swing_s, stride.height[0], gait.touchdown_speed_m_s, swing_s)
-            position[:], velocity[:], acceleration[:] = course[0], course[1], course[2]
+            assign(position, course[0])
+            assign(velocity, course[1])
+            assign(acceleration, course[2])
             position[2] += z
             velocity[2] += dz
             acceleration[2] += ddz
@@ -340,14 +343,16 @@ def move_feet(
         velocity[1] = r * (omega[2] * normal[0] - omega[0] * normal[2])
         velocity[2] = r * (omega[0] * normal[1] - omega[1] * normal[0])
         if plan.phase[i] == STANDING:
-            slide *= math.exp(-dt / BRAKING)
+            fading = math.exp(-dt / BRAKING)
+            for d in range(3):
+                slide[d] *= fading
         else:
             acceleration[:] = 0.0
             gap = (measured.feet[i, 2] - height) * normal[2] - r
             if gap > LATE_GAP:
                 plan.phase[i] = LATE
                 depth = gait.touchdown_speed_m_s * timing.since_touchdown[i]
-                position[:] = plan.landing[i]
+                assign(position, plan.landing[i])
                 position[2] -= min(depth, LATE_DEPTH)
                 velocity[:] = 0.0
                 velocity[2] = -gait.touchdown_speed_m_s if depth < LATE_DEPTH else 0.0
@@ -355,10 +360,14 @@ def move_feet(
             plan.phase[i] = STANDING
             position[0], position[1] = measured.feet[i, 0], measured.feet[i, 1]
             plan.level[i] = height
-            slide[:] = measured.feet_velocity[i] - velocity
-            slide -= normal * np.dot(normal, slide)
-        velocity += slide
-        acceleration[:] = -slide / BRAKING
+            for d in range(3):
+                slide[d] = measured.feet_velocity[i, d] - velocity[d]
+            along = np.dot(normal, slide)
+            for d in range(3):
+                slide[d] -= normal[d] * along
+        for d in range(3):
+            velocity[d] += slide[d]
+            acceleration[d] = -slide[d] / BRAKING
         position[0] += dt * velocity[0]
         position[1] += dt * velocity[1]
         position[2] = height + r / normal[2] + dt * velocity[2]

@@ -20,6 +20,7 @@ import pinocchio as pin
 from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.system import System
 from idcontrol.types import Array, Integers
 
@@ -164,9 +165,9 @@ _ZERO = np.zeros(3)
 def place_leg(zero: LegPose, q: Array, pose: LegPose) -> None:  # pragma: no cover - compiled
     """Write the leg whose pose at zero angles is `zero` into `pose`, at the joint angles `q`, shape (3,) [rad]."""
     origin, axis = pose.origin, pose.axis
-    pose.foot[:] = zero.foot
-    origin[:] = zero.origin
-    axis[:] = zero.axis
+    assign(pose.foot, zero.foot)
+    assign_rows(origin, zero.origin)
+    assign_rows(axis, zero.axis)
     for k in range(2, -1, -1):
         c, s = math.cos(q[k]), math.sin(q[k])
         _turn(c, s, zero.axis[k], zero.origin[k], pose.foot)
@@ -302,7 +303,7 @@ def reach(
         dx, dy, dz = target[0] - foot[0], target[1] - foot[1], target[2] - foot[2]
         distance = math.sqrt(dx * dx + dy * dy + dz * dz)
         if distance < left:
-            q[:] = trial
+            assign(q, trial)
             left = distance
             miss[0], miss[1], miss[2] = dx, dy, dz
             damping = max(0.1 * damping, REGULARIZATION)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from idcontrol.kernels.linear import assign
 from idcontrol.planners.legs import LegPose, Legs, place_leg
 from idcontrol.planners.packing import Record
 from idcontrol.types import Array, State
@@ -113,7 +114,8 @@ def measure(q: Array, v: Array, legs: Legs, measured: Measured) -> bool:  # prag
         for k in range(3):
             measured.angles[i, k] = q[legs.q_index[i, k]]
         place_leg(LegPose(legs.origin[i], legs.axis[i], legs.foot[i]), measured.angles[i], pose)
-        rate[:], dp[:] = omega_B, 0.0
+        assign(rate, omega_B)
+        dp[:] = 0.0
         _add_cross(omega_B, 1.0, foot, _ORIGIN, dp)
         for k in range(3):
             qd = v[legs.v_index[i, k]]

@@ -15,6 +15,7 @@ from idcontrol.contact.contacts import Contacts, contact_rows, write_axes
 from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Integers
 
@@ -292,8 +293,8 @@ def detect_kernel(spheres: Bound, margin: float) -> int:
             continue
         near.identity[n] = i
         near.joint[n] = mounted.joint[i]
-        near.point[n] = placed.point[i]
-        near.axes[n] = placed.axes[i]
+        assign(near.point[n], placed.point[i])
+        assign_rows(near.axes[n], placed.axes[i])
         near.gap[n] = placed.gap[i]
         near.mu[n] = mounted.mu[i]
         n += 1

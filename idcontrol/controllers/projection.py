@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.solvers.basis import pivoted_basis
 from idcontrol.types import Array, Integers
 
@@ -96,7 +97,7 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
     m, rows, a = M.shape[0], J.shape[0], b.shape[0]
     u, tolerance = m - a, DEMAND_RANK_TOLERANCE
     out: Array = vector(arena, a)
-    out[:] = b
+    assign(out, b)
     C, begin = matrix(arena, a, a), indices(arena, a)
     if not _metric(M, u, C, begin):
         return out
@@ -125,7 +126,8 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
     rank = _reflect(G, u, tolerance * np.sqrt(np.max(widest)) if u > 0 else 0.0, arena)
     left = rows - rank
     A, e = matrix(arena, left, a), vector(arena, left)
-    A[:], e[:] = G[rank:, u:m], G[rank:, m]
+    assign_rows(A, G[rank:, u:m])
+    assign(e, G[rank:, m])
     E, carried = pivoted_basis(A, e, tolerance * np.sqrt(longest), arena)
     x = zeros(arena, a)
     for k in range(carried.size):

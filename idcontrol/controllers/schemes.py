@@ -26,12 +26,13 @@ from idcontrol.controllers.step import NO_SOLUTION, SOLVED, Answer, Ended, Posed
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, specification
 from idcontrol.models.constraint import solver as springs
 from idcontrol.models.coulomb import continued_lcp_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel, one_stage_kernel
 from idcontrol.models.distribution import TorqueMap, share_kernel, smallest_torque_kernel, torque_map_kernel
-from idcontrol.models.no_slip import SLIP_SPEED, no_slip_kernel
+from idcontrol.models.no_slip import DUAL, PIVOTING, SLIP_SPEED, no_slip_kernel
 from idcontrol.models.step import ContactModel
 from idcontrol.models.whitened import recover_kernel
 from idcontrol.solvers import status
@@ -69,7 +70,8 @@ def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
             square += rho[r, d] * rho[r, d]
         longest, largest = max(longest, square), max(largest, abs(c[r]))
     left, carried = matrix(arena, rows, k), vector(arena, rows)
-    left[:], carried[:] = rho, c
+    assign_rows(left, rho)
+    assign(carried, c)
     basis, constants = pivoted_basis(left, carried, STICKING_RANK * np.sqrt(longest), arena)
     x[:] = 0.0
     for j in range(basis.shape[0]):
@@ -116,7 +118,7 @@ def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
     y = vector(arena, f.shape[0])
     if not smallest_torque_kernel(p.w, p.cones, f, impulse, y, arena):
         return Answer(NO_SOLUTION, False, residual, impulse, np.nan)
-    f[:] = y
+    assign(f, y)
     _, impulse = recover_kernel(p.w, f, arena)
     return Answer(SOLVED, False, residual, impulse, np.nan)
 
@@ -129,7 +131,7 @@ def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
     y = vector(arena, f.shape[0])
     if not smallest_torque_kernel(p.w, p.cones, f, zeros(arena, answer.impulse.shape[0]), y, arena):
         return answer
-    f[:] = y
+    assign(f, y)
     _, impulse = recover_kernel(p.w, f, arena)
     return Answer(answer.ending, answer.sticking, answer.residual, impulse, answer.gap)
 
@@ -151,13 +153,14 @@ def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> float:
     torque = torque_map_kernel(p.w, rows, arena)
     joints = impulse.shape[0]
     at_rest, weights = vector(arena, joints), vector(arena, joints)
-    at_rest[:], weights[:] = impulse, 1.0
+    assign(at_rest, impulse)
+    weights[:] = 1.0
     for a in range(joints):
         for j in range(rows):
             at_rest[a] -= torque[a, j] * f[j]
     problem = NearestProblem(V, p.w.c, p.cones.mu, torque, at_rest, p.last, weights)
-    found = nearest_kernel(problem, f, True, tick_nodes(p.cones.mu.shape[0]), arena)
-    f[:] = found.y
+    found = nearest_kernel(problem, f, tick_nodes(p.cones.mu.shape[0]), arena)
+    assign(f, found.y)
     return gap(found)
 
 
@@ -191,14 +194,14 @@ def _coulomb(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 @njit(cache=True, error_model="numpy")
 def _pivoting(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
-    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, closed, p.active, False, f, arena)
+    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, closed, p.active, PIVOTING, f, arena)
     return ending == status.SOLVED and slip <= SLIP_SPEED, residual
 
 
 @njit(cache=True, error_model="numpy")
 def _dual(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
-    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, closed, p.active, True, f, arena)
+    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, closed, p.active, DUAL, f, arena)
     return ending == status.SOLVED and slip <= SLIP_SPEED, residual
 
 
@@ -277,18 +280,18 @@ def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
     if f.shape[0] > 0:
         left = nearest(p, f, answer.impulse, arena)
         p.active[:] = 0  # of another vertex
-        answer = unload(p, f, _answer(p, f, True, residual, arena), arena)
+        answer = unload(p, f, _answer(p, f, solved, residual, arena), arena)
     return Answer(answer.ending, answer.sticking, answer.residual, answer.impulse, left)
 
 
 @njit(cache=True, error_model="numpy")
 def _compliant(p: Posed, f: Array, away: Array, residual: float, arena: Arena) -> Answer:
     """Impulses f of ground that gives way; `away` is what v⁺ differs by from the velocities that f causes, (u,)."""
-    answer = _answer(p, f, True, residual, arena)
+    _, impulse = recover_kernel(p.w, f, arena)
     for j in range(p.w.fixed.shape[0]):
         for i in range(p.w.free.shape[0]):
-            answer.impulse[j] += p.w.M[p.w.fixed[j], p.w.free[i]] * away[i]
-    return unload(p, f, answer, arena)
+            impulse[j] += p.w.M[p.w.fixed[j], p.w.free[i]] * away[i]
+    return unload(p, f, Answer(SOLVED, False, residual, impulse, np.nan), arena)
 
 
 @njit(cache=True, error_model="numpy")

@@ -25,6 +25,7 @@ from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.projection import projection_kernel
 from idcontrol.kernels.arena import Arena, begin, frames, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
+from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.models.distribution import Cones
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.whitened import Whitened, whiten_kernel
@@ -258,10 +259,10 @@ def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArray
     for i in range(n):
         place = which[i]
         identity[i], gap[i], mu[i] = contacts.identity[place], contacts.gap[place], contacts.mu[place]
-        axes[i] = contacts.axes[place]
+        assign_rows(axes[i], contacts.axes[place])
         for axis in range(3):
             surface[axis * n + i] = contacts.surface_velocity[axis * found + place]
-            J[axis * n + i] = contacts.jacobian[axis * found + place]
+            assign(J[axis * n + i], contacts.jacobian[axis * found + place])
     return ContactArrays(identity, axes, gap, mu, surface, J)
 
 

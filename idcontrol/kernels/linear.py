@@ -6,10 +6,33 @@ one are upper triangular (`idcontrol.solvers.factor`). Nothing here allocates.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from numba import njit
 
-from idcontrol.types import Array
+from idcontrol.types import Array, Booleans, Integers
+
+AnyArray: TypeAlias = Array | Integers | Booleans
+
+
+@njit(cache=True, error_model="numpy")
+def assign(out: AnyArray, values: AnyArray) -> None:  # pragma: no cover - compiled
+    """Write values (n,) into the first n entries of out.
+
+    ``out[:] = values`` does so, too, but first makes sure that the arrays do not overlap: ten times the code, compiled
+    again into every function that calls the one where it stands.
+    """
+    for i in range(values.shape[0]):
+        out[i] = values[i]
+
+
+@njit(cache=True, error_model="numpy")
+def assign_rows(out: Array, values: Array) -> None:  # pragma: no cover - compiled
+    """Write values (n, k) into the first n rows and k columns of out; see `assign`."""
+    for i in range(values.shape[0]):
+        for j in range(values.shape[1]):
+            out[i, j] = values[i, j]
 
 
 @njit(cache=True, error_model="numpy")

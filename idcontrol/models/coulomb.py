@@ -23,7 +23,7 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
-from idcontrol.kernels.linear import solve_in_place
+from idcontrol.kernels.linear import assign, solve_in_place
 from idcontrol.models.friction_lcp import (
     FrictionLcp,
     assemble,
@@ -108,7 +108,7 @@ def _lemke(
     """Write a solution z by Lemke's method. Status number, pivots, residual."""
     answer = lemke_kernel(lcp.Q, lcp.r, lcp.scale, tikhonov, 50 * (z.shape[0] + 1), arena)
     status, pivots, residual = answer.status, answer.iterations, answer.residual
-    z[:] = answer.z
+    assign(z, answer.z)
     if status == SOLVED:
         residual = _checked(lcp, z, residual)
         if residual > TOLERANCE:

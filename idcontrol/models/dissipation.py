@@ -23,7 +23,7 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector
-from idcontrol.kernels.linear import solve_lower
+from idcontrol.kernels.linear import assign_rows, solve_lower
 from idcontrol.models import no_slip
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import Attempt, settle
@@ -130,7 +130,7 @@ def _ridged(rho: Array, n3: int, epsilon: float, arena: Arena) -> tuple[Array, f
     delta = epsilon * square / max(n3, 1)
     ridged = matrix(arena, rows, k + n3)
     ridged[:] = 0.0
-    ridged[:, :k] = rho
+    assign_rows(ridged, rho)
     for r in range(n3):
         ridged[r, k + r] = np.sqrt(delta)
     return ridged, delta

@@ -21,6 +21,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.models.whitened import Whitened
 from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
 from idcontrol.solvers.basis import pivoted_basis
@@ -211,7 +212,7 @@ def smallest_torque_kernel(
             x[i] += w.rho[r, i] * y[r]
     torque = torque_map_kernel(w, n3, arena)
     rest = vector(arena, p)
-    rest[:] = difference
+    assign(rest, difference)
     for a in range(p):
         for r in range(n3):
             rest[a] -= torque[a, r] * y[r]
@@ -251,7 +252,7 @@ def share_kernel(
         out[:] = 0.0
         return not x.any()
     A = matrix(arena, limits, d)
-    A[:] = space[:limits, :d]
+    assign_rows(A, space[:limits, :d])
     typical = 0.0
     for a in range(p):
         for r in range(n3):
@@ -277,7 +278,7 @@ def share_kernel(
                 H[i, j] += (RIDGE + cones.weight[row[i] % n]) * weight[i] * weight[j]
     # J_bᵀ y is kept: dependent rows first removed, or rounding would decide whether they agree
     span, motion = matrix(arena, k, d), vector(arena, k)
-    motion[:] = x
+    assign(motion, x)
     longest = 0.0
     for i in range(k):
         square = 0.0

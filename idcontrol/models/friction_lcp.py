@@ -20,6 +20,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.kernels.arena import Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.linear import assign
 from idcontrol.types import Array, Integers
 
 
@@ -72,7 +73,8 @@ def assemble(
     Q[:], scale[:] = 0.0, 1.0
     rows = matrix(arena, impulses, k)  # N and F
     for i in range(n):
-        rows[i], r[i], Q[i, i] = rho[i], c[i], compliance[i]
+        assign(rows[i], rho[i])
+        r[i], Q[i, i] = c[i], compliance[i]
     for j in range(t):
         for axis in range(2):
             row = (1 + axis) * n + frictional[j]
@@ -142,7 +144,7 @@ def contact_impulses(lcp: FrictionLcp, z: Array, f: Array) -> None:  # pragma: n
     """Overwrite f (3 n,) with the contact impulses [N; S; T] of a solution z."""
     n, t = f.shape[0] // 3, lcp.frictional.shape[0]
     f[:] = 0.0
-    f[:n] = z[:n]
+    assign(f, z[:n])
     for j in range(t):
         i = lcp.frictional[j]
         if z[i] > 0.0:  # otherwise friction is rounding

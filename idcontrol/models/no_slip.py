@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
-from idcontrol.kernels.linear import solve_upper
+from idcontrol.kernels.linear import assign, assign_rows, solve_upper
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.whitened import USED_UP, Whitened, finish, whiten
 from idcontrol.solvers.active_set import project_kernel
@@ -41,6 +41,9 @@ fall short of zero by this much (math.md, section 4.3) [m/s]."""
 _OPEN: Final = 1e-6
 """A contact is open if it parts faster than this, relative to the fastest contact velocity at zero impulse
 (math.md, section 13.3)."""
+
+PIVOTING, DUAL = np.bool_(False), np.bool_(True)
+"""Whether `no_slip_kernel` takes the dual active set. No literals, for each of which Numba would compile it anew."""
 
 _TRY, _HOLD, _RETURN = 0, 1, 2
 """`idcontrol.models.sticking`: roles are tried; what presses without friction is held; back, where nothing holds it."""
@@ -195,7 +198,8 @@ def no_slip_kernel(
         release(arena, scratch)
         candidates = _candidates(c.shape[0] - 3 * n, stick, active, arena)
         held = find_indices_kernel(rho, c, candidates, HELD_RANK_TOLERANCE, arena)
-        reduced[:], r[:] = rho[:n], c[:n]
+        assign_rows(reduced, rho[:n])
+        assign(r, c[:n])
         eliminate_kernel(reduced, r, held)
         for i in range(n):
             if _dot(reduced[i], reduced[i]) <= USED_UP * _dot(rho[i], rho[i]):
@@ -205,7 +209,7 @@ def no_slip_kernel(
         answer = _normal_lcp(reduced, r, dual, start[:count], arena)
         status, residual, z, w = answer.status, answer.residual, answer.z, answer.w
         count = answer.active.shape[0]
-        start[:count] = answer.active
+        assign(start, answer.active)
         iterations += answer.iterations
         if phase == _RETURN or (phase == _TRY and status not in (SOLVED, INFEASIBLE)):
             break
@@ -224,10 +228,10 @@ def no_slip_kernel(
         if changed:
             continue
         if phase == _HOLD and status != SOLVED:
-            stick[:] = last
+            assign(stick, last)
             phase = _RETURN
             continue
-        last[:] = stick
+        assign(last, stick)
         for i in range(n):
             if closed[i] and not stick[i] and status == SOLVED and z[i] > 0.0:
                 stick[i] = 1

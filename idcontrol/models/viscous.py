@@ -19,6 +19,7 @@ from dataclasses import replace
 import numpy as np
 from msgspec import structs
 
+from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import dissipation
 from idcontrol.models.step import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart
@@ -46,7 +47,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     target = problem.contacts.surface_velocity[rows]
     drag = Bilateral(rows=problem.contacts.jacobian[rows], target=target, compliance=1.0 / rate)
     ties = drag if problem.bilateral is None else _joined(problem.bilateral, drag)
-    solution = dissipation.solve(replace(_frictionless(problem), bilateral=ties), warm)
+    solution = dissipation.solve(replace(problem, contacts=_frictionless(problem), bilateral=ties), warm)
     return _with_drag(solution, axis, dragged, rate * (target - drag.rows @ solution.v_plus))
 
 
@@ -65,7 +66,7 @@ def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None
     rows = axis * len(problem.contacts) + dragged
     jacobian = problem.contacts.jacobian[rows]
     impulse = rate * (problem.contacts.surface_velocity[rows] - jacobian @ v)
-    driven = replace(_frictionless(problem), kappa=problem.kappa - jacobian.T @ impulse)
+    driven = replace(problem, contacts=_frictionless(problem), kappa=problem.kappa - jacobian.T @ impulse)
     return _with_drag(dissipation.solve(driven, warm), axis, dragged, impulse)
 
 
@@ -78,8 +79,8 @@ def _drag(problem: StepProblem) -> tuple[Integers, Integers, Array]:
     return np.repeat([1, 2], closed.size), np.tile(closed, 2), problem.h * np.tile(contacts.damping[closed], 2)
 
 
-def _frictionless(problem: StepProblem) -> StepProblem:
-    return replace(problem, contacts=replace(problem.contacts, mu=np.zeros(len(problem.contacts))))
+def _frictionless(problem: StepProblem) -> Contacts:
+    return replace(problem.contacts, mu=np.zeros(len(problem.contacts)))
 
 
 def _joined(one: Bilateral, other: Bilateral) -> Bilateral:

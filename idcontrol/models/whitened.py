@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
-from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed, solve_upper
+from idcontrol.kernels.linear import assign, cholesky, solve_lower, solve_lower_transposed, solve_upper
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, free_indices
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE, find_indices
 from idcontrol.types import Array, Booleans, Integers, Status
@@ -114,7 +114,7 @@ def recover_kernel(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array]: 
                 x[i] += w.rho[r, i] * f[r]
     solve_lower_transposed(w.L, x)
     v_plus, impulse = vector(arena, m), vector(arena, p)
-    v_plus[:] = w.v_free
+    assign(v_plus, w.v_free)
     for i in range(k):
         v_plus[w.free[i]] += x[i]
     for a in range(p):
@@ -147,8 +147,10 @@ def whiten(problem: StepProblem) -> Whitened:
             weighted = dampers.T / problem.bilateral.compliance[soft]
             M = M + weighted @ dampers
             kappa = kappa - weighted @ problem.bilateral.target[soft]
-        rows = np.vstack((rows, problem.bilateral.rows[~soft]))
-        offset = np.concatenate((offset, -problem.bilateral.target[~soft]))
+        rigid = ~soft
+        if rigid.any():
+            rows = np.vstack((rows, problem.bilateral.rows[rigid]))
+            offset = np.concatenate((offset, -problem.bilateral.target[rigid]))
     whitened: Whitened = whiten_kernel(M, kappa, free, fixed, b, rows, HEAP)
     whitened.c[:] += offset
     return whitened

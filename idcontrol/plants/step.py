@@ -16,6 +16,7 @@ from numba import njit
 from idcontrol.contact.contacts import ContactArrays, Packed
 from idcontrol.kernels.arena import Arena, begin, indices, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
+from idcontrol.kernels.linear import assign
 from idcontrol.models.coulomb import MOST_CONTACTS, continued_lcp_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.memory import Memory, recall, remember
@@ -88,7 +89,8 @@ def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: 
     np.dot(machine.M, v, kappa)
     for i in range(m):
         kappa[i] = h * machine.bias[i] - kappa[i]
-    kappa[m - tau.shape[0] :] -= h * tau
+    for j in range(tau.shape[0]):
+        kappa[m - tau.shape[0] + j] -= h * tau[j]
     w = whiten_kernel(machine.M, kappa, free, indices(arena, 0), vector(arena, 0), contacts.jacobian, arena)
     for r in range(3 * n):
         w.c[r] -= contacts.surface_velocity[r]
@@ -129,7 +131,8 @@ def plant_step(model: Any, bound: Bound, h: float, near: Packed, v_pinocchio: Ar
     f = zeros(machine.arena, 3 * contacts.gap.shape[0])
     solved, iterations, residual = model(problem, f, machine.arena)
     ordered = True
-    machine.result.v_plus[:], _ = recover_kernel(problem.w, f, machine.arena)
+    v_plus, _ = recover_kernel(problem.w, f, machine.arena)
+    assign(machine.result.v_plus, v_plus)
     for speed in machine.result.v_plus:
         solved = solved and np.isfinite(speed)
     pressing = 0

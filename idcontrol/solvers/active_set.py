@@ -63,6 +63,10 @@ class SmallestNorm(NamedTuple):
     n_active: int
 
 
+_NO_EQUALITIES = np.int64(0)
+"""No literal, for which Numba would compile `smallest_norm_kernel` anew."""
+
+
 @njit(cache=True, error_model="numpy", forceinline=True)
 def _solve_active(factor: RowFactor, count: int, b: Array, y: Array, u: Array) -> None:
     """The smallest-norm y on the active rows, a·y = b, and its multipliers u_a, in the order of the active set."""
@@ -294,7 +298,7 @@ def project_kernel(rho: Array, r: Array, arena: Arena) -> RowLcpAnswer:
             columns[d, i] = rho[i, d] / lengths[i]
         b[i] = -r[i] / lengths[i]
         tolerance[i] = FEASIBLE * r_max / lengths[i]
-    found = smallest_norm_kernel(columns, b, 0, tolerance, arena)
+    found = smallest_norm_kernel(columns, b, _NO_EQUALITIES, tolerance, arena)
     status, y, z, active = found.status, found.y, found.multipliers, found.factor.active[: found.n_active]
     for i in range(n):
         z[i] /= lengths[i]

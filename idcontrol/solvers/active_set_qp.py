@@ -15,7 +15,14 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
-from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed, solve_upper, solve_upper_transposed
+from idcontrol.kernels.linear import (
+    assign,
+    cholesky,
+    solve_lower,
+    solve_lower_transposed,
+    solve_upper,
+    solve_upper_transposed,
+)
 from idcontrol.solvers.active_set import FEASIBLE, SmallestNorm, smallest_norm_kernel
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
@@ -255,7 +262,7 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     k, m, p = g.size, e.size, b.size
     x, multipliers = zeros(arena, k), zeros(arena, m + p)
     L, origin, tolerance = matrix(arena, k, k), vector(arena, k), vector(arena, m + p)
-    origin[:] = g
+    assign(origin, g)
     if not cholesky(H, L):
         return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
 

@@ -19,7 +19,14 @@ from scipy.sparse.csgraph import connected_components
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
-from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed, solve_upper, solve_upper_transposed
+from idcontrol.kernels.linear import (
+    assign,
+    cholesky,
+    solve_lower,
+    solve_lower_transposed,
+    solve_upper,
+    solve_upper_transposed,
+)
 from idcontrol.solvers.active_set import DEPENDENT, DEPENDENT_EQUALITY, FEASIBLE, ROUNDING, SAME
 from idcontrol.solvers.factor import RowFactor, append, remove, split
 from idcontrol.solvers.status import INFEASIBLE, ITERATIONS, SOLVED
@@ -357,7 +364,7 @@ def _evaluate(rows: _Rows, node: _Node) -> float:
     """Write the rows at z; returns |z|²."""
     columns, offset, z, value = rows.columns, rows.offset, node.z, node.value
     square = 0.0
-    value[:] = offset
+    assign(value, offset)
     for d in range(z.size):
         zd = z[d]
         square += zd * zd
@@ -554,7 +561,7 @@ def _settle(search: _Search, node: _Node, limit: float, reach: Array, arena: Are
                 moved = moved or trial[last] > half
             elif nearest > 0.0 and total > farthest:  # what z breaks, where all options cost most
                 best, farthest = choice, total
-                reach[:] = trial
+                assign(reach, trial)
         known = known and node.made[choice] == first[choice]
     release(arena, at)
     if known:
@@ -656,9 +663,9 @@ def _at(tree: _Tree, level: int) -> _Node:
 @njit(cache=True, error_model="numpy")
 def _copy(source: _Node, count: int, to: _Node) -> None:
     """Begin a node where another one stands."""
-    to.z[:] = source.z
-    to.demand[:] = source.demand
-    to.made[:] = source.made
+    assign(to.z, source.z)
+    assign(to.demand, source.demand)
+    assign(to.made, source.made)
     k = source.z.size
     for a in range(count):
         to.u[a] = source.u[a]
@@ -670,60 +677,60 @@ def _copy(source: _Node, count: int, to: _Node) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def nearest_kernel(problem: NearestProblem, start: Array, known: bool, max_nodes: int, arena: Arena) -> NearestResult:
+def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena: Arena) -> NearestResult:
     """Branch and bound over the choices of Coulomb's law, from a solution (math.md, section 6.3).
 
     Without a known solution the search ends with the first that it finds, or with the proof that there is none.
 
     Args:
         problem: The contact problem and the target.
-        start: A solution, if one is known, shape (3n,).
-        known: Whether `start` is a solution.
+        start: A solution, shape (3n,); empty where none is known.
         max_nodes: Quadratic programs allowed; 1 is the nearest point with the choices of the start.
         arena: Where arrays come from, those of the result included.
 
     Returns:
         The nearest solution found.
     """
-    n = problem.mu.size
-    y, trial = vector(arena, start.size), vector(arena, start.size)
-    y[:] = start
+    n, k, known = problem.mu.size, problem.v0.size, start.size == problem.v0.size
+    y, trial = zeros(arena, k), vector(arena, k)
+    assign(y, start)
     metric = _metric(problem, arena)
     rows = _rows(problem, metric, arena)
     if not (metric.definite and np.isfinite(rows.offset.sum() + rows.tolerance.sum())):
         return NearestResult(y, np.inf, 0.0, False, 0)
     tree = _tree(n, arena)
     constant, scale = metric.constant, metric.scale
-    best, nodes, level, undecided = np.inf, 0, 0, np.inf
+    best, nodes, level, undecided, count = np.inf, 0, 0, np.inf, 0
     node, first = _at(tree, 0), indices(arena, CHOICES * n)
     first[:] = -1
     if known:
         best = constant
-        for a in range(start.size):  # Lᵀ y + origin
+        for a in range(k):  # Lᵀ y + origin
             entry = metric.origin[a]
-            for d in range(a, start.size):
+            for d in range(a, k):
                 entry += metric.L[d, a] * start[d]
             best += 0.5 * entry * entry
         _undecided(node, problem.mu)
         _read_choices(problem, start, node)
-        status, count = _project(rows, node, 0, np.inf, arena)
+        status, count = _project(rows, node, count, np.inf, arena)
         nodes = 1
         # a start whose choices were misread by the tolerance stays as it is
         if status == SOLVED:
-            first[:] = node.made
+            assign(first, node.made)
             value = constant + _impulses(rows, metric, node, count, trial)
             if value < best:
                 best = value
-                y[:] = trial
+                assign(y, trial)
     promising = best - _WORTH * (scale + best) if known else np.inf  # a node at or above this is not worth a search
     _undecided(node, problem.mu)
     # what lies too far from the target itself needs no program; often only the choices of the start are left
-    node.value[:] = rows.offset
+    assign(node.value, rows.offset)
     search = _Search(rows, first, max_nodes)
     ending, _ = _settle(search, node, promising - constant, tree.reach[0], arena)
     found = _Branching(_CLOSED, -1, 0, nodes)
     if ending != _CLOSED:
-        found = _enter(search, node, 0, promising - constant, nodes, tree.reach[0], arena)
+        count = 0
+        found = _enter(search, node, count, promising - constant, nodes, tree.reach[0], arena)
     floor = 0.0
     while True:
         nodes = found.nodes
@@ -738,7 +745,7 @@ def nearest_kernel(problem: NearestProblem, start: Array, known: bool, max_nodes
         elif found.ending == _FOUND:
             best = constant + _impulses(rows, metric, node, found.filled, trial)
             promising = best - _WORTH * (scale + best)
-            y[:] = trial
+            assign(y, trial)
             if not known:
                 return NearestResult(y, best, 0.0, False, nodes)
             level -= 1
@@ -818,9 +825,7 @@ def nearest_solution(problem: NearestProblem, start: Array, *, max_nodes: int = 
             "nearest solution: μ must be finite and not negative: use the no-slip model where it is infinite"
         )
     contiguous = NearestProblem(*(np.ascontiguousarray(array, dtype=np.float64) for array in problem))
-    found: NearestResult = nearest_kernel(
-        contiguous, np.ascontiguousarray(start, dtype=np.float64), True, max_nodes, HEAP
-    )
+    found: NearestResult = nearest_kernel(contiguous, np.ascontiguousarray(start, dtype=np.float64), max_nodes, HEAP)
     return found
 
 
@@ -885,6 +890,6 @@ def _search_island(V: Array, v0: Array, mu: Array, max_nodes: int) -> tuple[Arra
         target=nothing,
         weights=np.ones(size),
     )
-    result = nearest_kernel(problem, nothing, False, max_nodes, HEAP)
+    result = nearest_kernel(problem, np.zeros(0), max_nodes, HEAP)
     found = result.value < np.inf
     return (d * d * fastest * result.y if found else None), found or result.proved, result.nodes

@@ -10,7 +10,7 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector
-from idcontrol.kernels.linear import solve_in_place
+from idcontrol.kernels.linear import assign, solve_in_place
 from idcontrol.solvers.lcp import LcpAnswer, lcp_residual
 from idcontrol.solvers.lemke import solve_lemke
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus
@@ -56,7 +56,7 @@ def interior_point_kernel(Q: Array, r: Array, start: Array, max_iterations: int,
     n = r.size
     z, w, dz, dw = vector(arena, n), vector(arena, n), vector(arena, n), vector(arena, n)
     system = matrix(arena, n, n + 1)
-    z[:] = start
+    assign(z, start)
     for i in range(n):
         w[i] = r[i]
         for j in range(n):

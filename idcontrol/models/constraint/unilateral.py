@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
-from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.linear import assign, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.solvers.lcp import gram_residual, lcp_residual
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus
@@ -121,7 +121,8 @@ def spring_kernel(
     n, k = rho.shape
     H, L, active = matrix(arena, k, k), matrix(arena, k, k), indices(arena, n)
     y, d, s, ds, kinks = zeros(arena, k), vector(arena, k), vector(arena, n), vector(arena, n), vector(arena, n)
-    L[:], s[:] = 0.0, c
+    L[:] = 0.0
+    assign(s, c)
     for i in range(n):
         active[i] = s[i] < 0.0
     iterations = 0

@@ -26,7 +26,7 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
-from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.linear import assign, assign_rows, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.models.sap.bounded import Bounded, joint_limits, motors
 from idcontrol.models.sap.cone import OPEN, STICK, project
 from idcontrol.models.sap.many import solve_sparse
@@ -98,7 +98,8 @@ def _inverse_mass(M: Array, J: Array, arena: Arena) -> Array:  # pragma: no cove
     """The w of all contacts (see `regularization`) with the inertia of the whole machine, shape (n,)."""
     m, rows = M.shape[0], J.shape[0]
     L, rho = matrix(arena, m, m), matrix(arena, rows, m)
-    L[:], rho[:] = 0.0, J
+    L[:] = 0.0
+    assign_rows(rho, J)
     if not cholesky(M, L):
         return np.full(rows // 3, np.nan)
     for r in range(rows):
@@ -144,7 +145,7 @@ def _start(cost: Cost, mode: Integers, z: Array, arena: Arena) -> None:  # pragm
         solve_lower_transposed(L, x)
         u, gamma = vector(arena, c.shape[0]), vector(arena, c.shape[0])
         if _value(cost, x, u, gamma, arena) < _value(cost, z, u, gamma, arena):
-            z[:] = x
+            assign(z, x)
     release(arena, at)
 
 
@@ -173,7 +174,7 @@ def _solve(
     """
     n, c = contacts.gap.shape[0], rows.c
     mu, R_n, R_t = vector(arena, n), vector(arena, n), vector(arena, n)
-    mu[:] = contacts.mu
+    assign(mu, contacts.mu)
     for i in range(n):
         gap, stiffness, damping = contacts.gap[i], contacts.stiffness[i], contacts.damping[i]
         if not (stiffness > 0.0 and damping >= 0.0 and mu[i] >= 0.0):
@@ -231,7 +232,8 @@ def closed_kernel(
     """
     n, k = mu.shape[0], w.free.shape[0]
     momentum, c, none = zeros(arena, k), vector(arena, 3 * n), vector(arena, 0)
-    c[:], away[:] = w.c, 0.0
+    assign(c, w.c)
+    away[:] = 0.0
     for i in range(k):
         for j in range(i, k):
             momentum[i] += w.L[j, i] * w.v_free[w.free[j]]
