@@ -26,6 +26,7 @@ ROBUST = ("id-coulomb-qp", "id-coulomb-lcp", "id-noslip-lcp", "id-sap", "pid")
 
 MODELS = (
     "id-coulomb-lcp",
+    "id-coulomb-cone",
     "id-coulomb-qp",
     "id-noslip-lcp",
     "id-noslip-qp",
@@ -34,7 +35,18 @@ MODELS = (
     "id-sensed-1",
     "pid",
 )
-PLANTS = ("coulomb-lcp", "dissipation", "noslip", "viscous", "sap", "constraint", "penalty", "mujoco", "pybullet")
+PLANTS = (
+    "coulomb-lcp",
+    "coulomb-cone",
+    "dissipation",
+    "noslip",
+    "viscous",
+    "sap",
+    "constraint",
+    "penalty",
+    "mujoco",
+    "pybullet",
+)
 
 ROUGH_CLAIM: float = PAPER["claims"]["rough_q_err_below_pid"]
 """Share by which id-coulomb-qp's joint error is below pid's in Zapolsky & Drumwright 2017, Fig. 16."""
@@ -48,6 +60,7 @@ QUANTITIES = (
 
 OWN_PLANT: Mapping[str, str] = {
     "id-coulomb-lcp": "coulomb-lcp",
+    "id-coulomb-cone": "coulomb-cone",
     "id-coulomb-qp": "dissipation",
     "id-noslip-lcp": "noslip",
     "id-noslip-qp": "noslip",

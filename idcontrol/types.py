@@ -35,7 +35,7 @@ class Status(enum.IntEnum):
     """The input could not be used at all (a NaN in the state): the command is zero torque."""
 
 
-SOLVED_BY: Final = ("sticking", "no_slip", "dissipation", "one_stage", "coulomb", "sap", "constraint")
+SOLVED_BY: Final = ("sticking", "no_slip", "dissipation", "one_stage", "coulomb", "sap", "constraint", "coulomb_cone")
 """The values of `Command.solved_by` of our controllers; records store their numbers."""
 
 

@@ -22,6 +22,14 @@ hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.load_profile("repeatable")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Tests of every plant and controller take coulomb-cone with the long ones: it compiles for half a minute each."""
+    for item in items:
+        if "coulomb-cone" in item.name:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def quadruped():
     return scenes.links()

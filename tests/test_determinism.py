@@ -85,7 +85,10 @@ def test_two_runs_in_closed_loop_are_equal_to_the_last_bit(name):
     [
         ("id-coulomb-qp", "2"),
         pytest.param("id-coulomb-qp", "1", marks=pytest.mark.slow),
-        *(pytest.param(name, "2", marks=pytest.mark.slow) for name in ("id-coulomb-smooth", "id-sap", "id-constraint")),
+        *(
+            pytest.param(name, "2", marks=pytest.mark.slow)
+            for name in ("id-coulomb-smooth", "id-coulomb-cone", "id-sap", "id-constraint")
+        ),
     ],
 )
 def test_another_process_with_other_threads_and_hashes_computes_the_same_bits(name, threads):

@@ -18,6 +18,7 @@ BARS = {
     "id-coulomb-qp": Bar(of="floor", bar=4.0, goal=3.0),
     "id-coulomb-lcp": Bar(of="floor", bar=5.0, goal=4.0),
     "id-coulomb-smooth": Bar(of="floor", bar=8.0, goal=6.0),
+    "id-coulomb-cone": Bar(of="floor", bar=6.0, goal=4.0),
 }
 """Bounds on the controllers' medians at four contacts. TSID, called from Python for the same job, takes 5.7 floors
 (measured in an environment of its own, see `NOTE`)."""

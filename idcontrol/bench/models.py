@@ -17,6 +17,7 @@ from idcontrol.bench.timing import Job, in_turns
 from idcontrol.controllers.giving_way import Outcome, keep
 from idcontrol.controllers.inverse import solve
 from idcontrol.controllers.schemes import (
+    COULOMB_CONE,
     COULOMB_LCP,
     COULOMB_QP,
     COULOMB_QP_1,
@@ -50,6 +51,7 @@ SCHEMES: Mapping[str, Scheme] = {
     "id-coulomb-qp-raw": COULOMB_QP_RAW,
     "id-coulomb-qp-1": COULOMB_QP_1,
     "id-coulomb-lcp": COULOMB_LCP,
+    "id-coulomb-cone": COULOMB_CONE,
     "id-sap": SAP,
 }
 """Schemes by name: the controller's name where the scheme is the whole of a controller."""
@@ -86,7 +88,9 @@ def growing(
     """Rows of one scheme, warm and cold, until its median exceeds `SLOWEST_US`."""
     there = 1
     for n, posed in sets.items():
-        if (scheme is COULOMB_LCP and n > coulomb.MOST_CONTACTS) or not _affordable(scheme, walk, there, n):
+        if (scheme in (COULOMB_CONE, COULOMB_LCP) and n > coulomb.MOST_CONTACTS) or not _affordable(
+            scheme, walk, there, n
+        ):
             return
         there = n
         for warm in (True, False):

@@ -17,6 +17,7 @@ from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.pid import Pid
 from idcontrol.controllers.schemes import (
+    COULOMB_CONE,
     COULOMB_LCP,
     COULOMB_QP,
     COULOMB_QP_1,
@@ -158,6 +159,11 @@ register(
     "id-coulomb-smooth",
     "ID(t_i) LCP,μ with the solution whose torque is nearest to the last one",
     inverse_dynamics(COULOMB_SMOOTH),
+)
+register(
+    "id-coulomb-cone",
+    "ID(t_i) NCP,μ: Coulomb friction with its circular cone, by Newton's method",
+    inverse_dynamics(COULOMB_CONE),
 )
 register("id-coulomb-qp", "ID(t_i) QP,μ: maximal dissipation in two stages", inverse_dynamics(COULOMB_QP))
 register("id-noslip-qp", "ID(t_i) QP,∞: maximal dissipation without slip, two stages", inverse_dynamics(NO_SLIP_QP))

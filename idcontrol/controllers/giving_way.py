@@ -17,6 +17,7 @@ from msgspec import structs
 from idcontrol.controllers.repair import nearest_motion
 from idcontrol.controllers.step import Posed
 from idcontrol.models import dissipation, no_slip, specification
+from idcontrol.models.coulomb_cone import SLIDES
 from idcontrol.models.distribution import Cones, smallest_torque, torque_map
 from idcontrol.models.step import (
     CLOSED_GAP,
@@ -130,6 +131,12 @@ def share_as_specified(request: Request, solution: StepSolution) -> Outcome:
 def unload(request: Request, solution: StepSolution) -> Outcome:
     """While a foot ramps: unload it without changing the motion, and the torque as little as that takes."""
     return _unloaded(request, keep(request, solution))
+
+
+def unload_sticking(request: Request, solution: StepSolution) -> Outcome:
+    """`unload`, unless a contact slides: its friction is on the circle, outside of the pyramids."""
+    slides = any(mode & SLIDES for mode in solution.warm.values())
+    return keep(request, solution) if slides else unload(request, solution)
 
 
 def nearest(request: Request, solution: StepSolution) -> Outcome:

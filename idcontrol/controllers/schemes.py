@@ -27,9 +27,10 @@ from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.linear import assign, assign_rows
-from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, specification
+from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, specification
 from idcontrol.models.constraint import solver as springs
 from idcontrol.models.coulomb import continued_lcp_kernel
+from idcontrol.models.coulomb_cone import SLIDES, cone_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel, one_stage_kernel
 from idcontrol.models.distribution import TorqueMap, share_kernel, smallest_torque_kernel, torque_map_kernel
 from idcontrol.models.no_slip import DUAL, PIVOTING, SLIP_SPEED, no_slip_kernel
@@ -192,6 +193,14 @@ def _coulomb(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 
 
 @njit(cache=True, error_model="numpy")
+def _cone(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
+    if p.cones.held.any():
+        return False, np.inf
+    ending, _, residual = cone_kernel(p.w.rho, p.w.c, p.cones.mu, p.active, f, arena)
+    return ending == status.SOLVED, residual
+
+
+@njit(cache=True, error_model="numpy")
 def _pivoting(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
     ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, closed, p.active, PIVOTING, f, arena)
@@ -266,6 +275,21 @@ def coulomb_lcp(p: Posed, f: Array, arena: Arena) -> Answer:
     """Coulomb friction by Lemke's method (Zapolsky & Drumwright 2017, section 5)."""
     solved, residual = _coulomb(p, f, arena)
     answer = _answer(p, f, solved, residual, arena)
+    return unload(p, f, answer, arena) if solved else answer
+
+
+@njit(cache=True, error_model="numpy")
+def cone(p: Posed, f: Array, arena: Arena) -> Answer:
+    """Coulomb friction with its circular cone by Newton's method (`idcontrol.models.coulomb_cone`).
+
+    A foot is unloaded only while no contact slides: what slides has friction on the circle, outside of the pyramids.
+    """
+    f[:] = 0.0
+    solved, residual = _cone(p, f, arena)
+    answer = _answer(p, f, solved, residual, arena)
+    for mode in p.active:
+        if mode & SLIDES:
+            return answer
     return unload(p, f, answer, arena) if solved else answer
 
 
@@ -354,6 +378,12 @@ def no_slip_qp_step(bound: Bound, near: Packed) -> Ended:
 def coulomb_lcp_step(bound: Bound, near: Packed) -> Ended:
     """A control step with `coulomb_lcp`."""
     return control(coulomb_lcp, bound, near)
+
+
+@njit(cache=True, error_model="numpy")
+def cone_step(bound: Bound, near: Packed) -> Ended:
+    """A control step with `cone`."""
+    return control(cone, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
@@ -497,6 +527,14 @@ COULOMB_LCP = Scheme(
     after=giving_way.unload,
 )
 COULOMB_SMOOTH = replace(COULOMB_LCP, solve=coulomb_smooth, step=coulomb_smooth_step, after=giving_way.nearest)
+COULOMB_CONE = Scheme(
+    name="coulomb_cone",
+    solve=cone,
+    step=cone_step,
+    model=coulomb_cone.solve,
+    forward=coulomb_cone.solve,
+    after=giving_way.unload_sticking,
+)
 SAP = Scheme(
     name="sap",
     solve=stiff_sap,

@@ -14,9 +14,10 @@ Sources: Stewart & Trinkle 1996, Anitescu & Potra 1997; for prescribed joints Za
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numba import njit
@@ -238,7 +239,7 @@ def continued_lcp_kernel(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
+class Outcome:
     """How the LCP ended; `note` as in `StepSolution`."""
 
     status: int
@@ -248,7 +249,7 @@ class _Outcome:
     note: str = ""
 
 
-def _solve_pyramids(rho: Array, c: Array, mu: Array, active: Integers, f: Array) -> _Outcome:
+def _solve_pyramids(rho: Array, c: Array, mu: Array, active: Integers, f: Array) -> Outcome:
     """Solve by Lemke's method, and after a failure by other means, which the outcome's note tells.
 
     In this order: whether normals alone have no solution; Lemke's method with other covering vectors, which follow
@@ -258,22 +259,22 @@ def _solve_pyramids(rho: Array, c: Array, mu: Array, active: Integers, f: Array)
     _load()
     status, iterations, residual = continued_lcp_kernel(rho, c, mu, active, f, HEAP)
     if status == SOLVED:
-        return _Outcome(status=status, iterations=iterations, residual=residual)
-    return _after_failure(rho, c, mu, f, _Outcome(status=status, iterations=iterations, residual=residual))
+        return Outcome(status=status, iterations=iterations, residual=residual)
+    return _after_failure(rho, c, mu, f, Outcome(status=status, iterations=iterations, residual=residual))
 
 
 @cache
 def _load() -> None:
     """Load with the first step what only failures need: in a tick of a loop that takes longer than a robot waits."""
     rho, c, mu = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.array([0.5])
-    _after_failure(rho, c, mu, np.zeros(3), _Outcome(status=INACCURATE, iterations=0, residual=np.inf))
+    _after_failure(rho, c, mu, np.zeros(3), Outcome(status=INACCURATE, iterations=0, residual=np.inf))
     find_solution(rho, c, mu, max_nodes=1)
 
 
-def _after_failure(rho: Array, c: Array, mu: Array, f: Array, first: _Outcome) -> _Outcome:
+def _after_failure(rho: Array, c: Array, mu: Array, f: Array, first: Outcome) -> Outcome:
     """Solve by the other means, in the order of `_solve_pyramids`; `first` is how the first attempt ended."""
     status, iterations, residual = first.status, first.iterations, first.residual
-    if not _may_part(rho, c, mu.size):
+    if not may_part(rho, c, mu.size):
         return replace(first, status=INFEASIBLE, note=SQUEEZE)
     lcp: FrictionLcp = _rigid_lcp(rho, c, mu, HEAP)
     z = np.empty(lcp.r.size)
@@ -286,12 +287,12 @@ def _after_failure(rho: Array, c: Array, mu: Array, f: Array, first: _Outcome) -
         residual = _residual(lcp, z)
         if again == SOLVED and residual <= TOLERANCE:
             contact_impulses(lcp, z, f)
-            return _Outcome(status=SOLVED, iterations=iterations, residual=residual, note="restarted")
+            return Outcome(status=SOLVED, iterations=iterations, residual=residual, note="restarted")
     for tikhonov in TIKHONOV:
         again, more, residual = friction_lcp_kernel(rho, c, mu, tikhonov, f, HEAP)
         iterations += more
         if again == SOLVED:
-            return _Outcome(
+            return Outcome(
                 status=again, iterations=iterations, residual=residual, regularization=tikhonov, note="regularized"
             )
     nodes_allowed = SEARCH_NODES if mu.size <= MOST_RETRIED else 0
@@ -302,13 +303,13 @@ def _after_failure(rho: Array, c: Array, mu: Array, f: Array, first: _Outcome) -
         residual = _checked(lcp, z, _residual(lcp, z))
         if residual <= TOLERANCE:
             f[:] = y
-            return _Outcome(status=SOLVED, iterations=iterations, residual=residual, note="searched")
+            return Outcome(status=SOLVED, iterations=iterations, residual=residual, note="searched")
     if settled and y is None:
-        return _Outcome(status=INFEASIBLE, iterations=iterations, residual=np.inf, note=JAM)
-    return _Outcome(status=status, iterations=iterations, residual=np.inf, note=UNSOLVED)
+        return Outcome(status=INFEASIBLE, iterations=iterations, residual=np.inf, note=JAM)
+    return Outcome(status=status, iterations=iterations, residual=np.inf, note=UNSOLVED)
 
 
-def _may_part(rho: Array, c: Array, n: int) -> bool:
+def may_part(rho: Array, c: Array, n: int) -> bool:
     """Whether no certificate says that no velocity of what is free keeps the contacts apart (math.md, section 5.1)."""
     return project(rho[:n], c[:n]).status is not SolverStatus.INFEASIBLE
 
@@ -339,11 +340,29 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     Raises:
         InputError: There are more than `MOST_CONTACTS` contacts.
     """
+    return solve_by(_solve_pyramids, problem, warm)
+
+
+Solver: TypeAlias = Callable[[Array, Array, Array, Integers, Array], Outcome]
+"""Writes impulses f (3 n,) of contacts with finite friction, from ρ (3 n, k), c (3 n,), μ (n,) and active bits (n,)."""
+
+
+def solve_by(solver: Solver, problem: StepProblem, warm: WarmStart | None) -> StepSolution:
+    """Solve one step by a solver of contacts with finite friction: others, and bilateral rows, are held.
+
+    Args:
+        solver: Solves contacts with finite friction.
+        problem: The step.
+        warm: The last solution's `warm`.
+
+    Raises:
+        InputError: There are more than `MOST_CONTACTS` contacts.
+    """
     mu = problem.contacts.mu
     n = mu.shape[0]
     if n > MOST_CONTACTS:
         raise InputError(
-            f"{n} contacts are too many for Lemke's method, which takes {MOST_CONTACTS}; "
+            f"{n} contacts are too many for Coulomb friction, which takes {MOST_CONTACTS}; "
             "use the models dissipation, no_slip or sap"
         )
     whitened = whiten(problem)
@@ -351,15 +370,15 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     no_slip = np.isinf(mu)
     f, active = np.zeros(rows), warm_bits(warm, problem.contacts)
     if rows == 3 * n and not no_slip.any():
-        outcome = _solve_pyramids(whitened.rho, whitened.c, mu, active, f)
+        outcome = solver(whitened.rho, whitened.c, mu, active, f)
         return finish(problem, whitened, f, _ending(outcome, settled=True), active)
     # as exact as its solver; a contact that neither presses nor opens by more keeps its role
     tolerance = 1e-9 * max(1.0, float(np.abs(whitened.c).max(initial=0.0)))
 
-    def attempt(stick: Booleans) -> Attempt[tuple[_Outcome, Array, Integers]]:
+    def attempt(stick: Booleans) -> Attempt[tuple[Outcome, Array, Integers]]:
         held = hold(whitened, held_rows(whitened, stick))
         f, unknown = np.zeros(rows), active.copy()
-        outcome = _solve_pyramids(held.rho[: 3 * n], held.c[: 3 * n], mu, unknown, f[: 3 * n])
+        outcome = solver(held.rho[: 3 * n], held.c[: 3 * n], mu, unknown, f[: 3 * n])
         f = held.impulses(whitened, f)
         opening = whitened.c[:n] + whitened.rho[:n] @ (whitened.rho.T @ f)
         return Attempt(
@@ -370,12 +389,12 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     if outcome.status == INFEASIBLE and no_slip.any():
         # that proof is of the contacts that were held; without them there may be a solution
         alone = hold(whitened, held_rows(whitened, np.zeros(n, dtype=np.bool_)))
-        squeezed = not _may_part(alone.rho, alone.c, n)
+        squeezed = not may_part(alone.rho, alone.c, n)
         outcome = replace(outcome, note=SQUEEZE if squeezed else UNSOLVED)
     return finish(problem, whitened, f, _ending(outcome, settled=settled), active)
 
 
-def _ending(outcome: _Outcome, *, settled: bool) -> Ending:
+def _ending(outcome: Outcome, *, settled: bool) -> Ending:
     status, note = Status.SOLVED, outcome.note
     if outcome.status != SOLVED:
         status = Status.FALLBACK

@@ -16,12 +16,12 @@ from idcontrol.configuration import period
 from idcontrol.contact.contacts import Detector
 from idcontrol.contact.spheres import FootedRobot, SphereContacts, on_flat_ground
 from idcontrol.errors import DuplicateName, InputError, UnknownName
-from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, viscous
+from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
 from idcontrol.models.constraint import printed
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution, WarmStart
 from idcontrol.plants.parts import require_not_negative
 from idcontrol.plants.penalty import Penalty
-from idcontrol.plants.step import PlantStep, coulomb_step, dissipation_step
+from idcontrol.plants.step import PlantStep, cone_step, coulomb_step, dissipation_step
 from idcontrol.plants.stepping import Stepping
 from idcontrol.system import System
 from idcontrol.types import Array, Plant
@@ -209,6 +209,11 @@ register(
     "coulomb-lcp",
     "rigid contact with Coulomb friction, Stewart-Trinkle time stepping (the papers' simulator model)",
     stepping(coulomb.solve, coulomb_step),
+)
+register(
+    "coulomb-cone",
+    "rigid contact with Coulomb friction in circular cones, Stewart-Trinkle time stepping",
+    stepping(coulomb_cone.solve, cone_step),
 )
 register(
     "dissipation",

@@ -18,6 +18,7 @@ from idcontrol.kernels.arena import Arena, begin, indices, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.linear import assign
 from idcontrol.models.coulomb import MOST_CONTACTS, continued_lcp_kernel
+from idcontrol.models.coulomb_cone import cone_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.step import PUSH_OUT_SPEED
@@ -172,6 +173,16 @@ def coulomb(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, int, f
 
 
 @njit(cache=True, error_model="numpy")
+def cone(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
+    """`idcontrol.models.coulomb_cone` at the first attempt."""
+    mu = problem.mu
+    if mu.shape[0] > MOST_CONTACTS or not _finite_friction(mu):
+        return False, 0, np.inf
+    ending, steps, residual = cone_kernel(problem.w.rho, problem.w.c, mu, problem.active, f, arena)
+    return ending == SOLVED, steps, residual
+
+
+@njit(cache=True, error_model="numpy")
 def dissipation(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
     """`idcontrol.models.dissipation` at the first attempt."""
     if not _finite_friction(problem.mu):
@@ -184,6 +195,12 @@ def dissipation(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, in
 def coulomb_step(bound: Bound, h: float, near: Packed, v_pinocchio: Array, tau: Array) -> Stepped:
     """A plant step with `coulomb`; see `plant_step`."""
     return plant_step(coulomb, bound, h, near, v_pinocchio, tau)
+
+
+@njit(cache=True, error_model="numpy")
+def cone_step(bound: Bound, h: float, near: Packed, v_pinocchio: Array, tau: Array) -> Stepped:
+    """A plant step with `cone`; see `plant_step`."""
+    return plant_step(cone, bound, h, near, v_pinocchio, tau)
 
 
 @njit(cache=True, error_model="numpy")

@@ -1,10 +1,11 @@
 """Checks of what a contact model answers, from the step problem alone: momentum, complementarity, friction cones.
 
-The laws `coulomb`, `dissipation`, `no_slip` and `viscous` take impulses and return the largest violation of their
-conditions, zero at an exact solution (math.md, section 13.3). The velocity that the impulses lead to is solved from the
-momentum balance and refined in extended precision, so that the answer's error is measured and not the check's. Every
-condition is min(impulse, velocity): impulses relative to the largest of them (or, if that is more, to the impulse that
-gives the lightest contact the reference velocity), velocities relative to the fastest contact at zero impulse.
+The laws `coulomb`, `coulomb_cone`, `dissipation`, `no_slip` and `viscous` take impulses and return the largest
+violation of their conditions, zero at an exact solution (math.md, section 13.3). The velocity that the impulses lead to
+is solved from the momentum balance and refined in extended precision, so that the answer's error is measured and not
+the check's. Every condition is min(impulse, velocity): impulses relative to the largest of them (or, if that is more,
+to the impulse that gives the lightest contact the reference velocity), velocities relative to the fastest contact at
+zero impulse.
 """
 
 from __future__ import annotations
@@ -129,6 +130,20 @@ def coulomb(problem: StepProblem, impulses: Array) -> float:
             share = np.maximum(sign * m.impulses[axis], 0.0)
             worst = max(worst, largest(np.where(mu > 0.0, np.minimum(share, slip + sign * m.velocities[axis]), 0.0)))
     return worst
+
+
+def coulomb_cone(problem: StepProblem, impulses: Array) -> float:
+    """Violation of Coulomb's law with a circular cone: normal law, cone, and friction that opposes slip at its edge."""
+    m, mu = motion(problem, impulses), problem.contacts.mu
+    used, slip = np.linalg.norm(m.impulses[1:], axis=0), np.linalg.norm(m.velocities[1:], axis=0)
+    most = mu * np.maximum(m.impulses[0], 0.0)
+    worst = max(normal_law(m), largest(np.maximum(used - most, 0.0)), largest(np.minimum(slip, most - used)))
+    # power that friction could take and does not, over the smaller of slip and friction: across the smaller of both
+    missed = most * slip + np.einsum("ij,ij->j", m.impulses[1:], m.velocities[1:])
+    across = np.abs(m.impulses[1] * m.velocities[2] - m.impulses[2] * m.velocities[1])
+    larger = np.maximum(most, slip)
+    larger[larger == 0.0] = 1.0
+    return max(worst, largest(missed / larger), largest(across / larger))
 
 
 def dissipation(problem: StepProblem, impulses: Array) -> float:

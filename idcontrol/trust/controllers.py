@@ -15,6 +15,7 @@ EXACT: Final = (
     "id-noslip-lcp",
     "id-coulomb-lcp",
     "id-coulomb-smooth",
+    "id-coulomb-cone",
     "id-coulomb-qp",
     "id-coulomb-qp-raw",
     "id-noslip-qp",

@@ -8,13 +8,14 @@ from typing import Final
 
 import numpy as np
 
-from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap, specification
+from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, specification
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution
 from idcontrol.trust import contact_laws, machines
 from idcontrol.types import Status
 
 MODELS: Final[dict[str, ContactModel]] = {
     "coulomb": coulomb.solve,
+    "coulomb-cone": coulomb_cone.solve,
     "dissipation": dissipation.solve,
     "noslip": no_slip.solve,
     "sap": sap.solve,
@@ -49,7 +50,7 @@ def lost_momentum() -> float:
 def pull_or_penetration() -> float:
     """Largest pull, relative to the weight's impulse, or penetration speed [m/s], of the rigid models."""
     worst, weight = [], machines.WALKER_MASS * machines.G * machines.H
-    for _, problem, found in _answers("coulomb", "dissipation", "noslip"):
+    for _, problem, found in _answers("coulomb", "coulomb-cone", "dissipation", "noslip"):
         contacts, f_n = problem.contacts, found.impulses[:, 0]
         opening = contacts.N @ found.v_plus + contacts.gap / problem.h
         worst += [-f_n.min() / weight, -opening.min()]
@@ -59,7 +60,7 @@ def pull_or_penetration() -> float:
 def outside_the_cone() -> float:
     """Largest friction beyond μ f_N, relative to the largest impulse or the weight's, of the models with friction."""
     worst, weight = [], machines.WALKER_MASS * machines.G * machines.H
-    for _, problem, found in _answers("coulomb", "dissipation", "sap", "constraint"):
+    for _, problem, found in _answers("coulomb", "coulomb-cone", "dissipation", "sap", "constraint"):
         f = found.impulses
         excess = np.linalg.norm(f[:, 1:], axis=1) - problem.contacts.mu * f[:, 0]
         worst.append(excess.max() / max(np.abs(f).max(), weight))

@@ -17,11 +17,11 @@ from idcontrol.trust import contact_laws, machines
 from idcontrol.types import Array, State
 
 NO_JOINTS: Final[Array] = np.zeros(0)
-STIFF: Final = ("coulomb-lcp", "dissipation", "noslip", "constraint")
+STIFF: Final = ("coulomb-lcp", "coulomb-cone", "dissipation", "noslip", "constraint")
 """Plants whose contacts are rigid, or yield by less than a millionth."""
-CONES: Final = ("coulomb-lcp", "dissipation")
+CONES: Final = ("coulomb-lcp", "coulomb-cone", "dissipation")
 """Rigid plants with a friction cone."""
-OURS: Final = ("coulomb-lcp", "dissipation", "sap", "noslip", "viscous", "constraint", "penalty")
+OURS: Final = ("coulomb-lcp", "coulomb-cone", "dissipation", "sap", "noslip", "viscous", "constraint", "penalty")
 """Plants of our own."""
 SLOPE: Final = float(np.deg2rad(15.0))
 

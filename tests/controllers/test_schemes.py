@@ -16,13 +16,17 @@ from idcontrol.models.distribution import Cones
 from idcontrol.models.whitened import recover, whiten
 from idcontrol.trust.machines import inverse_step
 from idcontrol.trust.random_steps import random_step
-from idcontrol.types import Status
+from idcontrol.types import SOLVED_BY, Status
 from tests import scenes
 
 
 def asked(problem, last):
     mu = problem.contacts.mu
     return request(problem, Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3), last=last)
+
+
+def test_records_know_the_model_of_every_scheme():
+    assert {scheme.name for scheme in vars(schemes).values() if isinstance(scheme, schemes.Scheme)} <= set(SOLVED_BY)
 
 
 @pytest.mark.parametrize("scheme", [schemes.COULOMB_LCP, schemes.COULOMB_SMOOTH])

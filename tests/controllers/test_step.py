@@ -28,6 +28,7 @@ SCHEMES = {
     "id-noslip-qp": schemes.NO_SLIP_QP,
     "id-coulomb-lcp": schemes.COULOMB_LCP,
     "id-coulomb-smooth": schemes.COULOMB_SMOOTH,
+    "id-coulomb-cone": schemes.COULOMB_CONE,
     "id-sap": schemes.SAP,
     "id-constraint": schemes.SPRINGS,
 }

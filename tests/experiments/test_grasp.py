@@ -142,7 +142,15 @@ def test_each_preset_is_marked_with_its_name():
 @pytest.mark.parametrize("mu", [1.0, np.inf])
 @pytest.mark.parametrize(
     "controller",
-    ["id-coulomb-qp", "id-noslip-lcp", "id-noslip-qp", "id-coulomb-lcp", "id-coulomb-smooth", "id-coulomb-qp-1"],
+    [
+        "id-coulomb-qp",
+        "id-noslip-lcp",
+        "id-noslip-qp",
+        "id-coulomb-lcp",
+        "id-coulomb-smooth",
+        "id-coulomb-cone",
+        "id-coulomb-qp-1",
+    ],
 )
 def test_contact_aware_controllers_hold_the_box_for_three_seconds(tmp_path, controller, mu):
     metrics = run(tmp_path / "run", controller=controller, mu=mu)
@@ -152,13 +160,13 @@ def test_contact_aware_controllers_hold_the_box_for_three_seconds(tmp_path, cont
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("plant", ["coulomb-lcp", "noslip", "constraint", "sap"])
+@pytest.mark.parametrize("plant", ["coulomb-lcp", "coulomb-cone", "noslip", "constraint", "sap"])
 def test_every_plant_with_infinite_friction_holds_the_box_for_both(tmp_path, plant):
     pid = run(tmp_path / "pid", controller="pid", plant=plant)
     aware = run(tmp_path / "aware", plant=plant)
     assert pid["completed"]
     assert aware["completed"]
-    # five contact models, one motion: see also the recorded 0.10 rad, in another simulator
+    # contact models of many kinds, one motion: see also the recorded 0.10 rad, in another simulator
     assert pid["q_err_rad"] == pytest.approx(0.097, rel=0.05)
     assert aware["q_err_rad"] < 0.5 * pid["q_err_rad"]
 

@@ -16,7 +16,7 @@ from idcontrol import controllers
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.errors import InputError
-from idcontrol.models import constraint, coulomb, dissipation, no_slip, sap
+from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap
 from idcontrol.models.step import PUSH_OUT_SPEED
 from idcontrol.system import System
 from idcontrol.trust import contact_laws
@@ -26,13 +26,14 @@ from tests.fuzz import EFFORT, explore, machines
 
 MODELS = {
     "coulomb": coulomb.solve,
+    "coulomb, cone": coulomb_cone.solve,
     "dissipation": dissipation.solve,
     "one-stage": dissipation.one_stage,
     "noslip": no_slip.solve,
     "sap": sap.solve,
     "constraint": constraint.compliant(constraint.springs(constraint.STIFFNESS, constraint.DAMPING), constraint.solve),
 }
-RIGID = ("coulomb", "dissipation", "noslip")
+RIGID = ("coulomb", "coulomb, cone", "dissipation", "noslip")
 MANY = st.integers(0, 6)
 
 

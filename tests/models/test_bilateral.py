@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from idcontrol.models import acceleration, coulomb, dissipation, no_slip, viscous
+from idcontrol.models import acceleration, coulomb, coulomb_cone, dissipation, no_slip, viscous
 from idcontrol.models.acceleration import AccelerationProblem
 from idcontrol.models.step import Bilateral, Prescribed
 from idcontrol.trust.contact_laws import unbalanced
@@ -17,6 +17,7 @@ from tests import scenes
 
 MODELS = {
     "coulomb": coulomb.solve,
+    "coulomb, cone": coulomb_cone.solve,
     "dissipation": dissipation.solve,
     "dissipation, one stage": dissipation.one_stage,
     "dissipation, printed": dissipation.solve_printed,

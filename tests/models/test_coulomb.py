@@ -387,7 +387,7 @@ def test_fingers_that_do_not_close_are_no_squeeze():
 def test_more_contacts_than_lemke_can_hold_are_refused(quadruped):
     contacts = scenes.foot_contacts(quadruped, 0.7)
     many = contacts.take(np.zeros(coulomb.MOST_CONTACTS + 1, dtype=np.int64))
-    with pytest.raises(InputError, match="too many for Lemke"):
+    with pytest.raises(InputError, match="too many for Coulomb"):
         coulomb.solve(StepProblem(h=scenes.H, M=quadruped.M, kappa=np.zeros(18), contacts=many))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
-from idcontrol.models import acceleration, constraint, coulomb, dissipation, no_slip, sap, viscous
+from idcontrol.models import acceleration, constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
 from idcontrol.models.acceleration import AccelerationProblem
 from idcontrol.models.step import PUSH_OUT_SPEED, Prescribed
 from idcontrol.trust.contact_laws import unbalanced
@@ -21,6 +21,7 @@ from tests.models.test_no_slip import gripper
 
 RIGID = {
     "coulomb": coulomb.solve,
+    "coulomb, cone": coulomb_cone.solve,
     "dissipation": dissipation.solve,
     "dissipation, one stage": dissipation.one_stage,
     "no slip": no_slip.solve,
@@ -142,7 +143,7 @@ def test_without_friction_there_are_no_tangential_impulses(quadruped, name, inve
         np.testing.assert_allclose(solution.v_plus, expected, atol=1e-8 if name != "dissipation, one stage" else 1e-4)
 
 
-@pytest.mark.parametrize("name", ["coulomb", "dissipation"])
+@pytest.mark.parametrize("name", ["coulomb", "coulomb, cone", "dissipation"])
 @both_directions
 def test_infinite_friction_is_no_slip(quadruped, name, inverse):
     """Not a large number: what presses does not slip, to rounding."""
@@ -245,7 +246,7 @@ def test_a_straight_leg_is_a_leg(quadruped, name, inverse):
     assert np.abs(solution.multipliers).max(initial=0.0) < scenes.H * 50.0
 
 
-@pytest.mark.parametrize("name", ["coulomb", "dissipation", "dissipation, one stage", "no slip", "no slip, dual"])
+@every_rigid_model
 def test_a_squeeze_is_called_one_and_asks_for_nothing(name):
     solution = RIGID[name](gripper(0.1), None)
     assert solution.status is Status.FALLBACK

@@ -7,14 +7,18 @@ import pytest
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.models import coulomb, dissipation
+from idcontrol.models import coulomb, coulomb_cone, dissipation
 from idcontrol.plants import Stepping
-from idcontrol.plants.step import coulomb_step, dissipation_step
+from idcontrol.plants.step import cone_step, coulomb_step, dissipation_step
 from idcontrol.system import System
 from idcontrol.types import State
 from tests import scenes
 
-MODELS = {"coulomb": (coulomb.solve, coulomb_step), "dissipation": (dissipation.solve, dissipation_step)}
+MODELS = {
+    "coulomb": (coulomb.solve, coulomb_step),
+    "coulomb-cone": (coulomb_cone.solve, cone_step),
+    "dissipation": (dissipation.solve, dissipation_step),
+}
 
 
 class ThreeFeet(SphereContacts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from idcontrol.models import coulomb, dissipation, no_slip, viscous
+from idcontrol.models import coulomb, coulomb_cone, dissipation, no_slip, viscous
 from idcontrol.trust import contact_laws
 from idcontrol.trust.contact_lcps import excluded
 from idcontrol.trust.random_steps import WORST_CONDITION, numbered_step, random_step
@@ -15,6 +15,7 @@ from tests.models import oracles
 KINDS = [(feet, inverse) for feet in (False, True) for inverse in (False, True)]
 LAWS = {
     "coulomb": (coulomb.solve, contact_laws.coulomb),
+    "coulomb, cone": (coulomb_cone.solve, contact_laws.coulomb_cone),
     "dissipation": (dissipation.solve, contact_laws.dissipation),
     "viscous": (viscous.solve, contact_laws.viscous),
     "no slip": (no_slip.solve, contact_laws.no_slip),

@@ -1,0 +1,470 @@
+r"""Coulomb friction with its circular cone: the nonlinear complementarity problem (docs/theory/coulomb_cone.md).
+
+With the contact velocity u = J v⁺, φ/h added on its normals, each contact obeys
+
+    0 ≤ f_N ⊥ u_N ≥ 0
+    f_T = argmin { u_T · g : |g| ≤ μ f_N }        friction does the most negative work
+
+in one line K_μ ∋ f ⊥ u + μ |u_T| e_N ∈ K_μ*, the bipotential of De Saxcé & Feng 1998. As equations it is
+
+    f_N = max(0, f_N - u_N),    f_T = P(f_T - u_T),    P the projection onto the disc of radius μ f_N,
+
+(Alart & Curnier 1991), whose residual decides here what is solved. u depends on f by u = c + ρρᵀf
+(`idcontrol.models.whitened`). Newton's method on these equations takes a few linear systems of the contacts that
+press. Where it fails it starts again: from ground that gives way, other contact modes, and solutions of the friction
+LCP.
+
+The law is that of Trinkle et al. 1997; `idcontrol.models.coulomb` has a diamond inscribed into each cone instead.
+Contacts with μ = inf do not slip while they press, as there.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.linear import assign, solve_in_place
+from idcontrol.models import coulomb
+from idcontrol.models.coulomb import MOST_RETRIED, SQUEEZE, UNSOLVED, Outcome
+from idcontrol.models.step import StepProblem, StepSolution, WarmStart
+from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
+from idcontrol.types import Array, Integers
+
+STARTS: Final = 50
+"""Starting points of Newton's method: the last modes, those at zero impulse, ground that gives way, then random ones.
+All of them take a millisecond or two at four contacts."""
+FEW: Final = 12
+"""Contacts up to which modes are guessed at random."""
+RESTARTS: Final = 12
+"""Solutions of the friction LCP from which Newton's method starts; tangents are turned at random after the first."""
+STEPS: Final = 20
+"""Newton steps from one starting point. Two to six are the rule."""
+FIRM: Final = 1e-8
+"""How much ground gives way, relative to a contact's mean mobility, from which Newton's method goes on to rigid ground.
+On the way there it begins with ground that gives way as much as the contact."""
+CAUTION: Final = 0.03
+"""Factor r of f - r u on the way there (Alart & Curnier 1991, where any r > 0 says the same law). Of 160 boxes between
+two fingers it solves 153; with 1 it solves 99."""
+CONTINUED: Final = 400
+"""Newton steps on the way there: thrice the median of those boxes."""
+PROXIMAL: Final = 1e-8
+"""Weight on the change of the balanced impulses, relative to the mean of their diagonal: where impulses are not unique
+the first step takes the smallest, the next ones stay near it, and the error that this leaves vanishes from step to
+step."""
+EXACT: Final = 1e-12
+"""Residual at which Newton's method stops."""
+IMMOVABLE: Final = 1e-12
+"""Part of a contact's mobility below which nothing gives way along its normal: it gets no impulse."""
+ROUNDING: Final = 1e-12
+"""Part of the fastest approach or slip that rounding may leave of a velocity that should be zero."""
+FASTEST: Final = 10.0
+"""Speed whose rounding is allowed for at most [m/s]: one that is faster does not excuse what is wrong elsewhere."""
+
+PRESSES: Final = 1
+SLIDES: Final = 2
+TURN: Final = 1 << 20
+"""Parts of a turn in which the memory keeps the direction of friction, above the bits `PRESSES` and `SLIDES`."""
+
+
+class Cones(NamedTuple):
+    """The problem, balanced: contact i has impulses f/size_i and velocities u size_i, so that its cone keeps its shape.
+
+    Attributes:
+        G: ρρᵀ, balanced so that each contact's mean diagonal entry is 1, shape (3 n, 3 n).
+        c: Velocities at zero impulse, shape (3 n,).
+        mu: Friction, shape (n,); inf counts as 0, as the tangents of contacts that do not slip are held by others.
+        size: Balancing factors, shape (n,).
+        least: Velocity of which `TOLERANCE` may be rounding [m/s], not balanced.
+    """
+
+    G: Array
+    c: Array
+    mu: Array
+    size: Array
+    least: float
+
+
+@njit(cache=True, error_model="numpy")
+def _balanced(rho: Array, c: Array, mu: Array, arena: Arena) -> Cones:  # pragma: no cover - compiled
+    """The problem with whitened rows `rho` (3 n, k) and constants `c` (3 n,)."""
+    n, k = mu.shape[0], rho.shape[1]
+    G, balanced = matrix(arena, 3 * n, 3 * n), vector(arena, 3 * n)
+    size, friction = zeros(arena, n), vector(arena, n)
+    for i in range(3 * n):
+        for j in range(i + 1):
+            s = 0.0
+            for a in range(k):
+                s += rho[i, a] * rho[j, a]
+            G[i, j] = G[j, i] = s
+        size[i % n] += G[i, i] / 3.0
+    largest, fastest = 0.0, 0.0
+    for i in range(n):
+        largest = max(largest, size[i])
+    for i in range(n):
+        # contacts that nothing moves keep a finite factor
+        size[i] = 1.0 / np.sqrt(max(size[i], 1e-20 * largest)) if largest > 0.0 else 1.0
+        friction[i] = 0.0 if mu[i] == np.inf else mu[i]
+        fastest = max(fastest, -c[i], np.hypot(c[n + i], c[2 * n + i]))
+    for i in range(3 * n):
+        balanced[i] = size[i % n] * c[i]
+        for j in range(3 * n):
+            G[i, j] *= size[i % n] * size[j % n]
+    least = max(ROUNDING * min(fastest, FASTEST) / TOLERANCE, 1e-300)  # so that nothing is divided by zero
+    return Cones(G, balanced, friction, size, least)
+
+
+@njit(cache=True, error_model="numpy")
+def _velocities(p: Cones, f: Array, u: Array) -> None:  # pragma: no cover - compiled
+    """Write u = c + Gf."""
+    assign(u, p.c)
+    for j in range(f.shape[0]):
+        if f[j] != 0.0:
+            for i in range(u.shape[0]):
+                u[i] += p.G[j, i] * f[j]
+
+
+@njit(cache=True, error_model="numpy")
+def _exact_velocities(p: Cones, rho: Array, c: Array, f: Array, u: Array, arena: Arena) -> None:  # pragma: no cover
+    """Write u = c + ρ(ρᵀf), balanced: where much cancels, G has lost digits."""
+    n, at = p.mu.shape[0], mark(arena)
+    x = zeros(arena, rho.shape[1])
+    for row in range(3 * n):
+        for a in range(x.shape[0]):
+            x[a] += rho[row, a] * (p.size[row % n] * f[row])
+    for row in range(3 * n):
+        u[row] = c[row]
+        for a in range(x.shape[0]):
+            u[row] += rho[row, a] * x[a]
+        u[row] *= p.size[row % n]
+    release(arena, at)
+
+
+@njit(cache=True, error_model="numpy")
+def _missed(p: Cones, f: Array, u: Array) -> float:  # pragma: no cover - compiled
+    """Largest violation of the module's equations, each contact in its own units (math.md, section 13.3).
+
+    A velocity is relative to that at zero impulse and what all impulses change together; an impulse to itself, or to
+    what gives its contact that velocity.
+    """
+    n, worst = p.mu.shape[0], 0.0
+    for i in range(n):
+        s, t, least = n + i, 2 * n + i, p.size[i] * p.least
+        speed = abs(p.c[i]) + abs(u[i] - p.c[i]) + least
+        push = max(abs(f[i]), speed / p.G[i, i])
+        slip = np.hypot(p.c[s], p.c[t]) + np.hypot(u[s] - p.c[s], u[t] - p.c[t]) + least
+        radius = p.mu[i] * max(f[i], 0.0)
+        hold = max(radius, np.hypot(f[s], f[t]), slip / max(p.G[s, s], p.G[t, t]))
+        y_s, y_t = f[s] / hold - u[s] / slip, f[t] / hold - u[t] / slip
+        length = np.hypot(y_s, y_t)
+        shorter = radius / hold / length if length > radius / hold else 1.0
+        across = np.hypot(f[s] / hold - shorter * y_s, f[t] / hold - shorter * y_t)
+        if not np.isfinite(u[i] + u[s] + u[t] + across):  # `max` may ignore a NaN
+            return np.inf
+        worst = max(worst, abs(min(f[i] / push, u[i] / speed)), across)
+    return worst
+
+
+@njit(cache=True, error_model="numpy")
+def _newton_step(
+    p: Cones, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
+) -> bool:  # pragma: no cover - compiled
+    """Overwrite f with the solution of the equations for given modes, linear in f.
+
+    A contact that sticks has u = 0; one that slides u_N = 0, d·f_T = μ f_N, and across d
+    (1 - a) e·f_T + a e·u_T = 0, the derivative of the projection (a its factor).
+
+    Args:
+        p: The problem.
+        modes: Of each contact, shape (n,): 0, `PRESSES` or `PRESSES | SLIDES`.
+        d: Directions of friction at contacts that slide, shape (n, 2).
+        share: Their factors a, shape (n,).
+        f: In and out, shape (3 n,).
+        arena: Where arrays come from.
+    """
+    n, at = modes.shape[0], mark(arena)
+    members = indices(arena, 3 * n)
+    count = 0
+    for i in range(n):
+        if modes[i] and p.G[i, i] > IMMOVABLE:
+            for axis in range(3):
+                members[count] = axis * n + i
+                count += 1
+    A = matrix(arena, count, count + 1)
+    for r in range(count):
+        row = members[r]
+        for q in range(count):
+            A[r, q] = p.G[row, members[q]]
+        A[r, r] += PROXIMAL
+        A[r, count] = PROXIMAL * f[row] - p.c[row]
+    for r in range(0, count, 3):
+        i = members[r]
+        if modes[i] & SLIDES:
+            d_s, d_t, a = d[i, 0], d[i, 1], share[i]
+            for q in range(count + 1):
+                A[r + 2, q] = a * (d_s * A[r + 2, q] - d_t * A[r + 1, q])
+                A[r + 1, q] = 0.0
+            A[r + 2, r + 1] -= (1.0 - a) * d_t
+            A[r + 2, r + 2] += (1.0 - a) * d_s
+            steep = max(1.0, p.mu[i])
+            A[r + 1, r], A[r + 1, r + 1], A[r + 1, r + 2] = -p.mu[i] / steep, d_s / steep, d_t / steep
+    solved = solve_in_place(A, count)
+    if solved:
+        f[:] = 0.0
+        for r in range(count):
+            f[members[r]] = A[r, count]
+    release(arena, at)
+    return solved
+
+
+@njit(cache=True, error_model="numpy")
+def _modes(p: Cones, f: Array, u: Array, modes: Integers, d: Array, share: Array) -> None:  # pragma: no cover
+    """Write the modes that f and u say, for `_newton_step`."""
+    n = modes.shape[0]
+    for i in range(n):
+        modes[i] = 0
+        if f[i] > u[i]:
+            modes[i] = PRESSES
+            y_s, y_t = f[n + i] - u[n + i], f[2 * n + i] - u[2 * n + i]
+            length, radius = np.hypot(y_s, y_t), p.mu[i] * max(f[i], 0.0)
+            if length > radius or p.mu[i] == 0.0:
+                modes[i] |= SLIDES
+                d[i, 0], d[i, 1] = (y_s / length, y_t / length) if length > 0.0 else (1.0, 0.0)
+                share[i] = radius / length if length > 0.0 else 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def _newton(
+    p: Cones, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
+) -> tuple[int, float]:  # pragma: no cover - compiled
+    """Newton's method from given modes; writes the best f that it met, and its modes. Steps, residual."""
+    at = mark(arena)
+    trial, u = vector(arena, f.shape[0]), vector(arena, f.shape[0])
+    assign(trial, f)
+    best, steps = np.inf, 0
+    while steps < STEPS and _newton_step(p, modes, d, share, trial, arena):
+        steps += 1
+        _velocities(p, trial, u)
+        residual = _missed(p, trial, u)
+        _modes(p, trial, u, modes, d, share)
+        stalls = best <= TOLERANCE and residual > 0.1 * best
+        if residual < best:
+            best = residual
+            assign(f, trial)
+        if best <= EXACT or stalls:
+            break
+    _velocities(p, f, u)
+    _modes(p, f, u, modes, d, share)
+    release(arena, at)
+    return steps, best
+
+
+@njit(cache=True, error_model="numpy")
+def _firming(
+    p: Cones, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
+) -> tuple[int, float]:  # pragma: no cover - compiled
+    """`_newton` by way of ground that gives way, made firm by and by; contacts that creep need that.
+
+    Two fingers that hold a box must slip where it does not fit between them exactly, ever so slowly. Friction there is
+    all of μ f_N, and Newton's method finds it only from as near as that slip. On soft ground a spring takes its place.
+    """
+    n3, at = f.shape[0], mark(arena)
+    G, g, u = matrix(arena, n3, n3), vector(arena, n3), vector(arena, n3)
+    soft = Cones(G, p.c, p.mu, p.size, p.least)  # of impulses g = f / r
+    f[:] = 0.0
+    total, residual, gives, last, less = 0, np.inf, 1.0, np.inf, 0.1
+    while total < CONTINUED and less < 0.98:
+        for i in range(n3):
+            g[i] = f[i] / CAUTION
+            for j in range(n3):
+                G[i, j] = CAUTION * p.G[i, j]
+            G[i, i] += CAUTION * gives
+        _velocities(soft, g, u)
+        _modes(soft, g, u, modes, d, share)
+        steps, residual = _newton(soft, modes, d, share, g, arena)
+        total += steps
+        if residual <= TOLERANCE:
+            last, less = gives, max(less * less, 0.01)
+            for i in range(n3):
+                f[i] = g[i] * CAUTION
+        elif last < np.inf and gives > 0.0:
+            less = np.sqrt(less)
+        else:
+            break
+        if gives == 0.0:
+            break
+        gives = less * last if last > FIRM else 0.0
+        residual = np.inf
+    release(arena, at)
+    return total, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _sticking(p: Cones, f: Array, modes: Integers, u: Array) -> bool:  # pragma: no cover - compiled
+    """Let contacts stick that slide, but do not move: friction at the edge of their cones is one choice of many.
+
+    Args:
+        p: The problem.
+        f: A solution, shape (3 n,).
+        modes: In and out, its modes, shape (n,).
+        u: Work, shape (3 n,).
+
+    Returns:
+        Whether there is such a contact.
+    """
+    n, some = modes.shape[0], False
+    _velocities(p, f, u)
+    for i in range(n):
+        s, t = n + i, 2 * n + i
+        change = np.hypot(p.c[s], p.c[t]) + np.hypot(u[s] - p.c[s], u[t] - p.c[t]) + p.size[i] * p.least
+        if modes[i] & SLIDES and p.mu[i] > 0.0 and np.hypot(u[s], u[t]) <= 1e-6 * change:
+            modes[i], some = PRESSES, True
+    return some
+
+
+@njit(cache=True, error_model="numpy")
+def _guess(seed: int, modes: Integers, d: Array, share: Array) -> int:  # pragma: no cover - compiled
+    """Write random modes and directions; returns the next seed (Park & Miller 1988)."""
+    for i in range(modes.shape[0]):
+        seed = seed * 16807 % 2147483647
+        x = 3.0 * seed / 2147483647.0
+        modes[i] = PRESSES | SLIDES if x > 2.0 else np.int64(x)
+        d[i, 0], d[i, 1], share[i] = np.cos(2.0 * np.pi * x), np.sin(2.0 * np.pi * x), 0.0
+    return seed
+
+
+@njit(cache=True, error_model="numpy")
+def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
+    """Project impulses onto their cones: what is left outside of them is rounding."""
+    n = p.mu.shape[0]
+    for i in range(n):
+        f[i] = max(f[i], 0.0)
+        used, most = np.hypot(f[n + i], f[2 * n + i]), p.mu[i] * f[i]
+        if used > most:
+            f[n + i] *= most / used
+            f[2 * n + i] *= most / used
+
+
+@njit(cache=True, error_model="numpy")
+def cone_kernel(
+    rho: Array, c: Array, mu: Array, active: Integers, f: Array, arena: Arena
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """Solve the problem of the module.
+
+    Args:
+        rho: Whitened contact rows [N; S; T], shape (3 n, k).
+        c: Their constants, shape (3 n,).
+        mu: Friction, shape (n,); contacts with 0 or inf have no tangential impulses.
+        active: In and out, the mode of each contact, shape (n,): bit 0 where it presses, bit 1 where it slides, above
+            them the direction of its friction in parts of a `TURN`. They are tried first.
+        f: In, zero, or the only impulses to start from; out, contact impulses, shape (3 n,); zero where not solved.
+        arena: Where arrays come from.
+
+    Returns:
+        Status number, Newton steps, residual.
+    """
+    n = mu.shape[0]
+    p = _balanced(rho, c, mu, arena)
+    z, u = vector(arena, 3 * n), vector(arena, 3 * n)
+    modes, d, share = indices(arena, n), matrix(arena, n, 2), zeros(arena, n)
+    remembers, begun = active.any(), f.any()
+    for row in range(3 * n):
+        f[row] /= p.size[row % n]
+    starts, seed, total, residual = 0, 1, 0, np.inf
+    rigid = int(remembers) + 1  # starts before those by way of soft ground
+    most = 1 if begun else STARTS if n <= FEW else rigid + 1
+    while residual > TOLERANCE and starts < most:
+        assign(z, f)
+        if remembers and starts == 0:
+            for i in range(n):
+                angle = 2.0 * np.pi * (active[i] >> 2) / TURN
+                modes[i], d[i, 0], d[i, 1] = active[i] & (PRESSES | SLIDES), np.cos(angle), np.sin(angle)
+        elif starts < rigid:
+            _velocities(p, z, u)
+            _modes(p, z, u, modes, d, share)
+        elif starts > rigid:
+            seed = _guess(seed, modes, d, share)
+        if starts == rigid:
+            steps, residual = _firming(p, modes, d, share, z, arena)
+        else:
+            steps, residual = _newton(p, modes, d, share, z, arena)
+        starts, total = starts + 1, total + steps
+    assign(f, z)
+    if residual <= TOLERANCE and (_sticking(p, f, modes, u) or starts > 1 or not remembers):
+        # as the next step will begin: which of many impulses there are does not depend on the way to them
+        z[:], share[:] = 0.0, 0.0
+        steps, smallest = _newton(p, modes, d, share, z, arena)
+        total += steps
+        if smallest <= TOLERANCE:
+            assign(f, z)
+        else:
+            _velocities(p, f, u)
+            _modes(p, f, u, modes, d, share)
+    if residual <= TOLERANCE:
+        _into_cones(p, f)
+        _exact_velocities(p, rho, c, f, u, arena)
+        residual = _missed(p, f, u)
+    if residual > TOLERANCE:
+        f[:], active[:] = 0.0, 0
+        return INACCURATE, total, residual
+    for i in range(n):
+        active[i] = modes[i]
+        if modes[i] & SLIDES:
+            active[i] |= np.int64(np.round((np.arctan2(d[i, 1], d[i, 0]) / (2.0 * np.pi) + 1.0) * TURN)) % TURN << 2
+        for row in (i, n + i, 2 * n + i):
+            f[row] *= p.size[i]
+    return SOLVED, total, residual
+
+
+def _solve_cones(rho: Array, c: Array, mu: Array, active: Integers, f: Array) -> Outcome:
+    """Solve at the first attempt, or starting from solutions of the friction LCP; the outcome's note tells."""
+    status, iterations, residual = cone_kernel(rho, c, mu, active, f, HEAP)
+    if status == SOLVED:
+        return Outcome(status=status, iterations=iterations, residual=residual)
+    if not coulomb.may_part(rho, c, mu.size):
+        return Outcome(status=INFEASIBLE, iterations=iterations, residual=residual, note=SQUEEZE)
+    rng, n = np.random.default_rng(0), mu.size
+    for attempt in range(RESTARTS if n <= MOST_RETRIED else 1):
+        turn = np.exp(1j * rng.uniform(0.0, 0.5 * np.pi, n)) if attempt else np.ones(n)
+        status, more, _ = coulomb.friction_lcp_kernel(_turned(rho, turn), _turned(c, turn), mu, 0.0, f, HEAP)
+        iterations += more
+        if status != SOLVED:
+            continue
+        f[:] = _turned(f, turn.conj())
+        status, more, residual = cone_kernel(rho, c, mu, active, f, HEAP)
+        iterations += more
+        if status == SOLVED:
+            return Outcome(status=status, iterations=iterations, residual=residual, note="restarted")
+    f[:] = 0.0
+    return Outcome(status=INACCURATE, iterations=iterations, residual=np.inf, note=UNSOLVED)
+
+
+def _turned(rows: Array, turn: Array) -> Array:
+    """Rows [N; S; T], shape (3 n, ...), about tangents that are turned by the angles of `turn` (n,), complex units."""
+    normal, s, t = rows.reshape(3, turn.size, -1)
+    turned = (s + 1j * t) * turn.conj()[:, None]
+    return np.ascontiguousarray(np.concatenate((normal, turned.real, turned.imag)).reshape(rows.shape))
+
+
+def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
+    """Solve one step under Coulomb friction with a circular cone.
+
+    In forward mode with gaps that are not negative a solution exists, and there may be several. Where none is found the
+    status is FALLBACK, the impulses are zero, and the note says what is known: ``"squeeze"`` where no velocity of what
+    is free keeps the contacts apart, which is certain, else ``"no solution found"``. A solution that was found at a
+    later attempt, from one with friction pyramids, has the note ``"restarted"``.
+
+    Args:
+        problem: The step, forward or inverse.
+        warm: The last solution's `warm`: each contact's mode and direction of friction. They are tried first.
+
+    Returns:
+        The solution. Its residual is that of the module's equations, each contact in its own units. Where impulses are
+        not unique they are near the smallest.
+
+    Raises:
+        InputError: There are more than `coulomb.MOST_CONTACTS` contacts.
+    """
+    return coulomb.solve_by(_solve_cones, problem, warm)
