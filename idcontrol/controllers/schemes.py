@@ -168,7 +168,7 @@ def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> float:
 # --- contact models: they write impulses f of closed contacts; solved without any repair or not, and the residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _dissipation(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():  # roles of contacts without slip are tried in Python
         return False, np.inf
@@ -176,7 +176,7 @@ def _dissipation(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     return ending == status.SOLVED, residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _one_stage(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():
         return False, np.inf
@@ -184,7 +184,7 @@ def _one_stage(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     return ending == status.SOLVED, residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _coulomb(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():
         return False, np.inf
@@ -192,7 +192,7 @@ def _coulomb(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     return ending == status.SOLVED, residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _cone(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():
         return False, np.inf
@@ -200,14 +200,14 @@ def _cone(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     return ending == status.SOLVED, residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _pivoting(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
     ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, closed, p.active, PIVOTING, f, arena)
     return ending == status.SOLVED and slip <= SLIP_SPEED, residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(inline="always")
 def _dual(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
     ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, closed, p.active, DUAL, f, arena)

@@ -700,8 +700,9 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
         return NearestResult(y, np.inf, 0.0, False, 0)
     tree = _tree(n, arena)
     constant, scale = metric.constant, metric.scale
-    best, nodes, level, undecided, count = np.inf, 0, 0, np.inf, 0
+    best, nodes, level, undecided = np.inf, 0, 0, np.inf
     node, first = _at(tree, 0), indices(arena, CHOICES * n)
+    tree.filled[0] = 0
     first[:] = -1
     if known:
         best = constant
@@ -712,7 +713,7 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
             best += 0.5 * entry * entry
         _undecided(node, problem.mu)
         _read_choices(problem, start, node)
-        status, count = _project(rows, node, count, np.inf, arena)
+        status, count = _project(rows, node, tree.filled[0], np.inf, arena)
         nodes = 1
         # a start whose choices were misread by the tolerance stays as it is
         if status == SOLVED:
@@ -729,8 +730,7 @@ def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena:
     ending, _ = _settle(search, node, promising - constant, tree.reach[0], arena)
     found = _Branching(_CLOSED, -1, 0, nodes)
     if ending != _CLOSED:
-        count = 0
-        found = _enter(search, node, count, promising - constant, nodes, tree.reach[0], arena)
+        found = _enter(search, node, tree.filled[0], promising - constant, nodes, tree.reach[0], arena)
     floor = 0.0
     while True:
         nodes = found.nodes
