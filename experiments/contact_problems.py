@@ -6,6 +6,9 @@ reported unsolved are compared with what is known: a forward problem whose gaps 
 certificate, independent of the solvers, that no velocity of the free bodies keeps all contacts apart, or a search over
 all contact modes ends without a solution (`idcontrol.solvers.enumerate`). The search's work grows exponentially with
 the contacts that act on each other. Where it meets its limit, the problem counts as undecided.
+
+The preset ``hostile`` has problems in which nothing is of one size (`idcontrol.trust.random_steps.hostile_step`), and
+counts what every model does with them, each contact judged in its own units (`idcontrol.trust.own_units`).
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import numpy as np
 from idcontrol.configuration import Count, Seed
 from idcontrol.experiments.case import Progress
 from idcontrol.experiments.findings import Finding, Results, Series, save
-from idcontrol.models import coulomb, dissipation, no_slip, viscous
+from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
 from idcontrol.models.step import ContactModel, StepProblem
 from idcontrol.models.whitened import whiten
 from idcontrol.record.recording import jsonable
@@ -34,9 +37,9 @@ from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.ppm import solve_ppm
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
-from idcontrol.trust import contact_laws
+from idcontrol.trust import contact_laws, own_units
 from idcontrol.trust.contact_lcps import edge_rows, excluded, normal_rows
-from idcontrol.trust.random_steps import kind_of, numbered_step
+from idcontrol.trust.random_steps import hostile_step, kind_of, numbered_step
 from idcontrol.types import Array, Status
 
 MODE_NODES: Final = 100_000
@@ -54,12 +57,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     Attributes:
         seed: Seed of the problems.
         problems: Number of problems; a quarter each of feet and boxes, forward and inverse.
-        most_contacts: Contacts are spread evenly over the octaves from 1 to this.
+        most_contacts: Contacts are spread evenly over the octaves from 1 to this; hostile problems have six at most.
+        hostile: Whether the problems attack, and the models alone are counted.
     """
 
     seed: Seed = 0
     problems: Count = 10_000
     most_contacts: Count = 64
+    hostile: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,10 +160,12 @@ class ContactProblems:
     summary = (
         "random contact problems, 1-64 contacts, forward and inverse, by every model and solver: none may be wrong"
     )
-    presets: Mapping[str, Config] = {"default": Config()}
+    presets: Mapping[str, Config] = {"default": Config(), "hostile": Config(problems=1_000_000, hostile=True)}
 
     def run(self, config: Config, out: Path, progress: Progress) -> dict[str, Any]:
         """Solve all problems with everything and count; until the end ``so-far.json`` has the counts so far."""
+        if config.hostile:
+            return attack(self.name, config, out, progress)
         began = time.perf_counter()
         tallies: dict[tuple[str, str], Tally] = {}
         condition, contacts = np.empty(config.problems), np.empty(config.problems)
@@ -201,6 +208,45 @@ class ContactProblems:
 
 
 experiment = ContactProblems()
+
+
+def attack(name: str, config: Config, out: Path, progress: Progress) -> dict[str, Any]:
+    """Solve hostile problems with every model and count: solved, wrong, not finite though called solved, refused."""
+    began = time.perf_counter()
+    counts = {model: dict.fromkeys((*OUTCOMES, "first_wrong"), 0) for model in ATTACKED}
+    so_far = out / "so-far.json"
+    for number in range(config.problems):
+        problem = hostile_step(number, seed=config.seed)
+        for model, (solve, law) in ATTACKED.items():
+            outcome = judge_hostile(solve, law, problem)
+            if outcome in ("wrong", "not_finite") and not counts[model]["wrong"] + counts[model]["not_finite"]:
+                counts[model]["first_wrong"] = number
+            counts[model][outcome] += 1
+        if number % 50 == 0:
+            progress(number / config.problems)
+        if number % SO_FAR_EVERY == SO_FAR_EVERY - 1:
+            so_far.write_text(json.dumps({"problems": number + 1, "rows": counts}))
+    so_far.unlink(missing_ok=True)
+    found = []
+    for model, row in counts.items():
+        note = f"{row['solved']} solved, {row['repaired']} repaired, {row['refused']} refused"
+        if row["wrong"] + row["not_finite"]:
+            note += f"; the first wrong one is number {row['first_wrong']}"
+        for what in ("wrong", "not_finite"):
+            found.append(Finding(f"{model}_{what}", row[what], holds=row[what] == 0, note=note))
+    table = [{"what": model, **row} for model, row in counts.items()]
+    return save(out, name, config, Results(findings=found, series={}, extra={"rows": table}), began=began)
+
+
+def judge_hostile(solve: ContactModel, law: int, problem: StepProblem) -> str:
+    """What a model makes of a problem, one of `OUTCOMES`."""
+    solution = solve(problem, None)
+    if solution.status is not Status.SOLVED:
+        return "repaired" if solution.status is Status.REPAIRED else "refused"
+    missed = own_units.violation(law, problem, solution)
+    if missed <= own_units.TOLERANCE:
+        return "solved"
+    return "wrong" if np.isfinite(missed) else "not_finite"
 
 
 def judge_model(model: JudgedModel, problem: StepProblem, tally: Tally) -> None:
@@ -326,6 +372,19 @@ MODELS: Final = {
     "no slip, dual": JudgedModel(solve=dissipation.no_slip_qp, violation=contact_laws.no_slip, velocities=None),
 }
 """Models by name. The no-slip models hold rows to a physical rank tolerance and may report a solvable step unsolved."""
+
+OUTCOMES: Final = ("solved", "wrong", "not_finite", "repaired", "refused")
+
+ATTACKED: Final[dict[str, tuple[ContactModel, int]]] = {
+    "coulomb": (coulomb.solve, own_units.COULOMB),
+    "coulomb_cone": (coulomb_cone.solve, own_units.CONE),
+    "dissipation": (dissipation.solve, own_units.DISSIPATION),
+    "viscous": (viscous.solve, own_units.VISCOUS),
+    "no_slip": (no_slip.solve, own_units.NO_SLIP),
+    "nearly_rigid": (constraint.solve_nearly_rigid, own_units.NEARLY_RIGID),
+    "sap": (sap.solve, own_units.SAP),
+}
+"""Models that are attacked, and their laws."""
 
 SOLVERS: Final = {
     "ppm": _by_rows(solve_ppm),

@@ -276,6 +276,8 @@ class System:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(f"{path.name} cannot be read as a URDF: {reason}") from None
         for body in free_bodies:
+            if not (np.isfinite(body.mass) and np.isfinite(body.inertia).all()):
+                raise InputError(f"the mass or inertia of the free body {body.name!r} is not finite")
             joint = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), body.name)
             inertia = pin.Inertia(body.mass, np.asarray(body.com, float), np.asarray(body.inertia, float))
             model.appendBodyToJoint(joint, inertia, pin.SE3.Identity())
@@ -422,7 +424,10 @@ class System:
         return self._scratch_data
 
     def _refuse_singular_inertia(self) -> None:
-        """Raise an error that names the massless moving link if M is singular."""
+        """Raise an error that names the link if one is not finite, or the massless moving link if M is singular."""
+        for name, inertia in zip(self.model.names, self.model.inertias, strict=True):
+            if not np.isfinite(inertia.toDynamicParameters()).all():
+                raise InputError(f"the mass or inertia of the link that joint {name!r} moves is not finite")
         try:
             np.linalg.cholesky(self.M)
         except np.linalg.LinAlgError:

@@ -182,6 +182,17 @@ def test_describe_lists_each_joint_once_in_our_order(machine):
     assert rows["box"]["size"] == 6
 
 
+@pytest.mark.parametrize(("mass", "moment"), [(np.nan, 1.0), (np.inf, 1.0), (1.0, np.nan)])
+def test_masses_that_are_not_finite_are_refused_by_name(tmp_path, mass, moment):
+    box = FreeBody(name="box", mass=mass, inertia=moment * np.diag([1e-3, 2e-3, 2.5e-3]))
+    with pytest.raises(InputError, match="free body 'box' is not finite"):
+        System.from_urdf(chain(tmp_path), free_flyer=True, actuated=["j3", "j1"], free_bodies=[box])
+    model = pin.buildModelFromUrdf(str(chain(tmp_path)), pin.JointModelFreeFlyer())
+    model.inertias[3].mass = mass * moment
+    with pytest.raises(InputError, match=f"{model.names[3]!r} moves is not finite"):
+        System(model, actuated=["j3", "j1"])
+
+
 def test_a_link_without_inertia_is_refused_by_the_name_of_its_joint(tmp_path):
     text = chain(tmp_path).read_text()
     start = text.index('<link name="l3">')

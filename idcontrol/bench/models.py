@@ -163,7 +163,9 @@ def _no_slip_kernel(
     def run(i: int) -> int:
         if not warm:
             bits[:] = 0
-        status, _, _, _ = no_slip_kernel(whitened[i].rho, whitened[i].c, closed[i], bits, False, f, HEAP)
+        status, _, _, _ = no_slip_kernel(
+            whitened[i].rho, whitened[i].c, whitened[i].left, closed[i], bits, False, f, HEAP
+        )
         return int(status)
 
     benchmark = Benchmark(

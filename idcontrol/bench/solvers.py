@@ -101,7 +101,7 @@ def _edges(whitened: Sequence[Whitened], mu: Array, *, warm: bool) -> Job:
         if not warm:
             forget()
         f = np.zeros(3 * n)
-        status, _, _ = edge_lcp_kernel(whitened[i].rho, whitened[i].c, mu, active, f, HEAP)
+        status, _, _ = edge_lcp_kernel(whitened[i].rho, whitened[i].c, whitened[i].left, mu, active, f, HEAP)
         return int(status), whitened[i].rho, f
 
     return Job(run=run, reset=forget)
@@ -128,7 +128,7 @@ def _lemke(
     f = np.zeros(3 * n)
 
     def run(i: int) -> tuple[int, Array, Array]:
-        status, _, _ = friction_lcp_kernel(whitened[i].rho, whitened[i].c, mu, 0.0, f, HEAP)
+        status, _, _ = friction_lcp_kernel(whitened[i].rho, whitened[i].c, whitened[i].left, mu, 0.0, f, HEAP)
         return int(status), f.copy(), scales[i]
 
     def weight(ours: tuple[int, Array, Array], theirs: Array) -> float:

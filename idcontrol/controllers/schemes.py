@@ -172,7 +172,7 @@ def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> float:
 def _dissipation(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():  # roles of contacts without slip are tried in Python
         return False, np.inf
-    ending, _, residual = edge_lcp_kernel(p.w.rho, p.w.c, p.cones.mu, p.active, f, arena)
+    ending, _, residual = edge_lcp_kernel(p.w.rho, p.w.c, p.w.left, p.cones.mu, p.active, f, arena)
     return ending == status.SOLVED, residual
 
 
@@ -180,7 +180,7 @@ def _dissipation(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 def _one_stage(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():
         return False, np.inf
-    ending, _, residual = one_stage_kernel(p.w.rho, p.w.c, p.cones.mu, p.active, f, arena)
+    ending, _, residual = one_stage_kernel(p.w.rho, p.w.c, p.w.left, p.cones.mu, p.active, f, arena)
     return ending == status.SOLVED, residual
 
 
@@ -188,7 +188,7 @@ def _one_stage(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 def _coulomb(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():
         return False, np.inf
-    ending, _, residual = continued_lcp_kernel(p.w.rho, p.w.c, p.cones.mu, p.active, f, arena)
+    ending, _, residual = continued_lcp_kernel(p.w.rho, p.w.c, p.w.left, p.cones.mu, p.active, f, arena)
     return ending == status.SOLVED, residual
 
 
@@ -203,14 +203,14 @@ def _cone(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 @njit(inline="always")
 def _pivoting(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
-    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, closed, p.active, PIVOTING, f, arena)
+    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, p.w.left, closed, p.active, PIVOTING, f, arena)
     return ending == status.SOLVED and slip <= SLIP_SPEED, residual
 
 
 @njit(inline="always")
 def _dual(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
-    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, closed, p.active, DUAL, f, arena)
+    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, p.w.left, closed, p.active, DUAL, f, arena)
     return ending == status.SOLVED and slip <= SLIP_SPEED, residual
 
 

@@ -23,39 +23,44 @@ import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
-from idcontrol.kernels.linear import assign, solve_in_place
+from idcontrol.kernels.arena import HEAP, Arena, indices, vector, zeros
 from idcontrol.models.friction_lcp import (
+    MOST_RETRIED,
     FrictionLcp,
+    Unbalanced,
     assemble,
     balance_contacts,
     contact_impulses,
     frictional_contacts,
-    unknowns,
+    judged,
+    on_support,
+    restarted,
+    solve_lcp,
 )
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.models.whitened import finish, held_rows, hold, whiten
+from idcontrol.models.whitened import INEXACT, finish, held_rows, hold, outcomes, whiten
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.enumerate import find_solution
-from idcontrol.solvers.lcp import lcp_residual
-from idcontrol.solvers.lemke import TIKHONOV, lemke_kernel
+from idcontrol.solvers.lemke import TIKHONOV
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
+
+OPENING: Final = 1e-9
+"""A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change: as exact as
+its solver. One that neither presses nor opens by more keeps its role."""
 
 MOST_CONTACTS = 500
 """More would need gigabytes: Lemke's tableau has (12 n)(6 n) entries."""
 
-RESTARTS: Final = 12
-"""Covering vectors that are tried after a failure, or one for each contact where these are more. Where there is a
-solution that the first one missed, one in four finds it; at dozens of contacts, one in twenty."""
-SPREAD: Final = 1.5
-"""Log-normal spread of the entries of those covering vectors."""
+KEPT: Final = 1e-10
+"""Part of the fastest motion that pressing contacts undo by which the last step's vertex may miss the law, beside the
+tolerance: the error of one step is in the gaps of the next, and grows where boxes balance on edges. Another solution
+may be far away, such that boxes fall that were held."""
+
 SEARCH_NODES: Final = 200
-"""Quadratic programs of the search over contact modes: a few milliseconds at a few contacts, some hundredths of a
-second at 28. It settles up to two contacts that act on each other."""
-MOST_RETRIED: Final = 64
-"""Contacts beyond which neither is tried: one run takes a second, and the search too few of its branches to the end."""
+"""Quadratic programs of the search over contact modes: some milliseconds at a few contacts, two seconds at 54. It
+settles up to two contacts that act on each other, and gets to the end of a branch at all that are searched."""
 
 SQUEEZE: Final = "squeeze"
 """No velocity of what is free keeps the contacts apart: there is a certificate."""
@@ -66,110 +71,37 @@ UNSOLVED: Final = "no solution found"
 
 
 @njit(cache=True, error_model="numpy")
-def _rigid_lcp(rho: Array, c: Array, mu: Array, arena: Arena) -> FrictionLcp:  # pragma: no cover - compiled
-    """The balanced friction LCP of rigid contacts."""
-    lcp = assemble(rho, c, zeros(arena, c.shape[0]), mu, frictional_contacts(mu, arena), arena)
+def _rigid_lcp(
+    rho: Array, c: Array, left: Array, mu: Array, arena: Arena
+) -> tuple[FrictionLcp, Unbalanced]:  # pragma: no cover - compiled
+    """The balanced friction LCP of rigid contacts, and the problem as it is."""
+    problem = Unbalanced(rho, c, left, zeros(arena, c.shape[0]), mu, frictional_contacts(mu, arena))
+    lcp = assemble(rho, c, problem.compliance, mu, problem.frictional, arena)
     balance_contacts(lcp, rho)
-    return lcp
-
-
-@njit(cache=True, error_model="numpy")
-def _checked(lcp: FrictionLcp, z: Array, residual: float) -> float:  # pragma: no cover - compiled
-    """`residual`, that of the balanced problem; or that of the problem as it is, if this exceeds `TOLERANCE`.
-
-    Balanced, the velocity of a heavy body counts by its momentum; here all velocities are relative to the fastest at
-    zero impulse, impulses to the largest or what gives the lightest contact that velocity (math.md, section 13.3).
-    """
-    Q, r = lcp.Q, lcp.r
-    size = r.shape[0]
-    impulses = size - lcp.frictional.shape[0]
-    unit, lightest, push = 0.0, 0.0, 0.0
-    for i in range(impulses):
-        unit = max(unit, abs(r[i]))
-        lightest = max(lightest, Q[i, i])
-        push = max(push, z[i])
-    if unit == 0.0 or lightest == 0.0:
-        return residual
-    push = max(push, unit / lightest)
-    worst = 0.0
-    for i in range(size):
-        w = r[i]
-        for j in range(size):
-            if z[j] != 0.0:
-                w += Q[i, j] * z[j]
-        missed = min(z[i] / push, w / unit) if i < impulses else min(z[i] / unit, w / push)
-        worst = max(worst, abs(missed))
-    return worst if worst > TOLERANCE else residual
-
-
-@njit(cache=True, error_model="numpy")
-def _lemke(
-    lcp: FrictionLcp, tikhonov: float, z: Array, arena: Arena
-) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """Write a solution z by Lemke's method. Status number, pivots, residual."""
-    answer = lemke_kernel(lcp.Q, lcp.r, lcp.scale, tikhonov, 50 * (z.shape[0] + 1), arena)
-    status, pivots, residual = answer.status, answer.iterations, answer.residual
-    assign(z, answer.z)
-    if status == SOLVED:
-        residual = _checked(lcp, z, residual)
-        if residual > TOLERANCE:
-            status = INACCURATE
-    return status, pivots, residual
+    return lcp, problem
 
 
 @njit(cache=True, error_model="numpy")
 def friction_lcp_kernel(
-    rho: Array, c: Array, mu: Array, tikhonov: float, f: Array, arena: Arena
+    rho: Array, c: Array, left: Array, mu: Array, tikhonov: float, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Assemble and solve the LCP of the module.
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
         c: Their constants, shape (3 n,).
+        left: What rounding may leave of them, shape (3 n,).
         mu: Friction, shape (n,); contacts with 0 or inf have no tangential unknowns.
         tikhonov: Added to the balanced diagonal, relative to it.
         f: Result, contact impulses, shape (3 n,).
         arena: Where arrays come from.
 
     Returns:
-        Status number, pivots, residual.
+        Status number, pivots, residual. Impulses of status INACCURATE are those that were found.
     """
-    lcp = _rigid_lcp(rho, c, mu, arena)
-    z = vector(arena, lcp.r.shape[0])
-    status, pivots, residual = _lemke(lcp, tikhonov, z, arena)
-    f[:] = 0.0
-    if status == SOLVED:
-        contact_impulses(lcp, z, f)
+    lcp, problem = _rigid_lcp(rho, c, left, mu, arena)
+    status, pivots, residual = solve_lcp(lcp, problem, tikhonov, vector(arena, lcp.r.shape[0]), f, arena)
     return status, pivots, residual
-
-
-@njit(cache=True, error_model="numpy")
-def _on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Solve for the z that is zero but for `members`, where w = Qz + r is; returns the balanced residual of the LCP."""
-    Q, r, scale = lcp.Q, lcp.r, lcp.scale
-    count, at = members.shape[0], mark(arena)
-    A = matrix(arena, count, count + 1)
-    for a in range(count):
-        i = members[a]
-        for b in range(count):
-            A[a, b] = scale[i] * Q[i, members[b]] * scale[members[b]]
-        A[a, count] = -scale[i] * r[i]
-    z[:] = 0.0
-    residual = np.inf
-    if solve_in_place(A, count):
-        for a in range(count):
-            z[members[a]] = max(A[a, count], 0.0)
-        constant, w = vector(arena, r.shape[0]), vector(arena, r.shape[0])
-        for i in range(r.shape[0]):
-            constant[i] = scale[i] * r[i]
-            w[i] = constant[i]
-            for a in range(count):
-                w[i] += scale[i] * Q[i, members[a]] * scale[members[a]] * z[members[a]]
-        residual = float(lcp_residual(z, w, constant))
-        for a in range(count):
-            z[members[a]] *= scale[members[a]]
-    release(arena, at)
-    return residual
 
 
 @njit(cache=True, error_model="numpy")
@@ -191,8 +123,20 @@ def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # p
 
 
 @njit(cache=True, error_model="numpy")
+def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma: no cover - compiled
+    """The problem with what a vertex may miss that was kept for many steps, of impulses f, counted as rounding."""
+    n, fastest, left = problem.mu.shape[0], 0.0, vector(arena, f.shape[0])
+    for row in range(f.shape[0]):
+        if f[row % n] > 0.0:
+            fastest = max(fastest, abs(problem.c[row]))
+    for row in range(f.shape[0]):
+        left[row] = problem.left[row] + KEPT * fastest
+    return Unbalanced(problem.rho, problem.c, left, problem.compliance, problem.mu, problem.frictional)
+
+
+@njit(cache=True, error_model="numpy")
 def continued_lcp_kernel(
-    rho: Array, c: Array, mu: Array, active: Integers, f: Array, arena: Arena
+    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """`friction_lcp_kernel`, but the vertex of the last step is kept where it still is a solution.
 
@@ -202,6 +146,7 @@ def continued_lcp_kernel(
     Args:
         rho: Whitened contact rows, shape (3 n, k).
         c: Their constants, shape (3 n,).
+        left: What rounding may leave of them, shape (3 n,).
         mu: Friction, shape (n,); contacts with 0 or inf have no tangential unknowns.
         active: In and out, which unknowns of a contact are positive, shape (n,): bit 0 its normal, bits 1 to 4 its
             edges +S, -S, +T, -T, bit 5 its slip speed λ.
@@ -209,22 +154,23 @@ def continued_lcp_kernel(
         arena: Where arrays come from.
 
     Returns:
-        Status number, pivots (0 where the last vertex was kept), residual.
+        Status number, pivots (0 where the last vertex was kept), residual. Impulses of status INACCURATE are those
+        that were found.
     """
-    lcp = _rigid_lcp(rho, c, mu, arena)
+    lcp, problem = _rigid_lcp(rho, c, left, mu, arena)
     n, t = mu.shape[0], lcp.frictional.shape[0]
     z = vector(arena, lcp.r.shape[0])
-    if active.any():
-        residual = _checked(lcp, z, _on_support(lcp, _support(lcp, active, arena), z, arena))
+    if active.any() and on_support(lcp, _support(lcp, active, arena), z, arena):
+        contact_impulses(lcp, z, f)
+        residual = judged(problem, f, arena)
+        if residual > TOLERANCE:
+            residual = judged(_worn(problem, f, arena), f, arena)
         if residual <= TOLERANCE:
-            contact_impulses(lcp, z, f)
             return SOLVED, 0, residual
-    status, pivots, residual = _lemke(lcp, 0.0, z, arena)
-    f[:] = 0.0
+    status, pivots, residual = solve_lcp(lcp, problem, 0.0, z, f, arena)
     active[:] = 0
     if status != SOLVED:
         return status, pivots, residual
-    contact_impulses(lcp, z, f)
     positive = 0.0
     for i in range(z.shape[0]):
         positive = max(positive, TOLERANCE * z[i] / lcp.scale[i])
@@ -249,47 +195,43 @@ class Outcome:
     note: str = ""
 
 
-def _solve_pyramids(rho: Array, c: Array, mu: Array, active: Integers, f: Array) -> Outcome:
+def _solve_pyramids(rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array) -> Outcome:
     """Solve by Lemke's method, and after a failure by other means, which the outcome's note tells.
 
     In this order: whether normals alone have no solution; Lemke's method with other covering vectors, which follow
     other paths; 1e-12, 1e-10, 1e-8 of the balanced diagonal added (math.md, section 13.5); a short search over contact
-    modes.
+    modes. Where none of them has an answer to full precision, the best one that they met is kept.
     """
     _load()
-    status, iterations, residual = continued_lcp_kernel(rho, c, mu, active, f, HEAP)
+    status, iterations, residual = continued_lcp_kernel(rho, c, left, mu, active, f, HEAP)
     if status == SOLVED:
         return Outcome(status=status, iterations=iterations, residual=residual)
-    return _after_failure(rho, c, mu, f, Outcome(status=status, iterations=iterations, residual=residual))
+    return _after_failure(rho, c, left, mu, f, Outcome(status=status, iterations=iterations, residual=residual))
 
 
 @cache
 def _load() -> None:
     """Load with the first step what only failures need: in a tick of a loop that takes longer than a robot waits."""
     rho, c, mu = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.array([0.5])
-    _after_failure(rho, c, mu, np.zeros(3), Outcome(status=INACCURATE, iterations=0, residual=np.inf))
+    _after_failure(rho, c, np.zeros(3), mu, np.zeros(3), Outcome(status=INACCURATE, iterations=0, residual=np.inf))
     find_solution(rho, c, mu, max_nodes=1)
 
 
-def _after_failure(rho: Array, c: Array, mu: Array, f: Array, first: Outcome) -> Outcome:
+def _after_failure(rho: Array, c: Array, left: Array, mu: Array, f: Array, first: Outcome) -> Outcome:
     """Solve by the other means, in the order of `_solve_pyramids`; `first` is how the first attempt ended."""
-    status, iterations, residual = first.status, first.iterations, first.residual
+    status, iterations = first.status, first.iterations
+    best, least = f.copy(), first.residual if status == INACCURATE else np.inf
     if not may_part(rho, c, mu.size):
         return replace(first, status=INFEASIBLE, note=SQUEEZE)
-    lcp: FrictionLcp = _rigid_lcp(rho, c, mu, HEAP)
-    z = np.empty(lcp.r.size)
-    rng = np.random.default_rng(0)
-    for _ in range(max(RESTARTS, mu.size) if mu.size <= MOST_RETRIED else 0):
-        # a positive factor on each variable does to the path what a covering vector other than 1 does
-        factors = lcp.scale * np.exp(rng.normal(scale=SPREAD, size=z.size))
-        again, more, _ = _lemke(lcp._replace(scale=factors), 0.0, z, HEAP)
-        iterations += more
-        residual = _residual(lcp, z)
-        if again == SOLVED and residual <= TOLERANCE:
-            contact_impulses(lcp, z, f)
-            return Outcome(status=SOLVED, iterations=iterations, residual=residual, note="restarted")
+    lcp, problem = _rigid_lcp(rho, c, left, mu, HEAP)
+    again, more, residual = restarted(lcp, problem, f) if mu.size <= MOST_RETRIED else (status, 0, np.inf)
+    iterations += more
+    if again == SOLVED:
+        return Outcome(status=SOLVED, iterations=iterations, residual=residual, note="restarted")
+    if residual < least:
+        best[:], least = f, residual
     for tikhonov in TIKHONOV:
-        again, more, residual = friction_lcp_kernel(rho, c, mu, tikhonov, f, HEAP)
+        again, more, residual = friction_lcp_kernel(rho, c, left, mu, tikhonov, f, HEAP)
         iterations += more
         if again == SOLVED:
             return Outcome(
@@ -299,11 +241,15 @@ def _after_failure(rho: Array, c: Array, mu: Array, f: Array, first: Outcome) ->
     y, settled, nodes = find_solution(rho @ rho.T, c, mu, max_nodes=nodes_allowed)
     iterations += nodes
     if y is not None:
-        z = unknowns(rho, c, y, lcp.frictional)
-        residual = _checked(lcp, z, _residual(lcp, z))
+        residual = judged(problem, y, HEAP)
         if residual <= TOLERANCE:
             f[:] = y
             return Outcome(status=SOLVED, iterations=iterations, residual=residual, note="searched")
+        if residual < least:
+            best[:], least = y, residual
+    f[:] = best
+    if least < np.inf:
+        return Outcome(status=INACCURATE, iterations=iterations, residual=least, note=INEXACT)
     if settled and y is None:
         return Outcome(status=INFEASIBLE, iterations=iterations, residual=np.inf, note=JAM)
     return Outcome(status=status, iterations=iterations, residual=np.inf, note=UNSOLVED)
@@ -314,11 +260,6 @@ def may_part(rho: Array, c: Array, n: int) -> bool:
     return project(rho[:n], c[:n]).status is not SolverStatus.INFEASIBLE
 
 
-def _residual(lcp: FrictionLcp, z: Array) -> float:
-    """The residual of the balanced problem, which Lemke's method measures."""
-    return float(lcp_residual(z / lcp.scale, lcp.scale * (lcp.Q @ z + lcp.r), lcp.scale * lcp.r))
-
-
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step under Coulomb friction.
 
@@ -327,7 +268,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     method is not sure to find it where it does. Where none is found the status is FALLBACK, the impulses are zero, and
     the note says what is known: `SQUEEZE`, `JAM` or `UNSOLVED`. A solution that was not found at the first attempt has
     the note ``"restarted"`` (another covering vector), ``"regularized"`` (then the status is REPAIRED) or
-    ``"searched"`` (over contact modes).
+    ``"searched"`` (over contact modes). One that obeys the law of some contact to fewer digits than is called solved is
+    REPAIRED, too, with the note `INEXACT`.
 
     Args:
         problem: The step.
@@ -343,8 +285,9 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     return solve_by(_solve_pyramids, problem, warm)
 
 
-Solver: TypeAlias = Callable[[Array, Array, Array, Integers, Array], Outcome]
-"""Writes impulses f (3 n,) of contacts with finite friction, from ρ (3 n, k), c (3 n,), μ (n,) and active bits (n,)."""
+Solver: TypeAlias = Callable[[Array, Array, Array, Array, Integers, Array], Outcome]
+"""Writes impulses f (3 n,) of contacts with finite friction, from ρ (3 n, k), c and what rounding may leave of it
+(3 n,), μ (n,) and active bits (n,). Those of an outcome that is INACCURATE are the best that it found."""
 
 
 def solve_by(solver: Solver, problem: StepProblem, warm: WarmStart | None) -> StepSolution:
@@ -370,19 +313,21 @@ def solve_by(solver: Solver, problem: StepProblem, warm: WarmStart | None) -> St
     no_slip = np.isinf(mu)
     f, active = np.zeros(rows), warm_bits(warm, problem.contacts)
     if rows == 3 * n and not no_slip.any():
-        outcome = solver(whitened.rho, whitened.c, mu, active, f)
+        outcome = solver(whitened.rho, whitened.c, whitened.left, mu, active, f)
         return finish(problem, whitened, f, _ending(outcome, settled=True), active)
-    # as exact as its solver; a contact that neither presses nor opens by more keeps its role
-    tolerance = 1e-9 * max(1.0, float(np.abs(whitened.c).max(initial=0.0)))
 
     def attempt(stick: Booleans) -> Attempt[tuple[Outcome, Array, Integers]]:
         held = hold(whitened, held_rows(whitened, stick))
         f, unknown = np.zeros(rows), active.copy()
-        outcome = solver(held.rho[: 3 * n], held.c[: 3 * n], mu, unknown, f[: 3 * n])
+        outcome = solver(held.rho[: 3 * n], held.c[: 3 * n], held.left[: 3 * n], mu, unknown, f[: 3 * n])
         f = held.impulses(whitened, f)
-        opening = whitened.c[:n] + whitened.rho[:n] @ (whitened.rho.T @ f)
+        parts, holds = outcomes(whitened, f, stick, OPENING)
         return Attempt(
-            found=(outcome, f, unknown), solved=outcome.status == SOLVED, presses=f[:n] > 0.0, parts=opening > tolerance
+            found=(outcome, f, unknown),
+            solved=outcome.status == SOLVED,
+            presses=f[:n] > 0.0,
+            parts=parts,
+            holds=holds,
         )
 
     (outcome, f, active), settled = settle(no_slip, no_slip & (problem.contacts.gap <= CLOSED_GAP), attempt)
@@ -396,7 +341,9 @@ def solve_by(solver: Solver, problem: StepProblem, warm: WarmStart | None) -> St
 
 def _ending(outcome: Outcome, *, settled: bool) -> Ending:
     status, note = Status.SOLVED, outcome.note
-    if outcome.status != SOLVED:
+    if outcome.note == INEXACT:
+        status = Status.REPAIRED
+    elif outcome.status != SOLVED:
         status = Status.FALLBACK
     elif outcome.regularization > 0.0:
         status = Status.REPAIRED

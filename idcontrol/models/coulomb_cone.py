@@ -28,7 +28,8 @@ from numba import njit
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import assign, solve_in_place
 from idcontrol.models import coulomb
-from idcontrol.models.coulomb import MOST_RETRIED, SQUEEZE, UNSOLVED, Outcome
+from idcontrol.models.coulomb import SQUEEZE, UNSOLVED, Outcome
+from idcontrol.models.friction_lcp import MOST_RETRIED
 from idcontrol.models.step import StepProblem, StepSolution, WarmStart
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
@@ -418,7 +419,7 @@ def cone_kernel(
     return SOLVED, total, residual
 
 
-def _solve_cones(rho: Array, c: Array, mu: Array, active: Integers, f: Array) -> Outcome:
+def _solve_cones(rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array) -> Outcome:
     """Solve at the first attempt, or starting from solutions of the friction LCP; the outcome's note tells."""
     status, iterations, residual = cone_kernel(rho, c, mu, active, f, HEAP)
     if status == SOLVED:
@@ -428,7 +429,7 @@ def _solve_cones(rho: Array, c: Array, mu: Array, active: Integers, f: Array) ->
     rng, n = np.random.default_rng(0), mu.size
     for attempt in range(RESTARTS if n <= MOST_RETRIED else 1):
         turn = np.exp(1j * rng.uniform(0.0, 0.5 * np.pi, n)) if attempt else np.ones(n)
-        status, more, _ = coulomb.friction_lcp_kernel(_turned(rho, turn), _turned(c, turn), mu, 0.0, f, HEAP)
+        status, more, _ = coulomb.friction_lcp_kernel(_turned(rho, turn), _turned(c, turn), left, mu, 0.0, f, HEAP)
         iterations += more
         if status != SOLVED:
             continue

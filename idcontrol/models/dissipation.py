@@ -27,8 +27,8 @@ from idcontrol.kernels.linear import assign_rows, solve_lower
 from idcontrol.models import no_slip
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.models.whitened import Whitened, finish, held_rows, hold, whiten
-from idcontrol.solvers.lcp import ACTIVE_SET, gram_residual_doubled, lcp_residual
+from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, outcomes, whiten
+from idcontrol.solvers.lcp import ACTIVE_SET, gram_residual_doubled, row_residual, row_rounding
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.psd import psd_lcp_kernel
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
@@ -39,9 +39,13 @@ YIELD: Final = 0.1
 """Speed at which contacts may give way in `one_stage`, relative to the speed that they should undo: regular problems
 have 1e-4 and less, a squeeze has about 1."""
 
-OPENING = 1e-6
-"""A contact is open if it parts faster than this, relative to the fastest free contact velocity
+OPENING = 1e-7
+"""A contact is open if it parts faster than this, relative to its velocity at zero impulse and the change
 (math.md, section 13.3)."""
+
+STEEP: Final = 10.0
+"""Friction beyond which a contact has its normal row beside its edges: normal velocities are known from edges only to
+μ times the tolerance."""
 
 EPSILON: Final = 1e-6
 """δ of `one_stage`, relative to the mean diagonal entry of ρρᵀ."""
@@ -55,68 +59,94 @@ MOST_CONTACTS = 1000
 
 @njit(cache=True, error_model="numpy")
 def edge_lcp_kernel(
-    rho: Array, c: Array, mu: Array, active: Integers, f: Array, arena: Arena
+    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Assemble the edge rows, solve their LCP, and turn edge impulses into contact impulses.
 
-    Edge rows are divided by sqrt(1 + μ²), so that all are comparable. Edges of a contact are numbered +S, -S, +T, -T.
+    Edge rows are divided by sqrt(1 + μ²), so that all are comparable. Edges of a contact are numbered +S, -S, +T, -T;
+    4 is the normal row. The edges of a contact imply it, but where they are steep they leave it to rounding, and it
+    stands beside them.
 
     Args:
         rho: Whitened contact rows, shape (3 n, k).
         c: Their constants, shape (3 n,).
+        left: What rounding may leave of them, shape (3 n,).
         mu: Friction coefficients, shape (n,); contacts with 0 or inf have their normal row only.
         active: Bit set of each contact's edges, shape (n,): in, those to start from; out, those with impulse.
         f: Result, shape (3 n,).
         arena: Where arrays come from.
 
     Returns:
-        Status number, iterations, residual.
+        Status number, iterations, residual. Impulses of status INACCURATE are those that were found.
     """
     n, k = mu.shape[0], rho.shape[1]
-    rows, r, slope = matrix(arena, 4 * n, k), vector(arena, 4 * n), vector(arena, 4 * n)
-    owner, start = indices(arena, 4 * n), indices(arena, k)
+    rows, r = matrix(arena, 5 * n, k), vector(arena, 5 * n)
+    slope, uncertain = vector(arena, 5 * n), vector(arena, 5 * n)
+    owner, start = indices(arena, 5 * n), indices(arena, k)
     count, started = 0, 0
     for i in range(n):
-        edges = 1 if mu[i] == 0.0 or np.isinf(mu[i]) else 4
-        for edge in range(edges):
-            slope[count] = 0.0 if edges == 1 else mu[i] if edge % 2 == 0 else -mu[i]
-            owner[count] = 4 * i + edge
-            normal, tangent = i, (1 + edge // 2) * n + i
+        flat = mu[i] == 0.0 or np.isinf(mu[i])
+        for edge in range(4, 5) if flat else range(5 if mu[i] > STEEP else 4):
+            slope[count] = 0.0 if edge == 4 else mu[i] if edge % 2 == 0 else -mu[i]
+            owner[count] = 5 * i + edge
+            normal, tangent = i, (1 + edge // 2 % 2) * n + i
             s = np.sqrt(1.0 + slope[count] ** 2)
             for a in range(k):
                 rows[count, a] = (rho[normal, a] + slope[count] * rho[tangent, a]) / s
             r[count] = (c[normal] + slope[count] * c[tangent]) / s
+            uncertain[count] = (left[normal] + abs(slope[count]) * left[tangent]) / s
             if (active[i] >> edge) & 1 and started < k:
                 start[started] = count
                 started += 1
             count += 1
-    rows, r = rows[:count], r[:count]
-    answer = psd_lcp_kernel(rows, r, start[:started], arena)
+    rows, r, uncertain = rows[:count], r[:count], uncertain[:count]
+    answer = psd_lcp_kernel(rows, r, uncertain, start[:started], arena)
     status, iterations, residual, z, w = answer.status, answer.iterations, answer.residual, answer.z, answer.w
     f[:] = 0.0
     active[:] = 0
-    if status != SOLVED:
+    if status != SOLVED and status != INACCURATE:
         return status, iterations, residual
     for row in range(count):
         if z[row] > 0.0:
-            i, edge = owner[row] // 4, owner[row] % 4
+            i, edge = owner[row] // 5, owner[row] % 5
             value = z[row] / np.sqrt(1.0 + slope[row] ** 2)
             active[i] |= 1 << edge
             f[i] += value
-            f[(1 + edge // 2) * n + i] += slope[row] * value
+            if edge < 4:
+                f[(1 + edge // 2) * n + i] += slope[row] * value
     if answer.method == ACTIVE_SET:
         # its multipliers may be so large that they obey the law to twice the precision only, and their sums do not
         v = vector(arena, 3 * n)
-        gram_residual_doubled(rho, c, f, answer.y, v, arena)
+        gram_residual_doubled(rho, c, left, f, answer.y, v, arena)
         for row in range(count):
-            i, edge = owner[row] // 4, owner[row] % 4
-            w[row] = (v[i] + slope[row] * v[(1 + edge // 2) * n + i]) / np.sqrt(1.0 + slope[row] ** 2)
-        residual = float(lcp_residual(z, w, r))
-        if not residual <= TOLERANCE:
-            f[:] = 0.0
-            active[:] = 0
-            status = INACCURATE
+            i, edge = owner[row] // 5, owner[row] % 5
+            w[row] = (v[i] + slope[row] * v[(1 + edge // 2 % 2) * n + i]) / np.sqrt(1.0 + slope[row] ** 2)
+        residual = row_residual(rows, r, uncertain, z, answer.y, w)
+    residual = max(residual, _lifted(rho, c, left, mu, f, answer.y))
+    if not residual <= TOLERANCE:
+        active[:] = 0
+        status = INACCURATE
     return status, iterations, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _lifted(rho: Array, c: Array, left: Array, mu: Array, f: Array, y: Array) -> float:  # pragma: no cover - compiled
+    """How far contacts part though they stick, where friction is steep, each in its own units.
+
+    Inside its pyramid a contact neither slips nor parts, but its edges tell the normal velocity only to μ times the
+    tolerance. Arguments as for `edge_lcp_kernel`; y = ρᵀf.
+    """
+    n, worst = mu.shape[0], 0.0
+    for i in range(n):
+        if not (STEEP < mu[i] < np.inf) or f[i] * (1.0 - TOLERANCE) <= (abs(f[n + i]) + abs(f[2 * n + i])) / mu[i]:
+            continue
+        change = 0.0
+        for d in range(y.shape[0]):
+            change += rho[i, d] * y[d]
+        unit = abs(c[i]) + abs(change)
+        if abs(c[i] + change) > TOLERANCE * unit:
+            worst = max(worst, abs(c[i] + change) / (unit + row_rounding(rho, c, left, f, y, i) / TOLERANCE))
+    return worst
 
 
 @njit(cache=True, error_model="numpy")
@@ -153,11 +183,11 @@ def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cov
 
 @njit(cache=True, error_model="numpy")
 def one_stage_kernel(
-    rho: Array, c: Array, mu: Array, active: Integers, f: Array, arena: Arena
+    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """`one_stage` of contacts that may slip, without other rows; arguments and result as for `edge_lcp_kernel`."""
     ridged, delta = _ridged(rho, rho.shape[0], EPSILON, arena)
-    status, iterations, residual = edge_lcp_kernel(ridged, c, mu, active, f, arena)
+    status, iterations, residual = edge_lcp_kernel(ridged, c, left, mu, active, f, arena)
     if _yields(f, c, mu.shape[0], delta):
         f[:] = 0.0
         status = INFEASIBLE
@@ -174,7 +204,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     Forward, and inverse unless the joints are told to squeeze, a solution exists and is found; otherwise the status is
     FALLBACK with the note ``"squeeze"`` and the impulses are zero. REPAIRED: a contact with infinite friction parts if
-    it sticks and presses when it may slip; it sticks, at no normal force (`idcontrol.models.sticking`).
+    it sticks and presses when it may slip; it sticks, at no normal force (`idcontrol.models.sticking`). Or, with the
+    note `INEXACT`, some contact obeys its law to fewer digits than is called solved.
 
     Args:
         problem: The step.
@@ -310,24 +341,27 @@ def _stage_one(
     closed = held_contacts(problem)
     if rows == 3 * n and not closed.any():
         f = np.zeros(rows)
-        number, iterations, residual = edge_lcp_kernel(whitened.rho, whitened.c, contacts.mu, active, f, HEAP)
+        number, iterations, residual = edge_lcp_kernel(
+            whitened.rho, whitened.c, whitened.left, contacts.mu, active, f, HEAP
+        )
         return _StageOne(f, active, number, iterations, residual), True
-    opening = OPENING * float(np.abs(whitened.c).max(initial=0.0))
 
     def attempt(stick: Booleans) -> Attempt[_StageOne]:
         held = hold(whitened, held_rows(whitened, stick), rank_tolerance)
         f, edges = np.zeros(rows), active.copy()
         normals = f[: 3 * n]
-        number, count, residual = edge_lcp_kernel(held.rho[: 3 * n], held.c[: 3 * n], contacts.mu, edges, normals, HEAP)
-        if number == SOLVED:
-            parts = held.c[:n] + held.rho[:n] @ (held.rho[: 3 * n].T @ normals) > opening
-        elif number == INFEASIBLE:  # a contact surely parts if the held rows alone take it apart
-            parts = (held.c[:n] > opening) & ~held.rho[:n].any(axis=1)
-        else:
-            parts = np.zeros(n, dtype=np.bool_)
+        number, count, residual = edge_lcp_kernel(
+            held.rho[: 3 * n], held.c[: 3 * n], held.left[: 3 * n], contacts.mu, edges, normals, HEAP
+        )
         presses = f[:n] > 0.0
-        found = _StageOne(held.impulses(whitened, f), edges, number, count, residual)
-        return Attempt(found=found, solved=number == SOLVED, presses=presses, parts=parts)
+        f = held.impulses(whitened, f)
+        parts, holds = outcomes(whitened, f, stick, OPENING, lifts=True)
+        if number == INFEASIBLE:  # a contact surely parts if the held rows alone take it apart
+            parts &= (held.c[:n] > 0.0) & ~held.rho[:n].any(axis=1)
+        elif number != SOLVED:
+            parts[:] = False
+        found = _StageOne(f, edges, number, count, residual)
+        return Attempt(found=found, solved=number == SOLVED, presses=presses, parts=parts, holds=holds)
 
     return settle(closed, closed, attempt) if lets_go else (attempt(closed).found, True)
 
@@ -335,5 +369,7 @@ def _stage_one(
 def _ending(number: int, residual: float, iterations: int, regularization: float = 0.0) -> Ending:
     if number == SOLVED:
         return Ending(Status.SOLVED, residual, iterations, regularization)
+    if number == INACCURATE:
+        return Ending(Status.REPAIRED, residual, iterations, regularization, INEXACT)
     note = "squeeze" if number in (INFEASIBLE, RAY) else SolverStatus(number).name.lower()
     return Ending(Status.FALLBACK, residual, iterations, regularization, note)

@@ -14,14 +14,33 @@ z = (f_N, f_+S, f_-S, f_+T, f_-T, λ), the first of size n, the others of size t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from idcontrol.kernels.arena import Arena, indices, matrix, vector, zeros
-from idcontrol.kernels.linear import assign
+from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.linear import assign, solve_in_place
+from idcontrol.solvers.lcp import lost, missed, row_rounding
+from idcontrol.solvers.lemke import lemke_kernel
+from idcontrol.solvers.status import INACCURATE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
+
+RESTARTS: Final = 12
+"""Covering vectors that are tried after a failure, or one for each contact where these are more. Where there is a
+solution that the first one missed, one in four finds it; at dozens of contacts, one in twenty."""
+SPREAD: Final = 1.5
+"""Log-normal spread of the entries of those covering vectors."""
+
+REFINEMENTS: Final = 5
+"""Linear systems that are solved where an answer is nearly right; two are the rule."""
+PROXIMAL: Final = 1e-7
+"""Weight on the change of impulses in these systems, beside a diagonal of 1: rows may depend on each other."""
+INSIDE: Final = 1.0 - 1e-6
+"""Part of its pyramid within which a contact sticks there."""
+
+MOST_RETRIED: Final = 64
+"""Contacts beyond which neither is tried: one run takes a second, and the search too few of its branches to the end."""
 
 
 class FrictionLcp(NamedTuple):
@@ -139,6 +158,96 @@ def balance_uniformly(lcp: FrictionLcp, arena: Arena) -> None:  # pragma: no cov
     lcp.scale[impulses:] = 1.0 / factor
 
 
+class Unbalanced(NamedTuple):
+    """What `judged` looks at: the problem as it is, not balanced; fields as in `assemble` and `Whitened`."""
+
+    rho: Array
+    c: Array
+    left: Array
+    compliance: Array
+    mu: Array
+    frictional: Integers
+
+
+@njit(cache=True, error_model="numpy")
+def _velocity(
+    problem: Unbalanced, f: Array, y: Array, row: int, left: float
+) -> tuple[float, float, float]:  # pragma: no cover - compiled
+    """Velocity of a row, its unit (that at zero impulse and what all impulses change together), and its mobility.
+
+    The unit is such that what rounding leaves, `left`, is not more than what is called solved.
+    """
+    rho, c = problem.rho, problem.c
+    own = problem.compliance[row] * f[row]
+    change, mobility = own, problem.compliance[row]
+    for d in range(y.shape[0]):
+        change += rho[row, d] * y[d]
+        mobility += rho[row, d] * rho[row, d]
+    return c[row] + change, abs(c[row]) + abs(change - own) + abs(own) + left / TOLERANCE, mobility
+
+
+@njit(cache=True, error_model="numpy")
+def _left(problem: Unbalanced, f: Array, y: Array, i: int) -> float:  # pragma: no cover - compiled
+    """What rounding may leave of the velocity of contact i, along whichever of its axes it leaves most."""
+    n, left = problem.mu.shape[0], 0.0
+    for row in (i, n + i, 2 * n + i):
+        left = max(left, row_rounding(problem.rho, problem.c, problem.left, f, y, row))
+    return left
+
+
+@njit(cache=True, error_model="numpy")
+def judged(problem: Unbalanced, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
+    """The residual of contact impulses f (3 n,), each contact in its own units (math.md, section 13.3).
+
+    A velocity is relative to that at zero impulse and what all impulses change together; an impulse to the largest of
+    its contact, or to what gives the contact that velocity. So nothing that is fast, far away or heavy hides what is
+    wrong elsewhere. The unknowns of the LCP have another residual: balanced, the velocity of a heavy body counts by its
+    momentum, and two opposite edges may cancel beyond the digits of either.
+    """
+    at, k = mark(arena), problem.rho.shape[1]
+    y = zeros(arena, k)
+    for row in range(f.shape[0]):
+        if f[row] != 0.0:
+            for d in range(k):
+                y[d] += problem.rho[row, d] * f[row]
+    worst = _judged(problem, f, y, False)
+    if worst > TOLERANCE:  # what rounding leaves is looked at only where it counts
+        worst = _judged(problem, f, y, True)
+    worst = max(worst, lost(problem.rho, f, y))
+    release(arena, at)
+    return worst
+
+
+@njit(cache=True, error_model="numpy")
+def _judged(problem: Unbalanced, f: Array, y: Array, rounded: bool) -> float:  # pragma: no cover - compiled
+    n, worst = problem.mu.shape[0], 0.0
+    for i in range(n):
+        speed, unit, mobility = _velocity(problem, f, y, i, _left(problem, f, y, i) if rounded else 0.0)
+        worst = max(worst, missed(f[i], speed, unit, mobility))
+    for i in problem.frictional:
+        rows = (n + i, 2 * n + i)
+        across, mobility, slip, used = 0.0, 0.0, 0.0, 0.0
+        left = _left(problem, f, y, i) if rounded else 0.0
+        for row in rows:
+            speed, unit, own = _velocity(problem, f, y, row, left)
+            across, mobility, slip = max(across, unit), max(mobility, own), max(slip, abs(speed))
+            used += abs(f[row])
+        if across == 0.0:
+            continue
+        natural = across / mobility if mobility > 0.0 else 0.0
+        most = problem.mu[i] * f[i]
+        push = max(most, used, natural)
+        if push > 0.0:
+            worst = max(worst, abs(min(slip / across, (most - used) / push)))
+        for row in rows:
+            speed, _, _ = _velocity(problem, f, y, row, 0.0)
+            along = slip + speed if f[row] > 0.0 else slip - speed
+            share = abs(f[row])
+            if share > 0.0:
+                worst = max(worst, min(share / max(share, natural), along / across))
+    return worst
+
+
 @njit(cache=True, error_model="numpy")
 def contact_impulses(lcp: FrictionLcp, z: Array, f: Array) -> None:  # pragma: no cover - compiled
     """Overwrite f (3 n,) with the contact impulses [N; S; T] of a solution z."""
@@ -152,10 +261,123 @@ def contact_impulses(lcp: FrictionLcp, z: Array, f: Array) -> None:  # pragma: n
             f[2 * n + i] = z[n + 2 * t + j] - z[n + 3 * t + j]
 
 
-def unknowns(rho: Array, c: Array, f: Array, frictional: Integers) -> Array:
-    """The unknowns z of rigid contacts that have impulses f = (f_N, f_S, f_T), shape (3 n,)."""
-    n = f.size // 3
-    _, v_s, v_t = (c + rho @ (rho.T @ f)).reshape(3, n)
-    f_n, f_s, f_t = f.reshape(3, n)
-    edges = [np.maximum(sign * along[frictional], 0.0) for along in (f_s, f_t) for sign in (1.0, -1.0)]
-    return np.concatenate((f_n, *edges, np.maximum(np.abs(v_s), np.abs(v_t))[frictional]))
+@njit(cache=True, error_model="numpy")
+def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
+    """Write the z that is zero but for `members`, where w = Qz + r is; False if there is none."""
+    Q, r, scale = lcp.Q, lcp.r, lcp.scale
+    count, at = members.shape[0], mark(arena)
+    A = matrix(arena, count, count + 1)
+    for a in range(count):
+        i = members[a]
+        for b in range(count):
+            A[a, b] = scale[i] * Q[i, members[b]] * scale[members[b]]
+        A[a, count] = -scale[i] * r[i]
+    z[:] = 0.0
+    solved = solve_in_place(A, count)
+    for a in range(count if solved else 0):
+        z[members[a]] = scale[members[a]] * max(A[a, count], 0.0)
+    release(arena, at)
+    return bool(solved)
+
+
+@njit(cache=True, error_model="numpy")
+def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
+    """Bring contacts to rest that press, and stick within their pyramids, by the smallest changes of f; the residual.
+
+    Pivoting takes velocities that differ by 1e-12 of the fastest approach for equal.
+    """
+    at, n, rho = mark(arena), problem.mu.shape[0], problem.rho
+    k = rho.shape[1]
+    members, g, y, length = indices(arena, 3 * n), vector(arena, f.shape[0]), vector(arena, k), vector(arena, 3 * n)
+    A = matrix(arena, 3 * n, 3 * n + 1)
+    for row in range(3 * n):
+        square = problem.compliance[row]
+        for d in range(k):
+            square += rho[row, d] * rho[row, d]
+        length[row] = np.sqrt(square)
+    assign(g, f)
+    for _ in range(REFINEMENTS):
+        y[:] = 0.0
+        for row in range(g.shape[0]):
+            for d in range(k):
+                y[d] += rho[row, d] * g[row]
+        count = 0
+        for i in range(n):
+            if g[i] > 0.0 and length[i] > 0.0:
+                members[count] = i
+                count += 1
+        for i in problem.frictional:
+            if abs(g[n + i]) + abs(g[2 * n + i]) < INSIDE * problem.mu[i] * g[i]:
+                for row in (n + i, 2 * n + i):
+                    if length[row] > 0.0:
+                        members[count] = row
+                        count += 1
+        for a in range(count):
+            row = members[a]
+            velocity = problem.c[row] + problem.compliance[row] * g[row]
+            for d in range(k):
+                velocity += rho[row, d] * y[d]
+            for b in range(count):
+                entry = problem.compliance[row] if a == b else 0.0
+                for d in range(k):
+                    entry += rho[row, d] * rho[members[b], d]
+                A[a, b] = entry / (length[row] * length[members[b]])
+            A[a, a] += PROXIMAL
+            A[a, count] = -velocity / length[row]
+        if not solve_in_place(A, count):
+            break
+        for a in range(count):
+            row = members[a]
+            g[row] += A[a, count] / length[row]
+            if row < n:
+                g[row] = max(g[row], 0.0)
+        found = judged(problem, g, arena)
+        if found < residual:
+            residual = found
+            assign(f, g)
+        if residual <= TOLERANCE:
+            break
+    release(arena, at)
+    return residual
+
+
+@njit(cache=True, error_model="numpy")
+def solve_lcp(
+    lcp: FrictionLcp, problem: Unbalanced, tikhonov: float, z: Array, f: Array, arena: Arena
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """Write a solution z by Lemke's method, and its contact impulses f; of status INACCURATE what was found.
+
+    Returns:
+        Status number, pivots, residual.
+    """
+    answer = lemke_kernel(lcp.Q, lcp.r, lcp.scale, tikhonov, 50 * (z.shape[0] + 1), arena)
+    assign(z, answer.z)
+    f[:] = 0.0
+    if answer.status != SOLVED and answer.status != INACCURATE:
+        return answer.status, answer.iterations, answer.residual
+    contact_impulses(lcp, z, f)
+    residual = judged(problem, f, arena)
+    if not residual <= TOLERANCE:
+        residual = _refined(problem, residual, f, arena)
+    return SOLVED if residual <= TOLERANCE else INACCURATE, answer.iterations, residual
+
+
+def restarted(lcp: FrictionLcp, problem: Unbalanced, f: Array) -> tuple[int, int, float]:
+    """Write contact impulses f by Lemke's method with other covering vectors, after a failure with the first one.
+
+    Returns:
+        Status number, pivots, residual. The impulses are the best that were met, zero where the residual is inf.
+    """
+    rng, pivots, n = np.random.default_rng(0), 0, problem.mu.size
+    best, least, z = np.zeros_like(f), np.inf, np.empty(lcp.r.size)
+    for _ in range(max(RESTARTS, n)):
+        # a positive factor on each variable does to the path what a covering vector other than 1 does
+        factors = lcp.scale * np.exp(rng.normal(scale=SPREAD, size=z.size))
+        status, more, residual = solve_lcp(lcp._replace(scale=factors), problem, 0.0, z, f, HEAP)
+        pivots += more
+        if status == SOLVED:
+            return SOLVED, pivots, residual
+        if status == INACCURATE and residual < least:
+            best[:], least = f, residual
+    f[:] = best
+    return INACCURATE, pivots, least

@@ -25,12 +25,12 @@ from numba import njit
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import assign, assign_rows, solve_upper
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
-from idcontrol.models.whitened import USED_UP, Whitened, finish, whiten
+from idcontrol.models.whitened import INEXACT, USED_UP, Whitened, finish, whiten
 from idcontrol.solvers.active_set import project_kernel
-from idcontrol.solvers.lcp import LEMKE, RowLcpAnswer, gram_residual
+from idcontrol.solvers.lcp import LEMKE, RowLcpAnswer, gram_residual, missed, rounding, row_rounding
 from idcontrol.solvers.lemke import lemke_kernel
 from idcontrol.solvers.psd import psd_lcp_kernel
-from idcontrol.solvers.rank import HELD_RANK_TOLERANCE, eliminate_kernel, find_indices_kernel
+from idcontrol.solvers.rank import HELD_RANK_TOLERANCE, eliminate_kernel, eliminated_rounding, find_indices_kernel
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
@@ -38,8 +38,8 @@ SLIP_SPEED: Final = 1e-6
 """A closed contact that still slips faster than this is reported, and a normal velocity that no impulse can change may
 fall short of zero by this much (math.md, section 4.3) [m/s]."""
 
-_OPEN: Final = 1e-6
-"""A contact is open if it parts faster than this, relative to the fastest contact velocity at zero impulse
+_OPEN: Final = 1e-7
+"""A contact is open if it parts faster than this, relative to its velocity at zero impulse and the change
 (math.md, section 13.3)."""
 
 PIVOTING, DUAL = np.bool_(False), np.bool_(True)
@@ -63,18 +63,18 @@ def _dot(a: Array, b: Array) -> float:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def _normal_lcp(
-    rho: Array, r: Array, dual: bool, start: Integers, arena: Arena
+    rho: Array, r: Array, left: Array, dual: bool, start: Integers, arena: Arena
 ) -> RowLcpAnswer:  # pragma: no cover - compiled
     """LCP(r, ρρᵀ) by the method asked for, or by Lemke's where that has no answer; as `psd_lcp_kernel`."""
     n, k = rho.shape
     if dual:
-        answer: RowLcpAnswer = project_kernel(rho, r, arena)
+        answer: RowLcpAnswer = project_kernel(rho, r, left, arena)
         if answer.status == INFEASIBLE:
             # a normal that elimination has all but used up is known to a few digits only, and may seem to contradict
             # its neighbours; a solution that pivoting finds has a checked residual
-            answer = psd_lcp_kernel(rho, r, start[:0], arena)
+            answer = psd_lcp_kernel(rho, r, left, start[:0], arena)
     else:
-        answer = psd_lcp_kernel(rho, r, start, arena)
+        answer = psd_lcp_kernel(rho, r, left, start, arena)
     if answer.status in (SOLVED, INFEASIBLE) or n > _LEMKE_ROWS:
         return answer
     Q = matrix(arena, n, n)
@@ -89,7 +89,7 @@ def _normal_lcp(
     status, residual = answer.status, answer.residual
     z, y, w, active = lemke.z, answer.y, lemke.w, indices(arena, k)
     if lemke.status == SOLVED:
-        residual = gram_residual(rho, r, z, y, w)
+        residual = gram_residual(rho, r, left, z, y, w)
         status = SOLVED if residual <= TOLERANCE else status
     count = 0
     for i in range(n):
@@ -118,52 +118,68 @@ def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> 
 
 
 @njit(cache=True, error_model="numpy")
+def _opening(rho: Array, c: Array, left: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
+    """The velocity ``c + ρ x`` above which a contact is open: a part of its unit, or what rounding leaves."""
+    change, size = 0.0, abs(c[row])
+    for d in range(x.shape[0]):
+        change += rho[row, d] * x[d]
+        size += abs(rho[row, d] * x[d])
+    return _OPEN * (abs(c[row]) + abs(change)) + left[row] + rounding(1 + x.shape[0], size)
+
+
+@njit(cache=True, error_model="numpy")
+def _moves(rho: Array, c: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
+    """Speed ``|c + ρ x|`` of a row; 0 where it is within the solvers' tolerance."""
+    change = _dot(rho[row], x)
+    speed = abs(c[row] + change)
+    return speed if speed > TOLERANCE * (abs(c[row]) + abs(change)) else 0.0
+
+
+@njit(cache=True, error_model="numpy")
 def _missed(
-    rho: Array, c: Array, f: Array, reduced: Array, unit: float, w: Array, x: Array
+    rho: Array, c: Array, left: Array, f: Array, reduced: Array, w: Array, x: Array
 ) -> float:  # pragma: no cover - compiled
     """How far the impulses miss 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0, with what elimination and its inverse lost.
 
-    Velocities are relative to the fastest at zero impulse, impulses to the largest or to what gives the lightest
-    contact that velocity (math.md, section 13.3).
+    Each contact is judged in its own units (math.md, section 13.3).
 
     Args:
         rho: As for `no_slip_kernel`.
         c: As for `no_slip_kernel`.
+        left: As for `no_slip_kernel`.
         f: Impulses of all rows, shape (3 n + e,).
         reduced: Normal rows after elimination; zero where it has used them up, shape (n, k).
-        unit: The fastest contact velocity at zero impulse.
         w: Result, normal velocities, shape (n,).
         x: Result, ρᵀf, shape (k,).
     """
     n, k = reduced.shape
     x[:] = 0.0
-    push, lightest = 0.0, 0.0
     for row in range(f.shape[0]):
         if f[row] != 0.0:
             for d in range(k):
                 x[d] += rho[row, d] * f[row]
-    for row in range(3 * n):
-        push, lightest = max(push, abs(f[row])), max(lightest, _dot(rho[row], rho[row]))
-    if unit == 0.0:
-        unit = 1.0
-    push = max(push, unit / lightest if lightest > 0.0 else 1.0)
     worst = 0.0
     for i in range(n):
         w[i] = c[i] + _dot(rho[i], x)
         short = 0.0 if -SLIP_SPEED <= w[i] < 0.0 and not reduced[i].any() else w[i]
-        worst = max(worst, abs(min(f[i] / push, short / unit)))
+        unit, mobility = abs(c[i]) + abs(w[i] - c[i]), _dot(rho[i], rho[i])
+        miss = missed(f[i], short, unit, mobility)
+        if miss > TOLERANCE:  # what rounding leaves is looked at only where it counts
+            miss = missed(f[i], short, unit + row_rounding(rho, c, left, f, x, i) / TOLERANCE, mobility)
+        worst = max(worst, miss)
     return worst
 
 
 @njit(cache=True, error_model="numpy")
 def no_slip_kernel(
-    rho: Array, c: Array, closed: Booleans, active: Integers, dual: bool, f: Array, arena: Arena
+    rho: Array, c: Array, left: Array, closed: Booleans, active: Integers, dual: bool, f: Array, arena: Arena
 ) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
     """Solve the module's problem over whitened rows.
 
     Args:
         rho: Rows N, S, T of n contacts, then rigid rows, shape (3 n + e, k).
         c: Their constants, shape (3 n + e,).
+        left: What rounding may leave of them, shape (3 n + e,).
         closed: Contacts whose tangential rows hold, shape (n,).
         active: Bit set of each contact, in and out, shape (n,): bit 0 its normal is active, bits 1 and 2 its S and T
             rows are kept.
@@ -174,39 +190,36 @@ def no_slip_kernel(
     Returns:
         Status number, iterations, residual, largest velocity of a row that should hold (of contacts that are closed and
         stay so, and rigid ones), or with which a contact parts that holds along its tangents; 0 where that is within
-        the solvers' tolerance of the fastest contact velocity at zero impulse.
+        the solvers' tolerance of the row's velocity at zero impulse and its change. Impulses of status INACCURATE are
+        those that were found.
     """
     n, k = closed.shape[0], rho.shape[1]
     stick, last = indices(arena, n), indices(arena, n)
     for i in range(n):
         stick[i] = last[i] = closed[i]
-    fastest, unit = 0.0, 0.0
-    for i in range(n):
-        speed = max(abs(c[i]), abs(c[n + i]), abs(c[2 * n + i]))
-        unit = max(unit, speed)
-        if closed[i]:
-            fastest = max(fastest, speed)
-    opening = _OPEN * fastest
     start, count = indices(arena, k), 0
     for i in range(n):
         if active[i] & 1 and count < k:
             start[count] = i
             count += 1
     iterations, passes, phase = 0, 0, _TRY
-    reduced, r, scratch = matrix(arena, n, k), vector(arena, n), mark(arena)
+    reduced, r, uncertain, scratch = matrix(arena, n, k), vector(arena, n), vector(arena, n), mark(arena)
     while True:
         release(arena, scratch)
         candidates = _candidates(c.shape[0] - 3 * n, stick, active, arena)
         held = find_indices_kernel(rho, c, candidates, HELD_RANK_TOLERANCE, arena)
         assign_rows(reduced, rho[:n])
         assign(r, c[:n])
+        assign(uncertain, left[:n])
+        eliminated_rounding(reduced, left, held, uncertain, arena)
         eliminate_kernel(reduced, r, held)
         for i in range(n):
-            if _dot(reduced[i], reduced[i]) <= USED_UP * _dot(rho[i], rho[i]):
+            before = _dot(rho[i], rho[i])
+            if before == 0.0 or _dot(reduced[i], reduced[i]) <= USED_UP * before:
                 reduced[i] = 0.0
                 if -SLIP_SPEED <= r[i] < 0.0:
                     r[i] = 0.0
-        answer = _normal_lcp(reduced, r, dual, start[:count], arena)
+        answer = _normal_lcp(reduced, r, uncertain, dual, start[:count], arena)
         status, residual, z, w = answer.status, answer.residual, answer.z, answer.w
         count = answer.active.shape[0]
         assign(start, answer.active)
@@ -218,8 +231,9 @@ def no_slip_kernel(
         for i in range(n if phase == _TRY else 0):
             presses = status == SOLVED and z[i] > 0.0
             # without a solution, a contact surely parts if the held rows alone take it apart
-            parts = w[i] > opening if status == SOLVED else r[i] > opening and not reduced[i].any()
-            if stick[i] and parts and not presses:
+            speed = w[i] if status == SOLVED else r[i]
+            parts = stick[i] and not presses and speed > _opening(reduced, c, uncertain, answer.y, i)
+            if parts and (status == SOLVED or not reduced[i].any()):
                 stick[i] = 0
                 changed = True
             elif closed[i] and not stick[i] and presses and passes <= n + 2:
@@ -242,7 +256,7 @@ def no_slip_kernel(
 
     f[:] = 0.0
     active[:] = 0
-    if status != SOLVED:
+    if status != SOLVED and status != INACCURATE:
         return status, iterations, residual, 0.0
     for i in start[:count]:
         active[i] |= 1
@@ -266,19 +280,20 @@ def no_slip_kernel(
         if kept[j] < 3 * n:
             active[kept[j] % n] |= 1 << (kept[j] // n)
     x = vector(arena, k)
-    residual = max(residual, _missed(rho, c, f, reduced, unit, w, x))
+    residual = max(residual, _missed(rho, c, left, f, reduced, w, x))
     if residual > TOLERANCE:
         return INACCURATE, iterations, residual, 0.0
     slip = 0.0
     for i in range(n):
-        if stick[i] and w[i] > opening:
+        opens = closed[i] and w[i] > _OPEN * (abs(c[i]) + abs(w[i] - c[i])) + row_rounding(rho, c, left, f, x, i)
+        if stick[i] and opens:
             slip = max(slip, w[i])
-        elif closed[i] and w[i] <= opening:
+        elif closed[i] and not opens:
             for axis in range(1, 3):
-                slip = max(slip, abs(c[axis * n + i] + _dot(rho[axis * n + i], x)))
+                slip = max(slip, _moves(rho, c, x, axis * n + i))
     for row in range(3 * n, c.shape[0]):
-        slip = max(slip, abs(c[row] + _dot(rho[row], x)))
-    return status, iterations, residual, slip if slip > TOLERANCE * unit else 0.0
+        slip = max(slip, _moves(rho, c, x, row))
+    return status, iterations, residual, slip
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -286,7 +301,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     Status: REPAIRED where closed contacts slip all the same, or a rigid bilateral row is violated, by more than
     1e-6 m/s: the prescribed velocities do not agree with the footholds (math.md, section 4.3); or where a contact parts
-    if it sticks and presses when it may slip: it sticks then, at no normal force. FALLBACK with the note ``"squeeze"``
+    if it sticks and presses when it may slip: it sticks then, at no normal force; or, with the note `INEXACT`, where
+    some contact obeys its law to fewer digits than is called solved. FALLBACK with the note ``"squeeze"``
     and zero impulses where no impulses can keep contacts apart.
 
     Args:
@@ -308,9 +324,13 @@ def solve_whitened(
     active = warm_bits(warm, contacts)
     f = np.zeros(whitened.rho.shape[0])
     closed = contacts.gap <= CLOSED_GAP
-    number, iterations, residual, slip = no_slip_kernel(whitened.rho, whitened.c, closed, active, dual, f, HEAP)
+    number, iterations, residual, slip = no_slip_kernel(
+        whitened.rho, whitened.c, whitened.left, closed, active, dual, f, HEAP
+    )
     status, note = Status.SOLVED, ""
-    if number != SOLVED:
+    if number == INACCURATE:
+        status, note = Status.REPAIRED, INEXACT
+    elif number != SOLVED:
         status = Status.FALLBACK
         note = "squeeze" if number == INFEASIBLE else SolverStatus(number).name.lower()
     elif slip > SLIP_SPEED:

@@ -29,12 +29,14 @@ class Attempt(Generic[Found]):
         solved: Whether impulses were found.
         presses: Contacts with a normal impulse, shape (n,).
         parts: Contacts that open, shape (n,).
+        holds: Whether all rows that were held do hold: some that nearly depend on others may have been left out.
     """
 
     found: Found
     solved: bool
     presses: Booleans
     parts: Booleans
+    holds: bool = True
 
 
 def settle(may: Booleans, stick: Booleans, attempt: Callable[[Booleans], Attempt[Found]]) -> tuple[Found, bool]:
@@ -47,7 +49,7 @@ def settle(may: Booleans, stick: Booleans, attempt: Callable[[Booleans], Attempt
 
     Returns:
         What the last attempt that counts has found, and whether its roles are right: False where a contact parts and
-        holds along its tangents, or presses without friction because no impulses hold it.
+        holds along its tangents, presses without friction because no impulses hold it, or slips though it is held.
     """
     n, passes = may.size, 0
     while True:
@@ -64,4 +66,4 @@ def settle(may: Booleans, stick: Booleans, attempt: Callable[[Booleans], Attempt
         if not other.solved:
             break
         tried, slips = other, may & ~stick & other.presses
-    return tried.found, settled
+    return tried.found, settled and tried.holds

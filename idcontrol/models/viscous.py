@@ -22,8 +22,10 @@ from msgspec import structs
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import dissipation
-from idcontrol.models.step import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart
-from idcontrol.types import Array, Integers
+from idcontrol.models.step import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart, free_indices
+from idcontrol.solvers.lcp import rounding
+from idcontrol.solvers.status import TOLERANCE
+from idcontrol.types import Array, Integers, Status
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
@@ -37,7 +39,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     Returns:
         The solution; FALLBACK with the note ``"squeeze"`` where no impulses can keep contacts apart, drag alone acts
-        then.
+        then. REPAIRED where the momenta balance to fewer digits than is called solved.
 
     Raises:
         InputError: A drag coefficient is not finite.
@@ -48,7 +50,25 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     drag = Bilateral(rows=problem.contacts.jacobian[rows], target=target, compliance=1.0 / rate)
     ties = drag if problem.bilateral is None else _joined(problem.bilateral, drag)
     solution = dissipation.solve(replace(problem, contacts=_frictionless(problem), bilateral=ties), warm)
-    return _with_drag(solution, axis, dragged, rate * (target - drag.rows @ solution.v_plus))
+    solution = _with_drag(solution, axis, dragged, rate * (target - drag.rows @ solution.v_plus))
+    if solution.status is Status.SOLVED and problem.bilateral is None and not _balances(problem, solution):
+        return structs.replace(solution, status=Status.REPAIRED, note="drag loses the momentum of light bodies")
+    return solution
+
+
+def _balances(problem: StepProblem, solution: StepSolution) -> bool:
+    """Whether the momentum of each free velocity balances to `TOLERANCE` of its terms, or to rounding.
+
+    Drag that all but stops a light body is the product of a large coefficient and the rounding of a small slip.
+    """
+    free, _, _ = free_indices(problem)
+    v, f, J = solution.v_plus, solution.impulses.T.ravel(), problem.contacts.jacobian
+    missing = problem.M @ v + problem.kappa - J.T @ f
+    known = np.abs(problem.kappa) + np.abs(J.T) @ np.abs(f)
+    size = np.abs(problem.M) @ np.abs(v) + known
+    # velocities are sums of what each momentum and impulse causes, before they cancel
+    left = rounding(v.size + f.size, np.abs(problem.M) @ (known / np.diag(problem.M)) + size)
+    return bool((np.abs(missing) <= TOLERANCE * size + left)[free].all())
 
 
 def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None) -> StepSolution:

@@ -168,7 +168,9 @@ def coulomb(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, int, f
     mu = problem.mu
     if mu.shape[0] > MOST_CONTACTS or not _finite_friction(mu):
         return False, 0, np.inf
-    ending, pivots, residual = continued_lcp_kernel(problem.w.rho, problem.w.c, mu, problem.active, f, arena)
+    ending, pivots, residual = continued_lcp_kernel(
+        problem.w.rho, problem.w.c, problem.w.left, mu, problem.active, f, arena
+    )
     return ending == SOLVED, pivots, residual
 
 
@@ -187,7 +189,9 @@ def dissipation(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, in
     """`idcontrol.models.dissipation` at the first attempt."""
     if not _finite_friction(problem.mu):
         return False, 0, np.inf
-    ending, pivots, residual = edge_lcp_kernel(problem.w.rho, problem.w.c, problem.mu, problem.active, f, arena)
+    ending, pivots, residual = edge_lcp_kernel(
+        problem.w.rho, problem.w.c, problem.w.left, problem.mu, problem.active, f, arena
+    )
     return ending == SOLVED, pivots, residual
 
 

@@ -28,7 +28,7 @@ from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED,
 from idcontrol.types import Array
 
 FEASIBLE: Final = 1e-10
-"""Relative violation of a row that is left alone: two digits better than what is called solved."""
+"""Violation of a row that is left alone, relative to its constant: two digits better than what is called solved."""
 ROUNDING: Final = 1e-15
 """Violation that rounding causes, relative to |y|."""
 DEPENDENT: Final = 1e-20
@@ -224,7 +224,9 @@ def smallest_norm_kernel(columns: Array, b: Array, equalities: int, tolerance: A
 
 
 @njit(cache=True, error_model="numpy")
-def _refine_multipliers(rho: Array, r: Array, lengths: Array, found: SmallestNorm, w: Array, arena: Arena) -> float:
+def _refine_multipliers(
+    rho: Array, r: Array, left: Array, lengths: Array, found: SmallestNorm, w: Array, arena: Arena
+) -> float:
     """Refine the multipliers z of the active rows, residuals in twice the precision; returns the last residual.
 
     Where rows nearly depend on each other, multipliers are so large that rounding any one of them moves y by more than
@@ -247,7 +249,7 @@ def _refine_multipliers(rho: Array, r: Array, lengths: Array, found: SmallestNor
             rest[d] = rho[i, d] / lengths[i]
         square = split(factor, a, rest)
         append(factor, a, i, np.sqrt(square))
-    residual = gram_residual_doubled(rho, r, z, y, w, arena)
+    residual = gram_residual_doubled(rho, r, left, z, y, w, arena)
     for _ in range(_REFINEMENTS):
         if residual <= TOLERANCE:
             break
@@ -262,17 +264,18 @@ def _refine_multipliers(rho: Array, r: Array, lengths: Array, found: SmallestNor
             before = z[i]
             z[i] = max(before + total / (upper[a, a] * lengths[i]), 0.0)
             step[a] = (z[i] - before) * lengths[i]
-        residual = gram_residual_doubled(rho, r, z, y, w, arena)
+        residual = gram_residual_doubled(rho, r, left, z, y, w, arena)
     return float(residual)
 
 
 @njit(cache=True, error_model="numpy")
-def project_kernel(rho: Array, r: Array, arena: Arena) -> RowLcpAnswer:
+def project_kernel(rho: Array, r: Array, left: Array, arena: Arena) -> RowLcpAnswer:
     """The dual of LCP(r, ρρᵀ): min ½|y|² s.t. ρy + r ≥ 0; its multipliers are z (math.md, section 4.4).
 
     Args:
         rho: Rows ρ, shape (n, k).
         r: Constants, shape (n,).
+        left: What rounding may leave of them, shape (n,).
         arena: Where arrays come from, those of the answer included.
 
     Returns:
@@ -282,10 +285,9 @@ def project_kernel(rho: Array, r: Array, arena: Arena) -> RowLcpAnswer:
     n, k = rho.shape
     w, columns = vector(arena, n), matrix(arena, k, n)
     b, tolerance, lengths = vector(arena, n), vector(arena, n), vector(arena, n)
-    r_max, total = 0.0, 0.0
+    total = 0.0
     for i in range(n):
         w[i] = r[i]
-        r_max = max(r_max, abs(r[i]))
         total += r[i]
     if not np.isfinite(total):
         return RowLcpAnswer(INACCURATE, 0, np.inf, ACTIVE_SET, zeros(arena, n), zeros(arena, k), w, indices(arena, 0))
@@ -297,16 +299,16 @@ def project_kernel(rho: Array, r: Array, arena: Arena) -> RowLcpAnswer:
         for d in range(k):
             columns[d, i] = rho[i, d] / lengths[i]
         b[i] = -r[i] / lengths[i]
-        tolerance[i] = FEASIBLE * r_max / lengths[i]
+        tolerance[i] = (FEASIBLE * abs(r[i]) + left[i]) / lengths[i]
     found = smallest_norm_kernel(columns, b, _NO_EQUALITIES, tolerance, arena)
     status, y, z, active = found.status, found.y, found.multipliers, found.factor.active[: found.n_active]
     for i in range(n):
         z[i] /= lengths[i]
     residual = np.inf
     if status == SOLVED:
-        residual = gram_residual(rho, r, z, y, w)
+        residual = gram_residual(rho, r, left, z, y, w)
         if not residual <= TOLERANCE:
-            residual = _refine_multipliers(rho, r, lengths, found, w, arena)
+            residual = _refine_multipliers(rho, r, left, lengths, found, w, arena)
         status = SOLVED if residual <= TOLERANCE else INACCURATE
     else:
         y[:] = 0.0
@@ -327,4 +329,4 @@ def project(rho: Array, r: Array) -> RowLcpResult:
         InputError: The shapes do not fit.
     """
     rho, r = checked_rows(rho, r)
-    return row_lcp_result(project_kernel(rho, r, HEAP))
+    return row_lcp_result(project_kernel(rho, r, np.zeros(r.size), HEAP))

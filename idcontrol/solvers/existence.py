@@ -22,6 +22,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from idcontrol.solvers.lcp import lcp_residual
+from idcontrol.solvers.lemke import balancing_scale
 from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array, Booleans
 
@@ -150,7 +151,9 @@ class _Search:
         z_needed, w_needed = z_zero & (push > rounding), w_zero & (u < -rounding)
         left = max(float(push[~z_needed].max(initial=0.0)), -float(u[~w_needed].min(initial=0.0)))
         self.slack = max(self.slack, left / violation)
-        if self.slack > _EXACT:
+        # in badly scaled units a small number may be a wrong one: each sum is judged by its own terms, too
+        own = bool((push <= _EXACT * (np.abs(self.Q).T @ np.abs(u)))[~z_needed].all())
+        if self.slack > _EXACT or not own or violation <= _EXACT * float(np.abs(self.r) @ np.abs(u)):
             raise _Undecided
         needed = z_needed | w_needed
         self.weight *= _FADING
@@ -163,18 +166,21 @@ class _Search:
         return np.array([bits >> i & 1 == 1 for i in range(self.r.size)])
 
 
-def decide(Q: Array, r: Array, scale: Array, *, max_nodes: int = 1000) -> Decision:
+def decide(Q: Array, r: Array, scale: Array | None = None, *, max_nodes: int = 1000) -> Decision:
     """Decide whether w = Qz + r, 0 ≤ z ⊥ w ≥ 0 has a solution.
 
     Args:
         Q: Matrix, shape (n, n).
         r: Constant, shape (n,).
-        scale: Positive factors that make entries of Q about 1 (math.md, section 13.2), shape (n,).
+        scale: Positive factors that make entries of Q about 1 (math.md, section 13.2), shape (n,); those that make the
+            diagonal 1 where they are not given.
         max_nodes: Linear programs allowed; the time of each grows as n², their number exponentially at worst.
 
     Returns:
         A solution with a checked residual, or the finding that there is none, or neither; and the programs it took.
     """
+    if scale is None:
+        scale = balancing_scale(Q)
     balanced, constant = scale[:, None] * Q * scale, scale * r
     largest = float(np.abs(constant).max(initial=0.0))
     if not np.isfinite(balanced.sum() + constant.sum()):

@@ -10,7 +10,7 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, mark, release, vector
-from idcontrol.solvers.status import INFEASIBLE, SolverStatus
+from idcontrol.solvers.status import INFEASIBLE, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
 METHODS = ("ppm", "active set", "lemke")
@@ -18,6 +18,9 @@ METHODS = ("ppm", "active set", "lemke")
 PPM: Final = 0
 ACTIVE_SET: Final = 1
 LEMKE: Final = 2
+
+EPSILON: Final = 2.0**-52
+"""Distance from 1 to the next number in double precision."""
 
 
 class LcpAnswer(NamedTuple):
@@ -90,19 +93,111 @@ def lcp_residual(z: Array, w: Array, r: Array) -> float:
     return worst
 
 
+@njit(cache=True, error_model="numpy", inline="always")
+def rounding(count: int, size: float) -> float:
+    """What rounding may leave of a sum that should be zero: ``count ε size`` (Higham 2002, section 4.2).
+
+    Boxes that rest on each other have no velocity of their own: the velocity of a row, ``w_i = r_i + Σ_j Q_ij z_j``, is
+    then what rounding leaves of velocities and impulses that cancel. It counts as zero if it is below that.
+
+    Args:
+        count: How many terms were added, those of each Q_ij included.
+        size: Sum of their magnitudes.
+    """
+    return count * EPSILON * size
+
+
 @njit(cache=True, error_model="numpy")
-def gram_residual(rho: Array, r: Array, z: Array, y: Array, w: Array) -> float:
-    """Set y = ρᵀz and w = ρy + r and return the residual of z in LCP(r, ρρᵀ).
+def row_rounding(rho: Array, r: Array, left: Array, z: Array, y: Array, i: int) -> float:
+    """What rounding may leave of ``w_i = r_i + Σ_j ρ_i·ρ_j z_j``: that of r_i, and of the others while digits are left.
+
+    Impulses that cancel until less than 8 digits of the motion y = ρᵀz are left (two fingers that squeeze with 1e7 N s)
+    do not hide that what they touch moves: |ρ_i||y| is the speed that the energy of y could give the row, and rounding
+    counts up to `TOLERANCE` of it, and of the largest constant.
 
     Args:
         rho: Rows, shape (n, k).
         r: Constant, shape (n,).
+        left: What rounding may leave of it, shape (n,).
+        z: Unknowns, shape (n,).
+        y: ρᵀz, shape (k,).
+        i: The row.
+    """
+    n, k = z.size, y.size
+    size, length, energy, largest = 0.0, 0.0, 0.0, 0.0
+    for d in range(k):
+        length += rho[i, d] * rho[i, d]
+        energy += y[d] * y[d]
+    for j in range(n):
+        largest = max(largest, abs(r[j]))
+        if z[j] != 0.0:
+            entry = 0.0
+            for d in range(k):
+                entry += rho[i, d] * rho[j, d]
+            size += abs(entry * z[j])
+    return float(left[i] + min(rounding(n + k, size), TOLERANCE * min(np.sqrt(length * energy), largest)))
+
+
+@njit(cache=True, error_model="numpy")
+def lost(rho: Array, z: Array, y: Array) -> float:
+    """Part of the motion y = ρᵀz that rounding of the impulses z makes uncertain: ``ε Σ_j |ρ_j||z_j| / |y|``.
+
+    A small residual says nothing where it is above the tolerance: it is one rounding's, the next one has another.
+    """
+    size, square = 0.0, 0.0
+    for d in range(y.size):
+        square += y[d] * y[d]
+    for j in range(z.size):
+        if z[j] != 0.0:
+            length = 0.0
+            for d in range(y.size):
+                length += rho[j, d] * rho[j, d]
+            size += np.sqrt(length) * abs(z[j])
+    return rounding(1, size) / np.sqrt(square) if square > 0.0 else 0.0
+
+
+@njit(cache=True, error_model="numpy")
+def missed(z: float, w: float, unit: float, mobility: float) -> float:
+    """Relative violation of 0 ≤ z ⊥ w ≥ 0 by one row, in its own units (math.md, section 13.3).
+
+    Args:
+        z: The row's unknown.
+        w: Its complement.
+        unit: What w is relative to: its value at z = 0 and what all unknowns change together. (Not what each of them
+            changes: two fingers that squeeze with ever larger forces would hide that they approach each other.)
+        mobility: How w answers to z, the row's entry on the diagonal.
+
+    Returns:
+        ``|min(z / max(z, unit / mobility), w / unit)|``; inf if something is not finite.
+    """
+    if not np.isfinite(z + w):
+        return np.inf
+    if z >= 0.0 and (w == 0.0 or (z == 0.0 and w > 0.0)):  # nearly all rows: no division
+        return 0.0
+    if unit == 0.0:
+        return 0.0 if z >= 0.0 else np.inf
+    if w < 0.0 <= z:
+        return -w / unit
+    push = abs(z)
+    if mobility > 0.0:
+        push = max(push, unit / mobility)
+    return abs(min(z / push if push > 0.0 else 0.0, w / unit))
+
+
+@njit(cache=True, error_model="numpy")
+def gram_residual(rho: Array, r: Array, left: Array, z: Array, y: Array, w: Array) -> float:
+    """Set y = ρᵀz and w = ρy + r and return the residual of z in LCP(r, ρρᵀ), each row in its own units.
+
+    Args:
+        rho: Rows, shape (n, k).
+        r: Constant, shape (n,).
+        left: What rounding may leave of it, shape (n,).
         z: Unknowns, shape (n,).
         y: Result, shape (k,).
         w: Result, shape (n,).
 
     Returns:
-        `lcp_residual`; inf if anything is NaN.
+        The largest `missed`; inf if anything is NaN.
     """
     n, k = rho.shape
     for d in range(k):
@@ -116,7 +211,23 @@ def gram_residual(rho: Array, r: Array, z: Array, y: Array, w: Array) -> float:
         for d in range(k):
             along += rho[i, d] * y[d]
         w[i] = along
-    return float(lcp_residual(z, w, r))
+    return float(row_residual(rho, r, left, z, y, w))
+
+
+@njit(cache=True, error_model="numpy")
+def row_residual(rho: Array, r: Array, left: Array, z: Array, y: Array, w: Array) -> float:
+    """The largest `missed` of LCP(r, ρρᵀ), given z, y = ρᵀz and w = ρy + r; arguments as for `gram_residual`."""
+    n, k, worst = r.size, rho.shape[1], 0.0
+    for i in range(n):
+        square, unit = 0.0, abs(r[i]) + abs(w[i] - r[i])
+        if z[i] > 0.0 and w[i] > 0.0:
+            for d in range(k):
+                square += rho[i, d] * rho[i, d]
+        miss = missed(z[i], w[i], unit, square)
+        if miss > TOLERANCE:  # what rounding leaves is looked at only where it counts
+            miss = missed(z[i], w[i], unit + row_rounding(rho, r, left, z, y, i) / TOLERANCE, square)
+        worst = max(worst, miss)
+    return worst
 
 
 @njit(cache=True, error_model="numpy")
@@ -136,19 +247,20 @@ def _add_product(total: float, rest: float, a: float, b: float) -> tuple[float, 
 
 
 @njit(cache=True, error_model="numpy")
-def gram_residual_doubled(rho: Array, r: Array, z: Array, y: Array, w: Array, arena: Arena) -> float:
+def gram_residual_doubled(rho: Array, r: Array, left: Array, z: Array, y: Array, w: Array, arena: Arena) -> float:
     """`gram_residual` in twice the precision, for multipliers so large that rounding in ρρᵀz is above the tolerance.
 
     Args:
         rho: Rows, shape (n, k).
         r: Constant, shape (n,).
+        left: What rounding may leave of it, shape (n,).
         z: Unknowns, shape (n,).
         y: Result, shape (k,).
         w: Result, shape (n,).
         arena: Where scratch comes from, and goes back to.
 
     Returns:
-        `lcp_residual`; inf if anything is NaN.
+        The largest `missed`; inf if anything is NaN.
     """
     n, k = rho.shape
     at = mark(arena)
@@ -167,7 +279,7 @@ def gram_residual_doubled(rho: Array, r: Array, z: Array, y: Array, w: Array, ar
             rest += rho[i, d] * low[d]
         w[i] = along + rest
     release(arena, at)
-    return float(lcp_residual(z, w, r))
+    return float(row_residual(rho, r, left, z, y, w))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from numba import njit
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import solve_in_place
-from idcontrol.solvers.lcp import LcpAnswer, lcp_residual
+from idcontrol.solvers.lcp import LcpAnswer, missed, rounding
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
@@ -28,7 +28,7 @@ TIKHONOV: Final = (1e-12, 1e-10, 1e-8)
 
 
 class _Scaled(NamedTuple):
-    """The problem in the units of some factors s: matrix s_i Q_ij s_j, constant s_i r_i over the largest of them.
+    """The problem in the units of some factors s: matrix s_i Q_ij s_j, constant s_i r_i over the most negative of them.
 
     Attributes:
         Q: Matrix as given, shape (n, n).
@@ -164,25 +164,63 @@ def _solve_basis(problem: _Scaled, tikhonov: float, place: Integers, z: Array, a
 
 
 @njit(cache=True, error_model="numpy")
-def _scaled_residual(problem: _Scaled, z: Array, w: Array) -> float:
-    """Set the scaled w = Q'z + r and return the residual of z."""
+def _scaled_residual(problem: _Scaled, z: Array, w: Array, arena: Arena) -> float:
+    """Set the scaled w = Q'z + r and return the residual of z, each row in its own units."""
     Q, scale, r, _ = problem
-    n = scale.size
+    n, at = scale.size, mark(arena)
+    unit = vector(arena, n)
     for i in range(n):
         total = 0.0
         for j in range(n):
             if z[j] != 0.0:
                 total += Q[i, j] * (scale[j] * z[j])
-        w[i] = scale[i] * total + r[i]
-    return float(lcp_residual(z, w, r))
+        total *= scale[i]
+        w[i] = total + r[i]
+        unit[i] = abs(total) + abs(r[i])
+    worst = _worst(problem, z, w, unit)
+    if worst > TOLERANCE:  # what rounding leaves is looked at only where it counts
+        largest = 0.0  # the basis is solved to rounding of its largest unknown, in balanced units
+        for i in range(n):
+            largest = max(largest, scale[i] * np.sqrt(max(Q[i, i], 0.0)) * z[i])
+        for i in range(n):
+            size = abs(r[i]) + scale[i] * np.sqrt(max(Q[i, i], 0.0)) * largest
+            for j in range(n):
+                size += abs(scale[i] * Q[i, j] * (scale[j] * z[j]))
+            unit[i] += min(rounding(2 * n, size) / TOLERANCE, 1.0)  # of the fastest approach
+        worst = _worst(problem, z, w, unit)
+    release(arena, at)
+    return worst
 
 
 @njit(cache=True, error_model="numpy")
-def _given_residual(given: _Scaled, pivoted: _Scaled, z: Array, w: Array) -> float:
+def _worst(problem: _Scaled, z: Array, w: Array, unit: Array) -> float:
+    """The largest `missed` of a row, given the units of all."""
+    Q, scale, r, _ = problem
+    n, worst = scale.size, 0.0
+    for i in range(n):
+        own, mobility = unit[i], scale[i] * Q[i, i] * scale[i]
+        if not mobility > 0.0 and not (z[i] == 0.0 and w[i] >= 0.0):  # slip speeds: what they change, what changes them
+            own, natural, does = abs(r[i]), np.inf, 0.0
+            for j in range(n):
+                entry = abs(scale[i] * Q[i, j] * scale[j])
+                if entry > 0.0:
+                    own += entry * z[j]
+                    diagonal = scale[j] * Q[j, j] * scale[j]
+                    natural = min(natural, unit[j] / diagonal if diagonal > 0.0 else np.inf)
+                if Q[j, i] != 0.0:
+                    does = max(does, unit[j] / abs(scale[j] * Q[j, i] * scale[i]))
+            own += natural if natural < np.inf else 0.0
+            mobility = own / does if does > 0.0 else 0.0
+        worst = max(worst, missed(z[i], w[i], own, mobility))
+    return float(worst)
+
+
+@njit(cache=True, error_model="numpy")
+def _given_residual(given: _Scaled, pivoted: _Scaled, z: Array, w: Array, arena: Arena) -> float:
     """Bring z from the units of `pivoted` to those of `given`, and return its residual there."""
     for i in range(z.size):
         z[i] *= pivoted.scale[i] * pivoted.largest / (given.scale[i] * given.largest)
-    return float(_scaled_residual(given, z, w))
+    return float(_scaled_residual(given, z, w, arena))
 
 
 @njit(cache=True, error_model="numpy")
@@ -244,16 +282,20 @@ def _is_ray(problem: _Scaled, u: Array) -> bool:
     """
     Q, scale, r, _ = problem
     n = r.size
-    power, push = 0.0, 0.0
+    power, most, push, pushed = 0.0, 0.0, 0.0, 0.0
     for i in range(n):
-        v = 0.0
+        v, size = 0.0, 0.0
         for j in range(n):
-            v += scale[i] * Q[i, j] * scale[j] * u[j]
-        if v < -TOLERANCE:
+            term = scale[i] * Q[i, j] * scale[j] * u[j]
+            v += term
+            size += abs(term)
+        if v < -TOLERANCE * size:
             return False
         power += u[i] * v
+        most += u[i] * size
         push += r[i] * u[i]
-    return bool(abs(power) <= TOLERANCE and push < -TOLERANCE)
+        pushed += abs(r[i] * u[i])
+    return bool(abs(power) <= TOLERANCE * most and push < -TOLERANCE * pushed)
 
 
 @njit(cache=True, error_model="numpy")
@@ -279,7 +321,7 @@ def _balanced(Q: Array, r: Array, arena: Arena) -> _Scaled:
     scale, scaled, largest = vector(arena, n), vector(arena, n), 0.0
     _equilibrate(Q, scale)
     for i in range(n):
-        largest = max(largest, abs(scale[i] * r[i]))
+        largest = max(largest, -scale[i] * r[i])
     for i in range(n):
         scaled[i] = scale[i] * r[i] / largest
     return _Scaled(Q, scale, scaled, largest)
@@ -310,16 +352,15 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
     """
     n = r.size
     z, w, scaled = zeros(arena, n), vector(arena, n), vector(arena, n)
-    largest, lowest, total = 0.0, 0.0, 0.0
+    largest, total = 0.0, 0.0
     for i in range(n):
         w[i] = r[i]
         scaled[i] = scale[i] * r[i]
-        largest = max(largest, abs(scaled[i]))
-        lowest = min(lowest, scaled[i])
+        largest = max(largest, -scaled[i])  # what is far away (r large and positive) sets no unit
         total += scaled[i]
     if not np.isfinite(total):
         return LcpAnswer(INACCURATE, 0, np.inf, z, w)
-    if lowest == 0.0:
+    if largest == 0.0:
         return LcpAnswer(SOLVED, 0, 0.0, z, w)
     for i in range(n):
         scaled[i] /= largest
@@ -351,14 +392,14 @@ def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: 
         elif status == SOLVED:
             residual = np.inf
             if _solve_basis(pivoted, 0.0, place, z_scaled, arena):
-                residual = _given_residual(given, pivoted, z_scaled, w_scaled)
+                residual = _given_residual(given, pivoted, z_scaled, w_scaled, arena)
             if not residual <= TOLERANCE:
                 # a basis that is singular to rounding: with the regularization, or as pivoting left it, it may still do
                 if not (tikhonov > 0.0 and _solve_basis(pivoted, tikhonov, place, z_scaled, arena)):
                     for i in range(n):
                         at = place[n + i]
                         z_scaled[i] = max(T[-1 - at, n + 1], 0.0) if at < 0 else 0.0
-                residual = _given_residual(given, pivoted, z_scaled, w_scaled)
+                residual = _given_residual(given, pivoted, z_scaled, w_scaled, arena)
             if residual <= TOLERANCE:
                 break
             status = INACCURATE
@@ -402,36 +443,38 @@ class LemkeResult:
     regularization: float = 0.0
 
 
-def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-8) -> bool:
+def proves_infeasible(Q: Array, r: Array, ray: Array, tolerance: float = 1e-10) -> bool:
     """Whether u = ray shows that no z ≥ 0 has Qz + r ≥ 0: u ≥ 0, Qᵀu ≤ 0, rᵀu < 0 (then uᵀ(Qz + r) < 0 for all z ≥ 0).
+
+    Every sum is judged by the magnitude of its own terms, so that no choice of units makes a proof of rounding.
 
     Args:
         Q: Matrix, shape (n, n).
         r: Constant, shape (n,).
         ray: Candidate u, shape (n,).
-        tolerance: Qᵀu may exceed 0 by this times max|Q| Σu; rᵀu must fall below 0 by this times max|r| Σu.
+        tolerance: (Qᵀu)_j may exceed 0 by this times Σ_i |Q_ij| u_i; rᵀu must fall below 0 by this times Σ |r_i| u_i.
 
     Returns:
         True if it is a proof, to the tolerance.
     """
-    size = float(np.abs(ray).sum())
-    if not size > 0.0 or float(ray.min()) < 0.0:
+    if not ray.size or not float(ray.min()) >= 0.0:
         return False
-    above, below = float((Q.T @ ray).max()), float(r @ ray)
-    return above <= tolerance * float(np.abs(Q).max()) * size and below < -tolerance * float(np.abs(r).max()) * size
+    above = Q.T @ ray <= tolerance * (np.abs(Q).T @ ray)
+    return bool(above.all()) and float(r @ ray) < -tolerance * float(np.abs(r) @ ray)
 
 
-def uniform_scale(Q: Array) -> Array:
-    """One factor for all variables that makes the largest entry of the scaled matrix 1, shape (n,)."""
-    largest = float(np.abs(Q).max(initial=0.0))
-    return np.full(Q.shape[0], 1.0 / np.sqrt(largest) if 0.0 < largest < np.inf else 1.0)
+def balancing_scale(Q: Array) -> Array:
+    """Factors that make each diagonal entry of the scaled matrix 1, shape (n,); see `_equilibrate`."""
+    scale = np.empty(Q.shape[0])
+    _equilibrate(Q, scale)
+    return scale
 
 
 def _checked(Q: Array, r: Array, scale: Array | None) -> tuple[Array, Array, Array]:
     """The problem as contiguous float64; raises InputError where the shapes do not fit."""
     Q = np.ascontiguousarray(Q, dtype=np.float64)
     r = np.ascontiguousarray(r, dtype=np.float64)
-    scale = uniform_scale(Q) if scale is None else np.ascontiguousarray(scale, dtype=np.float64)
+    scale = balancing_scale(Q) if scale is None else np.ascontiguousarray(scale, dtype=np.float64)
     n = r.size
     if r.shape != (n,) or Q.shape != (n, n) or scale.shape != (n,):
         raise InputError(f"lemke: Q {Q.shape}, r {r.shape}, scale {scale.shape} do not fit: give (n, n), (n,), (n,)")
@@ -463,7 +506,7 @@ def solve_lemke(Q: Array, r: Array, scale: Array | None = None, *, max_pivots: i
     Args:
         Q: Matrix, shape (n, n); copositive for the method to be sure of an answer.
         r: Constant, shape (n,).
-        scale: Positive factors, shape (n,), math.md, section 13.2; one factor for all variables where it is not given.
+        scale: Positive factors, shape (n,), math.md, section 13.2; those that make the diagonal 1 by default.
         max_pivots: Pivots allowed, 50 n + 100 where it is not given.
 
     Returns:

@@ -19,14 +19,17 @@ from idcontrol.solvers.lcp import (
     RowLcpResult,
     checked_rows,
     gram_residual,
+    rounding,
     row_lcp_result,
+    row_residual,
     warm_start,
 )
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, ITERATIONS, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
 _SIGN: Final = 1e-9
-"""Relative size of a negative velocity or impulse that counts as zero."""
+"""Size of a negative velocity that counts as zero, relative to that at zero impulse and its change, and of a negative
+impulse, relative to the largest."""
 _DEPENDENT: Final = 1e-12
 """A row is dependent on the active ones if |ρ⊥|² is below this times |ρ|²."""
 
@@ -57,7 +60,7 @@ def _hash(i: int) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Arena) -> RowLcpAnswer:
+def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Integers, arena: Arena) -> RowLcpAnswer:
     """Modified Principal Pivoting I with exchange of dependent rows (math.md, section 4.4).
 
     The active set holds the rows with z free and w = 0: at most k of them, always independent.
@@ -65,6 +68,7 @@ def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Ar
     Args:
         rho: Rows ρ, shape (n, k); the matrix of the LCP is ρρᵀ.
         r: Constants, shape (n,).
+        left: What rounding may leave of them, shape (n,).
         max_passes: Passes allowed; a cycle is noticed before.
         start: Active set to start from, rows that exist.
         arena: Where arrays come from, those of the answer included.
@@ -78,20 +82,18 @@ def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Ar
     t, z_active = vector(arena, k), vector(arena, k)
     z, y, w = vector(arena, n), vector(arena, k), vector(arena, n)
 
-    r_max, lowest, total = 0.0, 0.0, 0.0
+    lowest, total = 0.0, 0.0
     for i in range(n):
         z[i] = 0.0
         w[i] = r[i]
-        r_max = max(r_max, abs(r[i]))
-        lowest = min(lowest, r[i])
+        lowest = min(lowest, r[i] + left[i])
         total += r[i]
     for d in range(k):
         y[d] = 0.0
     if not np.isfinite(total):
         return RowLcpAnswer(INACCURATE, 0, np.inf, PPM, z, y, w, active[:0])
-    if lowest >= -_SIGN * r_max:
-        residual = -lowest / r_max if r_max > 0.0 else 0.0
-        return RowLcpAnswer(SOLVED, 0, residual, PPM, z, y, w, active[:0])
+    if lowest == 0.0:
+        return RowLcpAnswer(SOLVED, 0, row_residual(rho, r, left, z, y, w), PPM, z, y, w, active[:0])
 
     # the given active set, without rows that depend on earlier ones
     count = 0
@@ -133,6 +135,13 @@ def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Ar
             along = r[i]
             for d in range(k):
                 along += rho[i, d] * y[d]
+            if along < 0.0 and along >= -_SIGN * (abs(r[i]) + abs(along - r[i])):
+                along = 0.0
+            elif along < 0.0:  # below zero in the units of the row, unless rounding of its terms
+                size = abs(r[i])
+                for d in range(k):
+                    size += abs(rho[i, d] * y[d])
+                along = along if along < -left[i] - rounding(1 + k, size) else 0.0
             w[i] = along
         z_max, leave = 0.0, -1
         for a in range(count):
@@ -146,14 +155,14 @@ def ppm_kernel(rho: Array, r: Array, max_passes: int, start: Integers, arena: Ar
             if w[i] < w[enter]:
                 enter = i
 
-        if w[enter] >= -_SIGN * r_max:
+        if w[enter] >= 0.0:
             if negative:
                 remove(factor, count, leave)
                 count -= 1
                 continue
             for a in range(count):
                 z[active[a]] = max(z_active[a], 0.0)
-            residual = gram_residual(rho, r, z, y, w)
+            residual = gram_residual(rho, r, left, z, y, w)
             status = SOLVED if residual <= TOLERANCE else INACCURATE
             return RowLcpAnswer(status, passes, residual, PPM, z, y, w, active[:count])
         if not w[enter] < 0.0:
@@ -207,4 +216,4 @@ def solve_ppm(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpResul
     """
     rho, r = checked_rows(rho, r)
     n, k = rho.shape
-    return row_lcp_result(ppm_kernel(rho, r, 20 * n + 50, warm_start(warm, n, k), HEAP))
+    return row_lcp_result(ppm_kernel(rho, r, np.zeros(n), 20 * n + 50, warm_start(warm, n, k), HEAP))

@@ -22,7 +22,7 @@ from idcontrol.solvers.lcp import (
     row_lcp_result,
     warm_start,
 )
-from idcontrol.solvers.lemke import lemke_kernel, uniform_scale
+from idcontrol.solvers.lemke import balancing_scale, lemke_kernel
 from idcontrol.solvers.ppm import ppm_kernel
 from idcontrol.solvers.status import INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
@@ -32,12 +32,15 @@ _LEMKE_ROWS = 400
 
 
 @njit(cache=True, error_model="numpy")
-def psd_lcp_kernel(rho: Array, r: Array, start: Integers, arena: Arena) -> RowLcpAnswer:  # pragma: no cover - compiled
+def psd_lcp_kernel(
+    rho: Array, r: Array, left: Array, start: Integers, arena: Arena
+) -> RowLcpAnswer:  # pragma: no cover - compiled
     """Principal pivoting from the given active set; the dual active set where that gives up.
 
     Args:
         rho: Rows ρ, shape (n, k).
         r: Constants, shape (n,).
+        left: What rounding may leave of them, shape (n,).
         start: Rows to start from; they must exist.
         arena: Where arrays come from, those of the answer included.
 
@@ -46,11 +49,11 @@ def psd_lcp_kernel(rho: Array, r: Array, start: Integers, arena: Arena) -> RowLc
     """
     at = mark(arena)
     # where pivoting succeeds it takes some ten passes; more of them would cost more than the finite method
-    answer: RowLcpAnswer = ppm_kernel(rho, r, 10 + 2 * rho.shape[1], start, arena)
+    answer: RowLcpAnswer = ppm_kernel(rho, r, left, 10 + 2 * rho.shape[1], start, arena)
     if answer.status in (SOLVED, INFEASIBLE):
         return answer
     release(arena, at)
-    answer = project_kernel(rho, r, arena)
+    answer = project_kernel(rho, r, left, arena)
     return answer
 
 
@@ -70,7 +73,7 @@ def solve_psd_lcp(rho: Array, r: Array, warm: Integers | None = None) -> RowLcpR
     """
     rho, r = checked_rows(rho, r)
     n, k = rho.shape
-    result = row_lcp_result(psd_lcp_kernel(rho, r, warm_start(warm, n, k), HEAP))
+    result = row_lcp_result(psd_lcp_kernel(rho, r, np.zeros(n), warm_start(warm, n, k), HEAP))
     if result.status in (SolverStatus.SOLVED, SolverStatus.INFEASIBLE) or n > _LEMKE_ROWS:
         return result
     return _by_lemke(rho, r, result)
@@ -80,9 +83,9 @@ def _by_lemke(rho: Array, r: Array, otherwise: RowLcpResult) -> RowLcpResult:
     """The solution that Lemke's method finds on the whole matrix; `otherwise` if it does not solve the problem."""
     n, k = rho.shape
     Q = rho @ rho.T
-    answer = lemke_kernel(Q, r, uniform_scale(Q), 0.0, 50 * n + 100, HEAP)
+    answer = lemke_kernel(Q, r, balancing_scale(Q), 0.0, 50 * n + 100, HEAP)
     z, y, w = answer.z, np.empty(k), answer.w
-    residual = gram_residual(rho, r, z, y, w) if answer.status == SOLVED else np.inf
+    residual = gram_residual(rho, r, np.zeros(n), z, y, w) if answer.status == SOLVED else np.inf
     if not residual <= TOLERANCE:
         return otherwise
     return replace(

@@ -126,6 +126,34 @@ def eliminate_kernel(rho: Array, c: Array, held: IndependentRows) -> None:  # pr
             c[i] -= along * constants[j]
 
 
+@njit(cache=True, error_model="numpy")
+def eliminated_rounding(
+    rho: Array, left: Array, held: IndependentRows, out: Array, arena: Arena
+) -> None:  # pragma: no cover - compiled
+    """Add to `out` (n,) what rounding may leave of the constants that `eliminate_kernel` adds to those of rows (n, k).
+
+    Args:
+        rho: The rows, before elimination.
+        left: What rounding may leave of the constants of all rows, of which some are held.
+        held: The conditions.
+        out: In and out, what it may leave of the constants of `rho`.
+        arena: Where scratch comes from.
+    """
+    rank, k = held.constants.size, rho.shape[1]
+    of_basis = vector(arena, rank)
+    for j in range(rank):
+        s = left[held.kept[j]]
+        for i in range(j):
+            s += abs(held.upper[i, j]) * of_basis[i]
+        of_basis[j] = s / held.upper[j, j]
+    for i in range(rho.shape[0]):
+        for j in range(rank):
+            along = 0.0
+            for d in range(k):
+                along += held.basis[j, d] * rho[i, d]
+            out[i] += abs(along) * of_basis[j]
+
+
 def find_indices(
     rho: Array,
     c: Array,

@@ -154,3 +154,58 @@ def _tilted(rng: np.random.Generator, most: float) -> Array:
     direction, tilt = rng.uniform(0.0, 2.0 * np.pi), rng.uniform(0.0, most)
     normal = np.array([np.sin(tilt) * np.cos(direction), np.sin(tilt) * np.sin(direction), np.cos(tilt)])
     return axes_about(normal, np.cross([0.0, 1.0, 0.0], normal))
+
+
+HOSTILE_FRICTION: Final = (0.0, 1e-9, 0.3, 0.6, 1.0, 1e6, np.inf)
+
+
+def hostile_step(number: int, *, seed: int = 0) -> StepProblem:
+    """Problem `number` of a suite that attacks: nothing in it is of one size.
+
+    One to twelve velocities, some prescribed in every other problem; masses over twelve decades, in units from 1e-6 to
+    1e6 of a kilogram; up to six contacts, some of them listed twice, opposed, or collinear, or on what cannot move;
+    gaps up to ±1e6 m; friction of `HOSTILE_FRICTION`.
+    """
+    rng = np.random.default_rng([seed, number, 1])
+    m, n, h = int(rng.integers(1, 13)), int(rng.integers(0, 7)), float(rng.choice([1e-4, 1e-3, 1e-2]))
+    spread = rng.choice([0.0, 1.0, 6.0])
+    size = 10.0 ** (0.5 * (rng.uniform(-spread, spread, m) + rng.uniform(-6.0, 6.0)))
+    coupling = np.eye(m)
+    if rng.random() < 0.6:
+        mixed = rng.normal(size=(m, m)) + rng.choice([0.3, 3.0]) * np.eye(m)
+        coupling = mixed @ mixed.T
+        coupling /= np.sqrt(np.outer(np.diag(coupling), np.diag(coupling)))
+    M = size[:, None] * coupling * size
+    rows = rng.normal(size=(3, n, m))
+    for i in range(n):
+        if rng.random() < 0.5:  # a contact between few
+            rows[:, i] *= rng.random(m) < 2.0 / m
+        kind = rng.random() if i else 1.0
+        other = rows[:, rng.integers(i)] if i else rows[:, i]
+        if kind < 0.1:
+            rows[:, i] = other
+        elif kind < 0.2:
+            rows[:, i] = other * [[-1.0], [1.0], [-1.0]]
+        elif kind < 0.3:
+            rows[:, i] = rng.uniform(-2.0, 2.0) * other
+        elif kind < 0.35:
+            rows[0, i] = other[0]
+    v = rng.normal(size=m) * 10.0 ** rng.uniform(-3.0, 2.0)
+    force = rng.normal(size=m) * np.diag(M) * 10.0 ** rng.uniform(-1.0, 3.0)
+    magnitude = 10.0 ** rng.uniform(-9.0, 6.0, n) * rng.choice([-1.0, 1.0], n)
+    contacts = Contacts(
+        identity=np.arange(n),
+        point=np.zeros((n, 3)),
+        axes=np.tile(np.eye(3), (n, 1, 1)),
+        gap=np.where(rng.random(n) < 0.5, 0.0, magnitude),
+        mu=rng.choice(HOSTILE_FRICTION, n),
+        jacobian=rows.reshape(3 * n, m),
+        damping=10.0 ** rng.uniform(-3.0, 6.0, n) * (rng.random(n) < 0.8),
+        surface_velocity=rng.normal(size=3 * n) * rng.choice([0.0, 1.0]) * (np.arange(3 * n) >= n),
+    )
+    prescribed = None
+    if number % 2:
+        index = np.sort(rng.permutation(m)[: rng.integers(0, m)])
+        wanted = np.where(rng.random() < 0.3, 0.0, rng.normal(size=index.size) * 10.0 ** rng.uniform(-3.0, 1.0))
+        prescribed = Prescribed(index=index, velocity=wanted)
+    return StepProblem(h=h, M=M, kappa=-h * force - M @ v, contacts=contacts, prescribed=prescribed)

@@ -18,7 +18,8 @@ def assert_coulomb(problem, y):
     v = problem.V @ y + problem.v0
     f_n, f_s, f_t = y[:n], y[n : 2 * n], y[2 * n :]
     speed = np.abs(problem.v0).max()
-    impulse = max(np.abs(y).max(), 1e-6 * speed / np.diag(problem.V).max())  # of a problem without impulses
+    # a problem without impulses leaves the rounding of a dozen terms, some 1e-15 of what gives the contacts their speed
+    impulse = max(np.abs(y).max(), 1e-5 * speed / np.diag(problem.V).max())
     assert f_n.min() >= -1e-9 * impulse
     assert v[:n].min() >= -1e-9 * speed
     assert np.all(np.abs(f_s) + np.abs(f_t) <= problem.mu * f_n + 1e-9 * impulse)

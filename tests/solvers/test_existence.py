@@ -73,3 +73,17 @@ def test_nothing_to_push_is_a_solution():
 @pytest.mark.parametrize(("entry", "constant"), [(np.nan, -1.0), (1.0, np.nan), (1.0, np.inf)])
 def test_what_is_not_finite_is_not_decided(entry, constant):
     assert decide(np.array([[entry]]), np.array([constant]), np.ones(1)).existence is Existence.UNDECIDED
+
+
+def test_badly_scaled_problems_with_a_solution_are_not_said_to_have_none():
+    Q, r = np.array([[6.77e-6, -2.16], [-2.16, 4.05e6]]), np.array([-0.003, -3000.0])
+    decision = decide(Q, r)
+    assert decision.existence is Existence.SOLUTION
+    np.testing.assert_allclose(decision.z, np.linalg.solve(Q, -r), rtol=1e-6)
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        n = int(rng.integers(1, 5))
+        G, units = rng.normal(size=(n, n)), 10.0 ** rng.uniform(-4.0, 4.0, n)
+        Q, r = units[:, None] * (G @ G.T + 1e-2 * np.eye(n)) * units, units * rng.normal(size=n)
+        assert decide(Q, r).existence is Existence.SOLUTION
+        assert decide(Q, r, np.ones(n)).existence is not Existence.NONE

@@ -26,6 +26,7 @@ force acts at a distance: such a contact presses only if its gap closes within t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,16 +37,29 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, vector, zeros
 from idcontrol.models.constraint.unilateral import solve_springs, spring_kernel
-from idcontrol.models.friction_lcp import FrictionLcp, assemble, balance_uniformly, contact_impulses
+from idcontrol.models.friction_lcp import (
+    MOST_RETRIED,
+    FrictionLcp,
+    Unbalanced,
+    assemble,
+    balance_uniformly,
+    restarted,
+    solve_lcp,
+)
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import Attempt, settle
-from idcontrol.models.whitened import Whitened, finish, held_rows, hold, whiten
-from idcontrol.solvers.lemke import lemke_kernel, solve_regularized
-from idcontrol.solvers.status import INFEASIBLE, RAY, SOLVED, SolverStatus
+from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, outcomes, whiten
+from idcontrol.solvers.enumerate import islands
+from idcontrol.solvers.lemke import TIKHONOV
+from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
 CREEP = 1e-6
 """Sticking contacts creep at this part of the speed that they would have without friction: ``B_r = 1/(CREEP h w)``."""
+
+OPENING = 1e-9
+"""A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change. One that
+neither presses nor opens by more keeps its role."""
 
 SPRING_RANK_TOLERANCE = 1e-16
 """Bilateral rows whose squared distance from the others is below this part of their square are the same row.
@@ -66,7 +80,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         warm: Not used: the solvers start cold.
 
     Returns:
-        The solution; FALLBACK with the note ``"squeeze"`` only where rigid contacts are told to squeeze.
+        The solution; FALLBACK with the note ``"squeeze"`` only where rigid contacts are told to squeeze; REPAIRED with
+        the note `INEXACT` where some contact obeys its law to fewer digits than is called solved.
 
     Raises:
         InputError: A stiffness or damping is negative.
@@ -157,7 +172,7 @@ def closed_kernel(
     Returns:
         Status number, iterations, residual.
     """
-    n, rho, c = mu.shape[0], w.rho, w.c
+    n, rho, c, left = mu.shape[0], w.rho, w.c, w.left
     stiffness, damping = law
     creep = _creep(w.M, w.rows, arena)
     compliance, frictional, count = vector(arena, 3 * n), indices(arena, n), 0
@@ -169,13 +184,14 @@ def closed_kernel(
             count += 1
     f[:] = 0.0
     if count == 0:
-        status, iterations, residual = spring_kernel(rho[:n], c[:n], compliance[:n], f[:n], vector(arena, n), arena)
+        status, iterations, residual = spring_kernel(
+            rho[:n], c[:n], left[:n], compliance[:n], f[:n], vector(arena, n), arena
+        )
         return status, iterations, residual
     lcp = _soft_lcp(rho, c, compliance, mu, frictional[:count], arena)
-    answer = lemke_kernel(lcp.Q, lcp.r, lcp.scale, 0.0, 50 * lcp.r.shape[0] + 100, arena)
-    if answer.status == SOLVED:
-        contact_impulses(lcp, answer.z, f)
-    return answer.status, answer.iterations, answer.residual
+    problem = Unbalanced(rho, c, left, compliance, mu, frictional[:count])
+    status, iterations, residual = solve_lcp(lcp, problem, 0.0, vector(arena, lcp.r.shape[0]), f, arena)
+    return status, iterations, residual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,51 +212,100 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
     no_slip = np.isinf(mu)
     frictional = np.flatnonzero((mu > 0.0) & ~no_slip & (compliance[n : 2 * n] > 0.0))
     if rows == 3 * n and not no_slip.any():
-        return _contact_impulses(whitened.rho, whitened.c, compliance, mu, frictional)
+        return _contact_impulses(whitened.rho, whitened.c, whitened.left, compliance, mu, frictional)
     # rows held with equality have their compliance as a column of their own, √C: the Gram matrix of the rows is ρρᵀ + C
     ridge = np.zeros((rows, rows))
     ridge[np.arange(n, rows), np.arange(n, rows)] = np.sqrt(compliance[n:])
     ridge[n + frictional] = ridge[2 * n + frictional] = 0.0
     ridged = whitened._replace(rho=np.hstack((whitened.rho, ridge)))
-    # as exact as its solver; a contact that neither presses nor opens by more keeps its role
-    tolerance = 1e-9 * max(1.0, float(np.abs(whitened.c).max(initial=0.0)))
 
     def attempt(stick: Booleans) -> Attempt[_Outcome]:
         held = hold(ridged, held_rows(ridged, stick), SPRING_RANK_TOLERANCE)
-        outcome = _contact_impulses(held.rho[: 3 * n], held.c[: 3 * n], compliance, mu, frictional)
+        outcome = _contact_impulses(held.rho[: 3 * n], held.c[: 3 * n], held.left[: 3 * n], compliance, mu, frictional)
         f = held.impulses(ridged, np.concatenate((outcome.f, np.zeros(rows - 3 * n))))
-        opening = whitened.c[:n] + compliance[:n] * f[:n] + whitened.rho[:n] @ (whitened.rho.T @ f)
+        parts, holds = outcomes(whitened._replace(c=whitened.c + compliance * f), f, stick, OPENING)
         return Attempt(
             found=replace(outcome, f=f),
             solved=outcome.status is SolverStatus.SOLVED,
             presses=f[:n] > 0.0,
-            parts=opening > tolerance,
+            parts=parts,
+            holds=holds,
         )
 
     found, settled = settle(no_slip, no_slip, attempt)
     return replace(found, settled=settled)
 
 
-def _contact_impulses(rho: Array, c: Array, compliance: Array, mu: Array, frictional: Integers) -> _Outcome:
-    """Impulses (3 n,) of contacts whose friction, where they have any, is finite."""
+def _contact_impulses(
+    rho: Array, c: Array, left: Array, compliance: Array, mu: Array, frictional: Integers
+) -> _Outcome:
+    """Impulses (3 n,) of contacts whose friction, where they have any, is finite.
+
+    Where that fails, groups of contacts that do not act on each other are solved apart: springs that begin a kilometre
+    deep have approaches of 1e6 m/s, beside which pivoting takes a foot at rest for rounding.
+    """
+    found = _together(rho, c, left, compliance, mu, frictional)
+    if found.status is SolverStatus.SOLVED:
+        return found
+    groups = islands(rho @ rho.T)
+    return _apart(rho, c, left, compliance, mu, frictional, groups) if len(groups) > 1 else found
+
+
+def _together(rho: Array, c: Array, left: Array, compliance: Array, mu: Array, frictional: Integers) -> _Outcome:
+    """`_contact_impulses` of all contacts in one problem."""
     n = mu.size
     f = np.zeros(3 * n)
     if frictional.size == 0:
         status, f[:n], iterations, residual = solve_springs(
-            np.ascontiguousarray(rho[:n]), np.ascontiguousarray(c[:n]), compliance[:n]
+            np.ascontiguousarray(rho[:n]), np.ascontiguousarray(c[:n]), compliance[:n], left[:n]
         )
         return _Outcome(f=f, status=status, iterations=iterations, residual=residual)
     lcp = _soft_lcp(rho, c, compliance, mu, frictional, HEAP)
-    result = solve_regularized(lcp.Q, lcp.r, lcp.scale)
-    if result.status is SolverStatus.SOLVED:
-        contact_impulses(lcp, result.z, f)
+    problem = Unbalanced(rho, c, left, compliance, mu, frictional)
+    z, regularization = np.empty(lcp.r.size), 0.0
+    number, iterations, residual = solve_lcp(lcp, problem, 0.0, z, f, HEAP)
+    if number != SOLVED and n <= MOST_RETRIED:
+        other = np.zeros_like(f)
+        again, more, least = restarted(lcp, problem, other)
+        iterations += more
+        if np.isfinite(least) and (number != INACCURATE or least < residual):
+            number, residual, f = again, least, other
+    for tikhonov in TIKHONOV:
+        if number in (SOLVED, INACCURATE):
+            break
+        number, more, residual = solve_lcp(lcp, problem, tikhonov, z, f, HEAP)
+        iterations, regularization = iterations + more, tikhonov if number == SOLVED else 0.0
     return _Outcome(
-        f=f,
-        status=result.status,
-        iterations=result.iterations,
-        residual=result.residual,
-        regularization=result.regularization,
+        f=f, status=SolverStatus(number), iterations=iterations, residual=residual, regularization=regularization
     )
+
+
+def _apart(
+    rho: Array,
+    c: Array,
+    left: Array,
+    compliance: Array,
+    mu: Array,
+    frictional: Integers,
+    groups: Sequence[Integers],
+) -> _Outcome:
+    """`_contact_impulses` of groups of contacts that do not act on each other, each in its own units."""
+    n = mu.size
+    whole = _Outcome(f=np.zeros(3 * n), status=SolverStatus.SOLVED, iterations=0, residual=0.0)
+    for members in groups:
+        rows = np.concatenate((members, n + members, 2 * n + members))
+        part = _together(
+            rho[rows], c[rows], left[rows], compliance[rows], mu[members], np.flatnonzero(np.isin(members, frictional))
+        )
+        whole.f[rows] = part.f
+        whole = replace(
+            whole,
+            status=max(whole.status, part.status),
+            iterations=whole.iterations + part.iterations,
+            residual=max(whole.residual, part.residual),
+            regularization=max(whole.regularization, part.regularization),
+        )
+    return whole
 
 
 def _without(problem: StepProblem, pushing: Booleans) -> StepSolution:
@@ -253,7 +318,9 @@ def _without(problem: StepProblem, pushing: Booleans) -> StepSolution:
 
 def _ending(outcome: _Outcome) -> Ending:
     status, note = Status.SOLVED, ""
-    if outcome.status is not SolverStatus.SOLVED:
+    if outcome.status is SolverStatus.INACCURATE:
+        status, note = Status.REPAIRED, INEXACT
+    elif outcome.status is not SolverStatus.SOLVED:
         status = Status.FALLBACK
         note = "squeeze" if outcome.status in (RAY, INFEASIBLE) else outcome.status.name.lower()
     elif outcome.regularization > 0.0:

@@ -18,7 +18,7 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.linear import assign, cholesky, solve_lower, solve_lower_transposed
-from idcontrol.solvers.lcp import gram_residual, lcp_residual
+from idcontrol.solvers.lcp import gram_residual, lost, missed, row_rounding
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
@@ -103,13 +103,14 @@ def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float, kinks: Arr
 
 @njit(cache=True, error_model="numpy")
 def spring_kernel(
-    rho: Array, c: Array, C: Array, z: Array, w: Array, arena: Arena
+    rho: Array, c: Array, left: Array, C: Array, z: Array, w: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Newton's method of the module.
 
     Args:
         rho: Whitened rows, shape (n, k).
         c: Constants, shape (n,) [m/s].
+        left: What rounding may leave of them, shape (n,) [m/s].
         C: Compliances, positive, shape (n,) [m/s per N s].
         z: Result Λ, shape (n,).
         w: Result (ρρᵀ + C) Λ + c, shape (n,).
@@ -159,7 +160,7 @@ def spring_kernel(
     for i in range(n):
         z[i] = -s[i] / C[i] if active[i] else 0.0
     # where C is tiny, s is the small difference of large numbers: refine Λ on the rows that press
-    residual = _residual(rho, c, C, z, w, y)
+    residual = _residual(rho, c, left, C, z, w, y)
     for _ in range(_REFINEMENTS):
         if residual <= _SHARP:
             break
@@ -173,34 +174,48 @@ def spring_kernel(
         for i in range(n):
             if active[i]:
                 z[i] = max(0.0, z[i] - (w[i] - _along(rho, i, d)) / C[i])
-        residual = _residual(rho, c, C, z, w, y)
+        residual = _residual(rho, c, left, C, z, w, y)
+    residual = max(residual, lost(rho, z, y))
     return SOLVED if residual <= TOLERANCE else INACCURATE, iterations, residual
 
 
 @njit(cache=True, error_model="numpy")
-def _residual(rho: Array, c: Array, C: Array, z: Array, w: Array, y: Array) -> float:
-    gram_residual(rho, c, z, y, w)
+def _residual(rho: Array, c: Array, left: Array, C: Array, z: Array, w: Array, y: Array) -> float:
+    gram_residual(rho, c, left, z, y, w)
+    worst = 0.0
     for i in range(z.size):
         w[i] += C[i] * z[i]
-    return float(lcp_residual(z, w, c))
+        mobility = C[i]
+        for a in range(y.size):
+            mobility += rho[i, a] * rho[i, a]
+        unit = abs(c[i]) + abs(w[i] - c[i])
+        miss = missed(z[i], w[i], unit, mobility)
+        if miss > TOLERANCE:  # what rounding leaves is looked at only where it counts
+            miss = missed(z[i], w[i], unit + row_rounding(rho, c, left, z, y, i) / TOLERANCE, mobility)
+        worst = max(worst, miss)
+    return worst
 
 
-def solve_springs(rho: Array, c: Array, C: Array) -> tuple[SolverStatus, Array, int, float]:
+def solve_springs(rho: Array, c: Array, C: Array, left: Array | None = None) -> tuple[SolverStatus, Array, int, float]:
     """Solve ``0 ≤ Λ ⊥ (ρρᵀ + C)Λ + c ≥ 0``: by Newton's method, or on extended rows where some C is (nearly) 0.
 
     Args:
         rho: Whitened rows, shape (n, k).
         c: Constants, shape (n,) [m/s].
         C: Compliances, not negative, shape (n,) [m/s per N s].
+        left: What rounding may leave of c, shape (n,) [m/s]; nothing where it is not given.
 
     Returns:
         Status, Λ (n,) [N s], iterations, relative residual. INFEASIBLE is possible only where some C is 0.
     """
     if (C > 0.0).all():
         z, w = np.empty(c.size), np.empty(c.size)
-        status, iterations, residual = spring_kernel(rho, c, C, z, w, HEAP)
+        status, iterations, residual = spring_kernel(rho, c, np.zeros(c.size) if left is None else left, C, z, w, HEAP)
         if status == SOLVED:
             return SolverStatus.SOLVED, z, iterations, residual
     # ρρᵀ + C is the Gram matrix of [ρ, √C]
     result = solve_psd_lcp(np.hstack((rho, np.diag(np.sqrt(C)))), c)
+    uncertain = lost(rho, result.z, rho.T @ result.z)
+    if result.status is SolverStatus.SOLVED and uncertain > TOLERANCE:
+        return SolverStatus.INACCURATE, result.z, result.iterations, uncertain
     return result.status, result.z, result.iterations, result.residual

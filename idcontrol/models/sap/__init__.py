@@ -260,7 +260,8 @@ def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Param
 
     Returns:
         The solution; its residual is the momentum error (Castro, Permenter & Han 2022, eq. 24), `regularization` is σ.
-        FALLBACK only if the problem is not finite or its inertia not positive definite.
+        FALLBACK only if the problem is not finite or its inertia not positive definite; REPAIRED where rounding ended
+        the search.
 
     Raises:
         InputError: The step has no length, or a contact's stiffness or damping is not physical.
@@ -304,7 +305,8 @@ def solve_bounded(
         if held is not None:
             z -= held.basis.T @ (held.basis @ z)
     w = _inverse_mass(problem.M, contacts.jacobian, HEAP)
-    momentum = whitened.L.T @ whitened.v_free[whitened.free]
+    with np.errstate(invalid="ignore"):  # what is not finite is found out by the search
+        momentum = whitened.L.T @ whitened.v_free[whitened.free]
     code, iterations, residual = _solve(
         problem.h,
         _Contacts(contacts.gap, contacts.mu, contacts.stiffness, contacts.damping, w),
@@ -324,7 +326,7 @@ def solve_bounded(
         f = held.impulses(whitened, np.insert(gamma, np.full(rigid.size, 3 * n), 0.0))
     status, note = _outcome(code, residual)
     solution = finish(problem, whitened, f, Ending(status, residual, iterations, parameters.sigma, note), mode)
-    if code != NOT_FINITE:
+    if solution.status is not Status.FALLBACK:
         # z meets the contact law exactly and momentum to the tolerance; v⁺ by the impulses would have it the other way
         # round, and stiff contacts would answer to its error in the next step
         if held is not None:

@@ -1,0 +1,205 @@
+"""The judge of hostile problems, and what it found: each contact and each row of the balance in its own units."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.errors import InputError
+from idcontrol.experiments.contact_problems import ATTACKED, judge_hostile
+from idcontrol.models.step import Prescribed, StepProblem
+from idcontrol.trust import own_units
+from idcontrol.trust.random_steps import hostile_step
+from idcontrol.types import Status
+
+EVERY = pytest.mark.parametrize("name", ATTACKED)
+
+
+def point_masses(mass, velocity, gap, mu, *, h=1e-3, push=0.0):
+    """Points that each meet a floor of their own: velocities (x, y, z) each, shape (3 n,)."""
+    n = len(mass)
+    rows = np.zeros((3, n, 3 * n))
+    for i in range(n):
+        rows[:, i, 3 * i : 3 * i + 3] = np.eye(3)[[2, 0, 1]]
+    contacts = Contacts(
+        identity=np.arange(n),
+        point=np.zeros((n, 3)),
+        axes=np.tile(np.eye(3), (n, 1, 1)),
+        gap=np.array(gap, dtype=float),
+        mu=np.array(mu, dtype=float),
+        jacobian=rows.reshape(3 * n, 3 * n),
+    )
+    M = np.diag(np.repeat(np.array(mass, dtype=float), 3))
+    return StepProblem(h=h, M=M, kappa=-M @ np.array(velocity, dtype=float) + push, contacts=contacts)
+
+
+@EVERY
+def test_of_hostile_problems_none_is_answered_wrongly(name):
+    solve, law = ATTACKED[name]
+    outcomes = [judge_hostile(solve, law, hostile_step(number)) for number in range(150)]
+    assert set(outcomes) <= {"solved", "repaired", "refused"}
+    assert outcomes.count("solved") > 50
+
+
+@EVERY
+def test_the_judge_notices_what_is_disturbed(name):
+    """A judge that accepts disturbed answers would notice nothing."""
+    solve, law = ATTACKED[name]
+    problem = point_masses([1.0, 1e-6], [0.5, 0.0, -1.0, 0.2, 0.0, -1e-3], [0.0, 0.0], [0.3, 0.3])
+    solution = solve(problem, None)
+    assert solution.status is Status.SOLVED
+    assert own_units.violation(law, problem, solution) <= 1e-8
+    for factor in (1.00001, 0.99999):
+        # the light one's impulse, a billionth of the other's
+        wrong = structs.replace(solution, impulses=solution.impulses * [[1.0], [factor]])
+        assert own_units.violation(law, problem, wrong) > own_units.TOLERANCE
+    assert own_units.violation(law, problem, structs.replace(solution, v_plus=solution.v_plus + np.nan)) == np.inf
+
+
+@EVERY
+def test_a_far_contact_does_not_hide_a_wrong_one(name):
+    """A gap of 1000 km was the unit of velocity of all contacts, and friction of 3.5 times its bound passed."""
+    solve, law = ATTACKED[name]
+    for far in (1e3, 1e6):
+        problem = point_masses(
+            [1.0, 1.0, 2.0], [0.5, 0.0, -1e-3, 0.0, 0.0, -1.0, 0.3, 0.1, -1e-4], [0.0, far, 0.0], [0.6, 0.6, 0.3]
+        )
+        solution = solve(problem, None)
+        assert solution.status is Status.SOLVED
+        assert own_units.violation(law, problem, solution) <= 1e-8
+        alone = solve(replace(problem, contacts=problem.contacts.take([0, 2])), None)
+        np.testing.assert_allclose(solution.impulses[[0, 2]], alone.impulses, rtol=1e-7, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", [name for name in ATTACKED if name not in ("nearly_rigid", "sap")])
+def test_an_approach_that_nothing_can_stop_is_reported_beside_any_far_contact(name):
+    """A slow squeeze passed as solved where a far contact set the unit of velocity."""
+    problem = point_masses([1.0, 1.0], [0.0, 0.0, -0.3, 0.0, 0.0, 0.0], [0.0, 1e6], [0.6, 0.6])
+    still = replace(problem, prescribed=Prescribed(index=np.arange(3), velocity=np.array([0.0, 0.0, -0.3])))
+    assert ATTACKED[name][0](still, None).status is Status.FALLBACK
+
+
+@pytest.mark.parametrize("mu", [1e2, 1e6])
+def test_steep_friction_lets_nothing_through(mu):
+    """Edges ``N ± μ T`` divided by √(1 + μ²) know the normal velocity to μ times the tolerance only."""
+    solve, law = ATTACKED["dissipation"]
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        problem = point_masses([1.0, 3.0], rng.normal(size=6), [0.0, 0.0], [mu, mu])
+        solution = solve(problem, None)
+        assert solution.status is Status.SOLVED
+        assert (problem.contacts.N @ solution.v_plus).min() >= -1e-9
+        assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+
+
+def test_no_friction_acts_at_a_gap():
+    """Friction held at contacts that open by less than a billionth of the fastest one, at no normal force."""
+    solve, _ = ATTACKED["nearly_rigid"]
+    velocity = [1.0, 0.0, 0.0, 0.0, 0.0, -1.0]
+    problem = point_masses([1.0, 1.0], velocity, [1e-4, -1e6], [np.inf, 0.3])
+    assert not solve(problem, None).impulses[0].any()
+
+
+@pytest.mark.parametrize("light", [1e-12, 1e-6])
+def test_momentum_of_a_light_body_beside_a_heavy_one_balances_in_sap(light):
+    """The search ended when the momentum of the heaviest was right: the light one's was off by up to 18 %."""
+    solve, law = ATTACKED["sap"]
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        problem = point_masses([1e12, light, 1.0], rng.normal(size=9), [0.0, 0.0, 0.0], [0.6, 0.3, 1.0])
+        solution = solve(problem, None)
+        assert solution.status is Status.SOLVED
+        assert own_units.violation(law, problem, solution) <= 1e-8
+
+
+@EVERY
+def test_numbers_that_are_not_finite_are_never_solved(name):
+    """A NaN in κ of a prescribed joint reached the motor impulses alone, and the step was called solved."""
+    solve, _ = ATTACKED[name]
+    good = point_masses([1.0, 1.0], [0.1, 0.0, -1.0, 0.0, 0.0, -1.0], [0.0, 0.0], [0.5, 0.5])
+    good = replace(good, prescribed=Prescribed(index=np.array([3, 4]), velocity=np.zeros(2)))
+    assert solve(good, None).status is Status.SOLVED
+    for at in (0, 3):
+        kappa, M = good.kappa.copy(), good.M.copy()
+        kappa[at], M[at, at] = np.nan, np.inf
+        for bad in (replace(good, kappa=kappa), replace(good, M=M)):
+            solution = solve(bad, None)
+            assert solution.status is Status.FALLBACK
+            assert not solution.impulses.any()
+
+
+@EVERY
+@pytest.mark.parametrize("mu", [-1.0, np.nan])
+def test_friction_below_zero_is_refused(name, mu):
+    problem = point_masses([1.0], [0.1, 0.0, -1.0], [0.0], [0.5])
+    bad = replace(problem, contacts=replace(problem.contacts, mu=np.array([mu])))
+    if name == "viscous":  # does not use it
+        assert ATTACKED[name][0](bad, None).status is Status.SOLVED
+        return
+    with pytest.raises(InputError, match="friction"):
+        ATTACKED[name][0](bad, None)
+
+
+def test_drag_that_loses_the_momentum_of_a_light_body_is_not_called_solved():
+    """Drag of 2e5 N s/m on 1e-10 kg: a large coefficient times the rounding of a small slip, 3e-4 of it wrong."""
+    solution = ATTACKED["viscous"][0](hostile_step(76), None)
+    assert (solution.status, solution.note) == (Status.REPAIRED, "drag loses the momentum of light bodies")
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("coulomb", 424), ("coulomb", 1540), ("dissipation", 4), ("no_slip", 430), ("nearly_rigid", 1690)],
+)
+def test_impulses_that_cancel_beyond_double_precision_are_not_called_solved(name, number):
+    """Opposed contacts pushed with up to 1e35 N s, and velocities that should be zero were up to 1e16 m/s."""
+    solve, law = ATTACKED[name]
+    assert judge_hostile(solve, law, hostile_step(number, seed=777)) in ("repaired", "refused")
+
+
+@EVERY
+def test_what_rounding_leaves_of_bodies_at_rest_on_each_other_counts_as_zero(name):
+    """A column of points at rest: no contact but the lowest has a velocity of its own, at any number of them."""
+    solve, law = ATTACKED[name]
+    count, h = 20, 1e-3
+    rows = np.zeros((3, count, 3 * count))
+    for i in range(count):
+        rows[:, i, 3 * i : 3 * i + 3] = np.eye(3)[[2, 0, 1]]
+        if i:
+            rows[:, i, 3 * i - 3 : 3 * i] = -np.eye(3)[[2, 0, 1]]
+    mass = np.repeat(np.random.default_rng(0).uniform(0.1, 10.0, count), 3)
+    problem = point_masses(np.ones(count), np.zeros(3 * count), np.zeros(count), np.full(count, 0.5), h=h)
+    contacts = replace(problem.contacts, jacobian=rows.reshape(3 * count, 3 * count))
+    fall = np.tile([1e-17, -1e-17, -9.81 * h], count)
+    problem = replace(problem, M=np.diag(mass), kappa=-mass * fall, contacts=contacts)
+    solution = solve(problem, None)
+    assert solution.status is Status.SOLVED
+    assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+    if name not in ("nearly_rigid", "sap"):
+        weight = 9.81 * h * mass[::3]
+        np.testing.assert_allclose(solution.impulses[:, 0], weight[::-1].cumsum()[::-1], rtol=1e-9)
+
+
+def test_rounding_excuses_no_approach_between_fingers_that_squeeze():
+    """What a judge allows for rounding is a part of what moves, however large the forces that cancel."""
+    problem = point_masses([1.0], [0.0, 0.0, -1.0], [0.0], [0.0])
+    contacts = problem.contacts.take([0, 0])
+    contacts.jacobian[1] *= -1.0
+    problem = replace(problem, contacts=contacts)
+    good = ATTACKED["coulomb"][0](problem, None)
+    assert own_units.violation(own_units.COULOMB, problem, good) <= own_units.TOLERANCE
+    wrong = structs.replace(good, v_plus=good.v_plus - np.array([0.0, 0.0, 1e-4]), impulses=good.impulses.copy())
+    wrong.impulses[:, 0] += 1e12
+    wrong.impulses[0, 0] -= 1e-4
+    assert own_units.violation(own_units.COULOMB, problem, wrong) > own_units.TOLERANCE
+
+
+def test_a_slip_that_pivoting_takes_for_zero_is_stopped():
+    """5e-15 m/s of a body that its weight presses down, below what Lemke's method tells apart."""
+    problem = point_masses([1.0], [5e-15, -2e-15, -9.81e-3], [0.0], [0.5])
+    solution = ATTACKED["coulomb"][0](problem, None)
+    assert solution.status is Status.SOLVED
+    np.testing.assert_allclose(solution.impulses, [[9.81e-3, -5e-15, 2e-15]], rtol=1e-6)
