@@ -18,6 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 from msgspec import structs
+from numba import njit
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
@@ -62,13 +63,31 @@ def _balances(problem: StepProblem, solution: StepSolution) -> bool:
     Drag that all but stops a light body is the product of a large coefficient and the rounding of a small slip.
     """
     free, _, _ = free_indices(problem)
-    v, f, J = solution.v_plus, solution.impulses.T.ravel(), problem.contacts.jacobian
-    missing = problem.M @ v + problem.kappa - J.T @ f
-    known = np.abs(problem.kappa) + np.abs(J.T) @ np.abs(f)
-    size = np.abs(problem.M) @ np.abs(v) + known
-    # velocities are sums of what each momentum and impulse causes, before they cancel
-    left = rounding(v.size + f.size, np.abs(problem.M) @ (known / np.diag(problem.M)) + size)
-    return bool((np.abs(missing) <= TOLERANCE * size + left)[free].all())
+    f = solution.impulses.T.ravel()
+    return bool(_balance(problem.M, problem.kappa, problem.contacts.jacobian, free, solution.v_plus, f))
+
+
+@njit(cache=True, error_model="numpy")
+def _balance(
+    M: Array, kappa: Array, J: Array, free: Integers, v: Array, f: Array
+) -> bool:  # pragma: no cover - compiled
+    """`_balances` of velocities v (m,) and impulses f (3 n,) [N; S; T]."""
+    m, rows = v.size, f.size
+    known, balances = np.abs(kappa), True
+    for i in range(m):
+        for r in range(rows):
+            known[i] += abs(J[r, i] * f[r])
+    for i in free:
+        missing, size, terms = kappa[i], known[i], 0.0
+        for j in range(m):
+            missing += M[i, j] * v[j]
+            size += abs(M[i, j] * v[j])
+            terms += abs(M[i, j]) * known[j] / M[j, j]
+        for r in range(rows):
+            missing -= J[r, i] * f[r]
+        # velocities are sums of what each momentum and impulse causes, before they cancel
+        balances = balances and abs(missing) <= TOLERANCE * size + rounding(m + rows, terms + size)
+    return balances
 
 
 def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None) -> StepSolution:

@@ -143,6 +143,15 @@ def recover_kernel(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array]: 
     return v_plus, impulse
 
 
+@njit(cache=True, error_model="numpy")
+def _is_friction(mu: Array) -> bool:  # pragma: no cover - compiled
+    """Whether friction coefficients are numbers, 0 or more."""
+    known = True
+    for value in mu:
+        known = known and value >= 0.0
+    return known
+
+
 def whiten(problem: StepProblem) -> Whitened:
     """Whiten a step problem (math.md, section 3).
 
@@ -154,7 +163,7 @@ def whiten(problem: StepProblem) -> Whitened:
     """
     free, fixed, b = free_indices(problem)
     contacts = problem.contacts
-    if not (contacts.mu >= 0.0).all():
+    if not _is_friction(contacts.mu):
         i = int(np.flatnonzero(~(contacts.mu >= 0.0))[0])
         raise InputError(f"contact {i}: friction is {contacts.mu[i]}; it must be 0 or more, inf means no slip")
     M, kappa, rows = problem.M, problem.kappa, contacts.jacobian
@@ -204,6 +213,21 @@ def recover(whitened: Whitened, f: Array) -> tuple[Array, Array]:
     return v_plus, impulse
 
 
+@njit(cache=True, error_model="numpy")
+def _recover_finite(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array, bool]:  # pragma: no cover - compiled
+    """`recover`, and whether its results and the inertia are finite."""
+    v_plus, impulse = recover_kernel(w, f, arena)
+    finite = True
+    for speed in v_plus:
+        finite = finite and np.isfinite(speed)
+    for entry in impulse:
+        finite = finite and np.isfinite(entry)
+    for i in range(w.M.shape[0]):
+        for j in range(w.M.shape[1]):
+            finite = finite and np.isfinite(w.M[i, j])
+    return v_plus, impulse, finite
+
+
 INEXACT: Final = "some contact obeys its law to fewer digits than is called solved"
 """Note of a step whose impulses are kept though they miss the tolerance in a contact's own units: zero impulses would
 let a machine fall through the ground."""
@@ -240,8 +264,7 @@ def finish(
         ending = ending._replace(status=Status.FALLBACK, note="inaccurate")
     if ending.status is Status.FALLBACK:
         f = np.zeros_like(f)
-    v_plus, impulse = recover(whitened, f)
-    finite = np.isfinite(v_plus).all() and np.isfinite(impulse).all() and np.isfinite(problem.M).all()
+    v_plus, impulse, finite = _recover_finite(whitened, f, HEAP)
     if not finite and ending.status is not Status.FALLBACK:
         return finish(problem, whitened, f, Ending(Status.FALLBACK, np.inf, ending.iterations, note="not finite"))
     return StepSolution(
