@@ -26,7 +26,7 @@ import numpy as np
 from idcontrol.configuration import Count, Seed
 from idcontrol.experiments.case import Progress
 from idcontrol.experiments.findings import Finding, Results, Series, save
-from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
+from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.models.step import ContactModel, StepProblem
 from idcontrol.models.whitened import whiten
 from idcontrol.record.recording import jsonable
@@ -39,6 +39,7 @@ from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.trust import contact_laws, own_units
 from idcontrol.trust.contact_lcps import edge_rows, excluded, normal_rows
+from idcontrol.trust.models import ATTACKED
 from idcontrol.trust.random_steps import hostile_step, kind_of, numbered_step
 from idcontrol.types import Array, Status
 
@@ -374,17 +375,6 @@ MODELS: Final = {
 """Models by name. The no-slip models hold rows to a physical rank tolerance and may report a solvable step unsolved."""
 
 OUTCOMES: Final = ("solved", "wrong", "not_finite", "repaired", "refused")
-
-ATTACKED: Final[dict[str, tuple[ContactModel, int]]] = {
-    "coulomb": (coulomb.solve, own_units.COULOMB),
-    "coulomb_cone": (coulomb_cone.solve, own_units.CONE),
-    "dissipation": (dissipation.solve, own_units.DISSIPATION),
-    "viscous": (viscous.solve, own_units.VISCOUS),
-    "no_slip": (no_slip.solve, own_units.NO_SLIP),
-    "nearly_rigid": (constraint.solve_nearly_rigid, own_units.NEARLY_RIGID),
-    "sap": (sap.solve, own_units.SAP),
-}
-"""Models that are attacked, and their laws."""
 
 SOLVERS: Final = {
     "ppm": _by_rows(solve_ppm),

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from idcontrol.trust import controllers, loop, models, peers, plants, records, solvers
+from idcontrol.trust import controllers, loop, models, own_units, peers, plants, records, solvers
 from idcontrol.trust.claims import Claim, Verdict, weigh
 
 __all__ = ["CLAIMS", "Claim", "Verdict", "weigh"]
@@ -71,6 +71,12 @@ CLAIMS: Final[Mapping[str, tuple[Claim, ...]]] = {
                 "tests/models/test_dissipation.py::test_the_velocity_is_the_projection_that_clarabel_finds",
                 "tests/models/test_specification.py::test_the_fast_model_finds_the_motion_that_the_specification_does",
             ),
+        ),
+        Claim(
+            statement="what is called solved obeys the law of each contact, however hostile the problem",
+            measure=models.unlawful,
+            limit=own_units.TOLERANCE,
+            tests=("tests/trust/test_own_units.py::test_of_hostile_problems_none_is_answered_wrongly",),
         ),
         Claim(
             statement="every forward step is solved, as all of them have a solution",

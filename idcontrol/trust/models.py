@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 
-from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, specification
+from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, specification, viscous
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution
-from idcontrol.trust import contact_laws, machines
+from idcontrol.trust import contact_laws, machines, own_units
+from idcontrol.trust.random_steps import hostile_step
 from idcontrol.types import Status
 
 MODELS: Final[dict[str, ContactModel]] = {
@@ -21,8 +22,21 @@ MODELS: Final[dict[str, ContactModel]] = {
     "sap": sap.solve,
     "constraint": constraint.compliant(constraint.springs(constraint.STIFFNESS, constraint.DAMPING), constraint.solve),
 }
+ATTACKED: Final[dict[str, tuple[ContactModel, int]]] = {
+    "coulomb": (coulomb.solve, own_units.COULOMB),
+    "coulomb_cone": (coulomb_cone.solve, own_units.CONE),
+    "dissipation": (dissipation.solve, own_units.DISSIPATION),
+    "viscous": (viscous.solve, own_units.VISCOUS),
+    "no_slip": (no_slip.solve, own_units.NO_SLIP),
+    "nearly_rigid": (constraint.solve_nearly_rigid, own_units.NEARLY_RIGID),
+    "sap": (sap.solve, own_units.SAP),
+}
+"""Models that hostile problems attack, and their laws."""
+
 STEPS: Final = 50
 """Number of random steps, forward and inverse each."""
+HOSTILE: Final = 200
+"""Number of hostile problems."""
 
 
 def _steps(*, inverse: bool) -> Iterator[StepProblem]:
@@ -113,3 +127,15 @@ def unsolved() -> float:
     for problem in _steps(inverse=False):
         count += sum(solve(problem, None).status is Status.FALLBACK for solve in MODELS.values())
     return float(count)
+
+
+def unlawful() -> float:
+    """Largest violation of its law by what a model calls solved, of hostile problems, each contact in its own units."""
+    worst = []
+    for number in range(HOSTILE):
+        problem = hostile_step(number)
+        for solve, law in ATTACKED.values():
+            found = solve(problem, None)
+            if found.status is Status.SOLVED:
+                worst.append(own_units.violation(law, problem, found))
+    return float(np.max(worst))

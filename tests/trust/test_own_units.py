@@ -10,9 +10,10 @@ from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
-from idcontrol.experiments.contact_problems import ATTACKED, judge_hostile
+from idcontrol.experiments.contact_problems import judge_hostile
 from idcontrol.models.step import Prescribed, StepProblem
 from idcontrol.trust import own_units
+from idcontrol.trust.models import ATTACKED
 from idcontrol.trust.random_steps import hostile_step
 from idcontrol.types import Status
 
