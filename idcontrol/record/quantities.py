@@ -66,6 +66,7 @@ QUANTITIES = (
     Quantity("Joints", "q_err_rad", "joint position error, mean", "mrad", 1e3),
     Quantity("Joints", "qd_err_rad_s", "joint velocity error, mean", "rad/s"),
     Quantity("Joints", "qd_ref_max_rad_s", "joint velocity reference, largest", "rad/s"),
+    Quantity("Joints", "unreachable_steps", "steps with a foot out of reach"),
     Quantity("Torques", "tau_mean_nm", "torque, mean", "N m"),
     Quantity("Torques", "dtau_mean_nm_s", "torque rate, mean", "N m/s"),
     Quantity("Torques", "dtau_max_nm_s", "torque rate, largest", "N m/s"),

@@ -352,7 +352,7 @@ def test_every_number_of_a_run_is_in_the_table_that_people_see():
     shown = {quantity.key.split(".")[0] for quantity in QUANTITIES}
     assert set(got) - shown == {"steps"}
     for quantity in QUANTITIES:
-        if quantity.key not in {"wall_s", "realtime_factor"}:
+        if quantity.key not in {"wall_s", "realtime_factor", "unreachable_steps"}:  # the run counts these itself
             assert quantity.key.split(".")[0] in got
 
 
