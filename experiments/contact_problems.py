@@ -240,7 +240,7 @@ def attack(name: str, config: Config, out: Path, progress: Progress) -> dict[str
 
 
 def judge_hostile(solve: ContactModel, law: int, problem: StepProblem) -> str:
-    """What a model makes of a problem, one of `OUTCOMES`."""
+    """Solve a problem with a model, and return which of the `OUTCOMES` that was."""
     solution = solve(problem, None)
     if solution.status is not Status.SOLVED:
         return "repaired" if solution.status is Status.REPAIRED else "refused"

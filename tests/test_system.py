@@ -223,7 +223,7 @@ def test_a_missing_file_and_an_unknown_joint_say_so(tmp_path):
 def test_nothing_is_warned_about(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        System.from_urdf(chain(tmp_path), free_flyer=True).describe()
+        assert System.from_urdf(chain(tmp_path), free_flyer=True).describe()
 
 
 def test_a_link_is_found_although_a_fixed_joint_has_its_name(tmp_path):

@@ -54,7 +54,7 @@ DEPENDENT: Final = 1e-6
 """Held rows of `one_stage` depend on others if what is left of them is below this part of δ: δ keeps them apart."""
 
 MOST_CONTACTS = 1000
-"""Of `one_stage`, whose rows have as many entries as there are rows."""
+"""`one_stage` takes no more contacts than this: its rows have as many entries as there are rows."""
 
 
 @njit(cache=True, error_model="numpy")

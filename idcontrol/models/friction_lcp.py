@@ -159,7 +159,7 @@ def balance_uniformly(lcp: FrictionLcp, arena: Arena) -> None:  # pragma: no cov
 
 
 class Unbalanced(NamedTuple):
-    """What `judged` looks at: the problem as it is, not balanced; fields as in `assemble` and `Whitened`."""
+    """The problem as it is, not balanced, for `judged`; its fields are those of `assemble` and `Whitened`."""
 
     rho: Array
     c: Array
@@ -188,7 +188,7 @@ def _velocity(
 
 @njit(cache=True, error_model="numpy")
 def _left(problem: Unbalanced, f: Array, y: Array, i: int) -> float:  # pragma: no cover - compiled
-    """What rounding may leave of the velocity of contact i, along whichever of its axes it leaves most."""
+    """Bound the rounding error in the velocity of contact i by that of the axis where it is largest [m/s]."""
     n, left = problem.mu.shape[0], 0.0
     for row in (i, n + i, 2 * n + i):
         left = max(left, row_rounding(problem.rho, problem.c, problem.left, f, y, row))

@@ -193,10 +193,10 @@ def motion(whitened: Whitened, f: Array) -> tuple[Array, Array]:
 
 
 def rounded(whitened: Whitened, f: Array, n: int) -> tuple[Array, Array]:
-    """What rounding may leave of the velocities of n contacts and other rows, and what f loses, (3 n + e,) each [m/s].
+    """Bound the rounding errors in the velocities of n contacts and e other rows, shape (3 n + e,) twice [m/s].
 
-    As `idcontrol.solvers.lcp.row_rounding`. The second is ε times the changes that each impulse makes by itself: no
-    rounding of f gives the velocities more exactly.
+    The first bound is that of `idcontrol.solvers.lcp.row_rounding`. The second is ε times the changes that each impulse
+    makes by itself: no rounding of f gives the velocities more exactly.
     """
     V, y = whitened.rho @ whitened.rho.T, whitened.rho.T @ f
     pushed, reach = np.abs(V) @ np.abs(f), np.sqrt(np.diag(V) * (y @ y))

@@ -95,7 +95,7 @@ def lcp_residual(z: Array, w: Array, r: Array) -> float:
 
 @njit(cache=True, error_model="numpy", inline="always")
 def rounding(count: int, size: float) -> float:
-    """What rounding may leave of a sum that should be zero: ``count ε size`` (Higham 2002, section 4.2).
+    """Bound the rounding error of a sum by ``count ε size`` (Higham 2002, section 4.2).
 
     Boxes that rest on each other have no velocity of their own: the velocity of a row, ``w_i = r_i + Σ_j Q_ij z_j``, is
     then what rounding leaves of velocities and impulses that cancel. It counts as zero if it is below that.
@@ -109,7 +109,7 @@ def rounding(count: int, size: float) -> float:
 
 @njit(cache=True, error_model="numpy")
 def row_rounding(rho: Array, r: Array, left: Array, z: Array, y: Array, i: int) -> float:
-    """What rounding may leave of ``w_i = r_i + Σ_j ρ_i·ρ_j z_j``: that of r_i, and of the others while digits are left.
+    """Bound the rounding error of ``w_i = r_i + Σ_j ρ_i·ρ_j z_j``, as far as the terms of its sum leave any digits.
 
     Impulses that cancel until less than 8 digits of the motion y = ρᵀz are left (two fingers that squeeze with 1e7 N s)
     do not hide that what they touch moves: |ρ_i||y| is the speed that the energy of y could give the row, and rounding

@@ -63,7 +63,7 @@ class _Dictionary(NamedTuple):
 
 @njit(cache=True, error_model="numpy")
 def _lexicographic(dictionary: _Dictionary, count: int, column: int) -> int:
-    """Of the tied rows, the one whose row of the inverse basis, over its pivot, is lexicographically smallest."""
+    """Return the tied row whose row of the inverse basis, divided by its pivot, is lexicographically smallest."""
     tableau, _, _, place, tied = dictionary
     n = tableau.shape[0]
     for k in range(n):

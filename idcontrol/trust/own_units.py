@@ -1,4 +1,4 @@
-"""What a contact model answers, judged in the units of each contact and of each row of the momentum balance.
+"""Judges answers of contact models in the units of each contact and of each row of the momentum balance.
 
 `idcontrol.trust.contact_laws` measures against the fastest contact and the largest impulse of a problem; a contact that
 is far away, or a heavy body, then hides what is wrong with a slow or light one. Here every condition is relative to the
