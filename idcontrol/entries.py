@@ -1,12 +1,14 @@
-"""Experiments, robots and studies of any installed package, found by name.
+"""Experiments, robots, studies, controllers and plants of any installed package, found by name.
 
-They are entry points (groups ``idcontrol.experiments``, ``idcontrol.robots`` and ``idcontrol.studies``), so that the
-library imports nothing above it and other packages can join.
+They are entry points (groups ``idcontrol.experiments``, ``idcontrol.robots``, ``idcontrol.studies``,
+``idcontrol.controllers`` and ``idcontrol.plants``), so that the library imports nothing above it and other packages can
+join.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 EXPERIMENTS = "idcontrol.experiments"
 ROBOTS = "idcontrol.robots"
 STUDIES = "idcontrol.studies"
+CONTROLLERS = "idcontrol.controllers"
+PLANTS = "idcontrol.plants"
 
 
 class Experiment(Protocol):
@@ -70,6 +74,18 @@ class RobotLibrary(Protocol):
 def entry_points(group: str) -> Mapping[str, Any]:
     """The installed entry points of a group, by name; each has `load()`."""
     return {entry.name: entry for entry in importlib.metadata.entry_points(group=group)}
+
+
+def summaries(group: str) -> dict[str, str]:
+    """What each entry point of a group says of itself, by name: its `summary`, else the first line of its docstring."""
+    found = {}
+    for name, entry in entry_points(group).items():
+        try:
+            thing = entry.load()
+            found[name] = str(getattr(thing, "summary", None) or (inspect.getdoc(thing) or "").partition("\n")[0])
+        except Exception as error:  # one broken package must not hide what the others offer
+            found[name] = f"cannot be loaded: {' '.join(str(error).split()) or type(error).__name__}"
+    return found
 
 
 def load_experiment(name: str) -> Experiment:

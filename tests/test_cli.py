@@ -114,7 +114,7 @@ def installed(monkeypatch, tmp_path):
     for group in groups.values():
         for name, entry in group.items():
             entry.name = name
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: list(groups[group].values()))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: list(groups.get(group, {}).values()))
     monkeypatch.chdir(tmp_path)
     return groups
 

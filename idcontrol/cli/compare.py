@@ -35,8 +35,12 @@ _SHOWN = (
 
 @click.command("compare")
 @click.argument("experiment")
-@click.option("--controllers", metavar="A,B|all", help="Controllers; all of them by default.")
-@click.option("--plants", metavar="A,B|all", help="Plants; by default the experiment's own.")
+@click.option(
+    "--controllers",
+    metavar="A,B|all",
+    help="Controllers, or your own as file.py:Class; by default all names.",
+)
+@click.option("--plants", metavar="A,B|all", help="Plants, or your own as file.py:Class; by default the experiment's.")
 @click.option("--mu", metavar="X,Y", help="Frictions of the ground; inf means that nothing slips.")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="As many seeds of each.")
 @click.option(
@@ -132,10 +136,10 @@ def _runs(experiment: str, start: Any, options: Mapping[str, Any]) -> list[dict[
         key, values = _values(text)
         axes[key] = values
     if options["controllers"] not in (None, "all") and hasattr(start, "controller"):
-        axes["controller"] = _names("controller", options["controllers"], controllers.available())
+        axes["controller"] = _names(options["controllers"], controllers)
     axes |= all_controllers(start, {*shared, *axes})
     if options["plants"] is not None:
-        axes["plant"] = _names("plant", options["plants"], plants.available())
+        axes["plant"] = _names(options["plants"], plants)
     if options["mu"] is not None:
         axes["mu"] = _frictions(options["mu"])
     if options["seeds"] is not None:
@@ -156,9 +160,9 @@ def _runs_of_study(runs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
         raise InputError("--vary: a study says itself what it varies; leave one of them out")
     wanted: dict[str, list[Any]] = {}
     if options["controllers"] not in (None, "all"):
-        wanted["controller"] = _names("controller", options["controllers"], controllers.available())
+        wanted["controller"] = _names(options["controllers"], controllers)
     if options["plants"] not in (None, "all"):
-        wanted["plant"] = _names("plant", options["plants"], plants.available())
+        wanted["plant"] = _names(options["plants"], plants)
     if options["mu"] is not None:
         wanted["mu"] = _frictions(options["mu"])
     if options["preset"] is not None:
@@ -174,13 +178,13 @@ def _runs_of_study(runs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
     return [run | {"seed": seed} for run in kept for seed in range(options["seeds"])] if options["seeds"] else kept
 
 
-def _names(kind: str, text: str, known: Mapping[str, str]) -> list[str]:
-    from idcontrol.sweeps.comparison import require_names
-
+def _names(text: str, registry: Any) -> list[str]:
+    """The names of a list with commas, or all of a registry (`idcontrol.controllers`, `idcontrol.plants`)."""
     if text == "all":
-        return list(known)
+        return list(registry.available())
     names = [name.strip() for name in text.split(",") if name.strip()]
-    require_names(kind, names, known)
+    for name in names:
+        registry.factory(name)  # refuses what does not exist before anything runs
     return names
 
 

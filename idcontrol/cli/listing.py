@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from idcontrol.cli.console import console, one_line
-from idcontrol.entries import EXPERIMENTS, ROBOTS, STUDIES, RobotLibrary, entry_points
+from idcontrol.cli.console import console
+from idcontrol.entries import EXPERIMENTS, ROBOTS, STUDIES, RobotLibrary, entry_points, summaries
 from idcontrol.errors import UnknownName
 
 
@@ -23,8 +23,8 @@ def command(kind: str | None, as_json: bool) -> None:
         "plants": _plants,
         "robots": _robots,
         "terrains": _terrains,
-        "experiments": lambda: _summaries(EXPERIMENTS),
-        "studies": lambda: _summaries(STUDIES),
+        "experiments": lambda: summaries(EXPERIMENTS),
+        "studies": lambda: summaries(STUDIES),
     }
     if kind is not None and kind not in kinds:
         raise UnknownName("list", kind, kinds)
@@ -41,17 +41,6 @@ def command(kind: str | None, as_json: bool) -> None:
         for entry, line in entries.items():
             table.add_row(Text(entry, style="cyan", no_wrap=True), Text(line))
         screen.print(table)
-
-
-def _summaries(group: str) -> dict[str, str]:
-    """The summary of each entry point of a group, by name."""
-    found = {}
-    for name, entry in entry_points(group).items():
-        try:
-            found[name] = str(entry.load().summary)
-        except Exception as error:  # one broken package must not hide the experiments of the others
-            found[name] = f"cannot be loaded: {one_line(error)}"
-    return found
 
 
 def _robots() -> dict[str, str]:

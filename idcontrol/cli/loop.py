@@ -24,8 +24,12 @@ CONNECTION = ("transport", "pacing", "bind", "peer")
 
 @click.command("loop")
 @click.option("--robot", metavar="R", help="Robot, or the path of a robot file or of a URDF beside one.")
-@click.option("--controller", metavar="C", help="Controller, or your own as package.module:Class.")
-@click.option("--plant", metavar="P", help="Plant that stands in for the hardware.")
+@click.option(
+    "--controller",
+    metavar="C",
+    help="A name (see `idcontrol list`), or your own: file.py:Class.",
+)
+@click.option("--plant", metavar="P", help="What stands in for the hardware: a name, or file.py:Class.")
 @click.option("--mu", type=float, metavar="X", help="Friction of the ground; inf means that nothing slips.")
 @click.option("--rate", "rate_hz", type=float, metavar="HZ", help="Rate of the control loop [Hz].")
 @click.option("--duration", "duration_s", type=float, metavar="S", help="How long to run [s].")

@@ -19,8 +19,12 @@ from idcontrol.errors import IdControlError, InputError
 
 @click.command("run")
 @click.argument("experiment")
-@click.option("--controller", metavar="C", help="Controller; see `idcontrol list controllers`.")
-@click.option("--plant", metavar="P", help="Plant; see `idcontrol list plants`.")
+@click.option(
+    "--controller",
+    metavar="C",
+    help="A name (see `idcontrol list`), or your own: file.py:Class.",
+)
+@click.option("--plant", metavar="P", help="A name (see `idcontrol list`), or your own: file.py:Class.")
 @click.option("--robot", metavar="R", help="Robot, or the path of a robot file or of a URDF beside one.")
 @click.option("--terrain", metavar="T", help="Ground; see `idcontrol list terrains`.")
 @click.option("--mu", type=float, metavar="X", help="Friction of the ground; inf means that nothing slips.")

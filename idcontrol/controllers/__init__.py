@@ -1,7 +1,7 @@
 """Controllers, by the names of the command line.
 
 `make` gives one for a robot on flat ground; `build` takes a `Setup`, which says everything. A user's own controller is
-any object with the call of `idcontrol.types.Controller`; to give it a name, `register` a function from `Setup` to it.
+any object with the calls of `idcontrol.types.Controller`; its place is its name (`idcontrol.places`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from idcontrol import places
 from idcontrol.configuration import period
 from idcontrol.contact.contacts import Detector
 from idcontrol.contact.spheres import FootedRobot, on_flat_ground
@@ -31,7 +32,8 @@ from idcontrol.controllers.schemes import (
 )
 from idcontrol.controllers.sensed import SensedForces
 from idcontrol.controllers.settings import InverseSettings
-from idcontrol.errors import DuplicateName, InputError, UnknownName
+from idcontrol.entries import CONTROLLERS, summaries
+from idcontrol.errors import DuplicateName, InputError
 from idcontrol.system import System
 from idcontrol.types import Array, Controller
 
@@ -66,6 +68,8 @@ class Setup:
         acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s].
         torque_gains: Gains of controllers that do not [N m/rad, N m s/rad]; they depend on the robot.
         settings: Settings of inverse-dynamics controllers.
+        robot: The robot, for a controller that is made from (robot, mu, rate); None if it has no file.
+        mu: The friction coefficient that the controller may count on; None if it is not one number.
     """
 
     system: System
@@ -74,7 +78,19 @@ class Setup:
     acceleration_gains: Gains = field(default_factory=lambda: Gains(kp=400.0, kd=40.0))
     torque_gains: Gains | None = None
     settings: InverseSettings = field(default_factory=InverseSettings)
+    robot: TunedRobot | None = None
+    mu: float | None = None
 
+    @property
+    def rate_hz(self) -> float:
+        """Rate of the controller's calls [Hz]."""
+        return 1.0 / self.h
+
+
+KIND = places.Kind(
+    name="controller", group=CONTROLLERS, calls=("__call__", "reset"), protocol="idcontrol.types.Controller"
+)
+"""What users may bring along in place of ours."""
 
 Factory = Callable[[Setup], Controller]
 _FACTORIES: dict[str, tuple[str, Factory]] = {}
@@ -92,15 +108,29 @@ def register(name: str, summary: str, factory: Factory) -> None:
 
 
 def available() -> Mapping[str, str]:
-    """Name and one line for each controller."""
-    return {name: summary for name, (summary, _) in _FACTORIES.items()}
+    """Name and one line for each controller: ours, registered ones, and those of other packages."""
+    return {name: summary for name, (summary, _) in _FACTORIES.items()} | summaries(CONTROLLERS)
+
+
+def factory(name: str) -> Factory:
+    """The function that makes the controller called `name` from a `Setup`.
+
+    Args:
+        name: One of `available`, or the place of a user's own, ``package.module:Class`` or ``file.py:Class``
+            (`idcontrol.places`).
+
+    Raises:
+        UnknownName: Nothing has that name.
+        InputError: There is no controller at that place.
+    """
+    return _FACTORIES[name][1] if name in _FACTORIES else places.factory(KIND, name, _FACTORIES)
 
 
 def make(name: str, robot: TunedRobot, *, mu: float, rate_hz: float = 1000.0) -> Controller:
     """The controller called `name` for a robot on flat ground, with the gains of its robot file.
 
     Args:
-        name: One of `available`.
+        name: As `factory` takes it.
         robot: As `idcontrol.robots.load` gives it.
         mu: The friction coefficient that the controller may count on; inf means no slip.
         rate_hz: Rate at which it will be called [Hz].
@@ -118,6 +148,8 @@ def make(name: str, robot: TunedRobot, *, mu: float, rate_hz: float = 1000.0) ->
         h=period(rate_hz),
         acceleration_gains=Gains(kp=stiffness, kd=damping),
         torque_gains=Gains(kp=kp, kd=kd),
+        robot=robot,
+        mu=mu,
     )
     return build(name, setup)
 
@@ -127,10 +159,9 @@ def build(name: str, setup: Setup) -> Controller:
 
     Raises:
         UnknownName: No controller has that name.
+        InputError: There is no controller at that place, or it cannot be made.
     """
-    if name not in _FACTORIES:
-        raise UnknownName("controller", name, _FACTORIES)
-    return _FACTORIES[name][1](setup)
+    return factory(name)(setup)
 
 
 def inverse_dynamics(scheme: Scheme) -> Factory:

@@ -29,7 +29,7 @@ from idcontrol.loop.memory import anonymous
 from idcontrol.loop.real import ControlLoop, Parts
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import Fault, Policy
-from idcontrol.loop.session import make_controller, resolve, wire_format
+from idcontrol.loop.session import resolve, wire_format
 from idcontrol.loop.simulated import ticks
 from idcontrol.loop.stop import Stop
 from idcontrol.loop.transport import Link, inprocess
@@ -146,7 +146,7 @@ class _Work:
         self.duration = round(config.duration_s * NS)
         self.wire = wire_format(session)
         self.name: str = config.controller
-        controller = make_controller(self.name, session.setup())
+        controller = controllers.build(self.name, session.setup())
         self.parts = Parts(
             planner=session.planner(),
             controller=controller,

@@ -7,22 +7,17 @@ and each makes its own session from the same configuration: nothing but plain da
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import os
 import pkgutil
-import sys
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
 
-from idcontrol import controllers
-from idcontrol.errors import InputError
+from idcontrol import controllers, places
 from idcontrol.loop.safety import Limits
 from idcontrol.loop.wire import Format
 from idcontrol.system import System
-from idcontrol.types import Array, Controller, Plant, Reference, State
+from idcontrol.types import Array, Plant, Reference, State
 
 
 class Planner(Protocol):
@@ -92,12 +87,6 @@ class Session(Protocol):
         ...
 
 
-def _search_working_directory() -> None:
-    """Let a user's own modules be found there: last, so that none of them stands in for an installed package."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-
-
 def resolve(target: str, config: Any) -> Session:
     """The session of an experiment.
 
@@ -105,7 +94,7 @@ def resolve(target: str, config: Any) -> Session:
         target: Where the experiment is, ``package.module:name``, installed or in the working directory.
         config: Its configuration, or the plain data of one.
     """
-    _search_working_directory()
+    places.search_working_directory()
     offer = pkgutil.resolve_name(target)
     kind = type(offer.presets["default"])
     made: Session = offer.session(config if isinstance(config, kind) else msgspec.convert(config, kind))
@@ -123,45 +112,3 @@ def wire_format(session: Session) -> Format:
         torque_limit=system.effort_limit,
         n_feet=len(session.feet),
     )
-
-
-def make_controller(name: str, setup: controllers.Setup) -> Controller:
-    """A controller by its name, or a user's own by ``package.module:Class``.
-
-    A user's own controller is any object with the call and the `reset` of `idcontrol.types.Controller`. A class or a
-    function is called with the `Setup` if it takes an argument, else without; an object that is a controller already
-    is taken as it is. The module is looked for among the installed ones first, then in the working directory.
-
-    Raises:
-        UnknownName: No controller has that name.
-        InputError: The module, or the name in it, does not exist, or does not give a controller.
-    """
-    if ":" not in name:
-        return controllers.build(name, setup)
-    module, _, attribute = name.partition(":")
-    _search_working_directory()
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise InputError(f"controller {name}: {error}; write it as package.module:Class") from error
-    if not isinstance(found, type) and hasattr(found, "reset"):
-        made = found
-    elif callable(found):
-        required = [
-            parameter
-            for parameter in inspect.signature(found).parameters.values()
-            if parameter.default is parameter.empty
-            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        ]
-        made = found(setup) if required else found()
-    else:
-        raise InputError(
-            f"controller {name}: it is a {type(found).__name__}; name a class or a function that makes one"
-        )
-    if not callable(made) or not hasattr(made, "reset"):
-        raise InputError(
-            f"controller {name}: {type(made).__name__} has no __call__(state, reference) or no reset(); "
-            "see idcontrol.types.Controller"
-        )
-    controller: Controller = made
-    return controller

@@ -12,10 +12,12 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from idcontrol import places
 from idcontrol.configuration import period
 from idcontrol.contact.contacts import Detector
 from idcontrol.contact.spheres import FootedRobot, SphereContacts, on_flat_ground
-from idcontrol.errors import DuplicateName, InputError, UnknownName
+from idcontrol.entries import PLANTS, summaries
+from idcontrol.errors import DuplicateName, InputError
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
 from idcontrol.models.constraint import printed
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution, WarmStart
@@ -88,13 +90,31 @@ class Setup:
         contacts: Detector of contacts on `system`, with the true friction.
         dt: Longest step [s].
         settings: Settings of the ground.
+        robot: The robot, for a plant that is made from (robot, mu, rate); None if it has no file.
+        mu: The true friction coefficient; None if it is not one number.
     """
 
     system: System
     contacts: Detector
     dt: float
     settings: GroundSettings = field(default_factory=GroundSettings)
+    robot: FootedRobot | None = None
+    mu: float | None = None
 
+    @property
+    def rate_hz(self) -> float:
+        """Rate at which the plant steps at least [Hz]."""
+        return 1.0 / self.dt
+
+
+KIND = places.Kind(
+    name="plant",
+    group=PLANTS,
+    calls=("reset", "step", "contact_forces", "push"),
+    holds=("last",),
+    protocol="idcontrol.plants.SimulatedPlant",
+)
+"""What users may bring along in place of ours."""
 
 Factory = Callable[[Setup], SimulatedPlant]
 _FACTORIES: dict[str, tuple[str, Factory]] = {}
@@ -112,15 +132,29 @@ def register(name: str, summary: str, factory: Factory) -> None:
 
 
 def available() -> Mapping[str, str]:
-    """Name and one line for each plant."""
-    return {name: summary for name, (summary, _) in _FACTORIES.items()}
+    """Name and one line for each plant: ours, registered ones, and those of other packages."""
+    return {name: summary for name, (summary, _) in _FACTORIES.items()} | summaries(PLANTS)
+
+
+def factory(name: str) -> Factory:
+    """The function that makes the plant called `name` from a `Setup`.
+
+    Args:
+        name: One of `available`, or the place of a user's own, ``package.module:Class`` or ``file.py:Class``
+            (`idcontrol.places`).
+
+    Raises:
+        UnknownName: Nothing has that name.
+        InputError: There is no plant at that place.
+    """
+    return _FACTORIES[name][1] if name in _FACTORIES else places.factory(KIND, name, _FACTORIES)
 
 
 def make(name: str, robot: FootedRobot, *, mu: float, rate_hz: float = 1000.0) -> SimulatedPlant:
     """The plant called `name` for a robot on flat ground, to be `reset` and stepped.
 
     Args:
-        name: One of `available`.
+        name: As `factory` takes it.
         robot: As `idcontrol.robots.load` gives it.
         mu: Friction coefficient of the ground; inf means no slip.
         rate_hz: The plant steps at least this often [Hz].
@@ -131,7 +165,7 @@ def make(name: str, robot: FootedRobot, *, mu: float, rate_hz: float = 1000.0) -
             not installed.
     """
     contacts = on_flat_ground(robot, mu)
-    return build(name, Setup(system=contacts.system, contacts=contacts, dt=period(rate_hz)))
+    return build(name, Setup(system=contacts.system, contacts=contacts, dt=period(rate_hz), robot=robot, mu=mu))
 
 
 def build(name: str, setup: Setup) -> SimulatedPlant:
@@ -139,10 +173,9 @@ def build(name: str, setup: Setup) -> SimulatedPlant:
 
     Raises:
         UnknownName: No plant has that name.
+        InputError: There is no plant at that place, or it cannot be made.
     """
-    if name not in _FACTORIES:
-        raise UnknownName("plant", name, _FACTORIES)
-    return _FACTORIES[name][1](setup)
+    return factory(name)(setup)
 
 
 def stepping(model: ContactModel, step: PlantStep | None = None) -> Factory:

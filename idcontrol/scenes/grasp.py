@@ -209,6 +209,8 @@ class GraspScene:
             acceleration_gains=Gains(kp=np.full(a, kp), kd=np.full(a, kd)),
             torque_gains=torque,
             settings=config.inverse,
+            robot=self.robot,
+            mu=counted,
         )
         controller = controllers.build(config.controller, setup)
         if config.torque_feedback and config.controller != "pid":
@@ -227,7 +229,9 @@ class GraspScene:
         """
         config, system = self.config, self.system()
         dt = self.period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
-        return plants.build(config.plant, plants.Setup(system=system, contacts=self.tips(system, config.mu), dt=dt))
+        tips = self.tips(system, config.mu)
+        setup = plants.Setup(system=system, contacts=tips, dt=dt, robot=self.robot, mu=config.mu)
+        return plants.build(config.plant, setup)
 
     def scenery(self) -> Scenery:
         """The robot and the box, for people to look at (`idcontrol view`)."""

@@ -295,7 +295,8 @@ class WalkScene:
     def controller_setup(self) -> controllers.Setup:
         """Everything that a controller is built from."""
         config, own, given = self.config, self.robot.description.gains.acceleration, self.config.gains
-        contacts = self.robot.contacts(config.friction.of(config.mu), self.ground)
+        counted = config.friction.of(config.mu)
+        contacts = self.robot.contacts(counted, self.ground)
         system = contacts.system
         torque_kp, torque_kd = self.robot.torque_gains(system.actuated_names)
         acceleration = (
@@ -314,6 +315,8 @@ class WalkScene:
             acceleration_gains=Gains(kp=kp, kd=kd),
             torque_gains=Gains(kp=torque_kp, kd=torque_kd),
             settings=config.inverse,
+            robot=self.robot,
+            mu=counted,
         )
 
     def plant(self, period_s: float) -> SimulatedPlant:
@@ -330,7 +333,9 @@ class WalkScene:
             system = loaded(system, disturbance.payload_share)
         feet = self._leaning_feet(system, rng) if angle > 0.0 else self.robot.contacts(config.mu, self.ground, system)
         dt = period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
-        setup = plants.Setup(system=system, contacts=feet, dt=dt, settings=config.ground)
+        setup = plants.Setup(
+            system=system, contacts=feet, dt=dt, settings=config.ground, robot=self.robot, mu=config.mu
+        )
         plant = plants.build(config.plant, setup)
         if (config.mu_range is not None or angle > 0.0) and config.plant in OWN_CONTACTS:
             what = "mu_range and disturbance.normal_error_rad"

@@ -14,7 +14,7 @@ from typing import Any
 from idcontrol import controllers as registry
 from idcontrol import plants
 from idcontrol.entries import load_experiment
-from idcontrol.errors import InputError, UnknownName
+from idcontrol.errors import InputError
 from idcontrol.record.recording import fresh_folder
 from idcontrol.running import start_of
 from idcontrol.sweeps import execute, record
@@ -38,7 +38,7 @@ def compare(
 
     Args:
         experiment: Name of the experiment.
-        controllers: Names of the controllers; None takes them all.
+        controllers: Names, or places of your own (``"mine.py:Mine"``); None takes all that have names.
         vary: Values of any other settings, e.g. ``{"mu": [0.1, 0.8], "seed": range(5)}``.
         preset: The configuration that every run begins with.
         jobs: How many runs to make at a time; None is one for each core.
@@ -60,8 +60,9 @@ def compare(
     if controllers is not None:
         axes["controller"] = list(controllers)
     axes |= all_controllers(start_of(chosen, preset), {*settings, *axes})
-    for kind, known in (("controller", registry.available()), ("plant", plants.available())):
-        require_names(kind, axes.get(kind, [settings[kind]] if kind in settings else []), known)
+    for kind, factory in (("controller", registry.factory), ("plant", plants.factory)):
+        for name in axes.get(kind, [settings[kind]] if kind in settings else []):
+            factory(name)  # refuses what does not exist before anything runs
     planned = plan(chosen, [{"preset": preset, **settings, **run} for run in product(axes)])
     folder = fresh_folder("runs", f"compare-{experiment}") if out is None else Path(out)
     words = ["idcontrol", "compare", experiment, "--preset", preset, "--out", str(folder)]
@@ -86,13 +87,6 @@ def all_controllers(start: Any, decided: set[str]) -> dict[str, Sequence[Any]]:
     if "controller" in decided or not hasattr(start, "controller"):
         return {}
     return {"controller": list(registry.available())}
-
-
-def require_names(kind: str, names: Sequence[str], known: Mapping[str, str]) -> None:
-    """Raise `UnknownName` for the first of `names` that is not known."""
-    for name in names:
-        if name not in known:
-            raise UnknownName(kind, name, known)
 
 
 def on_this_machine(jobs: int | None) -> MakeRuns:

@@ -1,0 +1,190 @@
+"""A user's own controller or plant by its place: ``package.module:Class`` or ``file.py:Class``.
+
+Nothing needs to be registered: the place is the name, in every command, in Python and in worker processes. Packages may
+also give theirs a name, as an entry point of the group ``idcontrol.controllers`` or ``idcontrol.plants``.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+from idcontrol.entries import entry_points
+from idcontrol.errors import InputError, UnknownName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """What users may bring along.
+
+    Attributes:
+        name: ``"controller"`` or ``"plant"``.
+        group: Group of the entry points of other packages.
+        calls: Methods that it must have.
+        holds: Attributes that it must have once it is made.
+        protocol: The protocol that describes them.
+    """
+
+    name: str
+    group: str
+    calls: tuple[str, ...]
+    protocol: str
+    holds: tuple[str, ...] = ()
+
+
+class Setup(Protocol):
+    """The part of a setup that a constructor with (robot, mu, rate) needs."""
+
+    @property
+    def robot(self) -> Any:
+        """The robot; None where there is none."""
+        ...
+
+    @property
+    def mu(self) -> float | None:
+        """Friction coefficient."""
+        ...
+
+    @property
+    def rate_hz(self) -> float:
+        """Rate of its calls [Hz]."""
+        ...
+
+
+def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any], Any]:
+    """The function from a `Setup` to the controller or plant called `name`.
+
+    What is found is called with ``(robot, mu, rate)``, with the `Setup` or with nothing, as many arguments as it needs;
+    an object that has all `calls` already is taken as it is. A file is read anew each time, so that a notebook sees
+    what was changed in it.
+
+    Args:
+        kind: What it must be.
+        name: A place, or the name of an entry point. Modules are looked for among the installed ones first, then in the
+            working directory.
+        registered: The names of ours, for the message.
+
+    Raises:
+        UnknownName: Nothing has that name, or the file or module does not define it.
+        InputError: There is no such file, it cannot be imported, or what it defines is of another kind.
+    """
+    others = entry_points(kind.group)
+    if name in others:
+        found = _imported(kind, name, name, others[name].load)
+    elif isinstance(name, str) and ":" in name:
+        found = _at(kind, name)
+    elif isinstance(name, str) and name.endswith(".py"):
+        defined = ", ".join(_defined(_module(kind, name, name))) or "nothing"
+        raise InputError(f"{kind.name} {name}: name what to take of the file, as {name}:Class; it defines {defined}")
+    else:
+        raise UnknownName(kind.name, name, [*registered, *others])
+    if not callable(found) and not _fits(kind, found):
+        raise InputError(
+            f"{kind.name} {name}: it is of type {type(found).__name__}; name a class or a function that makes one"
+        )
+    if isinstance(found, type):
+        _require(kind, name, found.__name__, [call for call in kind.calls if call not in dir(found)])
+    return functools.partial(_make, kind, name, found)
+
+
+def search_working_directory() -> None:
+    """Let a user's own modules be found there: last, so that none of them stands in for an installed package."""
+    _search(os.getcwd())
+
+
+def _search(folder: str) -> None:
+    if folder not in sys.path:
+        sys.path.append(folder)
+
+
+def _at(kind: Kind, name: str) -> Any:
+    place, _, attribute = name.rpartition(":")
+    module = _module(kind, name, place)
+    if not hasattr(module, attribute):
+        raise UnknownName(f"{kind.name} in {place}", attribute, _defined(module))
+    return getattr(module, attribute)
+
+
+def _module(kind: Kind, name: str, place: str) -> ModuleType:
+    if not place.endswith(".py"):
+        search_working_directory()
+        return _imported(kind, name, place, lambda: importlib.import_module(place))
+    path = Path(place).expanduser()
+    if not path.is_file():
+        raise InputError(f"{kind.name} {name}: there is no file {place}; paths begin at {os.getcwd()}")
+    spec = importlib.util.spec_from_file_location(place, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    _search(str(path.parent.resolve()))  # for its neighbours
+    sys.modules[place] = module  # dataclasses look up their module
+    _imported(kind, name, place, functools.partial(spec.loader.exec_module, module))
+    return module
+
+
+def _imported(kind: Kind, name: str, place: str, load: Callable[[], Any]) -> Any:
+    try:
+        return load()
+    except Exception as error:  # whatever a module does when it is imported
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f" ({Path(last.filename).name}, line {last.lineno})" if Path(last.filename).name in place else ""
+        raise InputError(
+            f"{kind.name} {name}: {place} cannot be imported: {type(error).__name__}: {error}{where}"
+        ) from error
+
+
+def _defined(module: ModuleType) -> list[str]:
+    """Names of the public classes and functions that a module defines itself."""
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and callable(value) and getattr(value, "__module__", "") == module.__name__
+    ]
+
+
+def _fits(kind: Kind, found: Any) -> bool:
+    return not isinstance(found, type) and all(hasattr(found, call) for call in kind.calls)
+
+
+def _make(kind: Kind, name: str, found: Any, setup: Setup) -> Any:
+    made = found if _fits(kind, found) else found(*_arguments(kind, name, found, setup))
+    _require(kind, name, type(made).__name__, [part for part in kind.calls + kind.holds if not hasattr(made, part)])
+    return made
+
+
+def _require(kind: Kind, name: str, what: str, missing: list[str]) -> None:
+    if missing:
+        raise InputError(
+            f"{kind.name} {name}: {what} is no {kind.name}: it has no {' and no '.join(missing)}; see {kind.protocol}"
+        )
+
+
+def _arguments(kind: Kind, name: str, found: Callable[..., Any], setup: Setup) -> tuple[Any, ...]:
+    signature = inspect.signature(found)
+    needed = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    given = ((), (setup,))[len(needed)] if len(needed) < 2 else (setup.robot, setup.mu, setup.rate_hz)
+    try:
+        signature.bind(*given)
+    except TypeError:
+        asked = ", ".join(parameter.name for parameter in needed)
+        raise InputError(
+            f"{kind.name} {name}: it is made from ({asked}); let it take (robot, mu, rate), one Setup, or nothing"
+        ) from None
+    if len(given) == 3 and setup.robot is None:
+        raise InputError(f"{kind.name} {name}: there is no robot here for (robot, mu, rate); let it take one Setup")
+    return given

@@ -1,0 +1,215 @@
+"""Controllers and plants of one's own, by their place: package.module:Class or file.py:Class."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import idcontrol as idc
+from idcontrol import cli, controllers, plants
+from idcontrol.controllers.pid import Pid
+from idcontrol.errors import InputError, UnknownName
+from idcontrol.types import Command
+from tests.loop.rig import ArmSession, Pd
+
+SETUP = ArmSession().setup()
+
+FILE = '''
+from __future__ import annotations
+from dataclasses import dataclass
+import numpy as np
+from idcontrol import plants
+from idcontrol.types import Command
+
+class FromRobot:
+    """A PD law."""
+    def __init__(self, robot, mu, rate):
+        self.given = robot.name, mu, rate
+        self.system = robot.system()
+        self.kp, self.kd = robot.torque_gains(self.system.actuated_names)
+    def reset(self): pass
+    def __call__(self, state, reference):
+        q, v = self.system.joint_positions(state.q), self.system.joint_velocities(state.v)
+        tau = self.kp * (reference.q - q) + self.kd * (reference.v - v)
+        return Command(tau=np.clip(tau, -self.system.effort_limit, self.system.effort_limit))
+
+@dataclass
+class FromSetup:
+    setup: object
+    def reset(self): pass
+    def __call__(self, state, reference): pass
+
+class Plant:
+    def __init__(self, setup):
+        self._plant = plants.build("coulomb-lcp", setup)
+        self.last = None
+        self.reset, self.contact_forces = self._plant.reset, self._plant.contact_forces
+    def reset(self, state): return self._plant.reset(state)
+    def step(self, tau, dt): return self._plant.step(tau, dt)
+    def contact_forces(self): return self._plant.contact_forces()
+    def push(self, velocity): self._plant.push(velocity)
+
+class WithoutLast(Plant):
+    def __init__(self, setup): pass
+
+class Four:
+    def __init__(self, a, b, c, d): pass
+    def reset(self): pass
+    def __call__(self, state, reference): pass
+'''
+
+
+class WithoutArguments:
+    def reset(self):
+        pass
+
+    def __call__(self, state, reference):
+        return Command(tau=np.zeros(2))
+
+
+class WithSetup(WithoutArguments):
+    def __init__(self, setup):
+        self.setup = setup
+
+
+def factory(setup):
+    return WithSetup(setup)
+
+
+ready = WithoutArguments()
+number = 3
+
+
+class NoReset:
+    def __call__(self, state, reference):
+        return Command(tau=np.zeros(2))
+
+
+def own(name):
+    return f"tests.test_places:{name}"
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path, monkeypatch):
+    """A folder with a file of one's own, and some that cannot be imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "mine.py").write_text(FILE)
+    (tmp_path / "torn.py").write_text("x = 1\ndef law(:\n")
+    (tmp_path / "zero.py").write_text("x = 0\ny = 1 / x\n")
+    return tmp_path
+
+
+@dataclass
+class Entry:
+    """Stands in for an installed entry point."""
+
+    name: str
+    thing: Any
+
+    def load(self) -> Any:
+        if isinstance(self.thing, Exception):
+            raise self.thing
+        return self.thing
+
+
+@pytest.fixture
+def package(monkeypatch):
+    """Another package that offers two controllers, one of which cannot be loaded."""
+    entries = [Entry("theirs", WithSetup), Entry("broken", ImportError("no licence"))]
+    found = {controllers.KIND.group: entries}
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found.get(group, []))
+
+
+def test_a_class_without_arguments_a_class_of_the_setup_and_a_function_all_make_controllers():
+    assert isinstance(controllers.build(own("WithoutArguments"), SETUP), WithoutArguments)
+    for name in ("WithSetup", "factory"):
+        assert controllers.build(own(name), SETUP).setup is SETUP
+
+
+def test_an_object_that_is_a_controller_is_taken_as_it_is():
+    assert controllers.build(own("ready"), SETUP) is ready
+    assert isinstance(controllers.build("tests.loop.rig:Pd", SETUP), Pd)
+
+
+def test_a_class_of_a_file_is_made_from_robot_friction_and_rate_or_from_a_setup():
+    robot = idc.robots.load("links")
+    made = controllers.make("mine.py:FromRobot", robot, mu=0.6, rate_hz=500.0)
+    assert made.given == ("links", 0.6, pytest.approx(500.0))
+    assert controllers.make("mine.py:FromSetup", robot, mu=0.6).setup.mu == 0.6
+    assert plants.make("mine.py:Plant", robot, mu=0.6).contact_forces().identity.size == 0
+
+
+def test_a_file_that_was_changed_is_read_anew(files):
+    assert controllers.build("mine.py:FromSetup", SETUP)(None, None) is None
+    (files / "mine.py").write_text(FILE.replace("reference): pass", "reference): return 1"))
+    assert controllers.build("mine.py:FromSetup", SETUP)(None, None) == 1
+
+
+def test_a_module_in_the_working_directory_is_found(files):
+    (files / "my_own_law.py").write_text(FILE)
+    assert type(controllers.build("my_own_law:FromSetup", SETUP)).__name__ == "FromSetup"
+
+
+def test_a_controller_of_another_package_has_a_name_and_a_broken_one_hides_no_other(package, capsys):
+    assert isinstance(controllers.build("theirs", SETUP), WithSetup)
+    assert cli.main(["list", "controllers", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["controllers"]
+    assert listed["broken"] == "cannot be loaded: no licence"
+    assert {"theirs", "pid"} <= set(listed)
+    with pytest.raises(InputError, match=r"broken cannot be imported: ImportError: no licence"):
+        controllers.build("broken", SETUP)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("none.py:Law", "there is no file none.py"),
+        ("mine.py:FromRobots", "no controller in mine.py 'FromRobots'; did you mean 'FromRobot'?"),
+        ("mine.py", "as mine.py:Class; it defines FromRobot"),
+        ("torn.py:law", r"SyntaxError: .*\(torn.py, line 2\)"),
+        ("zero.py:law", r"ZeroDivisionError: division by zero \(zero.py, line 2\)"),
+        ("mine.py:Plant", "Plant is no controller: it has no __call__; see idcontrol.types.Controller"),
+        ("mine.py:Four", r"made from \(a, b, c, d\)"),
+        ("no.such.module:Law", "No module named"),
+        (own("Missing"), "Missing"),
+        (own("number"), "of type int"),
+        (own("NoReset"), "no reset"),
+        ("id-coulomb-pq", "did you mean 'id-coulomb-qp'"),
+    ],
+)
+@pytest.mark.parametrize("words", [["run", "trot", "--controller"], ["compare", "trot", "--controllers"]])
+def test_what_gives_no_controller_is_refused_in_one_line(words, name, line, capsys, files):
+    if words[0] == "compare" and name == "mine.py:Four":
+        pytest.skip("only a run makes it")
+    with pytest.raises((InputError, UnknownName), match=line):
+        controllers.build(name, SETUP)
+    assert cli.main([*words, name, "--duration", "0.1"]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("idcontrol: ")
+    assert said.err.count("\n") == 1
+    assert not (files / "runs").exists() or not list((files / "runs").iterdir())
+
+
+def test_what_is_no_plant_is_refused_in_one_line(capsys):
+    for place, line in (("mine.py:FromSetup", "it has no step"), ("mine.py:WithoutLast", "it has no last")):
+        assert cli.main(["run", "trot", "--plant", place, "--duration", "0.1"]) == 2
+        assert line in capsys.readouterr().err
+
+
+def test_a_robot_that_nobody_gave_is_said_to_be_missing():
+    with pytest.raises(InputError, match="there is no robot here"):
+        controllers.build("mine.py:FromRobot", SETUP)
+
+
+def test_a_controller_and_a_plant_of_ones_own_trot_like_ours(files):
+    ours = idc.run("trot", controller="pid", duration_s=0.05)
+    mine = idc.run("trot", controller="mine.py:FromRobot", plant="mine.py:Plant", duration_s=0.05)
+    np.testing.assert_allclose(mine.arrays["tau"], ours.arrays["tau"], atol=1e-12)
+    assert isinstance(controllers.make("pid", idc.robots.load("links"), mu=0.6), Pid)
