@@ -183,9 +183,10 @@ def test_every_run_gets_a_folder_of_its_own(command):
     assert sorted(path.name for path in Path("runs").iterdir()) == ["fall-pid-where-1", "fall-pid-where-2"]
 
 
-def test_a_task_that_failed_is_status_1_and_recorded(command):
-    status, out, _ = command("run", "fall", "--controller", "clumsy", "--json")
+def test_a_task_that_failed_is_status_1_and_recorded_and_one_line_says_so(command):
+    status, out, err = command("run", "fall", "--controller", "clumsy", "--json")
     assert status == 1
+    assert err.endswith("\nidcontrol: the task was not done: did not complete its task\n")
     assert json.loads(out)["completed"] is False
     assert load("runs/fall-clumsy-links-1").complete
 

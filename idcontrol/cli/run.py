@@ -45,6 +45,7 @@ def command(
     from idcontrol import running
     from idcontrol.configuration import build, parse_setting
     from idcontrol.record.recording import jsonable
+    from idcontrol.sweeps.record import why_not
 
     chosen = load_experiment(experiment)
     given = {name: value for name, value in options.items() if value is not None}
@@ -70,7 +71,8 @@ def command(
         click.echo(json.dumps(jsonable(metrics), allow_nan=False))
     else:
         show_metrics(metrics)
-    return DONE if metrics.get("completed", True) else TASK_FAILED
+    reason = why_not(metrics)
+    return DONE if reason is None else say(f"the task was not done: {reason}", TASK_FAILED)
 
 
 def show_metrics(metrics: Mapping[str, Any]) -> None:
@@ -86,7 +88,7 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
     table = Table(box=None, show_header=bool(paper), header_style="dim")
     for heading in ("", "found", "", "paper" if paper else "", ""):
         table.add_column(heading, justify="right" if heading else "left")
-    known = {"experiment", "out", "steps", *HEADLINE}
+    known = {"experiment", "out", "steps", "missed", *HEADLINE}
     for quantity in QUANTITIES:
         known.add(quantity.key.partition(".")[0])
         value = quantity.of(metrics)

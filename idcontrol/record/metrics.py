@@ -33,7 +33,7 @@ A mean over nothing (no stance foot, no prediction, no waypoint) is None, and so
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -48,7 +48,7 @@ FALLEN_HEIGHT = 0.5
 FALLEN_TILT_RAD = 0.6
 """A base that leans more than this has fallen."""
 SHORTFALL = 0.1
-"""Part of the granted distance and turn by which a walk that did what it was asked may miss it."""
+"""Part of the distance and turn asked for by which a walk that did what it was asked may miss them."""
 SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
 """Errors allowed on top of `SHORTFALL`: of the distance, in heights of the base, and of the turn, which a push adds to
 [rad]."""
@@ -74,6 +74,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         swing_s: Duration of a planned swing [s].
         base_height_m: Nominal height of the base above the ground [m].
         waypoints: Waypoints in order, x and y [m]; empty if the run has none.
+        acceleration_m_s2: How fast the granted velocity may change.
+        turn_acceleration_rad_s2: How fast the granted turning rate may change.
     """
 
     joints: tuple[str, ...]
@@ -86,6 +88,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     swing_s: Duration
     base_height_m: float
     waypoints: tuple[tuple[float, float], ...] = ()
+    acceleration_m_s2: Annotated[float, msgspec.Meta(gt=0)] = 0.5
+    turn_acceleration_rad_s2: Annotated[float, msgspec.Meta(gt=0)] = 8.0
 
 
 def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) -> Layout | None:
@@ -135,7 +139,8 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         duration_s: Intended duration of the run [s].
 
     Returns:
-        Keys ``steps, completed, fell_at_s``, those of `following` where the command was recorded, those of the
+        Keys ``steps, completed, fell_at_s``, ``missed`` (the sentence of `shortfall`; None for a robot that did what
+        it was asked or fell), those of `following` where the command was recorded, those of the
         functions below it, ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``,
         ``waypoints_reached``, and the objects ``step_us``, ``solver`` and ``plant_solver``.
     """
@@ -145,13 +150,17 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
     fell = fell_at(arrays["t"], base[:, 2], arrays["base_ref"][:, 2], arrays["base_tilt"], layout.base_height_m)
     reached_end = rows > 0 and arrays["t"][-1] + 1.5 * h > duration_s
     waypoints = int(arrays["waypoints"][-1]) if rows and np.isfinite(arrays["waypoints"][-1]) else 0
-    asked = following(arrays["q"], arrays["commanded"], arrays["granted"], h) if "granted" in arrays else {}
+    missed, asked = None, dict[str, float | None]()
+    if rows and "granted" in arrays:
+        asked = following(arrays["q"], arrays["commanded"], arrays["granted"], layout)
+        if fell is None:
+            progress = path_progress(base[-1], waypoints, layout.waypoints) if layout.waypoints else None
+            missed = shortfall(asked, layout, waypoints, progress)
     return {
         "steps": rows,
-        "completed": bool(
-            fell is None and reached_end and np.isfinite(arrays["q"]).all() and obeyed(asked, layout, waypoints)
-        ),
+        "completed": bool(fell is None and reached_end and np.isfinite(arrays["q"]).all() and missed is None),
         "fell_at_s": fell,
+        "missed": missed,
         **asked,
         **tracking(
             arrays["q"][:, list(layout.joint_q)],
@@ -180,20 +189,22 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
     }
 
 
-def following(q: Array, commanded: Array, granted: Array, h: float) -> dict[str, float | None]:
+def following(q: Array, commanded: Array, granted: Array, layout: Layout) -> dict[str, float | None]:
     """Compare the commanded motion of a walk with the motion that was granted and the motion that followed.
 
     Args:
         q: Configurations, shape (rows, nq): position and quaternion (x, y, z, w) of the base first.
         commanded: Commands of the source (v_x, v_y, ω) in the base's heading, shape (rows, 3) [m/s, rad/s].
         granted: What governor and limiter left of them, shape (rows, 3) [m/s, rad/s].
-        h: Time between rows [s].
+        layout: The time between rows, and how fast the granted motion may change.
 
     Returns:
         Means of the planar speed, ``commanded_m_s`` and ``granted_m_s``, and of the turning rate, ``commanded_rad_s``
-        and ``granted_rad_s``, without their signs; the distance ``granted_m`` and how far the base went along the
-        granted direction, ``followed_m``; the turn ``granted_rad`` and the change of heading, ``followed_rad``.
+        and ``granted_rad_s``, without their signs; the distances ``commanded_m``, with motion that changes no faster
+        than it may, and ``granted_m``, and how far the base went along the granted direction, ``followed_m``; the turns
+        ``commanded_rad`` and ``granted_rad`` likewise, and the change of heading, ``followed_rad``.
     """
+    h, possible = layout.period_s, accelerated(commanded, layout)
     speed = np.linalg.norm(granted[:, :2], axis=1)
     yaw = np.arctan2(2.0 * (q[:, 6] * q[:, 5] + q[:, 3] * q[:, 4]), 1.0 - 2.0 * (q[:, 4] ** 2 + q[:, 5] ** 2))
     way = np.arctan2(granted[:, 1], granted[:, 0]) + yaw
@@ -204,41 +215,80 @@ def following(q: Array, commanded: Array, granted: Array, h: float) -> dict[str,
         "granted_m_s": _mean(speed),
         "commanded_rad_s": _mean(np.abs(commanded[:, 2])),
         "granted_rad_s": _mean(np.abs(granted[:, 2])),
+        "commanded_m": _finite(h * np.linalg.norm(possible[:, :2], axis=1).sum()),
         "granted_m": _finite(h * speed.sum()),
         "followed_m": _finite(np.sum(along[:-1] * np.diff(q[:, :2], axis=0))),
+        "commanded_rad": _finite(h * possible[:, 2].sum()),
         "granted_rad": _finite(h * granted[:, 2].sum()),
-        "followed_rad": _finite(turned[-1] - turned[0]) if len(q) else 0.0,
+        "followed_rad": _finite(turned[-1] - turned[0]),
     }
 
 
-def obeyed(asked: Mapping[str, float | None], layout: Layout, waypoints: int) -> bool:
-    """Whether a walk did what it was asked, as far as it was granted.
+def accelerated(commanded: Array, layout: Layout) -> Array:
+    """Commands (v_x, v_y, ω), shape (rows, 3) [m/s, rad/s], approached from rest no faster than motion may change."""
+    steps = layout.period_s * layout.acceleration_m_s2, layout.period_s * layout.turn_acceleration_rad_s2
+    velocity, omega = 0.0j, 0.0
+    reached = []
+    for v_x, v_y, turn in commanded.tolist():
+        lacking = complex(v_x, v_y) - velocity
+        velocity += lacking * min(1.0, steps[0] / abs(lacking)) if lacking else 0.0
+        omega += min(max(turn - omega, -steps[1]), steps[1])
+        reached.append((velocity.real, velocity.imag, omega))
+    return np.array(reached)
 
-    It followed the granted distance within 10 % and a tenth of its height, and turned as far as granted within 10 %
-    and 0.3 rad. Between waypoints it went no farther than 10 % more than the legs that it finished and the one that it
-    is on.
+
+def shortfall(asked: Mapping[str, float | None], layout: Layout, waypoints: int, progress: float | None) -> str | None:
+    """Say how a walk did not do what it was asked; None if it did.
+
+    On command it goes as far as commanded within 10 % and a tenth of its height, and turns as far as commanded within
+    10 % and 0.3 rad, allowing for the time that changes of motion take. Between waypoints, where the speed is a bound
+    and the heading a means, it comes along the path as far as it was granted within the same 10 %, goes no farther than
+    10 % more than the legs that it finished and the one that it is on, and turns no more than their corners need.
 
     Args:
-        asked: From `following`; an empty one asks nothing.
+        asked: From `following`.
         layout: The waypoints and the height.
         waypoints: How many of them were reached.
+        progress: How far it came along the path between the waypoints [m]; None where there are none.
     """
-    if not asked:
-        return True
-    numbers = [asked[key] for key in ("granted_m", "followed_m", "granted_rad", "followed_rad")]
-    if any(number is None for number in numbers):
-        return False
-    granted_m, followed_m, granted_rad, followed_rad = (float(number or 0.0) for number in numbers)
+    if any(number is None for number in asked.values()):
+        return "its motion is not finite"
+    told = {key: float(number or 0.0) for key, number in asked.items()}
     slack = SLACK_HEIGHTS * layout.base_height_m
-    goes = abs(followed_m - granted_m) <= SHORTFALL * granted_m + slack
-    turns = abs(followed_rad - granted_rad) <= SHORTFALL * abs(granted_rad) + SLACK_RAD
-    if layout.waypoints:
-        round_trip = np.array(layout.waypoints)
-        corners = [np.zeros(2), *(round_trip[k % len(round_trip)] for k in range(waypoints + 1))]
-        path = float(np.linalg.norm(np.diff(corners, axis=0), axis=1).sum())
-        goes = goes and followed_m <= (1.0 + SHORTFALL) * path + slack
-        turns = True  # a heading is a means to reach the next point
-    return goes and turns
+    if progress is not None:
+        legs = waypoints + 1
+        enough = progress >= (1.0 - SHORTFALL) * told["granted_m"] - slack
+        straight = told["followed_m"] <= (1.0 + SHORTFALL) * path_length(legs, layout.waypoints) + slack
+        if enough and straight and abs(told["followed_rad"]) <= (1.0 + SHORTFALL) * math.pi * legs + SLACK_RAD:
+            return None
+        return (
+            f"reached {waypoints} waypoints: came {progress:.2f} m along their path, of {told['granted_m']:.2f} m "
+            f"granted, and turned {told['followed_rad']:.2f} rad"
+        )
+    missed = []
+    for key, part, least in (("m", "went", slack), ("rad", "turned", SLACK_RAD)):
+        went, far = told[f"followed_{key}"], told[f"commanded_{key}"]
+        if abs(went - far) > SHORTFALL * abs(far) + least:
+            missed.append(f"{part} {went:.2f} of {far:.2f} {key} commanded ({told[f'granted_{key}']:.2f} granted)")
+    return ", ".join(missed) or None
+
+
+def path_length(legs: int, waypoints: Sequence[tuple[float, float]]) -> float:
+    """Length of so many legs of the round trip, the first from the origin [m]."""
+    corners = np.array([(0.0, 0.0), *(waypoints[k % len(waypoints)] for k in range(legs))])
+    return float(np.linalg.norm(np.diff(corners, axis=0), axis=1).sum())
+
+
+def path_progress(at: Array, reached: int, waypoints: Sequence[tuple[float, float]]) -> float:
+    """How far a walk came along its path: the finished legs, and how much nearer it is to the next waypoint [m].
+
+    Args:
+        at: Where it is, shape (2 or more,) [m].
+        reached: How many waypoints it has reached.
+        waypoints: The waypoints; the path begins at the origin and goes round.
+    """
+    to_go = math.dist(at[:2], waypoints[reached % len(waypoints)])
+    return path_length(reached + 1, waypoints) - to_go
 
 
 def tracking(q: Array, v: Array, q_des: Array, v_des: Array) -> dict[str, float | None]:

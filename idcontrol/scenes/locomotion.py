@@ -107,7 +107,7 @@ def progress_of(guide: WalkGuide) -> WaypointProgress | None:
 
 def layout(scene: WalkScene, planner: WalkPlanner) -> Layout:
     """The facts that the recorded arrays do not say."""
-    system, path = scene.robot.system(), scene.config.path
+    system, path, limits = scene.robot.system(), scene.config.path, scene.robot.description.command
     joints = [system.model.joints[system.model.getJointId(name)] for name in system.actuated_names]
     return Layout(
         joints=system.actuated_names,
@@ -120,6 +120,8 @@ def layout(scene: WalkScene, planner: WalkPlanner) -> Layout:
         swing_s=planner.gait.swing_s,
         base_height_m=planner.height,
         waypoints=tuple((float(x), float(y)) for x, y in path.waypoints_m) if path.kind == "waypoints" else (),
+        acceleration_m_s2=limits.acceleration_m_s2,
+        turn_acceleration_rad_s2=limits.turn_acceleration_rad_s2,
     )
 
 
@@ -173,23 +175,14 @@ def record_walk(
         wall = time.perf_counter() - began
         arrays = recorder.arrays()
         metrics = locomotion(arrays, facts, config.duration_s)
-        if metrics["fell_at_s"] is None and not metrics["completed"]:
-            recorder.event(Event(t=float(arrays["t"][-1]), what=_missed(metrics)))
+        if metrics["missed"] is not None:
+            what = f"the robot did not do what it was asked: {metrics['missed']}"
+            recorder.event(Event(t=float(arrays["t"][-1]), what=what))
         metrics["unreachable_steps"] = unreachable
         metrics["wall_s"] = wall
         metrics["realtime_factor"] = len(arrays["t"]) * facts.period_s / wall
         recorder.close(metrics)
     return metrics
-
-
-def _missed(metrics: Mapping[str, Any]) -> str:
-    """Return a sentence that says how far a walk that stayed upright fell short of its command."""
-    keys = ("followed_m", "granted_m", "followed_rad", "granted_rad")
-    went, far, turned, round_ = (metrics[key] or 0.0 for key in keys)
-    return (
-        f"the robot did not do what it was asked: it went {went:.2f} m of the {far:.2f} m granted, "
-        f"turned {turned:.2f} rad of {round_:.2f} rad, and reached {metrics['waypoints_reached']} waypoints"
-    )
 
 
 class TickRow:

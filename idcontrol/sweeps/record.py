@@ -203,18 +203,21 @@ def outcome(row: PlannedRun, runs: Path) -> RunOutcome:
             metrics = read_metrics(folder)
         except InputError as error:
             return RunOutcome(row=row, metrics=None, reason=str(error), folder=folder)
-        return RunOutcome(row=row, metrics=metrics, reason=_why_not(metrics), folder=folder)
+        return RunOutcome(row=row, metrics=metrics, reason=why_not(metrics), folder=folder)
     folder = failed_folder(row, runs)
     note = within(folder, "reason.txt")
     reason = note.read_text(encoding="utf-8", errors="replace").strip() if note is not None else NOT_RUN
     return RunOutcome(row=row, metrics=None, reason=reason, folder=folder)
 
 
-def _why_not(metrics: Mapping[str, Any]) -> str | None:
+def why_not(metrics: Mapping[str, Any]) -> str | None:
+    """Why a run that ended did not do its task, from its metrics; None if it did."""
     if metrics.get("completed", True):
         return None
     if metrics.get("fell_at_s") is not None:
         return f"fell at {metrics['fell_at_s']:.2f} s"
+    if metrics.get("missed") is not None:
+        return str(metrics["missed"])
     missed = [key for key, holds in (metrics.get("checks") or {}).items() if not holds]
     return f"missed: {', '.join(missed)}" if missed else "did not complete its task"
 

@@ -14,6 +14,7 @@ import pytest
 
 from idcontrol.errors import InputError
 from idcontrol.experiments.trot import PRESETS, experiment
+from idcontrol.record.metrics import SHORTFALL
 from idcontrol.record.recording import load
 from idcontrol.scenes.disturbances import Kick, SensorNoise
 from idcontrol.scenes.settings import CountedFriction
@@ -159,7 +160,9 @@ def experiment_robot_folder():
 def test_a_command_beyond_the_robot_is_granted_as_far_as_it_can_be_and_followed(tmp_path):
     path = WalkPath(kind="command", command=((0.2, 3.0, 0.0, 0.0),))
     metrics, record = run(tmp_path / "far", duration_s=3.0, path=path)
-    assert metrics["completed"]
+    assert metrics["fell_at_s"] is None
+    assert not metrics["completed"]
+    assert "m commanded" in metrics["missed"]
     assert metrics["commanded_m_s"] == pytest.approx(2.6, rel=1e-3)  # it stands for 0.4 s
     assert record.arrays["granted"][-1, 0] > 0.8
     assert metrics["unreachable_steps"] == 0
@@ -183,7 +186,9 @@ def test_a_robot_told_too_much_friction_is_asked_for_nothing_absurd_and_fails(tm
 def test_whatever_is_commanded_a_robot_walks_for_thirty_seconds(tmp_path, robot, top, command):
     path = WalkPath(kind="command", command=((0.0, *command),))
     metrics, record = run(tmp_path / "run", robot=robot, path=path)
-    assert metrics["completed"]
+    assert metrics["fell_at_s"] is None
+    assert metrics["followed_m"] == pytest.approx(metrics["granted_m"], rel=SHORTFALL, abs=0.05)
+    assert metrics["followed_rad"] == pytest.approx(metrics["granted_rad"], rel=SHORTFALL, abs=0.3)
     if command == (3.0, 0.0, 0.0):
         assert record.arrays["granted"][-1, 0] >= top
 

@@ -272,43 +272,75 @@ def test_a_run_that_ended_early_is_not_completed():
     assert of(standing(2.0), 2.0)["completed"] is True
 
 
-def commanded(granted, moved, *, duration_s=2.0, turned=0.0):
-    """A machine that is granted a constant command and moves and turns evenly, so far in all."""
+def commanded(command, moved, *, duration_s=2.0, turned=0.0, share=1.0):
+    """A machine that is granted a share of a constant command and moves and turns evenly, so far in all."""
     arrays = standing(duration_s)
     n = len(arrays["t"])
     part = np.linspace(0.0, 1.0, n)
-    arrays["granted"] = np.tile(granted, (n, 1)).astype(float)
-    arrays["commanded"] = 2.0 * arrays["granted"]
+    arrays["commanded"] = np.tile(command, (n, 1)).astype(float)
+    arrays["granted"] = share * arrays["commanded"]
     arrays["q"][:, :2] = part[:, None] * moved
     arrays["q"][:, 5], arrays["q"][:, 6] = np.sin(0.5 * turned * part), np.cos(0.5 * turned * part)
     return arrays
 
 
-def test_a_walk_is_completed_if_it_follows_what_was_granted_within_a_tenth():
-    got = of(commanded((0.3, 0.4, 0.0), (0.6, 0.8)))
-    assert got["commanded_m_s"] == pytest.approx(1.0)
-    assert got["granted_m_s"] == pytest.approx(0.5)
-    assert got["followed_m"] == pytest.approx(got["granted_m"]) == pytest.approx(1.0)
+QUICK = msgspec.structs.replace(LAYOUT, acceleration_m_s2=1e9, turn_acceleration_rad_s2=1e9)
+
+
+def done(arrays, layout=QUICK):
+    return metrics.locomotion(arrays, layout, 2.0)["completed"]
+
+
+def test_a_walk_is_completed_if_it_goes_as_far_as_commanded_within_a_tenth():
+    got = metrics.locomotion(commanded((0.3, 0.4, 0.0), (0.6, 0.8)), QUICK, 2.0)
+    assert got["commanded_m_s"] == got["granted_m_s"] == pytest.approx(0.5)
+    assert got["followed_m"] == pytest.approx(got["granted_m"]) == pytest.approx(got["commanded_m"])
     assert got["completed"]
     # a tenth of the distance and of the height of 0.2 m
-    assert of(commanded((0.3, 0.4, 0.0), (0.9 * 0.6, 0.9 * 0.8)))["completed"]
+    assert done(commanded((0.3, 0.4, 0.0), (0.9 * 0.6, 0.9 * 0.8)))
     for moved in ((0.0, 0.0), (0.8 * 0.6, 0.8 * 0.8), (-0.6, -0.8), (0.8, -0.6), (1.2 * 0.6, 1.2 * 0.8)):
-        assert not of(commanded((0.3, 0.4, 0.0), moved))["completed"]
+        assert not done(commanded((0.3, 0.4, 0.0), moved))
 
 
-def test_a_turn_is_completed_if_it_goes_round_as_far_as_granted():
-    assert of(commanded((0.0, 0.0, 4.0), (0.0, 0.0), turned=8.0))["completed"]
+@pytest.mark.parametrize("share", [0.5, 0.0])
+def test_a_walk_that_follows_what_little_it_was_granted_did_not_do_what_was_commanded(share):
+    got = metrics.locomotion(commanded((0.5, 0.0, 0.0), (share, 0.0), share=share), QUICK, 2.0)
+    assert not got["completed"]
+    assert got["missed"] == f"went {share:.2f} of 1.00 m commanded ({share:.2f} granted)"
+
+
+def test_the_distance_that_accelerating_takes_is_not_missed():
+    """From rest to 0.5 m/s at 0.5 m/s² takes 1 s, in which it goes 0.25 m less; of 5 m/s it reaches 1 m/s in 2 s."""
+    slow = msgspec.structs.replace(LAYOUT, acceleration_m_s2=0.5)
+    for command, moved in ((0.5, 0.75), (5.0, 1.0)):
+        arrays = commanded((command, 0.0, 0.0), (moved, 0.0))
+        assert not done(arrays)
+        assert done(arrays, slow)
+    assert not done(commanded((5.0, 0.0, 0.0), (0.8, 0.0)), slow)
+
+
+def test_a_turn_is_completed_if_it_goes_round_as_far_as_commanded():
+    assert done(commanded((0.0, 0.0, 4.0), (0.0, 0.0), turned=8.0))
     assert of(commanded((0.0, 0.0, 4.0), (0.0, 0.0), turned=8.0))["followed_rad"] == pytest.approx(8.0)
     for turned in (0.0, 6.5, -8.0):
-        assert not of(commanded((0.0, 0.0, 4.0), (0.0, 0.0), turned=turned))["completed"]
+        assert not done(commanded((0.0, 0.0, 4.0), (0.0, 0.0), turned=turned))
 
 
 def test_a_walk_in_circles_about_a_waypoint_is_not_completed():
     layout = msgspec.structs.replace(LAYOUT, waypoints=((0.5, 0.0), (0.5, 0.5)))
     arrays = commanded((0.5, 0.0, 0.0), (1.0, 0.0))
-    assert not metrics.locomotion(arrays, layout, 2.0)["completed"]  # a metre, and past a point at half a metre
+    assert not done(arrays, layout)  # a metre, and past a point at half a metre
+    arrays = commanded((0.5, 0.0, 0.0), (0.5, 0.45))
     arrays["waypoints"][1000:] = 1.0
-    assert metrics.locomotion(arrays, layout, 2.0)["completed"]
+    assert done(arrays, layout)
+
+
+@pytest.mark.parametrize(("command", "turned"), [((0.5, 0.0, 0.0), 0.0), ((0.0, 0.0, 4.0), 8.0)])
+def test_a_walk_between_waypoints_that_goes_nowhere_is_not_completed(command, turned):
+    layout = msgspec.structs.replace(LAYOUT, waypoints=((0.5, 0.0), (0.5, 0.5)))
+    got = metrics.locomotion(commanded(command, (0.0, 0.0), turned=turned), layout, 2.0)
+    assert not got["completed"]
+    assert got["missed"].startswith("reached 0 waypoints: came 0.00 m")
 
 
 def test_a_nan_in_the_state_is_null_in_json_and_not_completed():
@@ -350,7 +382,7 @@ def test_steps_are_counted_by_how_they_ended():
 def test_every_number_of_a_run_is_in_the_table_that_people_see():
     got = of(standing())
     shown = {quantity.key.split(".")[0] for quantity in QUANTITIES}
-    assert set(got) - shown == {"steps"}
+    assert set(got) - shown == {"steps", "missed"}
     for quantity in QUANTITIES:
         if quantity.key not in {"wall_s", "realtime_factor", "unreachable_steps"}:  # the run counts these itself
             assert quantity.key.split(".")[0] in got
