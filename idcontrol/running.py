@@ -1,23 +1,33 @@
-"""One run of an experiment, as the command line and Python both ask for it."""
+"""Runs of an experiment: made as the command line and Python both ask for it, named, and listed."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from idcontrol.configuration import build
+from idcontrol.configuration import build, is_number
 from idcontrol.entries import Experiment, load_experiment
-from idcontrol.errors import IdControlError, UnknownName
-from idcontrol.record.recording import Run, claim, fresh_folder, load
+from idcontrol.errors import IdControlError, InputError, UnknownName
+from idcontrol.kernels.compiling import announced
+from idcontrol.progress import progress_bar
+from idcontrol.record.files import read_json, within
+from idcontrol.record.recording import Run, claim, fresh_folder, jsonable, load, read_metrics
 
 HEADLINE = ("controller", "plant", "robot", "terrain", "mu", "seed", "duration_s", "rate_hz", "preset")
 """Settings that a run's metrics repeat, where the experiment has them."""
+FIRST = ("mu", "controller", "plant", "robot", "terrain")
+"""Settings that come first in the name of a folder."""
+LONGEST = 100
+"""Longest name of a folder, without its number."""
 
 
 def run(experiment: str, *, preset: str = "default", out: str | Path | None = None, **settings: Any) -> Run:
@@ -38,9 +48,11 @@ def run(experiment: str, *, preset: str = "default", out: str | Path | None = No
         InputError: A value does not fit, or the folder cannot be used.
     """
     chosen = load_experiment(experiment)
-    config = build(start_of(chosen, preset), settings)
-    folder = open_folder(chosen.name, config, out)
-    conduct(chosen, config, folder, lambda share: None)
+    start = start_of(chosen, preset)
+    config = build(start, settings)
+    folder = open_folder(chosen.name, start, config, out)
+    with progress_bar(chosen.name) as progress:
+        conduct(chosen, config, folder, progress)
     return load(folder)
 
 
@@ -55,8 +67,14 @@ def start_of(experiment: Experiment, preset: str) -> msgspec.Struct:
     return experiment.presets[preset]
 
 
-def open_folder(experiment: str, config: msgspec.Struct, out: str | Path | None) -> Path:
-    """The folder `out`, or a new one below ``runs`` that is named after what users vary most.
+def open_folder(stem: str, start: msgspec.Struct, config: msgspec.Struct, out: str | Path | None) -> Path:
+    """The folder `out`, or a new one below ``runs`` that is named after what differs from a preset.
+
+    Args:
+        stem: How its name begins, e.g. the name of the experiment.
+        start: The configuration that the preset stands for.
+        config: The configuration of the run.
+        out: The folder that was asked for; None makes one, e.g. ``runs/trot-mu0.1-pid``.
 
     Raises:
         InputError: It cannot be made, or is not empty.
@@ -64,11 +82,117 @@ def open_folder(experiment: str, config: msgspec.Struct, out: str | Path | None)
     if out is not None:
         claim(Path(out))
         return Path(out)
-    parts = [experiment]
-    for field in ("controller", "robot"):
-        path = Path(str(getattr(config, field, "")))
-        parts.append(path.parent.name or path.stem if path.suffix else path.name)
-    return fresh_folder("runs", re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(part for part in parts if part)))
+    before, now = (flat(jsonable(msgspec.to_builtins(each))) for each in (start, config))
+    changed = {key: value for key, value in now.items() if value != before.get(key)}
+    preset = getattr(start, "preset", "default")
+    words = [stem, *([] if preset == "default" else [preset])]
+    words += [_word(key, changed[key]) for key in sorted(changed, key=_rank)]
+    return fresh_folder("runs", re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(words))[:LONGEST])
+
+
+def _rank(key: str) -> int:
+    """Settings that people look for first come first; all others as they are in the configuration."""
+    return FIRST.index(key) if key in FIRST else len(FIRST)
+
+
+def _word(key: str, value: Any) -> str:
+    """A setting within the name of a folder."""
+    name = key.rpartition(".")[2].removesuffix("_s").removesuffix("_hz")
+    if key in ("controller", "plant"):
+        return str(value).rpartition(":")[2]
+    if key == "robot" and Path(value).suffix:
+        return Path(value).parent.name or Path(value).stem
+    if is_number(value) or value in ("inf", "-inf"):
+        return f"{name}{value}" if isinstance(value, str) else f"{name}{value:g}"
+    if isinstance(value, list):
+        return name
+    return str(value) if key in FIRST else f"{name}-{json.dumps(value).strip(chr(34))}"
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """All settings by dotted key."""
+    found: dict[str, Any] = {}
+    for key, value in config.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {prefix + key: value}
+    return found
+
+
+def changes(config: Mapping[str, Any], experiment: str, preset: str) -> dict[str, Any]:
+    """The settings of a recorded run that its preset has otherwise, by dotted key.
+
+    Where the experiment is not installed, nobody knows its presets: then all settings are there.
+    """
+    now = flat(config)
+    try:
+        before = flat(jsonable(msgspec.to_builtins(start_of(load_experiment(experiment), preset))))
+    except IdControlError:
+        return {key: value for key, value in now.items() if key != "preset"}
+    return {key: now[key] for key in before if key in now and now[key] != before[key]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A run in a list.
+
+    Attributes:
+        folder: Its folder.
+        experiment: Name of the experiment.
+        began: When it began, in local time.
+        settings: All settings by dotted key.
+        changes: Those that differ from its preset.
+        state: How it ended, in words.
+        metrics: Its metrics; None if it did not come to its end.
+    """
+
+    folder: Path
+    experiment: str
+    began: str
+    settings: Mapping[str, Any]
+    changes: Mapping[str, Any]
+    state: str
+    metrics: Mapping[str, Any] | None
+
+
+def listed(folder: Path) -> list[Listed]:
+    """The runs below a folder, oldest first; what cannot be read is left out."""
+    found = []
+    for path in sorted(folder.rglob("run.json"), key=lambda path: (path.stat().st_mtime, str(path))):
+        run = path.parent
+        if (run.parent / "run.json").exists():
+            continue  # the machine's side of a loop
+        try:
+            meta = read_json(run, "run.json").get("meta") or {}
+            config = read_json(run, "config.json") if within(run, "config.json") else {}
+            metrics = read_metrics(run) if within(run, "metrics.json") else None
+        except InputError:
+            continue
+        name, preset = str(meta.get("experiment", "")), str(config.get("preset", "default"))
+        found.append(
+            Listed(
+                folder=run,
+                experiment=name,
+                began=time.strftime("%Y-%m-%d %H:%M", time.localtime(path.stat().st_mtime)),
+                settings=flat(config),
+                changes=changes(config, name, preset),
+                state=_state(metrics),
+                metrics=metrics,
+            )
+        )
+    return found
+
+
+def _state(metrics: Mapping[str, Any] | None) -> str:
+    if metrics is None:
+        return "not ended"
+    if metrics.get("fell_at_s") is not None:
+        return f"fell at {metrics['fell_at_s']:.2f} s"
+    return "completed" if metrics.get("completed", True) else "not completed"
+
+
+def what(experiment: str, config: msgspec.Struct) -> str:
+    """An experiment with its controller and plant, where it has them, in words."""
+    parts = ((" with ", "controller"), (" on ", "plant"))
+    return experiment + "".join(f"{word}{getattr(config, key)}" for word, key in parts if hasattr(config, key))
 
 
 def conduct(
@@ -87,7 +211,7 @@ def conduct(
     """
     try:
         # whether numbers are finite is checked where it matters, and told as a status
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), announced(what(experiment.name, config)):
             metrics = experiment.run(config, out, progress)
     except IdControlError:
         with contextlib.suppress(OSError):

@@ -48,7 +48,8 @@ class Fall:
         if config.controller == "none":
             raise UnknownName("controller", config.controller, ["pid"])
         print("this belongs to nobody's JSON")
-        with Recorder(out, {"t": (), "x": ()}, {"t": "s"}, {}, config=msgspec.to_builtins(config)) as recorder:
+        meta, settings = {"experiment": self.name}, msgspec.to_builtins(config)
+        with Recorder(out, {"t": (), "x": ()}, {"t": "s"}, meta, config=settings) as recorder:
             rng = np.random.default_rng(config.seed)
             steps = round(config.duration_s * config.rate_hz)
             for i in range(steps):
@@ -134,12 +135,12 @@ def command(capsys):
 def test_a_run_is_recorded_and_shown(command):
     status, out, err = command("run", "fall")
     assert status == 0
-    assert load("runs/fall-pid-links-1").complete
+    assert load("runs/fall").complete
     assert "joint position error, mean" in out
     assert "3.9" in out
     assert "mrad" in out
     assert "extra_n" in out
-    assert "runs/fall-pid-links-1" in out
+    assert "runs/fall" in out
     assert "this belongs" not in out
     assert "%" not in err  # no progress bar: this is no terminal
 
@@ -153,7 +154,7 @@ def test_json_prints_one_object_and_nothing_else(command):
     assert (got["experiment"], got["controller"], got["plant"]) == ("fall", "pid", "coulomb-lcp")
     assert got["duration_s"] == 0.1
     assert got["fell_at_s"] is None
-    assert got["out"] == "runs/fall-pid-links-1"
+    assert got["out"] == "runs/fall-muinf-seed3"
 
 
 def test_options_and_settings_reach_the_configuration(command):
@@ -180,7 +181,7 @@ def test_the_same_seed_gives_the_same_bytes(command):
 def test_every_run_gets_a_folder_of_its_own(command):
     for _ in range(2):
         command("run", "fall", "--robot", "some/where/robot.toml")
-    assert sorted(path.name for path in Path("runs").iterdir()) == ["fall-pid-where-1", "fall-pid-where-2"]
+    assert sorted(path.name for path in Path("runs").iterdir()) == ["fall-where", "fall-where-2"]
 
 
 def test_a_task_that_failed_is_status_1_and_recorded_and_one_line_says_so(command):
@@ -188,7 +189,7 @@ def test_a_task_that_failed_is_status_1_and_recorded_and_one_line_says_so(comman
     assert status == 1
     assert err.endswith("\nidcontrol: the task was not done: did not complete its task\n")
     assert json.loads(out)["completed"] is False
-    assert load("runs/fall-clumsy-links-1").complete
+    assert load("runs/fall-clumsy").complete
 
 
 @pytest.mark.parametrize(
@@ -240,11 +241,10 @@ def test_a_fault_is_status_3_with_one_line_and_the_traceback_beside_the_record(c
     assert out == ""
     lines = [line for line in err.splitlines() if "belongs" not in line]
     assert lines == [
-        "idcontrol: a fault inside: ZeroDivisionError: gain is zero; "
-        "the traceback is in runs/fall-broken-links-1/traceback.txt"
+        "idcontrol: a fault inside: ZeroDivisionError: gain is zero; the traceback is in runs/fall-broken/traceback.txt"
     ]
-    assert "ZeroDivisionError" in Path("runs/fall-broken-links-1/traceback.txt").read_text()
-    run = load("runs/fall-broken-links-1")
+    assert "ZeroDivisionError" in Path("runs/fall-broken/traceback.txt").read_text()
+    run = load("runs/fall-broken")
     assert len(run.arrays["t"]) == 5
     assert not run.complete
 
@@ -277,10 +277,8 @@ def test_a_run_that_is_stopped_keeps_what_it_had(command, controller, code):
     status, out, err = command("run", "fall", "--controller", controller)
     assert status == code
     assert out == ""
-    assert err.splitlines()[-1] == (
-        f"idcontrol: stopped; what was recorded until then is in runs/fall-{controller}-links-1"
-    )
-    run = load(f"runs/fall-{controller}-links-1")
+    assert err.splitlines()[-1] == (f"idcontrol: stopped; what was recorded until then is in runs/fall-{controller}")
+    run = load(f"runs/fall-{controller}")
     assert len(run.arrays["t"]) == 5
     assert run.metrics is None
 
@@ -367,3 +365,44 @@ def test_warmup_rehearses_in_processes_of_its_own():
         timeout=300,
     )
     assert (done.returncode, done.stdout) == (0, "kernels are compiled and cached\n"), done.stderr
+
+
+def test_a_folder_is_named_by_what_differs_from_the_preset(command):
+    command("run", "fall", "--mu", "0.1", "--set", "detail.gain=2", "--duration", "0.2")
+    command("run", "fall", "--mu", "0.1", "--set", "detail.gain=2", "--duration", "0.2")
+    command("run", "fall", "--mu", "inf", "--controller", "my/laws.py:Law")
+    command("run", "fall", "--robot", "my_dog/robot.toml")
+    names = {path.name for path in Path("runs").iterdir()}
+    assert names == {
+        "fall-mu0.1-duration0.2-gain2", "fall-mu0.1-duration0.2-gain2-2", "fall-muinf-Law", "fall-my_dog",
+    }  # fmt: skip
+
+
+def test_runs_are_listed_with_what_differs_from_the_preset_and_filtered(command):
+    command("run", "fall")
+    command("run", "fall", "--mu", "0.1", "--set", "gain=2.0")
+    command("run", "fall", "--controller", "clumsy")
+    command("run", "fall", "--controller", "broken")
+    status, out, _ = command("runs", "--json")
+    assert status == 0
+    found = {row["out"]: (row["changes"], row["state"]) for row in json.loads(out)["runs"]}
+    assert found == {
+        "runs/fall": ({}, "completed"),
+        "runs/fall-mu0.1-gain2": ({"mu": 0.1, "detail.gain": 2.0}, "completed"),
+        "runs/fall-clumsy": ({"controller": "clumsy"}, "not completed"),
+        "runs/fall-broken": ({"controller": "broken"}, "not ended"),
+    }
+    _, out, _ = command("runs")
+    assert "joint position error" in out
+    assert "controller clumsy" in out
+    assert "4 runs" in out
+    for filters, names in (
+        (["mu=0.1", "gain=2.0"], ["runs/fall-mu0.1-gain2"]),
+        (["completed=false"], ["runs/fall-clumsy"]),
+        (["experiment=trot"], []),
+        (["controller=pid", "mu=0.8"], ["runs/fall"]),
+        (["no_such_setting=1"], []),
+    ):
+        _, out, _ = command("runs", *filters, "--json")
+        assert [row["out"] for row in json.loads(out)["runs"]] == names
+    assert command("runs", "--in", "nowhere")[0] == 2

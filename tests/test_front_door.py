@@ -128,7 +128,11 @@ def test_a_run_is_recorded_and_read_back(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     run = idc.run("trot", controller="pid", duration_s=0.05, mu=0.3, **{"path.speed_m_s": 0.1})
     assert run.metrics["completed"]
-    assert (run.folder, run.config["mu"], run.config["path"]["speed_m_s"]) == (Path("runs/trot-pid-links-1"), 0.3, 0.1)
+    assert (run.folder, run.config["mu"], run.config["path"]["speed_m_s"]) == (
+        Path("runs/trot-mu0.3-pid-duration0.05-speed_m0.1"),
+        0.3,
+        0.1,
+    )
     again = idc.load(run.folder)
     assert (again.arrays["tau"] == run.arrays["tau"]).all()
     table = again.frame("tau")

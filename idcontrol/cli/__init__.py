@@ -2,7 +2,7 @@
 
 Exit status: 0 done; 1 the run finished but its task failed; 2 unusable arguments or input, with one line on stderr; 3 a
 fault inside, with one line that says where the traceback is. ``--json`` prints one JSON object on stdout and nothing
-else; progress goes to stderr, and only to a terminal.
+else; progress goes to stderr.
 
 Heavy imports are inside the commands: ``idcontrol --help`` answers at once.
 """
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import click
 
-from idcontrol.cli import bench, check, compare, doctor, listing, loop, report, run, trust, view, warmup
+from idcontrol.cli import bench, check, compare, doctor, listing, loop, report, run, runs, trust, view, warmup
 from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, say
 from idcontrol.cli.faults import RunFault, report_fault
 from idcontrol.errors import IdControlError
@@ -56,5 +56,5 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for module in (run, loop, compare, bench, listing, check, report, view, warmup, doctor, trust):
+for module in (run, loop, compare, bench, listing, check, runs, report, view, warmup, doctor, trust):
     cli.add_command(module.command)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, console, one_line, progress_bar, say
+from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, console, one_line, say
 from idcontrol.entries import load_experiment, load_study
 from idcontrol.errors import InputError
+from idcontrol.progress import progress_bar
 
 if TYPE_CHECKING:
     from idcontrol.sweeps.record import RunOutcome
@@ -61,7 +63,7 @@ _SHOWN = (
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers see DIR, instead of this machine.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder; one of before is continued.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as one JSON object.")
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@click.option("--quiet", is_flag=True, help="No progress: neither a bar nor lines.")
 def command(
     experiment: str,
     study: str | None,
@@ -93,6 +95,7 @@ def command(
     if out is None:
         out = fresh_folder("runs", f"compare-{experiment}" + (f"-{study}" if study else ""))
 
+    varied = record.varied_keys(planned)
     again = _command_line(experiment, study, options, out)
     on_a_cluster = None if scheduler is None else functools.partial(execute.on_a_cluster, address=scheduler)
     try:
@@ -105,7 +108,7 @@ def command(
                 study=study,
                 command=again,
                 notice=lambda line: click.echo(f"idcontrol: {one_line(line)}", err=True),
-                progress=progress,
+                ended=lambda outcome, share: _tell(outcome, share, varied, progress, quiet),
             )
     except KeyboardInterrupt:
         return say(f"stopped; to continue: {shlex.join(again)}", INTERRUPTED)
@@ -116,6 +119,20 @@ def command(
     else:
         _show(outcomes, tables, out)
     return DONE if all(o.done for o in outcomes) else TASK_FAILED
+
+
+def _tell(
+    outcome: RunOutcome, share: float, varied: Sequence[str], progress: Callable[[float], None], quiet: bool
+) -> None:
+    """Move the bar, or say in a line which run has ended where there is none."""
+    from idcontrol.sweeps.execute import REFUSED
+
+    progress(share)
+    refused = (outcome.reason or "").startswith(REFUSED)  # in the table, or the only line if nothing was accepted
+    if not quiet and not refused and not sys.stderr.isatty():
+        took, name = outcome.metric("wall_s"), ", ".join(f"{key} {cell(outcome.setting(key))}" for key in varied)
+        how = outcome.reason or "done" + (f" in {took:.1f} s" if took is not None else "")
+        click.echo(f"{100.0 * share:3.0f} %  {name}: {how}", err=True)
 
 
 def _runs(experiment: str, start: Any, options: Mapping[str, Any]) -> list[dict[str, Any]]:

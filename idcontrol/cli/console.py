@@ -1,10 +1,9 @@
-"""Output of the commands: tables on stdout, one line or a progress bar on stderr, and the exit statuses."""
+"""Output of the commands: tables on stdout, one line on stderr, and the exit statuses."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -42,17 +41,3 @@ def cell(value: Any) -> str:
     if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
         return ", ".join(cell(item) for item in value)
     return str(value)
-
-
-@contextlib.contextmanager
-def progress_bar(title: str, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """A progress bar on stderr if that is a terminal; yields what to call with the share that is done."""
-    if quiet or not sys.stderr.isatty():
-        yield lambda share: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=1.0)
-        yield lambda share: bar.update(task, completed=share)

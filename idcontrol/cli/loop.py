@@ -59,9 +59,11 @@ def command(
 
     one_blas_thread()
     from idcontrol.configuration import build, parse_setting
+    from idcontrol.kernels.compiling import announced
     from idcontrol.loop.launch import LoopSettings, Viewer, run
     from idcontrol.loop.stop import Interrupted
-    from idcontrol.record.recording import claim, fresh_folder, jsonable
+    from idcontrol.record.recording import jsonable
+    from idcontrol.running import open_folder, what
 
     viewer = Viewer("idcontrol.cli.live", port) if view or port is not None else None
     if viewer is not None and importlib.util.find_spec("viser") is None:
@@ -82,14 +84,12 @@ def command(
         if name not in offer.presets["default"].__struct_fields__:
             raise InputError(f"{spelling[name]}: the loop {experiment} has no such setting; leave it out")
     config = build(offer.presets["default"], given | parsed, spelling)
-    if out is None:
-        out = fresh_folder("runs", f"loop-{experiment}")
-    else:
-        claim(out)
+    out = open_folder(f"loop-{experiment}", offer.presets["default"], config, out)
     if sys.stderr.isatty():
         click.echo(f"preparing, then running for {config.duration_s:g} s; Ctrl-C brakes and ends it", err=True)
     try:
-        metrics = run(entries[experiment].value, config, how, out, viewer)
+        with announced(what(f"the loop {experiment}", config)):
+            metrics = run(entries[experiment].value, config, how, out, viewer)
     except (IdControlError, Interrupted) as error:
         shutil.rmtree(out, ignore_errors=True)  # nothing has moved: what the recorder has opened only confuses
         if isinstance(error, Interrupted):

@@ -11,10 +11,11 @@ from typing import Any
 
 import click
 
-from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, console, progress_bar, say
+from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, console, say
 from idcontrol.cli.faults import RunFault
 from idcontrol.entries import load_experiment
 from idcontrol.errors import IdControlError, InputError
+from idcontrol.progress import progress_bar
 
 
 @click.command("run")
@@ -55,7 +56,7 @@ def command(
         if not hasattr(start, name):
             raise InputError(f"{spelling[name]}: the experiment {experiment} has no such setting; leave it out")
     config = build(start, given | dict(parse_setting(text) for text in settings), spelling)
-    folder = running.open_folder(experiment, config, out)
+    folder = running.open_folder(experiment, start, config, out)
 
     try:
         with progress_bar(experiment, quiet) as progress, contextlib.redirect_stdout(sys.stderr):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from idcontrol.cli.console import DONE, TASK_FAILED, console, progress_bar, say
+from idcontrol.cli.console import DONE, TASK_FAILED, console, say
+from idcontrol.progress import progress_bar
 
 if TYPE_CHECKING:
     from rich.text import Text

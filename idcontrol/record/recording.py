@@ -331,7 +331,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
 
 
 def fresh_folder(parent: str | Path, stem: str) -> Path:
-    """Make and return ``parent/stem-n`` with the smallest n >= 1 that is free.
+    """Make and return ``parent/stem``, or ``parent/stem-n`` with the smallest n >= 2 that is free.
 
     Raises:
         InputError: The folder cannot be made.
@@ -339,7 +339,7 @@ def fresh_folder(parent: str | Path, stem: str) -> Path:
     parent = Path(parent)
     n = 1
     while True:
-        folder = parent / f"{stem}-{n}"
+        folder = parent / (stem if n == 1 else f"{stem}-{n}")
         try:
             folder.mkdir(parents=True)
         except FileExistsError as error:

@@ -12,14 +12,12 @@ from typing import Any
 import jinja2
 import msgspec
 
-from idcontrol.configuration import keys
-from idcontrol.entries import load_experiment
-from idcontrol.errors import IdControlError, InputError
+from idcontrol.errors import InputError
 from idcontrol.record import metrics
 from idcontrol.record.files import checked
 from idcontrol.record.quantities import QUANTITIES, Quantity
 from idcontrol.record.recording import Run, jsonable, load
-from idcontrol.running import start_of
+from idcontrol.running import changes
 from idcontrol.show import figures
 from idcontrol.show.drawing import recorded
 
@@ -191,30 +189,10 @@ def command(run: Run) -> str:
     """
     name, preset = str(run.meta.get("experiment", "EXPERIMENT")), str(run.config.get("preset", "default"))
     words = ["idcontrol", "run", name] + (["--preset", preset] if "preset" in run.config else [])
-    for key, value in _changes(run.config, name, preset).items():
+    for key, value in changes(run.config, name, preset).items():
         spelled = key in _OPTIONS and value is not None
         words += [_OPTIONS[key], str(value)] if spelled else ["--set", f"{key}={_word(value)}"]
     return shlex.join(words)
-
-
-def _changes(config: Mapping[str, Any], experiment: str, preset: str) -> dict[str, Any]:
-    """The settings of a run that its preset has otherwise, by dotted key."""
-    try:
-        start = start_of(load_experiment(experiment), preset)
-    except IdControlError:
-        return {key: value for key, value in config.items() if key != "preset"}
-    known = tuple(keys(start))
-    tables = {key.rpartition(".")[0] for key in known}
-    before = jsonable(msgspec.to_builtins(start))
-    pairs = {key: (_at(config, key), _at(before, key)) for key in known if key not in tables}
-    return {key: now for key, (now, then) in pairs.items() if now is not msgspec.UNSET and now != then}
-
-
-def _at(values: Any, key: str) -> Any:
-    """A value by dotted key; UNSET where there is none."""
-    for part in key.split("."):
-        values = values.get(part, msgspec.UNSET) if isinstance(values, Mapping) else msgspec.UNSET
-    return values
 
 
 def _word(value: Any) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import os
+import sys
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from idcontrol import controllers as registry
 from idcontrol import plants
 from idcontrol.entries import load_experiment
 from idcontrol.errors import InputError
+from idcontrol.progress import progress_bar
 from idcontrol.record.recording import fresh_folder
 from idcontrol.running import start_of
 from idcontrol.sweeps import execute, record
@@ -70,15 +72,17 @@ def compare(
         words += ["--vary", f"{key}={','.join(json.dumps(value) for value in values)}"]
     for key, value in settings.items():
         words += ["--set", f"{key}={json.dumps(value)}"]
-    conduct(
-        planned,
-        folder,
-        on_this_machine(jobs),
-        experiment=experiment,
-        study=None,
-        command=words,
-        notice=functools.partial(warnings.warn, stacklevel=3),
-    )
+    with progress_bar(f"{experiment}: {len(planned)} runs") as progress:
+        conduct(
+            planned,
+            folder,
+            on_this_machine(jobs),
+            experiment=experiment,
+            study=None,
+            command=words,
+            notice=functools.partial(warnings.warn, stacklevel=3),
+            ended=lambda outcome, share: progress(share),
+        )
     return record.load(folder)
 
 
@@ -91,7 +95,11 @@ def all_controllers(start: Any, decided: set[str]) -> dict[str, Sequence[Any]]:
 
 def on_this_machine(jobs: int | None) -> MakeRuns:
     """Runs at most so many at a time; None is one for each core that this process may use."""
-    return functools.partial(execute.on_this_machine, jobs=jobs or len(os.sched_getaffinity(0)))
+
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    return functools.partial(execute.on_this_machine, jobs=jobs or len(os.sched_getaffinity(0)), say=say)
 
 
 def conduct(
@@ -103,7 +111,7 @@ def conduct(
     study: str | None,
     command: Sequence[str],
     notice: Callable[[str], None],
-    progress: Callable[[float], None] = lambda share: None,
+    ended: Callable[[RunOutcome, float], None] = lambda outcome, share: None,
 ) -> tuple[RunOutcome, ...]:
     """Make the runs that are not done yet and write the table of all.
 
@@ -115,7 +123,7 @@ def conduct(
         study: Name of the study; None if it is none.
         command: The command that makes this comparison, and continues it.
         notice: Called with a line about each run whose record is damaged, and which is therefore made again.
-        progress: Called with the share that is done, 0 to 1.
+        ended: Called with each run that has ended, and the share of all that is done, 0 to 1.
 
     Raises:
         InputError: The folder cannot be used, or every run refused its settings.
@@ -129,9 +137,9 @@ def conduct(
                 execute.set_aside(run, folder, reason)
                 notice(f"{run.name} is run again: {reason}")
             wanted.append(run)
-        with contextlib.closing(make_runs(wanted, folder)) as ended:
-            for count, _ in enumerate(ended, start=1):
-                progress(count / len(wanted))
+        with contextlib.closing(make_runs(wanted, folder)) as made:
+            for count, run in enumerate(made, start=1):
+                ended(record.outcome(run, folder), count / len(wanted))
         outcomes = tuple(record.outcome(run, folder) for run in planned)
         record.write_rows(out, outcomes)
     refusals = [o.reason for o in outcomes if o.reason is not None and o.reason.startswith(execute.REFUSED)]

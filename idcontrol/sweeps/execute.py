@@ -14,13 +14,14 @@ import subprocess
 import time
 import uuid
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from idcontrol import processes
 from idcontrol.errors import InputError
+from idcontrol.kernels.compiling import SAYS
 from idcontrol.record.recording import load
 from idcontrol.sweeps.plan import PlannedRun
 
@@ -62,17 +63,22 @@ def failed_folder(row: PlannedRun, runs: Path) -> Path:
     return runs / f"{row.name}.failed"
 
 
-def on_this_machine(rows: Sequence[PlannedRun], runs: Path, jobs: int) -> Generator[PlannedRun, None, None]:
+def on_this_machine(
+    rows: Sequence[PlannedRun], runs: Path, jobs: int, say: Callable[[str], None] = lambda line: None
+) -> Generator[PlannedRun, None, None]:
     """Run `rows`, at most `jobs` at a time; yields each when it has ended, well or not.
 
-    Whoever stops iterating stops the runs.
+    Whoever stops iterating stops the runs. `say` is told when kernels are compiled, once for each kind of run.
     """
-    waiting, live = deque(rows), list[_Attempt]()
+    waiting, live, said = deque(rows), list[_Attempt](), set[str]()
     try:
         while waiting or live:
             while waiting and len(live) < jobs:
                 live.append(_start(waiting.popleft(), runs))
             time.sleep(POLL_S)
+            for line in {line for attempt in live if (line := attempt.compiling())} - said:
+                said.add(line)
+                say(line)
             for attempt in [a for a in live if a.process.poll() is not None]:
                 live.remove(attempt)
                 _finish(attempt)
@@ -126,6 +132,11 @@ class _Attempt:
     process: subprocess.Popen[bytes]
     log: IO[bytes]
 
+    def compiling(self) -> str | None:
+        """The line by which it has announced that it compiles kernels; None if it has not."""
+        lines = os.pread(self.log.fileno(), 1 << 16, 0).decode(errors="replace").splitlines()
+        return next((line for line in lines if line.startswith(SAYS)), None)
+
     def stop(self) -> None:
         """End the process and delete what it wrote."""
         self.process.terminate()
@@ -163,6 +174,7 @@ def _finish(attempt: _Attempt) -> None:
     folder, runs, row = attempt.folder, attempt.runs, attempt.row
     attempt.log.seek(0)
     lines = attempt.log.read().decode(errors="replace").strip().splitlines()
+    lines = [line for line in lines if not line.startswith(SAYS)]
     attempt.close()
     if (folder / "metrics.json").is_file() and not (folder / "record.log").exists():
         try:

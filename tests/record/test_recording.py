@@ -305,8 +305,8 @@ def test_an_output_folder_that_holds_anything_is_refused(tmp_path):
 
 
 def test_fresh_folders_are_numbered_upward(tmp_path):
-    names = [fresh_folder(tmp_path / "runs", "trot-pid-links").name for _ in range(3)]
-    assert names == ["trot-pid-links-1", "trot-pid-links-2", "trot-pid-links-3"]
+    names = [fresh_folder(tmp_path / "runs", "trot-pid").name for _ in range(3)]
+    assert names == ["trot-pid", "trot-pid-2", "trot-pid-3"]
 
 
 def test_no_fresh_folder_below_a_file(tmp_path):

@@ -121,7 +121,7 @@ def test_the_command_of_an_experiment_that_is_not_installed_says_every_setting(t
         pass
     words = shlex.split(command(load(tmp_path / "run")))
     assert words[:5] == ["idcontrol", "run", "of somebody", "--mu", "inf"]
-    assert words[5:] == ["--set", 'law={"limit": Infinity, "kind": null}', "--seed", "3"]
+    assert words[5:] == ["--set", "law.limit=inf", "--set", "law.kind=null", "--seed", "3"]
 
 
 EXPERIMENTS = {name: load_experiment(name).presets for name in entry_points("idcontrol.experiments")}

@@ -44,6 +44,9 @@ class Attempt:
     def stop(self):
         self.live.remove(self.row.name)
 
+    def compiling(self):
+        return f"idcontrol: compiling kernels for {self.row.experiment}, once"
+
 
 @dataclass
 class Machine:
@@ -78,6 +81,12 @@ def test_as_many_rows_run_at_a_time_as_there_are_jobs_and_every_row_once(machine
     assert Attempt.live == []
     if jobs == 2:
         assert done.index("row0") > done.index("row1")  # each is told when it has ended, not when it was begun
+
+
+def test_each_announcement_of_a_compilation_is_passed_on_once(machine):
+    said: list[str] = []
+    list(execute.on_this_machine(ROWS, Path(), 2, said.append))
+    assert said == [f"idcontrol: compiling kernels for {ROWS[0].experiment}, once"]
 
 
 def test_whoever_stops_looking_stops_the_rows_that_run_and_begins_no_other(machine):
@@ -186,7 +195,7 @@ def conduct(out, ends):
 
     found = comparison.conduct(
         ROWS, out, make_runs, experiment="drift", study=None, command=["idcontrol"], notice=pytest.fail,
-        progress=shares.append,
+        ended=lambda outcome, share: shares.append(share),
     )  # fmt: skip
     return shares, found
 

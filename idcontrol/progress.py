@@ -1,0 +1,62 @@
+"""What a long call says while it works: a bar in a notebook or on a terminal, nothing in files and pipes."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+EVERY_S = 0.2
+"""Time between two updates of the bar in a notebook [s]."""
+
+
+@contextlib.contextmanager
+def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float], None]]:
+    """A progress bar, which is gone at the end; yields what to call with the share that is done, 0 to 1."""
+    if quiet:
+        yield lambda share: None
+    elif _in_a_notebook():
+        with _notebook_bar(title) as update:
+            yield update
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import Progress
+
+        with Progress(console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(title, total=1.0)
+            yield lambda share: bar.update(task, completed=share)
+    else:
+        yield lambda share: None
+
+
+def _in_a_notebook() -> bool:
+    """Whether this process is the kernel of a notebook, which has loaded IPython before us."""
+    shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None
+
+
+@contextlib.contextmanager
+def _notebook_bar(title: str) -> Iterator[Callable[[float], None]]:
+    from IPython.display import HTML, display
+
+    began, shown = time.monotonic(), 0.0
+    handle = display(HTML(""), display_id=True)
+    assert handle is not None
+
+    def update(share: float) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        if now - shown < EVERY_S:
+            return
+        shown = now
+        left = f", {(now - began) * (1.0 - share) / share:.0f} s left" if share > 0.0 else ""
+        bar = f'<progress value="{share:.4f}"></progress>'
+        handle.update(HTML(f"{bar} {html.escape(title)}: {100.0 * share:.0f} %{left}"))
+
+    try:
+        yield update
+    finally:
+        handle.update(HTML(""))
