@@ -62,7 +62,7 @@ $(VENV)/.core: pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/pip install --quiet --editable '.[robots,cvx,mujoco,bullet,viz,dev]'
+	$(BIN)/pip install --quiet --editable '.[robots,cvx,mujoco,bullet,viz,gym,dev]'
 	$(BIN)/idcontrol warmup trot
 	@touch $@
 

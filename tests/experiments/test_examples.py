@@ -18,7 +18,6 @@ import idcontrol.experiments.examples
 from idcontrol import cli
 from idcontrol.errors import InputError
 from idcontrol.loop import launch
-from idcontrol.loop.clock import VirtualClock
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.loop.safety import Mode, Policy
 from idcontrol.loop.transport.udp import UdpLink
@@ -55,15 +54,6 @@ def test_a_whole_body_controller_of_ones_own_trots_and_knows_its_forces(tmp_path
     assert metrics["completed"]
     assert metrics["q_err_rad"] < 0.006
     assert metrics["force_err_rel"] < 0.03
-
-
-def test_go1_trots_in_mujoco():
-    pytest.importorskip("mujoco")
-    from idcontrol.experiments.examples import mujoco_go1
-
-    found = mujoco_go1.main(VirtualClock(), 1.0)
-    assert found["q_err_rad"] < 0.006
-    assert found["distance_m"] > 0.02  # it begins with a turn towards the first waypoint
 
 
 # --- the machine in C ---

@@ -1,0 +1,136 @@
+"""A Gymnasium environment whose actions are joint targets, under one of our controllers.
+
+A policy that asks for joint positions need not learn what torques are: the controller knows the inertia and the
+contacts, and keeps friction and torque limits. ``gymnasium.make("idcontrol/JointTargets-v0")`` makes it once this
+module is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from msgspec import structs
+
+from idcontrol import controllers, plants, robots
+from idcontrol.configuration import period
+from idcontrol.errors import InputError
+from idcontrol.types import Array, Command, Reference, State
+
+try:
+    import gymnasium
+except ImportError:
+    raise InputError("the environment needs the package gymnasium; pip install 'idcontrol[gym]'") from None
+
+NAME = "idcontrol/JointTargets-v0"
+FALLEN_SHARE, FALLEN_COSINE = 0.5, 0.5
+"""A robot has fallen below this part of its standing height, or when its base leans by more than 60 degrees."""
+
+
+def forward(state: State, command: Command) -> float:
+    """The reward where none is given: forward velocity of the base in its own axes [m/s]."""
+    return float(state.v[0])
+
+
+class JointTargets(gymnasium.Env[Array, Array]):
+    """A legged robot on flat ground.
+
+    An action is a target for each joint, from -1 to 1 of `reach_rad` about the home pose; the controller is told a
+    motion there at constant velocity. An observation has the height of the base [m], gravity's direction in its axes
+    (3), its velocity in its axes (6), joint positions less those at home (a) [rad], and joint velocities (a) [rad/s].
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium's own form)
+
+    def __init__(
+        self,
+        robot: str = "links",
+        controller: str = "id-coulomb-qp",
+        plant: str = "coulomb-lcp",
+        *,
+        mu: float = 0.8,
+        rate_hz: float = 1000.0,
+        action_hz: float = 50.0,
+        reach_rad: float = 0.5,
+        spread_rad: float = 0.01,
+        reward: Callable[[State, Command], float] = forward,
+        render_mode: str | None = None,
+    ) -> None:
+        """Make the robot, its controller and its plant; all take names and places as the command line does.
+
+        Args:
+            robot: Name or path of a robot with a floating base.
+            controller: Controller that follows the targets.
+            plant: Plant that stands in for the hardware.
+            mu: Friction of the ground, which the controller knows.
+            rate_hz: Rate of the controller [Hz].
+            action_hz: Rate of the actions [Hz].
+            reach_rad: Largest distance of a target from the home pose [rad].
+            spread_rad: Standard deviation of the joints at the start [rad].
+            reward: Of the state after an action and the last command in it.
+            render_mode: None; record a run to look at one.
+
+        Raises:
+            UnknownName: There is no such robot, controller or plant.
+            InputError: The robot has no floating base, or the controller is called less often than the policy.
+        """
+        self._robot = robots.load(robot)
+        if self._robot.description.base != "free-flyer":
+            raise InputError(f"robot {robot!r} has no floating base; take one that walks")
+        if action_hz > rate_hz:
+            raise InputError(f"action_hz={action_hz:g} is above rate_hz={rate_hz:g}: no action without a step")
+        self._h, self._steps = period(rate_hz), round(rate_hz / action_hz)
+        self._controller = controllers.make(controller, self._robot, mu=mu, rate_hz=rate_hz)
+        self._plant = plants.make(plant, self._robot, mu=mu, rate_hz=rate_hz)
+        self._system, self._reach, self._spread, self._reward = self._robot.system(), reach_rad, spread_rad, reward
+        self._standing = self._robot.standing_state(self._system)
+        self._home = self._system.joint_positions(self._standing.q)
+        self._feet = len(self._robot.description.feet)
+        self._state, self._target = self._standing, self._home
+        a = self._system.n_actuated
+        self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (a,), dtype=np.float64)
+        self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (10 + 2 * a,), dtype=np.float64)
+        self.render_mode = render_mode
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+        """Stand at home, the joints spread a little by the seed, the lowest foot on the ground."""
+        super().reset(seed=seed)
+        joints = self._home + self._spread * self.np_random.standard_normal(len(self._home))
+        q = self._system.configuration(joints, self._standing.q[:7])
+        q[2] -= robots.foot_gaps(self._robot, self._system, q).min()
+        self._controller.reset()
+        self._state = self._plant.reset(State(t=0.0, q=q, v=self._standing.v))
+        self._target = joints
+        return self._observation(), {}
+
+    def step(self, action: Array) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+        """Move to the targets of `action`; `info` has the last torques `tau` [N m] and their `status`."""
+        before, self._target = self._target, self._home + self._reach * np.clip(action, -1.0, 1.0)
+        velocity = (self._target - before) / (self._steps * self._h)
+        for k in range(1, self._steps + 1):
+            command = self._controller(self._state, self._reference(before + k * self._h * velocity, velocity))
+            after = self._plant.step(command.tau, self._h)
+            forces = self._plant.contact_forces()
+            self._state = State(t=self._state.t + self._h, q=after.q, v=after.v, forces=forces)
+        info = {"tau": command.tau, "status": command.status.name}
+        low = self._state.q[2] < FALLEN_SHARE * self._standing.q[2]
+        fallen = bool(low or self._gravity()[2] > -FALLEN_COSINE)
+        return self._observation(), self._reward(self._state, command), fallen, False, info
+
+    def _reference(self, q: Array, v: Array) -> Reference:
+        return structs.replace(Reference.standing(q, self._feet), v=v)
+
+    def _gravity(self) -> Array:
+        """Direction of gravity in the axes of the base, shape (3,)."""
+        x, y, z, w = self._state.q[3:7]
+        return np.array([2.0 * (w * y - x * z), -2.0 * (w * x + y * z), 2.0 * (x * x + y * y) - 1.0])
+
+    def _observation(self) -> Array:
+        q, v = self._state.q, self._state.v
+        joints = self._system.joint_positions(q) - self._home
+        return np.concatenate([q[2:3], self._gravity(), v[:6], joints, self._system.joint_velocities(v)])
+
+
+if NAME not in gymnasium.registry:
+    gymnasium.register(NAME, entry_point=f"{__name__}:JointTargets", max_episode_steps=500)

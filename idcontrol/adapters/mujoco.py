@@ -1,0 +1,228 @@
+"""Somebody else's MuJoCo model under our controllers: states out of it, torques into it.
+
+A robot of ours (a URDF with a robot file) says what the controller believes; an MJCF of other hands says what happens.
+`Bridge` maps one to the other by the names of joints and sites, and checks that both mean the same by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.errors import InputError, UnknownName
+from idcontrol.plants.exported import rotation
+from idcontrol.robots import Robot
+from idcontrol.types import Array, ContactForces, State
+
+try:
+    import mujoco
+except ImportError:
+    raise InputError("the bridge needs the package mujoco; pip install 'idcontrol[mujoco]'") from None
+
+TURNED_RAD = 0.05
+"""Axes of a joint that differ by more than this are different axes [rad]."""
+FREE, HINGE, SLIDE = (int(getattr(mujoco.mjtJoint, f"mjJNT_{kind}")) for kind in ("FREE", "HINGE", "SLIDE"))
+ON_JOINT, UNBIASED = int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtBias.mjBIAS_NONE)
+FIXED_GAIN = int(mujoco.mjtGain.mjGAIN_FIXED)
+MOVED_M = 0.03
+"""Joints, and centres of what hangs on them, that are farther apart than this are in different places [m]."""
+
+
+class Bridge:
+    """Reads the state of a robot from a MuJoCo model and gives torques to its joints."""
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        robot: Robot,
+        *,
+        joints: Mapping[str, str] | None = None,
+        feet: Mapping[str, str] | None = None,
+    ) -> None:
+        """Map the joints of `robot` to those of `model`.
+
+        Servos that drive these joints become motors: their gains in `model` are overwritten, so that a control is a
+        torque. Joints without an actuator are driven by ``qfrc_applied``.
+
+        Args:
+            model: The compiled model; it may hold more than the robot.
+            robot: As `idcontrol.robots.load` gives it.
+            joints: Names in `model` of joints that are called otherwise there.
+            feet: A site, geom or body of `model` for each foot of the robot file, by the foot's name, whose body bears
+                the foot's contact forces. None looks for sites, geoms and bodies called as the feet or their frames,
+                and senses no forces if one is missing.
+
+        Raises:
+            UnknownName: A joint, or a foot that was named, is not in `model`.
+            InputError: A joint is of another kind, stands elsewhere or turns about another axis in `model`.
+        """
+        self._model, self._system = model, robot.system()
+        self._floating = robot.description.base == "free-flyer"
+        named = {name: (joints or {}).get(name, name) for name in self._system.actuated_names}
+        numbers = [_find(model, mujoco.mjtObj.mjOBJ_JOINT, "joint", name) for name in named.values()]
+        for number, name in zip(numbers, named.values(), strict=True):
+            if model.jnt_type[number] not in (HINGE, SLIDE):
+                raise InputError(f"joint {name} of the MuJoCo model is neither a hinge nor a slide")
+        self._at_q, self._at_v = model.jnt_qposadr[numbers], model.jnt_dofadr[numbers]
+        self._root = self._free_joint(numbers[0]) if self._floating else -1
+        self._ours_q = np.array([self._joint(name).idx_q for name in named])
+        self._ours_v = np.array([self._joint(name).idx_v for name in named])
+        self._feet: dict[int, int] = {}
+        self._check(robot, numbers)
+        self._motors = [self._motor(number) for number in numbers]
+        self._feet = self._feet_bodies(robot, feet)
+
+    def place(self, data: mujoco.MjData, state: State) -> State:
+        """Put the robot into `state` and return what is observed then."""
+        qpos, qvel = data.qpos, data.qvel
+        if self._floating:
+            i, j = self._model.jnt_qposadr[self._root], self._model.jnt_dofadr[self._root]
+            qpos[i : i + 3], qpos[i + 3], qpos[i + 4 : i + 7] = state.q[:3], state.q[6], state.q[3:6]
+            qvel[j : j + 3], qvel[j + 3 : j + 6] = rotation(state.q[3:7]) @ state.v[:3], state.v[3:6]
+        qpos[self._at_q], qvel[self._at_v] = state.q[self._ours_q], state.v[self._ours_v]
+        mujoco.mj_forward(self._model, data)
+        return self.observe(data)
+
+    def observe(self, data: mujoco.MjData) -> State:
+        """The state of the robot: quaternions end with w, and the base's velocity is in its own axes."""
+        qpos, qvel, model = data.qpos, data.qvel, self._system.model
+        q, v = np.empty(model.nq), np.empty(model.nv)
+        if self._floating:
+            i, j = self._model.jnt_qposadr[self._root], self._model.jnt_dofadr[self._root]
+            q[:3], q[3:6], q[6] = qpos[i : i + 3], qpos[i + 4 : i + 7], qpos[i + 3]
+            q[3:7] /= np.linalg.norm(q[3:7])
+            v[:3], v[3:6] = rotation(q[3:7]).T @ qvel[j : j + 3], qvel[j + 3 : j + 6]
+        q[self._ours_q], v[self._ours_v] = qpos[self._at_q], qvel[self._at_v]
+        return State(t=float(data.time), q=q, v=v, forces=self._forces(data) if self._feet else None)
+
+    def actuate(self, data: mujoco.MjData, tau: Array) -> None:
+        """Drive the joints with `tau`, in the order of `System.actuated_names`, shape (a,) [N m or N]."""
+        for torque, at, (motor, ratio) in zip(tau, self._at_v, self._motors, strict=True):
+            if motor < 0:
+                data.qfrc_applied[at] = torque
+            else:
+                data.ctrl[motor] = torque / ratio
+
+    def _joint(self, name: str) -> pin.JointModel:
+        return self._system.model.joints[self._system.model.getJointId(name)]
+
+    def _free_joint(self, joint: int) -> int:
+        """The free joint of the tree that carries a joint."""
+        body = self._model.body_rootid[self._model.jnt_bodyid[joint]]
+        first = int(self._model.body_jntadr[body])
+        if first < 0 or self._model.jnt_type[first] != FREE:
+            raise InputError(
+                f"body {self._model.body(body).name} of the MuJoCo model has no free joint, but the robot's base floats"
+            )
+        return first
+
+    def _check(self, robot: Robot, numbers: list[int]) -> None:
+        """Hold axes and places of all joints in the home pose against ours."""
+        data, system = mujoco.MjData(self._model), self._system
+        state = robot.standing_state(system)
+        self.place(data, state)
+        ours = system.model.createData()
+        pin.centerOfMass(system.model, ours, state.q)  # of all subtrees, each in the axes of its joint
+        model, pairs = self._model, list(zip(system.actuated_names, numbers, strict=True))
+        for name, number in pairs:
+            joint, there = self._joint(name), data.xaxis[number]
+            motion = joint.createData()
+            joint.calc(motion, state.q[joint.idx_q : joint.idx_q + joint.nq])
+            subspace = np.array(motion.S).reshape(6, -1)[:, 0]
+            here = ours.oMi[joint.id].rotation @ (subspace[3:] if subspace[3:].any() else subspace[:3])
+            if np.arccos(np.clip(here @ there, -1.0, 1.0)) > TURNED_RAD:
+                raise InputError(
+                    f"joint {model.joint(number).name} of the MuJoCo model has another axis than {name} of "
+                    f"{robot.name}: {there.round(2).tolist()} there, {here.round(2).tolist()} here, in the home pose"
+                )
+        for name, number in pairs:
+            off = 1e3 * np.linalg.norm(ours.oMi[self._joint(name).id].translation - data.xanchor[number])
+            if off > 1e3 * MOVED_M:
+                raise InputError(
+                    f"joint {model.joint(number).name} of the MuJoCo model is {off:.0f} mm away from {name} of "
+                    f"{robot.name} in the home pose: other lengths, or other zeros of the joints before it"
+                )
+        for name, number in reversed(pairs):
+            at = self._joint(name).id
+            off = 1e3 * np.linalg.norm(ours.oMi[at].act(ours.com[at]) - data.subtree_com[model.jnt_bodyid[number]])
+            if off > 1e3 * MOVED_M:
+                raise InputError(
+                    f"what joint {model.joint(number).name} of the MuJoCo model moves has its centre of mass "
+                    f"{off:.0f} mm away from that of {name} of {robot.name} in the home pose: another zero, or other masses"
+                )
+
+    def _motor(self, joint: int) -> tuple[int, float]:
+        """The actuator of a joint, made a motor, and its torque for a control of one; (-1, 0) if there is none."""
+        model = self._model
+        driving = [
+            i for i in range(model.nu) if model.actuator_trntype[i] == ON_JOINT and model.actuator_trnid[i, 0] == joint
+        ]
+        if not driving:
+            return -1, 0.0
+        first, *others = driving
+        for other in others:
+            model.actuator_gainprm[other], model.actuator_biasprm[other] = 0.0, 0.0
+        if model.actuator_biastype[first] != UNBIASED:  # a servo
+            model.actuator_biastype[first], model.actuator_biasprm[first] = UNBIASED, 0.0
+            model.actuator_gaintype[first] = FIXED_GAIN
+            model.actuator_gainprm[first] = 0.0
+            model.actuator_gainprm[first, 0] = 1.0
+            model.actuator_ctrllimited[first] = False  # its range was one of positions
+        return first, float(model.actuator_gear[first, 0] * model.actuator_gainprm[first, 0])
+
+    def _feet_bodies(self, robot: Robot, named: Mapping[str, str] | None) -> dict[int, int]:
+        """The number of the foot that each body carries; empty if a foot cannot be found and none was named."""
+        found = {}
+        for number, foot in enumerate(robot.description.feet):
+            names = (foot.name, foot.frame) if named is None else (named.get(foot.name, foot.frame),)
+            bodies = [body for name in names if (body := self._carrier(name)) is not None]
+            if not bodies and named is not None:
+                raise UnknownName("site, geom or body", names[0], self._places())
+            if not bodies:
+                return {}
+            found[bodies[0]] = number
+        return found
+
+    def _carrier(self, name: str) -> int | None:
+        """The body that a site or geom is on, or that has the name itself; what is welded to it counts as it."""
+        model = self._model
+        for kind, bodies in (
+            (mujoco.mjtObj.mjOBJ_SITE, model.site_bodyid),
+            (mujoco.mjtObj.mjOBJ_GEOM, model.geom_bodyid),
+            (mujoco.mjtObj.mjOBJ_BODY, np.arange(model.nbody)),
+        ):
+            number = mujoco.mj_name2id(model, kind, name)
+            if number >= 0:
+                return int(model.body_weldid[bodies[number]])
+        return None
+
+    def _places(self) -> list[str]:
+        model = self._model
+        named = [model.site(i).name for i in range(model.nsite)] + [model.geom(i).name for i in range(model.ngeom)]
+        return [name for name in named + [model.body(i).name for i in range(model.nbody)] if name]
+
+    def _forces(self, data: mujoco.MjData) -> ContactForces:
+        """Forces on the bodies of the feet in the last step; a normal is the mean of those of a foot's contacts."""
+        force, normal, wrench = np.zeros((len(self._feet), 3)), np.zeros((len(self._feet), 3)), np.zeros(6)
+        bodies = self._model.body_weldid[self._model.geom_bodyid]
+        for index, pair in enumerate(data.contact.geom.tolist()):
+            mujoco.mj_contactForce(self._model, data, index, wrench)
+            axes = data.contact.frame[index].reshape(3, 3)  # the first points from the first geom to the second
+            for geom, sign in zip(pair, (-1.0, 1.0), strict=True):
+                foot = self._feet.get(int(bodies[geom]))
+                if foot is not None and wrench[0] > 0.0:
+                    force[foot] += sign * (wrench[:3] @ axes)
+                    normal[foot] += sign * wrench[0] * axes[0]
+        pressed = np.flatnonzero(normal.any(axis=1))
+        unit = normal[pressed] / np.linalg.norm(normal[pressed], axis=1, keepdims=True)
+        return ContactForces(identity=pressed, force=force[pressed], normal=unit)
+
+
+def _find(model: mujoco.MjModel, kind: mujoco.mjtObj, what: str, name: str) -> int:
+    number = mujoco.mj_name2id(model, kind, name)
+    if number < 0:
+        known = [model.joint(i).name for i in range(model.njnt) if model.joint(i).name]
+        raise UnknownName(f"{what} in the MuJoCo model", name, known)
+    return int(number)

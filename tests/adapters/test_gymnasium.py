@@ -1,0 +1,61 @@
+"""The Gymnasium environment."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from idcontrol.adapters.gymnasium import NAME, JointTargets
+from idcontrol.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def environment():
+    return JointTargets()
+
+
+@pytest.mark.filterwarnings("ignore:.*WARN.*")  # it recommends bounds for velocities, which have none
+def test_the_checker_of_gymnasium_passes():
+    check_env(gymnasium.make(NAME).unwrapped, skip_render_check=True)
+
+
+def test_targets_are_reached_and_standing_at_home_lasts():
+    environment = JointTargets(spread_rad=0.0)
+    environment.reset(seed=1)
+    for _ in range(50):
+        seen, _, fallen, _, info = environment.step(np.zeros(12))
+    assert not fallen
+    assert info["status"] == "SOLVED"
+    assert np.abs(seen[10:22]).max() < 2e-3
+    crouch = np.array([0.0, 0.4, 0.4] * 2 + [0.0, -0.4, -0.4] * 2)
+    for _ in range(25):
+        seen, _, fallen, _, _ = environment.step(crouch)
+    assert not fallen
+    np.testing.assert_allclose(seen[10:22], 0.5 * crouch, atol=0.03)  # feet that stand allow no exact one
+
+
+def test_gravity_is_seen_in_the_axes_of_the_base(environment):
+    """Leaning forward by an angle, gravity has a part along the base's x axis: the sine of the angle."""
+    environment.reset(seed=0)
+    angle = 0.3
+    environment._state.q[3:7] = [0.0, np.sin(angle / 2), 0.0, np.cos(angle / 2)]
+    np.testing.assert_allclose(environment._gravity(), [np.sin(angle), 0.0, -np.cos(angle)], atol=1e-12)
+
+
+def test_a_seed_gives_the_same_episode(environment):
+    def episode(seed):
+        seen = [environment.reset(seed=seed)[0]]
+        environment.action_space.seed(seed)
+        return np.array(seen + [environment.step(environment.action_space.sample())[0] for _ in range(3)])
+
+    np.testing.assert_array_equal(episode(3), episode(3))
+    assert not np.array_equal(episode(3), episode(4))
+
+
+def test_what_no_environment_can_be_made_of_is_refused():
+    with pytest.raises(InputError, match="no floating base"):
+        JointTargets("arm")
+    with pytest.raises(InputError, match="above rate_hz"):
+        JointTargets(action_hz=2000.0)

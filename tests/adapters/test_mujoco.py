@@ -1,0 +1,130 @@
+"""Controllers of ours on a MuJoCo model that is not ours."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+
+from idcontrol import robots
+from idcontrol.adapters.mujoco import Bridge
+from idcontrol.errors import InputError, UnknownName
+from idcontrol.experiments.examples import mujoco_go1
+from idcontrol.types import State
+from tests.adapters import foreign
+
+
+@pytest.fixture(scope="module")
+def robot():
+    return robots.load("go1")
+
+
+@pytest.fixture
+def model():
+    return foreign.go1()
+
+
+def moving(robot) -> State:
+    """A state in which everything turns."""
+    system, rng = robot.system(), np.random.default_rng(0)
+    q = system.integrate(robot.standing_state().q, 0.3 * rng.standard_normal(18), 1.0)
+    return State(t=0.0, q=q, v=rng.standard_normal(18))
+
+
+def test_what_is_placed_is_observed(model, robot):
+    state, data = moving(robot), mujoco.MjData(model)
+    seen = Bridge(model, robot).place(data, state)
+    np.testing.assert_allclose(seen.q, state.q, atol=1e-12)
+    np.testing.assert_allclose(seen.v, state.v, atol=1e-12)
+
+
+def test_a_free_fall_is_the_one_of_the_robot(model, robot):
+    """MuJoCo's own accelerations in the air are those of Pinocchio, so that conventions, signs and order are right."""
+    model.dof_damping[:], model.dof_armature[:], model.dof_frictionloss[:] = 0.0, 0.0, 0.0
+    bridge, system, data = Bridge(model, robot), robot.system(), mujoco.MjData(model)
+    state = moving(robot)
+    state.q[2] += 1.0
+    bridge.place(data, state)
+    tau = np.linspace(-5.0, 5.0, 12)
+    bridge.actuate(data, tau)
+    mujoco.mj_forward(model, data)
+    system.update(state.q, state.v)
+    wrench = np.concatenate([np.zeros(6), tau])
+    a = np.linalg.solve(system.M, wrench - system.bias)
+    joints = [model.joint(name).dofadr[0] for name in system.actuated_names]
+    # MuJoCo's importer balances inertias that no body can have, and welds the tiny links
+    np.testing.assert_allclose(data.qacc[joints], a[6:], rtol=2e-2, atol=0.5)
+
+
+def test_servos_become_motors_and_a_control_is_a_torque(model, robot):
+    bridge, data, tau = Bridge(model, robot), mujoco.MjData(model), np.linspace(-9.0, 9.0, 12)
+    bridge.place(data, robot.standing_state())
+    bridge.actuate(data, tau)
+    mujoco.mj_forward(model, data)
+    joints = [model.joint(name).dofadr[0] for name in robot.system().actuated_names]
+    np.testing.assert_allclose(data.qfrc_actuator[joints], tau)
+
+
+def test_a_joint_without_an_actuator_and_a_motor_with_a_gear_are_driven_too(model, robot):
+    names = robot.system().actuated_names
+    model.actuator_trnid[0, 0] = model.joint(names[5]).id  # the first joint has no actuator, another one has two
+    model.actuator_gear[1, 0] = 9.0
+    bridge, data, tau = Bridge(model, robot), mujoco.MjData(model), np.linspace(-9.0, 9.0, 12)
+    bridge.place(data, robot.standing_state())
+    bridge.actuate(data, tau)
+    mujoco.mj_forward(model, data)
+    joints = [model.joint(name).dofadr[0] for name in names]
+    np.testing.assert_allclose((data.qfrc_actuator + data.qfrc_applied)[joints], tau, atol=1e-12)
+
+
+def test_standing_feet_carry_the_weight(model, robot):
+    bridge, data = Bridge(model, robot, feet={"LF": "FL", "RF": "FR", "LH": "RL", "RH": "RR"}), mujoco.MjData(model)
+    state, home = bridge.place(data, robot.standing_state()), robot.standing_reference().q
+    for _ in range(500):
+        bridge.actuate(data, 200.0 * (home - state.q[7:]) - 5.0 * state.v[6:])
+        mujoco.mj_step(model, data)
+        state = bridge.observe(data)
+    assert state.forces.identity.tolist() == [0, 1, 2, 3]
+    assert state.forces.force[:, 2].sum() == pytest.approx(9.81 * model.body_mass.sum(), rel=0.02)
+    np.testing.assert_allclose(state.forces.normal, np.tile([0.0, 0.0, 1.0], (4, 1)), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "given", "line"),
+    [
+        (lambda m: None, {"joints": {"FL_hip_joint": "FL_hop_joint"}}, "did you mean 'FL_hip_joint'"),
+        (
+            lambda m: m.jnt_axis.__setitem__(2, -m.jnt_axis[2]),
+            {},
+            "_thigh_joint of the MuJoCo model has another axis",
+        ),
+        (
+            lambda m: m.qpos0.__setitem__(9, 1.0),
+            {},
+            "what joint FR_calf_joint .* another zero",
+        ),
+        (lambda m: None, {"joints": {"FL_hip_joint": "FR_hip_joint"}}, "mm away from FL_hip_joint"),
+        (lambda m: None, {"feet": {"LF": "toe"}}, "no site, geom or body 'toe'"),
+    ],
+)
+def test_a_model_in_which_names_mean_something_else_is_refused(model, robot, spoil, given, line):
+    spoil(model)
+    with pytest.raises((InputError, UnknownName), match=line) as refused:
+        Bridge(model, robot, **given)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_robot_whose_base_floats_needs_a_free_joint(robot):
+    spec = mujoco.MjSpec()
+    body = spec.worldbody.add_body(name="leg")
+    for name in robot.system().actuated_names:
+        body = body.add_body(pos=[0.0, 0.0, 0.1], mass=1.0, inertia=[1.0, 1.0, 1.0])
+        body.add_joint(name=name, type=mujoco.mjtJoint.mjJNT_HINGE)
+    with pytest.raises(InputError, match="leg of the MuJoCo model has no free joint"):
+        Bridge(spec.compile(), robot)
+
+
+def test_a_go1_of_other_hands_trots():
+    found = mujoco_go1.trot(foreign.go1(), 2.0)
+    assert found["q_err_rad"] < 0.05  # damping and friction in its joints that the controller does not know
+    assert found["distance_m"] > 0.02  # it begins with a turn towards the first waypoint
