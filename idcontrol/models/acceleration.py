@@ -25,8 +25,8 @@ import numpy as np
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
-from idcontrol.models.coulomb import JAM, SQUEEZE, UNSOLVED
-from idcontrol.models.step import CLOSED_GAP, Bilateral, Prescribed, StepProblem
+from idcontrol.models.coulomb import JAM, UNSOLVED
+from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Bilateral, Prescribed, StepProblem
 from idcontrol.models.whitened import Held, Whitened, hold, recover, whiten
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.existence import Existence, decide

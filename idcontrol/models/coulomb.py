@@ -37,13 +37,12 @@ from idcontrol.models.friction_lcp import (
     restarted,
     solve_lcp,
 )
-from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
-from idcontrol.models.sticking import Attempt, settle
-from idcontrol.models.whitened import INEXACT, finish, held_rows, hold, outcomes, whiten
-from idcontrol.solvers.active_set import project
+from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Ending, StepProblem, StepSolution, WarmStart, warm_bits
+from idcontrol.models.sticking import CONTRADICTED, UNSETTLED, Attempt, settle
+from idcontrol.models.whitened import INEXACT, finish, held_rows, hold, may_part, outcomes, whiten
 from idcontrol.solvers.enumerate import find_solution
 from idcontrol.solvers.lemke import TIKHONOV
-from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
+from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
 OPENING: Final = 1e-9
@@ -62,8 +61,6 @@ SEARCH_NODES: Final = 200
 """Quadratic programs of the search over contact modes: some milliseconds at a few contacts, two seconds at 54. It
 settles up to two contacts that act on each other, and gets to the end of a branch at all that are searched."""
 
-SQUEEZE: Final = "squeeze"
-"""No velocity of what is free keeps the contacts apart: there is a certificate."""
 JAM: Final = "jam"
 """Such velocities exist, but with friction no solution: all contact modes were searched."""
 UNSOLVED: Final = "no solution found"
@@ -255,11 +252,6 @@ def _after_failure(rho: Array, c: Array, left: Array, mu: Array, f: Array, first
     return Outcome(status=status, iterations=iterations, residual=np.inf, note=UNSOLVED)
 
 
-def may_part(rho: Array, c: Array, n: int) -> bool:
-    """Whether no certificate says that no velocity of what is free keeps the contacts apart (math.md, section 5.1)."""
-    return project(rho[:n], c[:n]).status is not SolverStatus.INFEASIBLE
-
-
 def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     """Solve one step under Coulomb friction.
 
@@ -314,32 +306,34 @@ def solve_by(solver: Solver, problem: StepProblem, warm: WarmStart | None) -> St
     f, active = np.zeros(rows), warm_bits(warm, problem.contacts)
     if rows == 3 * n and not no_slip.any():
         outcome = solver(whitened.rho, whitened.c, whitened.left, mu, active, f)
-        return finish(problem, whitened, f, _ending(outcome, settled=True), active)
+        return finish(problem, whitened, f, _ending(outcome), active)
 
-    def attempt(stick: Booleans) -> Attempt[tuple[Outcome, Array, Integers]]:
-        held = hold(whitened, held_rows(whitened, stick))
+    def attempt(stick: Booleans, out: Booleans, rank_tolerance: float) -> Attempt[tuple[Outcome, Array, Integers]]:
+        held = hold(whitened, held_rows(whitened, stick), rank_tolerance, out)
         f, unknown = np.zeros(rows), active.copy()
         outcome = solver(held.rho[: 3 * n], held.c[: 3 * n], held.left[: 3 * n], mu, unknown, f[: 3 * n])
         f = held.impulses(whitened, f)
-        parts, holds = outcomes(whitened, f, stick, OPENING)
+        parts, presses, moves = outcomes(whitened, f, stick, out, OPENING)
         return Attempt(
             found=(outcome, f, unknown),
             solved=outcome.status == SOLVED,
-            presses=f[:n] > 0.0,
+            presses=presses,
             parts=parts,
-            holds=holds,
+            moves=moves,
+            impossible=outcome.note == SQUEEZE or held.contradicts,
         )
 
-    (outcome, f, active), settled = settle(no_slip, no_slip & (problem.contacts.gap <= CLOSED_GAP), attempt)
+    closed = no_slip & (problem.contacts.gap <= CLOSED_GAP)
+    (outcome, f, active), why = settle(no_slip, closed, attempt, lets_slip=problem.prescribed is None)
+    if why == CONTRADICTED and (np.isfinite(mu) & (mu > 0.0)).any():
+        why = UNSETTLED  # where contacts slide, v⁺ is not unique, and another may agree with the roles
     if outcome.status == INFEASIBLE and no_slip.any():
-        # that proof is of the contacts that were held; without them there may be a solution
-        alone = hold(whitened, held_rows(whitened, np.zeros(n, dtype=np.bool_)))
-        squeezed = not may_part(alone.rho, alone.c, n)
-        outcome = replace(outcome, note=SQUEEZE if squeezed else UNSOLVED)
-    return finish(problem, whitened, f, _ending(outcome, settled=settled), active)
+        # its proof is of the contacts that were held; without them there may be a solution
+        outcome = replace(outcome, note=SQUEEZE if why == SQUEEZE else JAM if why == CONTRADICTED else UNSOLVED)
+    return finish(problem, whitened, f, _ending(outcome, why), active)
 
 
-def _ending(outcome: Outcome, *, settled: bool) -> Ending:
+def _ending(outcome: Outcome, unsettled: str = "") -> Ending:
     status, note = Status.SOLVED, outcome.note
     if outcome.note == INEXACT:
         status = Status.REPAIRED
@@ -347,6 +341,6 @@ def _ending(outcome: Outcome, *, settled: bool) -> Ending:
         status = Status.FALLBACK
     elif outcome.regularization > 0.0:
         status = Status.REPAIRED
-    elif not settled:
-        status, note = Status.REPAIRED, "which contacts stick did not settle"
+    elif unsettled:
+        status, note = Status.REPAIRED, unsettled
     return Ending(status, outcome.residual, outcome.iterations, outcome.regularization, note)

@@ -28,9 +28,10 @@ from numba import njit
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import assign, solve_in_place
 from idcontrol.models import coulomb
-from idcontrol.models.coulomb import SQUEEZE, UNSOLVED, Outcome
+from idcontrol.models.coulomb import UNSOLVED, Outcome
 from idcontrol.models.friction_lcp import MOST_RETRIED
-from idcontrol.models.step import StepProblem, StepSolution, WarmStart
+from idcontrol.models.step import SQUEEZE, StepProblem, StepSolution, WarmStart
+from idcontrol.models.whitened import may_part
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
@@ -424,7 +425,7 @@ def _solve_cones(rho: Array, c: Array, left: Array, mu: Array, active: Integers,
     status, iterations, residual = cone_kernel(rho, c, mu, active, f, HEAP)
     if status == SOLVED:
         return Outcome(status=status, iterations=iterations, residual=residual)
-    if not coulomb.may_part(rho, c, mu.size):
+    if not may_part(rho, c, mu.size):
         return Outcome(status=INFEASIBLE, iterations=iterations, residual=residual, note=SQUEEZE)
     rng, n = np.random.default_rng(0), mu.size
     for attempt in range(RESTARTS if n <= MOST_RETRIED else 1):

@@ -216,10 +216,10 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 def solve_whitened(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> StepSolution:
     """`solve`, for a problem that is whitened already."""
-    found, settled = _stage_one(problem, whitened, warm, HELD_RANK_TOLERANCE, lets_go=True)
+    found, unsettled = _stage_one(problem, whitened, warm, HELD_RANK_TOLERANCE, lets_go=True)
     ending = _ending(found.number, found.residual, found.iterations)
-    if not settled and ending.status is Status.SOLVED:
-        ending = ending._replace(status=Status.REPAIRED, note="which contacts stick did not settle")
+    if unsettled and found.number in (SOLVED, INFEASIBLE):
+        ending = ending._replace(status=max(ending.status, Status.REPAIRED), note=unsettled)
     return finish(problem, whitened, found.f, ending, found.active)
 
 
@@ -329,8 +329,8 @@ class _StageOne(NamedTuple):
 
 def _stage_one(
     problem: StepProblem, whitened: Whitened, warm: WarmStart | None, rank_tolerance: float, *, lets_go: bool
-) -> tuple[_StageOne, bool]:
-    """Solve stage I; returns the solution, and whether the roles of all contacts are right.
+) -> tuple[_StageOne, str]:
+    """Solve stage I; returns the solution, and what is wrong with the roles of contacts, empty if nothing is.
 
     With `lets_go`, contacts that may not slip and come out open lose their tangential rows, and those that then press
     get them back (`idcontrol.models.sticking`).
@@ -344,26 +344,34 @@ def _stage_one(
         number, iterations, residual = edge_lcp_kernel(
             whitened.rho, whitened.c, whitened.left, contacts.mu, active, f, HEAP
         )
-        return _StageOne(f, active, number, iterations, residual), True
+        return _StageOne(f, active, number, iterations, residual), ""
 
-    def attempt(stick: Booleans) -> Attempt[_StageOne]:
-        held = hold(whitened, held_rows(whitened, stick), rank_tolerance)
+    def attempt(stick: Booleans, out: Booleans, rank_tolerance: float) -> Attempt[_StageOne]:
+        held = hold(whitened, held_rows(whitened, stick), rank_tolerance, out)
         f, edges = np.zeros(rows), active.copy()
         normals = f[: 3 * n]
         number, count, residual = edge_lcp_kernel(
             held.rho[: 3 * n], held.c[: 3 * n], held.left[: 3 * n], contacts.mu, edges, normals, HEAP
         )
-        presses = f[:n] > 0.0
         f = held.impulses(whitened, f)
-        parts, holds = outcomes(whitened, f, stick, OPENING, lifts=True)
+        parts, presses, moves = outcomes(whitened, f, stick, out, OPENING, lifts=True)
         if number == INFEASIBLE:  # a contact surely parts if the held rows alone take it apart
             parts &= (held.c[:n] > 0.0) & ~held.rho[:n].any(axis=1)
         elif number != SOLVED:
             parts[:] = False
         found = _StageOne(f, edges, number, count, residual)
-        return Attempt(found=found, solved=number == SOLVED, presses=presses, parts=parts, holds=holds)
+        return Attempt(
+            found=found,
+            solved=number == SOLVED,
+            presses=presses,
+            parts=parts,
+            moves=moves,
+            impossible=number == INFEASIBLE or held.contradicts,
+        )
 
-    return settle(closed, closed, attempt) if lets_go else (attempt(closed).found, True)
+    if lets_go:
+        return settle(closed, closed, attempt, lets_slip=problem.prescribed is None)
+    return attempt(closed, np.zeros_like(closed), rank_tolerance).found, ""
 
 
 def _ending(number: int, residual: float, iterations: int, regularization: float = 0.0) -> Ending:

@@ -17,7 +17,8 @@ Sources: Drumwright 2015, section VI; with prescribed joints Zapolsky & Drumwrig
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -25,7 +26,17 @@ from numba import njit
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import assign, assign_rows, solve_upper
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
-from idcontrol.models.whitened import INEXACT, USED_UP, Whitened, finish, whiten
+from idcontrol.models.sticking import Attempt, settle
+from idcontrol.models.whitened import (
+    INEXACT,
+    USED_UP,
+    Whitened,
+    finish,
+    held_rows,
+    hold,
+    outcomes,
+    whiten,
+)
 from idcontrol.solvers.active_set import project_kernel
 from idcontrol.solvers.lcp import LEMKE, RowLcpAnswer, gram_residual, missed, rounding, row_rounding
 from idcontrol.solvers.lemke import lemke_kernel
@@ -45,8 +56,7 @@ _OPEN: Final = 1e-7
 PIVOTING, DUAL = np.bool_(False), np.bool_(True)
 """Whether `no_slip_kernel` takes the dual active set. No literals, for each of which Numba would compile it anew."""
 
-_TRY, _HOLD, _RETURN = 0, 1, 2
-"""`idcontrol.models.sticking`: roles are tried; what presses without friction is held; back, where nothing holds it."""
+_NO_ROWS: Integers = np.zeros(0, dtype=np.int64)
 
 _LEMKE_ROWS: Final = 400
 """Contacts up to which Lemke's method, which forms the matrix, is worth its cubic cost."""
@@ -174,7 +184,7 @@ def _missed(
 def no_slip_kernel(
     rho: Array, c: Array, left: Array, closed: Booleans, active: Integers, dual: bool, f: Array, arena: Arena
 ) -> tuple[int, int, float, float]:  # pragma: no cover - compiled
-    """Solve the module's problem over whitened rows.
+    """Solve the module's problem over whitened rows, where trying finds the roles of contacts.
 
     Args:
         rho: Rows N, S, T of n contacts, then rigid rows, shape (3 n + e, k).
@@ -194,15 +204,15 @@ def no_slip_kernel(
         those that were found.
     """
     n, k = closed.shape[0], rho.shape[1]
-    stick, last = indices(arena, n), indices(arena, n)
+    stick = indices(arena, n)
     for i in range(n):
-        stick[i] = last[i] = closed[i]
+        stick[i] = closed[i]
     start, count = indices(arena, k), 0
     for i in range(n):
         if active[i] & 1 and count < k:
             start[count] = i
             count += 1
-    iterations, passes, phase = 0, 0, _TRY
+    iterations, passes = 0, 0
     reduced, r, uncertain, scratch = matrix(arena, n, k), vector(arena, n), vector(arena, n), mark(arena)
     while True:
         release(arena, scratch)
@@ -224,11 +234,11 @@ def no_slip_kernel(
         count = answer.active.shape[0]
         assign(start, answer.active)
         iterations += answer.iterations
-        if phase == _RETURN or (phase == _TRY and status not in (SOLVED, INFEASIBLE)):
+        if status not in (SOLVED, INFEASIBLE):
             break
         passes += 1
         changed = False
-        for i in range(n if phase == _TRY else 0):
+        for i in range(n):
             presses = status == SOLVED and z[i] > 0.0
             # without a solution, a contact surely parts if the held rows alone take it apart
             speed = w[i] if status == SOLVED else r[i]
@@ -239,20 +249,8 @@ def no_slip_kernel(
             elif closed[i] and not stick[i] and presses and passes <= n + 2:
                 stick[i] = 1
                 changed = True
-        if changed:
-            continue
-        if phase == _HOLD and status != SOLVED:
-            assign(stick, last)
-            phase = _RETURN
-            continue
-        assign(last, stick)
-        for i in range(n):
-            if closed[i] and not stick[i] and status == SOLVED and z[i] > 0.0:
-                stick[i] = 1
-                changed = True
         if not changed:
             break
-        phase = _HOLD
 
     f[:] = 0.0
     active[:] = 0
@@ -327,12 +325,52 @@ def solve_whitened(
     number, iterations, residual, slip = no_slip_kernel(
         whitened.rho, whitened.c, whitened.left, closed, active, dual, f, HEAP
     )
+    if number == SOLVED and slip <= SLIP_SPEED:
+        return finish(problem, whitened, f, Ending(Status.SOLVED, residual, iterations), active)
+    found, why = settle(closed, closed, partial(_attempt, whitened, dual), lets_slip=problem.prescribed is None)
+    number, residual = found.number, found.residual
+    if not why:
+        n, w, x = closed.size, np.empty(closed.size), np.empty(whitened.rho.shape[1])
+        missed_by = _missed(whitened.rho, whitened.c, whitened.left, found.f, whitened.rho[:n], w, x)
+        residual = max(residual, missed_by)
     status, note = Status.SOLVED, ""
-    if number == INACCURATE:
+    if number not in (SOLVED, INACCURATE):
+        status, note = Status.FALLBACK, why if number == INFEASIBLE else SolverStatus(number).name.lower()
+    elif not residual <= TOLERANCE:
         status, note = Status.REPAIRED, INEXACT
-    elif number != SOLVED:
-        status = Status.FALLBACK
-        note = "squeeze" if number == INFEASIBLE else SolverStatus(number).name.lower()
-    elif slip > SLIP_SPEED:
-        status, note = Status.REPAIRED, f"rows that should hold move at up to {slip:.1e} m/s"
-    return finish(problem, whitened, f, Ending(status, residual, iterations, note=note), active)
+    elif why:
+        status, note = Status.REPAIRED, why
+    return finish(problem, whitened, found.f, Ending(status, residual, found.iterations, note=note), found.active)
+
+
+class _Found(NamedTuple):
+    """Impulses of all rows, the memory that they leave, and how the solver ended."""
+
+    f: Array
+    active: Integers
+    number: int
+    iterations: int
+    residual: float
+
+
+def _attempt(whitened: Whitened, dual: bool, stick: Booleans, out: Booleans, rank_tolerance: float) -> Attempt[_Found]:
+    """The solution with given contacts held, others left out, and the rest without friction."""
+    n = stick.size
+    held = hold(whitened, held_rows(whitened, stick), rank_tolerance, out)
+    answer = _normal_lcp(held.rho[:n], held.c[:n], held.left[:n], dual, _NO_ROWS, HEAP)
+    f, active = np.zeros(whitened.c.size), np.zeros(n, dtype=np.int64)
+    if answer.status in (SOLVED, INACCURATE):
+        f[:n] = answer.z
+        f = held.impulses(whitened, f)
+        active[f[:n] > 0.0] = 1
+        for row in held.kept[held.kept < 3 * n]:
+            active[row % n] |= 1 << (row // n)
+    parts, presses, moves = outcomes(whitened, f, stick, out, _OPEN)
+    return Attempt(
+        found=_Found(f, active, answer.status, answer.iterations, answer.residual),
+        solved=answer.status == SOLVED,
+        presses=presses,
+        parts=parts,
+        moves=moves,
+        impossible=answer.status == INFEASIBLE or held.contradicts,
+    )

@@ -162,26 +162,31 @@ def _without_slip(problem: StepProblem, closed: Booleans, mu: Array) -> StepSolu
     """`_projection` without slip at closed contacts that press (`idcontrol.models.sticking`)."""
     r, n = whiten(problem), len(problem.contacts)
 
-    def attempt(held: Booleans) -> Attempt[StepSolution]:
-        solution = _projection(problem, held, mu)
+    def attempt(held: Booleans, out: Booleans, _: float) -> Attempt[StepSolution]:
+        solution = _projection(problem, held, mu, out=out)
         solved = solution.status is Status.SOLVED
         pressure = solution.impulses[:, 0]
         velocity = r.c[:n] + r.rows[:n] @ (solution.v_plus - r.v_free)
         presses = pressure > ACCEPTED * pressure.max(initial=0.0)
-        parts = solved & (velocity > ACCEPTED * np.abs(r.c).max(initial=0.0))
-        return Attempt(found=solution, solved=solved, presses=solved & presses, parts=parts)
+        still = ACCEPTED * np.abs(r.c).max(initial=0.0)
+        presses |= out & (velocity < -still)
+        return Attempt(found=solution, solved=solved, presses=solved & presses, parts=solved & (velocity > still))
 
-    solution, settled = settle(closed, closed, attempt)
-    if settled or solution.status is not Status.SOLVED:
+    solution, unsettled = settle(closed, closed, attempt)
+    if not unsettled or solution.status is not Status.SOLVED:
         return solution
-    return structs.replace(solution, status=Status.REPAIRED, note="which contacts stick did not settle")
+    return structs.replace(solution, status=Status.REPAIRED, note=unsettled)
 
 
-def _projection(problem: StepProblem, held: Booleans, mu: Array, epsilon: float = 0.0) -> StepSolution:
-    """The first three programs of the module; `mu` bounds the friction of contacts that are not held."""
+def _projection(
+    problem: StepProblem, held: Booleans, mu: Array, epsilon: float = 0.0, out: Booleans | None = None
+) -> StepSolution:
+    """The first three programs of the module; `mu` bounds friction where it is not held, `out` take no part."""
     cvxpy = importlib.import_module("cvxpy")
     r, n, h = whiten(problem), len(problem.contacts), problem.h
     edges = _edges(np.where(held, 0.0, mu))
+    if out is not None:
+        edges = edges[:, ~(edges[:n][out] > 0.0).any(axis=0)]
     delta = _delta(r, n, epsilon)
     # held rows that only δ tells apart share the load: they are not dependent
     rho = np.hstack((r.rho, np.sqrt(delta) * np.eye(r.rho.shape[0], 3 * n))) if delta else r.rho

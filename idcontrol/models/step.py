@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -18,6 +18,9 @@ PUSH_OUT_SPEED = 0.1
 
 CLOSED_GAP = 1e-5
 """A contact whose gap is at most this is closed: it may be held against slip, or dragged [m]."""
+
+SQUEEZE: Final = "squeeze"
+"""Note where no velocity of what is free keeps the contacts apart: there is a certificate."""
 
 WarmStart: TypeAlias = dict[int, int]
 """Memory of the last step: for each contact identity, a bit set of its active rows."""

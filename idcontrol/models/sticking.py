@@ -1,23 +1,48 @@
 """Which contacts with infinite friction stick (math.md, section 4.1).
 
 What presses sticks, what parts does not, and what does neither keeps its role. A set of contacts in these roles is
-found by trying. There may be none, between two fingers for example: a contact presses while it may slip and would part
-if it stuck. The limit of ever larger friction tells what to do: the smaller the normal force, the less friction is
-short, so such a contact holds along its tangents at a normal force that vanishes. (Without friction, a box would slide
-out of the hand that holds it.)
+found by trying, and where that goes in circles, by a search over sets, which up to six contacts sees them all. There
+may be none, between two fingers for example: a contact presses while it may slip and would part if it stuck. The limit
+of ever larger friction tells what to do: the smaller the normal force, the less friction is short, so such a contact
+holds along its tangents at a normal force that vanishes. (Without friction, a box would slide out of the hand that
+holds it.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from itertools import combinations, islice
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
+from idcontrol.models.step import SQUEEZE
+from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
 from idcontrol.types import Booleans
 
-Found = TypeVar("Found")
+MOST: Final = 64
+"""Sets of sticking contacts that a search looks at: all that up to six contacts have. A set takes 0.1 ms where no other
+contact slides."""
+
+MANY: Final = 12
+"""Contacts up to which there is a search: of more, `MOST` sets are next to nothing, and each takes longer."""
+
+SAME: Final = 1e-16
+"""Rank tolerance, on squares, of rows that are one but for rounding."""
+
+SLIGHT: Final = HELD_RANK_TOLERANCE**0.5
+"""Rows that were left out as dependent may move by this part of their unit, as `LEFT_OUT` says: forces that hold rows
+which differ by less are large, and of no use (math.md, section 4.2). If they move by more they count as independent."""
+
+LEFT_OUT: Final = "rows that should hold move"
+"""Note where the roles are right, but rows that nearly depend on others were left out, and move."""
+UNSETTLED: Final = "which contacts stick did not settle"
+"""Note where the search ended before every set was decided."""
+CONTRADICTED: Final = "whichever contacts stick, one of them slips or parts, or another presses"
+"""Note where no set of sticking contacts is right: all were tried."""
+
+Found = TypeVar("Found", covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,43 +52,110 @@ class Attempt(Generic[Found]):
     Attributes:
         found: What is to be handed back.
         solved: Whether impulses were found.
-        presses: Contacts with a normal impulse, shape (n,).
+        presses: Contacts with a normal impulse, or that were left out and approach, shape (n,).
         parts: Contacts that open, shape (n,).
-        holds: Whether all rows that were held do hold: some that nearly depend on others may have been left out.
+        moves: How fast rows move that were held, relative to their units, as some that nearly depend on others may have
+            been left out; inf where contacts move that should not; 0 where all hold.
+        impossible: Whether it is proved that no velocity holds these contacts and lets none of those that take part
+            approach. With more contacts held there is none, either.
     """
 
     found: Found
     solved: bool
     presses: Booleans
     parts: Booleans
-    holds: bool = True
+    moves: float = 0.0
+    impossible: bool = False
 
 
-def settle(may: Booleans, stick: Booleans, attempt: Callable[[Booleans], Attempt[Found]]) -> tuple[Found, bool]:
+Try: TypeAlias = Callable[[Booleans, Booleans, float], Attempt[Found]]
+"""Solves the step with the tangents of given contacts held, shape (n,), others left out, shape (n,), and no friction at
+the rest; held rows are independent to a rank tolerance."""
+
+
+def settle(may: Booleans, stick: Booleans, attempt: Try[Found], *, lets_slip: bool = False) -> tuple[Found, str]:
     """Try roles until all are right.
 
     Args:
         may: Contacts that may stick, shape (n,).
         stick: Those that stick at first, shape (n,).
-        attempt: Solves the step with the tangents of given contacts held and no friction at the others of `may`.
+        attempt: See `Try`.
+        lets_slip: Whether contacts may press without friction where no set is right and no impulses hold those that
+            should stick: a machine that is simulated must not fall through the ground for it.
 
     Returns:
-        What the last attempt that counts has found, and whether its roles are right: False where a contact parts and
-        holds along its tangents, presses without friction because no impulses hold it, or slips though it is held.
+        What the last attempt that counts has found, and what is wrong with it: `LEFT_OUT`, or why the search found
+        nothing; empty if all is right. Where roles are not, a contact parts and holds along its tangents, presses
+        without friction because no impulses hold it, or slips though it is held.
     """
-    n, passes = may.size, 0
+    nothing, seen, again = np.zeros_like(may), set[bytes](), False
     while True:
-        tried, passes = attempt(stick), passes + 1
-        wanted = may & np.where(stick, tried.presses | ~tried.parts, tried.presses & (passes <= n + 2))
+        tried = attempt(stick, nothing, HELD_RANK_TOLERANCE)
+        wanted = may & np.where(stick, tried.presses | ~tried.parts, tried.presses & ~again)
         if (wanted == stick).all():
             break
+        seen.add(stick.tobytes())
+        # in circles, or for too long: from now on they are let go alone
+        again |= wanted.tobytes() in seen or len(seen) > may.size + 1
         stick = wanted
     slips = may & ~stick & tried.presses
-    settled = not slips.any()
+    if tried.solved and tried.moves <= SLIGHT and not slips.any():
+        return tried.found, LEFT_OUT if tried.moves else ""
+    found, why = search(may, stick, attempt)
+    if found is not None:
+        return found, why
+    if tried.solved and not slips.any():
+        return tried.found, LEFT_OUT
+    if lets_slip and not tried.solved and why != SQUEEZE:
+        stick, tried = nothing, attempt(nothing, nothing, HELD_RANK_TOLERANCE)
+        slips = may & tried.presses
     while slips.any():
         stick = stick | slips
-        other = attempt(stick)
+        other = attempt(stick, nothing, HELD_RANK_TOLERANCE)
         if not other.solved:
             break
         tried, slips = other, may & ~stick & other.presses
-    return tried.found, settled and tried.holds
+    return tried.found, why
+
+
+def search(may: Booleans, near: Booleans, attempt: Try[Found]) -> tuple[Found | None, str]:
+    """Look for a set of sticking contacts that is right, among those of `may`, first those like `near`.
+
+    Contacts of `may` that do not stick are left out: they have no impulse, and must not approach for lack of it. Given
+    the set, v⁺ is then unique where other contacts have no friction, and what it shows of the roles is a proof. A set
+    that no velocity satisfies proves the same of every set that contains it.
+
+    Returns:
+        What was found, and `LEFT_OUT` or nothing; or None, and `SQUEEZE` or `CONTRADICTED`, which are proved, or
+        `UNSETTLED`.
+    """
+    nothing = np.zeros_like(may)
+    if attempt(nothing, nothing, HELD_RANK_TOLERANCE).impossible:
+        return None, SQUEEZE
+    impossible: list[frozenset[int]] = []
+    count = int(may.sum())
+    proved = 2**count <= MOST
+    for members in islice(_sets(may, near), MOST if count <= MANY else 0):
+        if any(smaller <= members for smaller in impossible):
+            continue
+        stick = nothing.copy()
+        stick[list(members)] = True
+        for rank_tolerance in (HELD_RANK_TOLERANCE, SAME):
+            tried = attempt(stick, may & ~stick, rank_tolerance)
+            wrong = (may & ~stick & tried.presses) | (stick & tried.parts & ~tried.presses)
+            if tried.solved and tried.moves <= SLIGHT and not wrong.any():
+                return tried.found, LEFT_OUT if tried.moves else ""
+            if tried.impossible or not tried.moves:
+                break
+        if tried.impossible:
+            impossible.append(members)
+        proved = proved and (tried.impossible or (tried.solved and not tried.moves))
+    return None, CONTRADICTED if proved else UNSETTLED
+
+
+def _sets(may: Booleans, near: Booleans) -> Iterator[frozenset[int]]:
+    """All subsets of `may`, those that differ from `near` in fewer contacts first."""
+    all_of_them, first = np.flatnonzero(may).tolist(), frozenset(np.flatnonzero(may & near).tolist())
+    for count in range(len(all_of_them) + 1):
+        for changed in combinations(all_of_them, count):
+            yield first.symmetric_difference(changed)

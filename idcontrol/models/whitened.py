@@ -22,11 +22,18 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
-from idcontrol.kernels.linear import assign, cholesky, solve_lower, solve_lower_transposed, solve_upper
+from idcontrol.kernels.linear import assign, assign_rows, cholesky, solve_lower, solve_lower_transposed, solve_upper
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, free_indices
+from idcontrol.solvers.active_set import project
 from idcontrol.solvers.lcp import rounding
-from idcontrol.solvers.rank import HELD_RANK_TOLERANCE, eliminated_rounding, find_indices
-from idcontrol.solvers.status import TOLERANCE
+from idcontrol.solvers.rank import (
+    HELD_RANK_TOLERANCE,
+    IndependentRows,
+    eliminate_kernel,
+    eliminated_rounding,
+    find_indices_kernel,
+)
+from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
 
@@ -186,27 +193,6 @@ def whiten(problem: StepProblem) -> Whitened:
     return whitened
 
 
-def motion(whitened: Whitened, f: Array) -> tuple[Array, Array]:
-    """Velocities of all rows under impulses f, and their units: those at zero impulse and the changes [m/s]."""
-    change = whitened.rho @ (whitened.rho.T @ f)
-    return whitened.c + change, np.abs(whitened.c) + np.abs(change)
-
-
-def rounded(whitened: Whitened, f: Array, n: int) -> tuple[Array, Array]:
-    """Bound the rounding errors in the velocities of n contacts and e other rows, shape (3 n + e,) twice [m/s].
-
-    The first bound is that of `idcontrol.solvers.lcp.row_rounding`. The second is ε times the changes that each impulse
-    makes by itself: no rounding of f gives the velocities more exactly.
-    """
-    V, y = whitened.rho @ whitened.rho.T, whitened.rho.T @ f
-    pushed, reach = np.abs(V) @ np.abs(f), np.sqrt(np.diag(V) * (y @ y))
-    reach = np.minimum(reach, np.abs(whitened.c).max(initial=0.0))
-    count = whitened.v_free.size + f.size
-    left = whitened.left + np.minimum(rounding(count, pushed), TOLERANCE * reach)
-    left[: 3 * n] = np.tile(left[: 3 * n].reshape(3, n).max(axis=0), 3)  # a contact is one thing
-    return left, np.asarray(rounding(1, pushed))
-
-
 def recover(whitened: Whitened, f: Array) -> tuple[Array, Array]:
     """Velocity v⁺ (m,) and motor impulses hτ (p,) for impulses f of all rows, shape (3 n + e,) [N s]."""
     v_plus, impulse = recover_kernel(whitened, f, HEAP)
@@ -300,6 +286,7 @@ class Held:
         rho: All rows, projected, shape (3 n + e, k); those that the held ones have used up are exactly zero.
         c: Their constants, shape (3 n + e,).
         left: What rounding may leave of them, shape (3 n + e,).
+        contradicts: Whether no velocity satisfies all held rows: one depends on others, and asks for something else.
     """
 
     basis: Array
@@ -309,6 +296,7 @@ class Held:
     rho: Array
     c: Array
     left: Array
+    contradicts: bool
 
     def impulses(self, whitened: Whitened, f: Array) -> Array:
         """All impulses, given those of the rows that are not held (zeros at the held ones), shape (3 n + e,)."""
@@ -322,9 +310,9 @@ class Held:
 
 def held_rows(whitened: Whitened, stick: Booleans) -> Integers:
     """Rows that hold with equality: rigid bilateral ones, then both tangents of the contacts that stick, shape (n,)."""
-    n, sticking = stick.size, np.flatnonzero(stick)
-    tangents = np.column_stack((n + sticking, 2 * n + sticking)).ravel()
-    return np.concatenate((np.arange(3 * n, whitened.rho.shape[0]), tangents))
+    n = stick.size
+    tangents = np.flatnonzero(stick)[:, None] + np.array([n, 2 * n])
+    return np.concatenate((np.arange(3 * n, whitened.rho.shape[0]), tangents.ravel()))
 
 
 HELD: Final = 1e-7
@@ -333,9 +321,9 @@ impulses are found move by rounding, those that were left out as nearly dependen
 
 
 def outcomes(
-    whitened: Whitened, f: Array, stick: Booleans, opening: float, *, lifts: bool = False
-) -> tuple[Booleans, bool]:
-    """Which contacts open under impulses f, shape (n,), and whether held rows hold and no contact approaches.
+    whitened: Whitened, f: Array, stick: Booleans, out: Booleans, opening: float, *, lifts: bool = False
+) -> tuple[Booleans, Booleans, float]:
+    """What contacts do under impulses f.
 
     Contacts that press must not open, either: elimination may lose the digits of impulses that cancel, and forces that
     cancel may be so large that no double precision expresses the velocities that they leave.
@@ -344,36 +332,143 @@ def outcomes(
         whitened: The whitened problem.
         f: Impulses of all rows, shape (3 n + e,).
         stick: Contacts that stick, shape (n,).
+        out: Contacts that take no part, shape (n,).
         opening: Speed of a contact that opens, relative to its velocity at zero impulse and the change.
         lifts: Whether contacts that press may open, as those that slide do in convex models.
+
+    Returns:
+        Which contacts open, shape (n,), which press, or approach for lack of it, shape (n,), and how fast held rows
+        move, relative to their units: 0 where that is rounding, inf where a contact that takes part approaches.
     """
-    velocity, unit = motion(whitened, f)
-    n, rows = stick.size, held_rows(whitened, stick)
-    left, lost = rounded(whitened, f, n)
-    allowed = HELD * unit + left
-    holds = (np.maximum(np.abs(velocity), lost) <= allowed)[rows].all()
-    apart = (velocity[:n] >= -allowed[:n]).all()  # a used-up row may approach at up to `SLOW`
-    pressed = ((lifts | (velocity <= allowed)) & (lost <= allowed))[:n][f[:n] > 0.0].all()
-    return velocity[:n] > (opening * unit + left)[:n], bool(holds and apart and pressed)
+    opens, presses = np.zeros_like(stick), np.zeros_like(stick)
+    rho, c, left, columns = whitened.rho, whitened.c, whitened.left, whitened.v_free.size
+    moves: float = _outcomes(rho, c, left, columns, f, stick, out, opening, lifts, opens, presses, HEAP)
+    return opens, presses, moves
 
 
-def hold(whitened: Whitened, held: Integers, tolerance: float = HELD_RANK_TOLERANCE) -> Held:
+@njit(cache=True, error_model="numpy")
+def _outcomes(
+    rho: Array,
+    c: Array,
+    left: Array,
+    columns: int,
+    f: Array,
+    stick: Booleans,
+    out: Booleans,
+    opening: float,
+    lifts: bool,
+    opens: Booleans,
+    presses: Booleans,
+    arena: Arena,
+) -> float:  # pragma: no cover - compiled
+    """`outcomes` of rows that add `columns` terms; writes which contacts open and press, returns how rows move."""
+    n, rows, k = stick.shape[0], rho.shape[0], rho.shape[1]
+    velocity, unit, uncertain, lost = vector(arena, rows), vector(arena, rows), zeros(arena, rows), vector(arena, rows)
+    y, largest, energy = zeros(arena, k), 0.0, 0.0
+    for row in range(rows):
+        largest = max(largest, abs(c[row]))
+        if f[row] != 0.0:
+            for d in range(k):
+                y[d] += rho[row, d] * f[row]
+    for d in range(k):
+        energy += y[d] * y[d]
+    for row in range(rows):
+        change, pushed, square = 0.0, 0.0, 0.0
+        for d in range(k):
+            change += rho[row, d] * y[d]
+            square += rho[row, d] * rho[row, d]
+        for other in range(rows):
+            if f[other] != 0.0:
+                entry = 0.0
+                for d in range(k):
+                    entry += rho[row, d] * rho[other, d]
+                pushed += abs(entry * f[other])
+        velocity[row], unit[row], lost[row] = c[row] + change, abs(c[row]) + abs(change), rounding(1, pushed)
+        # as in `idcontrol.solvers.lcp.row_rounding`; a contact is one thing
+        here = left[row] + min(rounding(columns + rows, pushed), TOLERANCE * min(np.sqrt(square * energy), largest))
+        first, step = (row % n, n) if row < 3 * n else (row, rows)
+        for other in range(first, min(first + 3 * step, rows), step):
+            uncertain[other] = max(uncertain[other], here)
+    moves = 0.0
+    for row in range(rows):
+        allowed, speed = HELD * unit[row] + uncertain[row], velocity[row]
+        if not np.isfinite(speed):
+            moves = np.inf
+        if row >= n:
+            fast = max(abs(speed), lost[row])
+            if (row >= 3 * n or stick[row % n]) and fast > allowed:
+                moves = max(moves, fast / unit[row])
+            continue
+        approaches = speed < -allowed  # a used-up row does so at up to `SLOW`
+        opens[row] = speed > opening * unit[row] + uncertain[row]
+        presses[row] = f[row] > 0.0 or (out[row] and approaches)
+        if (approaches and not out[row]) or (f[row] > 0.0 and (lost[row] > allowed or (speed > allowed and not lifts))):
+            moves = np.inf
+    return moves
+
+
+def may_part(rho: Array, c: Array, n: int) -> bool:
+    """Whether no certificate says that no velocity of what is free keeps the contacts apart (math.md, section 5.1)."""
+    return project(rho[:n], c[:n]).status is not SolverStatus.INFEASIBLE
+
+
+_NO_CONTACTS: Booleans = np.zeros(0, dtype=np.bool_)
+
+
+def hold(
+    whitened: Whitened, held: Integers, tolerance: float = HELD_RANK_TOLERANCE, out: Booleans | None = None
+) -> Held:
     """Eliminate rows that hold with equality.
 
     Args:
         whitened: The whitened problem.
         held: Rows ``r`` with ``rows[r] v⁺ = 0`` (relative to surface or target), most important first.
         tolerance: Rank tolerance ε_rank of math.md, section 4.2, on squares: physical, 1e-4 is 1 % in velocity.
+        out: Contacts that take no part, shape (n,): their rows become zero.
     """
-    found = find_indices(whitened.rho, whitened.c, held, tolerance=tolerance)
-    rho, c = found.eliminate(whitened.rho, whitened.c)
-    left = whitened.left.copy()
-    eliminated_rounding(whitened.rho, whitened.left, found, left, HEAP)
-    if found.kept.size:
-        before, after = (np.einsum("ij,ij->i", rows, rows) for rows in (whitened.rho, rho))
-        gone = (after <= USED_UP * before) & (before > 0.0)
-        rho[gone] = 0.0
-        c[gone & (np.abs(c) <= SLOW)] = 0.0
+    away = _NO_CONTACTS if out is None else out
+    found, rho, c, left, contradicts = _hold(whitened.rho, whitened.c, whitened.left, held, tolerance, away, HEAP)
     return Held(
-        basis=found.basis, constants=found.constants, upper=found.upper, kept=found.kept, rho=rho, c=c, left=left
+        basis=found.basis,
+        constants=found.constants,
+        upper=found.upper,
+        kept=found.kept,
+        rho=rho,
+        c=c,
+        left=left,
+        contradicts=contradicts,
     )
+
+
+@njit(cache=True, error_model="numpy")
+def _hold(
+    rho: Array, c: Array, left: Array, held: Integers, tolerance: float, out: Booleans, arena: Arena
+) -> tuple[IndependentRows, Array, Array, Array, bool]:  # pragma: no cover - compiled
+    """`hold`: the rows kept, all rows projected with their constants and rounding, and whether held rows contradict."""
+    rows, k = rho.shape
+    found = find_indices_kernel(rho, c, held, tolerance, arena)
+    reduced, constants, uncertain = matrix(arena, rows, k), vector(arena, rows), vector(arena, rows)
+    assign_rows(reduced, rho)
+    assign(constants, c)
+    assign(uncertain, left)
+    eliminate_kernel(reduced, constants, found)
+    eliminated_rounding(rho, left, found, uncertain, arena)
+    gone, contradicts = zeros(arena, rows), False
+    for row in range(rows):
+        before, after = 0.0, 0.0
+        for d in range(k):
+            before += rho[row, d] * rho[row, d]
+            after += reduced[row, d] * reduced[row, d]
+        if after <= USED_UP * before:
+            gone[row] = 1.0
+            reduced[row] = 0.0
+    for row in held:
+        unit = abs(c[row]) + abs(constants[row] - c[row])
+        contradicts |= gone[row] > 0.0 and abs(constants[row]) > HELD * unit + uncertain[row]
+    n = out.shape[0]
+    for row in range(rows):
+        if found.kept.size > 0 and gone[row] > 0.0 and abs(constants[row]) <= SLOW:
+            constants[row] = 0.0
+        if row < 3 * n and out[row % n]:
+            reduced[row], constants[row] = 0.0, 0.0
+    return found, reduced, constants, uncertain, contradicts

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from idcontrol import plants
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.contact.terrain import plane
+from idcontrol.contact.terrain import height_map, plane
 from idcontrol.errors import DuplicateName, UnknownName
 from idcontrol.models import coulomb, dissipation
 from idcontrol.plants.stepping import Stepping
@@ -203,6 +203,21 @@ def test_with_endless_friction_a_box_holds_on_a_slope_that_it_does_not_topple_fr
     assert np.abs(state.q - start.q).max() < 1e-9
     total = plant.contact_forces().force.sum(axis=0)
     np.testing.assert_allclose(total, [0.0, 0.0, machines.SLED_MASS * G], rtol=0, atol=1e-6)
+
+
+def test_feet_that_cannot_all_hold_on_rough_ground_stay_above_it():
+    """Each foot asks for its own way out of the ground, and any two that stick leave one turn to the others."""
+    ground = height_map(0.02 * np.random.default_rng(0).uniform(size=(21, 21)), 0.05)
+    setup = machines.sled(ground, machines.HOLDING)
+    plant = plants.build("noslip", setup)
+    start = np.array([0.0, 0.0, 0.15, 0.0, 0.0, 0.0, 1.0])
+    state = plant.reset(State(t=0.0, q=start, v=0.3 * np.random.default_rng(2).normal(size=6)))
+    for _ in range(300):
+        state = plant.step(np.zeros(0), machines.H)
+    assert plant.repaired > 0
+    assert plant.fallback == 0
+    setup.system.update(state.q, state.v)
+    assert setup.contacts.detect(machines.FOOT).gap.min() > -1e-6
 
 
 def test_a_ball_that_slides_ends_up_rolling_at_five_sevenths_of_its_speed():

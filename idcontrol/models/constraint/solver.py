@@ -47,7 +47,7 @@ from idcontrol.models.friction_lcp import (
     solve_lcp,
 )
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, WarmStart
-from idcontrol.models.sticking import Attempt, settle
+from idcontrol.models.sticking import CONTRADICTED, UNSETTLED, Attempt, settle
 from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, outcomes, whiten
 from idcontrol.solvers.enumerate import islands
 from idcontrol.solvers.lemke import TIKHONOV
@@ -56,6 +56,10 @@ from idcontrol.types import Array, Booleans, Integers, Status
 
 CREEP = 1e-6
 """Sticking contacts creep at this part of the speed that they would have without friction: ``B_r = 1/(CREEP h w)``."""
+
+YIELD = 1e-3
+"""Contacts do not stick that creep faster than this part of the fastest velocity at zero impulse: what tangents ask for
+contradicts itself, and they give way. Others creep by 1e-4 of it and less."""
 
 OPENING = 1e-9
 """A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change. One that
@@ -203,7 +207,7 @@ class _Outcome:
     iterations: int
     residual: float
     regularization: float = 0.0
-    settled: bool = True
+    unsettled: str = ""
 
 
 def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
@@ -218,22 +222,26 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
     ridge[np.arange(n, rows), np.arange(n, rows)] = np.sqrt(compliance[n:])
     ridge[n + frictional] = ridge[2 * n + frictional] = 0.0
     ridged = whitened._replace(rho=np.hstack((whitened.rho, ridge)))
+    fastest = np.abs(whitened.c[: 3 * n]).max(initial=0.0)
 
-    def attempt(stick: Booleans) -> Attempt[_Outcome]:
-        held = hold(ridged, held_rows(ridged, stick), SPRING_RANK_TOLERANCE)
+    def attempt(stick: Booleans, out: Booleans, _: float) -> Attempt[_Outcome]:
+        kept = held_rows(ridged, stick)
+        held = hold(ridged, kept, SPRING_RANK_TOLERANCE, out)
         outcome = _contact_impulses(held.rho[: 3 * n], held.c[: 3 * n], held.left[: 3 * n], compliance, mu, frictional)
         f = held.impulses(ridged, np.concatenate((outcome.f, np.zeros(rows - 3 * n))))
-        parts, holds = outcomes(whitened._replace(c=whitened.c + compliance * f), f, stick, OPENING)
+        parts, presses, moves = outcomes(whitened._replace(c=whitened.c + compliance * f), f, stick, out, OPENING)
+        given = np.abs(compliance * f)[kept[kept < 3 * n]].max(initial=0.0)
         return Attempt(
             found=replace(outcome, f=f),
             solved=outcome.status is SolverStatus.SOLVED,
-            presses=f[:n] > 0.0,
+            presses=presses,
             parts=parts,
-            holds=holds,
+            moves=max(moves, given / fastest) if given > YIELD * fastest else moves,
+            impossible=outcome.status is SolverStatus.INFEASIBLE,
         )
 
-    found, settled = settle(no_slip, no_slip, attempt)
-    return replace(found, settled=settled)
+    found, unsettled = settle(no_slip, no_slip, attempt)
+    return replace(found, unsettled=UNSETTLED if unsettled == CONTRADICTED and frictional.size else unsettled)
 
 
 def _contact_impulses(
@@ -325,6 +333,6 @@ def _ending(outcome: _Outcome) -> Ending:
         note = "squeeze" if outcome.status in (RAY, INFEASIBLE) else outcome.status.name.lower()
     elif outcome.regularization > 0.0:
         status, note = Status.REPAIRED, "regularized"
-    elif not outcome.settled:
-        status, note = Status.REPAIRED, "which contacts stick did not settle"
+    elif outcome.unsettled:
+        status, note = Status.REPAIRED, outcome.unsettled
     return Ending(status, outcome.residual, outcome.iterations, outcome.regularization, note)
