@@ -1,357 +1,240 @@
-"""Figures of a locomotion run, each with a sentence that explains it.
-
-Curves over a whole run show mean and extremes of each gait period, so that no peak is lost and the size of a figure is
-bounded. Details within a step are drawn for a few gait periods only.
-"""
+"""Plots of a locomotion run, section by section."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-import matplotlib
 import numpy as np
-from matplotlib.figure import Figure
 
 from idcontrol.record.metrics import TOUCHING_N, Layout, distance_to_segment
-from idcontrol.show.drawing import COLORS, STYLE, Picture, panels, picture
-from idcontrol.types import Array, Booleans, Integers, Status
+from idcontrol.show.plots import COLORS, DARK, QUIET, Curve, Moment, Panel, Plots, Section, intervals
+from idcontrol.types import Array, Status
 
-BINS = 1200
-"""Largest number of points of a curve over a whole run: about one per pixel."""
-PERIODS = 4
-"""Number of gait periods in the figures that show details within a step."""
-
-DRAWABLE = 1e12
-"""Larger numbers are drawn as unknown: an axis over hundreds of decades takes minutes."""
-
-_PLANNED, _QUIET, _SHADE = "#444444", "#9aa0a6", "#eef1f4"
-_STATUS_COLORS = {
-    Status.SOLVED: "#c8e6d4",
-    Status.REPAIRED: "#e69f00",
-    Status.FALLBACK: "#d55e00",
-    Status.FAILED: "#000000",
-}
+NEAR = 1.3
+"""Torque limits within this multiple of the largest torque are drawn."""
+JOINTS = 3
+"""Number of joints that are shown at first: those of a leg."""
 
 
-@dataclass(frozen=True, slots=True)
-class _GaitRecord:
-    """Data of the figures: the arrays of a run, and the rows of a few gait periods."""
+class Walk(NamedTuple):
+    """A recorded walk.
+
+    Attributes:
+        arrays: Channels as listed in `idcontrol.record.metrics`, shape (rows, ...).
+        layout: Facts about the run that are not in the arrays.
+    """
 
     arrays: Mapping[str, Array]
     layout: Layout
-    rows: slice
-
-    def close_up(self, name: str) -> Array:
-        return self.arrays[name][self.rows]
 
     @property
     def q(self) -> Array:
+        """Joint positions, shape (rows, joints) [rad]."""
         return self.arrays["q"][:, list(self.layout.joint_q)]
 
     @property
     def v(self) -> Array:
+        """Joint velocities, shape (rows, joints) [rad/s]."""
         return self.arrays["v"][:, list(self.layout.joint_v)]
 
+    @property
+    def torque_rate(self) -> Array:
+        """Change of the torques since the row before over the control period, shape (rows, joints) [N m/s]."""
+        tau = self.arrays["tau"]
+        return np.diff(tau, axis=0, prepend=tau[:1]) / self.layout.period_s
 
-def locomotion(arrays: Mapping[str, Array], layout: Layout) -> list[Picture]:
-    """All figures of a locomotion run, in the order of the page; none if there are too few rows to draw.
+    @property
+    def predicted(self) -> Array:
+        """Sum of the predicted vertical forces, shape (rows,) [N]; NaN where nothing was predicted."""
+        forces = self.arrays["force_pred"][:, :, 2]
+        return np.where(np.isnan(forces).all(axis=1), np.nan, np.nansum(forces, axis=1))
+
+
+def locomotion(arrays: Mapping[str, Array], layout: Layout, events: Sequence[Mapping[str, Any]] = ()) -> Plots | None:
+    """All plots of a locomotion run, in the order of the page; None if there are too few rows to draw.
 
     Args:
         arrays: Channels as listed in `idcontrol.record.metrics`, shape (rows, ...).
         layout: Facts about the run that are not in the arrays.
+        events: Events of the run, as in `Run.events`.
     """
     if len(arrays["t"]) < 3:
-        return []
-    arrays = {name: np.where(np.abs(values) < DRAWABLE, values, np.nan) for name, values in arrays.items()}
-    scene = _GaitRecord(arrays, layout, _close_up_rows(arrays, layout))
-    from_s, to_s = (arrays["t"][i] for i in (scene.rows.start, scene.rows.stop - 1))
-    when = f"from {from_s:.2f} s to {to_s:.2f} s"
-    pictures: tuple[tuple[str, str, Callable[[_GaitRecord], Figure]], ...] = (
-        (
-            "The run at a glance",
-            "Joint errors, torque rate, error of the predicted contact force, height and tilt of the base, and how "
-            "the steps of controller and plant ended. Lines are means over a gait period, bands reach up to the "
-            "largest value. Shaded: turning in place.",
-            _glance,
-        ),
-        (
-            "Path",
-            "Left: base and centre of mass from above; waypoints are numbered in order. Right: distance of the centre "
-            "of mass to the line between two waypoints, mean and largest; turning in place (shaded) does not count.",
-            _path,
-        ),
-        ("Joints", f"Joint positions {when}: measured (broad, blue) and reference (thin, dark).", _joints),
-        (
-            "Torques",
-            f"Joint torques (left) and their rate of change (right), leg by leg, {when}. Dotted: torque limits, if "
-            "they are near.",
-            _torques,
-        ),
-        (
-            "Contact forces",
-            f"Vertical contact force of each foot, and their sum, {when}: in the plant (filled) and as predicted by "
-            "the controller (line). Shaded: planned stance.",
-            _forces,
-        ),
-        (
-            "Feet and gait",
-            f"Gait diagram {when}, planned stance above real contact; below, heights of the foot centres, measured and "
-            "planned. Shaded: planned stance.",
-            _feet,
-        ),
+        return None
+    walk = Walk(arrays, layout)
+    return Plots(
+        t=arrays["t"],
+        overview=Curve("largest torque rate", np.abs(walk.torque_rate).max(axis=1), COLORS[1], look="area"),
+        sections=[draw(walk) for draw in (glance, path, joints, torques, forces, feet)],
+        choices={"Joints": layout.joints, "Feet": layout.feet},
+        shown=(*layout.joints[:JOINTS], *layout.feet),
+        moments=moments(walk, events),
     )
-    with matplotlib.rc_context(STYLE):
-        return [picture(title, sentence, draw(scene)) for title, sentence, draw in pictures]
 
 
-def _close_up_rows(arrays: Mapping[str, Array], layout: Layout) -> slice:
-    """Rows of a few gait periods: the first after 1 s without turning, else the last ones of the run."""
-    length = min(max(round(PERIODS * layout.gait_period_s / layout.period_s), 3), len(arrays["t"]))
-    turns = np.concatenate([[0], np.cumsum(arrays["turning"] > 0.5)])
-    starts: Integers = np.arange(len(arrays["t"]) - length + 1)
-    straight = starts[(arrays["t"][starts] >= arrays["t"][0] + 1.0) & (turns[starts + length] == turns[starts])]
-    first = int(straight[0]) if straight.size else int(starts[-1])
-    return slice(first, first + length)
-
-
-class _Bins:
-    """Consecutive rows joined into bins: a gait period each, or longer where there would be more than `BINS` bins."""
-
-    def __init__(self, t: Array, rows: int) -> None:
-        """Join at least `rows` rows per bin; `t` are the times of all rows."""
-        rows = max(rows, -(-len(t) // BINS), 1)
-        self.first: Integers = np.arange(0, len(t), rows)
-        self.count = np.diff(np.append(self.first, len(t)))
-        self.edges = np.append(t[self.first], t[-1] + (t[1] - t[0]))
-        self.middle = (self.edges[1:] + self.edges[:-1]) / 2
-
-    def mean(self, values: Array) -> Array:
-        return np.add.reduceat(values, self.first) / self.count
-
-    def largest(self, values: Array) -> Array:
-        return np.fmax.reduceat(values, self.first)
-
-    def smallest(self, values: Array) -> Array:
-        return np.fmin.reduceat(values, self.first)
-
-
-def _strip(axes: Any, bins: _Bins, values: Array, label: str, color: str, *, log: bool = False) -> None:
-    """Draw the mean over columns and bins, and a band up to the largest value; `values` (rows, columns)."""
-    largest, mean = bins.largest(values.max(axis=1)), bins.mean(values.mean(axis=1))
-    log = log and bool((mean > 0).any())
-    floor = mean[mean > 0].min() / 2 if log else 0.0
-    axes.set_yscale("log" if log else "linear")
-    axes.stairs(np.fmax(largest, floor), bins.edges, baseline=floor, fill=True, color=color, alpha=0.2, linewidth=0)
-    axes.plot(bins.middle, mean, color=color)
-    axes.set_ylabel(label)
-    axes.set_ylim(bottom=floor)
-
-
-def _band(axes: Any, bins: _Bins, values: Array, label: str, color: str) -> None:
-    """Draw the mean over bins, and a band between smallest and largest value; `values` (rows,)."""
-    low, high = bins.smallest(values), bins.largest(values)
-    axes.stairs(high, bins.edges, baseline=low, fill=True, color=color, alpha=0.2, linewidth=0)
-    axes.plot(bins.middle, bins.mean(values), color=color)
-    axes.set_ylabel(label)
-
-
-def _intervals(t: Array, flag: Booleans) -> list[tuple[float, float]]:
-    """Beginning and duration of the intervals in which `flag` (rows,) holds."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], flag, [False]]).astype(np.int8))).reshape(-1, 2)
-    h = t[1] - t[0]
-    return [(t[first], t[last - 1] + h - t[first]) for first, last in edges]
-
-
-def _shade(axes: Any, t: Array, flag: Booleans) -> None:
-    """Shade the intervals in which `flag` (rows,) holds."""
-    for begin, duration in _intervals(t, flag):
-        axes.axvspan(begin, begin + duration, color=_SHADE, linewidth=0, zorder=0)
-
-
-def _glance(scene: _GaitRecord) -> Figure:
-    arrays, t, h = scene.arrays, scene.arrays["t"], scene.layout.period_s
-    rows = round(scene.layout.gait_period_s / h)
-    bins = _Bins(t, rows)
-    figure, grid = panels([*[1.0] * 6, 0.45], sharex=True)
-    axes = grid[:, 0]
-    _strip(axes[0], bins, 1e3 * np.abs(scene.q - arrays["q_des"]), "|q − q_des|\nmrad", COLORS[0])
-    _strip(axes[1], bins, np.abs(scene.v - arrays["v_des"]), "|q̇ − q̇_des|\nrad/s", COLORS[0], log=True)
-    _strip(
-        axes[2], _Bins(t[1:], rows), np.abs(np.diff(arrays["tau"], axis=0)) / h, "|Δτ/Δt|\nN m/s", COLORS[1], log=True
-    )
-    predicted = arrays["force_pred"][:, :, 2]
-    error = np.abs(np.nansum(predicted, axis=1) - arrays["force"][:, :, 2].sum(axis=1))
-    error[np.isnan(predicted).all(axis=1)] = np.nan
+def moments(walk: Walk, events: Sequence[Mapping[str, Any]] = ()) -> list[Moment]:
+    """Where to look first: the worst instants, the first step of each solver that was not solved, and all events."""
+    t, names = walk.arrays["t"], walk.layout.joints
+    found = []
+    for what, unit, values in (
+        ("largest torque rate", "N m/s", np.abs(walk.torque_rate)),
+        ("largest torque", "N m", np.abs(walk.arrays["tau"])),
+        ("largest joint error", "mrad", 1e3 * np.abs(walk.q - walk.arrays["q_des"])),
+    ):
+        if np.isfinite(values).any():
+            row, joint = np.unravel_index(np.nanargmax(values), values.shape)
+            found.append(Moment(float(t[row]), f"{what}: {values[row, joint]:.3g} {unit}, {names[joint]}"))
+    error = np.abs(walk.predicted - walk.arrays["force"][:, :, 2].sum(axis=1))
     if np.isfinite(error).any():
-        _strip(axes[3], bins, error[:, None], "force error\nN", COLORS[2], log=True)
-    else:
-        axes[3].set_ylabel("force error\nN")
-        axes[3].text(0.5, 0.5, "nothing was predicted", transform=axes[3].transAxes, ha="center", color=_QUIET)
-        axes[3].set_yticks([])
-    _band(axes[4], bins, 1e3 * (arrays["q"][:, 2] - arrays["base_ref"][:, 2]), "height error\nmm", COLORS[3])
-    _strip(axes[5], bins, 1e3 * arrays["base_tilt"][:, None], "tilt\nmrad", COLORS[3])
-    _statuses(axes[6], t, {"plant": arrays["plant_status"], "controller": arrays["status"]})
-    for row in axes[:6]:
-        _shade(row, t, arrays["turning"] > 0.5)
-    axes[6].set_xlim(t[0], t[-1] + h)
-    axes[6].set_xlabel("time [s]")
-    return figure
+        worst = int(np.nanargmax(error))
+        found.append(Moment(float(t[worst]), f"largest force error: {error[worst]:.3g} N"))
+    for solver, channel in (("controller", "status"), ("plant", "plant_status")):
+        unsolved = np.flatnonzero(walk.arrays[channel] > Status.SOLVED)
+        if len(unsolved):
+            kind = Status(int(walk.arrays[channel][unsolved[0]])).name.lower()
+            found.append(Moment(float(t[unsolved[0]]), f"first step of the {solver} that was {kind}"))
+    return found + [
+        Moment(float(event["t"]), f"{event['what']}: {event['detail']}") for event in events if event["t"] is not None
+    ]
 
 
-def _statuses(axes: Any, t: Array, statuses: Mapping[str, Array]) -> None:
-    """Draw one bar per solver; each bin shows the worst status within it."""
-    bins = _Bins(t, 1)
-    for row, status in enumerate(statuses.values()):
-        worst = bins.largest(np.nan_to_num(status, nan=-1.0))
-        for kind, color in _STATUS_COLORS.items():
-            outline = 0.0 if kind is Status.SOLVED else 1.5  # keeps a single bad step visible
-            when = _intervals(bins.edges[:-1], worst == kind)
-            axes.broken_barh(when, (row - 0.4, 0.8), color=color, linewidth=outline, zorder=2 + kind)
-    for kind, color in _STATUS_COLORS.items():
-        axes.bar([t[0]], [0], color=color, label=kind.name.lower())
-    axes.set_yticks(range(len(statuses)), list(statuses))
-    axes.set_ylim(-0.6, len(statuses) - 0.4)
-    axes.grid(visible=False)
-    axes.legend(loc="upper right", bbox_to_anchor=(1.0, -0.35), ncols=4)
+def glance(walk: Walk) -> Section:
+    """Errors, torque rate, base, and how the steps ended."""
+    arrays = walk.arrays
+    error = np.abs(walk.predicted - arrays["force"][:, :, 2].sum(axis=1))
+    predictive = np.isfinite(error).any()
+    return Section(
+        "The run at a glance",
+        "Joint errors, torque rate, error of the predicted contact force, height and tilt of the base, and how the "
+        "steps of controller and plant ended. Of the joints, the mean (line) and the largest (area) are shown.",
+        [
+            Panel("|q − q_des| [mrad]", _mean_and_largest(1e3 * np.abs(walk.q - arrays["q_des"]), COLORS[0])),
+            Panel("|q̇ − q̇_des| [rad/s]", _mean_and_largest(np.abs(walk.v - arrays["v_des"]), COLORS[0])),
+            Panel("|Δτ/Δt| [N m/s]", _mean_and_largest(np.abs(walk.torque_rate), COLORS[1]), log=True),
+            *(
+                [Panel("force error [N]", [Curve("sum over the feet", error, COLORS[2])], log=True)]
+                if predictive
+                else ()
+            ),
+            Panel(
+                "base height [mm]",
+                [
+                    Curve("measured", 1e3 * arrays["q"][:, 2], COLORS[3]),
+                    Curve("reference", 1e3 * arrays["base_ref"][:, 2], DARK, look="dashed"),
+                ],
+            ),
+            Panel("base tilt [mrad]", [Curve("tilt", 1e3 * arrays["base_tilt"], COLORS[3])]),
+            Panel(
+                "steps",
+                [Curve("plant", arrays["plant_status"], QUIET), Curve("controller", arrays["status"], COLORS[0])],
+                ticks=tuple(status.name.lower() for status in Status),
+            ),
+        ],
+    )
 
 
-def _path(scene: _GaitRecord) -> Figure:
-    arrays, t = scene.arrays, scene.arrays["t"]
-    figure, grid = panels([3.9], 2, aside=0.75)
-    above, off = grid[0]
-    goals = np.array(scene.layout.waypoints).reshape(-1, 2)
-    above.plot(arrays["q"][:, 0], arrays["q"][:, 1], color=_QUIET, linewidth=0.8, label="base")
-    above.plot(arrays["com"][:, 0], arrays["com"][:, 1], color=COLORS[0], label="centre of mass")
-    above.plot(arrays["q"][0, 0], arrays["q"][0, 1], "s", color=_PLANNED, markersize=5, label="start")
-    if len(goals):
-        above.plot(goals[:, 0], goals[:, 1], "o", color=COLORS[1], markersize=6, label="waypoints")
-        for number, goal in enumerate(goals, start=1):
-            above.annotate(f"{number}", goal, xytext=(6, 6), textcoords="offset points", color=COLORS[1])
-    above.set_aspect("equal", adjustable="datalim")
-    above.margins(0.12)
-    above.set_xlabel("x [m]")
-    above.set_ylabel("y [m]")
-    above.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, handlelength=1.2, columnspacing=1.2)
-
+def path(walk: Walk) -> Section:
+    """The way from above, and how far the centre of mass is off it."""
+    arrays = walk.arrays
     known = np.isfinite(arrays["target"]).all(axis=1) & np.isfinite(arrays["segment"]).all(axis=1)
     counted = known & ~(arrays["turning"] > 0.5)
+    distance = np.full(len(arrays["t"]), np.nan)
     if counted.any():
-        distance = np.where(
-            counted, 1e3 * distance_to_segment(arrays["com"], arrays["segment"], arrays["target"]), np.nan
-        )
-        bins = _Bins(t, round(scene.layout.gait_period_s / scene.layout.period_s))
-        off.stairs(bins.largest(distance), bins.edges, fill=True, color=COLORS[0], alpha=0.2, linewidth=0)
-        off.plot(bins.middle, bins.mean(distance), color=COLORS[0])
-        off.set_ylim(bottom=0.0)
-    else:
-        off.text(0.5, 0.5, "no waypoints", transform=off.transAxes, ha="center", color=_QUIET)
-    _shade(off, t, arrays["turning"] > 0.5)
-    off.set_xlim(t[0], t[-1])
-    off.set_xlabel("time [s]")
-    off.set_ylabel("off the path [mm]")
-    return figure
+        all_rows = 1e3 * distance_to_segment(arrays["com"], arrays["segment"], arrays["target"])
+        distance = np.where(counted, all_rows, np.nan)
+    off = [Panel("off the path [mm]", [Curve("centre of mass", distance, COLORS[0])])] if counted.any() else []
+    return Section(
+        "Path",
+        "Centre of mass and base from above, with numbered waypoints; the chosen window is dark. Below, the distance "
+        "of the centre of mass to the line between two waypoints; turning in place does not count.",
+        off,
+        track={"base": arrays["q"][:, :2], "centre of mass": arrays["com"][:, :2]},
+        marks=walk.layout.waypoints,
+    )
 
 
-def _joints(scene: _GaitRecord) -> Figure:
-    t, names = scene.close_up("t"), scene.layout.joints
-    columns = _columns(len(names))
-    rows = -(-len(names) // columns)
-    figure, grid = panels([1.15] * rows, columns, gap=0.32, sharex=True)
-    for axes in grid.flat[len(names) :]:
-        axes.set_visible(False)
-    for i, name in enumerate(names):
-        axes = grid.flat[i]
-        axes.plot(t, scene.q[scene.rows, i], color=COLORS[0], linewidth=2.4, alpha=0.45)
-        axes.plot(t, scene.close_up("q_des")[:, i], color=_PLANNED, linewidth=0.9)
-        axes.set_title(name)
-        axes.margins(x=0)
-        if i % columns == 0:
-            axes.set_ylabel("rad")
-        if i >= len(names) - columns:
-            axes.set_xlabel("time [s]")
-    return figure
+def joints(walk: Walk) -> Section:
+    """Positions and velocities of the joints beside their references."""
+    return Section(
+        "Joints",
+        "Joint positions and velocities, measured (lines) and reference (dashed).",
+        [
+            Panel("position [rad]", _beside(walk.layout.joints, walk.q, walk.arrays["q_des"], "reference")),
+            Panel("velocity [rad/s]", _beside(walk.layout.joints, walk.v, walk.arrays["v_des"], "reference")),
+        ],
+    )
 
 
-def _torques(scene: _GaitRecord) -> Figure:
-    t, tau, names = scene.close_up("t"), scene.close_up("tau"), scene.layout.joints
-    rate = np.diff(tau, axis=0) / scene.layout.period_s
-    columns = _columns(len(names))
-    groups = [range(i, min(i + columns, len(names))) for i in range(0, len(names), columns)]
-    figure, grid = panels([1.35] * len(groups), 2, gap=0.34, aside=0.85, sharex=True)
-    for (left, right), group in zip(grid, groups, strict=True):
-        near = 1.3 * np.abs(tau[:, list(group)]).max(initial=0.0)
-        for i, color in zip(group, COLORS, strict=False):
-            left.step(t, tau[:, i], where="post", color=color, label=names[i])
-            right.step(t[1:], rate[:, i], where="post", color=color, linewidth=0.9)
-            limit = scene.layout.torque_limit[i]
-            if limit is not None and limit < near:
-                left.axhline(limit, color=color, linestyle=":", linewidth=1)
-                left.axhline(-limit, color=color, linestyle=":", linewidth=1)
-        left.set_ylabel("τ [N m]")
-        right.set_ylabel("Δτ/Δt [N m/s]")
-        left.margins(x=0, y=0.12)
-        right.margins(x=0)
-        left.legend(loc="lower left", bbox_to_anchor=(0.0, 0.98), ncols=columns, handlelength=1.2, columnspacing=1.2)
-    for axes in grid[-1]:
-        axes.set_xlabel("time [s]")
-    return figure
+def torques(walk: Walk) -> Section:
+    """Torques and their rate of change."""
+    tau, names = walk.arrays["tau"], walk.layout.joints
+    near = NEAR * np.nanmax(np.abs(tau), axis=0, initial=0.0)
+    limits = [
+        Curve(f"{name} limit", np.full(len(tau), sign * limit), color, (name,), "dashed")
+        for name, limit, largest, color in zip(names, walk.layout.torque_limit, near, _colors(names), strict=True)
+        if limit is not None and limit < largest
+        for sign in (1.0, -1.0)
+    ]
+    return Section(
+        "Torques",
+        "Joint torques and their rate of change. Dashed: torque limits, if they are near.",
+        [
+            Panel("τ [N m]", [*_each(names, tau), *limits]),
+            Panel("Δτ/Δt [N m/s]", _each(names, walk.torque_rate)),
+        ],
+    )
 
 
-def _columns(joints: int) -> int:
-    """Number of joints side by side: three if the joints come in legs of three, else up to four."""
-    return 3 if joints % 3 == 0 else min(joints, 4)
+def forces(walk: Walk) -> Section:
+    """Vertical contact forces, foot by foot and summed."""
+    real, predicted = walk.arrays["force"][:, :, 2], walk.arrays["force_pred"][:, :, 2]
+    together = [
+        Curve("sum in the plant", real.sum(axis=1), COLORS[5], look="area"),
+        Curve("sum predicted", walk.predicted, DARK, look="dashed"),
+    ]
+    return Section(
+        "Contact forces",
+        "Vertical contact force of each foot and their sum: in the plant (lines) and as predicted (dashed).",
+        [Panel("force [N]", _beside(walk.layout.feet, real, predicted, "predicted")), Panel("sum [N]", together)],
+    )
 
 
-def _forces(scene: _GaitRecord) -> Figure:
-    t, feet = scene.close_up("t"), scene.layout.feet
-    force, predicted = scene.close_up("force")[:, :, 2], scene.close_up("force_pred")[:, :, 2]
-    stance = scene.close_up("stance") > 0.5
-    figure, axes_grid = panels([1.15] * (len(feet) + 1), sharex=True)
-    grid = axes_grid[:, 0]
-    together = np.where(np.isnan(predicted).all(axis=1), np.nan, np.nansum(predicted, axis=1))
-    for axes, name, real, expected in zip(
-        grid, [*feet, "sum"], [*force.T, force.sum(axis=1)], [*predicted.T, together], strict=True
-    ):
-        axes.fill_between(t, 0.0, real, step="post", color=COLORS[5], alpha=0.55, linewidth=0, label="plant")
-        axes.step(t, expected, where="post", color=_PLANNED, linewidth=0.9, label="predicted")
-        axes.set_ylabel(f"{name}\nN")
-        axes.set_ylim(bottom=0.0)
-        axes.margins(x=0)
-    for axes, planned in zip(grid, stance.T, strict=False):
-        _shade(axes, t, planned)
-    grid[-1].set_xlabel("time [s]")
-    figure.legend(*grid[0].get_legend_handles_labels(), loc="upper right", ncols=2)
-    return figure
+def feet(walk: Walk) -> Section:
+    """Gait diagram and heights of the feet."""
+    arrays, names = walk.arrays, walk.layout.feet
+    touching = np.linalg.norm(arrays["force"], axis=2) > TOUCHING_N
+    bars = []
+    for i, (name, color) in enumerate(zip(names, _colors(names), strict=True), start=1):
+        bars.append(Curve(f"{name} planned", intervals(arrays["stance"][:, i - 1] > 0.5, i + 0.17), QUIET, look="bar"))
+        bars.append(Curve(f"{name} contact", intervals(touching[:, i - 1], i - 0.17), color, look="bar"))
+    turning = Curve("turning in place", intervals(arrays["turning"] > 0.5, 0.0), DARK, look="bar")
+    heights = _beside(names, 1e3 * arrays["feet"][:, :, 2], 1e3 * arrays["feet_des"][:, :, 2], "planned")
+    return Section(
+        "Feet and gait",
+        "Gait diagram: planned stance (grey) above real contact (coloured). Below, heights of the foot centres, "
+        "measured (lines) and planned (dashed).",
+        [Panel("gait", [turning, *bars], ticks=("turning", *names)), Panel("foot height [mm]", heights)],
+    )
 
 
-def _feet(scene: _GaitRecord) -> Figure:
-    t, feet, h = scene.close_up("t"), scene.layout.feet, scene.layout.period_s
-    touching = np.linalg.norm(scene.close_up("force"), axis=2) > TOUCHING_N
-    figure, axes_grid = panels([0.3 * len(feet) + 0.3, *[1.0] * len(feet)], gap=0.26, sharex=True)
-    grid = axes_grid[:, 0]
-    diagram = grid[0]
-    for i in range(len(feet)):
-        for flag, below, height, color in (
-            (scene.close_up("stance")[:, i] > 0.5, 0.04, 0.34, "#b8c0c8"),
-            (touching[:, i], -0.34, 0.34, COLORS[0]),
-        ):
-            diagram.broken_barh(_intervals(t, flag), (len(feet) - 1 - i + below, height), color=color, linewidth=0)
-    diagram.set_yticks(range(len(feet)), feet[::-1])
-    diagram.set_ylim(-0.6, len(feet) - 0.4)
-    diagram.grid(visible=False)
-    diagram.bar([t[0]], [0], color="#b8c0c8", label="planned stance")
-    diagram.bar([t[0]], [0], color=COLORS[0], label="contact")
-    diagram.legend(loc="lower right", bbox_to_anchor=(1.0, 0.98), ncols=2)
-    for i, axes in enumerate(grid[1:]):
-        _shade(axes, t, scene.close_up("stance")[:, i] > 0.5)
-        axes.plot(
-            t, 1e3 * scene.close_up("feet")[:, i, 2], color=COLORS[0], linewidth=2.4, alpha=0.45, label="measured"
-        )
-        axes.plot(t, 1e3 * scene.close_up("feet_des")[:, i, 2], color=_PLANNED, linewidth=0.9, label="planned")
-        axes.set_ylabel(f"{feet[i]}\nmm")
-    grid[0].set_xlim(t[0], t[-1] + h)
-    grid[1].legend(loc="lower right", bbox_to_anchor=(1.0, 0.9), ncols=2)
-    grid[-1].set_xlabel("time [s]")
-    return figure
+def _colors(names: Sequence[str]) -> list[str]:
+    return [COLORS[i % len(COLORS)] for i in range(len(names))]
+
+
+def _mean_and_largest(values: Array, color: str) -> list[Curve]:
+    return [Curve("largest", values.max(axis=1), color, look="area"), Curve("mean", values.mean(axis=1), DARK)]
+
+
+def _each(names: Sequence[str], values: Array) -> list[Curve]:
+    return [
+        Curve(name, column, color, (name,)) for name, column, color in zip(names, values.T, _colors(names), strict=True)
+    ]
+
+
+def _beside(names: Sequence[str], measured: Array, other: Array, what: str) -> list[Curve]:
+    """Each joint's or foot's curve, and the other one that it is held against, dashed in the same colour."""
+    return [
+        curve
+        for name, color, real, wanted in zip(names, _colors(names), measured.T, other.T, strict=True)
+        for curve in (Curve(name, real, color, (name,)), Curve(f"{name} {what}", wanted, color, (name,), "dashed"))
+    ]

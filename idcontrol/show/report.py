@@ -20,6 +20,7 @@ from idcontrol.record.recording import Run, jsonable, load
 from idcontrol.running import changes
 from idcontrol.show import figures
 from idcontrol.show.drawing import recorded
+from idcontrol.show.plots import Plots, code, data
 
 EVENTS = 200
 """Largest number of events listed on a page."""
@@ -74,7 +75,7 @@ class Facts(msgspec.Struct, frozen=True):
 def report(folder: str | Path) -> Path:
     """Write ``report.html`` into the folder of a run, whole or cut off, and return its path.
 
-    Figures are drawn for runs whose `meta` has a ``layout`` (`metrics.Layout`); `Facts` are what else it may have.
+    Plots are there for runs whose `meta` has a ``layout`` (`metrics.Layout`); `Facts` are what else it may have.
 
     Raises:
         InputError: The folder does not hold a readable run, or cannot be written to.
@@ -95,7 +96,8 @@ def report(folder: str | Path) -> Path:
         note=run.note,
         topics=table(values, facts.goals or {}),
         findings=findings(values, facts.findings or ()),
-        pictures=([] if layout is None else figures.locomotion(run.arrays, layout)) + own,
+        plots=None if layout is None else figures.locomotion(run.arrays, layout, run.events),
+        pictures=own,
         events=run.events[:EVENTS],
         more_events=max(len(run.events) - EVENTS, 0),
         command=command(run),
@@ -105,15 +107,16 @@ def report(folder: str | Path) -> Path:
     return write_page(run.folder / "report.html", text)
 
 
-def render(template: str, **values: Any) -> str:
-    """A page from one of this package's templates."""
+def render(template: str, *, plots: Plots | None, **values: Any) -> str:
+    """A page from one of this package's templates, with its plots if there are any."""
+    drawn = {"style": ""} if plots is None else {**code(), "data": data(plots)}
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("idcontrol", "show"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    return environment.get_template(template).render(**values)
+    return environment.get_template(template).render(plots=plots, **drawn, **values)
 
 
 def write_page(path: Path, text: str) -> Path:

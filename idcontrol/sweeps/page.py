@@ -1,4 +1,4 @@
-"""The page of a comparison: one HTML file that needs nothing beside it."""
+"""The page of a comparison: one HTML file, with links to the pages of its runs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,24 @@ from idcontrol.record.quantities import QUANTITIES
 from idcontrol.record.recording import load as load_run
 from idcontrol.show.drawing import Picture, recorded
 from idcontrol.show.report import flat, number, render, write_page
+from idcontrol.show.report import report as report_run
 from idcontrol.sweeps import figures
+from idcontrol.sweeps.overlay import overlay
 from idcontrol.sweeps.record import NOT_RUN, Comparison, RunOutcome, coinciding, varied_keys
 from idcontrol.sweeps.study import Study, Table
 
 DRAWN = 12
-"""Largest number of runs for which a page shows each run's own figures."""
+"""Largest number of runs for which a page shows each run's curves and own figures, and writes each run's page."""
+
+MATTER = (
+    "q_err_rad", "qd_err_rad_s", "dtau_mean_nm_s", "dtau_max_nm_s", "force_err_rel", "com_path_err_m", "slip_m_s",
+    "step_us.p50",
+)  # fmt: skip
+"""Quantities of the table of all runs; the others are folded."""
 
 
 def report(comparison: Comparison, study: Study | None) -> Path:
-    """Write ``report.html`` into the comparison's folder and return its path.
+    """Write ``report.html`` into the comparison's folder and return its path; where runs are few, their pages, too.
 
     Args:
         comparison: The comparison.
@@ -42,7 +50,9 @@ def report(comparison: Comparison, study: Study | None) -> Path:
             "good" if done == len(outcomes) else "warn",
         ),
         tables=[_as_text(table) for table in (study.tables(outcomes) if study else ()) if table.printed],
-        rows=_as_text(all_rows(outcomes)),
+        rows=_as_text(all_rows(outcomes, MATTER)) | {"links": _links(comparison)},
+        more=_as_text(all_rows(outcomes)),
+        plots=overlay([(_which(o, outcomes), o) for o in _ended(outcomes)[:DRAWN]]),
         pictures=[*(study.pictures(outcomes) if study else ()), *general, *_of_the_runs(outcomes)],
         command=shlex.join(comparison.command),
         settings=_shared_settings(outcomes),
@@ -51,8 +61,13 @@ def report(comparison: Comparison, study: Study | None) -> Path:
     return write_page(comparison.folder / "report.html", text)
 
 
-def all_rows(outcomes: Sequence[RunOutcome]) -> Table:
-    """Every run: the settings that were varied, the metrics that differ between runs, and why a run failed."""
+def all_rows(outcomes: Sequence[RunOutcome], of: Sequence[str] | None = None) -> Table:
+    """Every run: the settings that were varied, the metrics that differ between runs, and why a run failed.
+
+    Args:
+        outcomes: The runs.
+        of: Keys of the metrics that may be shown; None shows all. Where none of them differs, all are shown.
+    """
     keys = varied_keys([o.row for o in outcomes])
     ended = [o.metrics for o in outcomes if o.metrics is not None]
     shown = [
@@ -62,6 +77,7 @@ def all_rows(outcomes: Sequence[RunOutcome]) -> Table:
         and q.key not in ("completed", "fell_at_s", "step_us.p99", "step_us.p999", "step_us.max")
         and (len({q.of(metrics) for metrics in ended}) > 1 or (len(ended) == 1 and q.of(ended[0]) is not None))
     ]
+    shown = [q for q in shown if q.key in (of or ())] or shown
     failed = [o for o in outcomes if not o.done and o.reason != NOT_RUN]
     waiting = _and_waiting(outcomes)
     if failed or waiting:
@@ -102,16 +118,40 @@ def _as_text(table: Table) -> dict[str, Any]:
 
 def _of_the_runs(outcomes: Sequence[RunOutcome]) -> list[Picture]:
     """Figures that the runs drew themselves, where there are few runs."""
-    ended = [o for o in outcomes if o.metrics is not None]
+    ended = _ended(outcomes)
     if len(ended) > DRAWN:
         return []
-    keys = varied_keys([o.row for o in outcomes])
     found = []
     for o in ended:
-        which = ", ".join(f"{key} {o.setting(key)}" for key in keys)
         for picture in recorded(o.folder, load_run(o.folder).meta):
-            found.append(Picture(f"{picture.title} ({which})", picture.sentence, picture.source))
+            found.append(Picture(f"{picture.title} ({_which(o, outcomes)})", picture.sentence, picture.source))
     return found
+
+
+def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
+    return [o for o in outcomes if o.metrics is not None]
+
+
+def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
+    """The settings of a run that others have otherwise, or its name if all are alike."""
+    settings = {key: outcome.setting(key) for key in varied_keys([o.row for o in outcomes])}
+    words = [str(value) if key == "controller" else f"{key} {value}" for key, value in settings.items()]
+    return ", ".join(words) or outcome.row.name
+
+
+def _links(comparison: Comparison) -> list[str | None]:
+    """Address of each run's page beside the comparison's; None where there is none.
+
+    The pages are written where there are few runs.
+    """
+    few = len(_ended(comparison.outcomes)) <= DRAWN
+    links: list[str | None] = []
+    for o in comparison.outcomes:
+        if few and o.metrics is not None:
+            report_run(o.folder)
+        page = o.folder / "report.html"
+        links.append(page.relative_to(comparison.folder).as_posix() if page.is_file() else None)
+    return links
 
 
 def _shared_settings(outcomes: Sequence[RunOutcome]) -> list[tuple[str, str]]:

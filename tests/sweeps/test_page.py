@@ -12,8 +12,9 @@ import pytest
 from idcontrol.errors import InputError
 from idcontrol.experiments.trot import experiment
 from idcontrol.record.metrics import locomotion
-from idcontrol.record.recording import write_json
+from idcontrol.record.recording import load, write_json
 from idcontrol.sweeps import figures, page, record
+from idcontrol.sweeps.overlay import held, overlay
 from idcontrol.sweeps.plan import plan, product
 from idcontrol.sweeps.study import Study, Table
 from tests import walks
@@ -60,7 +61,7 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        if tag not in ("meta", "img", "br"):
+        if tag not in ("meta", "img", "br", "input"):
             self.open.append(tag)
         self.sources += [value for key, value in attrs if key in ("src", "href")]
 
@@ -68,13 +69,16 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_needs_nothing_beside_it_and_escapes_what_it_shows(folder):
+def test_the_page_is_whole_links_the_pages_of_its_runs_alone_and_escapes_what_it_shows(folder):
     path = page.report(record.load(folder), None)
     text = path.read_text()
     parsed = Page(text)
     assert parsed.open == []
     assert parsed.sources
-    assert all(source.startswith("data:image/svg+xml;base64,") for source in parsed.sources)
+    links = {source for source in parsed.sources if not source.startswith("data:image/svg+xml;base64,")}
+    assert links == {f"runs/{o.row.name}/report.html" for o in record.load(folder).outcomes if o.metrics is not None}
+    assert all((folder / link).is_file() for link in links)
+    assert len(text) < 5e6
     assert "3 of 6 runs did their task, 1 not run yet" in text
     assert "6 runs, of which 2 did not do their task, 1 not run yet." in text
     assert "&lt;b&gt;ouch" in text
@@ -206,3 +210,31 @@ def test_a_run_that_missed_its_task_says_what_it_missed(tmp_path, metrics, reaso
     write_json(tmp_path / run.name / "metrics.json", metrics)
     outcome = record.outcome(run, tmp_path)
     assert (outcome.reason, outcome.done, outcome.metrics) == (reason, reason is None, metrics)
+
+
+def test_torques_of_all_runs_lie_over_each_other_on_one_time_axis(folder):
+    outcomes = [o for o in record.load(folder).outcomes if o.metrics is not None]
+    plots = overlay([(o.row.name, o) for o in outcomes])
+    curves = {curve.of: curve for curve in plots.sections[0].panels[0].curves}
+    assert len(curves) == 4 * 12
+    for o in outcomes:
+        run = load(o.folder)
+        np.testing.assert_array_equal(curves["RF_HFE", o.row.name].values, run.arrays["tau"][:, 4])
+    assert {name for names in plots.choices.values() for name in names} == {name for of in curves for name in of} | {
+        *walks.FEET
+    }
+    assert len(plots.moments) == len(outcomes)
+
+
+def test_values_of_a_slower_run_hold_until_its_next_row():
+    found = held(np.array([0.0, 2e-3, 4e-3]), np.array([1.0, 2.0, 3.0]), 1e-3 * np.arange(-1, 7))
+    np.testing.assert_array_equal(found, [np.nan, 1.0, 1.0, 2.0, 2.0, 3.0, np.nan, np.nan])
+
+
+def test_the_table_shows_what_matters_and_the_fold_everything(folder):
+    outcomes = record.load(folder).outcomes
+    short, whole = page.all_rows(outcomes, page.MATTER), page.all_rows(outcomes)
+    assert set(short.header) < set(whole.header)
+    assert any("slip of stance feet, mean" in name for name in short.header)
+    assert not any("largest" in name for name in short.header)
+    assert short.header[-1] != "outcome"

@@ -1,0 +1,225 @@
+"""Plots that a reader explores in the page: curves over one time axis, and how they travel inside the page.
+
+A page holds every row of a record, so that any window can be enlarged down to single control periods; ``plots.js``
+draws them with uPlot. Records too long for a page are thinned such that no extreme is lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, Literal
+
+import numpy as np
+
+from idcontrol.types import Array, Booleans, Integers
+
+COLORS = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9",
+    "#7a5195", "#8c6d31", "#444444", "#1f9e89", "#ef5675", "#9aa0a6",
+)  # fmt: skip
+"""Colours of curves; colour-blind readers can tell the first six apart."""
+DARK, QUIET = "#444444", "#9aa0a6"
+
+DRAWABLE = 1e12
+"""Larger numbers are drawn as unknown."""
+LARGEST_BYTES = 2_800_000
+"""Largest size of the compressed numbers of a page; base64 makes a third more of them."""
+MOST_NUMBERS = 5_000_000
+"""Number of values above which a record is thinned without an attempt to keep all of them."""
+KEPT_BITS = 13
+"""Bits of each number's mantissa that travel: a relative error below 1e-4, less than a pixel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A curve over the rows.
+
+    Attributes:
+        name: What it is, for the legend.
+        values: Its values, shape (rows,); NaN where there is none.
+        color: Colour as CSS writes it.
+        of: The joint, foot or run that it belongs to; it is shown if all of these are.
+        look: A line, a dashed line, a line above a filled area, or a broad bar.
+    """
+
+    name: str
+    values: Array
+    color: str
+    of: tuple[str, ...] = ()
+    look: Literal["line", "dashed", "area", "bar"] = "line"
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """Curves over a common axis.
+
+    Attributes:
+        label: Quantity and unit.
+        curves: The curves.
+        log: Whether the axis is logarithmic.
+        ticks: Words for the values 0, 1, 2 and so on; empty for an axis of numbers.
+    """
+
+    label: str
+    curves: Sequence[Curve]
+    log: bool = False
+    ticks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled part of a page.
+
+    Attributes:
+        title: Heading.
+        sentence: Explanation below the heading.
+        panels: Its panels, one below the other.
+        track: Names and positions from above, shape (rows, 2) each [m], drawn as a map with equal axes.
+        marks: Places on that map, x and y [m].
+    """
+
+    title: str
+    sentence: str
+    panels: Sequence[Panel] = ()
+    track: Mapping[str, Array] = field(default_factory=dict)
+    marks: Sequence[tuple[float, float]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """An instant worth a look.
+
+    Attributes:
+        t: Its time [s].
+        what: What happened.
+    """
+
+    t: float
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plots:
+    """All plots of a page, over one time axis.
+
+    Attributes:
+        t: Times of the rows, in order, shape (rows,) [s].
+        overview: The curve in which a reader chooses the window.
+        sections: The plots.
+        choices: What can be shown and hidden, by kind: names of joints, names of feet.
+        shown: Those that are shown at first.
+        moments: Where a reader can jump to.
+    """
+
+    t: Array
+    overview: Curve
+    sections: Sequence[Section]
+    choices: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    shown: Sequence[str] = ()
+    moments: Sequence[Moment] = ()
+
+
+def thinned(t: Array, values: Array, bins: int) -> tuple[Array, Array]:
+    """Rows that keep every extreme: the smallest and the largest value of each column in each bin of rows.
+
+    Args:
+        t: Times of the rows, shape (rows,).
+        values: Columns, shape (rows, columns); NaN is ignored beside numbers.
+        bins: Number of bins.
+
+    Returns:
+        Times and columns of ``2 * bins`` rows, two for each bin: a column that rises from the first to the last row of
+        a bin has its smallest value first. The given rows where they are not more.
+    """
+    rows = len(t)
+    if rows <= 2 * bins:
+        return t, values
+    first: Integers = np.arange(bins) * rows // bins
+    last = np.append(first[1:], rows) - 1
+    low, high = np.fmin.reduceat(values, first, axis=0), np.fmax.reduceat(values, first, axis=0)
+    rises = values[last] >= values[first]
+    pairs = np.stack([np.where(rises, low, high), np.where(rises, high, low)], axis=1)
+    times = np.stack([t[first], t[(first + last + 1) // 2]], axis=1)
+    return times.ravel(), pairs.reshape(2 * bins, -1)
+
+
+def data(plots: Plots) -> dict[str, Any]:
+    """What ``plots.js`` reads: the description of the plots, as JSON has it, and their numbers as text.
+
+    Returns:
+        ``spec``, in which a curve names the column of its values; ``time`` and ``numbers``, see `packed`.
+    """
+    columns: list[Array] = []
+
+    def column(values: Array) -> int:
+        columns.append(values)
+        return len(columns) - 1
+
+    def curve(c: Curve, log: bool = False) -> dict[str, Any]:
+        seen = np.where(c.values > 0.0, c.values, np.nan) if log else c.values
+        return {"name": c.name, "color": c.color, "of": c.of, "look": c.look, "column": column(seen)}
+
+    spec = {
+        "overview": curve(plots.overview),
+        "sections": [
+            {
+                "panels": [
+                    {
+                        "label": panel.label,
+                        "log": panel.log,
+                        "ticks": panel.ticks,
+                        "curves": [curve(c, panel.log) for c in panel.curves],
+                    }
+                    for panel in section.panels
+                ],
+                "track": [
+                    {"name": name, "x": column(places[:, 0]), "y": column(places[:, 1])}
+                    for name, places in section.track.items()
+                ],
+                "marks": section.marks,
+            }
+            for section in plots.sections
+        ],
+        "shown": plots.shown,
+    }
+    values = np.column_stack(columns)
+    with np.errstate(invalid="ignore"):
+        values[~(np.abs(values) < DRAWABLE)] = np.nan
+    bins = min(len(plots.t), MOST_NUMBERS // len(columns)) // 2 + 1
+    t, kept = thinned(plots.t, values, bins)
+    while len(numbers := packed(_rounded(kept.T))) * 3 // 4 > LARGEST_BYTES:
+        bins //= 2
+        t, kept = thinned(plots.t, values, bins)
+    return {"spec": spec, "time": packed(t.astype("<f8")), "numbers": numbers}
+
+
+def packed(numbers: Array) -> str:
+    """Numbers as text: the first byte of each, then the second of each, and so on, deflated, in base 64."""
+    planes = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8).reshape(-1, numbers.dtype.itemsize).T
+    return base64.b64encode(zlib.compress(planes.tobytes(), 6)).decode()
+
+
+def _rounded(values: Array) -> Array:
+    """`values` as float32 with `KEPT_BITS` bits of the mantissa, which deflate to half the size."""
+    dropped = 23 - KEPT_BITS
+    bits = values.astype("<f4").view(np.uint32)
+    kept = ((bits + (1 << (dropped - 1))) >> dropped) << dropped
+    return np.where(np.isfinite(values), kept, np.uint32(0x7FC00000)).astype("<u4").view("<f4")
+
+
+def intervals(flag: Booleans, level: float) -> Array:
+    """A bar at height `level` where `flag` (rows,) holds, and nothing elsewhere."""
+    return np.where(flag, level, np.nan)
+
+
+def code() -> dict[str, str]:
+    """The script and the style of the plots, uPlot included, for the page that holds them."""
+    folder = files("idcontrol.show")
+    return {
+        "script": "\n".join((folder / name).read_text("utf-8") for name in ("uplot/uPlot.iife.min.js", "plots.js")),
+        "style": "\n".join((folder / name).read_text("utf-8") for name in ("uplot/uPlot.min.css", "plots.css")),
+    }

@@ -1,0 +1,88 @@
+"""Several walks over one time axis: torques, their rates, forces and errors of each run beside those of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from idcontrol.record.metrics import layout_of
+from idcontrol.record.recording import load
+from idcontrol.show.figures import Walk
+from idcontrol.show.plots import COLORS, Curve, Moment, Panel, Plots, Section
+from idcontrol.sweeps.record import RunOutcome
+from idcontrol.types import Array
+
+SAME_S = 1e-9
+"""Times nearer to each other than this are one [s]."""
+
+
+def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
+    """The plots of these runs over each other; None if none of them is a walk.
+
+    Args:
+        named: Runs, and the name of each in the legend.
+    """
+    walks: list[tuple[str, Walk, str]] = []
+    for (name, outcome), color in zip(named, COLORS, strict=False):
+        run = load(outcome.folder)
+        layout = layout_of(run.meta, run.arrays, str(run.folder))
+        if layout is not None and len(run.arrays["t"]) > 2:
+            walks.append((name, Walk(run.arrays, layout), color))
+    if not walks:
+        return None
+    t = np.unique(np.concatenate([np.round(walk.arrays["t"] / SAME_S) for _, walk, _ in walks])) * SAME_S
+    joints = tuple(dict.fromkeys(joint for _, walk, _ in walks for joint in walk.layout.joints))
+    feet = tuple(dict.fromkeys(foot for _, walk, _ in walks for foot in walk.layout.feet))
+    torques, rates, forces, errors, worst = [], [], [], [], []
+    for name, walk, color in walks:
+        times = walk.arrays["t"]
+        for i, joint in enumerate(walk.layout.joints):
+            tau, rate = (held(times, values[:, i], t) for values in (walk.arrays["tau"], walk.torque_rate))
+            torques.append(Curve(f"{joint} {name}", tau, color, (joint, name)))
+            rates.append(Curve(f"{joint} {name}", rate, color, (joint, name)))
+        for i, foot in enumerate(walk.layout.feet):
+            force = held(times, walk.arrays["force"][:, i, 2], t)
+            forces.append(Curve(f"{foot} {name}", force, color, (foot, name)))
+        largest = np.abs(walk.torque_rate).max(axis=1)
+        row = int(np.nanargmax(largest)) if np.isfinite(largest).any() else 0
+        worst.append(Moment(float(times[row]), f"largest torque rate of {name}: {largest[row]:.3g} N m/s"))
+        error = 1e3 * np.abs(walk.q - walk.arrays["q_des"]).mean(axis=1)
+        errors.append(Curve(name, held(times, error, t), color, (name,)))
+    of_all = np.fmax.reduce([np.abs(curve.values) for curve in rates])
+    return Plots(
+        t=t,
+        overview=Curve("largest torque rate of all runs", of_all, COLORS[1], look="area"),
+        sections=[
+            Section(
+                "Torques, run beside run",
+                "Torque of the chosen joint and its rate of change, vertical force of the chosen foot, and mean joint "
+                "position error, in the colour of each run.",
+                [
+                    Panel("τ [N m]", torques),
+                    Panel("Δτ/Δt [N m/s]", rates),
+                    Panel("force [N]", forces),
+                    Panel("|q − q_des| [mrad]", errors),
+                ],
+            )
+        ],
+        choices={"Runs": [name for name, _, _ in walks], "Joints": joints, "Feet": feet},
+        shown=(*(name for name, _, _ in walks), *joints[:1], *feet[:1]),
+        moments=worst,
+    )
+
+
+def held(times: Array, values: Array, t: Array) -> Array:
+    """Values that hold from their time until the next one, at other times.
+
+    Args:
+        times: Times of the values, in order, shape (rows,) [s].
+        values: The values, shape (rows,).
+        t: Where they are wanted, shape (n,) [s].
+
+    Returns:
+        Shape (n,); NaN before the first time and after the last one.
+    """
+    row = np.searchsorted(times, t + SAME_S, side="right") - 1
+    within = (row >= 0) & (t <= times[-1] + SAME_S)
+    return np.where(within, values[np.maximum(row, 0)], np.nan)
