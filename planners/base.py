@@ -22,16 +22,33 @@ class BaseReference(NamedTuple):
         pose: Position and heading, shape (4,) [m, m, m, rad].
         twist: Their velocities, shape (4,) [m/s, rad/s].
         rate: Their accelerations, shape (4,) [m/s², rad/s²].
+        sway: What a gait that sways adds: the way ahead, to the left and up, roll and pitch, with their first and
+            second time derivatives, shape (3, 5) [m, m, m, rad, rad; s]. Pose, twist and rate contain the ways.
+        extent: Part of the sway that has built up, with its derivatives, shape (3,) [-; s].
     """
 
     pose: Array
     twist: Array
     rate: Array
+    sway: Array
+    extent: Array
 
     @staticmethod
     def at_rest() -> BaseReference:
         """At rest at the origin."""
-        return BaseReference(pose=np.zeros(4), twist=np.zeros(4), rate=np.zeros(4))
+        return BaseReference(np.zeros(4), np.zeros(4), np.zeros(4), np.zeros((3, 5)), np.zeros(3))
+
+
+class Push(NamedTuple):
+    """What each of n feet does to the base of a machine.
+
+    Attributes:
+        acceleration: Of the coordinates of `BaseReference.sway`, for m g/n at each foot, shape (5, n) [m/s², rad/s²].
+        reaction: Roll and pitch against the leg, for a way of each foot over the base, shape (n, 2, 3) [rad/m].
+    """
+
+    acceleration: Array
+    reaction: Array
 
 
 @njit(cache=True)
@@ -70,6 +87,102 @@ def hold_base(position: Array, yaw: float, lead: Array, base: BaseReference) -> 
 
 
 @njit(cache=True)
+def sway_base(
+    phase: float,
+    dt: float,
+    period: float,
+    duty: float,
+    touchdown: Array,
+    push: Push,
+    command: LimitedCommand,
+    builds: bool,
+    base: BaseReference,
+) -> None:  # pragma: no cover - compiled
+    """Move the base as the forces of a gait do that cannot hold it level (planner.md 4.5).
+
+    A foot that stands for D T pushes up with ``m g/n · π/(2D) sin πu``, where u is the elapsed part of its stance: by
+    m g/n on average over the cycle. What this is above m g/n accelerates the base, and its integrals of mean zero are
+    the motion. Beside it the base turns against the legs that swing. The motion builds up and fades within a cycle.
+
+    Args:
+        phase: Time since the gait began, in cycles [-].
+        dt: Time since the last tick [s].
+        period: T [s].
+        duty: D [-].
+        touchdown: Touchdown of each foot as a part of the cycle, shape (n,).
+        push: What each foot does to the base.
+        command: The command that the feet follow.
+        builds: Whether the motion builds up, or fades.
+        base: In and out: sway and extent.
+    """
+    sway, extent = base.sway, base.extent
+    bandwidth = (2.0 if builds else 4.0) * math.pi / period  # it fades while all feet stand and hold the base
+    extent[0] += dt * (extent[1] + 0.5 * dt * extent[2])
+    extent[1] += dt * extent[2]
+    extent[2] = bandwidth * (bandwidth * ((1.0 if builds else 0.0) - extent[0]) - 2.0 * extent[1])
+    swing = 1.0 - duty
+    mean = -duty * duty * (1.0 / math.pi**2 + duty / 24.0) + swing * (swing * swing / 12.0 - duty * duty / 8.0)
+    sway[:] = 0.0
+    for i in range(touchdown.shape[0]):
+        since = (phase - touchdown[i]) % 1.0
+        # the push, integrated twice, and the foot's way over the base, in T and in T times the command
+        if since < duty:
+            u = since / duty
+            p = -duty * (math.sin(math.pi * u) / (2.0 * math.pi) + 0.5 * duty * (u - 0.5) ** 2)
+            v = -0.5 * math.cos(math.pi * u) - duty * (u - 0.5)
+            a = 0.5 * math.pi * math.sin(math.pi * u) / duty - 1.0
+            way, rate, bend = duty * (0.5 - u), -1.0, 0.0
+        else:
+            r = (since - duty) / swing
+            p = 0.5 * swing * swing * r * (1.0 - r) - duty * duty / 8.0
+            v = swing * (0.5 - r)
+            a = -1.0
+            way = r**3 * (10.0 + r * (6.0 * r - 15.0)) - swing * r - 0.5 * duty
+            rate = 30.0 * (r * (1.0 - r)) ** 2 / swing - 1.0
+            bend = 60.0 * r * (1.0 - r) * (1.0 - 2.0 * r) / swing**2
+        p, v = (p - mean) * period * period, v * period
+        for k in range(5):
+            c = push.acceleration[k, i]
+            sway[0, k] += c * p
+            sway[1, k] += c * v
+            sway[2, k] += c * a
+        for k in range(2):
+            c = push.reaction[i, k, 0] * command.velocity[0] + push.reaction[i, k, 1] * command.velocity[1]
+            sway[0, 3 + k] += c * period * way
+            sway[1, 3 + k] += c * rate
+            sway[2, 3 + k] += c * bend / period
+    for k in range(5):
+        p, v = sway[0, k], sway[1, k]
+        sway[0, k] = extent[0] * p
+        sway[1, k] = extent[0] * v + extent[1] * p
+        sway[2, k] = extent[0] * sway[2, k] + 2.0 * extent[1] * v + extent[2] * p
+
+
+@njit(cache=True)
+def turned_base(base: BaseReference, R: Array) -> tuple[float, float, float, float, float, float]:  # pragma: no cover
+    """Write the rotation R = Rz(yaw) Ry(pitch) Rx(roll) of the reference; angular velocity and acceleration, its axes.
+
+    Products of two rates of sway and yaw are left out of the acceleration.
+    """
+    c, s = math.cos(base.pose[3]), math.sin(base.pose[3])
+    cr, sr = math.cos(base.sway[0, 3]), math.sin(base.sway[0, 3])
+    cp, sp = math.cos(base.sway[0, 4]), math.sin(base.sway[0, 4])
+    R[0, 0], R[0, 1], R[0, 2] = c * cp, c * sp * sr - s * cr, c * sp * cr + s * sr
+    R[1, 0], R[1, 1], R[1, 2] = s * cp, s * sp * sr + c * cr, s * sp * cr - c * sr
+    R[2, 0], R[2, 1], R[2, 2] = -sp, cp * sr, cp * cr
+    roll, pitch, yaw = base.sway[1, 3], base.sway[1, 4], base.twist[3]
+    rolls, pitches, yaws = base.sway[2, 3], base.sway[2, 4], base.rate[3]
+    return (
+        roll - yaw * sp,
+        pitch * cr + yaw * cp * sr,
+        yaw * cp * cr - pitch * sr,
+        rolls - yaws * sp,
+        pitches * cr + yaws * cp * sr,
+        yaws * cp * cr - pitches * sr,
+    )
+
+
+@njit(cache=True)
 def command_base(
     position: Array,
     yaw: float,
@@ -94,7 +207,7 @@ def command_base(
         height: Height of the base over the ground, z0 [m].
         ground: Height of the ground under each foothold, shape (n,) [m].
         bandwidth: Bandwidth with which the height follows the ground [1/s].
-        base: In: its pose and vertical velocity; out: its twist and rate.
+        base: In: its pose, vertical velocity and sway; out: its twist and rate.
     """
     pose, twist, rate = base.pose, base.twist, base.rate
     V, dV = command.velocity, command.acceleration
@@ -105,5 +218,10 @@ def command_base(
     twist[3] = V[2] + LEASH * wrap(yaw - pose[3])
     rate[0] = c * dV[0] - s * dV[1] - V[2] * v_y
     rate[1] = s * dV[0] + c * dV[1] + V[2] * v_x
-    rate[2] = bandwidth * (bandwidth * (height + ground.mean() - pose[2]) - 2.0 * twist[2])
+    high, rising = pose[2] - base.sway[0, 2], twist[2] - base.sway[1, 2]
+    rate[2] = base.sway[2, 2] + bandwidth * (bandwidth * (height + ground.mean() - high) - 2.0 * rising)
     rate[3] = dV[2]
+    twist[0] += c * base.sway[1, 0] - s * base.sway[1, 1]
+    twist[1] += s * base.sway[1, 0] + c * base.sway[1, 1]
+    rate[0] += c * base.sway[2, 0] - s * base.sway[2, 1]
+    rate[1] += s * base.sway[2, 0] + c * base.sway[2, 1]

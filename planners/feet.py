@@ -178,6 +178,7 @@ def choose_footholds(
     ability: Ability,
     nominal: NominalStance,
     command: LimitedCommand,
+    sway: Array,
     measured: Measured,
     timing: Timing,
     plan: FootPlan,
@@ -198,6 +199,7 @@ def choose_footholds(
         ability: How far the feet reach.
         nominal: The feet n_i and the height z0.
         command: The command (v_x, v_y, ω).
+        sway: Of the base, which no foothold follows (`base.BaseReference`).
         measured: Base x, ψ, v, and the foot centres.
         timing: The timing, with the feet that have landed early.
         plan: In: phases and positions; out: x and y of the landing points of swinging feet.
@@ -206,8 +208,11 @@ def choose_footholds(
     yaw = heading(measured.rotation)
     v_x, v_y, omega = command.velocity[0], command.velocity[1], command.velocity[2]
     c, s = math.cos(yaw), math.sin(yaw)
-    slip_x = measured.velocity[0] - (c * v_x - s * v_y)
-    slip_y = measured.velocity[1] - (s * v_x + c * v_y)
+    u_x, u_y = v_x + sway[1, 0], v_y + sway[1, 1]
+    slip_x = measured.velocity[0] - (c * u_x - s * u_y)
+    slip_y = measured.velocity[1] - (s * u_x + c * u_y)
+    base_x = measured.position[0] - (c * sway[0, 0] - s * sway[0, 1])
+    base_y = measured.position[1] - (s * sway[0, 0] + c * sway[0, 1])
     capture_s = CAPTURE_GAIN * math.sqrt(nominal.height / GRAVITY)
     stance_s = stride.duty[0] * stride.period[0]
     for i in range(timing.stance.shape[0]):
@@ -220,16 +225,16 @@ def choose_footholds(
             ahead = to_touchdown + 0.5 * stance_s
             turn = omega * ahead
             c, s = math.cos(yaw + 0.5 * turn), math.sin(yaw + 0.5 * turn)
-            x_m = measured.position[0] + (c * v_x - s * v_y) * ahead
-            y_m = measured.position[1] + (s * v_x + c * v_y) * ahead
+            x_m = base_x + (c * v_x - s * v_y) * ahead
+            y_m = base_y + (s * v_x + c * v_y) * ahead
             c, s = math.cos(yaw + turn), math.sin(yaw + turn)
             n_x, n_y = nominal.feet[i, 0], nominal.feet[i, 1]
             plan.landing[i, 0] = x_m + c * n_x - s * n_y + capture_s * slip_x
             plan.landing[i, 1] = y_m + s * n_x + c * n_y + capture_s * slip_y
             turn = omega * to_touchdown
             c, s = math.cos(yaw + 0.5 * turn), math.sin(yaw + 0.5 * turn)
-            x_t = measured.position[0] + (c * v_x - s * v_y) * to_touchdown
-            y_t = measured.position[1] + (s * v_x + c * v_y) * to_touchdown
+            x_t = base_x + (c * v_x - s * v_y) * to_touchdown
+            y_t = base_y + (s * v_x + c * v_y) * to_touchdown
             c, s = math.cos(yaw + turn), math.sin(yaw + turn)
             off_x, off_y = plan.landing[i, 0] - x_t, plan.landing[i, 1] - y_t
             off_x, off_y = c * off_x + s * off_y - n_x, c * off_y - s * off_x - n_y

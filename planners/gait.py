@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -50,6 +50,7 @@ class Gait:
         step_height_m: Apex H of a swing above the line from lift-off to landing [m].
         touchdown_speed_m_s: Speed downwards at which a foot meets the ground [m/s]; it fixes the time of contact.
         start_s: How long all feet stand before the first lift-off [s].
+        sways: Whether the base moves as the feet push it (planner.md 4.5), because at times they cannot hold it level.
 
     Raises:
         InputError: A value is out of range.
@@ -61,6 +62,7 @@ class Gait:
     step_height_m: float = 0.015
     touchdown_speed_m_s: float = 0.10
     start_s: float = 0.2
+    sways: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no robot can walk."""
@@ -93,6 +95,60 @@ class Gait:
         timing = Timing.of(len(self.touchdown))
         write_timing(t, self.period_s, self.duty, np.array(self.touchdown), timing)
         return timing
+
+
+class Pattern(NamedTuple):
+    """A named gait, beside the trot that a robot file describes.
+
+    Attributes:
+        duty: Part D of the cycle that a foot stands [-].
+        period: Time of one cycle, in those of the robot's own gait [-].
+        height: Apex of a swing, likewise [-].
+        sways: As in `Gait`.
+        liftoff: When the left and right fore and the left and right hind foot lift, as parts of the cycle [-].
+    """
+
+    duty: float
+    period: float
+    height: float
+    sways: bool
+    liftoff: tuple[float, float, float, float]
+
+
+PATTERNS = {
+    "walk": Pattern(0.8, 2.0, 1.0, False, (0.25, 0.75, 0.0, 0.5)),
+    "pace": Pattern(0.6, 0.6, 0.8, True, (0.0, 0.5, 0.0, 0.5)),
+    "bound": Pattern(0.6, 0.5, 0.8, True, (0.0, 0.0, 0.5, 0.5)),
+    "flying-trot": Pattern(0.4, 1.0, 1.0, True, (0.0, 0.5, 0.5, 0.0)),
+}
+"""The gaits that have names, beside `trot`, the robot file's, and `stand`."""
+
+
+def named_gait(kind: str, own: Gait, feet: Array) -> Gait:
+    """The gait `kind` of a machine.
+
+    Args:
+        kind: ``trot`` or one of `PATTERNS`.
+        own: The machine's own gait, a trot.
+        feet: Its feet as it stands, seen from their middle, x ahead and y to the left, shape (4, 2 or more) [m].
+
+    Raises:
+        InputError: The machine has no two fore and two hind feet, left and right.
+    """
+    if kind == "trot":
+        return own
+    pattern = PATTERNS[kind]
+    place = [2 * int(x < 0.0) + int(y < 0.0) for x, y in feet[:, :2].tolist()]
+    if sorted(place) != [0, 1, 2, 3]:
+        raise InputError(f"gait {kind} is for machines with two fore and two hind feet; use gait.kind=trot")
+    return replace(
+        own,
+        duty=pattern.duty,
+        period_s=pattern.period * own.period_s,
+        step_height_m=pattern.height * own.step_height_m,
+        sways=pattern.sways,
+        touchdown=tuple((pattern.liftoff[k] + 1.0 - pattern.duty) % 1.0 for k in place),
+    )
 
 
 @njit(cache=True)

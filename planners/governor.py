@@ -102,7 +102,8 @@ class Ability(NamedTuple):
             direction [s/m].
         speed_at_rim: The largest of them where a foot has gone as far as `stroke` says, likewise [s/m].
         acceleration: Share of a joint's acceleration limit for a foot acceleration, likewise [s²/m].
-        duty: Least duty at which the gait has as many standing feet as ever, shape (1,) [-].
+        duty: Least duty at which the gait has as many standing feet as ever, shape (1,) [-]; with that of the gait
+            itself its stride never changes.
     """
 
     reach: Array
@@ -127,7 +128,7 @@ class Ability(NamedTuple):
             gait: The gait.
             weight: Weight of the machine [N].
         """
-        load = weight / max(_standing(gait, gait.duty), 1)
+        load = weight / (len(home) * gait.duty if gait.sways else max(least_standing(gait, gait.duty), 1))
         n = len(home)
         reached, (speed, rim, acceleration) = np.zeros((n, 4)), np.zeros((3, n, 3, 3))
         for i in range(n):
@@ -158,16 +159,19 @@ class Ability(NamedTuple):
                 for far in np.linspace(0.0, REACH_SHARE, 9):
                     reach(zero, feet[i] + far * stroke[np.abs(way).argmax()] * way, IK_TOLERANCE, q, pose, J)
                 rim[i] = np.maximum(rim[i], np.abs(np.linalg.inv(J)) / limits.speed[i][:, None])
-        return Ability(reached, stroke, speed, rim, acceleration, np.array([_least_duty(gait)]))
+        return Ability(reached, stroke, speed, rim, acceleration, np.array([least_duty(gait)]))
 
 
-def _least_duty(gait: Gait) -> float:
-    """The least duty up to the gait's own at which no fewer feet stand at any time."""
-    enough = [duty for duty in np.arange(gait.duty, 0.0, -0.005) if _standing(gait, duty) == _standing(gait, gait.duty)]
+def least_duty(gait: Gait) -> float:
+    """The least duty up to the gait's own at which no fewer feet stand at any time; its own if it sways."""
+    if gait.sways:
+        return gait.duty
+    most = least_standing(gait, gait.duty)
+    enough = [duty for duty in np.arange(gait.duty, 0.0, -0.005) if least_standing(gait, duty) == most]
     return min(gait.duty, float(enough[-1]) + OVERLAP)
 
 
-def _standing(gait: Gait, duty: float) -> int:
+def least_standing(gait: Gait, duty: float) -> int:
     """The least number of feet that ever stand at once."""
     phase = np.linspace(0.0, 1.0, 2000, endpoint=False)[:, None] - np.array(gait.touchdown) + 1e-9
     return int(((phase % 1.0) < duty).sum(axis=1).min())
@@ -218,12 +222,14 @@ def govern(
     own, quickest = gait.duty / (1.0 - gait.duty), ability.duty[0] / (1.0 - ability.duty[0])
     if _fits(1.0, own_swing_s, own, height, OWN_LOAD, strain):
         return most, (gait.period_s, gait.duty, height)
+    if quickest >= own:
+        return most * _most_share(0.0, own_swing_s, own, height, OWN_LOAD, strain), (gait.period_s, gait.duty, height)
     share, lift, swing_s = 0.0, height, own_swing_s
     for k in range(2 * STRETCHES):
         low_lift = height if k < STRETCHES else LOW_STEP * height
         longer = (1.0 + (k % STRETCHES) / (STRETCHES - 1)) * own_swing_s
         if share < 1.0 and _fits(share, longer, quickest, low_lift, 1.0, strain):
-            share, lift, swing_s = _most_share(share, longer, quickest, low_lift, strain), low_lift, longer
+            share, lift, swing_s = _most_share(share, longer, quickest, low_lift, 1.0, strain), low_lift, longer
     low, high = quickest, own
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
@@ -236,15 +242,15 @@ def govern(
 
 @njit(cache=True)
 def _most_share(
-    least: float, swing_s: float, ratio: float, height: float, strain: Array
+    least: float, swing_s: float, ratio: float, height: float, load: float, strain: Array
 ) -> float:  # pragma: no cover - compiled
     """The largest share of a command that a stride allows, where it allows the share `least`."""
     most = 1.0
-    if _fits(most, swing_s, ratio, height, 1.0, strain):
+    if _fits(most, swing_s, ratio, height, load, strain):
         return most
     for _ in range(HALVINGS):
         middle = 0.5 * (least + most)
-        if _fits(middle, swing_s, ratio, height, 1.0, strain):
+        if _fits(middle, swing_s, ratio, height, load, strain):
             least = middle
         else:
             most = middle

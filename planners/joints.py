@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from idcontrol.planners.base import BaseReference
+from idcontrol.planners.base import BaseReference, turned_base
 from idcontrol.planners.feet import STANDING, FootPlan, NominalStance
 from idcontrol.planners.governor import Ability, within_reach
 from idcontrol.planners.legs import IK_TOLERANCE, LegPose, Legs, leg_bias, leg_solve, reach
@@ -82,17 +82,15 @@ def reach_feet(
         leg_plan: Out: all but the velocities and accelerations.
     """
     p_B = np.empty(3)
-    pose, x, R = base.pose, measured.position, measured.rotation
-    c, s = math.cos(pose[3]), math.sin(pose[3])
+    turned = np.empty((3, 3))
+    turned_base(base, turned)
     for i in range(plan.phase.shape[0]):
         p = plan.position[i]
-        if plan.phase[i] != STANDING:
-            dx, dy, dz = p[0] - x[0], p[1] - x[1], p[2] - x[2]
-            for k in range(3):
-                p_B[k] = R[0, k] * dx + R[1, k] * dy + R[2, k] * dz
-        else:
-            dx, dy = p[0] - pose[0], p[1] - pose[1]
-            p_B[0], p_B[1], p_B[2] = c * dx + s * dy, c * dy - s * dx, p[2] - pose[2]
+        standing = plan.phase[i] == STANDING
+        R, x = (turned, base.pose[:3]) if standing else (measured.rotation[:], measured.position[:])  # plain arrays
+        dx, dy, dz = p[0] - x[0], p[1] - x[1], p[2] - x[2]
+        for k in range(3):
+            p_B[k] = R[0, k] * dx + R[1, k] * dy + R[2, k] * dz
         zero = LegPose(legs.origin[i], legs.axis[i], legs.foot[i])
         here = LegPose(leg_plan.origin[i], leg_plan.axis[i], leg_plan.foot[i])
         off_x, off_y = p_B[0] - nominal.feet[i, 0], p_B[1] - nominal.feet[i, 1]
@@ -127,24 +125,23 @@ def move_joints(
         leg_plan: In: the legs at the planned angles (`reach_feet`); out: velocities and accelerations.
     """
     motion, twist, rate = leg_plan.motion, base.twist, base.rate
-    level = np.zeros((3, 3))
-    c, s = math.cos(base.pose[3]), math.sin(base.pose[3])
-    level[0, 0], level[0, 1], level[1, 0], level[1, 1], level[2, 2] = c, -s, s, c, 1.0
+    turned = np.empty((3, 3))
+    roll, pitch, yaw, rolls, pitches, yaws = turned_base(base, turned)
     b, bias = np.empty(3), np.empty(3)
     for i in range(plan.phase.shape[0]):
         if leg_plan.residual[i] > UNREACHED:
             motion[1:, i] = 0.0
             continue
         if plan.phase[i] != STANDING:
-            R = measured.rotation[:]  # a plain array, as `level` is
+            R = measured.rotation[:]  # a plain array, as `turned` is
             ux, uy, uz = measured.velocity[0], measured.velocity[1], measured.velocity[2]
             wx, wy, wz = measured.omega_B[0], measured.omega_B[1], measured.omega_B[2]
-            ex, ey, ez = R[2, 0] * rate[3], R[2, 1] * rate[3], R[2, 2] * rate[3]
+            ex, ey, ez = R[2, 0] * rate[3] + base.sway[2, 3], R[2, 1] * rate[3] + base.sway[2, 4], R[2, 2] * rate[3]
         else:
-            R = level
+            R = turned
             ux, uy, uz = twist[0], twist[1], twist[2]
-            wx, wy, wz = 0.0, 0.0, twist[3]
-            ex, ey, ez = righting[0], righting[1], righting[2] + rate[3]
+            wx, wy, wz = roll, pitch, yaw
+            ex, ey, ez = righting[0] + rolls, righting[1] + pitches, righting[2] + yaws
         pose = LegPose(leg_plan.origin[i], leg_plan.axis[i], leg_plan.foot[i])
         px, py, pz = pose.foot[0], pose.foot[1], pose.foot[2]
         wpx, wpy, wpz = wy * pz - wz * py, wz * px - wx * pz, wx * py - wy * px

@@ -53,6 +53,15 @@ def pack(parts: Parts) -> tuple[Record, Parts]:
     )
 
 
+def put(record: Record, name: str, part: Any) -> None:
+    """Overwrite the part `name` of a record with one of the same fields and shapes."""
+    if config.DISABLE_JIT:
+        setattr(record[0], name, SimpleNamespace(**_fields(part)))
+        return
+    for key, value in _fields(part).items():
+        record[name][key] = value
+
+
 @functools.cache
 def _dtype(layout: tuple[tuple[str, tuple[tuple[str, np.dtype[Any], tuple[int, ...]], ...]], ...]) -> np.dtype[np.void]:
     """The dtype of a record; one object for all records that are alike.

@@ -7,7 +7,8 @@ ground, and Pinocchio.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,11 +17,12 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.planners.balance import Balance, righting_acceleration
-from idcontrol.planners.base import BaseReference, advance_base, command_base, hold_base
+from idcontrol.planners.base import BaseReference, Push, advance_base, command_base, hold_base, sway_base
 from idcontrol.planners.commands import CommandLimits, CommandSource, LimitedCommand, limit_command
 from idcontrol.planners.feet import (
     GRAVITY,
     STANDING,
+    SWINGING,
     FootPlan,
     Ground,
     GroundSamples,
@@ -30,14 +32,23 @@ from idcontrol.planners.feet import (
     notice_touchdowns,
 )
 from idcontrol.planners.gait import Gait, Timing, write_timing
-from idcontrol.planners.governor import Ability, JointLimits, Stride, adopt_stride, govern, limit_joints
+from idcontrol.planners.governor import Ability, JointLimits, Stride, adopt_stride, govern, least_duty, limit_joints
 from idcontrol.planners.joints import LegPlan, collect_joints, move_joints, reach_feet
-from idcontrol.planners.legs import Feet, Legs
+from idcontrol.planners.legs import IK_TOLERANCE, Feet, LegPose, Legs, reach
 from idcontrol.planners.measured import Measured, heading, read_state
 from idcontrol.planners.momentum import MomentumBase, MomentumSystem, momentum_acceleration, momentum_velocity
-from idcontrol.planners.packing import Record, pack
+from idcontrol.planners.packing import Record, pack, put
 from idcontrol.system import System
 from idcontrol.types import Array, Reference, State
+
+FADED = 0.02
+"""Part of a sway that is left when a gait has ended [-]."""
+
+LEAN = 0.3
+"""Largest force of a foot along the ground, in those across it, that a gait that sways asks for [-]."""
+
+CHANGE_S = 0.03
+"""How long all feet stand between two gaits [s]: long enough to unload the feet that lift first."""
 
 
 class _Parts(NamedTuple):
@@ -59,11 +70,12 @@ class _Parts(NamedTuple):
     base: BaseReference
     leg_plan: LegPlan
     momentum: MomentumSystem
+    push: Push
 
 
 @njit(cache=True)
 def _plan_base_and_footholds(
-    record: Record, t: float, dt: float, target: tuple[float, float, float], stops: bool
+    record: Record, t: float, dt: float, target: tuple[float, float, float], stops: bool, changes: bool
 ) -> bool:  # pragma: no cover - compiled
     """Find where the feet are in their cycle, how the base moves, and where swinging feet shall land.
 
@@ -72,19 +84,33 @@ def _plan_base_and_footholds(
         t: Time [s].
         dt: Time since the last tick [s].
         target: The command (v_x, v_y, ω) to move towards, as far as the legs can follow it [m/s, rad/s].
-        stops: Whether the gait ends once all feet stand and the command is zero.
+        stops: Whether the gait ends once the command is zero.
+        changes: Whether it ends at once: feet in the air land as planned, and those that stand stay.
 
     Returns:
-        Whether the gait has ended.
+        Whether the gait has ended: all feet stand.
     """
     parts: _Parts = record[0]
     gait, measured, stride, timing, plan = parts.gait, parts.measured, parts.stride, parts.timing, parts.plan
     command = parts.command
     share, needed = govern(target, parts.limits.linear_m_s2, gait, parts.nominal.feet, parts.ability)
     write_timing(t - stride.begin[0], stride.period[0], stride.duty[0], gait.touchdown, timing)
-    adopt_stride(t, dt, needed, gait, stride, timing)
-    ended = bool(stops and timing.stance.all() and not command.velocity.any())
+    ends = changes or (stops and not command.velocity.any())
+    if ends:
+        for i in range(timing.stance.shape[0]):
+            if plan.phase[i] != SWINGING:
+                timing.stance[i], timing.since_touchdown[i], timing.since_liftoff[i] = True, np.inf, 0.0
+            if timing.stance[i]:
+                timing.to_liftoff[i] = np.inf
+    else:
+        adopt_stride(t, dt, needed, gait, stride, timing)
+    if gait.sways and stride.begin[0] < np.inf:
+        phase, builds = (t - stride.begin[0]) / stride.period[0], t >= stride.begin[0] and not ends
+        period, duty = stride.period[0], stride.duty[0]
+        sway_base(phase, dt, period, duty, gait.touchdown, parts.push, command, builds, parts.base)
+    ended = bool(ends and timing.stance.all() and parts.base.extent[0] < FADED)
     if ended:
+        parts.base.sway[:], parts.base.extent[:] = 0.0, 0.0
         write_timing(-math.inf, stride.period[0], stride.duty[0], gait.touchdown, timing)
     notice_touchdowns(t, gait, stride, measured, timing, plan)
     advance_base(dt, parts.base)
@@ -93,7 +119,8 @@ def _plan_base_and_footholds(
     yaw, bandwidth = heading(measured.rotation), 2.0 / gait.period_s  # follows the ground within half a gait cycle
     hold_base(measured.position, yaw, parts.nominal.lead, parts.base)
     command_base(measured.position, yaw, command, parts.nominal.height, plan.level, bandwidth, parts.base)
-    choose_footholds(stride, parts.ability, parts.nominal, command, measured, timing, plan, parts.ground)
+    sway = parts.base.sway
+    choose_footholds(stride, parts.ability, parts.nominal, command, sway, measured, timing, plan, parts.ground)
     return ended
 
 
@@ -147,6 +174,7 @@ class TrotSettings:
 
     Attributes:
         gait: Timing and shape of the steps; its touchdowns are in the order of the feet.
+        changes: Other gaits, each from its time on [s]; None stands.
         limits: How fast the command may change.
         speed_limit: Largest speeds of the joints in the order of `System.actuated_names`, shape (a,) [rad/s]; None sets
             no limit.
@@ -156,6 +184,7 @@ class TrotSettings:
     """
 
     gait: Gait
+    changes: Sequence[tuple[float, Gait | None]] = ()
     limits: CommandLimits = field(default_factory=CommandLimits)
     speed_limit: Array | None = None
     balance: Balance = field(default_factory=Balance)
@@ -171,7 +200,7 @@ class TrotPlanner:
 
     Attributes:
         feet: The feet, in the order of all per-foot arrays.
-        gait: The gait.
+        gait: The present gait.
         height: Height of the base over the ground in the nominal stance, z0 [m].
         nominal: Nominal feet in the horizontal frame, their mean under the centre of mass, shape (n_feet, 3) [m].
         commanded: The command (v_x, v_y, ω) of the source, shape (3,) [m/s, rad/s].
@@ -211,7 +240,7 @@ class TrotPlanner:
             raise InputError(
                 f"the home pose must be {system.n_actuated} finite joint angles, one for each actuated joint"
             )
-        self.feet, self.gait = feet, gait
+        self.feet, self.gait, self._first, self._changes = feet, gait, gait, settings.changes
         self._commands, self._ground = commands, ground
         legs = Legs.of(system, feet)
         # Joints that belong to no leg hold the home pose.
@@ -243,6 +272,7 @@ class TrotPlanner:
                 base=BaseReference.at_rest(),
                 leg_plan=LegPlan.of(n),
                 momentum=MomentumSystem.of(n),
+                push=_push(system, legs, nominal.feet, self._still[0]),
             )
         )
         if self._momentum is not None:
@@ -264,8 +294,8 @@ class TrotPlanner:
             raise InputError("the planner cannot begin at a state that is not finite")
         self._commands.reset(measured.position.copy())
         self._t, self.standing = state.t, False
-        for now, own in zip(self._parts.stride, Stride.of(self.gait), strict=True):
-            now[:] = own
+        self._asked, self._settles = self._first, -math.inf
+        self._take_up(self._first)
         self._parts.stride.begin[0] = state.t + self.gait.start_s
         self.command[:] = 0.0
         plan.phase[:], plan.touched[:], plan.slide[:] = STANDING, -math.inf, 0.0
@@ -276,7 +306,7 @@ class TrotPlanner:
         self._parts.leg_plan.motion[0], self._parts.leg_plan.reference[:] = measured.angles, np.nan
         base.pose[:2], base.pose[2] = measured.position[:2], self.height + plan.level.mean()
         base.pose[3] = heading(measured.rotation)
-        base.twist[:], base.rate[:] = 0.0, 0.0
+        base.twist[:], base.rate[:], base.sway[:], base.extent[:] = 0.0, 0.0, 0.0, 0.0
 
     def __call__(self, state: State) -> Reference:
         """Plan the motion of the joints at `state.t`; the planner must have been reset."""
@@ -286,14 +316,26 @@ class TrotPlanner:
         self._t = t
 
         command = self._commands(t, measured.position, yaw)
-        if self.standing and command.walk:
-            self.standing, self._parts.stride.begin[0] = False, t + self.gait.start_s
-        walks = command.walk and t >= self._parts.stride.begin[0]
+        gait = next((gait for begin, gait in reversed(self._changes) if t >= begin), self._first)
+        walk = command.walk and gait is not None
+        if self.standing and gait is not None and walk:
+            self._asked = gait
+            self._take_up(gait)
+            self.standing, self._parts.stride.begin[0] = False, t + gait.start_s
+        walks = walk and t >= self._parts.stride.begin[0]
         target = (command.v_x, command.v_y, command.omega) if walks else (0.0, 0.0, 0.0)
-        stops = not self.standing and not command.walk
-        self.commanded[:] = target
-        if _plan_base_and_footholds(record, t, dt, target, stops):
-            self.standing, self._parts.stride.begin[0] = True, math.inf
+        stops, self.commanded[:] = not self.standing and not walk, target
+        changes = walk and gait is not self._asked
+        if changes or t < self._settles:
+            target = (0.0, 0.0, 0.0)  # the feet wait for each other, and lag behind
+        if _plan_base_and_footholds(record, t, dt, target, stops, changes):
+            if gait is not None and changes:
+                self._asked = gait
+                self._take_up(replace(gait, touchdown=self._first_lift(gait)))
+                self._parts.stride.begin[0] = t + CHANGE_S
+                self._settles = t + CHANGE_S + 0.75 * gait.period_s
+            else:
+                self.standing, self._parts.stride.begin[0] = True, math.inf
         self._sample_ground()
         _plan_feet(record, dt)
         if self._momentum is not None:
@@ -313,6 +355,26 @@ class TrotPlanner:
             feet=self.plan.position.copy(),
             residual=residual,
         )
+
+    def _take_up(self, gait: Gait) -> None:
+        """Go on with another gait; all feet stand."""
+        self.gait = gait
+        put(self._record, "gait", gait)
+        parts = self._parts
+        parts.stride.period[0], parts.stride.duty[0] = gait.period_s, gait.duty
+        parts.stride.height[0], parts.ability.duty[0] = gait.step_height_m, least_duty(gait)
+
+    def _first_lift(self, gait: Gait) -> tuple[float, ...]:
+        """The touchdowns of a gait that begins with the feet that have the most to catch up."""
+        parts, touchdown = self._parts, np.array(gait.touchdown)
+        v = self.command[:2]
+        c, s = np.cos(self.base.pose[3]), np.sin(self.base.pose[3])
+        feet = (self.plan.position[:, :2] - self.base.pose[:2]) @ np.array([[c, -s], [s, c]])
+        ahead = (feet - parts.nominal.feet[:, :2]) @ v
+        lift = (touchdown + gait.duty) % 1.0
+        waits = np.round((lift - lift[:, None]) % 1.0, 6)
+        best = lift[np.argmax((ahead - gait.period_s * waits * (v @ v)).min(axis=1))]
+        return tuple(((touchdown - best + np.min(lift)) % 1.0).tolist())
 
     def _sample_ground(self) -> None:
         """Ask the ground for its heights and normals where the feet need them; those of the plane never change."""
@@ -338,6 +400,27 @@ def _nominal_stance(system: System, spheres: Feet, legs: Legs, home: Array) -> N
     feet, radius = measured.feet, np.ascontiguousarray(spheres.radii, dtype=np.float64)
     feet[:, :2] += com[:2] - feet[:, :2].mean(axis=0)
     return NominalStance(height=float(np.max(radius - feet[:, 2])), feet=feet, radius=radius, lead=np.full(2, np.inf))
+
+
+def _push(system: System, legs: Legs, feet: Array, home: Array) -> Push:
+    """The push of nominal feet, shape (n, 3) [m], of a machine that stands at the joint angles `home`.
+
+    A foot pushes towards the centre of mass as far as `LEAN` allows; the rest of its lever turns the base.
+    """
+    data, n = system.model.createData(), len(feet)
+    q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
+    pin.ccrba(system.model, data, q, np.zeros(system.model.nv))
+    com, inertia = pin.centerOfMass(system.model, data, q), np.diag(data.Ig.inertia) / data.Ig.mass
+    x, y, z = (feet - com).T
+    lean = np.stack([-np.clip(arm / -z, -LEAN, LEAN) for arm in (x, y)])
+    roll, pitch = (y - z * lean[1]) / inertia[0], (z * lean[0] - x) / inertia[1]
+    reaction = np.empty((n, 2, 3))
+    for i in range(n):
+        zero = LegPose(legs.origin[i], legs.axis[i], legs.foot[i])
+        here, J = LegPose(np.empty((3, 3)), np.empty((3, 3)), np.empty(3)), np.empty((3, 3))
+        reach(zero, feet[i], IK_TOLERANCE, home[legs.actuated[i]], here, J)
+        reaction[i] = -data.Ag[3:5, legs.v_index[i]] @ np.linalg.inv(J) / (data.Ig.mass * inertia[:2, None])
+    return Push(GRAVITY / n * np.stack((*lean, np.ones(n), roll, pitch)), reaction)
 
 
 def _joint_limits(system: System, legs: Legs, home: Array, speed: Array) -> JointLimits:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import matplotlib.pyplot as plt
 import msgspec
@@ -14,17 +15,20 @@ from idcontrol import plants
 from idcontrol.contact.terrain import plane
 from idcontrol.experiments import trot
 from idcontrol.record.recording import Run, load
+from idcontrol.scenes.walk import WalkGait, WalkPath
 from idcontrol.trust.machines import G, H, sled, sled_state
 
 SMOOTH = ("id-coulomb-qp", "id-coulomb-qp-raw", "pid")
 MODELS = {"coulomb-lcp": "o", "dissipation": "s", "sap": "^", "constraint": "x", "viscous": "+", "noslip": "v"}
+GAITS = ("trot", "walk", "pace", "bound", "flying-trot")
 SLOPE = np.deg2rad(15.0)
 
 
-def walk(controller: str) -> Run:
-    """Two seconds of the trot."""
+def walk(controller: str, **settings: Any) -> Run:
+    """Two seconds of the trot, unless the settings say otherwise."""
     with TemporaryDirectory() as folder:
-        config = msgspec.structs.replace(trot.PRESETS["default"], controller=controller, duration_s=2.0)
+        changes = {"controller": controller, "duration_s": 2.0, **settings}
+        config = msgspec.structs.replace(trot.PRESETS["default"], **changes)
         trot.experiment.run(config, Path(folder) / "run", lambda share: None)
         return load(Path(folder) / "run")
 
@@ -39,6 +43,27 @@ def smoothness(out: Path) -> None:
         ax.plot(t[rows], run.arrays["tau"][rows, joint], lw=1.0)
         ax.set_title(controller, loc="left", fontsize=10)
         ax.set_ylabel("torque [N m]")
+    axes[-1].set_xlabel("time [s]")
+    save(figure, out)
+
+
+def gaits(out: Path) -> None:
+    """Draw which feet bear the robot links, over 0.6 s of each gait at 0.2 m/s."""
+    figure, axes = plt.subplots(len(GAITS), 1, figsize=(8, 7.5), sharex=True, layout="constrained")
+    for ax, kind in zip(axes, GAITS, strict=True):
+        run = walk("id-coulomb-qp", path=WalkPath(kind="command"), gait=WalkGait(kind=kind), duration_s=3.0)
+        t, feet = run.arrays["t"], run.meta["layout"]["feet"]
+        shown = (t >= 2.0) & (t < 2.6)
+        planned, bears = run.arrays["stance"][shown] > 0.5, run.arrays["force"][shown][:, :, 2] > 1e-3
+        for on, color, height in ((planned, "0.85", 0.8), (bears, "#0072b2", 0.44)):
+            for foot in range(len(feet)):
+                edges = np.flatnonzero(np.diff(on[:, foot], prepend=False, append=False)).reshape(-1, 2) * 1e-3
+                bars = [(2.0 + begin, end - begin) for begin, end in edges.tolist()]
+                ax.broken_barh(bars, (foot - 0.5 * height, height), color=color)
+        ax.set_yticks(range(len(feet)), feet)
+        ax.invert_yaxis()
+        ax.set_title(kind, loc="left", fontsize=10)
+        ax.margins(x=0)
     axes[-1].set_xlabel("time [s]")
     save(figure, out)
 
@@ -84,3 +109,4 @@ if __name__ == "__main__":
     plt.rcParams["svg.hashsalt"] = "idcontrol"
     smoothness(folder / "smoothness.svg")
     incline(folder / "incline.svg")
+    gaits(folder / "gaits.svg")

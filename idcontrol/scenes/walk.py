@@ -12,7 +12,7 @@ a `System` holds the terms of its last update::
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +28,8 @@ from idcontrol.errors import InputError
 from idcontrol.loop.simulated import Sensor, Tick, ticks
 from idcontrol.planners.balance import Balance
 from idcontrol.planners.commands import CommandLimits, Schedule
-from idcontrol.planners.gait import Gait
+from idcontrol.planners.gait import Gait, named_gait
+from idcontrol.planners.governor import least_standing
 from idcontrol.planners.legs import Feet
 from idcontrol.planners.paper import LINKS_NOMINAL, OriginalWaypoints, PaperPlanner
 from idcontrol.planners.trot import TrotPlanner, TrotSettings
@@ -58,6 +59,9 @@ DIAMOND = ((0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0))
 """The waypoints of Zapolsky & Drumwright 2017, Fig. 17 [m]; the robot starts at the origin."""
 
 
+Kind = Literal["trot", "walk", "pace", "bound", "flying-trot", "stand"]
+
+
 class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where to walk.
 
@@ -66,6 +70,7 @@ class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         waypoints_m: Goals in the plane.
         command: Pieces (from time [s], v_x [m/s], v_y [m/s], turn [rad/s]); each holds until the next.
         stand_from_s: Time at which to stop and stand; null never.
+        gaits: Changes of the gait, (from time [s], kind); each holds until the next.
         speed_m_s: Walking speed between waypoints; null is the robot file's.
     """
 
@@ -74,6 +79,23 @@ class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     command: tuple[tuple[float, float, float, float], ...] = ((0.0, 0.2, 0.0, 0.0),)
     stand_from_s: NotNegative | None = None
     speed_m_s: Positive | None = None
+    gaits: tuple[tuple[NotNegative, Kind], ...] = ()
+
+
+class WalkGait(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When each foot stands and swings at first; `WalkPath.gaits` changes it.
+
+    Attributes:
+        kind: ``trot`` is the robot file's gait; ``stand`` keeps all feet on the ground.
+        duty: Part of the cycle that a foot stands; null is that of the kind.
+        period_s: Time of one cycle; null is that of the kind.
+        phase: Touchdown of each foot, in the order of the robot file, as a part of the cycle; null is that of the kind.
+    """
+
+    kind: Kind = "trot"
+    duty: Positive | None = None
+    period_s: Positive | None = None
+    phase: tuple[NotNegative, ...] | None = None
 
 
 class BaseRighting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,6 +150,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         plant_rate_hz: The plant steps at least this often; null is `rate_hz`.
         start_spread_rad: Standard deviation of the joints around the home pose at the start.
         path: Where to walk.
+        gait: How to walk.
         gains: Gains of the error feedback.
         friction: The friction that the controller counts on.
         noise: Noise of the sensed state.
@@ -154,6 +177,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     plant_rate_hz: Rate | None = None
     start_spread_rad: NotNegative = 2e-4
     path: WalkPath = WalkPath()
+    gait: WalkGait = WalkGait()
     gains: FeedbackGains = FeedbackGains()
     friction: CountedFriction = CountedFriction()
     noise: SensorNoise = SensorNoise()
@@ -208,6 +232,11 @@ class WalkScene:
         robot = robots.load(config.robot)
         if config.planner == "paper" and robot.name != "links":
             raise InputError(f"planner=paper is the original of the robot links; {robot.name} needs planner=trot")
+        if config.planner == "paper" and (config.gait != WalkGait() or config.path.gaits):
+            raise InputError("planner=paper has the trot of the robot file alone; other gaits need planner=trot")
+        times = [t for t, _ in config.path.gaits]
+        if times != sorted(set(times)):
+            raise InputError(f"path.gaits: the times must increase; they are {times}")
         if robot.description.gait is None or robot.description.base != "free-flyer":
             raise InputError(f"robot {robot.name!r} has no gait or no floating base: it cannot trot")
         return WalkScene(config, robot, _ground(config))
@@ -269,17 +298,19 @@ class WalkScene:
             offsets=np.array([foot.offset_m for foot in description.feet]),
         )
         home = self.robot.home_joints(system.actuated_names)
-        timing = Gait(
+        own = Gait(
             period_s=gait.period_s,
             duty=gait.duty,
             touchdown=tuple(gait.touchdown[name] for name in self.feet),
             step_height_m=gait.step_height_m,
             touchdown_speed_m_s=gait.touchdown_speed_m_s,
         )
+        first, changes = self._gaits(own)
         if config.planner == "paper":
-            return PaperPlanner(system, feet, home, gait=timing, commands=guide, nominal=LINKS_NOMINAL)
+            return PaperPlanner(system, feet, home, gait=own, commands=guide, nominal=LINKS_NOMINAL)
         settings = TrotSettings(
-            gait=timing,
+            gait=first,
+            changes=changes,
             limits=CommandLimits(
                 linear_m_s2=description.command.acceleration_m_s2,
                 angular_rad_s2=description.command.turn_acceleration_rad_s2,
@@ -383,6 +414,27 @@ class WalkScene:
             mu=config.mu if one_friction else None,
             mu_told=counted if np.isfinite(counted) else None,
         )
+
+    def _gaits(self, own: Gait) -> tuple[Gait, tuple[tuple[float, Gait | None], ...]]:
+        """The first gait and those that follow, with their times [s]; None stands."""
+        told, changes = self.config.gait, self.config.path.gaits
+        spheres = self.observer()
+        home = self.robot.standing_state(spheres.system)
+        spheres.system.update(home.q, home.v)
+        feet = spheres.detect(np.inf).point
+        feet = feet - feet.mean(axis=0)
+        first = own if told.kind == "stand" else named_gait(told.kind, own, feet)
+        first = replace(
+            first,
+            duty=first.duty if told.duty is None else told.duty,
+            period_s=first.period_s if told.period_s is None else told.period_s,
+            touchdown=first.touchdown if told.phase is None else told.phase,
+        )
+        if least_standing(first, first.duty) == 0:
+            first = replace(first, sways=True)
+        named = {kind: None if kind == "stand" else named_gait(kind, own, feet) for _, kind in changes}
+        at_first = ((0.0, None),) if told.kind == "stand" else ()
+        return first, (*at_first, *((t, named[kind]) for t, kind in changes))
 
     @property
     def _gait(self) -> schema.DefaultGait:

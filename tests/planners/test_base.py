@@ -5,7 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idcontrol.planners.base import LEASH, BaseReference, advance_base, command_base, hold_base, wrap
+from idcontrol.planners.base import (
+    LEASH,
+    BaseReference,
+    Push,
+    advance_base,
+    command_base,
+    hold_base,
+    sway_base,
+    wrap,
+)
 from idcontrol.planners.commands import LimitedCommand
 
 
@@ -101,3 +110,38 @@ def test_the_reference_of_a_machine_that_is_held_stays_within_its_lead():
     base.pose[:] = 1.3, 2.4, 0.2, -2.5
     hold_base(here, -3.1, lead, base)
     assert base.pose == pytest.approx([1.03, 2.04, 0.2, -2.8])
+
+
+def swaying(phase, base, touchdown=(0.2, 0.7, 0.7, 0.2), duty=0.4, period=0.3):
+    """The sway of four feet half a metre apart, to one side and the other, at 1 m/s."""
+    arms = np.array([0.5, -0.5, 0.5, -0.5])
+    push = Push(
+        acceleration=9.81 / 4 * np.stack((np.zeros(4), -arms, np.ones(4), arms, arms)),
+        reaction=np.tile([[0.0, 0.1, 0.0], [0.1, 0.0, 0.0]], (4, 1, 1)),
+    )
+    command = LimitedCommand(np.array([1.0, 0.5, 0.0]), np.zeros(3))
+    sway_base(phase, 0.0, period, duty, np.array(touchdown), push, command, True, base)
+    return base.sway.copy()
+
+
+@pytest.mark.parametrize(("touchdown", "duty"), [((0.2, 0.7, 0.7, 0.2), 0.4), ((0.0, 0.5, 0.0, 0.5), 0.6)])
+def test_a_sway_has_mean_zero_and_its_rates_are_its_derivatives(touchdown, duty):
+    base = BaseReference.at_rest()
+    base.extent[0] = 1.0
+    phases = np.linspace(0.0, 1.0, 6001)[:-1]
+    sway = np.array([swaying(phase, base, touchdown, duty) for phase in phases])
+    assert np.abs(sway.mean(axis=0)).max() < 1e-5 * np.abs(sway).max()
+    dt = 0.3 * (phases[1] - phases[0])
+    for order in (0, 1):
+        slope = (np.roll(sway[:, order], -1, axis=0) - np.roll(sway[:, order], 1, axis=0)) / (2.0 * dt)
+        off = np.abs(slope - sway[:, order + 1])
+        # but for the accelerations' steps where feet lift and land
+        assert np.quantile(off, 0.99) < 1e-3 * np.abs(sway[:, order + 1]).max()
+
+
+def test_a_base_that_no_foot_bears_falls_freely():
+    base = BaseReference.at_rest()
+    base.extent[0] = 1.0
+    falls = swaying(0.15, base)[2]  # each pair stands for 0.4 of the cycle, from 0.2 and from 0.7 on
+    assert falls[2] == pytest.approx(-9.81)
+    assert falls[[0, 1, 3]] == pytest.approx(0.0, abs=1e-9)

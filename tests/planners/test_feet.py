@@ -113,7 +113,7 @@ def footholds(*, position, yaw, velocity, command, since=0.0, left=SWING, phase=
     command = LimitedCommand(np.array(command, dtype=np.float64), np.zeros(3))
     every = np.zeros((n, 3, 3))
     ability = Ability(np.full((n, 4), reach), np.full(2, reach), every, every, every, np.full(1, 0.5))
-    choose_footholds(STRIDE, ability, nominal, command, measured, timing, plan, ground)
+    choose_footholds(STRIDE, ability, nominal, command, np.zeros((3, 5)), measured, timing, plan, ground)
     landing, where = plan.landing, ground.points
     assert np.array_equal(where.T, landing[:, :2], equal_nan=True)
     return landing

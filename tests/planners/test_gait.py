@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
-from idcontrol.planners.gait import Gait
+from idcontrol.planners.gait import Gait, named_gait
 
 GAITS = st.builds(
     Gait,
@@ -113,3 +113,29 @@ def test_a_tick_on_an_event_belongs_to_what_follows_however_it_rounds():
 def test_an_impossible_gait_is_refused_by_name(wrong, said):
     with pytest.raises(InputError, match=said):
         Gait(**wrong)
+
+
+FEET = np.array([(0.2, 0.1, 0.0), (0.2, -0.1, 0.0), (-0.2, 0.1, 0.0), (-0.2, -0.1, 0.0)])
+"""Left and right fore foot, left and right hind foot [m]."""
+
+
+def standing_together(kind, order=(0, 1, 2, 3)):
+    """The sets of feet that ever stand at once, in the order LF, RF, LH, RH whatever the order of the machine."""
+    gait = named_gait(kind, Gait(), FEET[list(order)])
+    times = gait.period_s * (3.0 + np.arange(0.0005, 1.0, 0.001))
+    stances = (gait.timing(t).stance[np.argsort(order)] for t in times)
+    return {"".join(name for name, stands in zip("LRlr", stance, strict=True) if stands) for stance in stances}
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 1, 3), (3, 1, 0, 2)])
+def test_named_gaits_lift_the_feet_that_their_names_say_whatever_the_order_of_the_feet(order):
+    assert standing_together("trot") == {"LRlr", "Lr", "Rl"}
+    assert standing_together("pace", order) == {"LRlr", "Ll", "Rr"}
+    assert standing_together("bound", order) == {"LRlr", "LR", "lr"}
+    assert standing_together("walk", order) == {"LRlr", "LRr", "Rlr", "LRl", "Llr"}
+    assert standing_together("flying-trot", order) == {"Lr", "Rl", ""}
+
+
+def test_a_gait_with_a_name_needs_two_fore_and_two_hind_feet():
+    with pytest.raises(InputError, match="two fore and two hind feet"):
+        named_gait("pace", Gait(), FEET[[0, 1, 1, 3]])
