@@ -67,5 +67,5 @@ $(VENV)/.dev: $(VENV)/.core
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.core
-	$(BIN)/pip install --quiet --editable '.[docs]'
+	$(BIN)/pip install --quiet --editable '.[docs,mujoco,gym]'
 	@touch $@

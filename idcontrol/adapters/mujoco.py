@@ -150,7 +150,7 @@ class Bridge:
             if off > 1e3 * MOVED_M:
                 raise InputError(
                     f"what joint {model.joint(number).name} of the MuJoCo model moves has its centre of mass "
-                    f"{off:.0f} mm away from that of {name} of {robot.name} in the home pose: another zero, or other masses"
+                    f"{off:.0f} mm away from that of {name} of {robot.name} in the home pose: another zero or mass"
                 )
 
     def _motor(self, joint: int) -> tuple[int, float]:

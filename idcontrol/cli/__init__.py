@@ -13,7 +13,21 @@ from collections.abc import Sequence
 
 import click
 
-from idcontrol.cli import bench, check, compare, doctor, listing, loop, report, run, runs, trust, view, warmup
+from idcontrol.cli import (
+    bench,
+    check,
+    compare,
+    completion,
+    doctor,
+    listing,
+    loop,
+    report,
+    run,
+    runs,
+    trust,
+    view,
+    warmup,
+)
 from idcontrol.cli.console import DONE, INTERRUPTED, UNUSABLE, say
 from idcontrol.cli.faults import RunFault, report_fault
 from idcontrol.errors import IdControlError
@@ -47,7 +61,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return report_fault(error, None)
 
 
-@click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+GROUPS = {
+    "Start": (listing, run, compare, loop),
+    "Look": (runs, report, view),
+    "Check": (check, doctor, trust),
+    "Measure": (bench,),
+    "Set up": (warmup, completion),
+}
+"""The commands, in the order and under the headings of the help."""
+
+
+class Grouped(click.Group):
+    """A group whose help lists its commands under headings."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the headings and the commands below each."""
+        width = max(map(len, self.commands))
+        for heading, modules in GROUPS.items():
+            with formatter.section(heading):
+                room = formatter.width - width - 6
+                named = [(str(module.command.name), module.command) for module in modules]
+                formatter.write_dl([(name.ljust(width), each.get_short_help_str(room)) for name, each in named])
+
+
+@click.group(cls=Grouped, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="idcontrol", message="%(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:
@@ -56,5 +93,6 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for module in (run, loop, compare, bench, listing, check, runs, report, view, warmup, doctor, trust):
-    cli.add_command(module.command)
+for modules in GROUPS.values():
+    for module in modules:
+        cli.add_command(module.command)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-@click.command("bench")
+@click.command("bench", short_help="Time our code beside that of peers.")
 @click.argument("section", default="all", metavar="[solvers|models|controllers|plants|memory|all]")
 @click.option("--contacts", metavar="N,N,...", help="Numbers of contacts for solvers and models.")
 @click.option("--samples", type=click.IntRange(min=10), default=2000, help="Times taken of each job, at most [2000].")
@@ -102,14 +102,15 @@ def _counts(text: str) -> list[int]:
 
 def _tables(result: Mapping[str, Any]) -> Iterator[Table]:
     from rich.table import Table
-    from rich.text import Text
+
+    from idcontrol.record.quantities import label
 
     machine = result["machine"]
     where = f"{machine['processor']}, load {machine['load']}, commit {machine['commit']}"
     if "rows" not in result:
         table = Table("", "found", "bar", "", title=f"memory; {where}", title_justify="left", box=None)
         for key, entry in result["memory"].items():
-            table.add_row(key, f"{entry['value']:.4g}", _number(entry["bar"]), _mark(entry["met"]))
+            table.add_row(label(key), f"{entry['value']:.4g}", _number(entry["bar"]), _mark(entry["met"]))
         yield table
         return
     table = Table(title=f"floor {result['floor_us']:.1f} us; {where}", title_justify="left", box=None)
@@ -130,7 +131,7 @@ def _tables(result: Mapping[str, Any]) -> Iterator[Table]:
             "" if row["peer"] is None else row["peer"] + their_unsolved,
             "" if theirs is None else _number(theirs["p50"]),
             _number(row["peer_ratio"]),
-            Text("") if row["agrees"] is None else _mark(row["agrees"]),
+            {None: "", True: "yes", False: "no"}[row["agrees"]],
             "" if row["bar"] is None else f"{_number(row['bar'])} {row['of']}",
             _mark(row["met"]),
             _number(row["goal"]),

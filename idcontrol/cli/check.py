@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
+from idcontrol.cli import completion
 from idcontrol.cli.console import DONE, UNUSABLE, cell, console, say
 from idcontrol.entries import ROBOTS, entry_points
 from idcontrol.errors import InputError
 
 
-@click.command("check")
-@click.argument("robot")
+@click.command("check", short_help="Say what is wrong with a robot, or that it is fit.")
+@click.argument("robot", shell_complete=completion.robots)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(robot: str, as_json: bool) -> int:
     """Say what is wrong with ROBOT, a name or the path of a robot file or URDF, or that it is fit to run."""
@@ -38,8 +39,10 @@ def command(robot: str, as_json: bool) -> int:
 
 def _print_report(report: Any) -> None:
     """Print a report: single facts line by line, tables as tables, then warnings and problems."""
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
+
+    from idcontrol.record.quantities import label, words
 
     screen = console()
     if not report.problems:
@@ -47,12 +50,14 @@ def _print_report(report: Any) -> None:
     facts = Table(box=None, show_header=False)
     for key, value in report.summary.items():
         if not _is_table(value):
-            facts.add_row(Text(key, style="cyan"), Text(cell(value)))
+            name, unit = words(key)
+            facts.add_row(Text(name, style="cyan"), Text(f"{cell(value)} {unit}".rstrip()))
     if facts.row_count:
         screen.print(facts)
     for key, value in report.summary.items():
         if _is_table(value):
-            table = Table(*value[0], title=key, title_justify="left", title_style="bold", box=None)
+            heads = (Column(Text(label(head))) for head in value[0])
+            table = Table(*heads, title=key, title_justify="left", title_style="bold", box=None)
             for row in value:
                 table.add_row(*(Text(cell(item)) for item in row.values()))
             screen.print(table)

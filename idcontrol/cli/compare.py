@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from idcontrol.cli import completion
 from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, console, one_line, say
 from idcontrol.entries import load_experiment, load_study
 from idcontrol.errors import InputError
@@ -33,16 +34,24 @@ _SHOWN = (
     "realtime_factor",
 )
 """Quantities of the table on the terminal; all others are in the files."""
+WIDEST = 16
+"""Widest column of a quantity; its label is broken into lines."""
 
 
-@click.command("compare")
-@click.argument("experiment")
+@click.command("compare", short_help="Run every combination of settings; one table.")
+@click.argument("experiment", shell_complete=completion.experiments)
 @click.option(
     "--controllers",
+    shell_complete=completion.controllers,
     metavar="A,B|all",
     help="Controllers, or your own as file.py:Class; by default all names.",
 )
-@click.option("--plants", metavar="A,B|all", help="Plants, or your own as file.py:Class; by default the experiment's.")
+@click.option(
+    "--plants",
+    shell_complete=completion.plants,
+    metavar="A,B|all",
+    help="Plants, or your own as file.py:Class; by default the experiment's.",
+)
 @click.option("--mu", metavar="X,Y", help="Frictions of the ground; inf means that nothing slips.")
 @click.option("--seeds", type=click.IntRange(min=1), metavar="N", help="As many seeds of each.")
 @click.option(
@@ -56,9 +65,14 @@ _SHOWN = (
     help="A setting of all runs, by dotted key or its last part.",
 )
 @click.option("--preset", metavar="NAME", help="The configuration to begin with.")
-@click.option("--robot", metavar="R", help="Robot of all runs.")
+@click.option("--robot", shell_complete=completion.robots, metavar="R", help="Robot of all runs.")
 @click.option("--duration", "duration_s", type=float, metavar="S", help="Length of each run [s].")
-@click.option("--study", metavar="NAME", help="A named comparison with its own tables; see `idcontrol list studies`.")
+@click.option(
+    "--study",
+    shell_complete=completion.studies,
+    metavar="NAME",
+    help="A named comparison with its own tables; see `idcontrol list studies`.",
+)
 @click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Runs at a time; by default one a core.")
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers see DIR, instead of this machine.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder; one of before is continued.")
@@ -257,6 +271,7 @@ def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) ->
     from rich.table import Table as Grid
     from rich.text import Text
 
+    from idcontrol.record.quantities import label, text
     from idcontrol.show.report import number
     from idcontrol.sweeps.record import coinciding, varied_keys
 
@@ -274,9 +289,10 @@ def _show(outcomes: Sequence[RunOutcome], tables: Sequence[Table], out: Path) ->
         keys = varied_keys([o.row for o in outcomes])
         shown = [key for key in _SHOWN if any(o.metric(key) is not None for o in outcomes)]
         shown = shown or [key for key, value in (outcomes[0].metrics or {}).items() if isinstance(value, float)][:9]
-        grid = Grid(*keys, *shown, "", box=None)
+        heads = [Column(Text(label(key)), justify="right", max_width=WIDEST) for key in shown]
+        grid = Grid(*(Column(Text(label(key))) for key in keys), *heads, "", box=None)
         for o in outcomes:
-            found = ("–" if o.metric(key) is None else cell(o.metric(key)) for key in shown)
+            found = (text(key, o.metric(key)) for key in shown)
             grid.add_row(*(Text(cell(o.setting(key))) for key in keys), *found, Text(o.reason or "", style="yellow"))
         screen.print(grid)
     if same := coinciding(outcomes):

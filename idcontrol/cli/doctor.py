@@ -12,7 +12,7 @@ from idcontrol.cli.console import DONE, TASK_FAILED, console, say
 _STYLE = {"fine": "green", "advice": "yellow", "broken": "bold red"}
 
 
-@click.command("doctor")
+@click.command("doctor", short_help="Say what this machine lacks, and what mends it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(as_json: bool) -> int:
     """Say what this machine has, what it lacks and the command that mends it; exit status 1 if something is broken."""

@@ -13,7 +13,7 @@ from idcontrol.entries import EXPERIMENTS, ROBOTS, STUDIES, RobotLibrary, entry_
 from idcontrol.errors import UnknownName
 
 
-@click.command("list")
+@click.command("list", short_help="Names that other commands take, and what each is.")
 @click.argument("kind", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(kind: str | None, as_json: bool) -> None:
@@ -56,7 +56,9 @@ def _robots() -> dict[str, str]:
 def _in_short(summary: Mapping[str, Any]) -> str:
     """One line that describes a robot, from the summary of its check."""
     parts = [f"{summary['mass_kg']:.3g} kg"] if "mass_kg" in summary else []
-    parts += [f"{len(summary[name])} {name}" for name in ("joints", "feet") if summary.get(name)]
+    tips = "fingers" if summary.get("base") == "fixed" else "feet"
+    counted = (("joints", "joints"), ("feet", tips))
+    parts += [f"{len(summary[name])} {called}" for name, called in counted if summary.get(name)]
     parts += [f"base {summary['height_m']:.3g} m high"] if summary.get("height_m") else []
     return ", ".join(parts)
 

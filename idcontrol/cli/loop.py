@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from idcontrol.cli import completion
 from idcontrol.cli.console import DONE, TASK_FAILED, console, say
 from idcontrol.cli.faults import RunFault
 from idcontrol.cli.run import show_metrics
@@ -22,14 +23,25 @@ CONNECTION = ("transport", "pacing", "bind", "peer")
 """Options that set the loop; the others set its experiment."""
 
 
-@click.command("loop")
-@click.option("--robot", metavar="R", help="Robot, or the path of a robot file or of a URDF beside one.")
+@click.command("loop", short_help="Run a controller at a fixed rate on the wall clock.")
+@click.option(
+    "--robot",
+    shell_complete=completion.robots,
+    metavar="R",
+    help="Robot, or the path of a robot file or of a URDF beside one.",
+)
 @click.option(
     "--controller",
+    shell_complete=completion.controllers,
     metavar="C",
     help="A name (see `idcontrol list`), or your own: file.py:Class.",
 )
-@click.option("--plant", metavar="P", help="What stands in for the hardware: a name, or file.py:Class.")
+@click.option(
+    "--plant",
+    shell_complete=completion.plants,
+    metavar="P",
+    help="What stands in for the hardware: a name, or file.py:Class.",
+)
 @click.option("--mu", type=float, metavar="X", help="Friction of the ground; inf means that nothing slips.")
 @click.option("--rate", "rate_hz", type=float, metavar="HZ", help="Rate of the control loop [Hz].")
 @click.option("--duration", "duration_s", type=float, metavar="S", help="How long to run [s].")

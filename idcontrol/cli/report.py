@@ -9,7 +9,7 @@ import click
 from idcontrol.entries import load_study
 
 
-@click.command("report")
+@click.command("report", short_help="Write the HTML page of a run or a comparison.")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 def command(folder: Path) -> None:
     """Write an HTML page of plots and tables of the run or the comparison in DIR and print its path."""

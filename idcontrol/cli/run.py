@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from idcontrol.cli import completion
 from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, console, say
 from idcontrol.cli.faults import RunFault
 from idcontrol.entries import load_experiment
@@ -18,16 +19,29 @@ from idcontrol.errors import IdControlError, InputError
 from idcontrol.progress import progress_bar
 
 
-@click.command("run")
-@click.argument("experiment")
+@click.command("run", short_help="Run an experiment, record it, print what came out.")
+@click.argument("experiment", shell_complete=completion.experiments)
 @click.option(
     "--controller",
+    shell_complete=completion.controllers,
     metavar="C",
     help="A name (see `idcontrol list`), or your own: file.py:Class.",
 )
-@click.option("--plant", metavar="P", help="A name (see `idcontrol list`), or your own: file.py:Class.")
-@click.option("--robot", metavar="R", help="Robot, or the path of a robot file or of a URDF beside one.")
-@click.option("--terrain", metavar="T", help="Ground; see `idcontrol list terrains`.")
+@click.option(
+    "--plant",
+    shell_complete=completion.plants,
+    metavar="P",
+    help="A name (see `idcontrol list`), or your own: file.py:Class.",
+)
+@click.option(
+    "--robot",
+    shell_complete=completion.robots,
+    metavar="R",
+    help="Robot, or the path of a robot file or of a URDF beside one.",
+)
+@click.option(
+    "--terrain", shell_complete=completion.terrains, metavar="T", help="Ground; see `idcontrol list terrains`."
+)
 @click.option("--mu", type=float, metavar="X", help="Friction of the ground; inf means that nothing slips.")
 @click.option("--duration", "duration_s", type=float, metavar="S", help="Length of the run [s].")
 @click.option("--rate", "rate_hz", type=float, metavar="HZ", help="Rate of the control loop [Hz].")
@@ -81,7 +95,7 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from idcontrol.record.quantities import QUANTITIES
+    from idcontrol.record.quantities import QUANTITIES, words
     from idcontrol.running import HEADLINE
     from idcontrol.show.report import number
 
@@ -101,12 +115,23 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
         held = checks.get(key)
         mark = Text("") if held is None else Text("✓", style="green") if held else Text("✗", style="red")
         beside = number(paper[key]) if key in paper else ""
-        table.add_row(key, number(value), Text(units.get(key, ""), style="dim"), beside, mark)
+        label, unit = words(key, units.get(key))
+        table.add_row(label, number(value), Text(unit, style="dim"), beside, mark)
 
     screen = console()
-    title = ", ".join(f"{key} {metrics[key]}" for key in ("experiment", *HEADLINE) if metrics.get(key) is not None)
+    title = ", ".join(_said(key, metrics[key]) for key in ("experiment", *HEADLINE) if metrics.get(key) is not None)
     screen.print(Text(title, style="bold"))
     screen.print(table)
+    if any(held is not None for held in checks.values()):
+        screen.print(Text("✓: a bound that is stated for the figure holds; ✗: it does not", style="dim"))
     for key, note in (metrics.get("notes") or {}).items():
-        screen.print(Text(f"{key}: {note}", style="dim"), soft_wrap=True)
+        screen.print(Text(f"{words(key)[0]}: {note}", style="dim"), soft_wrap=True)
     screen.print(Text(f"recorded in {metrics['out']}; plots: idcontrol report {metrics['out']}"), soft_wrap=True)
+
+
+def _said(key: str, value: Any) -> str:
+    """A setting in the heading of a run: its label, value and unit."""
+    from idcontrol.record.quantities import words
+
+    label, unit = words(key)
+    return f"{label} {value:g} {unit}".rstrip() if isinstance(value, float) else f"{label} {value}"

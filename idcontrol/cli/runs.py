@@ -18,7 +18,7 @@ LONGEST = 160
 """Longest list of differences in the table."""
 
 
-@click.command("runs")
+@click.command("runs", short_help="List runs and how each differs from its preset.")
 @click.argument("filters", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--in", "folder", type=click.Path(path_type=Path), default="runs", metavar="DIR", help="Where [runs].")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -76,7 +76,7 @@ def _show(found: Sequence[Any]) -> None:
 
     from idcontrol.record.quantities import QUANTITIES
 
-    shown = [quantity for quantity in QUANTITIES if quantity.key in SHOWN]
+    shown = [q for q in QUANTITIES if q.key in SHOWN and any(q.of(run.metrics or {}) is not None for run in found)]
     grid = Table("run", "began", "differs from the preset in", "state", box=None, header_style="dim")
     for quantity in shown:
         grid.add_column(f"{quantity.label}\n[{quantity.unit}]".replace("[", r"\["), justify="right")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from idcontrol.trust import Verdict
 
 
-@click.command("trust")
+@click.command("trust", short_help="Measure why one may believe a torque.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(as_json: bool) -> int:
     """Measure what physics decides and print it: claim, figure, limit, test; exit status 1 if a claim fails.

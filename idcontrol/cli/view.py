@@ -14,7 +14,7 @@ from idcontrol.entries import ROBOTS, entry_points
 from idcontrol.errors import InputError
 
 
-@click.command("view")
+@click.command("view", short_help="Replay a run in 3-D in the browser.")
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--port", type=int, metavar="N", help="Port on 127.0.0.1; by default 8080 or the next that is free.")
 @click.option("--no-browser", is_flag=True, help="Only serve the page; open it yourself.")

@@ -16,7 +16,7 @@ from idcontrol.entries import EXPERIMENTS, entry_points, load_experiment
 from idcontrol.errors import InputError, UnknownName
 
 
-@click.command("warmup")
+@click.command("warmup", short_help="Compile the kernels ahead.")
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 def command(experiments: tuple[str, ...], quiet: bool) -> None:

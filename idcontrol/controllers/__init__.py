@@ -183,12 +183,18 @@ register("pid", "joint-space error feedback alone (baseline)", _pid)
 register("id-sensed-1", "ID(t_i-1): inverse dynamics with the contact forces sensed over the last period", _sensed(1))
 register("id-sensed-2", "ID(t_i-2): the same with the forces of the period before", _sensed(2))
 register(
-    "id-noslip-lcp", "ID(t_i) LCP,∞: no slip, by principal pivoting (Algorithms 1, 2)", inverse_dynamics(NO_SLIP_LCP)
+    "id-noslip-lcp",
+    "ID(t_i) LCP,∞: no slip, by principal pivoting (Zapolsky & Drumwright 2017, Algorithms 1, 2)",
+    inverse_dynamics(NO_SLIP_LCP),
 )
-register("id-coulomb-lcp", "ID(t_i) LCP,μ: Coulomb friction by Lemke's method", inverse_dynamics(COULOMB_LCP))
+register(
+    "id-coulomb-lcp",
+    "ID(t_i) LCP,μ: Coulomb friction by Lemke's method (Zapolsky & Drumwright 2017)",
+    inverse_dynamics(COULOMB_LCP),
+)
 register(
     "id-coulomb-smooth",
-    "ID(t_i) LCP,μ with the solution whose torque is nearest to the last one",
+    "ID(t_i) LCP,μ with the torque nearest to the last one (Zapolsky & Drumwright 2017, Algorithm 3)",
     inverse_dynamics(COULOMB_SMOOTH),
 )
 register(
@@ -196,7 +202,11 @@ register(
     "ID(t_i) NCP,μ: Coulomb friction with its circular cone, by Newton's method",
     inverse_dynamics(COULOMB_CONE),
 )
-register("id-coulomb-qp", "ID(t_i) QP,μ: maximal dissipation in two stages", inverse_dynamics(COULOMB_QP))
+register(
+    "id-coulomb-qp",
+    "ID(t_i) QP,μ: maximal dissipation in two stages (Zapolsky & Drumwright 2017)",
+    inverse_dynamics(COULOMB_QP),
+)
 register("id-noslip-qp", "ID(t_i) QP,∞: maximal dissipation without slip, two stages", inverse_dynamics(NO_SLIP_QP))
 register("id-coulomb-qp-1", "ID(t_i) QP,μ in one stage, regularized", inverse_dynamics(COULOMB_QP_1))
 register(
@@ -204,7 +214,11 @@ register(
     "stage I of id-coulomb-qp alone, without chatter mitigation",
     inverse_dynamics(COULOMB_QP_RAW),
 )
-register("id-sap", "inverse dynamics through compliant contact (SAP), convex, one stage", inverse_dynamics(SAP))
+register(
+    "id-sap",
+    "inverse dynamics through compliant contact, convex, one stage (SAP, Castro et al. 2022)",
+    inverse_dynamics(SAP),
+)
 register(
     "id-constraint",
     "ID(t_i) with contacts as stiff springs and dampers (after Drumwright 2019)",

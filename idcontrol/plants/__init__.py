@@ -240,22 +240,24 @@ def _pybullet(setup: Setup) -> SimulatedPlant:
 
 register(
     "coulomb-lcp",
-    "rigid contact with Coulomb friction, Stewart-Trinkle time stepping (the papers' simulator model)",
+    "rigid contact with Coulomb friction, stepped in time (the simulator of Zapolsky & Drumwright 2017)",
     stepping(coulomb.solve, coulomb_step),
 )
 register(
     "coulomb-cone",
-    "rigid contact with Coulomb friction in circular cones, Stewart-Trinkle time stepping",
+    "rigid contact with Coulomb friction in circular cones, stepped in time",
     stepping(coulomb_cone.solve, cone_step),
 )
 register(
     "dissipation",
-    "rigid contact, convex: maximal dissipation (Drumwright-Shell)",
+    "rigid contact, convex: maximal dissipation (the QP of Zapolsky & Drumwright 2017)",
     stepping(dissipation.solve, dissipation_step),
 )
-register("sap", "compliant contact with a circular friction cone, convex (SAP)", stepping(sap.solve))
-register("noslip", "rigid contact that never slips, whatever the friction", stepping(no_slip.solve))
-register("viscous", "rigid contact with drag in proportion to slip", _viscous)
+register(
+    "sap", "compliant contact with a circular friction cone, convex (SAP, Castro et al. 2022)", stepping(sap.solve)
+)
+register("noslip", "rigid contact that never slips, whatever the friction (Drumwright 2015)", stepping(no_slip.solve))
+register("viscous", "rigid contact with drag in proportion to slip (Drumwright 2015)", _viscous)
 register("penalty", "compliant ground: springs and dampers that let a standing robot sink 1 mm", _penalty)
 register(
     "constraint",

@@ -50,6 +50,39 @@ class Quantity:
         return isinstance(value, int | float) and bool(value >= goal if self.more_is_better else value <= goal)
 
 
+UNITS = {
+    "nm_s": "N m/s", "nm_rad": "N m/rad", "nm_s_rad": "N m s/rad", "rad_s": "rad/s", "m_s2": "m/s²", "m_s": "m/s",
+    "nm": "N m", "rad": "rad", "deg": "°", "hz": "Hz", "us": "µs", "kg": "kg", "mm": "mm", "m": "m", "s": "s", "n": "N",
+    "j": "J", "mb": "MB",
+}  # fmt: skip
+"""Units by the ending of a key."""
+
+
+def words(key: str, unit: str | None = None) -> tuple[str, str]:
+    """A key that is no `Quantity` as people read it: label and unit.
+
+    Args:
+        key: The key, e.g. ``"slide_m"``.
+        unit: Its unit, if that is known.
+    """
+    ending = max((ending for ending in UNITS if key.endswith(f"_{ending}")), key=len, default=None)
+    label = (key if ending is None else key.removesuffix(f"_{ending}")).replace("_", " ").replace(".", ", ")
+    return label, UNITS.get(ending or "", "") if unit is None else unit
+
+
+def label(key: str) -> str:
+    """Label and unit of any key, for the head of a column."""
+    known = next((quantity for quantity in QUANTITIES if quantity.key == key), None)
+    text, unit = words(key) if known is None else (known.label, known.unit)
+    return f"{text} [{unit}]" if unit else text
+
+
+def text(key: str, value: Any) -> str:
+    """A value of any key in the unit of its `label`; "–" where there is none."""
+    known = next((quantity for quantity in QUANTITIES if quantity.key == key), Quantity("", key, key))
+    return known.text(value)
+
+
 QUANTITIES = (
     Quantity("Task", "completed", "completed", more_is_better=True),
     Quantity("Task", "fell_at_s", "fell at", "s"),

@@ -66,7 +66,7 @@ def test_the_page_shows_each_number_its_note_and_the_figures(tmp_path):
 def test_the_command_prints_both_numbers(tmp_path, capsys):
     show_metrics({**_save(tmp_path), "out": str(tmp_path)})
     out = capsys.readouterr().out
-    for words in ("slide_m", "0.6779", "0.6773", "✓", "closed form"):
+    for words in ("slide  ", "0.6779", "0.6773", "✓", "closed form"):
         assert words in out
     json.dumps(_save(tmp_path / "again"))  # plain data
 
