@@ -196,7 +196,7 @@ def _coulomb(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 def _cone(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():
         return False, np.inf
-    ending, _, residual = cone_kernel(p.w.rho, p.w.c, p.cones.mu, p.active, f, arena)
+    ending, _, residual = cone_kernel(p.w.rho, p.w.c, p.w.left, p.cones.mu, p.active, f, arena)
     return ending == status.SOLVED, residual
 
 

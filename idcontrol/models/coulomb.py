@@ -53,7 +53,7 @@ MOST_CONTACTS = 500
 """More would need gigabytes: Lemke's tableau has (12 n)(6 n) entries."""
 
 KEPT: Final = 1e-10
-"""Part of the fastest motion that pressing contacts undo by which the last step's vertex may miss the law, beside the
+"""Part of what impulses change in a contact's velocity by which the last step's vertex may miss the law, beside the
 tolerance: the error of one step is in the gaps of the next, and grows where boxes balance on edges. Another solution
 may be far away, such that boxes fall that were held."""
 
@@ -121,13 +121,22 @@ def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # p
 
 @njit(cache=True, error_model="numpy")
 def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma: no cover - compiled
-    """The problem with what a vertex may miss that was kept for many steps, of impulses f, counted as rounding."""
+    """The problem with what a vertex may miss that was kept for many steps, of impulses f, counted as rounding.
+
+    What impulses that cancel change counts up to the fastest motion that pressing contacts undo.
+    """
     n, fastest, left = problem.mu.shape[0], 0.0, vector(arena, f.shape[0])
     for row in range(f.shape[0]):
         if f[row % n] > 0.0:
             fastest = max(fastest, abs(problem.c[row]))
     for row in range(f.shape[0]):
-        left[row] = problem.left[row] + KEPT * fastest
+        changed = 0.0
+        for other in range(f.shape[0]):
+            entry = 0.0
+            for d in range(problem.rho.shape[1] if f[other] != 0.0 else 0):
+                entry += problem.rho[row, d] * problem.rho[other, d]
+            changed += abs(entry * f[other])
+        left[row] = problem.left[row] + KEPT * min(changed, fastest)
     return Unbalanced(problem.rho, problem.c, left, problem.compliance, problem.mu, problem.frictional)
 
 

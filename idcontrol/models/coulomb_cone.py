@@ -32,6 +32,7 @@ from idcontrol.models.coulomb import UNSOLVED, Outcome
 from idcontrol.models.friction_lcp import MOST_RETRIED
 from idcontrol.models.step import SQUEEZE, StepProblem, StepSolution, WarmStart
 from idcontrol.models.whitened import may_part
+from idcontrol.solvers.lcp import missed, sum_rounding
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Integers
 
@@ -60,10 +61,6 @@ EXACT: Final = 1e-12
 """Residual at which Newton's method stops."""
 IMMOVABLE: Final = 1e-12
 """Part of a contact's mobility below which nothing gives way along its normal: it gets no impulse."""
-ROUNDING: Final = 1e-12
-"""Part of the fastest approach or slip that rounding may leave of a velocity that should be zero."""
-FASTEST: Final = 10.0
-"""Speed whose rounding is allowed for at most [m/s]: one that is faster does not excuse what is wrong elsewhere."""
 
 PRESSES: Final = 1
 SLIDES: Final = 2
@@ -79,22 +76,24 @@ class Cones(NamedTuple):
         c: Velocities at zero impulse, shape (3 n,).
         mu: Friction, shape (n,); inf counts as 0, as the tangents of contacts that do not slip are held by others.
         size: Balancing factors, shape (n,).
-        least: Velocity of which `TOLERANCE` may be rounding [m/s], not balanced.
+        left: What rounding may leave of c, of the axis of each contact where that is most, shape (n,).
+        fastest: Largest entry of c, not balanced [m/s].
     """
 
     G: Array
     c: Array
     mu: Array
     size: Array
-    least: float
+    left: Array
+    fastest: float
 
 
 @njit(cache=True, error_model="numpy")
-def _balanced(rho: Array, c: Array, mu: Array, arena: Arena) -> Cones:  # pragma: no cover - compiled
-    """The problem with whitened rows `rho` (3 n, k) and constants `c` (3 n,)."""
+def _balanced(rho: Array, c: Array, left: Array, mu: Array, arena: Arena) -> Cones:  # pragma: no cover - compiled
+    """The problem with whitened rows `rho` (3 n, k) and constants `c`, of which rounding may leave `left` (3 n,)."""
     n, k = mu.shape[0], rho.shape[1]
     G, balanced = matrix(arena, 3 * n, 3 * n), vector(arena, 3 * n)
-    size, friction = zeros(arena, n), vector(arena, n)
+    size, friction, uncertain = zeros(arena, n), vector(arena, n), zeros(arena, n)
     for i in range(3 * n):
         for j in range(i + 1):
             s = 0.0
@@ -109,13 +108,13 @@ def _balanced(rho: Array, c: Array, mu: Array, arena: Arena) -> Cones:  # pragma
         # contacts that nothing moves keep a finite factor
         size[i] = 1.0 / np.sqrt(max(size[i], 1e-20 * largest)) if largest > 0.0 else 1.0
         friction[i] = 0.0 if mu[i] == np.inf else mu[i]
-        fastest = max(fastest, -c[i], np.hypot(c[n + i], c[2 * n + i]))
     for i in range(3 * n):
+        fastest = max(fastest, abs(c[i]))
         balanced[i] = size[i % n] * c[i]
+        uncertain[i % n] = max(uncertain[i % n], size[i % n] * left[i])
         for j in range(3 * n):
             G[i, j] *= size[i % n] * size[j % n]
-    least = max(ROUNDING * min(fastest, FASTEST) / TOLERANCE, 1e-300)  # so that nothing is divided by zero
-    return Cones(G, balanced, friction, size, least)
+    return Cones(G, balanced, friction, size, uncertain, fastest)
 
 
 @njit(cache=True, error_model="numpy")
@@ -145,28 +144,54 @@ def _exact_velocities(p: Cones, rho: Array, c: Array, f: Array, u: Array, arena:
 
 
 @njit(cache=True, error_model="numpy")
-def _missed(p: Cones, f: Array, u: Array) -> float:  # pragma: no cover - compiled
+def _left(p: Cones, f: Array, u: Array, i: int) -> float:  # pragma: no cover - compiled
+    """Bound the rounding error in the velocity of contact i by that of the axis where it is largest, balanced."""
+    n, energy, left = p.mu.shape[0], 0.0, 0.0
+    for row in range(3 * n):
+        energy += f[row] * (u[row] - p.c[row])
+    for row in (i, n + i, 2 * n + i):
+        pushed = 0.0
+        for other in range(3 * n):
+            pushed += abs(p.G[row, other] * f[other])
+        reach = min(np.sqrt(p.G[row, row] * max(energy, 0.0)), p.size[i] * p.fastest)
+        left = max(left, sum_rounding(p.left[i], 6 * n, pushed, reach))
+    return left
+
+
+@njit(cache=True, error_model="numpy")
+def _missed(p: Cones, f: Array, u: Array, rounded: bool) -> float:  # pragma: no cover - compiled
     """Largest violation of the module's equations, each contact in its own units (math.md, section 13.3).
 
-    A velocity is relative to that at zero impulse and what all impulses change together; an impulse to itself, or to
-    what gives its contact that velocity.
+    A velocity is relative to that at zero impulse and what all impulses change together, where `rounded` also to what
+    rounding leaves; an impulse to itself, or to what gives its contact that velocity.
     """
-    n, worst = p.mu.shape[0], 0.0
-    for i in range(n):
-        s, t, least = n + i, 2 * n + i, p.size[i] * p.least
-        speed = abs(p.c[i]) + abs(u[i] - p.c[i]) + least
-        push = max(abs(f[i]), speed / p.G[i, i])
-        slip = np.hypot(p.c[s], p.c[t]) + np.hypot(u[s] - p.c[s], u[t] - p.c[t]) + least
-        radius = p.mu[i] * max(f[i], 0.0)
-        hold = max(radius, np.hypot(f[s], f[t]), slip / max(p.G[s, s], p.G[t, t]))
-        y_s, y_t = f[s] / hold - u[s] / slip, f[t] / hold - u[t] / slip
-        length = np.hypot(y_s, y_t)
-        shorter = radius / hold / length if length > radius / hold else 1.0
-        across = np.hypot(f[s] / hold - shorter * y_s, f[t] / hold - shorter * y_t)
-        if not np.isfinite(u[i] + u[s] + u[t] + across):  # `max` may ignore a NaN
-            return np.inf
-        worst = max(worst, abs(min(f[i] / push, u[i] / speed)), across)
+    worst = 0.0
+    for i in range(p.mu.shape[0]):
+        miss = _contact_missed(p, f, u, i, 0.0)
+        if rounded and miss > TOLERANCE:  # only where it counts
+            miss = _contact_missed(p, f, u, i, _left(p, f, u, i) / TOLERANCE)
+        worst = max(worst, miss)
     return worst
+
+
+@njit(cache=True, error_model="numpy")
+def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float:  # pragma: no cover - compiled
+    """`_missed` of contact i, whose units of velocity are `least` or more."""
+    n = p.mu.shape[0]
+    s, t = n + i, 2 * n + i
+    if not np.isfinite(u[i] + u[s] + u[t] + f[i] + f[s] + f[t]):  # `max` may ignore a NaN
+        return np.inf
+    along = missed(f[i], u[i], abs(p.c[i]) + abs(u[i] - p.c[i]) + least, p.G[i, i])
+    slip = np.hypot(p.c[s], p.c[t]) + np.hypot(u[s] - p.c[s], u[t] - p.c[t]) + least
+    radius, mobility = p.mu[i] * max(f[i], 0.0), max(p.G[s, s], p.G[t, t])
+    # friction on what it cannot move has its bound and itself for units
+    hold = max(radius, np.hypot(f[s], f[t]), slip / mobility if mobility > 0.0 else 0.0)
+    if slip == 0.0 or hold == 0.0:
+        return along
+    y_s, y_t = f[s] / hold - u[s] / slip, f[t] / hold - u[t] / slip
+    length = np.hypot(y_s, y_t)
+    shorter = radius / hold / length if length > radius / hold else 1.0
+    return max(along, np.hypot(f[s] / hold - shorter * y_s, f[t] / hold - shorter * y_t))
 
 
 @njit(cache=True, error_model="numpy")
@@ -223,14 +248,20 @@ def _newton_step(
 
 @njit(cache=True, error_model="numpy")
 def _modes(p: Cones, f: Array, u: Array, modes: Integers, d: Array, share: Array) -> None:  # pragma: no cover
-    """Write the modes that f and u say, for `_newton_step`."""
+    """Write the modes that f and u say, for `_newton_step`.
+
+    Friction on what it cannot move has all of its bound against the slip, which it does not change.
+    """
     n = modes.shape[0]
     for i in range(n):
         modes[i] = 0
         if f[i] > u[i]:
             modes[i] = PRESSES
             y_s, y_t = f[n + i] - u[n + i], f[2 * n + i] - u[2 * n + i]
-            length, radius = np.hypot(y_s, y_t), p.mu[i] * max(f[i], 0.0)
+            radius = p.mu[i] * max(f[i], 0.0)
+            if p.G[n + i, n + i] + p.G[2 * n + i, 2 * n + i] == 0.0 and np.hypot(u[n + i], u[2 * n + i]) > p.left[i]:
+                y_s, y_t, radius = -u[n + i], -u[2 * n + i], 0.0
+            length = np.hypot(y_s, y_t)
             if length > radius or p.mu[i] == 0.0:
                 modes[i] |= SLIDES
                 d[i, 0], d[i, 1] = (y_s / length, y_t / length) if length > 0.0 else (1.0, 0.0)
@@ -249,7 +280,9 @@ def _newton(
     while steps < STEPS and _newton_step(p, modes, d, share, trial, arena):
         steps += 1
         _velocities(p, trial, u)
-        residual = _missed(p, trial, u)
+        residual = _missed(p, trial, u, False)
+        if residual > 0.1 * best:  # it does not converge, unless what is left is rounding
+            residual = _missed(p, trial, u, True)
         _modes(p, trial, u, modes, d, share)
         stalls = best <= TOLERANCE and residual > 0.1 * best
         if residual < best:
@@ -259,6 +292,8 @@ def _newton(
             break
     _velocities(p, f, u)
     _modes(p, f, u, modes, d, share)
+    if best > TOLERANCE:
+        best = min(best, _missed(p, f, u, True))
     release(arena, at)
     return steps, best
 
@@ -274,7 +309,7 @@ def _firming(
     """
     n3, at = f.shape[0], mark(arena)
     G, g, u = matrix(arena, n3, n3), vector(arena, n3), vector(arena, n3)
-    soft = Cones(G, p.c, p.mu, p.size, p.least)  # of impulses g = f / r
+    soft = Cones(G, p.c, p.mu, p.size, p.left, p.fastest)  # of impulses g = f / r
     f[:] = 0.0
     total, residual, gives, last, less = 0, np.inf, 1.0, np.inf, 0.1
     while total < CONTINUED and less < 0.98:
@@ -320,8 +355,10 @@ def _sticking(p: Cones, f: Array, modes: Integers, u: Array) -> bool:  # pragma:
     _velocities(p, f, u)
     for i in range(n):
         s, t = n + i, 2 * n + i
-        change = np.hypot(p.c[s], p.c[t]) + np.hypot(u[s] - p.c[s], u[t] - p.c[t]) + p.size[i] * p.least
-        if modes[i] & SLIDES and p.mu[i] > 0.0 and np.hypot(u[s], u[t]) <= 1e-6 * change:
+        if not (modes[i] & SLIDES and p.mu[i] > 0.0):
+            continue
+        change = np.hypot(p.c[s], p.c[t]) + np.hypot(u[s] - p.c[s], u[t] - p.c[t])
+        if np.hypot(u[s], u[t]) <= 1e-6 * change + _left(p, f, u, i):
             modes[i], some = PRESSES, True
     return some
 
@@ -351,13 +388,14 @@ def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
 
 @njit(cache=True, error_model="numpy")
 def cone_kernel(
-    rho: Array, c: Array, mu: Array, active: Integers, f: Array, arena: Arena
+    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """Solve the problem of the module.
 
     Args:
         rho: Whitened contact rows [N; S; T], shape (3 n, k).
         c: Their constants, shape (3 n,).
+        left: What rounding may leave of them, shape (3 n,).
         mu: Friction, shape (n,); contacts with 0 or inf have no tangential impulses.
         active: In and out, the mode of each contact, shape (n,): bit 0 where it presses, bit 1 where it slides, above
             them the direction of its friction in parts of a `TURN`. They are tried first.
@@ -368,7 +406,7 @@ def cone_kernel(
         Status number, Newton steps, residual.
     """
     n = mu.shape[0]
-    p = _balanced(rho, c, mu, arena)
+    p = _balanced(rho, c, left, mu, arena)
     z, u = vector(arena, 3 * n), vector(arena, 3 * n)
     modes, d, share = indices(arena, n), matrix(arena, n, 2), zeros(arena, n)
     remembers, begun = active.any(), f.any()
@@ -407,7 +445,7 @@ def cone_kernel(
     if residual <= TOLERANCE:
         _into_cones(p, f)
         _exact_velocities(p, rho, c, f, u, arena)
-        residual = _missed(p, f, u)
+        residual = _missed(p, f, u, True)
     if residual > TOLERANCE:
         f[:], active[:] = 0.0, 0
         return INACCURATE, total, residual
@@ -422,7 +460,7 @@ def cone_kernel(
 
 def _solve_cones(rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array) -> Outcome:
     """Solve at the first attempt, or starting from solutions of the friction LCP; the outcome's note tells."""
-    status, iterations, residual = cone_kernel(rho, c, mu, active, f, HEAP)
+    status, iterations, residual = cone_kernel(rho, c, left, mu, active, f, HEAP)
     if status == SOLVED:
         return Outcome(status=status, iterations=iterations, residual=residual)
     if not may_part(rho, c, mu.size):
@@ -435,7 +473,7 @@ def _solve_cones(rho: Array, c: Array, left: Array, mu: Array, active: Integers,
         if status != SOLVED:
             continue
         f[:] = _turned(f, turn.conj())
-        status, more, residual = cone_kernel(rho, c, mu, active, f, HEAP)
+        status, more, residual = cone_kernel(rho, c, left, mu, active, f, HEAP)
         iterations += more
         if status == SOLVED:
             return Outcome(status=status, iterations=iterations, residual=residual, note="restarted")

@@ -28,7 +28,7 @@ from idcontrol.models import no_slip
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import Attempt, settle
 from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, outcomes, whiten
-from idcontrol.solvers.lcp import ACTIVE_SET, gram_residual_doubled, row_residual, row_rounding
+from idcontrol.solvers.lcp import ACTIVE_SET, gram_residual_doubled, lost, row_residual, row_rounding
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.psd import psd_lcp_kernel
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
@@ -91,10 +91,14 @@ def edge_lcp_kernel(
             owner[count] = 5 * i + edge
             normal, tangent = i, (1 + edge // 2 % 2) * n + i
             s = np.sqrt(1.0 + slope[count] ** 2)
+            moves = False
             for a in range(k):
                 rows[count, a] = (rho[normal, a] + slope[count] * rho[tangent, a]) / s
+                moves = moves or rows[count, a] != 0.0
             r[count] = (c[normal] + slope[count] * c[tangent]) / s
             uncertain[count] = (left[normal] + abs(slope[count]) * left[tangent]) / s
+            if not moves:  # its slip, which nothing changes, is the unit in which friction of 1e-9 lets it approach
+                uncertain[count] += TOLERANCE * np.hypot(c[normal], c[tangent])
             if (active[i] >> edge) & 1 and started < k:
                 start[started] = count
                 started += 1
@@ -122,7 +126,7 @@ def edge_lcp_kernel(
             i, edge = owner[row] // 5, owner[row] % 5
             w[row] = (v[i] + slope[row] * v[(1 + edge // 2 % 2) * n + i]) / np.sqrt(1.0 + slope[row] ** 2)
         residual = row_residual(rows, r, uncertain, z, answer.y, w)
-    residual = max(residual, _lifted(rho, c, left, mu, f, answer.y))
+    residual = max(residual, _off_the_ground(rho, c, left, mu, f, answer.y), lost(rho, f, answer.y))
     if not residual <= TOLERANCE:
         active[:] = 0
         status = INACCURATE
@@ -130,22 +134,25 @@ def edge_lcp_kernel(
 
 
 @njit(cache=True, error_model="numpy")
-def _lifted(rho: Array, c: Array, left: Array, mu: Array, f: Array, y: Array) -> float:  # pragma: no cover - compiled
-    """How far contacts part though they stick, where friction is steep, each in its own units.
+def _off_the_ground(
+    rho: Array, c: Array, left: Array, mu: Array, f: Array, y: Array
+) -> float:  # pragma: no cover - compiled
+    """How far contacts with friction approach, or part though they stick, in the units of their normal velocities.
 
-    Inside its pyramid a contact neither slips nor parts, but its edges tell the normal velocity only to μ times the
-    tolerance. Arguments as for `edge_lcp_kernel`; y = ρᵀf.
+    Edges tell the normal velocity in the units of slip, and to μ times the tolerance. Arguments as for
+    `edge_lcp_kernel`; y = ρᵀf.
     """
     n, worst = mu.shape[0], 0.0
     for i in range(n):
-        if not (STEEP < mu[i] < np.inf) or f[i] * (1.0 - TOLERANCE) <= (abs(f[n + i]) + abs(f[2 * n + i])) / mu[i]:
+        if mu[i] == 0.0 or mu[i] == np.inf:
             continue
         change = 0.0
         for d in range(y.shape[0]):
             change += rho[i, d] * y[d]
-        unit = abs(c[i]) + abs(change)
-        if abs(c[i] + change) > TOLERANCE * unit:
-            worst = max(worst, abs(c[i] + change) / (unit + row_rounding(rho, c, left, f, y, i) / TOLERANCE))
+        speed, unit = c[i] + change, abs(c[i]) + abs(change)
+        sticks = f[i] * (1.0 - TOLERANCE) > (abs(f[n + i]) + abs(f[2 * n + i])) / mu[i]
+        if abs(speed) > TOLERANCE * unit and (sticks or speed < 0.0):
+            worst = max(worst, abs(speed) / (unit + row_rounding(rho, c, left, f, y, i) / TOLERANCE))
     return worst
 
 

@@ -197,12 +197,10 @@ def _left(problem: Unbalanced, f: Array, y: Array, i: int) -> float:  # pragma: 
 
 @njit(cache=True, error_model="numpy")
 def judged(problem: Unbalanced, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
-    """The residual of contact impulses f (3 n,), each contact in its own units (math.md, section 13.3).
+    """The residual of contact impulses f (3 n,): how far they violate the law, or rounding makes that uncertain.
 
-    A velocity is relative to that at zero impulse and what all impulses change together; an impulse to the largest of
-    its contact, or to what gives the contact that velocity. So nothing that is fast, far away or heavy hides what is
-    wrong elsewhere. The unknowns of the LCP have another residual: balanced, the velocity of a heavy body counts by its
-    momentum, and two opposite edges may cancel beyond the digits of either.
+    The unknowns of the LCP have another residual: balanced, the velocity of a heavy body counts by its momentum, and
+    two opposite edges may cancel beyond the digits of either.
     """
     at, k = mark(arena), problem.rho.shape[1]
     y = zeros(arena, k)
@@ -210,16 +208,32 @@ def judged(problem: Unbalanced, f: Array, arena: Arena) -> float:  # pragma: no 
         if f[row] != 0.0:
             for d in range(k):
                 y[d] += problem.rho[row, d] * f[row]
-    worst = _judged(problem, f, y, False)
-    if worst > TOLERANCE:  # what rounding leaves is looked at only where it counts
-        worst = _judged(problem, f, y, True)
-    worst = max(worst, lost(problem.rho, f, y))
+    worst = max(violation(problem, f, y), lost(problem.rho, f, y))
     release(arena, at)
     return worst
 
 
 @njit(cache=True, error_model="numpy")
-def _judged(problem: Unbalanced, f: Array, y: Array, rounded: bool) -> float:  # pragma: no cover - compiled
+def violation(problem: Unbalanced, f: Array, y: Array) -> float:  # pragma: no cover - compiled
+    """Largest violation of the law, each contact in its own units (math.md, section 13.3).
+
+    A velocity is relative to that at zero impulse and what all impulses change together; an impulse to the largest of
+    its contact, or to what gives the contact that velocity. So nothing that is fast, far away or heavy hides what is
+    wrong elsewhere.
+
+    Args:
+        problem: The problem; rows beyond those of its contacts push, too, and are not judged.
+        f: Impulses of all rows, shape (rows,).
+        y: ρᵀf, shape (k,).
+    """
+    worst = _violation(problem, f, y, False)
+    if worst > TOLERANCE:  # what rounding leaves is looked at only where it counts
+        worst = _violation(problem, f, y, True)
+    return worst
+
+
+@njit(cache=True, error_model="numpy")
+def _violation(problem: Unbalanced, f: Array, y: Array, rounded: bool) -> float:  # pragma: no cover - compiled
     n, worst = problem.mu.shape[0], 0.0
     for i in range(n):
         speed, unit, mobility = _velocity(problem, f, y, i, _left(problem, f, y, i) if rounded else 0.0)

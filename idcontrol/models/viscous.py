@@ -23,7 +23,8 @@ from numba import njit
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import dissipation
-from idcontrol.models.step import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart, free_indices
+from idcontrol.models.step import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart
+from idcontrol.models.whitened import Whitened, whiten
 from idcontrol.solvers.lcp import rounding
 from idcontrol.solvers.status import TOLERANCE
 from idcontrol.types import Array, Integers, Status
@@ -50,28 +51,46 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     target = problem.contacts.surface_velocity[rows]
     drag = Bilateral(rows=problem.contacts.jacobian[rows], target=target, compliance=1.0 / rate)
     ties = drag if problem.bilateral is None else _joined(problem.bilateral, drag)
-    solution = dissipation.solve(replace(problem, contacts=_frictionless(problem), bilateral=ties), warm)
+    dragging = replace(problem, contacts=_frictionless(problem), bilateral=ties)
+    whitened = whiten(dragging)
+    solution = dissipation.solve_whitened(dragging, whitened, warm)
     solution = _with_drag(solution, axis, dragged, rate * (target - drag.rows @ solution.v_plus))
-    if solution.status is Status.SOLVED and problem.bilateral is None and not _balances(problem, solution):
+    if solution.status is Status.SOLVED and problem.bilateral is None and not _exact(problem, whitened, solution):
         return structs.replace(solution, status=Status.REPAIRED, note="drag loses the momentum of light bodies")
     return solution
 
 
-def _balances(problem: StepProblem, solution: StepSolution) -> bool:
-    """Whether the momentum of each free velocity balances to `TOLERANCE` of its terms, or to rounding.
+def _exact(problem: StepProblem, whitened: Whitened, solution: StepSolution) -> bool:
+    """Whether momenta balance, and normal velocities obey their law, to `TOLERANCE` of their terms, or are rounding.
 
-    Drag that all but stops a light body is the product of a large coefficient and the rounding of a small slip.
+    Drag that all but stops a light body is the product of a large coefficient and the rounding of a small slip. And in
+    units of M̃ the damped motion hides what is wrong with the rest.
     """
-    free, _, _ = free_indices(problem)
-    f = solution.impulses.T.ravel()
-    return bool(_balance(problem.M, problem.kappa, problem.contacts.jacobian, free, solution.v_plus, f))
+    f, v = solution.impulses.T.ravel(), solution.v_plus
+    balances = _balance(problem.M, problem.kappa, problem.contacts.jacobian, whitened.free, v, f)
+    return bool(balances and _rests(whitened, v, f[: len(problem.contacts)]))
+
+
+@njit(cache=True, error_model="numpy")
+def _rests(w: Whitened, v: Array, f_n: Array) -> bool:  # pragma: no cover - compiled
+    """Whether contacts do not approach, and those with normal impulses f_n (n,) do not part, at velocities v (m,)."""
+    rests = True
+    for i in range(f_n.size):
+        speed, size = w.c[i], abs(w.c[i])
+        for j in range(v.size):
+            change = w.rows[i, j] * (v[j] - w.v_free[j])
+            speed += change
+            size += abs(change)
+        if speed < 0.0 or f_n[i] > 0.0:
+            rests = rests and abs(speed) <= TOLERANCE * size + w.left[i]
+    return rests
 
 
 @njit(cache=True, error_model="numpy")
 def _balance(
     M: Array, kappa: Array, J: Array, free: Integers, v: Array, f: Array
 ) -> bool:  # pragma: no cover - compiled
-    """`_balances` of velocities v (m,) and impulses f (3 n,) [N; S; T]."""
+    """Whether the momentum of each free velocity balances, with velocities v (m,) and impulses f (3 n,) [N; S; T]."""
     m, rows = v.size, f.size
     known, balances = np.abs(kappa), True
     for i in range(m):
@@ -85,8 +104,8 @@ def _balance(
             terms += abs(M[i, j]) * known[j] / M[j, j]
         for r in range(rows):
             missing -= J[r, i] * f[r]
-        # velocities are sums of what each momentum and impulse causes, before they cancel
-        balances = balances and abs(missing) <= TOLERANCE * size + rounding(m + rows, terms + size)
+        # at rest all of it is what rounding leaves of what each momentum and impulse causes, before they cancel
+        balances = balances and (abs(missing) <= TOLERANCE * size or size <= rounding(m + rows, terms))
     return balances
 
 

@@ -25,7 +25,7 @@ from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
 from idcontrol.kernels.linear import assign, assign_rows, cholesky, solve_lower, solve_lower_transposed, solve_upper
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, free_indices
 from idcontrol.solvers.active_set import project
-from idcontrol.solvers.lcp import rounding
+from idcontrol.solvers.lcp import rounding, sum_rounding
 from idcontrol.solvers.rank import (
     HELD_RANK_TOLERANCE,
     IndependentRows,
@@ -33,7 +33,7 @@ from idcontrol.solvers.rank import (
     eliminated_rounding,
     find_indices_kernel,
 )
-from idcontrol.solvers.status import TOLERANCE, SolverStatus
+from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
 
@@ -384,9 +384,8 @@ def _outcomes(
                     entry += rho[row, d] * rho[other, d]
                 pushed += abs(entry * f[other])
         velocity[row], unit[row], lost[row] = c[row] + change, abs(c[row]) + abs(change), rounding(1, pushed)
-        # as in `idcontrol.solvers.lcp.row_rounding`; a contact is one thing
-        here = left[row] + min(rounding(columns + rows, pushed), TOLERANCE * min(np.sqrt(square * energy), largest))
-        first, step = (row % n, n) if row < 3 * n else (row, rows)
+        here = sum_rounding(left[row], columns + rows, pushed, min(np.sqrt(square * energy), largest))
+        first, step = (row % n, n) if row < 3 * n else (row, rows)  # a contact is one thing
         for other in range(first, min(first + 3 * step, rows), step):
             uncertain[other] = max(uncertain[other], here)
     moves = 0.0

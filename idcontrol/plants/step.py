@@ -180,7 +180,7 @@ def cone(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, int, floa
     mu = problem.mu
     if mu.shape[0] > MOST_CONTACTS or not _finite_friction(mu):
         return False, 0, np.inf
-    ending, steps, residual = cone_kernel(problem.w.rho, problem.w.c, mu, problem.active, f, arena)
+    ending, steps, residual = cone_kernel(problem.w.rho, problem.w.c, problem.w.left, mu, problem.active, f, arena)
     return ending == SOLVED, steps, residual
 
 

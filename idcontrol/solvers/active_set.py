@@ -17,6 +17,7 @@ from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
 from idcontrol.solvers.factor import RowFactor, append, empty_factor, remove, split
 from idcontrol.solvers.lcp import (
     ACTIVE_SET,
+    SLIGHT,
     RowLcpAnswer,
     RowLcpResult,
     checked_rows,
@@ -193,6 +194,11 @@ def smallest_norm_kernel(columns: Array, b: Array, equalities: int, tolerance: A
                     if ratio < step or (ratio == step and loss[a] > loss[leave]):
                         step = ratio
                         leave = a
+            if dependent and leave < 0 and violation <= SLIGHT * (abs(b[enter]) + abs(b[enter] - violation)):
+                tolerance[enter] = violation  # and begin again
+                count = fixed
+                _solve_active(factor, count, b, y, u)
+                break
             if dependent and leave < 0:
                 for i in range(p):
                     multipliers[i] = 0.0

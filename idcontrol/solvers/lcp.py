@@ -23,6 +23,10 @@ EPSILON: Final = 2.0**-52
 """Distance from 1 to the next number in double precision."""
 
 
+SLIGHT: Final = 0.5 * TOLERANCE
+"""Rows that contradict each other by less than this part of their units are no proof that there is no solution."""
+
+
 class LcpAnswer(NamedTuple):
     """How a kernel for w = Qz + r, 0 ≤ z ⊥ w ≥ 0 ended; its arrays come from the caller's arena.
 
@@ -107,13 +111,26 @@ def rounding(count: int, size: float) -> float:
     return count * EPSILON * size
 
 
+@njit(cache=True, error_model="numpy", inline="always")
+def sum_rounding(left: float, count: int, size: float, reach: float) -> float:
+    """Bound the rounding error of a velocity that is a constant and a sum, as far as the sum leaves any digits.
+
+    Impulses that cancel until less than 8 digits of the motion are left (two fingers that squeeze with 1e7 N s) do not
+    hide that what they touch moves: rounding counts up to `TOLERANCE` of the speed that the motion could give it.
+
+    Args:
+        left: What rounding may leave of the constant.
+        count: How many terms were added.
+        size: Sum of their magnitudes.
+        reach: The smaller one of the speed that the energy of all impulses together could give it, and of the largest
+            constant.
+    """
+    return left + min(rounding(count, size), TOLERANCE * reach)
+
+
 @njit(cache=True, error_model="numpy")
 def row_rounding(rho: Array, r: Array, left: Array, z: Array, y: Array, i: int) -> float:
-    """Bound the rounding error of ``w_i = r_i + Σ_j ρ_i·ρ_j z_j``, as far as the terms of its sum leave any digits.
-
-    Impulses that cancel until less than 8 digits of the motion y = ρᵀz are left (two fingers that squeeze with 1e7 N s)
-    do not hide that what they touch moves: |ρ_i||y| is the speed that the energy of y could give the row, and rounding
-    counts up to `TOLERANCE` of it, and of the largest constant.
+    """`sum_rounding` of ``w_i = r_i + Σ_j ρ_i·ρ_j z_j``; the energy of y = ρᵀz could give it the speed |ρ_i||y|.
 
     Args:
         rho: Rows, shape (n, k).
@@ -135,7 +152,7 @@ def row_rounding(rho: Array, r: Array, left: Array, z: Array, y: Array, i: int) 
             for d in range(k):
                 entry += rho[i, d] * rho[j, d]
             size += abs(entry * z[j])
-    return float(left[i] + min(rounding(n + k, size), TOLERANCE * min(np.sqrt(length * energy), largest)))
+    return float(sum_rounding(left[i], n + k, size, min(np.sqrt(length * energy), largest)))
 
 
 @njit(cache=True, error_model="numpy")

@@ -12,9 +12,11 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, vector
 from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
+from idcontrol.solvers.active_set import SAME
 from idcontrol.solvers.factor import append, empty_factor, remove, split
 from idcontrol.solvers.lcp import (
     PPM,
+    SLIGHT,
     RowLcpAnswer,
     RowLcpResult,
     checked_rows,
@@ -178,7 +180,11 @@ def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Intege
             leave = _first_to_vanish(z_active, coefficients, count)
             if leave < 0:
                 # c = e_enter - α: ρᵀc = 0, r·c = w_enter < 0, a proof only where ρ⊥ is zero to rounding
-                if not apart <= _ZERO * square:
+                norm = 0.0
+                for d in range(k):
+                    norm += y[d] * y[d]
+                noise = max(SLIGHT * (abs(r[enter]) + abs(w[enter] - r[enter])), SAME * np.sqrt(square * norm))
+                if -w[enter] <= noise or not apart <= _ZERO * square:
                     return RowLcpAnswer(INACCURATE, passes, np.inf, PPM, z, y, w, active[:count])
                 z[enter] = 1.0
                 for a in range(count):

@@ -163,6 +163,19 @@ def test_fingers_told_to_squeeze_have_no_solution_and_the_certificate_says_so(so
     assert not result.z.any()
 
 
+@pytest.mark.parametrize("solver", FINITE)
+def test_rows_that_contradict_each_other_by_less_than_is_called_solved_prove_nothing(solver):
+    """-1 ≤ y ≤ -1 - δ: at δ = 1e-9 an answer is within the tolerance, beyond it there is a proof that there is none."""
+    rho = np.array([[1.0], [-1.0], [2.0]])
+    for slight, status in ((1e-9, SolverStatus.SOLVED), (1e-7, SolverStatus.INFEASIBLE)):
+        r = np.array([1.0, -1.0 - slight, 4.0])
+        result = SOLVERS[solver](rho, r)
+        assert result.status is status
+        if status is SolverStatus.SOLVED:
+            assert (rho @ result.y + r).min() >= -1e-8
+            assert result.residual <= 1e-8
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_closing_contact_that_no_motion_can_open_is_infeasible(solver):
     """A row without b part (math.md, chapter 3) and a negative constant: 0 · y ≥ 1 has no solution."""

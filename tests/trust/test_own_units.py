@@ -161,6 +161,78 @@ def test_impulses_that_cancel_beyond_double_precision_are_not_called_solved(name
     assert judge_hostile(solve, law, hostile_step(number, seed=777)) in ("repaired", "refused")
 
 
+@pytest.mark.parametrize(
+    ("name", "seed", "number"),
+    [
+        ("coulomb_cone", 7, 203563),  # friction of 1e6 along tangents that nothing moves: 3 % of its bound
+        ("coulomb_cone", 7, 212434),
+        ("coulomb_cone", 7, 227225),
+        ("coulomb_cone", 6, 47926),
+        ("dissipation", 7, 77353),  # forces of 1e8 times what they change between opposed contacts
+        ("dissipation", 7, 285104),  # a normal velocity in the units of the slip
+        ("viscous", 7, 275956),
+        ("viscous", 8, 189214),
+        ("nearly_rigid", 7, 32740),  # friction of 1e-9 beside a contact that is held, 1e-4 beyond its bound
+        ("nearly_rigid", 7, 160480),
+        ("nearly_rigid", 7, 339531),
+        ("sap", 6, 56041),
+        ("sap", 7, 157187),
+    ],
+)
+def test_what_double_precision_cannot_tell_is_not_called_solved(name, seed, number):
+    """Each of them was: wrong by 2e-6 to 0.91 in the units of some contact."""
+    solve, law = ATTACKED[name]
+    problem = hostile_step(number, seed=seed)
+    solution = solve(problem, None)
+    if solution.status is Status.SOLVED:
+        assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+    else:
+        assert (solution.status, solution.impulses.any()) == (Status.REPAIRED, True)
+
+
+@pytest.mark.parametrize("mu", [0.5, 1e6])
+def test_friction_on_what_it_cannot_move_is_all_of_its_bound(mu):
+    """A mass that stuck is dragged along by motors: friction brakes them, and not the mass."""
+    solve, law = ATTACKED["coulomb_cone"]
+    problem = point_masses([2.0], [0.0, 0.0, -1.0], [0.0], [mu])
+    still = replace(problem, prescribed=Prescribed(index=np.arange(2), velocity=np.zeros(2)))
+    dragged = replace(problem, prescribed=Prescribed(index=np.arange(2), velocity=np.array([0.3, -0.4])))
+    solution = solve(dragged, solve(still, None).warm)
+    assert solution.status is Status.SOLVED
+    np.testing.assert_allclose(solution.impulses, [[2.0, -1.2 * mu, 1.6 * mu]], rtol=1e-9)
+    assert own_units.violation(law, dragged, solution) <= 1e-8
+
+
+def test_a_vertex_that_is_kept_lets_no_contact_through_that_a_fast_one_does_not_touch():
+    """An approach of 5e-8 m/s was a part of 1e-10 of the motion of another body, and got no impulse."""
+    solve, law = ATTACKED["coulomb"]
+    before = solve(point_masses([1.0, 1.0], [0.0, 0.0, -1e3, 0.0, 0.0, 1e-6], [0.0, 0.0], [0.5, 0.5]), None)
+    problem = point_masses([1.0, 1.0], [0.0, 0.0, -1e3, 0.0, 0.0, -5e-8], [0.0, 0.0], [0.5, 0.5])
+    solution = solve(problem, before.warm)
+    assert solution.status is Status.SOLVED
+    assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+
+
+@pytest.mark.parametrize(("name", "number"), [("dissipation", 352), ("dissipation", 5325), ("viscous", 3330)])
+def test_what_can_be_solved_is_not_called_a_squeeze(name, number):
+    """Certificates that were rounding, or smaller than what is called solved."""
+    solve, law = ATTACKED[name]
+    assert judge_hostile(solve, law, hostile_step(number, seed=5)) == "solved"
+
+
+def test_the_inertia_decides_what_contacts_weigh_to_as_many_digits_as_it_has():
+    """Two velocities of nearly one body: the weight of a contact that pulls them apart is the rest of a difference."""
+    solve, _ = ATTACKED["sap"]
+    for apart, status in ((1e-3, Status.SOLVED), (1e-6, Status.SOLVED), (1e-12, Status.REPAIRED)):
+        problem = point_masses([1.0], [0.1, -0.1, -1.0], [0.0], [0.5])
+        M = problem.M.copy()
+        M[0, 1] = M[1, 0] = 1.0 - apart
+        problem = replace(problem, M=M, kappa=-M @ np.array([0.1, -0.1, -1.0]))
+        solution = solve(problem, None)
+        assert solution.status is status, apart
+        assert solution.impulses.any()
+
+
 @EVERY
 def test_what_rounding_leaves_of_bodies_at_rest_on_each_other_counts_as_zero(name):
     """A column of points at rest: no contact but the lowest has a velocity of its own, at any number of them."""

@@ -45,13 +45,14 @@ from idcontrol.models.friction_lcp import (
     balance_uniformly,
     restarted,
     solve_lcp,
+    violation,
 )
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import CONTRADICTED, UNSETTLED, Attempt, settle
 from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, outcomes, whiten
 from idcontrol.solvers.enumerate import islands
 from idcontrol.solvers.lemke import TIKHONOV
-from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, SolverStatus
+from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
 CREEP = 1e-6
@@ -104,8 +105,12 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     )
     whitened = whiten(bare)
     whitened.c[: len(contacts)] += rest
-    outcome = _impulses(whitened, contacts.mu, np.concatenate((compliance, creep, creep, soft)))
-    return finish(problem, whitened, outcome.f, _ending(outcome))
+    giving = np.concatenate((compliance, creep, creep, soft))
+    outcome = _impulses(whitened, contacts.mu, giving)
+    ending = _ending(outcome)
+    if ending.note == INEXACT:  # whether its impulses serve depends on what springs give way, too
+        whitened = whitened._replace(rho=np.hstack((whitened.rho, np.diag(np.sqrt(giving)))))
+    return finish(problem, whitened, outcome.f, ending)
 
 
 def contact_law(contacts: Contacts, h: float) -> tuple[Array, Array]:
@@ -241,6 +246,12 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
         )
 
     found, unsettled = settle(no_slip, no_slip, attempt)
+    if found.status is SolverStatus.SOLVED:
+        # beside contacts that are held, hardly anything is left of the velocities of others, nor of their units
+        whole = Unbalanced(whitened.rho, whitened.c, whitened.left, compliance, mu, frictional)
+        residual = max(found.residual, violation(whole, found.f, whitened.rho.T @ found.f))
+        accurate = SolverStatus.SOLVED if residual <= TOLERANCE else SolverStatus.INACCURATE
+        found = replace(found, status=accurate, residual=residual)
     return replace(found, unsettled=UNSETTLED if unsettled == CONTRADICTED and frictional.size else unsettled)
 
 

@@ -54,6 +54,7 @@ from idcontrol.models.step import (
     warm_bits,
 )
 from idcontrol.models.whitened import Whitened, finish, hold, whiten
+from idcontrol.solvers.lcp import rounding
 from idcontrol.types import Array, Integers, Status
 
 __all__ = ["Bounded", "Parameters", "joint_limits", "motors", "solve", "solve_bounded", "solve_sparse"]
@@ -94,18 +95,32 @@ _NONE = Bounded(rows=np.zeros((0, 0)), target=np.zeros(0), compliance=np.zeros(0
 
 
 @njit(cache=True)
-def _inverse_mass(M: Array, J: Array, arena: Arena) -> Array:  # pragma: no cover - compiled
-    """The w of all contacts (see `regularization`) with the inertia of the whole machine, shape (n,)."""
+def _inverse_mass(M: Array, J: Array, arena: Arena) -> tuple[Array, float]:  # pragma: no cover - compiled
+    """The w of all contacts (see `regularization`) with the inertia of the whole machine, shape (n,), and their error.
+
+    The relative error is about ε times the condition of the inertia. Whatever the units of the velocities, that is the
+    factor by which the inertia of one shrinks where all others may follow, ``M_ii (M⁻¹)_ii``. It is no more than
+    e ∏ M_ii / L_ii², as the eigenvalues of the balanced inertia have the mean 1, which does for most machines.
+    """
     m, rows = M.shape[0], J.shape[0]
     L, rho = matrix(arena, m, m), matrix(arena, rows, m)
     L[:] = 0.0
     assign_rows(rho, J)
     if not cholesky(M, L):
-        return np.full(rows // 3, np.nan)
+        return np.full(rows // 3, np.nan), np.nan
+    shrinks = np.e
+    for i in range(m):
+        shrinks *= M[i, i] / (L[i, i] * L[i, i])
+    if rounding(1, shrinks) > ACCEPTED:
+        x, shrinks = vector(arena, m), 0.0
+        for i in range(m):
+            x[:] = 0.0
+            x[i] = 1.0
+            solve_lower(L, x)
+            shrinks = max(shrinks, M[i, i] * np.dot(x, x))  # |L⁻¹e_i|² = (M⁻¹)_ii
     for r in range(rows):
         solve_lower(L, rho[r])
-    w: Array = mean_inverse_mass(rho, rows // 3)
-    return w
+    return mean_inverse_mass(rho, rows // 3), rounding(1, shrinks)
 
 
 @njit(cache=True, error_model="numpy")
@@ -239,14 +254,16 @@ def closed_kernel(
             momentum[i] += w.L[j, i] * w.v_free[w.free[j]]
     rigid = vector(arena, n)
     rigid[:] = np.inf
-    contacts = _Contacts(zeros(arena, n), mu, rigid, zeros(arena, n), _inverse_mass(w.M, w.rows, arena))
+    inverse_mass, error = _inverse_mass(w.M, w.rows, arena)
+    contacts = _Contacts(zeros(arena, n), mu, rigid, zeros(arena, n), inverse_mass)
     rows = _Rows(w.rho, c, momentum, none, none, none)
     ending, iterations, residual = _solve(h, contacts, rows, parameters, mode, away, f, arena)
     for r in range(3 * n):
         for i in range(k):
             away[i] -= w.rho[r, i] * f[r]
     solve_lower_transposed(w.L, away)
-    return ending == CONVERGED or (ending == STALLED and residual <= ACCEPTED), iterations, residual
+    solved = ending == CONVERGED or (ending == STALLED and residual <= ACCEPTED)
+    return solved and error <= ACCEPTED, iterations, residual
 
 
 def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Parameters = DEFAULTS) -> StepSolution:
@@ -261,7 +278,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Param
     Returns:
         The solution; its residual is the momentum error (Castro, Permenter & Han 2022, eq. 24), `regularization` is σ.
         FALLBACK only if the problem is not finite or its inertia not positive definite; REPAIRED where rounding ended
-        the search.
+        the search, or leaves too few digits of what contacts weigh.
 
     Raises:
         InputError: The step has no length, or a contact's stiffness or damping is not physical.
@@ -304,7 +321,7 @@ def solve_bounded(
         z = whitened.L.T @ (start - whitened.v_free)[whitened.free]
         if held is not None:
             z -= held.basis.T @ (held.basis @ z)
-    w = _inverse_mass(problem.M, contacts.jacobian, HEAP)
+    w, error = _inverse_mass(problem.M, contacts.jacobian, HEAP)
     with np.errstate(invalid="ignore"):  # what is not finite is found out by the search
         momentum = whitened.L.T @ whitened.v_free[whitened.free]
     code, iterations, residual = _solve(
@@ -325,6 +342,8 @@ def solve_bounded(
     if held is not None:
         f = held.impulses(whitened, np.insert(gamma, np.full(rigid.size, 3 * n), 0.0))
     status, note = _outcome(code, residual)
+    if status is Status.SOLVED and error > ACCEPTED and gamma[: 3 * n].any():
+        status, note = Status.REPAIRED, "the inertia is too nearly singular to tell what contacts weigh"
     solution = finish(problem, whitened, f, Ending(status, residual, iterations, parameters.sigma, note), mode)
     if solution.status is not Status.FALLBACK:
         # z meets the contact law exactly and momentum to the tolerance; v⁺ by the impulses would have it the other way
