@@ -52,9 +52,16 @@ from idcontrol.progress import progress_bar
 )
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the record; must be empty.")
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as one JSON object.")
+@click.option("--view", "watch", is_flag=True, help="Replay it in 3-D in the browser when it has ended.")
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def command(
-    experiment: str, settings: tuple[str, ...], out: Path | None, as_json: bool, quiet: bool, **options: Any
+    experiment: str,
+    settings: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+    watch: bool,
+    quiet: bool,
+    **options: Any,
 ) -> int:
     """Run EXPERIMENT, record it, and print what came out."""
     from idcontrol import running
@@ -86,6 +93,11 @@ def command(
         click.echo(json.dumps(jsonable(metrics), allow_nan=False))
     else:
         show_metrics(metrics)
+    if watch:
+        from idcontrol.cli.view import view
+
+        with contextlib.redirect_stdout(sys.stderr):
+            view(folder)
     reason = why_not(metrics)
     return DONE if reason is None else say(f"the task was not done: {reason}", TASK_FAILED)
 

@@ -18,12 +18,25 @@ from idcontrol.errors import InputError
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
 @click.option("--port", type=int, metavar="N", help="Port on 127.0.0.1; by default 8080 or the next that is free.")
 @click.option("--no-browser", is_flag=True, help="Only serve the page; open it yourself.")
-def command(folder: Path, port: int | None, no_browser: bool) -> int:
+@click.option(
+    "--publish", type=click.Path(path_type=Path), metavar="FILE", help="Write the replay as one HTML file instead."
+)
+def command(folder: Path, port: int | None, no_browser: bool, publish: Path | None) -> int:
     """Replay the run in DIR in 3-D in the browser, until Ctrl-C or SIGTERM."""
+    return view(folder, port, browser=not no_browser, publish=publish)
+
+
+def view(folder: Path, port: int | None = None, *, browser: bool = True, publish: Path | None = None) -> int:
+    """Replay a run until Ctrl-C or SIGTERM, or write the replay to the file `publish`; returns the exit status.
+
+    Raises:
+        InputError: There is nothing to show, a package is missing, or port or file cannot be used.
+    """
     from idcontrol.record.recording import load
 
     run = load(folder)
     try:
+        from idcontrol.show.report import write_page
         from idcontrol.show.view.film import Film
         from idcontrol.show.view.page import Page, Player, play, serve, stop
     except ModuleNotFoundError as error:
@@ -33,10 +46,13 @@ def command(folder: Path, port: int | None, no_browser: bool) -> int:
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         player = Player(Page(server, film.stage, film.title(), follow=film.strays()), film)
+        if publish is not None:
+            click.echo(write_page(publish, player.publish()))
+            return DONE
         address = f"http://{server.get_host()}:{server.get_port()}"
         note = f" ({run.note})" if run.note else ""
         click.echo(f"{folder} is shown at {address}{note}; Ctrl-C ends it")
-        if not no_browser:
+        if browser:
             webbrowser.open(address)
         play(player, lambda: True)
     except KeyboardInterrupt:

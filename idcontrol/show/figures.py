@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from idcontrol.record.metrics import TOUCHING_N, Layout, distance_to_segment
-from idcontrol.show.plots import COLORS, DARK, QUIET, Curve, Moment, Panel, Plots, Section, intervals
+from idcontrol.show.plots import COLORS, DARK, DRAWABLE, QUIET, Curve, Moment, Panel, Plots, Section, intervals
 from idcontrol.types import Array, Status
 
 NEAR = 1.3
@@ -51,6 +51,11 @@ class Walk(NamedTuple):
         return np.where(np.isnan(forces).all(axis=1), np.nan, np.nansum(forces, axis=1))
 
 
+def drawable(arrays: Mapping[str, Array], layout: Layout) -> Walk:
+    """The walk in `arrays`; what is not finite or above `plots.DRAWABLE` is NaN."""
+    return Walk({name: np.where(np.abs(values) < DRAWABLE, values, np.nan) for name, values in arrays.items()}, layout)
+
+
 def locomotion(arrays: Mapping[str, Array], layout: Layout, events: Sequence[Mapping[str, Any]] = ()) -> Plots | None:
     """All plots of a locomotion run, in the order of the page; None if there are too few rows to draw.
 
@@ -61,7 +66,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, events: Sequence[Map
     """
     if len(arrays["t"]) < 3:
         return None
-    walk = Walk(arrays, layout)
+    walk = drawable(arrays, layout)
     return Plots(
         t=arrays["t"],
         overview=Curve("largest torque rate", np.abs(walk.torque_rate).max(axis=1), COLORS[1], look="area"),
@@ -91,8 +96,7 @@ def moments(walk: Walk, events: Sequence[Mapping[str, Any]] = ()) -> list[Moment
     for solver, channel in (("controller", "status"), ("plant", "plant_status")):
         unsolved = np.flatnonzero(walk.arrays[channel] > Status.SOLVED)
         if len(unsolved):
-            kind = Status(int(walk.arrays[channel][unsolved[0]])).name.lower()
-            found.append(Moment(float(t[unsolved[0]]), f"first step of the {solver} that was {kind}"))
+            found.append(Moment(float(t[unsolved[0]]), f"first step of the {solver} that was not solved"))
     return found + [
         Moment(float(event["t"]), f"{event['what']}: {event['detail']}") for event in events if event["t"] is not None
     ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from idcontrol.record.metrics import layout_of
 from idcontrol.record.recording import load
-from idcontrol.show.figures import Walk
+from idcontrol.show.figures import Walk, drawable
 from idcontrol.show.plots import COLORS, Curve, Moment, Panel, Plots, Section
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.types import Array
@@ -28,7 +28,7 @@ def overlay(named: Sequence[tuple[str, RunOutcome]]) -> Plots | None:
         run = load(outcome.folder)
         layout = layout_of(run.meta, run.arrays, str(run.folder))
         if layout is not None and len(run.arrays["t"]) > 2:
-            walks.append((name, Walk(run.arrays, layout), color))
+            walks.append((name, drawable(run.arrays, layout), color))
     if not walks:
         return None
     t = np.unique(np.concatenate([np.round(walk.arrays["t"] / SAME_S) for _, walk, _ in walks])) * SAME_S

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -20,9 +21,12 @@ PATH_POINTS = 1500
 
 
 class _Way(msgspec.Struct, frozen=True):
-    """The part of a walk's layout (`idcontrol.record.metrics.Layout`) that is drawn on the ground."""
+    """The part of a walk's layout (`idcontrol.record.metrics.Layout`) that is drawn."""
 
     waypoints: tuple[tuple[float, float], ...] = ()
+    joints: tuple[str, ...] = ()
+    feet: tuple[str, ...] = ()
+    joint_q: tuple[Annotated[int, msgspec.Meta(ge=0)], ...] = ()
 
 
 class Film:
@@ -34,6 +38,8 @@ class Film:
         times: Times of the rows that can be shown [s], shape (n,).
         waypoints: Waypoints of the walk, x and y, shape (k, 2) [m].
         path: Path of the base, shape (k, 3) [m].
+        references: Configurations that the reference wants in each row, shape (n, nq); None if they are not recorded.
+        curves: Curves over the times by title; each has a name and values, shape (n,).
         torque_rate: Mean |Δτ/Δt| over the joints in each row [N m/s], shape (n,); None if torques are not recorded.
     """
 
@@ -63,6 +69,8 @@ class Film:
         self.waypoints: Array = np.array(way.waypoints, dtype=float).reshape(-1, 2)
         self.path: Array = self._path()
         self.torque_rate = self._torque_rate()
+        self.references = self._references(way)
+        self.curves = self._curves(way)
 
     def row(self, t: float) -> int:
         """Index of the row shown at time `t`: the last one that is not later, or the first."""
@@ -71,7 +79,8 @@ class Film:
     def shot(self, row: int) -> Shot:
         """Poses, contacts and forces in a row."""
         at = self._rows[row]
-        return self.stage.at({name: values[at] for name, values in self.run.arrays.items()})
+        wanted = {} if self.references is None else {"q_ref": self.references[row]}
+        return self.stage.at({name: values[at] for name, values in self.run.arrays.items()} | wanted)
 
     def strays(self) -> bool:
         """Whether the machine leaves the view of a camera that stands still."""
@@ -93,6 +102,34 @@ class Film:
             return np.zeros((0, 3))
         chosen = np.unique(np.linspace(0, len(self._rows) - 1, PATH_POINTS).astype(np.int64))
         return q[self._rows[chosen], :3]
+
+    def _references(self, way: _Way) -> Array | None:
+        """The measured configurations with the reference's joints, and with its base where there is one."""
+        q, q_des, base = (self.run.arrays.get(name) for name in ("q", "q_des", "base_ref"))
+        if q is None or q_des is None or q_des.shape[1:] != (len(way.joint_q),) or max(way.joint_q) >= q.shape[1]:
+            return None
+        wanted = q[self._rows].copy()
+        wanted[:, list(way.joint_q)] = q_des[self._rows]
+        if base is not None and base.shape[1:] == (4,) and self.stage.floating:
+            half = 0.5 * base[self._rows, 3]
+            upright = np.column_stack([0.0 * half, 0.0 * half, np.sin(half), np.cos(half)])
+            wanted[:, :7] = np.column_stack([base[self._rows, :3], upright])
+        known = np.isfinite(wanted).all(axis=1)
+        wanted[~known] = q[self._rows][~known]
+        return wanted
+
+    def _curves(self, way: _Way) -> dict[str, list[tuple[str, Array]]]:
+        arrays = {name: values[self._rows] for name, values in self.run.arrays.items()}
+        curves: dict[str, list[tuple[str, Array]]] = {}
+        if "tau" in arrays and arrays["tau"].shape[1:] == (len(way.joints),):
+            curves["torques [N m]"] = list(zip(way.joints, arrays["tau"].T, strict=True))
+        if "force" in arrays and arrays["force"].shape[1:] == (len(way.feet), 3):
+            curves["vertical forces [N]"] = list(zip(way.feet, arrays["force"][:, :, 2].T, strict=True))
+        if self.references is not None:
+            columns = list(way.joint_q)
+            error = 1e3 * np.abs(arrays["q"][:, columns] - self.references[:, columns])
+            curves["joint errors [mrad]"] = [("largest", error.max(axis=1)), ("mean", error.mean(axis=1))]
+        return curves
 
     def _torque_rate(self) -> Array | None:
         tau = self.run.arrays.get("tau")

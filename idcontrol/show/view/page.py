@@ -6,20 +6,26 @@ import contextlib
 import html
 import http
 import io
+import itertools
 import logging
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import viser
 import websockets.asyncio.server
+from numpy.typing import NDArray
+from PIL import Image
+from viser import uplot
 
 from idcontrol.errors import InputError
+from idcontrol.show.plots import COLORS, thinned
 from idcontrol.show.view.film import Film
-from idcontrol.show.view.shapes import Mesh, pyramid
+from idcontrol.show.view.shapes import Mesh, arrow, pyramid, shaft
 from idcontrol.show.view.stage import Shot, Stage
 from idcontrol.types import Array
 
@@ -48,8 +54,23 @@ WAYPOINT = 0.02
 LIFT = 0.002
 """Height of drawings above the ground, as a share of the stage's size."""
 
+GHOST = 0.35
+"""Opacity of the robot that shows the reference."""
+WINDOW_S, POINTS, CURVES_EVERY_S = 1.0, 75, 0.25
+"""Length of the curves' window [s], its number of bins, and the wall time between two updates of it [s]."""
+FILM_S, FILM_FRAMES_PER_S, FILM_SIZE = 4.0, 20, (480, 720)
+"""Length of an exported film [s of the wall clock], its rate, and its height and width in pixels."""
+
 EYE = np.array([1.6, -1.6, 1.0])
 """Position of the first camera relative to the point that it looks at, as shares of the stage's size."""
+
+
+class _Arrow(NamedTuple):
+    """An arrow along z of its frame, whose origin is its tail: two copies of each rod (`shapes.shaft`), and a head."""
+
+    frame: viser.FrameHandle
+    rods: list[tuple[viser.MeshHandle, viser.MeshHandle]]
+    head: viser.MeshHandle
 
 
 class Page:
@@ -65,7 +86,8 @@ class Page:
         self.server, self._stage = server, stage
         self._frames: list[viser.FrameHandle] = []
         self._cones: list[viser.FrameHandle] = []
-        self._arrows: dict[str, viser.ArrowsHandle] = {}
+        self._ghost: list[viser.FrameHandle] = []
+        self._arrows: dict[str, list[_Arrow]] = {}
         server.gui.configure_theme(show_logo=False, show_share_button=False, brand_color=PREDICTED)
         server.gui.main_panel.dock_right()
         self._stage_frame = server.scene.add_frame("/stage", show_axes=False)
@@ -76,6 +98,7 @@ class Page:
         self._caption = server.gui.add_html("")
         self.controls = server.gui.add_folder("Replay", visible=False)
         self._build_forces()
+        self._build_ghost()
         self._centre: Array | None = None
         self._follow = server.gui.add_checkbox("Follow", follow)
 
@@ -95,11 +118,32 @@ class Page:
                 _place(cone, pose)
                 cone.visible = bool(loaded)
             for name, points in (("measured", shot.measured), ("predicted", shot.predicted)):
-                if name in self._arrows:
-                    pushing = (points[:, 0] != points[:, 1]).any(axis=1)
-                    # an arrow without a shaft would still have a head
-                    self._arrows[name].points = points[pushing].astype(np.float32)
+                for drawn, (tail, head) in zip(self._arrows[name], points, strict=True):
+                    self._point(drawn, tail, head)
+            for frame, pose in zip(self._ghost, shot.reference, strict=False):
+                _place(frame, pose)
             self._caption.content = _table(caption)
+
+    def _point(self, drawn: _Arrow, tail: Array, head: Array) -> None:
+        """Move an arrow between two points, shape (3,) each; it is hidden if they coincide.
+
+        Only poses and visibility change, which browsers apply with those of the robot. Meshes, and their scale, would
+        be late while a film plays, and arrows would leave their feet.
+        """
+        along = head - tail
+        length = float(np.linalg.norm(along))
+        _appear(drawn.frame, length > 0.0)
+        if length == 0.0:
+            return
+        drawn.frame.position, drawn.frame.wxyz = tuple(tail), _turn_to(along / length)
+        tip = max(length - HEAD_LENGTH * self._stage.size, 0.0)
+        drawn.head.position = (0.0, 0.0, tip)
+        used, begin = shaft(tip) or (-1, 0.0)
+        for i, (near, far) in enumerate(drawn.rods):
+            _appear(near, i == used)
+            _appear(far, i == used)
+        if used >= 0:
+            drawn.rods[used][1].position = (0.0, 0.0, begin)
 
     def _look_at(self, point: Array) -> None:
         """Let the camera of newly connected browsers look at `point`, shape (3,) [m], from slightly above."""
@@ -163,16 +207,23 @@ class Page:
     def _build_forces(self) -> None:
         """Add arrows and friction cones at the feet, with a switch for each kind and a legend."""
         stage, scene, gui = self._stage, self.server.scene, self.server.gui
+        self._arrows = {"measured": [], "predicted": []}
         if not stage.feet:
             return
-        nowhere = np.zeros((stage.feet, 2, 3), np.float32)
         gui.add_html(_legend({"measured by the plant": MEASURED, "predicted by the controller": PREDICTED}))
         for name, colour in (("measured", MEASURED), ("predicted", PREDICTED)):
-            self._arrows[name] = scene.add_arrows(
-                f"/stage/forces/{name}", nowhere, colour, shaft_radius=SHAFT * stage.size,
-                head_radius=HEAD * stage.size, head_length=HEAD_LENGTH * stage.size,
-            )  # fmt: skip
-            self._switch(f"Forces {name}", [self._arrows[name]])
+            whole = scene.add_frame(f"/stage/forces/{name}", show_axes=False)
+            rods, head = arrow(SHAFT * stage.size, HEAD * stage.size, HEAD_LENGTH * stage.size, _shares(colour))
+            for foot in range(stage.feet):
+                place = f"/stage/forces/{name}/{foot}"
+                frame = scene.add_frame(place, show_axes=False, visible=False)
+                near, far = (
+                    [self._mesh(f"{place}/{end} {k}", rod, shadow=False) for k, rod in enumerate(rods)]
+                    for end in ("near", "far")
+                )
+                pairs = list(zip(near, far, strict=True))
+                self._arrows[name].append(_Arrow(frame, pairs, self._mesh(f"{place}/head", head, shadow=False)))
+            self._switch(f"Forces {name}", [whole])
         told, true = stage.scenery.mu_told, stage.scenery.mu
         cones = [(mu, colour) for mu, colour in ((told, PREDICTED), (true, MEASURED)) if mu]
         words = [f"{mu:g} {who}" for who, mu in (("true", true), ("told", told)) if mu]
@@ -182,19 +233,29 @@ class Page:
         for foot in range(stage.feet):
             self._cones.append(scene.add_frame(f"/stage/cones/{foot}", show_axes=False, visible=False))
             for mu, colour in cones:
-                shape = pyramid(mu, (colour[0] / 255.0, colour[1] / 255.0, colour[2] / 255.0), 0.25)
+                shape = pyramid(mu, _shares(colour), 0.25)
                 self._mesh(f"/stage/cones/{foot}/{mu:g}", shape, scale=CONE_HEIGHT * stage.size, shadow=False)
 
-    def _switch(self, label: str, handles: list[viser.SceneNodeHandle]) -> None:
-        box = self.server.gui.add_checkbox(label, True)
+    def _build_ghost(self) -> None:
+        """Add a translucent robot that shows the reference, hidden at first."""
+        whole = self.server.scene.add_frame("/stage/reference", show_axes=False, visible=False)
+        for i, node in enumerate(self._stage.nodes[: self._stage.links]):
+            self._ghost.append(self.server.scene.add_frame(f"/stage/reference/{i}", show_axes=False))
+            for k, mesh in enumerate(node.meshes):
+                ghost = Mesh(mesh.vertices, mesh.faces, _shares(REFERENCE), GHOST)
+                self._mesh(f"/stage/reference/{i}/{k}", ghost, shadow=False)
+        self._switch("Reference", [whole], on=False)
+
+    def _switch(self, label: str, handles: list[viser.SceneNodeHandle], *, on: bool = True) -> None:
+        box = self.server.gui.add_checkbox(label, on)
 
         @box.on_update
         def _(_: object) -> None:
             for handle in handles:
                 handle.visible = box.value
 
-    def _mesh(self, name: str, mesh: Mesh, *, scale: float = 1.0, shadow: bool = True) -> None:
-        self.server.scene.add_mesh_simple(
+    def _mesh(self, name: str, mesh: Mesh, *, scale: float = 1.0, shadow: bool = True) -> viser.MeshHandle:
+        return self.server.scene.add_mesh_simple(
             name, (scale * mesh.vertices).astype(np.float32), mesh.faces.astype(np.uint32), color=mesh.colour,
             opacity=None if mesh.opacity >= 1.0 else mesh.opacity, side="double", cast_shadow=shadow,
             receive_shadow=shadow,
@@ -214,12 +275,13 @@ class Page:
 
 
 class Player:
-    """Plays a film on a page, with a time slider, play and pause, and a choice of speed.
+    """Plays a film on a page: time slider, play and pause, speed, single steps, loop, and curves up to the shown time.
 
     Attributes:
         slider: The shown time; the user may drag it.
         playing: Whether time passes.
         speed: Speed relative to the run's own time.
+        loop: Whether the film begins anew after its end.
     """
 
     def __init__(self, page: Page, film: Film) -> None:
@@ -228,12 +290,21 @@ class Player:
         begin, end = float(film.times[0]), float(film.times[-1])
         step = max(float(np.median(np.diff(film.times))), 1e-6) if len(film.times) > 1 else 1e-3
         self._time, self._shown, self.playing = begin, 0, True
+        self._busy = threading.RLock()  # buttons have threads of their own
         page.controls.visible = True
+        gui = page.server.gui
         with page.controls:
-            self.slider = page.server.gui.add_slider("Time [s]", begin, max(end, begin + step), step, begin)
-            self.speed = page.server.gui.add_dropdown("Speed", SPEEDS, initial_value="0.25")
-            self._button = page.server.gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
+            self.slider = gui.add_slider("Time [s]", begin, max(end, begin + step), step, begin)
+            self.speed = gui.add_dropdown("Speed", SPEEDS, initial_value="0.25")
+            self._button = gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
+            steps = gui.add_button_group("Step", ("◀", "▶"))
+            self.loop = gui.add_checkbox("Loop", True)
+            export = gui.add_button("Film", icon=viser.Icon.MOVIE, hint=f"{FILM_S:g} s from here on, as a GIF")
         self._button.on_click(lambda _: self.toggle())
+        steps.on_click(lambda event: self.step(1 if event.target.value == "▶" else -1))
+        export.on_click(lambda event: event.client.send_file_download("film.gif", self.export(event.client)))
+        self._curves = {title: self._plot(title, curves) for title, curves in film.curves.items()}
+        self._drawn_at = -np.inf
         page.draw_way(film.path, film.waypoints)
         page.show(film.shot(0), self._words(0))
 
@@ -243,15 +314,64 @@ class Player:
         self._button.label = "Pause" if self.playing else "Play"
         self._button.icon = viser.Icon.PLAYER_PAUSE if self.playing else viser.Icon.PLAYER_PLAY
 
+    def step(self, rows: int) -> None:
+        """Pause, and go forth or back by some rows."""
+        with self._busy:
+            if self.playing:
+                self.toggle()
+            row = min(max(self._shown + rows, 0), len(self._film.times) - 1)
+            self._time = float(self._film.times[row])
+            self._show()
+
     def advance(self, elapsed: float) -> None:
-        """Advance by `elapsed` seconds of the wall clock; after its end the film starts again."""
-        if abs(self.slider.value - self._film.times[self._shown]) > 1e-8:
-            self._time = self.slider.value  # the user has moved it
-        elif self.playing:
-            self._time += elapsed * float(self.speed.value)
-            if self._time > self._film.times[-1]:
-                self._time = float(self._film.times[0])
-        self._show()
+        """Advance by `elapsed` seconds of the wall clock; after its end the film starts again, or stands still."""
+        with self._busy:
+            if abs(self.slider.value - self._film.times[self._shown]) > 1e-8:
+                self._time = self.slider.value  # the user has moved it
+            elif self.playing:
+                self._time += elapsed * float(self.speed.value)
+                if self._time > self._film.times[-1]:
+                    self._time = float(self._film.times[0 if self.loop.value else -1])
+            self._show()
+
+    def export(self, client: viser.ClientHandle) -> bytes:
+        """A film of `FILM_S` at the chosen speed from the shown time on, as a client's browser draws it, as a GIF."""
+        with self._busy:
+            frames = []
+            for _ in range(round(FILM_S * FILM_FRAMES_PER_S)):
+                frames.append(client.get_render(*FILM_SIZE, transport_format="png")[..., :3])
+                self._time += float(self.speed.value) / FILM_FRAMES_PER_S
+                if self._time > self._film.times[-1]:
+                    break
+                self._show()
+        return gif(frames, FILM_FRAMES_PER_S)
+
+    def publish(self, frames_per_s: float = FRAMES_PER_S) -> str:
+        """The whole film as a page of its own, which any web server or a file shows; it has the time of the run."""
+        serializer = self._page.server.get_scene_serializer()
+        for t in np.arange(self._film.times[0], self._film.times[-1], 1.0 / frames_per_s):
+            self._time = float(t)
+            self._show()
+            serializer.insert_sleep(1.0 / frames_per_s)
+        return serializer.as_html()
+
+    def _plot(self, title: str, curves: Sequence[tuple[str, Array]]) -> viser.GuiUplotHandle:
+        lines = (
+            uplot.Series(label=name, stroke=color, width=1.2, points=uplot.Series_Points(show=False))
+            for (name, _), color in zip(curves, itertools.cycle(COLORS), strict=False)
+        )
+        return self._page.server.gui.add_uplot(
+            self._window(curves), (uplot.Series(label="t"), *lines), title=title, aspect=1.9,
+            scales={"x": uplot.Scale(time=False)}, legend=uplot.Legend(show=False),
+        )  # fmt: skip
+
+    def _window(self, curves: Sequence[tuple[str, Array]]) -> tuple[Array, ...]:
+        """The last part of the curves up to the shown row: times, then values of each."""
+        begin = min(self._film.row(self._film.times[self._shown] - WINDOW_S), max(self._shown - 1, 0))
+        rows = slice(begin, self._shown + 1)
+        columns = np.column_stack([values[rows] for _, values in curves])
+        times, values = thinned(self._film.times[rows], columns, POINTS)
+        return times, *values.T
 
     def _show(self) -> None:
         """Show the row of the current time, unless it is shown already."""
@@ -259,6 +379,10 @@ class Player:
         if row != self._shown:
             self._shown = row
             self._page.show(self._film.shot(row), self._words(row))
+            if not self.playing or time.monotonic() - self._drawn_at > CURVES_EVERY_S:
+                self._drawn_at = time.monotonic()
+                for title, plot in self._curves.items():
+                    plot.data = self._window(self._film.curves[title])
         self.slider.value = round(float(self._film.times[row]), 9)
 
     def _words(self, row: int) -> dict[str, str]:
@@ -268,6 +392,14 @@ class Player:
             words["torque rate"] = f"{rate[row]:.1f} N m/s"
             words["its mean"] = f"{rate.mean():.1f} N m/s"
         return words
+
+
+def gif(frames: Sequence[NDArray[np.uint8]], frames_per_s: float) -> bytes:
+    """Pictures of shape (height, width, 3) as an animated GIF that repeats."""
+    first, *others = (Image.fromarray(frame).quantize(64) for frame in frames)
+    buffer = io.BytesIO()
+    first.save(buffer, "GIF", save_all=True, append_images=others, duration=round(1e3 / frames_per_s), loop=0)
+    return buffer.getvalue()
 
 
 def serve(port: int | None, title: str) -> viser.ViserServer:
@@ -341,6 +473,15 @@ def play(player: Player, running: Callable[[], bool]) -> None:
         time.sleep(max(0.0, 1.0 / FRAMES_PER_S - (time.monotonic() - now)))
 
 
+def _appear(handle: viser.SceneNodeHandle, visible: bool) -> None:
+    if handle.visible != visible:
+        handle.visible = visible
+
+
+def _shares(colour: Rgb) -> tuple[float, float, float]:
+    return colour[0] / 255.0, colour[1] / 255.0, colour[2] / 255.0
+
+
 def _place(handle: viser.FrameHandle, pose: Array) -> None:
     handle.position = tuple(pose[:3])
     handle.wxyz = (pose[6], pose[3], pose[4], pose[5])
@@ -357,7 +498,9 @@ def _free(port: int) -> bool:
 
 
 def _turn_to(normal: Array) -> tuple[float, float, float, float]:
-    """The shortest rotation from z to `normal`, whose z is positive, as a quaternion (w, x, y, z)."""
+    """The shortest rotation from z to the unit vector `normal`, as a quaternion (w, x, y, z)."""
+    if normal[2] < -1.0 + 1e-12:
+        return 0.0, 1.0, 0.0, 0.0
     half = np.array([1.0 + normal[2], -normal[1], normal[0], 0.0])
     w, x, y, z = half / np.linalg.norm(half)
     return w, x, y, z

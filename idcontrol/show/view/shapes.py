@@ -23,6 +23,10 @@ CELLS = 300
 """Cells of the coarse grid along the longest side of a mesh."""
 
 
+RODS = tuple(2.0**k for k in range(-8, 4))
+"""Lengths of the rods that shafts of arrows are made of [m]."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mesh:
     """Triangles of one colour.
@@ -58,6 +62,25 @@ def solid(shape: str, size: Sequence[float], colour: Colour, opacity: float = 1.
     if shape in ("box", "cylinder"):
         made = trimesh.graph.smooth_shade(made, angle=SMOOTH_RAD)
     return Mesh(np.array(made.vertices), np.array(made.faces, np.int64), colour, opacity)
+
+
+def arrow(shaft_radius: float, head_radius: float, head_length: float, colour: Colour) -> tuple[list[Mesh], Mesh]:
+    """Rods of the lengths `RODS` and a head along z, all with their lower end at the origin."""
+    rods = [
+        solid("cylinder", (shaft_radius, length), colour).moved(np.eye(3), np.array([0.0, 0.0, 0.5 * length]))
+        for length in RODS
+    ]
+    cone = trimesh.creation.cone(radius=head_radius, height=head_length, sections=24)
+    return rods, Mesh(np.array(cone.vertices), np.array(cone.faces, np.int64), colour)
+
+
+def shaft(length: float) -> tuple[int, float] | None:
+    """Which rod, laid down twice, makes a shaft, and where its second copy begins; None if the shaft is too short.
+
+    The first copy begins at the tail. A shaft longer than two of the longest rods has a gap.
+    """
+    rod = int(np.searchsorted(RODS, length, side="right")) - 1
+    return None if rod < 0 else (rod, length - RODS[rod])
 
 
 def rod(start: Array, end: Array, radius: float, colour: Colour) -> Mesh:

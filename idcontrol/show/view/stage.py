@@ -50,6 +50,7 @@ class Shot:
         measured: Arrows of the plant's forces, tail and head for each foot, shape (k, 2, 3) [m]; both coincide where
             there is no force.
         predicted: Arrows of the forces that the controller predicts, shape (k, 2, 3) [m].
+        reference: Pose that the reference wants of each link of the robot, shape (links, 7); (0, 7) if it is unknown.
     """
 
     poses: Array
@@ -57,6 +58,7 @@ class Shot:
     loaded: Booleans
     measured: Array
     predicted: Array
+    reference: Array
 
 
 class Stage:
@@ -114,22 +116,28 @@ class Stage:
         """Number of feet."""
         return len(self._feet)
 
+    @property
+    def links(self) -> int:
+        """Number of links of the robot; they are the first of the nodes."""
+        return len(self._joints)
+
     def at(self, row: Mapping[str, Array]) -> Shot:
         """The scene at one row of a record.
 
         Args:
             row: Channels of the row: ``q`` (nq,) of the robot; ``pose_NAME`` (7,) of bodies that move; ``force`` and
-                ``force_pred`` (k, 3) at the feet [N], NaN or left out where unknown.
+                ``force_pred`` (k, 3) at the feet [N], NaN or left out where unknown; ``q_ref`` (nq,), the configuration
+                that the reference wants, left out where unknown.
 
         Raises:
             InputError: ``q`` or forces do not fit the robot.
         """
         poses = np.empty((len(self.nodes), 7))
-        contact, centre = np.empty((self.feet, 7)), np.empty((self.feet, 3))
+        contact, centre, reference = np.empty((self.feet, 7)), np.empty((self.feet, 3)), np.empty((0, 7))
         if self._joints:
-            pin.forwardKinematics(self._model, self._data, self._fitting(row["q"]))
-            for i, joint in enumerate(self._joints):
-                poses[i] = pin.SE3ToXYZQUAT(self._data.oMi[joint])
+            if "q_ref" in row:
+                reference = self._links_at(row["q_ref"])
+            poses[: self.links] = self._links_at(row["q"])
             for i, (frame, offset, radius) in enumerate(self._feet):
                 centre[i] = pin.updateFramePlacement(self._model, self._data, frame).act(offset)
                 contact[i] = self._contact_frame(centre[i], radius)
@@ -142,7 +150,13 @@ class Stage:
             loaded=np.maximum(np.linalg.norm(measured, axis=1), np.linalg.norm(predicted, axis=1)) > self._heavy,
             measured=self._arrows(contact, measured, 0.5 * APART * self.size),
             predicted=self._arrows(contact, predicted, -0.5 * APART * self.size),
+            reference=reference,
         )
+
+    def _links_at(self, q: Array) -> Array:
+        """Poses of the links at configuration `q` (nq,), shape (links, 7)."""
+        pin.forwardKinematics(self._model, self._data, self._fitting(q))
+        return np.array([pin.SE3ToXYZQUAT(self._data.oMi[joint]) for joint in self._joints]).reshape(-1, 7)
 
     def _fitting(self, q: Array) -> Array:
         """Return `q`, or raise `InputError` if its length does not fit the robot."""

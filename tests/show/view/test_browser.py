@@ -16,6 +16,8 @@ import imageio.v3 as imageio
 import numpy as np
 import pytest
 import viser
+from hypothesis import given
+from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -26,7 +28,8 @@ from idcontrol.errors import InputError
 from idcontrol.record.recording import Recorder, load
 from idcontrol.record.scenery import DrawableGround, Scenery
 from idcontrol.show.view.film import Film
-from idcontrol.show.view.page import HOST, Page, Player, serve, stop
+from idcontrol.show.view.page import HEAD_LENGTH, HOST, Page, Player, gif, serve, stop
+from idcontrol.show.view.shapes import RODS, shaft
 from idcontrol.show.view.stage import Stage
 from tests.show.view.runs import ROWS, STEP_S, walk
 
@@ -109,9 +112,104 @@ def test_a_dragged_slider_shows_its_row(player):
         player.slider.value = film.times[row]
         player.advance(0.1)
         np.testing.assert_allclose(base(player), film.run.arrays["q"][row, :3])
-        arrows = node(player, "/stage/forces/measured").points
-        # points travel as float32
-        np.testing.assert_allclose(arrows, film.shot(row).measured[[0, 2, 3]], atol=1e-6)
+
+
+def test_arrows_stand_on_their_feet_in_every_frame_and_only_poses_move_them(player):
+    player.toggle()
+    film, arrows = player._film, player._page._arrows
+    meshes = [id(rod.vertices) for pair in arrows["measured"][0].rods for rod in pair]
+    for row in range(ROWS):
+        player.slider.value = film.times[row]
+        player.advance(0.1)
+        shot = film.shot(row)
+        for name, points in (("measured", shot.measured), ("predicted", shot.predicted)):
+            for drawn, (tail, head) in zip(arrows[name], points, strict=True):
+                assert drawn.frame.visible == (tail != head).any()
+                if not drawn.frame.visible:
+                    continue
+                np.testing.assert_allclose(drawn.frame.position, tail)
+                w, x, y, z = drawn.frame.wxyz
+                up = np.array([2 * (x * z + w * y), 2 * (y * z - w * x), 1 - 2 * (x * x + y * y)])
+                tip = drawn.head.position[2]
+                reached = tail + up * (tip + HEAD_LENGTH * film.stage.size)
+                np.testing.assert_allclose(reached, head, atol=1e-6)
+                # the visible rods reach from the foot to the head without a gap
+                ends = [
+                    (rod.position[2], rod.position[2] + rod.vertices[:, 2].max())
+                    for pair in drawn.rods
+                    for rod in pair
+                    if rod.visible
+                ]
+                (begin, middle), (again, end) = ends
+                assert (begin, end) == (0.0, pytest.approx(tip, abs=1e-6))
+                assert again <= middle + 1e-6
+    assert meshes == [id(rod.vertices) for pair in arrows["measured"][0].rods for rod in pair]
+
+
+@given(st.floats(1e-4, 2.0 * RODS[-1]))
+def test_two_rods_make_a_shaft_of_any_length(length):
+    found = shaft(length)
+    if length < RODS[0]:
+        assert found is None
+        return
+    rod, begin = found
+    assert 0.0 <= begin <= RODS[rod]
+    assert begin + RODS[rod] == pytest.approx(length)
+
+
+def test_the_reference_is_a_robot_of_its_own_that_is_hidden_at_first(player):
+    film = player._film
+    player.toggle()
+    assert not node(player, "/stage/reference").visible
+    player.slider.value = film.times[4]
+    player.advance(0.1)
+    q = film.run.arrays["q"][4].copy()
+    q[7:] = film.run.arrays["q_des"][4]
+    links = film.stage.at({"q": q}).poses
+    for link in range(film.stage.links):
+        np.testing.assert_allclose(node(player, f"/stage/reference/{link}").position, links[link, :3])
+
+
+def test_curves_end_at_the_shown_time(player):
+    player.toggle()
+    player.slider.value = player._film.times[7]
+    player.advance(0.1)
+    titles = ["torques [N m]", "vertical forces [N]", "joint errors [mrad]"]
+    assert list(player._curves) == titles
+    t, *tau = player._curves[titles[0]].data
+    np.testing.assert_array_equal(t, player._film.times[:8])
+    np.testing.assert_array_equal(np.transpose(tau), player._film.run.arrays["tau"][:8])
+    assert len(player._curves[titles[1]].data) == 1 + 4
+
+
+def test_single_steps_pause_and_go_forth_and_back(player):
+    player.step(1)
+    player.step(1)
+    player.step(-1)
+    assert not player.playing
+    assert player.slider.value == pytest.approx(STEP_S)
+    player.step(-5)
+    assert player.slider.value == 0.0
+
+
+def test_without_loop_the_film_stands_still_at_its_end(player):
+    player.loop.value = False
+    player.advance(100 * ROWS * STEP_S)
+    assert player.slider.value == pytest.approx((ROWS - 1) * STEP_S)
+
+
+def test_a_published_replay_is_one_page_that_needs_no_server(folder, tmp_path, capsys):
+    assert cli.main(["view", str(folder), "--publish", str(tmp_path / "replay.html")]) == 0
+    text = (tmp_path / "replay.html").read_text(encoding="utf-8")
+    assert "__VISER_EMBED_DATA__" in text
+    assert len(text) < 5e6
+    assert capsys.readouterr().out.strip() == str(tmp_path / "replay.html")
+
+
+def test_a_film_is_a_gif_with_every_picture():
+    frames = [np.full((8, 12, 3), shade, np.uint8) for shade in (0, 100, 200)]
+    found = imageio.imread(gif(frames, 20), extension=".gif")
+    np.testing.assert_allclose(found[:, 0, 0, 0], [0, 100, 200], atol=8)
 
 
 def test_a_height_map_is_covered_by_a_net_that_lies_on_it():
