@@ -15,7 +15,9 @@ import tomllib
 from pathlib import Path
 
 import click
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 from idcontrol import controllers, entries, plants, robots
 from idcontrol.cli import cli
@@ -180,6 +182,23 @@ def exists(name: str) -> bool:
         return True
     home, _, last = name.rpartition(".")
     return bool(home) and exists(home) and hasattr(pkgutil.resolve_name(home), last)
+
+
+def test_the_notebook_of_the_tutorials_runs_from_top_to_bottom_and_shows_what_it_says(tmp_path):
+    notebook = nbformat.read(DOCS / "tutorials" / "notebook.ipynb", as_version=4)
+    kept = [shown(cell) for cell in notebook.cells]
+    NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert [shown(cell) for cell in notebook.cells] == kept
+    assert [kinds.count("image/png") for kinds in kept].count(1) == 5
+    text = "".join(str(cell.get("outputs", "")) for cell in notebook.cells)
+    for words in ("completed", "joint position error, mean [mrad]", "mine.py:Mine", "tau[3]"):
+        assert words in text
+    assert len(list((tmp_path / "runs").rglob("metrics.json"))) == 4
+
+
+def shown(cell: nbformat.NotebookNode) -> list[str]:
+    """Kinds of the outputs of a cell."""
+    return sorted(kind for output in cell.get("outputs", ()) for kind in output.get("data", ()))
 
 
 @pytest.mark.slow

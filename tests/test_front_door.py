@@ -143,6 +143,27 @@ def test_a_run_is_recorded_and_read_back(monkeypatch, tmp_path):
         again.frame("torque")
 
 
+def test_a_run_says_what_it_is_and_draws_what_is_asked_for(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    run = idc.run("trot", controller="pid", duration_s=0.3)
+    assert repr(run) == f"<Run: trot, pid on coulomb-lcp, links, μ = 0.8, 0.3 s: completed; {run.folder}>"
+    summary = run._repr_html_()
+    assert "joint position error, mean" in summary
+    assert "mrad" in summary
+    both = run.plot.torques(joints=["LF_X_1", "LF_Y_2"], window=(0.1, 0.2)).figure.axes
+    assert [len(axes.lines) for axes in both] == [2, 2]
+    np.testing.assert_array_equal(both[0].lines[1].get_ydata(), run.arrays["tau"][100:201, 1])
+    assert both[1].get_xlim() == pytest.approx((0.1, 0.2))
+    for draw in (run.plot.forces, run.plot.path, run.plot.smoothness):
+        assert draw()._repr_png_().startswith(b"\x89PNG")
+    with pytest.raises(InputError, match="'knee' is none of LF_X_1"):
+        run.plot.torques(joints=["knee"])
+    with pytest.raises(InputError, match="has no row; the run lasts"):
+        run.plot.torques(window=(5.0, 6.0))
+    with pytest.raises(InputError, match="is no walk"):
+        idc.run("pendulum", duration_s=0.01).plot  # noqa: B018
+
+
 @pytest.mark.parametrize(("settings", "line"), [({"friction.cup": 1}, "friction.cap"), ({"preset": "papier"}, "paper")])
 def test_a_setting_that_does_not_exist_is_refused_and_leaves_no_folder(settings, line, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)

@@ -26,9 +26,10 @@ author = "The idcontrol maintainers"
 copyright = author
 release = metadata.version("idcontrol")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "tables"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "tables"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_inline", "deflist"]
 myst_heading_anchors = 3
+nb_execution_mode = "off"  # the notebook holds its outputs; `make figures` runs it
 nitpicky = False
 default_role = "py:obj"  # single backticks of docstrings: a link where there is something to link to
 suppress_warnings = ["ref.python"]  # two classes have a member of that name: the link goes to the first

@@ -9,7 +9,9 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import msgspec
+import nbformat
 import numpy as np
+from nbclient import NotebookClient
 
 from idcontrol import plants
 from idcontrol.contact.terrain import plane
@@ -103,10 +105,20 @@ def save(figure: plt.Figure, out: Path) -> None:
     plt.close(figure)
 
 
+def tutorial(path: Path) -> None:
+    """Run the notebook of the tutorials in an empty folder and keep what it shows."""
+    notebook = nbformat.read(path, as_version=4)
+    with TemporaryDirectory() as folder:
+        NotebookClient(notebook, resources={"metadata": {"path": folder}}, record_timing=False).execute()
+    notebook.metadata = {"kernelspec": notebook.metadata.kernelspec}  # no versions of this machine
+    nbformat.write(notebook, path)
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     plt.rcParams["svg.hashsalt"] = "idcontrol"
     smoothness(folder / "smoothness.svg")
     incline(folder / "incline.svg")
+    tutorial(Path(__file__).parent / "tutorials" / "notebook.ipynb")
     gaits(folder / "gaits.svg")

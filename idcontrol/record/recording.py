@@ -28,7 +28,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import h5py
 import msgspec
@@ -41,6 +41,9 @@ from idcontrol.record.files import checked, parse_json, read_h5, read_json, with
 from idcontrol.record.log import SCHEMA, Log, block_bytes, header_bytes, read_log, refuse_newer
 from idcontrol.types import Array, Event
 
+if TYPE_CHECKING:
+    from idcontrol.show.inline import Plots
+
 FORMAT = "idcontrol-run"
 BLOCK_ROWS = 500
 """Rows held in memory before they are handed to the operating system. A power cut or SIGKILL may lose that many."""
@@ -48,7 +51,7 @@ BLOCK_ROWS = 500
 _PACKAGES = ("idcontrol", "numpy", "scipy", "pin", "numba", "osqp", "daqp", "h5py")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Run:
     """A recorded run, as `load` reads it.
 
@@ -87,12 +90,35 @@ class Run:
         try:
             import pandas
         except ModuleNotFoundError as error:
-            raise InputError("Run.frame needs pandas: pip install pandas") from error
+            raise InputError("Run.frame needs pandas: pip install 'idcontrol[notebook]'") from error
         values = self.arrays[channel]
         places = list(np.ndindex(values.shape[1:]))
         names = [channel + "".join(f"[{index}]" for index in place) for place in places]
         time = pandas.Index(self.arrays["t"], name="t") if "t" in self.arrays else None
         return pandas.DataFrame(values.reshape(len(values), -1), index=time, columns=names)
+
+    @property
+    def plot(self) -> Plots:
+        """Plots of a walk: ``torques()``, ``forces()``, ``path()``, ``smoothness()``; notebooks show them.
+
+        Raises:
+            InputError: The run is no walk.
+        """
+        from idcontrol.show.inline import Plots  # views are loaded when they are asked for
+
+        return Plots(self)
+
+    def __repr__(self) -> str:
+        from idcontrol.show.inline import headline
+
+        done = (self.metrics or {}).get("completed")
+        state = {True: "completed", False: "not completed", None: self.note or "done"}[done]
+        return f"<Run: {headline(self)}: {state}; {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        from idcontrol.show.inline import summary
+
+        return summary(self)
 
 
 class Recorder:

@@ -16,7 +16,8 @@ import msgspec
 
 from idcontrol.errors import InputError
 from idcontrol.record.files import checked, read_json, within
-from idcontrol.record.recording import jsonable, read_metrics, versions, write_json
+from idcontrol.record.recording import Run, jsonable, read_metrics, versions, write_json
+from idcontrol.record.recording import load as load_run
 from idcontrol.sweeps.execute import done, failed_folder
 from idcontrol.sweeps.plan import PlannedRun
 
@@ -97,7 +98,7 @@ def coinciding(outcomes: Sequence[RunOutcome]) -> str:
     return " ".join(sentences)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
     """A sweep, as read from its folder.
 
@@ -116,6 +117,34 @@ class Comparison:
     outcomes: tuple[RunOutcome, ...]
     command: tuple[str, ...]
     versions: Mapping[str, str]
+
+    def frame(self) -> Any:
+        """Settings and metrics as a pandas table: a row for each run.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        try:
+            import pandas
+        except ModuleNotFoundError as error:
+            raise InputError("Comparison.frame needs pandas: pip install 'idcontrol[notebook]'") from error
+        return pandas.DataFrame([dict(_flat(row)) for row in flat_rows(self.outcomes)])
+
+    def runs(self) -> list[Run]:
+        """The records of the runs that came to their end, in their order."""
+        return [load_run(o.folder) for o in self.outcomes if o.metrics is not None]
+
+    def __repr__(self) -> str:
+        done = sum(o.done for o in self.outcomes)
+        return f"<Comparison: {self.experiment}: {done} of {len(self.outcomes)} runs did their task; {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        from idcontrol.show.inline import comparison  # views are loaded when they are asked for
+
+        keys = varied_keys([o.row for o in self.outcomes])
+        return comparison(
+            keys, (([str(o.setting(key)) for key in keys], o.metrics or {}, o.reason or "") for o in self.outcomes)
+        )
 
 
 @contextlib.contextmanager
