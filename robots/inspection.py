@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ def _check(name_or_path: str | Path) -> Report:
         return Report(robot=str(name_or_path), problems=(str(error),))
     problems = [f"{path.name}: {line}" for line in problems]
     if description is None:
-        return Report(robot=str(name_or_path), problems=tuple(problems))
+        return Report(robot=str(name_or_path), problems=(*problems, *_urdf_problems(path)))
     try:
         robot = Robot(
             name=description.name, path=path, description=description, urdf=urdf_of(description, path, name_or_path)
@@ -92,6 +93,19 @@ def _check(name_or_path: str | Path) -> Report:
     problems += [f"{path.name}: {line}" for line in misfits]
     summary = {} if problems else _summary(robot, system)
     return Report(robot=robot.name, problems=tuple(problems), warnings=warnings, summary=summary)
+
+
+def _urdf_problems(path: Path) -> list[str]:
+    """Problems of the URDF that a robot file names, where the rest of that file cannot be used."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        named = locate.urdf_file(str(raw["urdf"]), path) if "urdf" in raw else None
+    except (InputError, OSError, ValueError) as error:
+        return [str(error)] if isinstance(error, InputError) else []
+    if named is None:
+        return []
+    found = urdf.inspect(named, free_flyer=raw.get("base") == "free-flyer")
+    return [f"{named.name}: {line}" for line in (*found.problems, *found.geometry)]
 
 
 def _foot_problems(robot: Robot, system: System) -> list[str]:

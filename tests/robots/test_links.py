@@ -5,6 +5,8 @@ Expected numbers: PositronicsLab/Pacer @ a1393ab, example/models/links/model.sdf
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -64,3 +66,14 @@ def test_the_check_points_at_the_inertia_that_no_body_can_have_and_lets_it_run()
     assert report.fit
     assert [line.split(": ")[2] for line in report.warnings] == [f"link {side}_LEG_2" for side in SIDES]
     assert all("no mass distribution has the principal moments" in line for line in report.warnings)
+
+
+def test_a_robot_file_that_cannot_be_used_hides_nothing_of_its_urdf(tmp_path):
+    """All is said at once: a key that does not exist, and what is wrong with the URDF."""
+    text = (Path(robots.load("links").path).read_text()).replace("kd_1_s = 60", "kd_1_s = 60\nkx = 1")
+    (tmp_path / "robot.toml").write_text(text)
+    broken = robots.load("links").urdf.read_text().replace('<parent link="LF_LEG_1"/>', '<parent link="NOBODY"/>')
+    (tmp_path / "links.urdf").write_text(broken)
+    problems = robots.check(tmp_path).problems
+    assert any("kx" in line for line in problems)
+    assert any(line.startswith("links.urdf: ") and "NOBODY" in line for line in problems)
