@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import fnmatch
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -79,7 +81,7 @@ def _check(name_or_path: str | Path) -> Report:
     floating = description.base == "free-flyer"
     found = urdf.inspect(robot.urdf, free_flyer=floating)
     problems += [f"{robot.urdf.name}: {line}" for line in (*found.problems, *found.geometry)]
-    warnings = tuple(f"{robot.urdf.name}: {line}" for line in found.warnings)
+    warnings = tuple(f"{robot.urdf.name}: {_answered(line, description.remarks)}" for line in found.warnings)
     if found.problems:
         return Report(robot=robot.name, problems=tuple(problems), warnings=warnings)
     try:
@@ -93,6 +95,13 @@ def _check(name_or_path: str | Path) -> Report:
     problems += [f"{path.name}: {line}" for line in misfits]
     summary = {} if problems else _summary(robot, system)
     return Report(robot=robot.name, problems=tuple(problems), warnings=warnings, summary=summary)
+
+
+def _answered(warning: str, remarks: Mapping[str, str]) -> str:
+    """A warning with the robot file's remark about what it names, if there is one."""
+    words = [word.rstrip(":;,") for word in warning.split()]
+    said = next((text for pattern, text in remarks.items() if fnmatch.filter(words, pattern)), None)
+    return warning if said is None else f"{warning}; {said}"
 
 
 def _urdf_problems(path: Path) -> list[str]:

@@ -150,6 +150,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         gains: Feedback gains.
         gait: How it walks; None for a robot that does not walk.
         command: How fast its commanded velocity may change.
+        remarks: Why the URDF is right in what `check` warns of, by names of links or joints, or patterns with ``*``.
     """
 
     schema: Literal[1]
@@ -162,6 +163,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     feet: tuple[Foot, ...] = ()
     gait: DefaultGait | None = None
     command: CommandLimits = CommandLimits()
+    remarks: dict[str, str] = {}
 
 
 def parse(path: Path) -> tuple[Description | None, list[str]]:

@@ -66,6 +66,7 @@ def test_the_check_points_at_the_inertia_that_no_body_can_have_and_lets_it_run()
     assert report.fit
     assert [line.split(": ")[2] for line in report.warnings] == [f"link {side}_LEG_2" for side in SIDES]
     assert all("no mass distribution has the principal moments" in line for line in report.warnings)
+    assert all("kept as it is: the paper's figures were made with it" in line for line in report.warnings)
 
 
 def test_a_robot_file_that_cannot_be_used_hides_nothing_of_its_urdf(tmp_path):
