@@ -7,7 +7,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: trot test slow coverage mutants lint docs figures
+.PHONY: trot test slow coverage mutants lint docs figures gallery
 
 trot: $(VENV)/.core
 	$(BIN)/idcontrol run trot
@@ -52,6 +52,10 @@ figures: $(VENV)/.dev
 	$(BIN)/idcontrol trust --json > idcontrol/docs/data/trust.json
 	$(BIN)/idcontrol bench all --json > idcontrol/docs/data/bench.json
 	$(BIN)/python idcontrol/docs/pictures.py idcontrol/docs/pictures
+
+# A page with a picture of every experiment that draws one, and the film of the README; needs Chromium.
+gallery: $(VENV)/.dev
+	$(BIN)/python idcontrol/docs/gallery.py
 
 $(VENV)/.core: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -396,7 +396,7 @@ class Player:
 
 def gif(frames: Sequence[NDArray[np.uint8]], frames_per_s: float) -> bytes:
     """Pictures of shape (height, width, 3) as an animated GIF that repeats."""
-    first, *others = (Image.fromarray(frame).quantize(64) for frame in frames)
+    first, *others = (Image.fromarray(frame).quantize(128, Image.Quantize.MAXCOVERAGE) for frame in frames)
     buffer = io.BytesIO()
     first.save(buffer, "GIF", save_all=True, append_images=others, duration=round(1e3 / frames_per_s), loop=0)
     return buffer.getvalue()
