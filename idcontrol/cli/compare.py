@@ -112,18 +112,22 @@ def command(
     varied = record.varied_keys(planned)
     again = _command_line(experiment, study, options, out)
     on_a_cluster = None if scheduler is None else functools.partial(execute.on_a_cluster, address=scheduler)
+    outcomes: tuple[RunOutcome, ...] = ()
     try:
-        with progress_bar(f"{experiment}: {len(planned)} runs", quiet) as progress:
-            outcomes = comparison.conduct(
-                planned,
-                out,
-                on_a_cluster or comparison.on_this_machine(jobs),
-                experiment=experiment,
-                study=study,
-                command=again,
-                notice=lambda line: click.echo(f"idcontrol: {one_line(line)}", err=True),
-                ended=lambda outcome, share: _tell(outcome, share, varied, progress, quiet),
-            )
+        while len(outcomes) < len(planned):
+            with progress_bar(f"{experiment}: {len(planned)} runs", quiet) as progress:
+                outcomes = comparison.conduct(
+                    planned,
+                    out,
+                    on_a_cluster or comparison.on_this_machine(jobs),
+                    experiment=experiment,
+                    study=study,
+                    command=again,
+                    notice=lambda line: click.echo(f"idcontrol: {one_line(line)}", err=True),
+                    ended=lambda outcome, share: _tell(outcome, share, varied, progress, quiet),
+                )
+            if named is not None and (further := named.further(outcomes)):
+                planned += plan(chosen, _runs_of_study(further, options), spelling)
     except KeyboardInterrupt:
         return say(f"stopped; to continue: {shlex.join(again)}", INTERRUPTED)
     tables = () if named is None else named.tables(outcomes)

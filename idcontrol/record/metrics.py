@@ -52,6 +52,8 @@ SHORTFALL = 0.1
 SLACK_HEIGHTS, SLACK_RAD = 0.1, 0.3
 """Errors allowed on top of `SHORTFALL`: of the distance, in heights of the base, and of the turn, which a push adds to
 [rad]."""
+POWER_ABOVE_HZ = (20, 50, 100)
+"""Frequencies above which the power of the torque rate is told [Hz]."""
 TOUCHING_N = 1e-3
 """Smallest force that counts as contact [N]: far above rounding, far below the load of any foot."""
 
@@ -296,10 +298,35 @@ def tracking(q: Array, v: Array, q_des: Array, v_des: Array) -> dict[str, float 
     return {"q_err_rad": _mean(np.abs(q - q_des)), "qd_err_rad_s": _mean(np.abs(v - v_des))}
 
 
-def torques(tau: Array, h: float) -> dict[str, float | None]:
-    """Mean |τ|, mean and largest |Δτ/Δt| over joints and steps; `tau` (rows, a) [N m], `h` between rows [s]."""
-    rate = np.abs(np.diff(tau, axis=0)) / h
-    return {"tau_mean_nm": _mean(np.abs(tau)), "dtau_mean_nm_s": _mean(rate), "dtau_max_nm_s": _largest(rate)}
+def torques(tau: Array, h: float) -> dict[str, Any]:
+    """Mean |τ|, and how fast torques change, over joints and steps.
+
+    Args:
+        tau: Torques, shape (rows, a) [N m].
+        h: Time between rows [s].
+
+    Returns:
+        ``tau_mean_nm``; of |Δτ/Δt| the mean, root mean square, median, 99 and 99.9 % quantile and maximum [N m/s]; and
+        ``dtau_power_above``: the shares of the power of Δτ/Δt above 20, 50 and 100 Hz.
+    """
+    change = np.diff(tau, axis=0) / h
+    rate, good = np.abs(change), change.size > 0 and bool(np.isfinite(change).all())
+    p50, p99, p999 = np.percentile(rate, [50.0, 99.0, 99.9]).tolist() if good else [None] * 3
+    power = np.square(np.abs(np.fft.rfft(change, axis=0))).sum(axis=1) if good else np.zeros(1)
+    frequency, all_of_it = np.fft.rfftfreq(max(len(change), 1), h), power.sum()
+    return {
+        "tau_mean_nm": _mean(np.abs(tau)),
+        "dtau_mean_nm_s": _mean(rate),
+        "dtau_rms_nm_s": _finite(math.sqrt(np.mean(np.square(rate)))) if good else None,
+        "dtau_p50_nm_s": p50,
+        "dtau_p99_nm_s": p99,
+        "dtau_p999_nm_s": p999,
+        "dtau_max_nm_s": _largest(rate),
+        "dtau_power_above": {
+            str(f): float(power[frequency > f].sum() / all_of_it) if good and all_of_it > 0.0 else None
+            for f in POWER_ABOVE_HZ
+        },
+    }
 
 
 def contact_forces(force: Array, predicted: Array) -> dict[str, float | None]:

@@ -35,7 +35,7 @@ class Table:
     printed: bool = True
 
 
-def _nothing(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
+def _nothing(outcomes: Sequence[RunOutcome]) -> tuple[()]:
     return ()
 
 
@@ -49,6 +49,7 @@ class Study:
         runs: Changes of each run by dotted key, ``preset`` among them.
         tables: Computes the tables that answer the study's question from the outcomes.
         pictures: Draws the figures that answer it.
+        further: The next runs, given the outcomes of all so far; none ends the sweep.
         grouping: Names the line and the panel of a run in the general figures; None names lines by controllers and
             panels by all other settings that differ.
     """
@@ -58,4 +59,5 @@ class Study:
     runs: Sequence[Mapping[str, Any]]
     tables: Callable[[Sequence[RunOutcome]], Sequence[Table]]
     pictures: Callable[[Sequence[RunOutcome]], Sequence[Picture]] = _nothing
+    further: Callable[[Sequence[RunOutcome]], Sequence[Mapping[str, Any]]] = _nothing
     grouping: Callable[[RunOutcome], tuple[str, str]] | None = None

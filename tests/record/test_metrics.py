@@ -107,6 +107,18 @@ def test_the_torque_of_a_ramp_and_a_jump():
     assert got["tau_mean_nm"] == pytest.approx((1.5 + 2.0 * 501 / 1001) / 2)
     assert got["dtau_mean_nm_s"] == pytest.approx((3.0 + 2.0) / 2)  # mean |rate| of a jump of 2 N m within 1 s is 2
     assert got["dtau_max_nm_s"] == pytest.approx(2000.0)
+    assert got["dtau_p50_nm_s"] == pytest.approx(3.0)  # 999 steps have none
+    assert got["dtau_p99_nm_s"] == got["dtau_p999_nm_s"] == pytest.approx(3.0)
+    assert got["dtau_rms_nm_s"] == pytest.approx(np.sqrt((1000 * 3.0**2 + 2000.0**2) / 2000))
+
+
+@pytest.mark.parametrize("joints", [1, 3])
+def test_the_power_of_the_torque_rate_lies_where_its_frequencies_are(joints):
+    t = H * np.arange(2001)
+    slow, quick = np.sin(2.0 * np.pi * 10.0 * t) / 10.0, 2.0 * np.sin(2.0 * np.pi * 60.0 * t) / 60.0  # rates as 1 to 2
+    got = metrics.torques(np.tile((slow + quick)[:, None], joints), H)["dtau_power_above"]
+    assert got == pytest.approx({"20": 0.8, "50": 0.8, "100": 0.0}, abs=2e-3)
+    assert metrics.torques(np.zeros((5, joints)), H)["dtau_power_above"] == dict.fromkeys(got)
 
 
 def test_force_errors_are_those_of_the_sum_over_feet():

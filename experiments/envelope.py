@@ -1,0 +1,223 @@
+"""How far each controller can be pushed: the largest speed, push, load and error that its robot survives, by bisection.
+
+A walk survives if it does what it was asked (`completed`). Every limit is bracketed by a case that is easy and one that
+no robot of these survives, and halved `HALVINGS` times; that what is harder is not survived where something easier is
+not, is taken for granted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import matplotlib
+
+from idcontrol.experiments.studies import DURATION_S
+from idcontrol.show.drawing import COLORS, STYLE, Picture, panels, picture
+from idcontrol.show.report import plain
+from idcontrol.sweeps.plan import product
+from idcontrol.sweeps.record import NOT_RUN, RunOutcome
+from idcontrol.sweeps.study import Study, Table
+
+CONTROLLERS = ("id-coulomb-qp", "id-noslip-qp", "id-sap", "pid")
+"""One for each kind of contact model, and `pid`, which has none."""
+
+HALVINGS = 5
+"""Bisections of a bracket: to a thirty-second of it."""
+
+ROUGH_MU = 0.8
+"""Friction of the ground but where it is the hardship [-]."""
+
+TRUE_MU = 0.3
+"""Friction on which a wrong friction is told [-]."""
+
+
+class Hardship(NamedTuple):
+    """What is made harder until a robot fails.
+
+    Attributes:
+        name: Its name, with its unit.
+        easy: Where the search begins.
+        hard: What is beyond every robot; less than `easy` where less is harder.
+        settings: The settings of a run for a value.
+        value: The value of a run, from its settings; None for a run of another hardship.
+        geometric: Whether values are halved by their ratios.
+    """
+
+    name: str
+    easy: float
+    hard: float
+    settings: Callable[[float], Mapping[str, Any]]
+    value: Callable[[RunOutcome], float | None]
+    geometric: bool = False
+
+    def between(self, a: float, b: float) -> float:
+        """The value in the middle, to four digits."""
+        return float(f"{math.sqrt(a * b) if self.geometric else 0.5 * (a + b):.4g}")
+
+
+def _by_setting(name: str, key: str, easy: float, hard: float, *, geometric: bool = False, **more: Any) -> Hardship:
+    """A hardship that is one setting, beside others of its own."""
+
+    def value(o: RunOutcome) -> float | None:
+        found = o.setting(key)
+        alike = all(o.setting(other) == wanted for other, wanted in more.items())
+        return None if not found or not alike else float(found)
+
+    return Hardship(name, easy, hard, lambda x: {key: x, **more}, value, geometric)
+
+
+def _speed(o: RunOutcome) -> float | None:
+    return float(o.setting("path.command")[0][1]) if o.setting("path.kind") == "command" else None
+
+
+def _friction(o: RunOutcome) -> float | None:
+    mu = float(o.setting("mu"))
+    return None if mu == ROUGH_MU or o.setting("friction.estimate") is not None else mu
+
+
+def _kick(o: RunOutcome) -> float | None:
+    return float(o.setting("kick.velocity_m_s")[1]) if o.setting("kick.at_s") is not None else None
+
+
+HARDSHIPS = (
+    Hardship(
+        "speed ahead [m/s]",
+        0.1,
+        3.1,
+        lambda v: {"path.kind": "command", "path.command": ((0.0, v, 0.0, 0.0),)},
+        _speed,
+    ),
+    Hardship("friction of the ground", 0.64, 0.005, lambda mu: {"mu": mu}, _friction, geometric=True),
+    Hardship(
+        "kick to the side [m/s]", 0.05, 2.05, lambda v: {"kick.at_s": 2.0, "kick.velocity_m_s": (0.0, v, 0.0)}, _kick
+    ),
+    _by_setting("unknown payload, share of the mass", "disturbance.payload_share", 0.05, 1.65),
+    _by_setting("delay [s]", "disturbance.delay_s", 0.001, 0.033),
+    _by_setting("noise of angles [rad]", "noise.angle_rad", 1e-4, 0.1, geometric=True),
+    _by_setting("lean of the true normals [rad]", "disturbance.normal_error_rad", 0.02, 0.98),
+    _by_setting("friction told, true is 0.3", "friction.estimate", 0.33, 9.0, geometric=True, mu=TRUE_MU),
+)
+
+
+def _of(outcomes: Sequence[RunOutcome], hardship: Hardship, controller: Any) -> dict[float, bool | None]:
+    """By value, whether all its runs did their task; None where one is still to be made."""
+    found: dict[float, bool | None] = {}
+    for o in outcomes:
+        value = hardship.value(o)
+        if value is None or o.setting("controller") != controller:
+            continue
+        done = None if o.reason == NOT_RUN else o.done
+        before = found.get(value, True)
+        found[value] = None if done is None or before is None else done and before
+    return found
+
+
+def limits(outcomes: Sequence[RunOutcome], hardship: Hardship, controller: Any) -> tuple[float | None, float | None]:
+    """The hardest value that is survived before one that is not, and the easiest that is not; None where none is."""
+    harder = 1.0 if hardship.hard > hardship.easy else -1.0
+    survived = None
+    for value, done in sorted(_of(outcomes, hardship, controller).items(), key=lambda item: harder * item[0]):
+        if not done:
+            return survived, value
+        survived = value
+    return survived, None
+
+
+def _controllers(outcomes: Sequence[RunOutcome]) -> list[Any]:
+    return list(dict.fromkeys(o.setting("controller") for o in outcomes))
+
+
+def further(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
+    """The runs that halve the brackets that can be halved; none when all are narrow enough."""
+    runs = []
+    for hardship in HARDSHIPS:
+        for controller in _controllers(outcomes):
+            tried = _of(outcomes, hardship, controller)
+            survived, lost = limits(outcomes, hardship, controller)
+            if survived is None or lost is None or None in tried.values() or len(tried) >= HALVINGS + 2:
+                continue
+            value = hardship.between(survived, lost)
+            if hardship.name.startswith("delay"):
+                value = round(value, 3)  # whole periods of 1 ms
+            if value not in tried:
+                runs.append({"duration_s": DURATION_S, "controller": controller, **hardship.settings(value)})
+    return runs
+
+
+def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
+    """What each controller survives."""
+    controllers = _controllers(outcomes)
+    rows = []
+    for hardship in HARDSHIPS:
+        found = [limits(outcomes, hardship, controller) for controller in controllers]
+        if any(pair != (None, None) for pair in found):
+            rows.append((hardship.name, *(_in_words(*pair) for pair in found)))
+    return (
+        Table(
+            name="envelope",
+            title="What is survived",
+            sentence=f"Each walk lasts {DURATION_S:g} s and survives if it did what it was asked. Each cell has the "
+            "hardest value that was survived and, in brackets, the easiest that was not. " + _when(outcomes),
+            header=("hardship", *controllers),
+            rows=tuple(rows),
+        ),
+    )
+
+
+def _in_words(survived: float | None, lost: float | None) -> str:
+    if survived is None:
+        return "none" if lost is None else f"none ({plain(lost)})"
+    return plain(survived) + ("" if lost is None else f" ({plain(lost)})")
+
+
+def _when(outcomes: Sequence[RunOutcome]) -> str:
+    """The robot, and the day of the newest run."""
+    import datetime
+
+    days = [o.folder.stat().st_mtime for o in outcomes if o.metrics is not None and o.folder.is_dir()]
+    if not days:
+        return "No run has ended."
+    robots = ", ".join(dict.fromkeys(str(o.setting("robot")) for o in outcomes))
+    return f"Robot: {robots}; {datetime.datetime.fromtimestamp(max(days)):%d %B %Y}."
+
+
+def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
+    """Bars up to the hardest value that each controller survives, with the bracket that is left."""
+    controllers = _controllers(outcomes)
+    shown = [h for h in HARDSHIPS if any(limits(outcomes, h, c)[0] is not None for c in controllers)]
+    if not shown:
+        return ()
+    with matplotlib.rc_context(STYLE):
+        figure, axes = panels([0.28 * len(controllers) + 0.3] * -(-len(shown) // 2), 2, gap=0.75, aside=1.4)
+        for axis, hardship in zip(axes.flat, shown, strict=False):
+            for place, controller in enumerate(controllers):
+                survived, lost = limits(outcomes, hardship, controller)
+                if survived is not None:
+                    axis.barh(place, survived, color=COLORS[place % len(COLORS)], height=0.7)
+                    axis.plot([survived, survived if lost is None else lost], [place, place], "|-", color="0.3", lw=0.8)
+                    axis.text(survived, place, f" {plain(survived)}", va="bottom", fontsize=7)
+            axis.set_yticks(range(len(controllers)), controllers)
+            axis.invert_yaxis()
+            axis.set_title(hardship.name + (": less is harder" if hardship.hard < hardship.easy else ""))
+            if hardship.geometric:
+                axis.set_xscale("log")
+        for axis in axes.flat[len(shown) :]:
+            axis.set_visible(False)
+        return (picture("What is survived", _when(outcomes), figure),)
+
+
+study = Study(
+    experiment="trot",
+    summary="how fast, slippery, hard, heavy, late and noisy a walk may be, for each controller, by bisection",
+    runs=tuple(
+        {"duration_s": DURATION_S, **of, **hardship.settings(value)}
+        for of in product({"controller": CONTROLLERS})
+        for hardship in HARDSHIPS
+        for value in (hardship.easy, hardship.hard)
+    ),
+    tables=tables,
+    pictures=pictures,
+    further=further,
+)

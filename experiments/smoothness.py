@@ -1,0 +1,203 @@
+"""How smooth the torques of each controller are on each plant, and where their changes come from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+
+from idcontrol.experiments.studies import DURATION_S, MODELS
+from idcontrol.experiments.tables.torque_parts import WORDS, torques_of
+from idcontrol.record.metrics import layout_of
+from idcontrol.record.recording import load
+from idcontrol.show.drawing import STYLE, Picture, panels, picture
+from idcontrol.show.report import plain
+from idcontrol.sweeps.plan import product
+from idcontrol.sweeps.record import RunOutcome
+from idcontrol.sweeps.study import Study, Table
+from idcontrol.types import Array
+
+PLANTS = ("coulomb-lcp", "sap", "mujoco")
+"""Rigid ground, and two kinds of ground that gives way."""
+
+BEFORE_FALL_S = 0.5
+"""What a robot does in this last part of a fall is not counted among its largest values [s]."""
+
+SHOWN_S = 2.0
+"""Where the stride of the figure begins [s]; a run that ended before shows its last stride but one."""
+
+
+class Torques(NamedTuple):
+    """The torques of a run; joints are those of the robot.
+
+    Attributes:
+        t: Time, shape (rows,) [s].
+        tau: Torques, shape (rows, a) [N m].
+        rate: Changes until the next row, shape (rows - 1, a) [N m/s].
+        largest: Largest |rate| of each joint, without the end of a fall, shape (a,) [N m/s].
+        limit: Torque limits, NaN where there is none, shape (a,) [N m].
+        bend: Root mean square of the second difference [N m/s²].
+        joints: Names of the joints.
+        stride_s: Period of the gait [s].
+    """
+
+    t: Array
+    tau: Array
+    rate: Array
+    largest: Array
+    limit: Array
+    bend: float
+    joints: tuple[str, ...]
+    stride_s: float
+
+
+@lru_cache(maxsize=64)
+def torques_in(folder: Path, fell_at: float | None) -> Torques:
+    """The torques that are recorded in `folder`, of a robot that fell at `fell_at` [s], if it did."""
+    run = load(folder)
+    layout = layout_of(run.meta, run.arrays, str(folder))
+    assert layout is not None  # a walk
+    t, tau = run.arrays["t"], run.arrays["tau"]
+    rate = np.diff(tau, axis=0) / layout.period_s
+    counted = np.ones(len(rate), dtype=bool) if fell_at is None else t[:-1] < fell_at - BEFORE_FALL_S
+    return Torques(
+        t=t,
+        tau=tau,
+        rate=rate,
+        largest=np.abs(rate[counted]).max(axis=0, initial=0.0),
+        limit=np.array([np.nan if limit is None else limit for limit in layout.torque_limit]),
+        bend=float(np.sqrt(np.mean(np.square(np.diff(rate, axis=0) / layout.period_s)))),
+        joints=layout.joints,
+        stride_s=layout.gait_period_s,
+    )
+
+
+def _torques(o: RunOutcome) -> Torques:
+    return torques_in(o.folder, o.metric("fell_at_s"))
+
+
+def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
+    return [o for o in outcomes if o.metrics is not None and (o.metric("steps") or 0) > 2]
+
+
+def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
+    """Rates and spectrum of each run, and the parts of its rate."""
+    rates: list[tuple[Any, ...]] = []
+    parts: list[tuple[Any, ...]] = []
+    for o in outcomes:
+        who = (o.setting("controller"), o.setting("plant"))
+        if o not in _ended(outcomes):
+            rates.append((*who, *([None] * 11), o.reason))
+            continue
+        found = _torques(o)
+        keys = ("mean", "rms", "p50", "p99", "p999")
+        above = [o.metric(f"dtau_power_above.{f}") for f in ("20", "50", "100")]
+        relative = found.largest / found.limit
+        rates.append(
+            (
+                *who,
+                *(o.metric(f"dtau_{key}_nm_s") for key in keys),
+                float(found.largest.max()),
+                float(np.nanmax(relative)) if np.isfinite(relative).any() else None,
+                *above,
+                found.bend,
+                o.reason or "done",
+            )
+        )
+        taken = torques_of(o.folder)
+        if taken is not None:
+            parts.append((*who, taken.total, *(taken.share(name) for name in WORDS), taken.turning_back))
+    return (
+        Table(
+            name="smoothness",
+            title="Torque rates",
+            sentence=_smoothest(outcomes),
+            header=(
+                "controller",
+                "plant",
+                *(f"{what} |dτ/dt| [N m/s]" for what in ("mean", "rms", "50 %", "99 %", "99.9 %", "largest")),
+                "largest / limit [1/s]",
+                *(f"power above {f} Hz" for f in (20, 50, 100)),
+                "rms d²τ/dt² [N m/s²]",
+                "outcome",
+            ),
+            rows=tuple(rates),
+        ),
+        Table(
+            name="smoothness-parts",
+            title="Where the torque rate comes from",
+            sentence="Changes near a foot that is set down or lifted, and, of the others, what answers contact forces "
+            "that the base does not feel (internal) and that it does (borne), error feedback, and the rest; shares of "
+            "the mean. The last column is the share of the others that the next tick undoes.",
+            header=("controller", "plant", "mean |dτ/dt| [N m/s]", *WORDS.values(), "turns back"),
+            rows=tuple(parts),
+        ),
+    )
+
+
+def _smoothest(outcomes: Sequence[RunOutcome]) -> str:
+    """Who is smoothest on each plant, and which part of the torque rate tells it from the roughest."""
+    said = []
+    for plant in dict.fromkeys(o.setting("plant") for o in outcomes):
+        done = [o for o in _ended(outcomes) if o.done and o.setting("plant") == plant]
+        if not done:
+            said.append(f"On {plant} no run did its task.")
+            continue
+        best, worst = (how(done, key=lambda o: o.metric("dtau_mean_nm_s")) for how in (min, max))
+        line = f"Smoothest on {plant} is {best.setting('controller')}, {plain(best.metric('dtau_mean_nm_s'))} N m/s"
+        ours, theirs = torques_of(best.folder), torques_of(worst.folder)
+        if best is not worst and ours is not None and theirs is not None:
+            more = {name: getattr(theirs, name) - getattr(ours, name) for name in WORDS}
+            part = max(more, key=lambda name: more[name])
+            line += (
+                f"; roughest is {worst.setting('controller')}, {plain(worst.metric('dtau_mean_nm_s'))} N m/s, "
+                f"{plain(more[part])} N m/s of the difference from {WORDS[part]}"
+            )
+        said.append(line + ".")
+    return " ".join(said)
+
+
+def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
+    """The torques of all controllers over one stride, of the joint whose rate is largest, one panel a plant."""
+    shown = [
+        (plant, [o for o in _ended(outcomes) if o.setting("plant") == plant])
+        for plant in dict.fromkeys(o.setting("plant") for o in outcomes)
+    ]
+    shown = [(plant, runs) for plant, runs in shown if runs]
+    if not shown:
+        return ()
+    with matplotlib.rc_context(STYLE):
+        figure, axes = panels([2.2] * len(shown), gap=0.6)
+        for axis, (plant, runs) in zip(axes[:, 0], shown, strict=True):
+            worst = int(np.argmax(np.max([_torques(o).largest for o in runs], axis=0)))
+            for o in runs:
+                found = _torques(o)
+                begin = max(min(SHOWN_S, found.t[-1] - 2.0 * found.stride_s), 0.0)
+                rows = (found.t >= begin) & (found.t < begin + found.stride_s)
+                axis.step(
+                    (found.t[rows] - begin) / found.stride_s,
+                    found.tau[rows, worst],
+                    where="post",
+                    linewidth=0.9,
+                    label=o.setting("controller"),
+                )
+            axis.set_title(f"{plant}: joint {_torques(runs[0]).joints[worst]}")
+            axis.set_ylabel("τ [N m]")
+            axis.legend(ncols=5, loc="lower left", bbox_to_anchor=(0.25, 1.0), borderaxespad=0.0)
+            axis.margins(x=0)
+        axes[-1, 0].set_xlabel("part of the stride")
+        sentence = "The joint with the largest torque rate of all controllers on that plant."
+        return (picture("Torques of all controllers over one stride", sentence, figure),)
+
+
+study = Study(
+    experiment="trot",
+    summary="how smooth the torques of each controller are on each plant, and where their changes come from",
+    runs=tuple(product({"duration_s": (DURATION_S,), "plant": PLANTS, "controller": MODELS})),
+    tables=tables,
+    pictures=pictures,
+)

@@ -1,0 +1,81 @@
+"""The envelope: bisection finds the limit of whoever has one, and ends."""
+
+from dataclasses import replace
+
+import pytest
+
+from idcontrol.experiments import trot
+from idcontrol.experiments.envelope import HALVINGS, HARDSHIPS, further, limits, pictures, study, tables
+from idcontrol.sweeps.record import NOT_RUN
+from tests.experiments.outcomes import outcome, walked
+
+SURVIVED = dict(zip([h.name for h in HARDSHIPS], (0.6, 0.03, 0.9, 0.5, 0.005, 0.01, 0.3, 1.5), strict=True))
+
+
+def tried(run, survived=SURVIVED):
+    """The outcome of a run by a controller that survives what is no harder than `survived`."""
+    row = outcome(trot.experiment, dict(run), walked())
+    (hardship,) = [h for h in HARDSHIPS if h.value(row) is not None]
+    value, limit = hardship.value(row), survived[hardship.name]
+    holds = value <= limit if hardship.hard > hardship.easy else value >= limit
+    return row if holds else outcome(trot.experiment, dict(run), walked(fell_at_s=1.0))
+
+
+def swept(survived=SURVIVED, controller="pid"):
+    """All rounds, and how many there were."""
+    outcomes = [tried(run, survived) for run in study.runs if run["controller"] == controller]
+    rounds = 0
+    while runs := further(outcomes):
+        outcomes += [tried(run, survived) for run in runs]
+        rounds += 1
+    return outcomes, rounds
+
+
+def test_every_run_makes_one_thing_hard():
+    for run in study.runs:
+        tried(run)  # one hardship, and no other
+
+
+def test_bisection_brackets_each_limit_and_ends():
+    outcomes, rounds = swept()
+    assert rounds == HALVINGS
+    for hardship in HARDSHIPS:
+        survived, lost = limits(outcomes, hardship, "pid")
+        low, high = sorted((survived, lost))
+        assert low <= SURVIVED[hardship.name] <= high
+        width = 0.5**HALVINGS * abs(hardship.hard - hardship.easy)
+        if hardship.geometric:
+            assert high / low <= (max(hardship.hard, hardship.easy) / min(hardship.hard, hardship.easy)) ** (
+                1.02 * 0.5**HALVINGS
+            )
+        else:
+            assert high - low <= max(1.01 * width, 0.0011)  # delays are whole milliseconds
+
+
+def test_whoever_survives_nothing_or_everything_is_not_halved():
+    for survived in (dict.fromkeys(SURVIVED, 0.0), dict.fromkeys(SURVIVED, 1e9)):
+        beyond = {h.name: survived[h.name] if h.hard > h.easy else 1e9 - survived[h.name] for h in HARDSHIPS}
+        outcomes, rounds = swept(beyond)
+        assert rounds == 0
+        (table,) = tables(outcomes)
+        assert len(table.rows) == len(HARDSHIPS)
+
+
+def test_a_sweep_that_was_stopped_asks_for_nothing_before_its_runs_are_made():
+    waiting = [replace(tried(run), metrics=None, reason=NOT_RUN) for run in study.runs]
+    assert further(waiting) == []
+
+
+def test_the_table_says_what_was_survived_and_what_was_not_and_bars_show_it():
+    outcomes, _ = swept()
+    (table,) = tables(outcomes)
+    delay = next(row for row in table.rows if row[0].startswith("delay"))
+    assert delay[1] == "0.005 (0.006)"
+    (drawn,) = pictures(outcomes)
+    assert drawn.source.startswith("data:image/svg")
+
+
+@pytest.mark.parametrize("hardship", HARDSHIPS, ids=lambda h: h.name)
+def test_the_middle_lies_between(hardship):
+    low, high = sorted((hardship.easy, hardship.hard))
+    assert low < hardship.between(hardship.easy, hardship.hard) < high
