@@ -58,7 +58,9 @@ PRESETS = {
         friction=CountedFriction(share=1.0, cap=np.inf),
         acceleration_gains=(1000.0, 10.0),
         torque_feedback=True,
-        inverse=controllers.InverseSettings(project=False, ramp_s=0.0, repair=False, objective="printed", landing=HELD),
+        inverse=controllers.InverseSettings(
+            project=False, ramp_s=0.0, repair=False, rate_limit_nm_s=None, objective="printed", landing=HELD
+        ),
     ),
 }
 

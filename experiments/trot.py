@@ -34,7 +34,8 @@ PRESETS = {
     "default": WalkConfig(),
     # The quirks of the authors' program (Pacer, May 2015): its planner; friction as the plant has it, but at most 1.5;
     # feet that are contacts from the first touch and stop at once; no gap is closed; desired velocities are not
-    # projected onto the contacts; no foot is unloaded before it lifts; drag where the ground is soft.
+    # projected onto the contacts; no foot is unloaded before it lifts; torques jump as they
+    # like; drag where the ground is soft.
     "paper": WalkConfig(
         preset="paper",
         planner="paper",
@@ -48,6 +49,7 @@ PRESETS = {
             project=False,
             ramp_s=0.0,
             repair=False,
+            rate_limit_nm_s=None,
             objective="printed",
         ),
     ),

@@ -137,6 +137,7 @@ class System:
         order: Velocity i of the system is velocity ``order[i]`` of Pinocchio's, shape (m,).
         actuated_names: Names of the actuated joints, in the system's order.
         effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf where there is none.
+        effort_rate_limit: How fast it may change, shape (a,) [N m/s or N/s]; inf where there is no bound.
         joint_q: Index of each actuated joint in Pinocchio's q, shape (a,).
         joint_circle: Whether it is given there by cosine and sine (a continuous joint), shape (a,).
         flyer_q: Where each free-flyer begins in Pinocchio's q, shape (number of free-flyers,).
@@ -156,13 +157,21 @@ class System:
         busy: Held by the controller that computes with these terms, as two threads must not at once.
     """
 
-    def __init__(self, model: Any, *, actuated: Sequence[str] | None = None, effort_limit: Array | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        actuated: Sequence[str] | None = None,
+        effort_limit: Array | None = None,
+        effort_rate_limit: Array | None = None,
+    ) -> None:
         """Bind the terms of a Pinocchio model.
 
         Args:
             model: Pinocchio model; free-flyer joints and joints that are not `actuated` are unactuated.
             actuated: Names of the actuated joints in the order wanted; None means all with one velocity, in tree order.
             effort_limit: Torque limits in that order, shape (a,) [N m]; None means those of the model.
+            effort_rate_limit: How fast torques may change, in that order, shape (a,) [N m/s]; None is no bound.
 
         Raises:
             UnknownName: An actuated joint does not exist.
@@ -199,6 +208,10 @@ class System:
         if limits.shape != (self.n_actuated,) or not np.all(limits > 0):
             raise InputError(f"torque limits must be {self.n_actuated} positive numbers, one for each actuated joint")
         self.effort_limit: Array = np.where(limits >= UNLIMITED, np.inf, limits)
+        rates = np.full(self.n_actuated, np.inf) if effort_rate_limit is None else np.asarray(effort_rate_limit, float)
+        if rates.shape != (self.n_actuated,) or not np.all(rates > 0):
+            raise InputError(f"torque rates must be {self.n_actuated} positive numbers, one for each actuated joint")
+        self.effort_rate_limit: Array = rates
         self.joint_q: Integers = np.array([joint.idx_q for joint in joints], dtype=np.int64)
         self.joint_circle: Booleans = np.array([joint.nq == 2 for joint in joints], dtype=np.bool_)
         self._circles = [(i, joint.idx_q) for i, joint in enumerate(joints) if joint.nq == 2]
@@ -239,7 +252,8 @@ class System:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, has terms of its own at the neutral configuration."""
-        return partial(System, actuated=self.actuated_names, effort_limit=self.effort_limit), (self.model,)
+        limits = {"effort_limit": self.effort_limit, "effort_rate_limit": self.effort_rate_limit}
+        return partial(System, actuated=self.actuated_names, **limits), (self.model,)
 
     @classmethod
     def from_urdf(
@@ -249,6 +263,7 @@ class System:
         free_flyer: bool,
         actuated: Sequence[str] | None = None,
         effort_limit: Array | None = None,
+        effort_rate_limit: Array | None = None,
         free_bodies: Sequence[FreeBody] = (),
     ) -> System:
         """A machine from a URDF (no geometry is read), alone or with free bodies beside it.
@@ -258,6 +273,7 @@ class System:
             free_flyer: Whether the root link floats; otherwise it is fixed to the world.
             actuated: Names of the actuated joints, as for `System`.
             effort_limit: Torque limits, as for `System`.
+            effort_rate_limit: How fast torques may change, as for `System`.
             free_bodies: Bodies that the machine may touch, appended after its joints.
 
         Raises:
@@ -282,7 +298,7 @@ class System:
             inertia = pin.Inertia(body.mass, np.asarray(body.com, float), np.asarray(body.inertia, float))
             model.appendBodyToJoint(joint, inertia, pin.SE3.Identity())
             model.addJointFrame(joint)
-        return cls(model, actuated=actuated, effort_limit=effort_limit)
+        return cls(model, actuated=actuated, effort_limit=effort_limit, effort_rate_limit=effort_rate_limit)
 
     def update(self, q: Array, v: Array) -> None:
         """Compute all terms at configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout."""

@@ -144,7 +144,7 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
         predicted: Contact forces that the controller predicts; None if it predicts nothing.
         status: How the step ended.
         residual: Relative residual of the contact problem (math.md, section 13.3); 0 where none was solved.
-        clipped: Whether a torque limit was met.
+        clipped: Whether a torque is at its limit.
         dropped: Demands given up in this step, e.g. ``("tracking",)``; never a torque limit or a friction cone.
         solved_by: ``"sticking"`` where contacts simply stick and no contact problem was solved, else the name of the
             contact model; None where there was none.

@@ -46,7 +46,10 @@ class Robot:
         bare = System.from_urdf(self.urdf, free_flyer=floating)
         if misfits := self.table_problems(bare.actuated_names):
             raise InputError(f"{self.path}: {misfits[0]}")
-        return System(bare.model, effort_limit=self.torque_limit(bare.actuated_names))
+        names = bare.actuated_names
+        return System(
+            bare.model, effort_limit=self.torque_limit(names), effort_rate_limit=self.torque_rate_limit(names)
+        )
 
     def table_problems(self, names: Sequence[str]) -> list[str]:
         """The mistakes in the per-joint tables for the actuated joints `names`, one line each."""
@@ -55,6 +58,7 @@ class Robot:
             *joints.problems(home.joints_rad, names, "home.joints_rad", complete=False),
             *joints.problems(limits.torque_nm, names, "limits.torque_nm"),
             *joints.problems(limits.velocity_rad_s, names, "limits.velocity_rad_s"),
+            *joints.problems(limits.torque_rate_nm_s, names, "limits.torque_rate_nm_s", complete=False),
             *joints.problems(torque.kp_nm_rad, names, "gains.torque.kp_nm_rad"),
             *joints.problems(torque.kd_nm_s_rad, names, "gains.torque.kd_nm_s_rad"),
         ]
@@ -66,6 +70,11 @@ class Robot:
     def velocity_limit(self, names: Sequence[str]) -> Array:
         """Largest speed of the actuated joints `names`, shape (a,) [rad/s or m/s]."""
         return self._per_joint(self.description.limits.velocity_rad_s, names, "limits.velocity_rad_s")
+
+    def torque_rate_limit(self, names: Sequence[str]) -> Array:
+        """How fast the torques of the actuated joints `names` may change, shape (a,) [N m/s or N/s]; inf: no bound."""
+        table = self.description.limits.torque_rate_nm_s
+        return self._per_joint(table, names, "limits.torque_rate_nm_s", default=np.inf)
 
     def acceleration_gains(self) -> tuple[float, float]:
         """Stiffness [1/s²] and damping [1/s] of all joints, for controllers that know the inertia."""

@@ -60,15 +60,18 @@ class Foot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of the motors; every actuated joint gets both.
+    """Limits of the motors; every actuated joint gets a torque and a speed.
 
     Attributes:
         torque_nm: Largest torque by joint [N m], or force [N] of a sliding one.
         velocity_rad_s: Largest speed by joint [rad/s], or [m/s].
+        torque_rate_nm_s: How fast the torque may change by joint [N m/s], or the force [N/s]; joints that are not named
+            have no bound.
     """
 
     torque_nm: dict[str, Positive]
     velocity_rad_s: dict[str, Positive]
+    torque_rate_nm_s: dict[str, Positive] = {}
 
 
 class AccelerationGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,7 +18,7 @@ from idcontrol.controllers.repair import nearest_motion
 from idcontrol.controllers.step import Posed
 from idcontrol.models import dissipation, no_slip, specification
 from idcontrol.models.coulomb_cone import SLIDES
-from idcontrol.models.distribution import Cones, smallest_torque, torque_map
+from idcontrol.models.distribution import Bounds, Cones, smallest_torque, torque_map, unbounded, within
 from idcontrol.models.step import (
     CLOSED_GAP,
     Bilateral,
@@ -43,25 +43,23 @@ class Request:
         problem: The step; the joints that are tracked are prescribed.
         posed: The step in whitened form.
         warm: Warm start from the last step's solution.
-        limit: Largest motor impulses of the tracked joints, shape (p,) [N m s]; inf where there is none.
         repair: Whether a scheme without slip stays within friction pyramids and limits, whatever that costs.
     """
 
     problem: StepProblem
     posed: Posed
     warm: WarmStart
-    limit: Array
     repair: bool
 
 
-def request(problem: StepProblem, cones: Cones, *, last: Array, limit: Array | None = None) -> Request:
+def request(problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds | None = None) -> Request:
     """A control step from its problem alone, without a memory of the last one.
 
     Args:
         problem: The step, with prescribed velocities.
         cones: Where the impulses of its contacts may lie.
         last: Motor impulses of the last step, shape (p,) [N m s].
-        limit: Largest motor impulses, shape (p,) [N m s]; None is no limit.
+        bounds: Of the motor impulses; None is no bound.
     """
     assert problem.prescribed is not None
     contacts = problem.contacts.arrays
@@ -75,11 +73,11 @@ def request(problem: StepProblem, cones: Cones, *, last: Array, limit: Array | N
         cones=cones,
         active=np.zeros(n, dtype=np.int64),
         last=last,
+        bounds=unbounded(last.size) if bounds is None else bounds,
         h=problem.h,
         sticks=False,
     )
-    bound = np.full(last.size, np.inf) if limit is None else limit
-    return Request(problem=problem, posed=posed, warm={}, limit=bound, repair=True)
+    return Request(problem=problem, posed=posed, warm={}, repair=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +120,14 @@ def share(request: Request, solution: StepSolution) -> Outcome:
 
 def share_as_specified(request: Request, solution: StepSolution) -> Outcome:
     """Stage II by a general library."""
-    shared = specification.smallest_torque(request.problem, solution, request.posed.cones)
+    shared = specification.smallest_torque(request.problem, solution, request.posed.cones, bounds=request.posed.bounds)
     if shared is None:
         return keep(request, structs.replace(solution, status=Status.REPAIRED, note="stage II found no point"))
     return Outcome(solution=structs.replace(solution, impulses=shared[1]), motor_impulse=shared[0])
 
 
 def unload(request: Request, solution: StepSolution) -> Outcome:
-    """While a foot ramps: unload it without changing the motion, and the torque as little as that takes."""
+    """Unload feet that ramp and bring motors within their bounds, without changing the motion, the torque little."""
     return _unloaded(request, keep(request, solution))
 
 
@@ -195,7 +193,7 @@ def without_slip(request: Request) -> Outcome:
         opening = w.c[:n] + w.rows[:n] @ (solution.v_plus - w.v_free)
         held = closed & (opening <= cones.v_tol)
     if w.fixed.size > 0:
-        moved = nearest_motion(problem, w, held, request.limit, cones.weight)
+        moved = nearest_motion(problem, w, held, request.posed.bounds, cones.weight)
         if moved is not None:
             return Outcome(solution=moved, motor_impulse=moved.multipliers, dropped=("tracking",))
     solution = dissipation.solve_whitened(problem, w, None)
@@ -223,7 +221,7 @@ def servo(request: Request, forward: ContactModel, dropped: tuple[str, ...]) -> 
 
 
 def _unloaded(request: Request, outcome: Outcome) -> Outcome:
-    if not request.posed.cones.weight.any():
+    if not request.posed.cones.weight.any() and within(request.posed.bounds, outcome.motor_impulse):
         return outcome
     own = structs.replace(outcome.solution, multipliers=outcome.motor_impulse)
     shared = _shared(request, own, request.posed.cones, reference=outcome.motor_impulse)
@@ -233,7 +231,8 @@ def _unloaded(request: Request, outcome: Outcome) -> Outcome:
 def _shared(request: Request, solution: StepSolution, cones: Cones, reference: Array | None = None) -> Outcome | None:
     """Keep the motion and make the torque smallest, or nearest to a reference; None where no impulses were found."""
     w = request.posed.w
-    y, better = smallest_torque(w, cones, solution.impulses.T.ravel(), solution.multipliers, reference)
+    bounds = request.posed.bounds
+    y, better = smallest_torque(w, cones, solution.impulses.T.ravel(), solution.multipliers, reference, bounds)
     if not better:
         return None
     _, motor_impulse = recover(w, y)

@@ -41,14 +41,12 @@ from idcontrol.controllers.step import (
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.arena import HEAP, reserve
 from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.models.distribution import MET, Bounds
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import Ending, Prescribed, StepProblem, warm_bits
 from idcontrol.models.whitened import finish, whiten
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
-
-ROUNDING = 1e-9
-"""A torque that exceeds its limit by less than this part of it meets it."""
 
 FEET = 16
 """Contacts for whose forces there is room at first."""
@@ -91,7 +89,7 @@ class InverseDynamics:
         u, a = system.n_unactuated, system.n_actuated
         self._memory = memory()
         self._intake = Intake(system)
-        self._tau: Array = np.zeros(a)
+        self._tau: Array = np.full(a, np.nan)
         self._machine = Machine(
             arena=reserve(),
             h=float(h),
@@ -108,6 +106,7 @@ class InverseDynamics:
                 kp=np.full(a, gains.kp, dtype=np.float64),
                 kd=np.full(a, gains.kd, dtype=np.float64),
                 limit=system.effort_limit,
+                rate=_largest_rate(s, system),
             ),
             rule=StanceRule(
                 landing_s=float(s.landing_s),
@@ -139,7 +138,7 @@ class InverseDynamics:
     def reset(self) -> None:
         """Forget the last step."""
         store(self._memory, {})
-        self._tau[:] = 0.0
+        self._tau[:] = np.nan
 
     @alone
     def __call__(self, state: State, reference: Reference) -> Command:
@@ -151,8 +150,8 @@ class InverseDynamics:
             near = self._look()
         except Exception as error:  # a detector may be a user's and raise anything; a controller raises nothing
             return failed(self._system, f"contacts cannot be found: {type(error).__name__}: {error}")
-        ending, sticking, residual, n, gap = (
-            (NO_SOLUTION, False, 0.0, 0, np.nan) if self._step is None else self._step(self._bound, near.packed)
+        ending, sticking, clipped, residual, n, gap = (
+            (NO_SOLUTION, False, False, 0.0, 0, np.nan) if self._step is None else self._step(self._bound, near.packed)
         )
         if ending == SOLVED:
             found = self._found[n]
@@ -162,6 +161,7 @@ class InverseDynamics:
                     identity=found.identity.copy(), force=found.force.copy(), normal=found.normal.copy()
                 ),
                 residual=residual,
+                clipped=clipped,
                 solved_by="sticking" if sticking else self._scheme.name,
                 gap=gap,
             )
@@ -221,7 +221,7 @@ class InverseDynamics:
         solution, status, dropped = outcome.solution, outcome.solution.status, outcome.dropped
         impulses = solution.impulses
         if not np.isfinite(tau).all() or status is Status.FALLBACK:
-            tau, status, dropped = self._tau.copy(), Status.FALLBACK, ("tracking", "prediction")
+            tau, status, dropped = np.nan_to_num(self._tau), Status.FALLBACK, ("tracking", "prediction")
             impulses = np.zeros_like(impulses)
             store(self._memory, {})
         else:
@@ -238,7 +238,7 @@ class InverseDynamics:
                 force=contacts.force_world(impulses, self._h),
                 normal=contacts.axes[:, 0].copy(),
             ),
-            status=Status.REPAIRED if clipped and status is Status.SOLVED else status,
+            status=Status.REPAIRED if (clipped or dropped) and status is Status.SOLVED else status,
             residual=solution.residual,
             clipped=clipped,
             dropped=dropped,
@@ -262,28 +262,28 @@ class InverseDynamics:
             problem=problem,
             posed=posed,
             warm=as_warm_start(self._memory),
-            limit=self._h * self._system.effort_limit,
             repair=self._settings.repair,
         )
 
     def _within_limits(self, request: Request) -> tuple[Array, Outcome, bool]:
-        """The scheme within torque limits: torques, what was found, whether a limit was met."""
-        h, limit = self._h, self._system.effort_limit
+        """The scheme within its motors' bounds: torques, what was found, whether a torque limit was met."""
+        limit, (least, most) = self._system.effort_limit, request.posed.bounds
+        slack = MET * (most - least)
         known = np.full(limit.size, np.nan)
         tracked, driven = np.isnan(known), request
         while True:
             outcome = solve(self._scheme, driven)
-            tau = known.copy()
-            tau[tracked] = outcome.motor_impulse / h
-            # a joint that has its limit stays there, so this ends when the last one has
-            beyond = np.abs(tau) > limit * (1.0 + ROUNDING)
+            impulse = known.copy()
+            impulse[tracked] = outcome.motor_impulse
+            # a joint that has its bound stays there, so this ends when the last one has
+            beyond = (impulse < least - slack) | (impulse > most + slack)
             if not beyond.any():
                 break
-            known[beyond] = np.copysign(limit[beyond], tau[beyond])
+            known[beyond] = np.clip(impulse, least, most)[beyond]
             tracked = np.isnan(known)
-            driven = _driven(request, tracked, h * known)
-        tau = np.clip(tau, -limit, limit)
-        clipped = bool((np.abs(tau) == limit).any())
+            driven = _driven(request, tracked, known)
+        tau = np.clip(np.clip(impulse, least, most) / self._h, -limit, limit)
+        clipped = bool((np.abs(tau) >= limit * (1.0 - MET)).any())
         if not tracked.all() and "tracking" not in outcome.dropped:
             outcome = replace(outcome, dropped=("tracking", *outcome.dropped))
         return tau, outcome, clipped
@@ -297,8 +297,9 @@ def _driven(request: Request, tracked: Booleans, impulse: Array) -> Request:
     kappa = problem.kappa.copy()
     kappa[index[~tracked]] -= impulse[~tracked]
     problem = replace(problem, kappa=kappa, prescribed=Prescribed(index=index[tracked], velocity=b[tracked]))
-    posed = request.posed._replace(w=whiten(problem), last=request.posed.last[tracked])
-    return replace(request, problem=problem, posed=posed, limit=request.limit[tracked])
+    last, (least, most) = request.posed.last, request.posed.bounds
+    posed = request.posed._replace(w=whiten(problem), last=last[tracked], bounds=Bounds(least[tracked], most[tracked]))
+    return replace(request, problem=problem, posed=posed)
 
 
 def solve(scheme: Scheme, request: Request) -> Outcome:
@@ -325,6 +326,14 @@ def _or_servo(scheme: Scheme, request: Request, outcome: Outcome) -> Outcome:
     if outcome.solution.status is Status.FALLBACK:
         return servo(request, scheme.forward, outcome.dropped)
     return outcome
+
+
+def _largest_rate(settings: InverseSettings, system: System) -> Array:
+    """How fast the torque of each joint may change, shape (a,) [N m/s]; inf where there is no bound."""
+    if settings.rate_limit_nm_s == "robot":
+        return system.effort_rate_limit
+    rate = np.inf if settings.rate_limit_nm_s is None else settings.rate_limit_nm_s
+    return np.full(system.n_actuated, float(rate))
 
 
 def _room(tau: Array, contacts: int) -> Result:

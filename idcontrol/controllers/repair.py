@@ -4,7 +4,7 @@ r"""The nearest motion without slip that friction and motors allow (math.md, sec
     s.t.       M v⁺ + κ = Jᵀf + Pᵀ(hτ)
                N v⁺ + φ/h = 0, S v⁺ = 0, T v⁺ = 0,  f in the friction pyramid      contacts that are held
                N v⁺ + φ/h ≥ 0,  f = 0                                             the others
-               |hτ| ≤ h τ_max
+               least ≤ hτ ≤ most
 
 Zapolsky & Drumwright 2017, eqs. 46-51, print the norm in eq. 46 without the square, and neither pyramids nor limits; a
 contact that presses while it opens would meet their eq. 47, too, so the held ones stay closed here. The joints give
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from idcontrol.models.distribution import Bounds
 from idcontrol.models.step import StepProblem, StepSolution
 from idcontrol.models.whitened import Whitened
 from idcontrol.solvers.active_set_qp import solve_qp
@@ -29,7 +30,7 @@ CONTACT_WEIGHT = 1e-10
 
 
 def nearest_motion(
-    problem: StepProblem, whitened: Whitened, held: Booleans, limit: Array, weight: Array
+    problem: StepProblem, whitened: Whitened, held: Booleans, bounds: Bounds, weight: Array
 ) -> StepSolution | None:
     """Solve the quadratic program that the module's text states.
 
@@ -37,7 +38,7 @@ def nearest_motion(
         problem: The step, with prescribed velocities b.
         whitened: The step in whitened form, with the rows of contacts and of rigid joints and their constants.
         held: Contacts that neither slip nor open, shape (n,).
-        limit: Largest motor impulses h τ_max, shape (p,) [N m s]; inf where there is none.
+        bounds: Of the motor impulses.
         weight: Extra weight of each contact's impulse, as in `idcontrol.models.distribution.Cones`, shape (n,).
 
     Returns:
@@ -76,14 +77,15 @@ def nearest_motion(
         if np.isfinite(mu[i]):
             for k, (sign, other) in enumerate(((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)), start=1):
                 pyramid[5 * j + k, [j, s + j, 2 * s + j]] = mu[i], sign, other
-    bounded = np.flatnonzero(np.isfinite(limit))
-    motor = np.zeros((bounded.size, pushing.size + p))
-    motor[np.arange(bounded.size), pushing.size + bounded] = 1.0
+    least, most = (np.flatnonzero(np.isfinite(bound)) for bound in bounds)
+    motor = np.eye(pushing.size + p)[pushing.size :]
     result = solve_qp(
         H + np.diag(scale),
         A[index].T @ W @ (v_0[index] - b),
-        np.vstack((pyramid, motor, -motor, r.rows[apart] @ A)),
-        np.concatenate((np.zeros(5 * s), np.tile(-limit[bounded], 2), -offset[apart] - r.rows[apart] @ v_0)),
+        np.vstack((pyramid, motor[least], -motor[most], r.rows[apart] @ A)),
+        np.concatenate(
+            (np.zeros(5 * s), bounds.least[least], -bounds.most[most], -offset[apart] - r.rows[apart] @ v_0)
+        ),
         r.rows[pushing] @ A,
         -offset[pushing] - r.rows[pushing] @ v_0,
     )
@@ -94,7 +96,7 @@ def nearest_motion(
     return StepSolution(
         v_plus=v_0 + A @ result.x,
         impulses=impulses,
-        multipliers=np.clip(result.x[pushing.size :], -limit, limit),
+        multipliers=np.clip(result.x[pushing.size :], bounds.least, bounds.most),
         status=Status.REPAIRED,
         residual=result.residual,
         iterations=result.iterations,

@@ -32,7 +32,14 @@ from idcontrol.models.constraint import solver as springs
 from idcontrol.models.coulomb import continued_lcp_kernel
 from idcontrol.models.coulomb_cone import SLIDES, cone_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel, one_stage_kernel
-from idcontrol.models.distribution import TorqueMap, share_kernel, smallest_torque_kernel, torque_map_kernel
+from idcontrol.models.distribution import (
+    TorqueMap,
+    share_kernel,
+    shifted,
+    smallest_torque_kernel,
+    torque_map_kernel,
+    within,
+)
 from idcontrol.models.no_slip import DUAL, PIVOTING, SLIP_SPEED, no_slip_kernel
 from idcontrol.models.step import ContactModel
 from idcontrol.models.whitened import recover_kernel
@@ -102,7 +109,7 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
         f[:] = 0.0
         torque = torque_map_kernel(p.w, f.shape[0], arena)
         _, at_rest = recover_kernel(p.w, f, arena)
-        if share_kernel(p.w, p.cones, x, TorqueMap(torque, at_rest), f, arena):
+        if share_kernel(p.w, p.cones, p.bounds, x, TorqueMap(torque, at_rest), f, arena):
             impulse = vector(arena, p_joints)
             np.dot(torque, f, impulse)
             impulse += at_rest
@@ -117,7 +124,7 @@ def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
     if f.shape[0] == 0:
         return Answer(SOLVED, False, residual, impulse, np.nan)
     y = vector(arena, f.shape[0])
-    if not smallest_torque_kernel(p.w, p.cones, f, impulse, y, arena):
+    if not smallest_torque_kernel(p.w, p.cones, p.bounds, f, impulse, y, arena):
         return Answer(NO_SOLUTION, False, residual, impulse, np.nan)
     assign(f, y)
     _, impulse = recover_kernel(p.w, f, arena)
@@ -126,11 +133,11 @@ def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """While a foot ramps: the same motion with that foot unloaded, and the torque as near to its own as that allows."""
-    if f.shape[0] == 0 or not p.cones.weight.any():
+    """The same motion with feet that ramp unloaded and motors within their bounds, and a torque near the answer's."""
+    if f.shape[0] == 0 or (not p.cones.weight.any() and within(p.bounds, answer.impulse)):
         return answer
-    y = vector(arena, f.shape[0])
-    if not smallest_torque_kernel(p.w, p.cones, f, zeros(arena, answer.impulse.shape[0]), y, arena):
+    y, bounds = vector(arena, f.shape[0]), shifted(p.bounds, answer.impulse, arena)
+    if not smallest_torque_kernel(p.w, p.cones, bounds, f, zeros(arena, answer.impulse.shape[0]), y, arena):
         return answer
     assign(f, y)
     _, impulse = recover_kernel(p.w, f, arena)

@@ -37,6 +37,10 @@ class InverseSettings:
             the torque nearest to the scheme's own. id-coulomb-qp-raw has no ramp: it shows what stage I does alone. In
             a trot of links 0.025 s takes a third off the largest jump of a foot's force and a quarter off the root mean
             square of Δτ/Δt; the mean of |Δτ/Δt| rises by a tenth, since a ramp is a change, too.
+        rate_limit_nm_s: How fast the torque of a joint may change [N m/s]: "robot" is what the robot file says, null
+            is no bound. Contacts share the load so that motors stay within it, as within their torque limits, where
+            they can (stage II); where they cannot, the joints beyond it get the nearest torque within it and are not
+            tracked in that period. The first torque after a reset has no bound.
         repair: Whether schemes without slip stay within friction cones and torque limits: joints give way then, or
             contacts slip (math.md, section 12.2). Off, they keep the motion without slip: with impulses within the
             friction pyramids where some give it, and without a bound on friction where none do. The original had no
@@ -60,6 +64,7 @@ class InverseSettings:
     shortcut: bool = True
     edge_speed_m_s: float = 1e-3
     ramp_s: float = 0.025
+    rate_limit_nm_s: float | Literal["robot"] | None = "robot"
     repair: bool = True
     objective: Objective = "consistent"
     solver: Literal["fast", "reference"] = "fast"
@@ -69,3 +74,6 @@ class InverseSettings:
             raise InputError("inverse.solver=reference states the consistent objective only; drop inverse.objective")
         if not self.ramp_s >= 0.0:
             raise InputError(f"inverse.ramp_s is {self.ramp_s}; it must not be negative")
+        rate = self.rate_limit_nm_s
+        if rate is not None and rate != "robot" and not float(rate) > 0.0:
+            raise InputError(f"inverse.rate_limit_nm_s is {rate}; it must be positive, null (no bound) or robot")

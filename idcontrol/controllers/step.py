@@ -26,7 +26,7 @@ from idcontrol.controllers.projection import projection_kernel
 from idcontrol.kernels.arena import Arena, begin, frames, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.linear import assign, assign_rows
-from idcontrol.models.distribution import Cones
+from idcontrol.models.distribution import MET, Bounds, Cones, within
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.whitened import Whitened, whiten_kernel
 from idcontrol.system import UNIT
@@ -35,7 +35,7 @@ from idcontrol.types import Array, Booleans, Integers
 SOLVED: Final = 0
 """The scheme solved the step, and no joint is beyond its limit."""
 LIMIT: Final = 1
-"""The scheme solved the step, but a joint is beyond its limit."""
+"""The scheme solved the step, but the torque of a joint is beyond its bounds."""
 NO_SOLUTION: Final = 2
 """The scheme found no solution, or takes no contacts like these."""
 UNUSABLE: Final = 3
@@ -63,17 +63,19 @@ class MachineTerms(NamedTuple):
 
 
 class JointLaw(NamedTuple):
-    """Feedback of each joint in acceleration, and its limit, shapes (a,).
+    """Feedback of each joint in acceleration, and its limits, shapes (a,).
 
     Attributes:
         kp: [1/s²].
         kd: [1/s].
         limit: Largest torque [N m]; inf where there is none.
+        rate: Largest change of torque [N m/s]; inf where there is none.
     """
 
     kp: Array
     kd: Array
     limit: Array
+    rate: Array
 
 
 class StanceRule(NamedTuple):
@@ -89,7 +91,7 @@ class Result(NamedTuple):
     """Arrays that a step writes its result into.
 
     Attributes:
-        tau: Torques, shape (a,) [N m]; at the step's beginning those of the last step.
+        tau: Torques, shape (a,) [N m]; at the step's beginning those of the last step, NaN where there was none.
         identity: Contacts, the first n entries.
         force: Predicted forces in world axes, shape (most, 3) [N].
         normal: Contact normals in world axes, shape (most, 3).
@@ -133,8 +135,9 @@ class Machine(NamedTuple):
     result: Result
 
 
-Ended: TypeAlias = tuple[int, bool, float, int, float]
-"""How a step ended, whether contacts simply stick, the residual, how many contacts are in stance, the gap [N m]."""
+Ended: TypeAlias = tuple[int, bool, bool, float, int, float]
+"""How a step ended, whether contacts simply stick, whether a torque is at its limit, the residual, how many contacts
+are in stance, the gap [N m]."""
 
 
 class Posed(NamedTuple):
@@ -148,7 +151,8 @@ class Posed(NamedTuple):
         target: Velocities that their rows are measured against, shape (3 n,) [m/s].
         cones: Friction, contacts without slip, weights of feet that ramp, v_tol.
         active: Bit set of each contact's active rows, in and out, shape (n,).
-        last: Motor impulses of the last step, shape (a,) [N m s].
+        last: Motor impulses of the last step, shape (a,) [N m s]; zero where there was none.
+        bounds: What the motors can give.
         h: Control period [s].
         sticks: Whether the sticking motion is to be tried first: b agrees with it.
     """
@@ -161,6 +165,7 @@ class Posed(NamedTuple):
     cones: Cones
     active: Integers
     last: Array
+    bounds: Bounds
     h: float
     sticks: bool
 
@@ -282,6 +287,24 @@ def ramp_weights(identity: Integers, inputs: Inputs, ramp_s: float, arena: Arena
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
+def motors(machine: Machine, arena: Arena) -> tuple[Array, Bounds]:
+    """Motor impulses of the last step, shape (a,) [N m s], and the bounds of this step's.
+
+    A torque is within its limit, and no further from the last one than its rate allows.
+    """
+    h, a = machine.h, machine.joints.limit.shape[0]
+    last, least, most = vector(arena, a), vector(arena, a), vector(arena, a)
+    for j in range(a):
+        tau, limit, change = machine.result.tau[j], machine.joints.limit[j], h * machine.joints.rate[j]
+        if np.isnan(tau):
+            tau, change = 0.0, np.inf
+        last[j] = h * tau
+        most[j] = h * min(limit, max(tau + change, -limit))
+        least[j] = h * max(-limit, min(tau - change, limit))
+    return last, Bounds(least, most)
+
+
+@njit(cache=True, forceinline=True, error_model="numpy")
 def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     """Stages 1 to 4: the problem of one control step; `machine.terms` and `detected` are those of `machine.inputs`."""
     inputs = machine.inputs
@@ -313,9 +336,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     w = whiten_kernel(terms.M, kappa, terms.free, terms.fixed, b, contacts.jacobian, arena)
     for r in range(3 * n):
         w.c[r] -= target[r]
-    last = vector(arena, a)
-    for j in range(a):
-        last[j] = h * machine.result.tau[j]
+    last, bounds = motors(machine, arena)
     return Posed(
         w,
         b,
@@ -325,20 +346,25 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
         Cones(contacts.mu, held, weight, machine.v_tol),
         recall(machine.memory, contacts.identity, arena),
         last,
+        bounds,
         h,
         machine.shortcut and machine.projects and n > 0,
     )
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
-def torque(machine: Machine, contacts: ContactArrays, f: Array, impulse: Array) -> bool:
-    """Stage 6: write torques and contact forces into `machine.result`; returns whether all joints are within limits.
+def torque(machine: Machine, bounds: Bounds, contacts: ContactArrays, f: Array, impulse: Array) -> tuple[int, bool]:
+    """Stage 6: write torques and contact forces into `machine.result`; how the step ended.
 
     Args:
         machine: What stays the same.
+        bounds: Of the motor impulses.
         contacts: The n contacts in stance.
         f: Their impulses, shape (3 n,) [N s].
         impulse: Motor impulses, shape (a,) [N m s].
+
+    Returns:
+        `SOLVED` or `LIMIT`, which leaves the torques as they were; whether a torque is at its limit.
     """
     result, n = machine.result, contacts.identity.shape[0]
     for i in range(n):
@@ -348,13 +374,14 @@ def torque(machine: Machine, contacts: ContactArrays, f: Array, impulse: Array) 
             result.force[i, d] = 0.0
             for axis in range(3):
                 result.force[i, d] += f[axis * n + i] / machine.h * contacts.axes[i, axis, d]
-    within = True
+    if not within(bounds, impulse):
+        return LIMIT, False
+    clipped = False
     for j in range(impulse.shape[0]):
-        within = within and abs(impulse[j] / machine.h) <= machine.joints.limit[j]  # false for a NaN, too
-    if within:
-        for j in range(impulse.shape[0]):
-            result.tau[j] = impulse[j] / machine.h
-    return within
+        limit = machine.joints.limit[j]
+        result.tau[j] = min(max(impulse[j] / machine.h, -limit), limit)
+        clipped = clipped or abs(result.tau[j]) >= limit * (1.0 - MET)
+    return SOLVED, clipped
 
 
 @njit(inline="always")
@@ -363,7 +390,7 @@ def control(scheme: Any, bound: Bound, near: Packed) -> Ended:
 
     Forces are written into `Machine.result`, and torques, too, if the step ended as `SOLVED`.
     """
-    ending, sticking, residual, n, gap = UNUSABLE, False, 0.0, 0, np.nan
+    ending, sticking, clipped, residual, n, gap = UNUSABLE, False, False, 0.0, 0, np.nan
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
     if usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
         begin(machine.arena)
@@ -373,11 +400,10 @@ def control(scheme: Any, bound: Bound, near: Packed) -> Ended:
         answer = scheme(posed, f, machine.arena)
         ending, sticking, residual, gap = answer.ending, answer.sticking, answer.residual, answer.gap / machine.h
         if ending == SOLVED:
-            if torque(machine, posed.contacts, f, answer.impulse):
+            ending, clipped = torque(machine, posed.bounds, posed.contacts, f, answer.impulse)
+            if ending == SOLVED:
                 remember(machine.memory, posed.contacts.identity, posed.active)
-            else:
-                ending = LIMIT
-    return ending, sticking, residual, n, gap
+    return ending, sticking, clipped, residual, n, gap
 
 
 @njit(cache=True)

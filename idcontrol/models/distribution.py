@@ -5,6 +5,7 @@ In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y�
     minimize ½ |hτ(y) - hτ_ref|² + ½ Σ w_i |y_i|²
     s.t.     J_bᵀ y = J_bᵀ y₁                          v⁺ is kept
              y_i in the cone of the friction edges e of contact i with G_e v⁺ + φ/h ≤ v_tol
+             least ≤ hτ(y) ≤ most                      where some y does that; else it is left out
 
 The last line is the edge rule: an open contact keeps no edge and so no force, a sliding one the edge or the two that
 oppose it, a sticking one all four. Three edges or fewer are linearly independent, so their multipliers are the
@@ -31,6 +32,9 @@ from idcontrol.types import Array, Booleans, Integers
 RIDGE = 1e-8
 """Weight of ½|y|² relative to the mean of diag(LτᵀLτ): makes duplicate contacts share evenly (math.md, section 7.4)."""
 
+MET = 1e-9
+"""Motor impulses beyond their bounds by less than this part of the room between them are rounding."""
+
 KEPT = 1e-8
 """Largest relative miss of the motion that impulses of stage II may have; the program meets it to some 1e-12, but rows
 that its generators cannot span are left out of it (math.md, section 7.4)."""
@@ -49,6 +53,18 @@ class TorqueMap(NamedTuple):
 
     matrix: Array
     constant: Array
+
+
+class Bounds(NamedTuple):
+    """What motors can give in one step: their torque limits, and how far from the last torque they may go.
+
+    Attributes:
+        least: Smallest motor impulses, shape (p,) [N m s]; -inf where there is no bound.
+        most: Largest ones, shape (p,) [N m s]; inf where there is no bound.
+    """
+
+    least: Array
+    most: Array
 
 
 class Cones(NamedTuple):
@@ -94,6 +110,26 @@ def torque_map_kernel(w: Whitened, n3: int, arena: Arena) -> Array:  # pragma: n
             for r in range(n3):
                 out[a, r] += X[i, a] * columns[i, r]
     return out
+
+
+@njit(cache=True, error_model="numpy")
+def within(bounds: Bounds, impulse: Array) -> bool:
+    """Whether motor impulses (p,) are within their bounds, to `MET`; False for a NaN, too."""
+    for a in range(impulse.shape[0]):
+        slack = MET * (bounds.most[a] - bounds.least[a])
+        if not bounds.least[a] - slack <= impulse[a] <= bounds.most[a] + slack:
+            return False
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def shifted(bounds: Bounds, reference: Array, arena: Arena) -> Bounds:
+    """The bounds of hτ - hτ_ref."""
+    least, most = vector(arena, reference.shape[0]), vector(arena, reference.shape[0])
+    for a in range(reference.shape[0]):
+        least[a] = bounds.least[a] - reference[a]
+        most[a] = bounds.most[a] - reference[a]
+    return Bounds(least, most)
 
 
 @njit(cache=True)
@@ -190,13 +226,14 @@ def _keeps(rho: Array, y: Array, x: Array, typical: float) -> bool:  # pragma: n
 
 @njit(cache=True, error_model="numpy")
 def smallest_torque_kernel(
-    w: Whitened, cones: Cones, y: Array, difference: Array, out: Array, arena: Arena
+    w: Whitened, cones: Cones, bounds: Bounds, y: Array, difference: Array, out: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
     """The program of the module, for the motion that impulses y (3 n,) give.
 
     Args:
         w: The whitened problem, without rigid bilateral rows.
         cones: Where impulses may lie.
+        bounds: Of hτ - hτ_ref.
         y: Impulses that solve it, block order [N; S; T], shape (3 n,) [N s].
         difference: hτ(y) - hτ_ref, shape (p,) [N m s].
         out: Result, shape (3 n,).
@@ -216,18 +253,19 @@ def smallest_torque_kernel(
     for a in range(p):
         for r in range(n3):
             rest[a] -= torque[a, r] * y[r]
-    return bool(share_kernel(w, cones, x, TorqueMap(torque, rest), out, arena))
+    return bool(share_kernel(w, cones, bounds, x, TorqueMap(torque, rest), out, arena))
 
 
 @njit(cache=True, error_model="numpy")
 def share_kernel(
-    w: Whitened, cones: Cones, x: Array, torque: TorqueMap, out: Array, arena: Arena
+    w: Whitened, cones: Cones, bounds: Bounds, x: Array, torque: TorqueMap, out: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
     """The program of the module, for a motion that is known without impulses y₁.
 
     Args:
         w: The whitened problem; its first 3 n rows are those of the contacts.
         cones: Where impulses may lie.
+        bounds: Of hτ - hτ_ref.
         x: The whitened velocity change ρᵀy that is kept, shape (k,).
         torque: Motor impulses as a function of y.
         out: Result, shape (3 n,).
@@ -290,6 +328,16 @@ def share_kernel(
     answer = qp_kernel(QuadraticProgram(H, g, A, zeros(arena, limits), E, e), arena)
     if answer.status != SOLVED:
         return False
+    given = vector(arena, p)
+    for a in range(p):
+        given[a] = rest[a]
+        for j in range(d):
+            given[a] += TB[a, j] * answer.x[j]
+    if not within(bounds, given):
+        A, least = _with_bounds(A, TB, rest, bounds, arena)
+        bounded = qp_kernel(QuadraticProgram(H, g, A, least, E, e), arena)
+        if bounded.status == SOLVED:
+            answer = bounded
     out[:] = 0.0
     for j in range(d):
         out[row[j]] += answer.x[j]
@@ -302,14 +350,49 @@ def share_kernel(
     return _keeps(rho, out, x, fastest / np.sqrt(longest) if longest > 0.0 else 0.0)
 
 
+@njit(cache=True, error_model="numpy")
+def _with_bounds(
+    A: Array, TB: Array, rest: Array, bounds: Bounds, arena: Arena
+) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    """Rows A ξ ≥ 0 and those of least ≤ TB ξ + rest ≤ most, as rows ≥ constants."""
+    (rows, d), p = A.shape, rest.shape[0]
+    count = rows
+    for a in range(p):
+        count += np.isfinite(bounds.least[a]) + np.isfinite(bounds.most[a])
+    out, constant = matrix(arena, count, d), zeros(arena, count)
+    assign_rows(out[:rows], A)
+    r = rows
+    for a in range(p):
+        if np.isfinite(bounds.least[a]):
+            assign(out[r], TB[a])
+            constant[r] = bounds.least[a] - rest[a]
+            r += 1
+        if np.isfinite(bounds.most[a]):
+            for j in range(d):
+                out[r, j] = -TB[a, j]
+            constant[r] = rest[a] - bounds.most[a]
+            r += 1
+    return out, constant
+
+
 def torque_map(whitened: Whitened, n: int) -> Array:
     """Lτ of the module: how motor impulses answer to the impulses [N; S; T] of n contacts, shape (p, 3 n)."""
     mapped: Array = torque_map_kernel(whitened, 3 * n, HEAP)
     return mapped
 
 
+def unbounded(p: int) -> Bounds:
+    """No bounds for p motors."""
+    return Bounds(np.full(p, -np.inf), np.full(p, np.inf))
+
+
 def smallest_torque(
-    whitened: Whitened, cones: Cones, y: Array, torque_impulse: Array, reference: Array | None = None
+    whitened: Whitened,
+    cones: Cones,
+    y: Array,
+    torque_impulse: Array,
+    reference: Array | None = None,
+    bounds: Bounds | None = None,
 ) -> tuple[Array, bool]:
     """Redistribute contact impulses for the smallest torque, without changing the motion.
 
@@ -319,13 +402,15 @@ def smallest_torque(
         y: Impulses in block order [N; S; T], shape (3 n,) [N s].
         torque_impulse: Motor impulses hτ that belong to `y`, shape (p,) [N m s].
         reference: hτ_ref, shape (p,) [N m s]; zero by default.
+        bounds: Of hτ; none by default.
 
     Returns:
         The new impulses and True, or `y` and False where no better point was found.
     """
     if cones.mu.shape[0] == 0 or whitened.fixed.size == 0:
         return y, True
-    difference = torque_impulse if reference is None else torque_impulse - reference
+    reference = np.zeros_like(torque_impulse) if reference is None else reference
+    about = shifted(unbounded(reference.size) if bounds is None else bounds, reference, HEAP)
     out = np.empty(y.size)
-    better = smallest_torque_kernel(whitened, cones, y, difference, out, HEAP)
+    better = smallest_torque_kernel(whitened, cones, about, y, torque_impulse - reference, out, HEAP)
     return (out, True) if better else (y, False)

@@ -24,7 +24,7 @@ from msgspec import structs
 
 from idcontrol.errors import InputError
 from idcontrol.models.dissipation import YIELD, held_contacts
-from idcontrol.models.distribution import Cones
+from idcontrol.models.distribution import Bounds, Cones
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import Attempt, settle
 from idcontrol.models.whitened import Whitened, finish, held_rows, hold, whiten
@@ -93,7 +93,11 @@ def no_slip(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution
 
 
 def smallest_torque(
-    problem: StepProblem, solution: StepSolution, cones: Cones, reference: Array | float = 0.0
+    problem: StepProblem,
+    solution: StepSolution,
+    cones: Cones,
+    reference: Array | float = 0.0,
+    bounds: Bounds | None = None,
 ) -> tuple[Array, Array] | None:
     """Stage II: of the impulses that give the same motion those with the smallest torque.
 
@@ -102,6 +106,7 @@ def smallest_torque(
         solution: Its solution by stage I.
         cones: Where impulses may lie.
         reference: Motor impulses to come near to, shape (p,) [N m s].
+        bounds: Of the motor impulses; left out where no impulses of the same motion meet them.
 
     Returns:
         Motor impulses hτ (p,) and contact impulses (n, 3); None where the library finds none.
@@ -133,7 +138,13 @@ def smallest_torque(
     if pushes:
         rows.append(eta[:pushes] >= 0.0)
     objective = cvxpy.sum_squares(torque) + cvxpy.sum_squares((weights[:, None] * directions) @ eta)
-    if not _solved(cvxpy.Problem(cvxpy.Minimize(objective), rows)):
+    bounded = []
+    if bounds is not None:
+        least, most = ((bound - reference) / (typical * h) for bound in bounds)
+        bounded += [torque[np.isfinite(least)] >= least[np.isfinite(least)]]
+        bounded += [torque[np.isfinite(most)] <= most[np.isfinite(most)]]
+    goal = cvxpy.Minimize(objective)
+    if not _solved(cvxpy.Problem(goal, rows + bounded)) and not (bounded and _solved(cvxpy.Problem(goal, rows))):
         return None
     y = h * directions @ eta.value
     return solution.multipliers + L_tau @ (y - y_1), np.ascontiguousarray(y.reshape(3, n).T)

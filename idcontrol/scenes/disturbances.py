@@ -280,4 +280,9 @@ def loaded(system: System, share: float) -> System:
     base = model.inertias[1]
     base += pin.Inertia(share * system.mass, base.lever, np.zeros((3, 3)))
     model.inertias[1] = base
-    return System(model, actuated=list(system.actuated_names), effort_limit=system.effort_limit)
+    return System(
+        model,
+        actuated=list(system.actuated_names),
+        effort_limit=system.effort_limit,
+        effort_rate_limit=system.effort_rate_limit,
+    )

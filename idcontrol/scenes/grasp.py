@@ -134,13 +134,17 @@ class GraspScene:
         return 1.0 / self.config.rate_hz
 
     def system(self) -> System:
-        """Multibody terms of robot and box, with the torque limits of the robot file."""
+        """Multibody terms of robot and box, with the motors' limits of the robot file."""
         side = self.config.box_side_m
         mass = self.config.box_density_kg_m3 * side**3
         box = FreeBody(name=BOX, mass=mass, inertia=mass * side**2 / 6.0 * np.eye(3))
-        limit = self.robot.torque_limit(self.names)
         return System.from_urdf(
-            self.robot.urdf, free_flyer=False, actuated=self.names, effort_limit=limit, free_bodies=[box]
+            self.robot.urdf,
+            free_flyer=False,
+            actuated=self.names,
+            effort_limit=self.robot.torque_limit(self.names),
+            effort_rate_limit=self.robot.torque_rate_limit(self.names),
+            free_bodies=[box],
         )
 
     def tips(self, system: System, mu: float) -> Fingertips:

@@ -12,7 +12,7 @@ from idcontrol.controllers.giving_way import keep, request
 from idcontrol.controllers.inverse import solve
 from idcontrol.controllers.repair import nearest_motion
 from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP
-from idcontrol.models.distribution import Cones
+from idcontrol.models.distribution import Bounds, Cones, unbounded
 from idcontrol.models.step import StepSolution
 from idcontrol.models.whitened import whiten
 from idcontrol.trust.machines import inverse_step
@@ -30,11 +30,15 @@ def standing(system, rng, *, mu, demand, speed=0.0):
     return inverse_step(system, v, v[6:] + scenes.H * demand * rng.normal(size=12), contacts)
 
 
+def symmetric(limit):
+    return Bounds(-limit, limit)
+
+
 def asked(problem, limit=np.inf, **changes):
     """The request for a step, no foot ramping; `limit` is that of the motor impulses."""
     mu = problem.contacts.mu
     cones = Cones(mu, np.isinf(mu), np.zeros(mu.size), 1e-3)
-    return replace(request(problem, cones, last=np.zeros(12), limit=np.full(12, limit)), **changes)
+    return replace(request(problem, cones, last=np.zeros(12), bounds=symmetric(np.full(12, limit))), **changes)
 
 
 def nearest_by_clarabel(problem, held, limit):
@@ -65,7 +69,7 @@ def test_the_nearest_motion_is_that_of_clarabel(quadruped, mu, limit):
     for _ in range(5):
         problem = standing(quadruped, rng, mu=mu, demand=100.0)
         best = nearest_by_clarabel(problem, held, limit)
-        solution = nearest_motion(problem, whiten(problem), held, scenes.H * np.full(12, limit), np.zeros(4))
+        solution = nearest_motion(problem, whiten(problem), held, symmetric(scenes.H * np.full(12, limit)), np.zeros(4))
         assert solution is not None
         W = problem.M[6:, 6:]
         miss = (solution.v_plus[6:] - problem.prescribed.velocity) / scenes.H
@@ -85,7 +89,7 @@ def test_the_nearest_motion_is_that_of_clarabel(quadruped, mu, limit):
 def test_a_demand_that_can_be_met_is_met(quadruped):
     """Consistent joints on rough ground: the nearest motion is the demand itself."""
     problem = standing(quadruped, np.random.default_rng(1), mu=0.7, demand=0.0)
-    solution = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), np.full(12, np.inf), np.zeros(4))
+    solution = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), unbounded(12), np.zeros(4))
     # what the weight of motor impulses costs: joints accelerate by less than 1e-3 rad/s²
     np.testing.assert_allclose(solution.v_plus, 0.0, rtol=0, atol=1e-3 * scenes.H)
 
@@ -209,7 +213,7 @@ def test_a_foot_in_the_air_comes_down_no_further_than_its_gap(quadruped, gap):
     down = np.linalg.lstsq(contacts.jacobian[[3, 7, 11], 6:], np.array([-5e-3 / scenes.H, 0.0, 0.0]), rcond=None)[0]
     problem = inverse_step(quadruped, np.zeros(18), down, contacts)
     held = np.array([True, True, True, False])
-    solution = nearest_motion(problem, whiten(problem), held, np.full(12, np.inf), np.zeros(4))
+    solution = nearest_motion(problem, whiten(problem), held, unbounded(12), np.zeros(4))
     approach = contacts.jacobian[:4] @ solution.v_plus
     # relative to the largest speed, 5 m/s: rounding of the program
     np.testing.assert_allclose(approach, [0.0, 0.0, 0.0, -gap / scenes.H], rtol=0, atol=1e-6)

@@ -17,7 +17,7 @@ from idcontrol.controllers.step import SOLVED
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import dissipation
-from idcontrol.models.distribution import Cones
+from idcontrol.models.distribution import Bounds, Cones, unbounded
 from idcontrol.models.step import StepSolution
 from idcontrol.models.whitened import whiten
 from idcontrol.trust.machines import inverse_step
@@ -178,7 +178,7 @@ def test_a_base_told_to_start_to_any_side_faster_than_friction_can_starts_as_fri
     quadruped.update(walker.at_home(quadruped).q, np.zeros(18))
     J = scenes.foot_contacts(quadruped, mu).jacobian
     problem = stood(quadruped, np.linalg.solve(J[:, 6:], -J[:, :6] @ wanted), mu)
-    found = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), np.full(12, np.inf), np.zeros(4))
+    found = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), unbounded(12), np.zeros(4))
     f_N, f_S, f_T = found.impulses.T
     pull = np.array([f_S.sum(), f_T.sum()])
     assert np.abs(pull).sum() == pytest.approx(mu * f_N.sum(), rel=1e-6)
@@ -194,7 +194,7 @@ def test_feet_do_not_pull_a_base_down_that_is_told_to_fall_faster_than_it_can(qu
     quadruped.update(walker.at_home(quadruped).q, np.zeros(18))
     J = scenes.foot_contacts(quadruped, mu).jacobian
     problem = stood(quadruped, np.linalg.solve(J[:, 6:], -J[:, :6] @ told), mu)
-    found = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), np.full(12, np.inf), np.zeros(4))
+    found = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), unbounded(12), np.zeros(4))
     assert (found.impulses[:, 0] >= 0.0).all()
     # the centre of mass falls as a stone; the base is ahead of it, for the legs do not fall with it
     assert -1.25 * 9.81 * scenes.H < found.v_plus[2] < -9.81 * scenes.H
@@ -238,7 +238,7 @@ def test_of_two_contacts_at_one_place_the_one_that_ramps_carries_less(quadruped,
     contacts = scenes.foot_contacts(quadruped, 0.7, feet=(0, 1, 2, 3, 3))
     problem = inverse_step(quadruped, np.zeros(18), np.zeros(12), contacts)
     weights = np.array([0.0, 0.0, 0.0, 0.0, weight])
-    found = nearest_motion(problem, whiten(problem), np.ones(5, dtype=bool), np.full(12, np.inf), weights)
+    found = nearest_motion(problem, whiten(problem), np.ones(5, dtype=bool), unbounded(12), weights)
     f_N = found.impulses[:, 0]
     assert f_N.sum() == pytest.approx(scenes.H * walker.WEIGHT, rel=1e-6)
     # equal marginal costs: (1 + weight) f of the one is f of the other
@@ -247,12 +247,12 @@ def test_of_two_contacts_at_one_place_the_one_that_ramps_carries_less(quadruped,
 
 def test_a_contact_without_a_bound_on_friction_may_brace_and_motors_have_their_own_limits(quadruped):
     problem = stood(quadruped, 30.0 * np.random.default_rng(0).normal(size=12), mu=np.inf)
-    free = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), np.full(12, np.inf), np.zeros(4))
+    free = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), unbounded(12), np.zeros(4))
     f_N, f_S, f_T = free.impulses.T
     assert (np.abs(f_S) + np.abs(f_T) > f_N).any()
     limit = np.full(12, np.inf)
     limit[::3] = 0.5 * np.abs(free.multipliers[::3]).min()  # hips alone have one
-    bounded = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), limit, np.zeros(4))
+    bounded = nearest_motion(problem, whiten(problem), np.ones(4, dtype=bool), Bounds(-limit, limit), np.zeros(4))
     np.testing.assert_array_less(np.abs(bounded.multipliers), limit * (1.0 + 1e-12))
     assert np.abs(bounded.multipliers[::3]).max() == pytest.approx(limit[0], rel=1e-6)
     assert np.isclose(np.abs(free.multipliers[1::3]), np.abs(bounded.multipliers[1::3]), rtol=1e-3).sum() < 8
@@ -264,7 +264,10 @@ def test_a_motion_that_nothing_allows_has_no_repair(quadruped):
     quadruped.update(walker.at_home(quadruped).q, np.zeros(18))
     sliding = inverse_step(quadruped, np.r_[1.0, np.zeros(17)], np.zeros(12), problem.contacts)
     held = np.ones(4, dtype=bool)
-    assert nearest_motion(sliding, whiten(sliding), held, np.full(12, 1e-6), np.zeros(4)) is None
+    assert (
+        nearest_motion(sliding, whiten(sliding), held, Bounds(np.full(12, -1e-6), np.full(12, 1e-6)), np.zeros(4))
+        is None
+    )
 
 
 def test_a_step_that_stage_two_cannot_share_keeps_the_model_s_impulses_and_says_so(quadruped):

@@ -26,13 +26,14 @@ def controller(
     *,
     mu: float | np.ndarray = 0.7,
     limit: float | None = None,
+    rate: float | None = None,
     gains: Gains | None = None,
     frames: tuple[str, ...] = scenes.FEET,
     **settings: Any,
 ) -> Controller:
     """A controller with terms of its own, on level ground."""
-    effort = None if limit is None else np.full(12, limit)
-    system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=effort)
+    effort, change = (None if bound is None else np.full(12, bound) for bound in (limit, rate))
+    system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=effort, effort_rate_limit=change)
     setup = Setup(
         system=system,
         contacts=SphereContacts(system, frames, scenes.RADIUS, plane(), mu),

@@ -10,7 +10,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import dissipation, no_slip, specification
-from idcontrol.models.distribution import Cones, TorqueMap, share_kernel, smallest_torque
+from idcontrol.models.distribution import Bounds, Cones, TorqueMap, share_kernel, smallest_torque, unbounded, within
 from idcontrol.models.whitened import recover, whiten
 from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status
@@ -80,6 +80,38 @@ def test_impulses_and_torque_are_those_that_clarabel_finds(quadruped, projected)
         np.testing.assert_allclose(f, y, rtol=0, atol=1e-7 * max(np.abs(y).max(), WEIGHT_IMPULSE))
         moved += np.abs(motor_impulse - first.multipliers).max() > 1e-3 * largest
     assert moved > 5  # there was something to redistribute
+
+
+def test_motors_stay_within_their_bounds_where_some_impulses_of_the_same_motion_do(quadruped):
+    """Against Clarabel, and against the program without bounds where there are no such impulses."""
+    rng = np.random.default_rng(5)
+    met = left = 0
+    for _ in range(40):
+        problem = standing_problem(quadruped, rng)
+        first = dissipation.solve(problem)
+        free = redistribute(problem, first, weight=rng.uniform(0.0, 1.0, 4))
+        weights = rng.uniform(0.0, 1.0, 4)
+        y_1, reduction = first.impulses.T.ravel(), whiten(problem)
+        # the four joints with the largest torques may give a little less, or far less
+        room = np.full(12, np.inf)
+        most = np.argsort(np.abs(free[2]))[-4:]
+        room[most] = rng.choice([0.1, 0.95]) * np.abs(free[2][most])
+        bounds = Bounds(-room, room)
+        y, better = smallest_torque(reduction, cones(problem, weight=weights), y_1, first.multipliers, None, bounds)
+        assert better
+        v_plus, motor_impulse = recover(reduction, y)
+        expected, _ = specification.smallest_torque(problem, first, cones(problem, weight=weights), bounds=bounds)
+        largest = np.abs(expected).max()
+        np.testing.assert_allclose(motor_impulse, expected, rtol=0, atol=1e-7 * largest)
+        np.testing.assert_allclose(v_plus, first.v_plus, rtol=0, atol=1e-9 * WEIGHT_IMPULSE)
+        if within(bounds, motor_impulse):
+            met += 1
+        else:
+            left += 1
+            y, _ = smallest_torque(reduction, cones(problem, weight=weights), y_1, first.multipliers)
+            np.testing.assert_array_equal(motor_impulse, recover(reduction, y)[1])
+    assert met > 10
+    assert left > 2
 
 
 def test_the_motion_stays_and_the_torque_does_not_grow(quadruped):
@@ -268,6 +300,6 @@ def test_contacts_that_transmit_no_torque_share_their_impulses(quadruped):
     pressed = np.concatenate(([1.0, 0.0, 0.0, 1.0], np.zeros(8)))
     out = np.empty(3 * n)
     held = Cones(np.full(n, 0.7), np.zeros(n, dtype=bool), np.zeros(n), np.inf)
-    assert share_kernel(reduction, held, reduction.rho.T @ pressed, weightless, out, HEAP)
+    assert share_kernel(reduction, held, unbounded(12), reduction.rho.T @ pressed, weightless, out, HEAP)
     np.testing.assert_allclose(reduction.rho.T @ out, reduction.rho.T @ pressed, rtol=0, atol=1e-9 * k)
     assert np.linalg.norm(out) < np.linalg.norm(pressed)
