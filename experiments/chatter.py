@@ -182,7 +182,7 @@ def follow(
             contacts=robot.contacts(config.mu, system=system),
             h=h,
             acceleration_gains=nothing,
-            settings=InverseSettings(project=projected),
+            settings=InverseSettings(project=projected, rate_limit_nm_s=None),
         ),
     )
     rng = np.random.default_rng(config.seed)

@@ -126,6 +126,60 @@ def _carry(
         rotate(back, world, v_next[linear])
 
 
+class ActuatorLimits(NamedTuple):
+    """What actuated joints and their motors allow beside the torque, shapes (a,); inf where there is no limit.
+
+    Attributes:
+        lower: Lowest position [rad or m].
+        upper: Highest position [rad or m].
+        speed: Largest speed [rad/s or m/s].
+        torque_rate: How fast the torque may change [N m/s or N/s].
+        no_load: Speed at which a motor gives no torque any more [rad/s or m/s]; from `speed` on its torque falls in a
+            straight line.
+    """
+
+    lower: Array
+    upper: Array
+    speed: Array
+    torque_rate: Array
+    no_load: Array
+
+    @classmethod
+    def none(cls, a: int) -> ActuatorLimits:
+        """No limits for `a` joints."""
+        return cls(np.full(a, -np.inf), *(np.full(a, np.inf) for _ in range(4)))
+
+
+def _checked(limits: ActuatorLimits, a: int) -> ActuatorLimits:
+    """Limits of `a` joints as arrays of their own.
+
+    Raises:
+        InputError: They are not that many, or leave a joint no room.
+    """
+    found = ActuatorLimits(*(np.array(limit, dtype=np.float64) for limit in limits))
+    if any(limit.shape != (a,) for limit in found):
+        raise InputError(f"limits of joints must be {a} numbers each, one for each actuated joint")
+    if not (found.lower < found.upper).all():
+        raise InputError("the lower position limit of each joint must be below the upper one")
+    if not ((found.speed > 0).all() and (found.torque_rate > 0).all()):
+        raise InputError("speeds and torque rates of joints must be positive")
+    if not ((found.no_load > found.speed) | np.isinf(found.no_load)).all():
+        raise InputError("the speed at which a motor gives no torque must be above the largest speed of its joint")
+    return found
+
+
+def position_limits(model: Any, names: Sequence[str]) -> tuple[Array, Array]:
+    """Lowest and highest position of the joints `names` of a Pinocchio model, shapes (a,) [rad or m]; infinite if none.
+
+    A URDF without limits says 0 and 0.
+    """
+    at = [model.joints[model.getJointId(name)] for name in names]
+    lower = np.array([model.lowerPositionLimit[joint.idx_q] if joint.nq == 1 else -np.inf for joint in at])
+    upper = np.array([model.upperPositionLimit[joint.idx_q] if joint.nq == 1 else np.inf for joint in at])
+    bounded = lower < upper
+    return np.where(bounded, lower, -np.inf), np.where(bounded, upper, np.inf)
+
+
 class System:
     """A machine and its multibody terms at the last state that `update` was given.
 
@@ -137,7 +191,7 @@ class System:
         order: Velocity i of the system is velocity ``order[i]`` of Pinocchio's, shape (m,).
         actuated_names: Names of the actuated joints, in the system's order.
         effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf where there is none.
-        effort_rate_limit: How fast it may change, shape (a,) [N m/s or N/s]; inf where there is no bound.
+        limits: What else the joints and their motors allow.
         joint_q: Index of each actuated joint in Pinocchio's q, shape (a,).
         joint_circle: Whether it is given there by cosine and sine (a continuous joint), shape (a,).
         flyer_q: Where each free-flyer begins in Pinocchio's q, shape (number of free-flyers,).
@@ -163,7 +217,7 @@ class System:
         *,
         actuated: Sequence[str] | None = None,
         effort_limit: Array | None = None,
-        effort_rate_limit: Array | None = None,
+        limits: ActuatorLimits | None = None,
     ) -> None:
         """Bind the terms of a Pinocchio model.
 
@@ -171,7 +225,7 @@ class System:
             model: Pinocchio model; free-flyer joints and joints that are not `actuated` are unactuated.
             actuated: Names of the actuated joints in the order wanted; None means all with one velocity, in tree order.
             effort_limit: Torque limits in that order, shape (a,) [N m]; None means those of the model.
-            effort_rate_limit: How fast torques may change, in that order, shape (a,) [N m/s]; None is no bound.
+            limits: What else joints and motors allow, in that order; None is no limit, whatever the model says.
 
         Raises:
             UnknownName: An actuated joint does not exist.
@@ -204,14 +258,11 @@ class System:
         self.n_velocities: int = model.nv
         self.n_unactuated = len(free)
         self.n_actuated = len(driven)
-        limits = np.asarray(model.upperEffortLimit)[driven] if effort_limit is None else np.asarray(effort_limit, float)
-        if limits.shape != (self.n_actuated,) or not np.all(limits > 0):
+        effort = np.asarray(model.upperEffortLimit)[driven] if effort_limit is None else np.asarray(effort_limit, float)
+        if effort.shape != (self.n_actuated,) or not np.all(effort > 0):
             raise InputError(f"torque limits must be {self.n_actuated} positive numbers, one for each actuated joint")
-        self.effort_limit: Array = np.where(limits >= UNLIMITED, np.inf, limits)
-        rates = np.full(self.n_actuated, np.inf) if effort_rate_limit is None else np.asarray(effort_rate_limit, float)
-        if rates.shape != (self.n_actuated,) or not np.all(rates > 0):
-            raise InputError(f"torque rates must be {self.n_actuated} positive numbers, one for each actuated joint")
-        self.effort_rate_limit: Array = rates
+        self.effort_limit: Array = np.where(effort >= UNLIMITED, np.inf, effort)
+        self.limits = _checked(ActuatorLimits.none(self.n_actuated) if limits is None else limits, self.n_actuated)
         self.joint_q: Integers = np.array([joint.idx_q for joint in joints], dtype=np.int64)
         self.joint_circle: Booleans = np.array([joint.nq == 2 for joint in joints], dtype=np.bool_)
         self._circles = [(i, joint.idx_q) for i, joint in enumerate(joints) if joint.nq == 2]
@@ -252,8 +303,8 @@ class System:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, has terms of its own at the neutral configuration."""
-        limits = {"effort_limit": self.effort_limit, "effort_rate_limit": self.effort_rate_limit}
-        return partial(System, actuated=self.actuated_names, **limits), (self.model,)
+        made = partial(System, actuated=self.actuated_names, effort_limit=self.effort_limit, limits=self.limits)
+        return made, (self.model,)
 
     @classmethod
     def from_urdf(
@@ -263,7 +314,7 @@ class System:
         free_flyer: bool,
         actuated: Sequence[str] | None = None,
         effort_limit: Array | None = None,
-        effort_rate_limit: Array | None = None,
+        limits: ActuatorLimits | None = None,
         free_bodies: Sequence[FreeBody] = (),
     ) -> System:
         """A machine from a URDF (no geometry is read), alone or with free bodies beside it.
@@ -273,7 +324,7 @@ class System:
             free_flyer: Whether the root link floats; otherwise it is fixed to the world.
             actuated: Names of the actuated joints, as for `System`.
             effort_limit: Torque limits, as for `System`.
-            effort_rate_limit: How fast torques may change, as for `System`.
+            limits: What else the joints and their motors allow, as for `System`.
             free_bodies: Bodies that the machine may touch, appended after its joints.
 
         Raises:
@@ -298,7 +349,7 @@ class System:
             inertia = pin.Inertia(body.mass, np.asarray(body.com, float), np.asarray(body.inertia, float))
             model.appendBodyToJoint(joint, inertia, pin.SE3.Identity())
             model.addJointFrame(joint)
-        return cls(model, actuated=actuated, effort_limit=effort_limit, effort_rate_limit=effort_rate_limit)
+        return cls(model, actuated=actuated, effort_limit=effort_limit, limits=limits)
 
     def update(self, q: Array, v: Array) -> None:
         """Compute all terms at configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout."""

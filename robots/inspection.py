@@ -16,8 +16,7 @@ from idcontrol.errors import InputError, UnknownName
 from idcontrol.robots import locate, schema, urdf
 from idcontrol.robots.robot import Robot, foot_centres, foot_gaps, legs, urdf_of
 from idcontrol.robots.wording import LONGEST_LINE, shown
-from idcontrol.system import System
-from idcontrol.types import Array
+from idcontrol.system import System, position_limits
 
 STANDING_GAP = 1e-3
 """Feet further above the ground than this do not count as standing [m] (planner.md, section 7)."""
@@ -162,7 +161,7 @@ def _coordinates(system: System, name: str) -> int:
 def _home_problems(robot: Robot, system: System) -> list[str]:
     found = []
     home = robot.home_joints(system.actuated_names)
-    lower, upper = _position_limits(system)
+    lower, upper = position_limits(system.model, system.actuated_names)
     for name, angle, low, high in zip(system.actuated_names, home, lower, upper, strict=True):
         if not low <= angle <= high:
             found.append(f"home.joints_rad: {name} is {angle:g}, beyond its limits [{low:g}, {high:g}]; move it inside")
@@ -180,19 +179,10 @@ def _home_problems(robot: Robot, system: System) -> list[str]:
     return found
 
 
-def _position_limits(system: System) -> tuple[Array, Array]:
-    """Lower and upper limit of each actuated joint, shape (a,) each [rad or m]; infinite where there is none."""
-    model = system.model
-    at = [model.joints[model.getJointId(name)] for name in system.actuated_names]
-    lower = [model.lowerPositionLimit[joint.idx_q] if joint.nq == 1 else -np.inf for joint in at]
-    upper = [model.upperPositionLimit[joint.idx_q] if joint.nq == 1 else np.inf for joint in at]
-    return np.array(lower), np.array(upper)
-
-
 def _summary(robot: Robot, system: System) -> dict[str, Any]:
     """Mass, height, joints and feet of a robot that is fit to run, as plain data for JSON."""
     names = system.actuated_names
-    lower, upper = _position_limits(system)
+    lower, upper = position_limits(system.model, system.actuated_names)
     kp, kd = robot.torque_gains(names)
     columns = {
         "torque_nm": robot.torque_limit(names),

@@ -13,7 +13,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, plane
 from idcontrol.errors import InputError
 from idcontrol.robots import joints, locate, schema, urdf
-from idcontrol.system import System
+from idcontrol.system import ActuatorLimits, System, position_limits
 from idcontrol.types import Array, Integers, Reference, State
 
 
@@ -47,9 +47,7 @@ class Robot:
         if misfits := self.table_problems(bare.actuated_names):
             raise InputError(f"{self.path}: {misfits[0]}")
         names = bare.actuated_names
-        return System(
-            bare.model, effort_limit=self.torque_limit(names), effort_rate_limit=self.torque_rate_limit(names)
-        )
+        return System(bare.model, effort_limit=self.torque_limit(names), limits=self.joint_limits(bare, names))
 
     def table_problems(self, names: Sequence[str]) -> list[str]:
         """The mistakes in the per-joint tables for the actuated joints `names`, one line each."""
@@ -59,6 +57,7 @@ class Robot:
             *joints.problems(limits.torque_nm, names, "limits.torque_nm"),
             *joints.problems(limits.velocity_rad_s, names, "limits.velocity_rad_s"),
             *joints.problems(limits.torque_rate_nm_s, names, "limits.torque_rate_nm_s", complete=False),
+            *joints.problems(limits.no_load_rad_s, names, "limits.no_load_rad_s", complete=False),
             *joints.problems(torque.kp_nm_rad, names, "gains.torque.kp_nm_rad"),
             *joints.problems(torque.kd_nm_s_rad, names, "gains.torque.kd_nm_s_rad"),
         ]
@@ -71,10 +70,17 @@ class Robot:
         """Largest speed of the actuated joints `names`, shape (a,) [rad/s or m/s]."""
         return self._per_joint(self.description.limits.velocity_rad_s, names, "limits.velocity_rad_s")
 
-    def torque_rate_limit(self, names: Sequence[str]) -> Array:
-        """How fast the torques of the actuated joints `names` may change, shape (a,) [N m/s or N/s]; inf: no bound."""
-        table = self.description.limits.torque_rate_nm_s
-        return self._per_joint(table, names, "limits.torque_rate_nm_s", default=np.inf)
+    def joint_limits(self, system: System, names: Sequence[str]) -> ActuatorLimits:
+        """Positions by the URDF, speeds and torque rates by the robot file, of the actuated joints `names`."""
+        given = self.description.limits
+        lower, upper = position_limits(system.model, names)
+        return ActuatorLimits(
+            lower=lower,
+            upper=upper,
+            speed=self.velocity_limit(names),
+            torque_rate=self._per_joint(given.torque_rate_nm_s, names, "limits.torque_rate_nm_s", default=np.inf),
+            no_load=self._per_joint(given.no_load_rad_s, names, "limits.no_load_rad_s", default=np.inf),
+        )
 
     def acceleration_gains(self) -> tuple[float, float]:
         """Stiffness [1/s²] and damping [1/s] of all joints, for controllers that know the inertia."""

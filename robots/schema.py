@@ -67,11 +67,14 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         velocity_rad_s: Largest speed by joint [rad/s], or [m/s].
         torque_rate_nm_s: How fast the torque may change by joint [N m/s], or the force [N/s]; joints that are not named
             have no bound.
+        no_load_rad_s: Speed by joint at which the motor gives no torque any more [rad/s], or [m/s]: from
+            `velocity_rad_s` on its torque falls in a straight line; joints that are not named keep it at all speeds.
     """
 
     torque_nm: dict[str, Positive]
     velocity_rad_s: dict[str, Positive]
     torque_rate_nm_s: dict[str, Positive] = {}
+    no_load_rad_s: dict[str, Positive] = {}
 
 
 class AccelerationGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ import pinocchio as pin
 import pytest
 
 from idcontrol.errors import InputError, UnknownName
-from idcontrol.system import FreeBody, System
+from idcontrol.system import ActuatorLimits, FreeBody, System
 
 CHAIN = """<robot name="chain">
   <link name="base"><inertial><mass value="2"/>
@@ -42,6 +42,22 @@ def machine(tmp_path):
     """A floating chain with a passive joint in its middle, and a free box beside it: the order must be permuted."""
     box = FreeBody(name="box", mass=0.3, inertia=np.diag([1e-3, 2e-3, 2.5e-3]))
     return System.from_urdf(chain(tmp_path), free_flyer=True, actuated=["j3", "j1"], free_bodies=[box])
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"speed": np.full(2, 5.0)}, "must be 3 numbers each"),
+        ({"lower": np.full(3, 2.0), "upper": np.full(3, 1.0)}, "must be below the upper one"),
+        ({"speed": np.zeros(3)}, "must be positive"),
+        ({"torque_rate": np.full(3, np.nan)}, "must be positive"),
+        ({"speed": np.full(3, 3.0), "no_load": np.full(3, 3.0)}, "must be above the largest speed"),
+    ],
+)
+def test_limits_that_leave_a_joint_no_room_are_refused(tmp_path, change, line):
+    limits = ActuatorLimits.none(3)._replace(**change)
+    with pytest.raises(InputError, match=line):
+        System.from_urdf(chain(tmp_path), free_flyer=True, limits=limits)
 
 
 def test_unactuated_velocities_come_first_and_actuated_ones_as_asked(machine):

@@ -45,7 +45,7 @@ from idcontrol.models.distribution import MET, Bounds
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import Ending, Prescribed, StepProblem, warm_bits
 from idcontrol.models.whitened import finish, whiten
-from idcontrol.system import System
+from idcontrol.system import ActuatorLimits, System
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
 
 FEET = 16
@@ -106,7 +106,7 @@ class InverseDynamics:
                 kp=np.full(a, gains.kp, dtype=np.float64),
                 kd=np.full(a, gains.kd, dtype=np.float64),
                 limit=system.effort_limit,
-                rate=_largest_rate(s, system),
+                room=_room(scheme, s, system),
             ),
             rule=StanceRule(
                 landing_s=float(s.landing_s),
@@ -115,12 +115,12 @@ class InverseDynamics:
                 ramp_s=float(s.ramp_s),
             ),
             landing=landing_rates(s.landing, h),
-            projects=scheme.projects and s.project,
+            projects=scheme.calms and s.project,
             shortcut=s.shortcut,
             v_tol=float(v_tol),
             memory=self._memory,
             inputs=self._intake.inputs,
-            result=_room(self._tau, FEET),
+            result=_result(self._tau, FEET),
         )
         self._bound, self._found = bind(self._machine), _first(self._machine.result)
         self._kept: dict[int, tuple[Machine, Bound]] = {}
@@ -193,7 +193,7 @@ class InverseDynamics:
     def _rebind(self, inputs: Inputs, contacts: int) -> None:
         """Let the step read from `inputs`, and write the forces of at least that many contacts."""
         if contacts > self._machine.result.identity.size:
-            result = _room(self._tau, contacts)
+            result = _result(self._tau, contacts)
             self._machine, self._found = self._machine._replace(result=result), _first(result)
             self._kept.clear()
         feet = inputs.stance.size
@@ -328,15 +328,16 @@ def _or_servo(scheme: Scheme, request: Request, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _largest_rate(settings: InverseSettings, system: System) -> Array:
-    """How fast the torque of each joint may change, shape (a,) [N m/s]; inf where there is no bound."""
-    if settings.rate_limit_nm_s == "robot":
-        return system.effort_rate_limit
-    rate = np.inf if settings.rate_limit_nm_s is None else settings.rate_limit_nm_s
-    return np.full(system.n_actuated, float(rate))
+def _room(scheme: Scheme, settings: InverseSettings, system: System) -> ActuatorLimits:
+    """The machine's limits with the torque rate that scheme and settings ask for."""
+    rate = settings.rate_limit_nm_s if scheme.calms else None
+    if rate == "robot":
+        return system.limits
+    rate = np.inf if rate is None else rate
+    return system.limits._replace(torque_rate=np.full(system.n_actuated, float(rate)))
 
 
-def _room(tau: Array, contacts: int) -> Result:
+def _result(tau: Array, contacts: int) -> Result:
     """Room for the result of a step with that many contacts."""
     return Result(
         tau=tau,

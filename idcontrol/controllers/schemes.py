@@ -426,7 +426,8 @@ class Scheme:
         forward: The contact model with which joints give way (math.md, section 12.3).
         after: From a solution of `model` to impulses and torques.
         instead: Tried before `model` where `solve` has no solution; it may give up that nothing slips.
-        projects: Whether the demand is projected onto what contacts allow (math.md, section 12.1).
+        calms: Whether anything is done against chatter: the demand is projected onto what contacts allow (math.md,
+            section 12.1), and torques change no faster than the motors' rate.
         specified: The contact model, solved by a general library as it is stated (`idcontrol.models.specification`);
             None where its problem is not convex.
         printed: The contact model with the objective that Zapolsky & Drumwright 2017 print; None where it has none.
@@ -439,7 +440,7 @@ class Scheme:
     forward: ContactModel
     after: Distribution
     instead: Callable[[Request], Outcome] | None = None
-    projects: bool = True
+    calms: bool = True
     specified: ContactModel | None = None
     printed: ContactModel | None = None
 
@@ -496,7 +497,7 @@ COULOMB_QP_RAW = Scheme(
     model=dissipation.solve,
     forward=dissipation.solve,
     after=giving_way.keep,
-    projects=False,
+    calms=False,
     specified=specification.dissipation,
     printed=dissipation.solve_printed,
 )

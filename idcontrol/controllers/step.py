@@ -29,7 +29,7 @@ from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.models.distribution import MET, Bounds, Cones, within
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.whitened import Whitened, whiten_kernel
-from idcontrol.system import UNIT
+from idcontrol.system import UNIT, ActuatorLimits
 from idcontrol.types import Array, Booleans, Integers
 
 SOLVED: Final = 0
@@ -40,6 +40,9 @@ NO_SOLUTION: Final = 2
 """The scheme found no solution, or takes no contacts like these."""
 UNUSABLE: Final = 3
 """The contacts cannot be those of the feet that the reference speaks of (`usable`)."""
+
+NEARING: Final = 0.2
+"""Largest part of the way to its end that a joint is asked to cover in one period: it comes to rest there."""
 
 RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
@@ -69,13 +72,13 @@ class JointLaw(NamedTuple):
         kp: [1/s²].
         kd: [1/s].
         limit: Largest torque [N m]; inf where there is none.
-        rate: Largest change of torque [N m/s]; inf where there is none.
+        room: What else joints and motors allow.
     """
 
     kp: Array
     kd: Array
     limit: Array
-    rate: Array
+    room: ActuatorLimits
 
 
 class StanceRule(NamedTuple):
@@ -206,6 +209,8 @@ def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
 def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: Array, b: Array) -> None:
     """Write b = v + h (a_des + kp (q_des - q) + kd (v_des - v)), shape (a,) [rad/s].
 
+    A joint is asked to cover no more than `NEARING` of the way to its end in a period (math.md, section 12.5).
+
     Args:
         terms: Tells joints from other coordinates.
         joints: The feedback.
@@ -220,7 +225,10 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
         at, speed = terms.joint_q[j], v[u + j]
         # a continuous joint is given by cosine and sine
         angle = np.arctan2(q[at + 1], q[at]) if terms.joint_circle[j] else q[at]
-        b[j] = speed + h * (a_des[j] + (joints.kp[j] * (q_des[j] - angle) + joints.kd[j] * (v_des[j] - speed)))
+        wanted = speed + h * (a_des[j] + (joints.kp[j] * (q_des[j] - angle) + joints.kd[j] * (v_des[j] - speed)))
+        b[j] = min(
+            max(wanted, NEARING * (joints.room.lower[j] - angle) / h), NEARING * (joints.room.upper[j] - angle) / h
+        )
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
@@ -287,20 +295,32 @@ def ramp_weights(identity: Integers, inputs: Inputs, ramp_s: float, arena: Arena
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
-def motors(machine: Machine, arena: Arena) -> tuple[Array, Bounds]:
+def motors(machine: Machine, v: Array, arena: Arena) -> tuple[Array, Bounds]:
     """Motor impulses of the last step, shape (a,) [N m s], and the bounds of this step's.
 
-    A torque is within its limit, and no further from the last one than its rate allows.
+    A torque is within its limit at that speed, and no further from the last one than its rate allows.
+
+    Args:
+        machine: Tells limits and the last torque.
+        v: Velocity in our order, shape (m,).
+        arena: Where arrays come from.
     """
-    h, a = machine.h, machine.joints.limit.shape[0]
+    h, a, room = machine.h, machine.joints.limit.shape[0], machine.joints.room
     last, least, most = vector(arena, a), vector(arena, a), vector(arena, a)
     for j in range(a):
-        tau, limit, change = machine.result.tau[j], machine.joints.limit[j], h * machine.joints.rate[j]
+        tau, change, speed = machine.result.tau[j], h * (1.0 - MET) * room.torque_rate[j], v[v.shape[0] - a + j]
         if np.isnan(tau):
             tau, change = 0.0, np.inf
+        forwards = backwards = machine.joints.limit[j]
+        if room.speed[j] < abs(speed) and room.no_load[j] < np.inf:
+            share = max(room.no_load[j] - abs(speed), 0.0) / (room.no_load[j] - room.speed[j])
+            if speed > 0.0:
+                forwards *= share
+            else:
+                backwards *= share
         last[j] = h * tau
-        most[j] = h * min(limit, max(tau + change, -limit))
-        least[j] = h * max(-limit, min(tau - change, limit))
+        most[j] = h * min(forwards, max(tau + change, -backwards))
+        least[j] = h * max(-backwards, min(tau - change, forwards))
     return last, Bounds(least, most)
 
 
@@ -336,7 +356,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     w = whiten_kernel(terms.M, kappa, terms.free, terms.fixed, b, contacts.jacobian, arena)
     for r in range(3 * n):
         w.c[r] -= target[r]
-    last, bounds = motors(machine, arena)
+    last, bounds = motors(machine, v, arena)
     return Posed(
         w,
         b,

@@ -12,7 +12,7 @@ the papers' own simulator.
 Feet are light and their ground is stiff: contact has a time scale of 0.1 ms. So a step takes the multibody terms as
 they are at its beginning, like any plant, and integrates only the velocities of the contact points in fine steps of
 symplectic Euler: ``c' = J a + A f`` with the Delassus operator ``A = J M⁻¹Jᵀ``. For one contact of inverse mass w these
-are stable up to ``h² k w + 2 h b w = 4``.
+are stable up to ``h² k w + 2 h b w = 4``. The stops of joints are rigid.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.stops import Stops
 from idcontrol.errors import Diverged
-from idcontrol.models.step import StepSolution
+from idcontrol.models import coulomb
+from idcontrol.models.step import StepProblem, StepSolution
 from idcontrol.plants.parts import (
     averaged,
     pushed,
@@ -121,6 +124,7 @@ class Penalty:
         share = system.mass / spheres
         gravity = float(np.linalg.norm(system.model.gravity.linear))
         self._system, self._contacts = system, contacts
+        self._stops = Stops(system)
         self._dt = require_positive("longest substep", dt)
         k = require_positive("stiffness", share * gravity / SINK_M if stiffness is None else stiffness)
         critical = 2.0 * math.sqrt(k * share)
@@ -187,6 +191,12 @@ class Penalty:
         self._stretch = np.einsum("nax,an->nx", feet.axes, springs.stretch)
         v_plus = v + h * (acceleration + responses[:, 1:] @ force)
         mean = v + h * (0.5 * (1.0 + 1.0 / fine) * acceleration + responses[:, 1:] @ moved)
+        stops = self._stops.beside(Contacts.none(v.size), state.q, state.v, h)
+        if len(stops):
+            problem = StepProblem(h=h, M=system.M, kappa=-system.M @ v_plus, contacts=stops)
+            stopped = coulomb.solve(problem)
+            if stopped.impulses.any():  # the stop holds all through the step
+                v_plus = mean = stopped.v_plus
         world = feet.force_world(force.reshape(3, -1).T, 1.0)
         q_next, v_next = system.advance(state.q, v_plus, h, mean=mean)
         self._state = State(t=state.t + h, q=q_next, v=v_next)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from idcontrol.contact.contacts import Contacts, Detector
+from idcontrol.contact.stops import FIRST, Stops
 from idcontrol.kernels.arena import reserve
 from idcontrol.kernels.bound import bind, entry
 from idcontrol.models.memory import as_warm_start, memory, store
@@ -57,6 +58,7 @@ class Stepping:
             InputError: `dt` is not positive.
         """
         self._system, self._contacts, self._model = system, contacts, model
+        self._stops = Stops(system)
         self._step: PlantStep | None = None
         self._dt = require_positive("longest substep", dt)
         self._state = State(t=0.0, q=np.zeros(0), v=np.zeros(0))
@@ -111,8 +113,11 @@ class Stepping:
     def _substep(self, tau: Array, h: float) -> ContactForces:
         system, state = self._system, self._state
         system.update(state.q, state.v)
-        contacts = self._contacts.detect(NEAR + reach(state.v, h))
+        feet = self._contacts.detect(NEAR + reach(state.v, h))
+        contacts = self._stops.beside(feet, state.q, state.v, h)
         solution, forces = self._solve_at_once(contacts, tau, h) or self._solve(contacts, tau, h)
+        if contacts is not feet:
+            forces = _of_bodies(forces)
         self.last = solution
         self.residual_max = max(self.residual_max, solution.residual)
         self.solved += solution.status is Status.SOLVED
@@ -196,6 +201,12 @@ def _room(m: int, contacts: int) -> PlantResult:
         force=np.zeros((contacts, 3)),
         normal=np.zeros((contacts, 3)),
     )
+
+
+def _of_bodies(forces: ContactForces) -> ContactForces:
+    """The forces of contacts, without those of joints on their stops."""
+    own = forces.identity < FIRST
+    return ContactForces(identity=forces.identity[own], force=forces.force[own], normal=forces.normal[own])
 
 
 def _in_order(identity: Integers, force: Array, normal: Array) -> ContactForces:

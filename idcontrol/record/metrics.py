@@ -71,6 +71,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         joint_q: Indices of the actuated joints in ``q``, shape (a,).
         joint_v: Indices of the actuated joints in ``v``, shape (a,).
         torque_limit: Torque limit of each actuated joint [N m]; None where there is none.
+        lower, upper: Ends of each actuated joint [rad]; None where there is none. Empty in records of before.
+        speed_limit: Largest speed of each [rad/s], likewise.
         period_s: Control period, the time between rows [s].
         gait_period_s: Period of the planned gait [s].
         swing_s: Duration of a planned swing [s].
@@ -90,6 +92,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     swing_s: Duration
     base_height_m: float
     waypoints: tuple[tuple[float, float], ...] = ()
+    lower: tuple[float | None, ...] = ()
+    upper: tuple[float | None, ...] = ()
+    speed_limit: tuple[float | None, ...] = ()
     acceleration_m_s2: Annotated[float, msgspec.Meta(gt=0)] = 0.5
     turn_acceleration_rad_s2: Annotated[float, msgspec.Meta(gt=0)] = 8.0
 
@@ -109,7 +114,8 @@ def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) 
         return None
     layout = checked(meta["layout"], Layout, f"{where}: meta.layout")
     joints, feet = (len(layout.joints),), (len(layout.feet),)
-    if not {len(layout.joint_q), len(layout.joint_v), len(layout.torque_limit)} == {*joints}:
+    counts = {len(layout.lower), len(layout.upper), len(layout.speed_limit)} - {0}
+    if not {len(layout.joint_q), len(layout.joint_v), len(layout.torque_limit), *counts} == {*joints}:
         raise InputError(f"{where}: meta.layout is damaged: it does not say the same of each joint")
     shapes = {
         **dict.fromkeys(("q_des", "v_des", "tau"), joints),
@@ -144,6 +150,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         Keys ``steps, completed, fell_at_s``, ``missed`` (the sentence of `shortfall`; None for a robot that did what
         it was asked or fell), those of `following` where the command was recorded, those of the
         functions below it, ``qd_ref_max_rad_s`` (largest joint velocity reference), ``torque_clipped_steps``,
+        ``position_limit_steps``, ``speed_limit_steps``,
         ``waypoints_reached``, and the objects ``step_us``, ``solver`` and ``plant_solver``.
     """
     h = layout.period_s
@@ -173,6 +180,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         "qd_ref_max_rad_s": _largest(np.abs(arrays["v_des"])),
         **torques(arrays["tau"], h),
         "torque_clipped_steps": int(np.count_nonzero(arrays["clipped"] > 0)),
+        **at_limits(arrays["q"][:, list(layout.joint_q)], arrays["v"][:, list(layout.joint_v)], layout),
         **contact_forces(arrays["force"][:, :, 2], arrays["force_pred"][:, :, 2]),
         "base_pos_err_m": _mean(np.linalg.norm(base - arrays["base_ref"][:, :3], axis=1)),
         "base_height_err_m": height_error(
@@ -188,6 +196,36 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         "step_us": percentiles(arrays["step_us"]) if "step_us" in arrays else percentiles(np.empty(0)),
         "solver": statuses(arrays["status"], arrays.get("solved_by"), arrays.get("gap_nm")),
         "plant_solver": plant_solver(arrays["plant_status"], arrays["plant_residual"], arrays["plant_regularization"]),
+    }
+
+
+AT_END_RAD = 1e-3
+"""A joint that is nearer to its end is at it [rad]."""
+
+AT_SPEED = 0.999
+"""From this part of its largest speed on a joint is at it."""
+
+
+def at_limits(q: Array, v: Array, layout: Layout) -> dict[str, int | None]:
+    """How many steps some joint was at an end, and at its largest speed.
+
+    Args:
+        q: Positions of the actuated joints, shape (rows, a) [rad].
+        v: Their velocities, shape (rows, a) [rad/s].
+        layout: Tells ends and speeds.
+
+    Returns:
+        ``position_limit_steps`` and ``speed_limit_steps``; None in records that do not know the limits.
+    """
+    if not (layout.lower and layout.upper and layout.speed_limit):
+        return {"position_limit_steps": None, "speed_limit_steps": None}
+    lower = np.array([-np.inf if end is None else end for end in layout.lower])
+    upper = np.array([np.inf if end is None else end for end in layout.upper])
+    speed = np.array([np.inf if most is None else most for most in layout.speed_limit])
+    ends = (q < lower + AT_END_RAD) | (q > upper - AT_END_RAD)
+    return {
+        "position_limit_steps": int(ends.any(axis=1).sum()),
+        "speed_limit_steps": int((np.abs(v) >= AT_SPEED * speed).any(axis=1).sum()),
     }
 
 

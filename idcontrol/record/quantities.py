@@ -102,6 +102,8 @@ QUANTITIES = (
     Quantity("Joints", "qd_err_rad_s", "joint velocity error, mean", "rad/s"),
     Quantity("Joints", "qd_ref_max_rad_s", "joint velocity reference, largest", "rad/s"),
     Quantity("Joints", "unreachable_steps", "steps with a foot out of reach"),
+    Quantity("Joints", "position_limit_steps", "steps with a joint at its end"),
+    Quantity("Joints", "speed_limit_steps", "steps with a joint at its largest speed"),
     Quantity("Torques", "tau_mean_nm", "torque, mean", "N m"),
     Quantity("Torques", "dtau_mean_nm_s", "torque rate, mean", "N m/s"),
     Quantity("Torques", "dtau_rms_nm_s", "torque rate, root mean square", "N m/s"),

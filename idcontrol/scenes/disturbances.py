@@ -284,5 +284,5 @@ def loaded(system: System, share: float) -> System:
         model,
         actuated=list(system.actuated_names),
         effort_limit=system.effort_limit,
-        effort_rate_limit=system.effort_rate_limit,
+        limits=system.limits,
     )

@@ -143,7 +143,7 @@ class GraspScene:
             free_flyer=False,
             actuated=self.names,
             effort_limit=self.robot.torque_limit(self.names),
-            effort_rate_limit=self.robot.torque_rate_limit(self.names),
+            limits=self.robot.joint_limits(self.robot.system(), self.names),
             free_bodies=[box],
         )
 

@@ -105,6 +105,10 @@ def progress_of(guide: WalkGuide) -> WaypointProgress | None:
     return None if isinstance(guide, Schedule) else guide
 
 
+def _finite(limits: Array) -> tuple[float | None, ...]:
+    return tuple(float(limit) if np.isfinite(limit) else None for limit in limits)
+
+
 def layout(scene: WalkScene, planner: WalkPlanner) -> Layout:
     """The facts that the recorded arrays do not say."""
     system, path, limits = scene.robot.system(), scene.config.path, scene.robot.description.command
@@ -114,7 +118,10 @@ def layout(scene: WalkScene, planner: WalkPlanner) -> Layout:
         feet=scene.feet,
         joint_q=tuple(joint.idx_q for joint in joints),
         joint_v=tuple(joint.idx_v for joint in joints),
-        torque_limit=tuple(float(limit) if np.isfinite(limit) else None for limit in system.effort_limit),
+        torque_limit=_finite(system.effort_limit),
+        lower=_finite(system.limits.lower),
+        upper=_finite(system.limits.upper),
+        speed_limit=_finite(system.limits.speed),
         period_s=scene.period_s,
         gait_period_s=planner.gait.period_s,
         swing_s=planner.gait.swing_s,

@@ -122,19 +122,14 @@ class WalkSession:
         return layout(self._scene, self.planner().planner)
 
     def _limits(self) -> Limits:
-        names, model = self.system.actuated_names, self.system.model
-        torque = self.system.effort_limit
-        at = [model.joints[model.getJointId(name)] for name in names]
-        low = np.array([model.lowerPositionLimit[joint.idx_q] if joint.nq == 1 else -np.inf for joint in at])
-        high = np.array([model.upperPositionLimit[joint.idx_q] if joint.nq == 1 else np.inf for joint in at])
-        _, damping = self._scene.robot.torque_gains(names)
+        torque, limits = self.system.effort_limit, self.system.limits
+        _, damping = self._scene.robot.torque_gains(self.system.actuated_names)
         return Limits(
             torque=torque,
             torque_rate=np.where(torque < NO_LIMIT_NM, TORQUE_RATE * torque, FREE_TORQUE_RATE_NM_S),
-            # a URDF without limits says 0 and 0
-            low=np.where(low < high, low, -np.inf),
-            high=np.where(low < high, high, np.inf),
-            speed=self._scene.robot.velocity_limit(names),
+            low=limits.lower,
+            high=limits.upper,
+            speed=limits.speed,
             damping=damping,
         )
 

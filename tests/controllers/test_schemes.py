@@ -11,13 +11,17 @@ from msgspec import structs
 from idcontrol.controllers import schemes
 from idcontrol.controllers.giving_way import request
 from idcontrol.controllers.inverse import solve
+from idcontrol.controllers.step import NO_SOLUTION, SOLVED
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb
 from idcontrol.models.distribution import Cones
+from idcontrol.models.step import StepSolution
 from idcontrol.models.whitened import recover, whiten
 from idcontrol.trust.machines import inverse_step
 from idcontrol.trust.random_steps import random_step
 from idcontrol.types import SOLVED_BY, Status
 from tests import scenes
+from tests.controllers import walker
 
 
 def asked(problem, last):
@@ -54,3 +58,48 @@ def test_where_friction_has_no_bound_the_nearest_torque_is_that_of_the_same_moti
     np.testing.assert_allclose(v_plus, found.v_plus, atol=1e-12)
     np.testing.assert_allclose(motor_impulse, outcome.motor_impulse, atol=1e-12)
     assert np.linalg.norm(outcome.motor_impulse - last) < 0.9 * np.linalg.norm(found.multipliers - last)
+
+
+@pytest.mark.parametrize("foot", range(4))
+def test_feet_that_cannot_all_stick_do_not_stick(quadruped, standing, foot):
+    """One joint moves and the others hold: whichever foot that drags, the shortcut leaves it to the model."""
+    contacts = scenes.foot_contacts(quadruped, 0.7)
+    b = np.zeros(12)
+    problem = asked(inverse_step(quadruped, standing, b, contacts), np.zeros(12))
+    f = np.zeros(12)
+    answer = schemes.stick(problem.posed, f, HEAP)
+    assert answer.ending == SOLVED
+    assert answer.residual < schemes.CONSISTENT
+    b[3 * foot + 1] = 0.01
+    dragged = asked(inverse_step(quadruped, standing, b, contacts), np.zeros(12))
+    answer = schemes.stick(dragged.posed, f, HEAP)
+    assert answer.ending == NO_SOLUTION
+    assert answer.residual > 1e-3
+
+
+def test_where_nothing_has_a_solution_the_last_torque_is_repeated_and_nothing_is_predicted(quadruped):
+    control = walker.controller("id-coulomb-lcp")
+    state = walker.at_home(quadruped)
+    last = control(state, walker.stand()).tau
+
+    def unsolved(problem, _):
+        impulses = np.ones((len(problem.contacts), 3))
+        return StepSolution(
+            v_plus=np.zeros(18),
+            impulses=impulses,
+            multipliers=np.ones(12),
+            status=Status.FALLBACK,
+            residual=np.inf,
+            iterations=0,
+        )
+
+    control._scheme = replace(control._scheme, solve=None, model=unsolved, forward=unsolved)
+    control._step = None
+    command = control(state, walker.stand(a=np.full(12, 5.0)))
+    assert command.status is Status.FALLBACK
+    assert command.dropped == ("tracking", "prediction")
+    assert command.solved_by is None
+    np.testing.assert_array_equal(command.tau, last)
+    assert not command.predicted.force.any()
+    control.reset()
+    assert not control(state, walker.stand()).tau.any()

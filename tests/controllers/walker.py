@@ -12,7 +12,7 @@ from idcontrol import controllers
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import Gains, InverseSettings, Setup
-from idcontrol.system import System
+from idcontrol.system import ActuatorLimits, System
 from idcontrol.types import Controller, Reference, State
 from tests import scenes
 
@@ -26,14 +26,15 @@ def controller(
     *,
     mu: float | np.ndarray = 0.7,
     limit: float | None = None,
-    rate: float | None = None,
+    limits: dict[str, float] | None = None,
     gains: Gains | None = None,
     frames: tuple[str, ...] = scenes.FEET,
     **settings: Any,
 ) -> Controller:
     """A controller with terms of its own, on level ground."""
-    effort, change = (None if bound is None else np.full(12, bound) for bound in (limit, rate))
-    system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=effort, effort_rate_limit=change)
+    effort = None if limit is None else np.full(12, limit)
+    given = ActuatorLimits.none(12)._replace(**{name: np.full(12, bound) for name, bound in (limits or {}).items()})
+    system = System.from_urdf(scenes.LINKS, free_flyer=True, effort_limit=effort, limits=given)
     setup = Setup(
         system=system,
         contacts=SphereContacts(system, frames, scenes.RADIUS, plane(), mu),

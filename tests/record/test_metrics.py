@@ -391,6 +391,20 @@ def test_steps_are_counted_by_how_they_ended():
     assert got["plant_solver"] == {"steps": 1999, "repaired": 0, "regularized": 5, "unsolved": 1, "residual_max": 3e-9}
 
 
+def test_steps_with_a_joint_at_its_end_or_at_its_largest_speed_are_counted():
+    arrays = standing()
+    q, v = arrays["q"][:, list(LAYOUT.joint_q)], arrays["v"][:, list(LAYOUT.joint_v)]
+    limits = msgspec.structs.replace(
+        LAYOUT, lower=(None, float(q[0, 1]) - 0.5), upper=(float(q[0, 0]) + 0.5, None), speed_limit=(3.0, None)
+    )
+    q[:7, 0] += 0.4995
+    q[5:10, 1] -= 0.6
+    v[:4, 0], v[:, 1] = -3.0, 99.0
+    assert metrics.at_limits(q, v, limits) == {"position_limit_steps": 10, "speed_limit_steps": 4}
+    # records of before say nothing of limits
+    assert metrics.at_limits(q, v, LAYOUT) == {"position_limit_steps": None, "speed_limit_steps": None}
+
+
 def test_every_number_of_a_run_is_in_the_table_that_people_see():
     got = of(standing())
     shown = {quantity.key.split(".")[0] for quantity in QUANTITIES}

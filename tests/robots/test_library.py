@@ -203,6 +203,23 @@ def test_a_name_goes_before_a_pattern(mule):
     assert set(limits.values()) == {9.0}
 
 
+def test_motors_are_as_fast_as_the_robot_file_says_and_without_a_word_have_no_bound(mule):
+    mule.write_text(
+        mule.read_text().replace(
+            "[gains.torque]", 'torque_rate_nm_s = { "*_knee" = 300 }\nno_load_rad_s = { "FL_*" = 30 }\n[gains.torque]'
+        )
+    )
+    system = robots.load(mule).system()
+    of = {name: i for i, name in enumerate(system.actuated_names)}
+    limits = system.limits
+    assert (limits.torque_rate[of["FL_knee"]], limits.torque_rate[of["FL_hip"]]) == (300.0, np.inf)
+    assert (limits.no_load[of["FL_hip"]], limits.no_load[of["HR_hip"]]) == (30.0, np.inf)
+    assert set(limits.speed) == {20.0}
+    mule.write_text(mule.read_text().replace('"FL_*" = 30', '"FL_*" = 20'))
+    with pytest.raises(InputError, match="must be above the largest speed"):
+        robots.load(mule).system()
+
+
 def test_a_fixed_robot_without_feet_and_gait_stays_where_it_is(tmp_path):
     text = descriptions.ROBOT_FILE.replace('base = "free-flyer"', 'base = "fixed"')
     head, _, rest = text.partition("[[feet]]")
