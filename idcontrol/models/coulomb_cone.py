@@ -174,7 +174,7 @@ def _missed(p: Cones, f: Array, u: Array, rounded: bool) -> float:  # pragma: no
     return worst
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float:  # pragma: no cover - compiled
     """`_missed` of contact i, whose units of velocity are `least` or more."""
     n = p.mu.shape[0]
@@ -281,7 +281,7 @@ def _newton(
         steps += 1
         _velocities(p, trial, u)
         residual = _missed(p, trial, u, False)
-        if residual > 0.1 * best:  # it does not converge, unless what is left is rounding
+        if residual > max(TOLERANCE, 0.1 * best):  # it does not converge, unless what is left is rounding
             residual = _missed(p, trial, u, True)
         _modes(p, trial, u, modes, d, share)
         stalls = best <= TOLERANCE and residual > 0.1 * best
