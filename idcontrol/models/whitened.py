@@ -340,28 +340,26 @@ def outcomes(
         Which contacts open, shape (n,), which press, or approach for lack of it, shape (n,), and how fast held rows
         move, relative to their units: 0 where that is rounding, inf where a contact that takes part approaches.
     """
-    opens, presses = np.zeros_like(stick), np.zeros_like(stick)
-    rho, c, left, columns = whitened.rho, whitened.c, whitened.left, whitened.v_free.size
-    moves: float = _outcomes(rho, c, left, columns, f, stick, out, opening, lifts, opens, presses, HEAP)
-    return opens, presses, moves
+    rows = (whitened.rho, whitened.c, whitened.left)
+    found: tuple[Booleans, Booleans, float] = _outcomes(
+        rows, whitened.v_free.size, f, (stick, out), opening, lifts, HEAP
+    )
+    return found
 
 
 @njit(cache=True, error_model="numpy")
 def _outcomes(
-    rho: Array,
-    c: Array,
-    left: Array,
+    whitened: tuple[Array, Array, Array],
     columns: int,
     f: Array,
-    stick: Booleans,
-    out: Booleans,
+    roles: tuple[Booleans, Booleans],
     opening: float,
     lifts: bool,
-    opens: Booleans,
-    presses: Booleans,
     arena: Arena,
-) -> float:  # pragma: no cover - compiled
-    """`outcomes` of rows that add `columns` terms; writes which contacts open and press, returns how rows move."""
+) -> tuple[Booleans, Booleans, float]:  # pragma: no cover - compiled
+    """`outcomes` of rows ρ, c and left that add `columns` terms; `roles` are who sticks, and who takes no part."""
+    (rho, c, left), (stick, out) = whitened, roles
+    opens, presses = np.zeros_like(stick), np.zeros_like(stick)
     n, rows, k = stick.shape[0], rho.shape[0], rho.shape[1]
     velocity, unit, uncertain, lost = vector(arena, rows), vector(arena, rows), zeros(arena, rows), vector(arena, rows)
     y, largest, energy = zeros(arena, k), 0.0, 0.0
@@ -403,7 +401,7 @@ def _outcomes(
         presses[row] = f[row] > 0.0 or (out[row] and approaches)
         if (approaches and not out[row]) or (f[row] > 0.0 and (lost[row] > allowed or (speed > allowed and not lifts))):
             moves = np.inf
-    return moves
+    return opens, presses, moves
 
 
 def may_part(rho: Array, c: Array, n: int) -> bool:

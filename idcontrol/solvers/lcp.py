@@ -116,7 +116,8 @@ def sum_rounding(left: float, count: int, size: float, reach: float) -> float:
     """Bound the rounding error of a velocity that is a constant and a sum, as far as the sum leaves any digits.
 
     Impulses that cancel until less than 8 digits of the motion are left (two fingers that squeeze with 1e7 N s) do not
-    hide that what they touch moves: rounding counts up to `TOLERANCE` of the speed that the motion could give it.
+    hide that what they touch moves: rounding counts up to `SLIGHT` of the speed that the motion could give it, half of
+    what a judge without a model's knowledge may allow.
 
     Args:
         left: What rounding may leave of the constant.
@@ -125,7 +126,7 @@ def sum_rounding(left: float, count: int, size: float, reach: float) -> float:
         reach: The smaller one of the speed that the energy of all impulses together could give it, and of the largest
             constant.
     """
-    return left + min(rounding(count, size), TOLERANCE * reach)
+    return left + min(rounding(count, size), SLIGHT * reach)
 
 
 @njit(cache=True, error_model="numpy")

@@ -18,6 +18,7 @@ from idcontrol.experiments.contact_problems import (
     judge_solver,
 )
 from idcontrol.models import coulomb, dissipation, no_slip
+from idcontrol.models.sticking import LEFT_OUT
 from idcontrol.models.whitened import INEXACT
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.trust import contact_laws
@@ -52,8 +53,9 @@ def test_impulses_that_lose_too_many_digits_are_kept_and_not_called_solved(solve
     """The solver's own unknowns obey the law; what they are turned into misses it, in extended precision, too."""
     problem = numbered_step(number)
     solution = solve(problem, None)
-    assert (solution.status, solution.note) == (Status.REPAIRED, INEXACT)
-    assert solution.residual > contact_problems.TOLERANCE
+    assert solution.status is Status.REPAIRED
+    # said by the impulses' own residual, or by the rows that they should hold
+    assert solution.note == LEFT_OUT or (solution.note == INEXACT and solution.residual > contact_problems.TOLERANCE)
     assert contact_problems.TOLERANCE < law(problem, solution.impulses) < 1e-6
 
 
