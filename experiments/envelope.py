@@ -1,8 +1,8 @@
 """How far each controller can be pushed: the largest speed, push, load and error that its robot survives, by bisection.
 
-A walk survives if it does what it was asked (`completed`). Every limit is bracketed by a case that is easy and one that
-no robot of these survives, and halved `HALVINGS` times; that what is harder is not survived where something easier is
-not, is taken for granted.
+A walk survives if it does what it was asked (`completed`). Every limit is bracketed by an easy case and a hard one, and
+halved `HALVINGS` times; that what is harder is not survived where something easier is not, is taken for granted.
+Whoever survives the hard case has no limit within the bracket.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ def limits(outcomes: Sequence[RunOutcome], hardship: Hardship, controller: Any) 
     harder = 1.0 if hardship.hard > hardship.easy else -1.0
     survived = None
     for value, done in sorted(_of(outcomes, hardship, controller).items(), key=lambda item: harder * item[0]):
-        if not done:
+        if done is False:
             return survived, value
-        survived = value
+        survived = value if done else survived
     return survived, None
 
 
@@ -190,19 +190,21 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
     if not shown:
         return ()
     with matplotlib.rc_context(STYLE):
-        figure, axes = panels([0.28 * len(controllers) + 0.3] * -(-len(shown) // 2), 2, gap=0.75, aside=1.4)
+        figure, axes = panels([0.28 * len(controllers) + 0.3] * -(-len(shown) // 2), 2, gap=0.75, aside=0.5)
         for axis, hardship in zip(axes.flat, shown, strict=False):
             for place, controller in enumerate(controllers):
                 survived, lost = limits(outcomes, hardship, controller)
                 if survived is not None:
-                    axis.barh(place, survived, color=COLORS[place % len(COLORS)], height=0.7)
+                    axis.barh(place, survived, color=COLORS[place % len(COLORS)], height=0.7, alpha=0.6)
                     axis.plot([survived, survived if lost is None else lost], [place, place], "|-", color="0.3", lw=0.8)
                     axis.text(survived, place, f" {plain(survived)}", va="bottom", fontsize=7)
-            axis.set_yticks(range(len(controllers)), controllers)
+                axis.text(0.01, place, controller, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
+            axis.set_yticks([])
             axis.invert_yaxis()
             axis.set_title(hardship.name + (": less is harder" if hardship.hard < hardship.easy else ""))
             if hardship.geometric:
                 axis.set_xscale("log")
+                axis.set_xlim(*sorted((hardship.easy, hardship.hard)))
         for axis in axes.flat[len(shown) :]:
             axis.set_visible(False)
         return (picture("What is survived", _when(outcomes), figure),)

@@ -64,6 +64,8 @@ def test_whoever_survives_nothing_or_everything_is_not_halved():
 def test_a_sweep_that_was_stopped_asks_for_nothing_before_its_runs_are_made():
     waiting = [replace(tried(run), metrics=None, reason=NOT_RUN) for run in study.runs]
     assert further(waiting) == []
+    for hardship in HARDSHIPS:
+        assert limits(waiting, hardship, "pid") == (None, None)  # nor does it call them lost
 
 
 def test_the_table_says_what_was_survived_and_what_was_not_and_bars_show_it():
