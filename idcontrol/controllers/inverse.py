@@ -7,7 +7,8 @@ solution gives way (`idcontrol.controllers.giving_way`).
 What is given up when a step cannot be solved, in this order: tracking (joints at their limits are let go, the joints
 give way to what contacts allow, or all motors become stiff velocity servos, which always has a solution), then, in
 schemes without slip, that nothing slips, then prediction (the last torque is repeated). Torque limits and friction
-cones never are. `Command.dropped` says which.
+cones never are. `Command.dropped` says which. The rate of torques is kept before tracking is, but not for longer than
+`MOST_LET_GO` periods.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ from idcontrol.models.step import Ending, Prescribed, StepProblem, warm_bits
 from idcontrol.models.whitened import finish, whiten
 from idcontrol.system import ActuatorLimits, System
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
+
+MOST_LET_GO = 10
+"""Periods in which joints may be let go for the rate of their torques: enough to spread a landing. Where more is asked,
+by a push or a load that nobody told of, to stay upright goes before the rate."""
 
 FEET = 16
 """Contacts for whose forces there is room at first."""
@@ -90,6 +95,7 @@ class InverseDynamics:
         self._memory = memory()
         self._intake = Intake(system)
         self._tau: Array = np.full(a, np.nan)
+        self._let_go = np.zeros(1, dtype=np.int64)
         self._machine = Machine(
             arena=reserve(),
             h=float(h),
@@ -129,16 +135,17 @@ class InverseDynamics:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, remembers the same last step; a shallow one shares the system."""
-        return type(self), self._made, (*self._memory, self._tau)
+        return type(self), self._made, (*self._memory, self._tau, self._let_go)
 
     def __setstate__(self, remembered: tuple[Array | Integers, ...]) -> None:
-        for room, values in zip((*self._memory, self._tau), remembered, strict=True):
+        for room, values in zip((*self._memory, self._tau, self._let_go), remembered, strict=True):
             room[:] = values
 
     def reset(self) -> None:
         """Forget the last step."""
         store(self._memory, {})
         self._tau[:] = np.nan
+        self._let_go[:] = 0
 
     @alone
     def __call__(self, state: State, reference: Reference) -> Command:
@@ -154,6 +161,8 @@ class InverseDynamics:
             (NO_SOLUTION, False, False, 0.0, 0, np.nan) if self._step is None else self._step(self._bound, near.packed)
         )
         if ending == SOLVED:
+            if self._let_go[0] > 0:
+                self._let_go -= 1
             found = self._found[n]
             return Command(
                 tau=self._tau.copy(),
@@ -268,6 +277,8 @@ class InverseDynamics:
     def _within_limits(self, request: Request) -> tuple[Array, Outcome, bool]:
         """The scheme within its motors' bounds: torques, what was found, whether a torque limit was met."""
         limit, (least, most) = self._system.effort_limit, request.posed.bounds
+        if self._let_go[0] >= MOST_LET_GO:  # the rate has no bound, the torque has
+            least, most = -self._h * limit, self._h * limit
         slack = MET * (most - least)
         known = np.full(limit.size, np.nan)
         tracked, driven = np.isnan(known), request
@@ -282,6 +293,8 @@ class InverseDynamics:
             known[beyond] = np.clip(impulse, least, most)[beyond]
             tracked = np.isnan(known)
             driven = _driven(request, tracked, known)
+        if not tracked.all() and self._let_go[0] < MOST_LET_GO:
+            self._let_go += 1
         tau = np.clip(np.clip(impulse, least, most) / self._h, -limit, limit)
         clipped = bool((np.abs(tau) >= limit * (1.0 - MET)).any())
         if not tracked.all() and "tracking" not in outcome.dropped:

@@ -40,8 +40,9 @@ class InverseSettings:
         rate_limit_nm_s: How fast the torque of a joint may change [N m/s]: "robot" is what the robot file says, null
             is no bound. Contacts share the load so that motors stay within it, as within their torque limits, where
             they can (stage II); where they cannot, the joints beyond it get the nearest torque within it and are not
-            tracked in that period. The first torque after a reset has no bound, and
-            those of id-coulomb-qp-raw have none: it shows what stage I does alone.
+            tracked in that period, for as many periods as a landing takes (`controllers.inverse.MOST_LET_GO`).
+            Where a push or a load asks for more, the bound is given up before the robot falls. The first torque after a
+            reset has no bound, and those of id-coulomb-qp-raw have none: it shows what stage I does alone.
         repair: Whether schemes without slip stay within friction cones and torque limits: joints give way then, or
             contacts slip (math.md, section 12.2). Off, they keep the motion without slip: with impulses within the
             friction pyramids where some give it, and without a bound on friction where none do. The original had no
