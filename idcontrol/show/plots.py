@@ -26,8 +26,12 @@ DARK, QUIET = "#444444", "#9aa0a6"
 
 DRAWABLE = 1e12
 """Larger numbers are drawn as unknown."""
-LARGEST_BYTES = 2_800_000
-"""Largest size of the compressed numbers of a page; base64 makes a third more of them."""
+LARGEST_PAGE = 4_600_000
+"""Largest length of a page's numbers and pictures as text; tables and the words of the plots come on top."""
+LARGEST_NUMBERS = 3_700_000
+"""Largest length of the numbers alone, which a browser must unpack before it draws."""
+FEWEST_BINS = 1_000
+"""Number of bins that a record keeps whatever the pictures take: about the width of a plot in pixels."""
 MOST_NUMBERS = 5_000_000
 """Number of values above which a record is thinned without an attempt to keep all of them."""
 KEPT_BITS = 13
@@ -147,8 +151,12 @@ def thinned(t: Array, values: Array, bins: int) -> tuple[Array, Array]:
     return times.ravel(), pairs.reshape(2 * bins, -1)
 
 
-def data(plots: Plots) -> dict[str, Any]:
+def data(plots: Plots, beside: int = 0) -> dict[str, Any]:
     """What ``plots.js`` reads: the description of the plots, as JSON has it, and their numbers as text.
+
+    Args:
+        plots: The plots.
+        beside: Length of the pictures on the same page, which leave less room for numbers.
 
     Returns:
         ``spec``, in which a curve names the column of its values; ``time`` and ``numbers``, see `packed`.
@@ -191,8 +199,9 @@ def data(plots: Plots) -> dict[str, Any]:
         values[~(np.abs(values) < DRAWABLE)] = np.nan
     bins = min(len(plots.t), MOST_NUMBERS // len(columns)) // 2 + 1
     t, kept = thinned(plots.t, values, bins)
-    while len(numbers := packed(_rounded(kept.T))) * 3 // 4 > LARGEST_BYTES:
-        bins //= 2
+    room = min(LARGEST_NUMBERS, LARGEST_PAGE - beside)
+    while len(numbers := packed(_rounded(kept.T))) > room and bins > FEWEST_BINS:
+        bins = max(bins // 2, FEWEST_BINS)
         t, kept = thinned(plots.t, values, bins)
     return {"spec": spec, "time": packed(t.astype("<f8")), "numbers": numbers}
 

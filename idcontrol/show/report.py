@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from idcontrol.record.quantities import QUANTITIES, Quantity
 from idcontrol.record.recording import Run, jsonable, load
 from idcontrol.running import changes
 from idcontrol.show import figures
-from idcontrol.show.drawing import recorded
+from idcontrol.show.drawing import Picture, recorded
 from idcontrol.show.plots import Plots, code, data
 
 EVENTS = 200
@@ -107,16 +107,17 @@ def report(folder: str | Path) -> Path:
     return write_page(run.folder / "report.html", text)
 
 
-def render(template: str, *, plots: Plots | None, **values: Any) -> str:
-    """A page from one of this package's templates, with its plots if there are any."""
-    drawn = {"style": ""} if plots is None else {**code(), "data": data(plots)}
+def render(template: str, *, plots: Plots | None, pictures: Sequence[Picture], **values: Any) -> str:
+    """A page from one of this package's templates, with its plots if there are any, and its pictures."""
+    beside = sum(len(picture.source) for picture in pictures)
+    drawn = {"style": ""} if plots is None else {**code(), "data": data(plots, beside)}
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("idcontrol", "show"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    return environment.get_template(template).render(plots=plots, **drawn, **values)
+    return environment.get_template(template).render(plots=plots, pictures=pictures, **drawn, **values)
 
 
 def write_page(path: Path, text: str) -> Path:

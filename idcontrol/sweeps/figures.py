@@ -25,6 +25,9 @@ from idcontrol.types import Array
 PANELS = 8
 """Largest number of conditions in a figure; each has a panel."""
 
+TOLD_APART = 20
+"""Largest number of conditions that have a colour, a marker and a place in the legend of their own."""
+
 JOINED = 12
 """Points of at most this many values of a setting are joined by a line; more values are random draws."""
 
@@ -199,9 +202,11 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
     if extremes is None:
         return None
     figure, axes = panels([0.34 * len(scene.lines) + 0.4])
+    few = len(scene.panels) <= TOLD_APART
     for number, (condition, members) in enumerate(scene.panels.items()):
-        color = COLORS[number % len(COLORS)]
-        marker = _MARKERS[(number + number // len(COLORS)) % len(_MARKERS)]  # the eleventh has another than the first
+        color = COLORS[number % len(COLORS) if few else 0]
+        # the eleventh has another marker than the first
+        marker = _MARKERS[(number + number // len(COLORS)) % len(_MARKERS)] if few else "o"
         for o in members:
             if o.metric(key) is None:
                 continue
@@ -209,7 +214,8 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
             look = {"color": color, "fillstyle": "full" if o.done else "none"}
             axes[0, 0].plot(o.metric(key), place, marker, markersize=5, **look)
             axes[0, 0].plot([o.metric(key), o.metric("dtau_max_nm_s")], [place, place], linewidth=0.8, **look)
-        axes[0, 0].plot([], [], marker, color=color, label=condition)
+        if few:
+            axes[0, 0].plot([], [], marker, color=color, label=condition)
     axes[0, 0].set_yticks(range(len(scene.lines)), scene.lines)
     axes[0, 0].set_ylim(len(scene.lines) - 0.5, -0.5)  # the first line on top, none on an edge
     axes[0, 0].set_xscale("log")
@@ -222,6 +228,8 @@ def _torque_rate(scene: _Scene) -> tuple[str, Figure] | None:
         f"{plain(low.metric(key))} N m/s, and {scene.name(high)} the largest, {plain(high.metric(key))} N m/s, "
         f"{plain(high.metric(key) / low.metric(key))} times as much."
     )
+    if not few:
+        sentence += f" Each marker is one of {len(scene.panels)} conditions, which the table of all runs names."
     return sentence, figure
 
 

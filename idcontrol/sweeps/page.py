@@ -133,8 +133,12 @@ def _ended(outcomes: Sequence[RunOutcome]) -> list[RunOutcome]:
 
 
 def _which(outcome: RunOutcome, outcomes: Sequence[RunOutcome]) -> str:
-    """The settings of a run that others have otherwise, or its name if all are alike."""
-    settings = {key: outcome.setting(key) for key in varied_keys([o.row for o in outcomes])}
+    """Its controller and the settings in which a run differs from most others; its name if there are none."""
+    settings = {
+        key: outcome.setting(key)
+        for key in varied_keys([o.row for o in outcomes])
+        if key == "controller" or 2 * sum(o.setting(key) == outcome.setting(key) for o in outcomes) <= len(outcomes)
+    }
     words = [str(value) if key == "controller" else f"{key} {value}" for key, value in settings.items()]
     return ", ".join(words) or outcome.row.name
 

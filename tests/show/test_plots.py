@@ -51,14 +51,13 @@ def test_numbers_arrive_as_they_were_packed(kind):
     np.testing.assert_array_equal(unpacked(packed(numbers), kind), numbers)
 
 
-def test_a_page_that_would_be_too_large_is_thinned_and_keeps_its_peak(monkeypatch):
-    monkeypatch.setattr(plots, "LARGEST_BYTES", 20_000)
+def test_a_page_that_pictures_have_almost_filled_is_thinned_and_keeps_its_peak():
     t = 1e-3 * np.arange(50_000)
     noise = np.random.default_rng(0).standard_normal(len(t))
     noise[31_415] = 77.0
     curve = Curve("noise", noise, "#000000")
-    found = data(Plots(t, curve, [Section("", "", [Panel("", [curve])])]))
-    assert len(found["numbers"]) * 3 / 4 <= 20_000
+    found = data(Plots(t, curve, [Section("", "", [Panel("", [curve])])]), beside=plots.LARGEST_PAGE - 40_000)
+    assert len(found["numbers"]) <= 40_000
     times = unpacked(found["time"], "<f8")
     for column in unpacked(found["numbers"], "<f4").reshape(2, -1):
         assert len(column) == len(times)

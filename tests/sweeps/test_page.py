@@ -132,6 +132,23 @@ def test_eleven_conditions_differ_in_colour_or_marker(folder):
     assert len(looks) == len(set(looks)) == 11
 
 
+def test_of_more_conditions_than_looks_the_table_gives_the_names(folder):
+    (outcome,) = record.load(folder).outcomes[:1]
+    members = {f"condition {i}": [outcome] for i in range(100)}
+    scene = figures._Scene((outcome,), {outcome.row.name: ("pid", "")}, ("pid",), members, ())
+    sentence, figure = figures._torque_rate(scene)
+    assert not figure.legends
+    assert "one of 100 conditions, which the table of all runs names" in sentence
+
+
+def test_a_run_is_named_by_what_sets_it_apart_from_most():
+    changed = [{}, {}, {}, {"mu": 0.1}, {"noise.angle_rad": 0.01}]
+    rows = plan(experiment, [{"controller": "pid", "mu": 0.8, "noise.angle_rad": 0.0} | change for change in changed])
+    outcomes = [record.RunOutcome(row=row, metrics={}, reason=None, folder=Path("nowhere")) for row in rows]
+    names = [page._which(o, outcomes) for o in outcomes]
+    assert names[3:] == ["mu 0.1", "noise.angle_rad 0.01"]
+
+
 def test_lines_and_panels_have_the_names_that_a_study_gives_them(folder):
     outcomes = record.load(folder).outcomes
     rate = figures.pictures(outcomes, lambda o: (f"no {o.setting('controller')}", "anywhere"))[0]
