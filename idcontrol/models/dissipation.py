@@ -28,7 +28,7 @@ from idcontrol.models import no_slip
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import Attempt, settle
 from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, outcomes, whiten
-from idcontrol.solvers.lcp import ACTIVE_SET, gram_residual_doubled, lost, row_residual, row_rounding
+from idcontrol.solvers.lcp import ACTIVE_SET, SLIGHT, gram_residual_doubled, lost, row_residual, row_rounding
 from idcontrol.solvers.lemke import solve_regularized
 from idcontrol.solvers.psd import psd_lcp_kernel
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
@@ -97,8 +97,9 @@ def edge_lcp_kernel(
                 moves = moves or rows[count, a] != 0.0
             r[count] = (c[normal] + slope[count] * c[tangent]) / s
             uncertain[count] = (left[normal] + abs(slope[count]) * left[tangent]) / s
-            if not moves:  # its slip, which nothing changes, is the unit in which friction of 1e-9 lets it approach
-                uncertain[count] += TOLERANCE * np.hypot(c[normal], c[tangent])
+            if not moves and edge < 4:  # slip that nothing changes is the unit in which friction lets it approach
+                unit = abs(c[normal]) + max(mu[i], 1.0) * abs(c[tangent])
+                uncertain[count] += SLIGHT * unit / s
             if (active[i] >> edge) & 1 and started < k:
                 start[started] = count
                 started += 1

@@ -24,9 +24,8 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import dissipation
 from idcontrol.models.step import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart
-from idcontrol.models.whitened import Whitened, whiten
-from idcontrol.solvers.lcp import rounding
-from idcontrol.solvers.status import TOLERANCE
+from idcontrol.models.whitened import Whitened, balances, whiten
+from idcontrol.solvers.lcp import SLIGHT, rounding
 from idcontrol.types import Array, Integers, Status
 
 
@@ -61,52 +60,34 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
 
 def _exact(problem: StepProblem, whitened: Whitened, solution: StepSolution) -> bool:
-    """Whether momenta balance, and normal velocities obey their law, to `TOLERANCE` of their terms, or are rounding.
+    """Whether momenta balance, and normal velocities obey their law with a margin, or are rounding.
 
     Drag that all but stops a light body is the product of a large coefficient and the rounding of a small slip. And in
-    units of M̃ the damped motion hides what is wrong with the rest.
+    units of M̃ the damped motion hides what is wrong with the rest: what is more than rounding is judged in those of M.
     """
     f, v = solution.impulses.T.ravel(), solution.v_plus
-    balances = _balance(problem.M, problem.kappa, problem.contacts.jacobian, whitened.free, v, f)
-    return bool(balances and _rests(whitened, v, f[: len(problem.contacts)]))
+    f_n = f[: len(problem.contacts)]
+    balance = balances(problem.M, problem.kappa, problem.contacts.jacobian, whitened.free, v, f)
+    return bool(balance and (_rests(whitened, v, f_n, 0.0) or _rests(whiten(problem), v, f_n, SLIGHT)))
 
 
 @njit(cache=True, error_model="numpy")
-def _rests(w: Whitened, v: Array, f_n: Array) -> bool:  # pragma: no cover - compiled
-    """Whether contacts do not approach, and those with normal impulses f_n (n,) do not part, at velocities v (m,)."""
+def _rests(w: Whitened, v: Array, f_n: Array, tolerance: float) -> bool:  # pragma: no cover - compiled
+    """Whether contacts do not approach, and those with normal impulses f_n (n,) do not part, at velocities v (m,).
+
+    Up to a part `tolerance` of their velocity at zero impulse and the change, and rounding.
+    """
     rests = True
     for i in range(f_n.size):
-        speed, size = w.c[i], abs(w.c[i])
+        change, terms = 0.0, 0.0
         for j in range(v.size):
-            change = w.rows[i, j] * (v[j] - w.v_free[j])
-            speed += change
-            size += abs(change)
+            term = w.rows[i, j] * (v[j] - w.v_free[j])
+            change += term
+            terms += abs(term)
+        speed, unit = w.c[i] + change, abs(w.c[i]) + abs(change)
         if speed < 0.0 or f_n[i] > 0.0:
-            rests = rests and abs(speed) <= TOLERANCE * size + w.left[i]
+            rests = rests and abs(speed) <= tolerance * unit + rounding(v.size, terms) + w.left[i]
     return rests
-
-
-@njit(cache=True, error_model="numpy")
-def _balance(
-    M: Array, kappa: Array, J: Array, free: Integers, v: Array, f: Array
-) -> bool:  # pragma: no cover - compiled
-    """Whether the momentum of each free velocity balances, with velocities v (m,) and impulses f (3 n,) [N; S; T]."""
-    m, rows = v.size, f.size
-    known, balances = np.abs(kappa), True
-    for i in range(m):
-        for r in range(rows):
-            known[i] += abs(J[r, i] * f[r])
-    for i in free:
-        missing, size, terms = kappa[i], known[i], 0.0
-        for j in range(m):
-            missing += M[i, j] * v[j]
-            size += abs(M[i, j] * v[j])
-            terms += abs(M[i, j]) * known[j] / M[j, j]
-        for r in range(rows):
-            missing -= J[r, i] * f[r]
-        # at rest all of it is what rounding leaves of what each momentum and impulse causes, before they cancel
-        balances = balances and (abs(missing) <= TOLERANCE * size or size <= rounding(m + rows, terms))
-    return balances
 
 
 def solve_explicit(problem: StepProblem, v: Array, warm: WarmStart | None = None) -> StepSolution:

@@ -25,7 +25,7 @@ from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
 from idcontrol.kernels.linear import assign, assign_rows, cholesky, solve_lower, solve_lower_transposed, solve_upper
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, free_indices
 from idcontrol.solvers.active_set import project
-from idcontrol.solvers.lcp import rounding, sum_rounding
+from idcontrol.solvers.lcp import SLIGHT, rounding, sum_rounding
 from idcontrol.solvers.rank import (
     HELD_RANK_TOLERANCE,
     IndependentRows,
@@ -200,8 +200,44 @@ def recover(whitened: Whitened, f: Array) -> tuple[Array, Array]:
 
 
 @njit(cache=True, error_model="numpy")
-def _recover_finite(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array, bool]:  # pragma: no cover - compiled
-    """`recover`, and whether its results and the inertia are finite."""
+def balances(
+    M: Array, kappa: Array, J: Array, free: Integers, v: Array, f: Array
+) -> bool:  # pragma: no cover - compiled
+    """Whether the momentum of each free velocity balances with a margin, or its terms are rounding.
+
+    An inertia that is nearly singular leaves too few digits of velocities that impulses change by far more.
+
+    Args:
+        M: Inertia, shape (m, m).
+        kappa: κ, shape (m,).
+        J: Rows, shape (r, m).
+        free: The free velocities.
+        v: Velocities, shape (m,).
+        f: Impulses of the rows, shape (r,).
+    """
+    m, rows = v.size, f.size
+    known, balance = np.abs(kappa), True
+    for i in range(m):
+        for r in range(rows):
+            known[i] += abs(J[r, i] * f[r])
+    for i in free:
+        missing, size, terms = kappa[i], known[i], 0.0
+        for j in range(m):
+            missing += M[i, j] * v[j]
+            size += abs(M[i, j] * v[j])
+            terms += abs(M[i, j]) * known[j] / M[j, j]
+        for r in range(rows):
+            missing -= J[r, i] * f[r]
+        # at rest all of it is what rounding leaves of what each momentum and impulse causes, before they cancel
+        balance = balance and (abs(missing) <= SLIGHT * size or size <= rounding(m + rows, terms))
+    return balance
+
+
+@njit(cache=True, error_model="numpy")
+def _recover_finite(
+    w: Whitened, f: Array, arena: Arena
+) -> tuple[Array, Array, bool, bool]:  # pragma: no cover - compiled
+    """`recover`, whether its results and the inertia are finite, and whether momenta balance."""
     v_plus, impulse = recover_kernel(w, f, arena)
     finite = True
     for speed in v_plus:
@@ -211,12 +247,15 @@ def _recover_finite(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array, 
     for i in range(w.M.shape[0]):
         for j in range(w.M.shape[1]):
             finite = finite and np.isfinite(w.M[i, j])
-    return v_plus, impulse, finite
+    return v_plus, impulse, finite, balances(w.M, w.kappa, w.rows, w.free, v_plus, f)
 
 
 INEXACT: Final = "some contact obeys its law to fewer digits than is called solved"
 """Note of a step whose impulses are kept though they miss the tolerance in a contact's own units: zero impulses would
 let a machine fall through the ground."""
+
+UNBALANCED: Final = "the inertia is too nearly singular for momenta to balance"
+"""Note of a step whose velocities have too few digits for what impulses change of them."""
 
 COARSE: Final = 1e-3
 """Part of the fastest approach that such impulses may leave, and of their power that they may add."""
@@ -250,9 +289,11 @@ def finish(
         ending = ending._replace(status=Status.FALLBACK, note="inaccurate")
     if ending.status is Status.FALLBACK:
         f = np.zeros_like(f)
-    v_plus, impulse, finite = _recover_finite(whitened, f, HEAP)
+    v_plus, impulse, finite, balance = _recover_finite(whitened, f, HEAP)
     if not finite and ending.status is not Status.FALLBACK:
         return finish(problem, whitened, f, Ending(Status.FALLBACK, np.inf, ending.iterations, note="not finite"))
+    if not balance and ending.status is Status.SOLVED:
+        ending = ending._replace(status=Status.REPAIRED, note=UNBALANCED)
     return StepSolution(
         v_plus=v_plus,
         impulses=np.ascontiguousarray(f[: 3 * n].reshape(3, n).T),

@@ -306,19 +306,19 @@ def _contact(law: int, step: Answered, rows: Rows, i: int) -> float:  # pragma: 
         slow = law == NO_SLIP and speed[i] <= SLIP_SPEED
         parting = 0.0 if slow else _part(max(speed[i], 0.0), unit[i])
         return max(worst, _least(_part(used, p_t), parting))
-    if not touches:  # friction does nothing there, but stays within its bound
-        return max(worst, _part(used - mu * f[i], p_t))
+    if not touches:  # friction does nothing there, but stays within its bound, which is known as well as f_n is
+        return max(worst, _part(used - mu * f[i], max(p_t, mu * p_n)))
     if mu == 0.0:
         return max(worst, _part(used, p_t))
     if law == CONE:
-        most = max(mu * f[i], used, across / inverse if inverse > 0.0 else 0.0)
+        most = max(mu * f[i], used, across / inverse if inverse > 0.0 else mu * p_n)
         a, b = _part(used, most), _part(slip, across)
         along = _part(f[s] * speed[s] + f[t] * speed[t], most * across)
         aside = _part(f[s] * speed[t] - f[t] * speed[s], most * across)
         opposes = _part(max(a * b + along, abs(aside)), max(a, b))  # by the smaller one of friction and slip
         return max(worst, opposes, _least(b, _part(mu * f[i] - used, most)))
     # friction pyramid
-    slack, most = mu * f[i] - used, max(mu * f[i], used, across / inverse if inverse > 0.0 else 0.0)
+    slack, most = mu * f[i] - used, max(mu * f[i], used, across / inverse if inverse > 0.0 else mu * p_n)
     worst = max(worst, _least(_part(slip, across), _part(slack, most)))
     for r in (s, t):
         for sign in (1.0, -1.0):

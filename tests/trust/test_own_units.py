@@ -172,6 +172,10 @@ def test_impulses_that_cancel_beyond_double_precision_are_not_called_solved(name
         ("dissipation", 7, 285104),  # a normal velocity in the units of the slip
         ("viscous", 7, 275956),
         ("viscous", 8, 189214),
+        ("viscous", 32, 304441),  # an approach that was measured by terms that cancel, not by the change
+        ("no_slip", 31, 135756),  # an inertia of condition 3e19, whose velocities keep no digits of the momenta
+        ("no_slip", 32, 333866),
+        ("dissipation", 32, 333866),
         ("nearly_rigid", 7, 32740),  # friction of 1e-9 beside a contact that is held, 1e-4 beyond its bound
         ("nearly_rigid", 7, 160480),
         ("nearly_rigid", 7, 339531),
@@ -188,6 +192,19 @@ def test_what_double_precision_cannot_tell_is_not_called_solved(name, seed, numb
         assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
     else:
         assert (solution.status, solution.impulses.any()) == (Status.REPAIRED, True)
+
+
+def test_an_edge_that_approaches_and_that_nothing_moves_is_a_squeeze():
+    """1.4 km away, at a friction of 1e6: the edge approaches at 1944 m/s, which was hidden in the units of its slip."""
+    solution = ATTACKED["dissipation"][0](hostile_step(56265, seed=31), None)
+    assert (solution.status, solution.note) == (Status.FALLBACK, "squeeze")
+
+
+def test_friction_that_moves_nothing_is_judged_in_the_units_of_its_normal_impulse():
+    """A normal impulse of -5e-17 N s beside others of 2 N s bounds friction of 1e-9 by -5e-26 N s."""
+    solve, law = ATTACKED["coulomb"]
+    problem = hostile_step(480825, seed=31)
+    assert own_units.violation(law, problem, solve(problem, None)) <= own_units.TOLERANCE
 
 
 @pytest.mark.parametrize("mu", [0.5, 1e6])
