@@ -33,7 +33,8 @@ RIDGE = 1e-8
 """Weight of ½|y|² relative to the mean of diag(LτᵀLτ): makes duplicate contacts share evenly (math.md, section 7.4)."""
 
 MET = 1e-9
-"""Motor impulses beyond their bounds by less than this part of the room between them are rounding."""
+"""Motor impulses beyond their bounds by less than this part of the room between them are rounding; of themselves where
+one side has no bound."""
 
 KEPT = 1e-8
 """Largest relative miss of the motion that impulses of stage II may have; the program meets it to some 1e-12, but rows
@@ -116,7 +117,8 @@ def torque_map_kernel(w: Whitened, n3: int, arena: Arena) -> Array:  # pragma: n
 def within(bounds: Bounds, impulse: Array) -> bool:
     """Whether motor impulses (p,) are within their bounds, to `MET`; False for a NaN, too."""
     for a in range(impulse.shape[0]):
-        slack = MET * (bounds.most[a] - bounds.least[a])
+        room = bounds.most[a] - bounds.least[a]
+        slack = MET * (room if room < np.inf else abs(impulse[a]))
         if not bounds.least[a] - slack <= impulse[a] <= bounds.most[a] + slack:
             return False
     return True

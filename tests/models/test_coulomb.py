@@ -10,7 +10,7 @@ import pytest
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
-from idcontrol.models import coulomb
+from idcontrol.models import coulomb, friction_lcp
 from idcontrol.models.step import StepProblem
 from idcontrol.models.whitened import whiten
 from idcontrol.solvers.existence import Existence, decide
@@ -40,6 +40,14 @@ def random_forward(system, rng, *, penetration=0.0):
         angle=rng.uniform(0, np.pi),
     )
     return forward_step(system, v, scenes.H * rng.normal(scale=2.0, size=12), contacts)
+
+
+def unbalanced(problem):
+    """The rows of a step of rigid contacts, as they are, and their LCP."""
+    whitened, mu = whiten(problem), problem.contacts.mu
+    compliance, frictional = np.zeros(3 * mu.size), friction_lcp.frictional_contacts(mu, HEAP)
+    posed = friction_lcp.Unbalanced(whitened.rho, whitened.c, whitened.left, compliance, mu, frictional)
+    return posed, friction_lcp.assemble(posed.rho, posed.c, compliance, mu, frictional, HEAP)
 
 
 def violation(problem, solution):
@@ -399,6 +407,33 @@ def swaying_demand(system, k):
     # what the feet allow, to rounding: they stick, and many impulses give the one motion
     b = np.linalg.lstsq(J[:, 6:], -J[:, :6] @ base, rcond=None)[0]
     return inverse_step(system, np.r_[base, b], b, contacts)
+
+
+def test_of_failed_restarts_the_best_is_kept(monkeypatch):
+    residuals = itertools.cycle([3e-3, 1e-3, 2e-3])
+
+    def fails(lcp, problem, tikhonov, z, f, arena):
+        f[:] = next(residuals)
+        return int(SolverStatus.INACCURATE), 1, f[0]
+
+    monkeypatch.setattr(friction_lcp, "solve_lcp", fails)
+    posed, lcp = unbalanced(numbered_step(3))
+    f = np.empty(posed.c.size)
+    status, _, least = friction_lcp.restarted(lcp, posed, f)
+    assert (status, least) == (SolverStatus.INACCURATE, 1e-3)
+    np.testing.assert_array_equal(f, 1e-3)
+
+
+def test_an_answer_that_is_off_in_its_fifth_digit_is_refined(quadruped):
+    """Standing on four feet that stick."""
+    quadruped.update(scenes.home(quadruped), np.zeros(18))
+    problem = forward_step(quadruped, np.zeros(18), np.zeros(12), scenes.foot_contacts(quadruped, 0.7))
+    posed, _ = unbalanced(problem)
+    f = coulomb.solve(problem).impulses.T.ravel() * (1.0 + 1e-5 * np.random.default_rng(0).normal(size=12))
+    off = friction_lcp.judged(posed, f, HEAP)
+    assert off > TOLERANCE
+    assert friction_lcp._refined(posed, off, f, HEAP) <= TOLERANCE
+    assert friction_lcp.judged(posed, f, HEAP) <= TOLERANCE
 
 
 def test_the_vertex_of_the_last_step_is_kept_while_it_is_a_solution(quadruped):

@@ -114,6 +114,24 @@ def test_motors_stay_within_their_bounds_where_some_impulses_of_the_same_motion_
     assert left > 2
 
 
+@pytest.mark.parametrize("side", [-1.0, 1.0])
+def test_a_motor_that_is_bounded_on_one_side_stays_on_it(quadruped, side):
+    problem = standing_problem(quadruped, np.random.default_rng(5))
+    first = dissipation.solve(problem)
+    y_1, reduction = first.impulses.T.ravel(), whiten(problem)
+    y, _ = smallest_torque(reduction, cones(problem), y_1, first.multipliers)
+    free = recover(reduction, y)[1]
+    motor = np.argmax(side * (free - first.multipliers))
+    between = 0.5 * (free + first.multipliers)[motor]  # some impulses give it: those of stage I give more
+    bounds = unbounded(12)
+    (bounds.least if side < 0.0 else bounds.most)[motor] = between
+    y, better = smallest_torque(reduction, cones(problem), y_1, first.multipliers, None, bounds)
+    bounded = recover(reduction, y)[1]
+    assert better
+    assert bounded[motor] == pytest.approx(between, rel=1e-6)  # no further from the smallest than it must be
+    assert bounded @ bounded > free @ free
+
+
 def test_the_motion_stays_and_the_torque_does_not_grow(quadruped):
     rng = np.random.default_rng(2)
     for _ in range(50):
