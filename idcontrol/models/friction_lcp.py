@@ -238,6 +238,9 @@ def _violation(problem: Unbalanced, f: Array, y: Array, rounded: bool) -> float:
     for i in range(n):
         speed, unit, mobility = _velocity(problem, f, y, i, _left(problem, f, y, i) if rounded else 0.0)
         worst = max(worst, missed(f[i], speed, unit, mobility))
+        friction = abs(f[n + i]) + abs(f[2 * n + i])
+        if problem.mu[i] == 0.0 and friction > 0.0:
+            worst = max(worst, friction / max(friction, f[i]))
     for i in problem.frictional:
         rows = (n + i, 2 * n + i)
         across, mobility, slip, used = 0.0, 0.0, 0.0, 0.0

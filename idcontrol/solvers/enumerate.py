@@ -863,7 +863,9 @@ def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> 
         part, settled, more = _search_island(V[np.ix_(rows, rows)], v0[rows], mu[members], max_nodes - nodes)
         nodes += more
         if part is not None:
+            smooth = members[mu[members] == 0.0]  # their friction is rounding
             y[rows] = part
+            y[n + smooth] = y[2 * n + smooth] = 0.0
         elif settled:
             return None, True, nodes
         else:

@@ -200,6 +200,14 @@ def test_an_edge_that_approaches_and_that_nothing_moves_is_a_squeeze():
     assert (solution.status, solution.note) == (Status.FALLBACK, "squeeze")
 
 
+def test_smooth_contacts_get_no_friction_from_the_search_over_modes():
+    """One of them 16 km away, beside which a friction of 3e-4 N s was rounding."""
+    problem = hostile_step(31811, seed=41)
+    solution = ATTACKED["coulomb"][0](problem, None)
+    assert solution.status is not Status.SOLVED or own_units.violation(own_units.COULOMB, problem, solution) <= 1e-6
+    assert not solution.impulses[problem.contacts.mu == 0.0, 1:].any()
+
+
 def test_friction_that_moves_nothing_is_judged_in_the_units_of_its_normal_impulse():
     """A normal impulse of -5e-17 N s beside others of 2 N s bounds friction of 1e-9 by -5e-26 N s."""
     solve, law = ATTACKED["coulomb"]
