@@ -25,7 +25,7 @@ import numpy as np
 
 from idcontrol.configuration import Count, Seed
 from idcontrol.experiments.case import Progress
-from idcontrol.experiments.findings import Finding, Results, Series, save
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, save
 from idcontrol.models import coulomb, dissipation, no_slip, viscous
 from idcontrol.models.step import ContactModel, StepProblem
 from idcontrol.models.whitened import whiten
@@ -199,6 +199,7 @@ class ContactProblems:
         results = Results(
             findings=findings(table, condition),
             series={"condition": Series(condition), "contacts": Series(contacts)},
+            drawings=[drawing(table, ENDS)],
             extra={"rows": table},
         )
         return save(out, self.name, config, results, began=began)
@@ -236,7 +237,8 @@ def attack(name: str, config: Config, out: Path, progress: Progress) -> dict[str
         for what in ("wrong", "not_finite"):
             found.append(Finding(f"{model}_{what}", row[what], holds=row[what] == 0, note=note))
     table = [{"what": model, **row} for model, row in counts.items()]
-    return save(out, name, config, Results(findings=found, series={}, extra={"rows": table}), began=began)
+    results = Results(findings=found, drawings=[drawing(table, OUTCOMES)], extra={"rows": table})
+    return save(out, name, config, results, began=began)
 
 
 def judge_hostile(solve: ContactModel, law: int, problem: StepProblem) -> str:
@@ -394,6 +396,30 @@ SURE: Final = {
 }
 """Models and solvers that must solve everything that has a solution. Lemke's method may fail on inverse Coulomb
 problems (math.md, section 5.1)."""
+
+
+ENDS: Final = ("solved", "no_solution_proved", "beyond_double", "undecided", "missed", "wrong")
+"""What becomes of a problem: the counts of a row that add up to all of its problems."""
+
+
+def drawing(table: Sequence[Mapping[str, Any]], ends: Sequence[str]) -> Drawing:
+    """The share of the problems of each model and solver that came to each of `ends`, counts in the rows of `table`."""
+    names = list(dict.fromkeys(row["what"] for row in table))
+    counts = np.array([[sum(row[end] for row in table if row["what"] == name) for end in ends] for name in names])
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    left = np.cumsum(shares, axis=1) - shares
+    with axes(size=(7.0, 0.9 + 0.26 * len(names))) as plot:
+        for end, share, begin in zip(ends, shares.T, left.T, strict=True):
+            plot.barh(names, share, left=begin, height=0.7, label=end.replace("_", " "))
+        plot.set(xlabel="share of the problems", xlim=(0.0, 1.0))
+        plot.invert_yaxis()
+        plot.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=len(ends), columnspacing=1.0, handlelength=1.0)
+    wrong = counts[:, list(ends).index("wrong")].sum()
+    return Drawing(
+        "What became of the problems",
+        f"Of {counts.sum()} answers {wrong} {'is' if wrong == 1 else 'are'} called solved and wrong.",
+        plot.figure,
+    )
 
 
 def findings(table: Sequence[dict[str, Any]], condition: Array) -> list[Finding]:

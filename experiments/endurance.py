@@ -15,14 +15,14 @@ import numpy as np
 
 from idcontrol import robots
 from idcontrol.configuration import Count, Seed
-from idcontrol.experiments.findings import Finding, Results, Series, save
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, save
 from idcontrol.loop.realtime import resident_mb
 from idcontrol.record.recording import load
 from idcontrol.scenes.disturbances import Kick
 from idcontrol.scenes.locomotion import record_walk
 from idcontrol.scenes.settings import CountedFriction
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
-from idcontrol.types import Array, Status
+from idcontrol.types import Array, Booleans, Status
 
 ROBOT: Final = "go1"
 CONVEX: Final = ("id-coulomb-qp", "id-noslip-qp", "id-coulomb-qp-1", "id-coulomb-qp-raw", "id-sap", "id-constraint")
@@ -142,12 +142,15 @@ class Endurance:
         total = StepCount(0, 0, 0, 0, 0, 0, 0, 0)
         memory: list[float] = []
         fell: list[bool] = []
+        unsolved: list[float] = []
         while total.steps < config.steps:
             walk = random_walk(config.controller, config.seed + len(memory), config.walk_s)
             with tempfile.TemporaryDirectory() as folder:
                 metrics = record_walk(WalkScene.of(walk), Path(folder) / "walk")
                 arrays = load(Path(folder) / "walk").arrays
-            total += count(arrays["tau"], arrays["status"], arrays["clipped"], limit)
+            ended = count(arrays["tau"], arrays["status"], arrays["clipped"], limit)
+            total += ended
+            unsolved.append(1.0 - ended.solved / ended.steps)
             fell.append(metrics["fell_at_s"] is not None)
             gc.collect()
             memory.append(resident_mb())
@@ -156,14 +159,28 @@ class Endurance:
             findings=findings(total, fell, np.array(memory)),
             series={
                 "fell": Series(np.array(fell, dtype=np.float64)),
+                "unsolved": Series(np.array(unsolved)),
                 "memory": Series(np.array(memory), "MB", wall_time=True),
             },
+            drawings=[drawing(np.array(unsolved), np.array(fell), np.array(memory))],
         )
         return save(out, self.name, config, results, began=began)
 
     def rehearsals(self) -> Sequence[EnduranceConfig]:
         """One short walk with each convex controller."""
         return [EnduranceConfig(controller=name, steps=1, walk_s=3.0) for name in CONVEX]
+
+
+def drawing(unsolved: Array, fell: Booleans, memory: Array) -> Drawing:
+    """Walk by walk: the share of its steps that were not solved, whether it fell, and the memory after it [MB]."""
+    walk = 1 + np.arange(len(fell))
+    with axes(2, size=(7.0, 4.4), sharex=True) as (steps, resident):
+        steps.bar(walk, 100.0 * unsolved, color=np.where(fell, "C1", "C0"))
+        steps.set(ylabel="steps repaired or\nwithout a solution [%]")
+        resident.plot(walk, memory, "o-", markersize=3)
+        resident.set(xlabel="walk", ylabel="memory [MB]")
+    sentence = f"{fell.sum()} of {len(fell)} walks fell; each has its own commands, push and friction. Orange: it fell."
+    return Drawing("Walk by walk", sentence, steps.figure)
 
 
 def findings(total: StepCount, fell: list[bool], memory: Array) -> list[Finding]:

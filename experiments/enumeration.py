@@ -23,7 +23,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.projection import project
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
-from idcontrol.experiments.findings import Finding, Results, Series
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.models import coulomb
 from idcontrol.models.distribution import torque_map
 from idcontrol.models.step import StepProblem
@@ -113,7 +113,12 @@ def run(config: Config, progress: Progress) -> Results:
             steps.append(measure(nearest, start, problem if brute else None))
             progress(len(steps) / (config.cases * len(counts)))
     table = [table_row([step for step in steps if step.contacts == n], float(np.median(floor))) for n in counts]
-    return Results(findings=findings(table, float(np.median(floor))), series=series(steps), extra={"rows": table})
+    return Results(
+        findings=findings(table, float(np.median(floor))),
+        series=series(steps),
+        drawings=[drawing(steps)],
+        extra={"rows": table},
+    )
 
 
 experiment = Case(
@@ -124,6 +129,26 @@ experiment = Case(
     simulate=run,
     smallest=Config(cases=2),
 )
+
+
+def drawing(steps: Sequence[SearchedStep]) -> Drawing:
+    """Time of the search and of brute force, step by step, against the number of contacts."""
+    aside = np.random.default_rng(0).uniform(-0.12, 0.12, len(steps))
+    contacts = np.array([step.contacts for step in steps])
+    with axes(size=(7.0, 3.6)) as plot:
+        for times, label, colour, place in (
+            ([step.brute_us for step in steps], "brute force over bases", "C1", 0.2),
+            ([step.proof_us for step in steps], "branch and bound, with proof", "C0", -0.2),
+        ):
+            plot.plot(contacts + place + aside, times, ".", color=colour, label=label, markersize=4, alpha=0.6)
+        plot.set(xlabel="contacts", ylabel="time of a step [μs]", yscale="log", xticks=np.unique(contacts))
+        plot.legend()
+    proved = sum(step.proved for step in steps)
+    return Drawing(
+        "Time of the nearest solution",
+        f"Each dot is a step; {proved} of {len(steps)} searches prove that no torque is nearer to the last one.",
+        plot.figure,
+    )
 
 
 def nearest_problem(

@@ -97,6 +97,15 @@ def understood(command: click.Command, name: str, arguments: list[str]) -> None:
         assert values["study"] in entries.entry_points(entries.STUDIES)
 
 
+def test_every_experiment_is_in_the_gallery_with_its_picture_and_its_command():
+    parts = PAGES["gallery.md"].split("\n## ")[1:]
+    assert sorted(part.splitlines()[0] for part in parts) == sorted(entries.entry_points(entries.EXPERIMENTS))
+    for part in parts:
+        (picture,) = re.findall(r"pictures/gallery/[\w.-]+", part)
+        assert (DOCS / picture).is_file()
+        assert re.search(rf"^idcontrol run {part.splitlines()[0]}\b", part, flags=re.M)
+
+
 def test_settings_that_pages_name_can_be_set():
     named = {key for page in PAGES.values() for key in re.findall(r"--(?:set|vary) ([a-z_.0-9]+)=", page)}
     assert named

@@ -10,6 +10,7 @@ import numpy as np
 
 from idcontrol.record.metrics import Layout
 from idcontrol.record.recording import Recorder
+from idcontrol.record.scenery import Scenery
 from idcontrol.types import Event
 
 FEET = ("LF", "RF", "LH", "RH")
@@ -90,10 +91,13 @@ def record(
     data: dict[str, np.ndarray] | None = None,
     metrics: dict[str, Any] | None = None,
     goals: dict[str, Any] | None = None,
+    scene: Scenery | None = None,
 ) -> Path:
     """Record the walk; without `metrics` as a run that was stopped before its end."""
     data = arrays(duration_s) if data is None else data
     meta = {"experiment": "trot", "layout": msgspec.to_builtins(LAYOUT), "goals": goals or {}}
+    if scene is not None:
+        meta["scene"] = msgspec.to_builtins(scene)
     config = {
         "controller": "id-coulomb-qp", "plant": "coulomb-lcp", "robot": "links", "mu": np.inf, "duration_s": duration_s,
         "seed": 0, "path": {"kind": "waypoints", "stand_from_s": None}, "start_spread_rad": 0.001,

@@ -19,7 +19,10 @@ from idcontrol.errors import InputError
 @click.option("--port", type=int, metavar="N", help="Port on 127.0.0.1; by default 8080 or the next that is free.")
 @click.option("--no-browser", is_flag=True, help="Only serve the page; open it yourself.")
 @click.option(
-    "--publish", type=click.Path(path_type=Path), metavar="FILE", help="Write the replay as one HTML file instead."
+    "--publish",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the replay as one HTML file instead, and its curves as another.",
 )
 def command(folder: Path, port: int | None, no_browser: bool, publish: Path | None) -> int:
     """Replay the run in DIR in 3-D in the browser, until Ctrl-C or SIGTERM."""
@@ -36,7 +39,7 @@ def view(folder: Path, port: int | None = None, *, browser: bool = True, publish
 
     run = load(folder)
     try:
-        from idcontrol.show.report import write_page
+        from idcontrol.show.report import report, write_page
         from idcontrol.show.view.film import Film
         from idcontrol.show.view.page import Page, Player, play, serve, stop
     except ModuleNotFoundError as error:
@@ -47,7 +50,10 @@ def view(folder: Path, port: int | None = None, *, browser: bool = True, publish
     try:
         player = Player(Page(server, film.stage, film.title(), follow=film.strays()), film)
         if publish is not None:
-            click.echo(write_page(publish, player.publish()))
+            beside = publish.with_name(f"{publish.stem}-curves.html")
+            write_page(beside, report(folder).read_text(encoding="utf-8"))
+            write_page(publish, player.publish(beside.name))
+            click.echo(f"{publish} plays without a server; it links its curves, {beside}")
             return DONE
         address = f"http://{server.get_host()}:{server.get_port()}"
         note = f" ({run.note})" if run.note else ""

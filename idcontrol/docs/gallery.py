@@ -24,11 +24,11 @@ from PIL import Image
 
 from idcontrol import cli
 from idcontrol.cli.view import find_robot
-from idcontrol.entries import load_experiment
+from idcontrol.entries import EXPERIMENTS, entry_points, load_experiment
 from idcontrol.record.recording import load
 from idcontrol.show.drawing import recorded
 from idcontrol.show.view.film import Film
-from idcontrol.show.view.page import Page, Player, gif, serve, stop
+from idcontrol.show.view.page import Page, Player, gif, photo, serve, stop
 
 DOCS = Path(__file__).parent
 COMMANDS = {
@@ -47,9 +47,12 @@ COMMANDS = {
     "chatter": "idcontrol run chatter",
     "enumeration": "idcontrol run enumeration",
     "lcp-suite": "idcontrol run lcp-suite",
-    "scaling": "idcontrol run scaling",
+    "scaling": "idcontrol run scaling --set 'contacts=[1,2,4,8,16,32,64]' --set samples=50 --set budget_s=0.3 "
+    """--set 'schemes=["id-coulomb-qp","id-noslip-qp","id-sap"]'""",
+    "contact-problems": "idcontrol run contact-problems --preset hostile --set problems=400",
+    "endurance": "idcontrol run endurance --set steps=60000",
 }
-"""The command that makes each picture; experiments that draw nothing are left out."""
+"""The command that makes each picture, in the order of the page."""
 SIZE = (360, 540)
 """Height and width of a picture in pixels."""
 FILM_FROM_S, FILM_S, FILM_SPEED, FILM_FRAMES_PER_S = 1.0, 0.6, 0.25, 10
@@ -92,14 +95,14 @@ def rendered(folder: Path, times: list[float], profile: Path) -> list[Any]:
             for t in times:
                 player.slider.value = t
                 player.advance(0.0)
-                frames.append(clients[0].get_render(*SIZE, transport_format="png")[..., :3])
+                frames.append(photo(clients[0], SIZE))
         return frames
     finally:
         stop(server)
 
 
-def picture(name: str, folder: Path, out: Path, profile: Path) -> Path | None:
-    """The picture of a run; None if it has none."""
+def picture(name: str, folder: Path, out: Path, profile: Path) -> Path:
+    """The picture of a run."""
     run = load(folder)
     if "scene" in run.meta:
         t = run.arrays["t"]
@@ -109,7 +112,7 @@ def picture(name: str, folder: Path, out: Path, profile: Path) -> Path | None:
     for drawn in recorded(run.folder, run.meta):
         (out / f"{name}.svg").write_bytes(base64.b64decode(drawn.source.partition(",")[2]))
         return out / f"{name}.svg"
-    return None
+    sys.exit(f"{name} has neither a scene nor a figure; give its run one, for its report as well")
 
 
 def film(folder: Path, out: Path, profile: Path) -> None:
@@ -119,13 +122,15 @@ def film(folder: Path, out: Path, profile: Path) -> None:
 
 
 def main() -> None:
-    """Run every experiment of the gallery, write its picture, and the page of all of them."""
+    """Run every experiment, write its picture, and the page of all of them."""
+    if missing := set(entry_points(EXPERIMENTS)) ^ set(COMMANDS):
+        sys.exit(f"the gallery's commands are not those of the installed experiments: {', '.join(sorted(missing))}")
     out = DOCS / "pictures" / "gallery"
     out.mkdir(parents=True, exist_ok=True)
     parts = [
-        "---\norphan: true\n---",
         "# Gallery",
-        "Each picture and the command that made it; `make gallery` makes them again.",
+        "One picture of each experiment, and the command that made its run. `idcontrol view` shows a run in 3-D, "
+        "`idcontrol report` draws its figures. `make gallery` makes this page again.",
     ]
     for name, command in COMMANDS.items():
         with TemporaryDirectory() as scratch:
@@ -134,9 +139,9 @@ def main() -> None:
             shown = picture(name, folder, out, Path(scratch) / "browser")
             if name == "trot":
                 film(folder, DOCS / "pictures" / "trot.gif", Path(scratch) / "browser")
-        if shown is not None:
-            image = f"```{{image}} pictures/gallery/{shown.name}\n:alt: {name}\n:width: 640px\n```"
-            parts += [f"## {name}", f"{load_experiment(name).summary}.", image, f"```sh\n{command}\n```"]
+        image = f"```{{image}} pictures/gallery/{shown.name}\n:alt: {name}\n:width: 640px\n```"
+        summary = load_experiment(name).summary
+        parts += [f"## {name}", f"{summary[0].upper()}{summary[1:]}.", image, f"```sh\n{command}\n```"]
     (DOCS / "gallery.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import contextlib
 import html
 import http
+import importlib
 import io
 import itertools
 import logging
 import re
 import socket
+import tempfile
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +27,7 @@ from PIL import Image
 from viser import uplot
 
 from idcontrol.errors import InputError
-from idcontrol.show.plots import COLORS, thinned
+from idcontrol.show.plots import COLORS, DARK, thinned
 from idcontrol.show.view.film import Film
 from idcontrol.show.view.shapes import Mesh, arrow, pyramid, shaft
 from idcontrol.show.view.stage import Shot, Stage
@@ -56,11 +60,18 @@ LIFT = 0.002
 
 GHOST = 0.35
 """Opacity of the robot that shows the reference."""
-WINDOW_S, POINTS, CURVES_EVERY_S = 1.0, 75, 0.25
-"""Length of the curves' window [s], its number of bins, and the wall time between two updates of it [s]."""
+WINDOW_S, POINTS, CURVES_EVERY_S = 0.5, 75, 0.25
+"""Time before and after the shown instant that curves show [s], their bins, and wall time between two updates [s]."""
 FILM_S, FILM_FRAMES_PER_S, FILM_SIZE = 4.0, 20, (480, 720)
 """Length of an exported film [s of the wall clock], its rate, and its height and width in pixels."""
 
+BELOW = 0.5
+"""Where a page higher than wide shows the stage: above its middle, as a share of half its height."""
+LINK = (
+    '<a href="{}" style="position:fixed;left:14px;top:12px;z-index:9;font:15px system-ui;color:#2563eb">'
+    "curves and figures of this run</a>"
+)
+"""The link on a published page."""
 EYE = np.array([1.6, -1.6, 1.0])
 """Position of the first camera relative to the point that it looks at, as shares of the stage's size."""
 
@@ -97,10 +108,15 @@ class Page:
         server.gui.add_markdown(f"**{title}**")
         self._caption = server.gui.add_html("")
         self.controls = server.gui.add_folder("Replay", visible=False)
-        self._build_forces()
-        self._build_ghost()
+        panel = server.gui.add_panel()  # a narrow page folds it
+        panel.dock_below(server.gui.main_panel)
+        self._shown = panel.add_tab("Shown")
+        with self._shown:
+            self._build_forces()
+            self._build_ghost()
+            self._follow = server.gui.add_checkbox("Follow", follow)
         self._centre: Array | None = None
-        self._follow = server.gui.add_checkbox("Follow", follow)
+        server.on_client_connect(self._step_back)
 
     def show(self, shot: Shot, caption: dict[str, str]) -> None:
         """Move everything to the poses of `shot`, and show `caption` as a table."""
@@ -153,6 +169,15 @@ class Page:
         camera.look_at = tuple(point)
         camera.position = tuple(point + self._stage.size * EYE)
 
+    def _step_back(self, client: viser.ClientHandle) -> None:
+        """On a page that is higher than wide, show all of the stage above the controls, which are at the bottom."""
+        camera, first = client.camera, self.server.initial_camera
+        if camera.aspect < 1.0:
+            away = (first.position - first.look_at) / camera.aspect
+            aim = first.look_at - [0.0, 0.0, BELOW * np.linalg.norm(away) * np.tan(0.5 * first.fov)]
+            camera.position = aim + away  # takes the point that it looks at along
+            camera.look_at = aim
+
     def draw_way(self, path: Array, waypoints: Array) -> None:
         """Draw the path of the base, shape (n, 3), and its waypoints, shape (k, 2) [m], on the ground."""
         scene, size = self.server.scene, self._stage.size
@@ -168,7 +193,8 @@ class Page:
             )  # fmt: skip
             handles.append(disc)
         if handles:
-            self._switch("Way and waypoints", handles)
+            with self._shown:
+                self._switch("Way and waypoints", handles)
 
     def _light(self) -> None:
         scene = self.server.scene
@@ -299,11 +325,17 @@ class Player:
             self._button = gui.add_button("Pause", icon=viser.Icon.PLAYER_PAUSE)
             steps = gui.add_button_group("Step", ("◀", "▶"))
             self.loop = gui.add_checkbox("Loop", True)
-            export = gui.add_button("Film", icon=viser.Icon.MOVIE, hint=f"{FILM_S:g} s from here on, as a GIF")
+            kind = "as an MP4" if encoder() else "as a GIF; pip install imageio-ffmpeg makes it an MP4"
+            export = gui.add_button("Film", icon=viser.Icon.MOVIE, hint=f"{FILM_S:g} s from here on, {kind}")
         self._button.on_click(lambda _: self.toggle())
         steps.on_click(lambda event: self.step(1 if event.target.value == "▶" else -1))
-        export.on_click(lambda event: event.client.send_file_download("film.gif", self.export(event.client)))
-        self._curves = {title: self._plot(title, curves) for title, curves in film.curves.items()}
+        export.on_click(lambda event: event.client.send_file_download(*self.export(event.client)))
+        self._curves: dict[str, viser.GuiUplotHandle] = {}
+        if film.curves:
+            panel = gui.add_panel()
+            panel.dock_left()
+            with panel.add_tab("Curves", viser.Icon.CHART_LINE):
+                self._curves = {title: self._plot(title, curves) for title, curves in film.curves.items()}
         self._drawn_at = -np.inf
         page.draw_way(film.path, film.waypoints)
         page.show(film.shot(0), self._words(0))
@@ -334,44 +366,67 @@ class Player:
                     self._time = float(self._film.times[0 if self.loop.value else -1])
             self._show()
 
-    def export(self, client: viser.ClientHandle) -> bytes:
-        """A film of `FILM_S` at the chosen speed from the shown time on, as a client's browser draws it, as a GIF."""
+    def export(self, client: viser.ClientHandle) -> tuple[str, bytes]:
+        """A film of `FILM_S` at the chosen speed from the shown time on, as a client's browser draws it.
+
+        Returns:
+            Its name and content: an MP4 if `encoder` finds what makes one, else a GIF.
+        """
         with self._busy:
             frames = []
             for _ in range(round(FILM_S * FILM_FRAMES_PER_S)):
-                frames.append(client.get_render(*FILM_SIZE, transport_format="png")[..., :3])
+                frames.append(photo(client, FILM_SIZE))
                 self._time += float(self.speed.value) / FILM_FRAMES_PER_S
                 if self._time > self._film.times[-1]:
                     break
                 self._show()
-        return gif(frames, FILM_FRAMES_PER_S)
+        tool = encoder()
+        if tool is None:
+            return "film.gif", gif(frames, FILM_FRAMES_PER_S)
+        return "film.mp4", mp4(tool, frames, FILM_FRAMES_PER_S)
 
-    def publish(self, frames_per_s: float = FRAMES_PER_S) -> str:
-        """The whole film as a page of its own, which any web server or a file shows; it has the time of the run."""
+    def publish(self, curves: str, frames_per_s: float = FRAMES_PER_S) -> str:
+        """The whole film as a page of its own, which any web server or a file shows; it has the time of the run.
+
+        Such a page has no controls and no curves; it has a link to `curves`, a page beside it.
+        """
         serializer = self._page.server.get_scene_serializer()
         for t in np.arange(self._film.times[0], self._film.times[-1], 1.0 / frames_per_s):
             self._time = float(t)
             self._show()
             serializer.insert_sleep(1.0 / frames_per_s)
-        return serializer.as_html()
+        return serializer.as_html().replace("</body>", LINK.format(html.escape(urllib.parse.quote(curves))) + "</body>")
 
     def _plot(self, title: str, curves: Sequence[tuple[str, Array]]) -> viser.GuiUplotHandle:
         lines = (
             uplot.Series(label=name, stroke=color, width=1.2, points=uplot.Series_Points(show=False))
-            for (name, _), color in zip(curves, itertools.cycle(COLORS), strict=False)
+            for (name, _), color in zip([*curves, ("now", None)], itertools.cycle([*COLORS[: len(curves)], DARK]))
         )
+        extremes = np.concatenate([_extremes(values) for _, values in curves])
+        scales = {
+            "x": uplot.Scale(time=False, range=(-WINDOW_S, WINDOW_S)),
+            "y": uplot.Scale(range=_extremes(extremes)),
+        }
         return self._page.server.gui.add_uplot(
             self._window(curves), (uplot.Series(label="t"), *lines), title=title, aspect=1.9,
-            scales={"x": uplot.Scale(time=False)}, legend=uplot.Legend(show=False),
+            scales=scales, legend=uplot.Legend(show=False),
+            axes=(uplot.Axis(label="s from the shown instant", labelSize=20, size=30), uplot.Axis()),
         )  # fmt: skip
 
     def _window(self, curves: Sequence[tuple[str, Array]]) -> tuple[Array, ...]:
-        """The last part of the curves up to the shown row: times, then values of each."""
-        begin = min(self._film.row(self._film.times[self._shown] - WINDOW_S), max(self._shown - 1, 0))
-        rows = slice(begin, self._shown + 1)
+        """The curves around the shown row: times from it on, values of each curve, and an upright line at zero.
+
+        Axes stand still, so that a browser draws whatever it has got: one that follows the data is lost where a film
+        begins, when there is a single row to show.
+        """
+        now = self._film.times[self._shown]
+        rows = slice(self._film.row(now - WINDOW_S), self._film.row(now + WINDOW_S) + 1)
         columns = np.column_stack([values[rows] for _, values in curves])
-        times, values = thinned(self._film.times[rows], columns, POINTS)
-        return times, *values.T
+        times, values = thinned(self._film.times[rows] - now, columns, POINTS)
+        here = min(int(np.searchsorted(times, 0.0)), len(times) - 1)
+        line = np.full(len(times) + 2, np.nan)
+        line[here : here + 2] = _extremes(values)
+        return np.insert(times, here, [0.0, 0.0]), *np.insert(values, [here, here], values[here], axis=0).T, line
 
     def _show(self) -> None:
         """Show the row of the current time, unless it is shown already."""
@@ -394,12 +449,46 @@ class Player:
         return words
 
 
+def _extremes(values: Array) -> tuple[float, float]:
+    """Smallest and largest number of `values`; zero where there is none."""
+    known = values[np.isfinite(values)]
+    return float(known.min(initial=0.0)), float(known.max(initial=0.0))
+
+
+def photo(client: viser.ClientHandle, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """What a client's browser draws, of `size` (height, width), on white, shape (height, width, 3)."""
+    drawn = client.get_render(*size, transport_format="png").astype(np.float64)
+    colour, opacity = drawn[..., :3], drawn[..., 3:] / 255.0
+    return np.asarray(opacity * colour + (1.0 - opacity) * 255.0).astype(np.uint8)
+
+
 def gif(frames: Sequence[NDArray[np.uint8]], frames_per_s: float) -> bytes:
     """Pictures of shape (height, width, 3) as an animated GIF that repeats."""
     first, *others = (Image.fromarray(frame).quantize(128, Image.Quantize.MAXCOVERAGE) for frame in frames)
     buffer = io.BytesIO()
     first.save(buffer, "GIF", save_all=True, append_images=others, duration=round(1e3 / frames_per_s), loop=0)
     return buffer.getvalue()
+
+
+def encoder() -> Any:
+    """The package imageio-ffmpeg; None if it is not installed."""
+    try:
+        return importlib.import_module("imageio_ffmpeg")
+    except ModuleNotFoundError:
+        return None
+
+
+def mp4(tool: Any, frames: Sequence[NDArray[np.uint8]], frames_per_s: float) -> bytes:
+    """Pictures of shape (height, width, 3), sizes multiples of 16, as an MP4 by `tool`, the package imageio-ffmpeg."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "film.mp4"
+        height, width, _ = frames[0].shape
+        writer = tool.write_frames(str(path), (width, height), fps=frames_per_s)
+        writer.send(None)
+        for frame in frames:
+            writer.send(np.ascontiguousarray(frame))
+        writer.close()
+        return path.read_bytes()
 
 
 def serve(port: int | None, title: str) -> viser.ViserServer:

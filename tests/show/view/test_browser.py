@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from types import SimpleNamespace
 
 import imageio.v3 as imageio
 import numpy as np
@@ -28,9 +29,10 @@ from idcontrol.errors import InputError
 from idcontrol.record.recording import Recorder, load
 from idcontrol.record.scenery import DrawableGround, Scenery
 from idcontrol.show.view.film import Film
-from idcontrol.show.view.page import HEAD_LENGTH, HOST, Page, Player, gif, serve, stop
+from idcontrol.show.view.page import HEAD_LENGTH, HOST, WINDOW_S, Page, Player, gif, mp4, photo, serve, stop
 from idcontrol.show.view.shapes import RODS, shaft
 from idcontrol.show.view.stage import Stage
+from tests import walks
 from tests.show.view.runs import ROWS, STEP_S, walk
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -170,16 +172,31 @@ def test_the_reference_is_a_robot_of_its_own_that_is_hidden_at_first(player):
         np.testing.assert_allclose(node(player, f"/stage/reference/{link}").position, links[link, :3])
 
 
-def test_curves_end_at_the_shown_time(player):
+def test_curves_are_those_around_the_shown_time_on_axes_that_stand_still(player):
     player.toggle()
     player.slider.value = player._film.times[7]
     player.advance(0.1)
     titles = ["torques [N m]", "vertical forces [N]", "joint errors [mrad]"]
     assert list(player._curves) == titles
-    t, *tau = player._curves[titles[0]].data
-    np.testing.assert_array_equal(t, player._film.times[:8])
-    np.testing.assert_array_equal(np.transpose(tau), player._film.run.arrays["tau"][:8])
-    assert len(player._curves[titles[1]].data) == 1 + 4
+    film, plot = player._film, player._curves[titles[0]]
+    t, *tau, now = plot.data
+    np.testing.assert_array_equal(t[np.isnan(now)], film.times - film.times[7])
+    np.testing.assert_array_equal(np.transpose(tau)[np.isnan(now)], film.run.arrays["tau"])
+    np.testing.assert_array_equal(t[~np.isnan(now)], [0.0, 0.0])
+    assert plot.scales["x"]["range"] == (-WINDOW_S, WINDOW_S)
+    low, high = plot.scales["y"]["range"]
+    assert low <= film.run.arrays["tau"].min() < film.run.arrays["tau"].max() <= high
+    assert len(player._curves[titles[1]].data) == 1 + 4 + 1
+
+
+def test_a_page_higher_than_wide_shows_the_stage_above_its_controls(player):
+    camera = SimpleNamespace(aspect=0.5)
+    player._page._step_back(SimpleNamespace(camera=camera))
+    first = player._page.server.initial_camera
+    away = camera.position - camera.look_at
+    np.testing.assert_allclose(away, 2.0 * (first.position - first.look_at))
+    up = np.linalg.norm(away) * np.tan(0.5 * first.fov)
+    assert 0.25 * up < first.look_at[2] - camera.look_at[2] < 0.75 * up
 
 
 def test_single_steps_pause_and_go_forth_and_back(player):
@@ -198,18 +215,34 @@ def test_without_loop_the_film_stands_still_at_its_end(player):
     assert player.slider.value == pytest.approx((ROWS - 1) * STEP_S)
 
 
-def test_a_published_replay_is_one_page_that_needs_no_server(folder, tmp_path, capsys):
+def test_a_photo_has_a_white_background():
+    drawn = np.array([[[10, 20, 30, 255], [10, 20, 30, 0]]], np.uint8)
+    client = SimpleNamespace(get_render=lambda height, width, transport_format: drawn)
+    np.testing.assert_array_equal(photo(client, (1, 2)), [[[10, 20, 30], [255, 255, 255]]])
+
+
+def test_a_published_replay_needs_no_server_and_links_its_curves(tmp_path, capsys):
+    folder = walks.record(tmp_path / "run", 0.2, scene=Scenery(robot="links"))
     assert cli.main(["view", str(folder), "--publish", str(tmp_path / "replay.html")]) == 0
     text = (tmp_path / "replay.html").read_text(encoding="utf-8")
     assert "__VISER_EMBED_DATA__" in text
     assert len(text) < 5e6
-    assert capsys.readouterr().out.strip() == str(tmp_path / "replay.html")
+    assert re.findall(r'<a href="([^"]*)"', text) == ["replay-curves.html"]
+    assert "Torques" in (tmp_path / "replay-curves.html").read_text(encoding="utf-8")
+    assert str(tmp_path / "replay.html") in capsys.readouterr().out
 
 
 def test_a_film_is_a_gif_with_every_picture():
     frames = [np.full((8, 12, 3), shade, np.uint8) for shade in (0, 100, 200)]
     found = imageio.imread(gif(frames, 20), extension=".gif")
     np.testing.assert_allclose(found[:, 0, 0, 0], [0, 100, 200], atol=8)
+
+
+def test_a_film_is_an_mp4_where_the_encoder_is_installed():
+    tool = pytest.importorskip("imageio_ffmpeg")
+    frames = [np.full((32, 48, 3), shade, np.uint8) for shade in (0, 100, 200)]
+    content = mp4(tool, frames, 20)
+    assert content[4:8] == b"ftyp"
 
 
 def test_a_height_map_is_covered_by_a_net_that_lies_on_it():
