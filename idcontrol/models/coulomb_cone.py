@@ -38,7 +38,7 @@ from idcontrol.types import Array, Integers
 
 STARTS: Final = 50
 """Starting points of Newton's method: the last modes, those at zero impulse, ground that gives way, then random ones.
-All of them take a millisecond or two at four contacts."""
+Every other one is `bold`. All of them take a millisecond or two at four contacts."""
 FEW: Final = 12
 """Contacts up to which modes are guessed at random."""
 RESTARTS: Final = 12
@@ -57,6 +57,10 @@ PROXIMAL: Final = 1e-8
 """Weight on the change of the balanced impulses, relative to the mean of their diagonal: where impulses are not unique
 the first step takes the smallest, the next ones stay near it, and the error that this leaves vanishes from step to
 step."""
+REFINEMENTS: Final = 5
+"""Newton steps with exact velocities, where an answer misses the tolerance without them."""
+FINE: Final = 1e-12
+"""`PROXIMAL` of these: it leaves no more than rounding where rows are nearly dependent."""
 EXACT: Final = 1e-12
 """Residual at which Newton's method stops."""
 IMMOVABLE: Final = 1e-12
@@ -78,6 +82,8 @@ class Cones(NamedTuple):
         size: Balancing factors, shape (n,).
         left: What rounding may leave of c, of the axis of each contact where that is most, shape (n,).
         fastest: Largest entry of c, not balanced [m/s].
+        terms: Half of the terms that a velocity is the sum of, so that what counts as rounding here leaves a margin
+            before any judge.
     """
 
     G: Array
@@ -86,6 +92,7 @@ class Cones(NamedTuple):
     size: Array
     left: Array
     fastest: float
+    terms: int
 
 
 @njit(cache=True, error_model="numpy")
@@ -114,7 +121,7 @@ def _balanced(rho: Array, c: Array, left: Array, mu: Array, arena: Arena) -> Con
         uncertain[i % n] = max(uncertain[i % n], size[i % n] * left[i])
         for j in range(3 * n):
             G[i, j] *= size[i % n] * size[j % n]
-    return Cones(G, balanced, friction, size, uncertain, fastest)
+    return Cones(G, balanced, friction, size, uncertain, fastest, (3 * n + k) // 2)
 
 
 @njit(cache=True, error_model="numpy")
@@ -154,7 +161,7 @@ def _left(p: Cones, f: Array, u: Array, i: int) -> float:  # pragma: no cover - 
         for other in range(3 * n):
             pushed += abs(p.G[row, other] * f[other])
         reach = min(np.sqrt(p.G[row, row] * max(energy, 0.0)), p.size[i] * p.fastest)
-        left = max(left, sum_rounding(p.left[i], 6 * n, pushed, reach))
+        left = max(left, sum_rounding(p.left[i], p.terms, pushed, reach))
     return left
 
 
@@ -196,7 +203,7 @@ def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float
 
 @njit(cache=True, error_model="numpy")
 def _newton_step(
-    p: Cones, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
+    p: Cones, proximal: float, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
     """Overwrite f with the solution of the equations for given modes, linear in f.
 
@@ -205,6 +212,7 @@ def _newton_step(
 
     Args:
         p: The problem.
+        proximal: Weight on the change of f.
         modes: Of each contact, shape (n,): 0, `PRESSES` or `PRESSES | SLIDES`.
         d: Directions of friction at contacts that slide, shape (n, 2).
         share: Their factors a, shape (n,).
@@ -224,8 +232,8 @@ def _newton_step(
         row = members[r]
         for q in range(count):
             A[r, q] = p.G[row, members[q]]
-        A[r, r] += PROXIMAL
-        A[r, count] = PROXIMAL * f[row] - p.c[row]
+        A[r, r] += proximal
+        A[r, count] = proximal * f[row] - p.c[row]
     for r in range(0, count, 3):
         i = members[r]
         if modes[i] & SLIDES:
@@ -247,10 +255,15 @@ def _newton_step(
 
 
 @njit(cache=True, error_model="numpy")
-def _modes(p: Cones, f: Array, u: Array, modes: Integers, d: Array, share: Array) -> None:  # pragma: no cover
+def _modes(
+    p: Cones, f: Array, u: Array, bold: bool, modes: Integers, d: Array, share: Array
+) -> None:  # pragma: no cover - compiled
     """Write the modes that f and u say, for `_newton_step`.
 
     Friction on what it cannot move has all of its bound against the slip, which it does not change.
+
+    Where a contact creeps, f - u says nothing of the direction of its slip. `bold`, the factor r of f - r u is such
+    that slip and friction count alike. It solves what creeps, and fails elsewhere, so that both are tried in turns.
     """
     n = modes.shape[0]
     for i in range(n):
@@ -264,26 +277,32 @@ def _modes(p: Cones, f: Array, u: Array, modes: Integers, d: Array, share: Array
             length = np.hypot(y_s, y_t)
             if length > radius or p.mu[i] == 0.0:
                 modes[i] |= SLIDES
+                slip, r = np.hypot(u[n + i], u[2 * n + i]), 1.0
+                if bold and 0.0 < slip < radius:
+                    r = radius / slip
+                    y_s, y_t = f[n + i] - r * u[n + i], f[2 * n + i] - r * u[2 * n + i]
+                    length = np.hypot(y_s, y_t)
                 d[i, 0], d[i, 1] = (y_s / length, y_t / length) if length > 0.0 else (1.0, 0.0)
-                share[i] = radius / length if length > 0.0 else 0.0
+                a = min(radius / length, 1.0) if length > 0.0 else 0.0
+                share[i] = a * r / (1.0 - a + a * r)
 
 
 @njit(cache=True, error_model="numpy")
 def _newton(
-    p: Cones, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
+    p: Cones, bold: bool, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
 ) -> tuple[int, float]:  # pragma: no cover - compiled
-    """Newton's method from given modes; writes the best f that it met, and its modes. Steps, residual."""
+    """Newton's method from given modes, `bold` or not: writes the best f that it met, its modes. Steps, residual."""
     at = mark(arena)
     trial, u = vector(arena, f.shape[0]), vector(arena, f.shape[0])
     assign(trial, f)
     best, steps = np.inf, 0
-    while steps < STEPS and _newton_step(p, modes, d, share, trial, arena):
+    while steps < STEPS and _newton_step(p, PROXIMAL, modes, d, share, trial, arena):
         steps += 1
         _velocities(p, trial, u)
         residual = _missed(p, trial, u, False)
         if residual > max(TOLERANCE, 0.1 * best):  # it does not converge, unless what is left is rounding
             residual = _missed(p, trial, u, True)
-        _modes(p, trial, u, modes, d, share)
+        _modes(p, trial, u, bold, modes, d, share)
         stalls = best <= TOLERANCE and residual > 0.1 * best
         if residual < best:
             best = residual
@@ -291,7 +310,7 @@ def _newton(
         if best <= EXACT or stalls:
             break
     _velocities(p, f, u)
-    _modes(p, f, u, modes, d, share)
+    _modes(p, f, u, bold, modes, d, share)
     if best > TOLERANCE:
         best = min(best, _missed(p, f, u, True))
     release(arena, at)
@@ -300,7 +319,7 @@ def _newton(
 
 @njit(cache=True, error_model="numpy")
 def _firming(
-    p: Cones, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
+    p: Cones, bold: bool, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
 ) -> tuple[int, float]:  # pragma: no cover - compiled
     """`_newton` by way of ground that gives way, made firm by and by; contacts that creep need that.
 
@@ -309,7 +328,7 @@ def _firming(
     """
     n3, at = f.shape[0], mark(arena)
     G, g, u = matrix(arena, n3, n3), vector(arena, n3), vector(arena, n3)
-    soft = Cones(G, p.c, p.mu, p.size, p.left, p.fastest)  # of impulses g = f / r
+    soft = Cones(G, p.c, p.mu, p.size, p.left, p.fastest, p.terms)  # of impulses g = f / r
     f[:] = 0.0
     total, residual, gives, last, less = 0, np.inf, 1.0, np.inf, 0.1
     while total < CONTINUED and less < 0.98:
@@ -319,8 +338,8 @@ def _firming(
                 G[i, j] = CAUTION * p.G[i, j]
             G[i, i] += CAUTION * gives
         _velocities(soft, g, u)
-        _modes(soft, g, u, modes, d, share)
-        steps, residual = _newton(soft, modes, d, share, g, arena)
+        _modes(soft, g, u, bold, modes, d, share)
+        steps, residual = _newton(soft, bold, modes, d, share, g, arena)
         total += steps
         if residual <= TOLERANCE:
             last, less = gives, max(less * less, 0.01)
@@ -387,6 +406,48 @@ def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
 
 
 @njit(cache=True, error_model="numpy")
+def _settled(
+    p: Cones, rho: Array, c: Array, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
+) -> float:  # pragma: no cover - compiled
+    """Put f into its cones, and nearer to the law at its exact velocities, until what it misses is rounding; the miss.
+
+    G has lost digits where much cancels, and so has the f of `_newton_step`. Newton steps of the change of f have not.
+    """
+    n, at = p.mu.shape[0], mark(arena)
+    u = vector(arena, 3 * n)
+    _into_cones(p, f)
+    _exact_velocities(p, rho, c, f, u, arena)
+    least = _missed(p, f, u, False)
+    if least > TOLERANCE:
+        g, w = vector(arena, 3 * n), vector(arena, 3 * n)
+        change = Cones(p.G, u, p.mu, p.size, p.left, p.fastest, p.terms)
+        for _ in range(REFINEMENTS):
+            for i in range(n):
+                used = np.hypot(f[n + i], f[2 * n + i])
+                if modes[i] & SLIDES and used > 0.0:
+                    d[i, 0], d[i, 1] = f[n + i] / used, f[2 * n + i] / used
+            g[:] = 0.0
+            if not _newton_step(change, FINE, modes, d, share, g, arena):
+                break
+            for row in range(3 * n):
+                g[row] += f[row]
+            _into_cones(p, g)
+            _exact_velocities(p, rho, c, g, w, arena)
+            missing = _missed(p, g, w, False)
+            if not missing < least:
+                break
+            assign(f, g)
+            assign(u, w)
+            least = missing
+            if least <= TOLERANCE:
+                break
+        if least > TOLERANCE:
+            least = _missed(p, f, u, True)
+    release(arena, at)
+    return least
+
+
+@njit(cache=True, error_model="numpy")
 def cone_kernel(
     rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
@@ -413,39 +474,41 @@ def cone_kernel(
     for row in range(3 * n):
         f[row] /= p.size[row % n]
     starts, seed, total, residual = 0, 1, 0, np.inf
-    rigid = int(remembers) + 1  # starts before those by way of soft ground
-    most = 1 if begun else STARTS if n <= FEW else rigid + 1
+    rigid = 1 + int(begun) + 2 * int(remembers)  # starts before those by way of soft ground
+    most, bold = rigid if begun else STARTS if n <= FEW else rigid + 2, False
     while residual > TOLERANCE and starts < most:
         assign(z, f)
-        if remembers and starts == 0:
+        bold = starts % 2 == 1
+        if remembers and starts < 2:
             for i in range(n):
                 angle = 2.0 * np.pi * (active[i] >> 2) / TURN
                 modes[i], d[i, 0], d[i, 1] = active[i] & (PRESSES | SLIDES), np.cos(angle), np.sin(angle)
         elif starts < rigid:
             _velocities(p, z, u)
-            _modes(p, z, u, modes, d, share)
-        elif starts > rigid:
+            _modes(p, z, u, bold, modes, d, share)
+        elif starts > rigid + 1:
             seed = _guess(seed, modes, d, share)
-        if starts == rigid:
-            steps, residual = _firming(p, modes, d, share, z, arena)
+        if rigid <= starts <= rigid + 1:
+            steps, residual = _firming(p, bold, modes, d, share, z, arena)
         else:
-            steps, residual = _newton(p, modes, d, share, z, arena)
+            steps, residual = _newton(p, bold, modes, d, share, z, arena)
+        if residual <= TOLERANCE:
+            residual = _settled(p, rho, c, modes, d, share, z, arena)
         starts, total = starts + 1, total + steps
     assign(f, z)
     if residual <= TOLERANCE and (_sticking(p, f, modes, u) or starts > 1 or not remembers):
         # as the next step will begin: which of many impulses there are does not depend on the way to them
         z[:], share[:] = 0.0, 0.0
-        steps, smallest = _newton(p, modes, d, share, z, arena)
+        steps, smallest = _newton(p, bold, modes, d, share, z, arena)
         total += steps
         if smallest <= TOLERANCE:
+            smallest = _settled(p, rho, c, modes, d, share, z, arena)
+        if smallest <= TOLERANCE:
+            residual = smallest
             assign(f, z)
         else:
             _velocities(p, f, u)
-            _modes(p, f, u, modes, d, share)
-    if residual <= TOLERANCE:
-        _into_cones(p, f)
-        _exact_velocities(p, rho, c, f, u, arena)
-        residual = _missed(p, f, u, True)
+            _modes(p, f, u, bold, modes, d, share)
     if residual > TOLERANCE:
         f[:], active[:] = 0.0, 0
         return INACCURATE, total, residual

@@ -125,10 +125,11 @@ def test_the_law_holds_on_hostile_problems_and_every_forward_one_is_solved():
         assert contact_laws.coulomb_cone(problem, solution.impulses) < 2e-8, number
 
 
-def test_fingers_that_do_not_fit_a_box_exactly_hold_it():
+@pytest.mark.parametrize(("miss", "mu"), [(1e-5, 1.0), (1e-3, 1.5)])
+def test_fingers_that_do_not_fit_a_box_exactly_hold_it(miss, mu):
     """They creep on it by micrometres a second, with all of the friction that there is."""
     for seed in range(60):
-        problem = pinched(seed)
+        problem = pinched(seed, miss, mu)
         solution = coulomb_cone.solve(problem)
         assert solution.status is Status.SOLVED, seed
         assert contact_laws.coulomb_cone(problem, solution.impulses) < 2e-8, seed
