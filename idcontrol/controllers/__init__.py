@@ -194,7 +194,7 @@ register(
 )
 register(
     "id-coulomb-smooth",
-    "ID(t_i) LCP,μ with the torque nearest to the last one (Zapolsky & Drumwright 2017, Algorithm 3)",
+    "ID(t_i) LCP,μ with the torque nearest to the last one, which fades (Zapolsky & Drumwright 2017, Algorithm 3)",
     inverse_dynamics(COULOMB_SMOOTH),
 )
 register(

@@ -34,6 +34,13 @@ from idcontrol.types import Array, Status
 SERVO_COMPLIANCE: Final = 1e-4
 """ε of soft tracking (math.md, section 12.3): joints follow to 1e-4 of the demand where the demand can be met."""
 
+FADES_S: Final = 0.01
+"""Time in which the last torque fades where impulses are shared next to it [s]: as long as a foot may be landing.
+
+Forces that the base does not feel are kept by nothing else, so those of one stance would last into the next, where they
+have to be given back within a few periods (math.md, section 6.1).
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -138,36 +145,41 @@ def unload_sticking(request: Request, solution: StepSolution) -> Outcome:
 
 
 def nearest(request: Request, solution: StepSolution) -> Outcome:
-    """Choose the solution of the friction LCP whose torque is nearest to the last one; then as `unload`.
+    """Choose the solution of the friction LCP whose torque is nearest to the last one, which fades as `FADES_S` says.
 
     The search knows the modes of friction pyramids. With a contact of infinite friction the motion is kept, and of the
     impulses that give it those with the nearest torque are taken.
     """
-    posed, n = request.posed, len(request.problem.contacts)
+    posed, n, left = request.posed, len(request.problem.contacts), np.nan
     solution = structs.replace(solution, warm={})  # of another vertex
-    outcome = keep(request, solution)
     if n == 0:
-        return replace(outcome, gap=0.0)
-    if posed.cones.held.any():
-        shared = _shared(request, solution, posed.cones, reference=posed.last)
-        return _unloaded(request, outcome if shared is None else replace(shared, dropped=outcome.dropped))
-    y, torque = solution.impulses.T.ravel(), torque_map(posed.w, n)
-    found = nearest_solution(
-        NearestProblem(
-            V=posed.w.rho @ posed.w.rho.T,
-            v0=posed.w.c,
-            mu=posed.cones.mu,
-            T=torque,
-            t0=solution.multipliers - torque @ y,
-            target=posed.last,
-            weights=np.ones_like(posed.last),
-        ),
-        y,
-        max_nodes=tick_nodes(n),
+        return replace(keep(request, solution), gap=0.0)
+    outcome = keep(request, solution)
+    if not posed.cones.held.any():
+        found = nearest_solution(
+            nearest_problem(request, solution), solution.impulses.T.ravel(), max_nodes=tick_nodes(n)
+        )
+        _, motor_impulse = recover(posed.w, found.y)
+        impulses = np.ascontiguousarray(found.y.reshape(3, -1).T)
+        solution, left = structs.replace(solution, impulses=impulses, multipliers=motor_impulse), gap(found)
+        outcome = replace(keep(request, solution), gap=left)
+    fading = posed.last * (FADES_S / (FADES_S + posed.h))
+    shared = _shared(request, solution, posed.cones, reference=fading)
+    return outcome if shared is None else replace(shared, dropped=outcome.dropped, gap=left)
+
+
+def nearest_problem(request: Request, solution: StepSolution) -> NearestProblem:
+    """What `nearest` searches: the step's contact problem, of which a solution is known, and the last torque."""
+    posed, torque = request.posed, torque_map(request.posed.w, len(request.problem.contacts))
+    return NearestProblem(
+        V=posed.w.rho @ posed.w.rho.T,
+        v0=posed.w.c,
+        mu=posed.cones.mu,
+        T=torque,
+        t0=solution.multipliers - torque @ solution.impulses.T.ravel(),
+        target=posed.last,
+        weights=np.ones_like(posed.last),
     )
-    _, motor_impulse = recover(posed.w, found.y)
-    solution = structs.replace(solution, impulses=np.ascontiguousarray(found.y.reshape(3, -1).T))
-    return replace(_unloaded(request, replace(keep(request, solution), motor_impulse=motor_impulse)), gap=gap(found))
 
 
 def without_slip(request: Request) -> Outcome:

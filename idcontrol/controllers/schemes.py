@@ -21,7 +21,7 @@ from numba import njit
 
 from idcontrol.contact.contacts import Packed
 from idcontrol.controllers import giving_way
-from idcontrol.controllers.giving_way import Distribution, Outcome, Request
+from idcontrol.controllers.giving_way import FADES_S, Distribution, Outcome, Request
 from idcontrol.controllers.step import NO_SOLUTION, SOLVED, Answer, Ended, Posed, control
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, matrix, vector, zeros
@@ -136,8 +136,16 @@ def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
     """The same motion with feet that ramp unloaded and motors within their bounds, and a torque near the answer's."""
     if f.shape[0] == 0 or (not p.cones.weight.any() and within(p.bounds, answer.impulse)):
         return answer
-    y, bounds = vector(arena, f.shape[0]), shifted(p.bounds, answer.impulse, arena)
-    if not smallest_torque_kernel(p.w, p.cones, bounds, f, zeros(arena, answer.impulse.shape[0]), y, arena):
+    return approach(p, f, answer, answer.impulse, arena)
+
+
+@njit(cache=True, error_model="numpy")
+def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
+    """The same motion with feet that ramp unloaded and motors within their bounds, and a torque near a reference."""
+    y, difference = vector(arena, f.shape[0]), vector(arena, reference.shape[0])
+    for a in range(reference.shape[0]):
+        difference[a] = answer.impulse[a] - reference[a]
+    if not smallest_torque_kernel(p.w, p.cones, shifted(p.bounds, reference, arena), f, difference, y, arena):
         return answer
     assign(f, y)
     _, impulse = recover_kernel(p.w, f, arena)
@@ -302,7 +310,7 @@ def cone(p: Posed, f: Array, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
-    """The solution of the friction LCP whose torque is nearest to the last one (their Algorithm 3)."""
+    """The solution of the friction LCP whose torque is nearest to the last one (their Algorithm 3), which fades."""
     solved, residual = _coulomb(p, f, arena)
     answer = _answer(p, f, solved, residual, arena)
     if not solved:
@@ -311,7 +319,10 @@ def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
     if f.shape[0] > 0:
         left = nearest(p, f, answer.impulse, arena)
         p.active[:] = 0  # of another vertex
-        answer = unload(p, f, _answer(p, f, solved, residual, arena), arena)
+        fading = vector(arena, p.last.shape[0])
+        for a in range(p.last.shape[0]):
+            fading[a] = p.last[a] * (FADES_S / (FADES_S + p.h))
+        answer = approach(p, f, _answer(p, f, solved, residual, arena), fading, arena)
     return Answer(answer.ending, answer.sticking, answer.residual, answer.impulse, left)
 
 

@@ -125,6 +125,19 @@ def test_every_torque_of_the_smooth_scheme_is_proved_the_nearest(quadruped):
         assert np.isnan(other.gap)
 
 
+def test_forces_that_nothing_asks_for_fade(quadruped):
+    """Two feet that were unloaded take their share again, as if the machine had always stood like this."""
+    control, fresh = (controller(schemes.COULOMB_SMOOTH) for _ in range(2))
+    state, all_stand = walker.at_home(quadruped), walker.stand()
+    away = control(state, walker.stand(to_liftoff=np.array([0.001, np.inf, np.inf, 0.001]))).tau.copy()
+    settled = fresh(state, all_stand).tau.copy()  # there is no last torque: the smallest
+    left = []
+    for _ in range(100):  # ten times `giving_way.FADES_S`
+        left.append(np.linalg.norm(control(state, all_stand).tau - settled))
+    assert left[0] > 0.8 * np.linalg.norm(away - settled) > 0.1  # nothing jumps
+    assert left[-1] < 1e-3 * left[0]
+
+
 def test_a_search_that_is_stopped_says_how_much_nearer_a_torque_may_be(quadruped, monkeypatch):
     """In Python, where the budget can be taken away."""
     monkeypatch.setattr(giving_way, "tick_nodes", lambda contacts: 1)
