@@ -4,13 +4,17 @@ Zapolsky & Drumwright 2017 call their chatter-minimizing enumeration (Algorithm 
 bases for n contacts. Branch and bound over what contacts do (math.md, section 6.3) gives the same or a nearer answer,
 and proves that none is nearer. Here both run on the same steps of a quadruped that stands and moves on one to four
 feet; on four, brute force would take minutes a step and is left out.
+
+Then the search runs on every step with all feet on the ground of trots with `id-coulomb-smooth` at low friction, where
+several motions solve a step, with the target and the budget that it has in a control step.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +24,10 @@ import pinocchio as pin
 from idcontrol import robots
 from idcontrol.configuration import Count, Positive, Seed
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.controllers import giving_way
+from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.projection import project
+from idcontrol.controllers.schemes import COULOMB_SMOOTH
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
@@ -28,7 +35,8 @@ from idcontrol.models import coulomb
 from idcontrol.models.distribution import torque_map
 from idcontrol.models.step import StepProblem
 from idcontrol.models.whitened import whiten
-from idcontrol.solvers.enumerate import NearestProblem, nearest_solution
+from idcontrol.scenes.walk import WalkConfig, WalkScene
+from idcontrol.solvers.enumerate import NearestProblem, nearest_solution, tick_nodes
 from idcontrol.solvers.mindiff import nearest_basis
 from idcontrol.trust.contact_lcps import coulomb_lcp
 from idcontrol.trust.machines import H, inverse_step
@@ -40,6 +48,12 @@ LIMITS: Final = (3, 30, 100)
 """Quadratic programs after which the search is cut off, to compare its answers by then."""
 GOAL_FLOORS: Final = 40.0
 """Goal for the median time of a proof, in times of the rigid-body terms."""
+TROT_MU: Final = (0.05, 0.1, 0.2)
+"""Friction of the trots."""
+GOAL_TROT_US: Final = {"p99": 200.0, "max": 400.0}
+"""Goals for the time of a search on trots [us]."""
+REPEATED: Final = 5
+"""Searches of one step of a trot, of which the shortest counts."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,12 +64,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         mu: Friction.
         cases: Steps for each number of contacts; every second one keeps its feet still, the others may slide.
         seed: Seed of the steps.
+        trot_s: Length of each trot [s].
     """
 
     robot: str = "links"
     mu: Positive = 0.7
     cases: Count = 200
     seed: Seed = 0
+    trot_s: Positive = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +127,17 @@ def run(config: Config, progress: Progress) -> Results:
             floor.append(microseconds(lambda: system.update(home, np.zeros(system.n_velocities))))
             brute = number < BRUTE_FORCE_CASES.get(contacts, 0)
             steps.append(measure(nearest, start, problem if brute else None))
-            progress(len(steps) / (config.cases * len(counts)))
+            progress(0.5 * len(steps) / (config.cases * len(counts)))
     table = [table_row([step for step in steps if step.contacts == n], float(np.median(floor))) for n in counts]
+    trots = []
+    for mu in TROT_MU:
+        trots.append(trot_row(mu, list(searches_of(config.robot, mu, config.trot_s))))
+        progress(0.5 + 0.5 * len(trots) / len(TROT_MU))
     return Results(
-        findings=findings(table, float(np.median(floor))),
+        findings=findings(table, float(np.median(floor))) + trot_findings(trots),
         series=series(steps),
         drawings=[drawing(steps)],
-        extra={"rows": table},
+        extra={"rows": table, "trots": trots},
     )
 
 
@@ -127,7 +147,7 @@ experiment = Case(
     "Algorithm 3): time and nodes",
     presets={"default": Config()},
     simulate=run,
-    smallest=Config(cases=2),
+    smallest=Config(cases=2, trot_s=0.1),
 )
 
 
@@ -252,6 +272,65 @@ def microseconds(call: Callable[[], object]) -> float:
         call()
         times.append(time.perf_counter() - began)
     return 1e6 * min(times)
+
+
+def searches_of(robot: str, mu: float, duration_s: float) -> Iterator[tuple[float, int, bool]]:
+    """Search the steps of a trot with all feet on the ground: processor time [us], programs, whether proved."""
+    scene = WalkScene.of(WalkConfig(robot=robot, mu=mu, controller="id-coulomb-smooth"))
+    setup = scene.controller_setup()
+    again = InverseDynamics(COULOMB_SMOOTH, setup.system, setup.contacts, setup.acceleration_gains, setup.h)
+    feet = len(scene.robot.description.feet)
+    for tick in scene.simulated().ticks(round(duration_s / scene.period_s)):
+        request = again.problem(tick.state, tick.reference)
+        again(tick.state, tick.reference)
+        if len(request.problem.contacts) < feet:
+            continue
+        solution = coulomb.solve(request.problem)
+        if solution.status is Status.SOLVED:
+            search = partial(
+                nearest_solution,
+                giving_way.nearest_problem(request, solution),
+                solution.impulses.T.ravel(),
+                max_nodes=tick_nodes(feet),
+            )
+            found = search()
+            yield min(processor_us(search) for _ in range(REPEATED)), found.nodes, found.proved
+
+
+def processor_us(call: Callable[[], object]) -> float:
+    """Processor time of a call [us]: other processes do not count."""
+    began = time.thread_time_ns()
+    call()
+    return 1e-3 * (time.thread_time_ns() - began)
+
+
+def trot_row(mu: float, searches: Sequence[tuple[float, int, bool]]) -> dict[str, Any]:
+    """Percentiles of the searches of a trot."""
+    us, nodes, proved = np.array(searches, dtype=np.float64).reshape(-1, 3).T
+    return {
+        "mu": mu,
+        "steps": len(searches),
+        "proved": int(proved.sum()),
+        "us": percentiles(us),
+        "nodes": percentiles(nodes),
+    }
+
+
+def trot_findings(rows: Sequence[dict[str, Any]]) -> list[Finding]:
+    """Whether the search proves its answer within a small part of a control period."""
+    return [
+        Finding(
+            f"trot_{row['mu']}_{name}_us",
+            row["us"][name],
+            "us",
+            holds=row["us"][name] <= goal and row["proved"] == row["steps"],
+            note=f"at most {goal:.0f}; {row['proved']} of {row['steps']} proved; p50 {row['us']['p50']:.0f}, p90 "
+            f"{row['us']['p90']:.0f} us; nodes p50 {row['nodes']['p50']:.0f}, p99 {row['nodes']['p99']:.0f}, most "
+            f"{row['nodes']['max']:.0f}",
+        )
+        for row in rows
+        for name, goal in GOAL_TROT_US.items()
+    ]
 
 
 def table_row(steps: Sequence[SearchedStep], floor_us: float) -> dict[str, Any]:

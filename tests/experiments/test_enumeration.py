@@ -7,7 +7,7 @@ import pytest
 
 from idcontrol import robots
 from idcontrol.errors import InputError
-from idcontrol.experiments.enumeration import LIMITS, Config, experiment, measure, nearest_problem
+from idcontrol.experiments.enumeration import LIMITS, TROT_MU, Config, experiment, measure, nearest_problem
 from idcontrol.models.whitened import recover, whiten
 from idcontrol.trust import contact_laws
 
@@ -62,10 +62,14 @@ def test_what_has_no_contact_modes_to_search_is_refused(tmp_path, config, line):
 
 
 def test_the_run_counts_every_case_and_finds_nothing_nearer(tmp_path):
-    metrics = experiment.run(Config(cases=2), tmp_path, lambda share: None)
+    metrics = experiment.run(Config(cases=2, trot_s=0.1), tmp_path, lambda share: None)
     assert [row["contacts"] for row in metrics["rows"]] == [1, 2, 3, 4]
     for row in metrics["rows"]:
         assert row["proved"] == row["cases"] == 2
         assert row["brute_force"]["nearer"] == 0
     assert metrics["rows"][3]["brute_force"]["us"] is None
     assert metrics["paper"]["nodes_4"] == "2^24 bases"
+    for row, mu in zip(metrics["trots"], TROT_MU, strict=True):
+        assert row["mu"] == mu
+        assert row["proved"] == row["steps"] > 50  # a trot begins on four feet
+        assert 0.0 < row["us"]["p50"] <= row["us"]["p99"] <= row["us"]["max"]
