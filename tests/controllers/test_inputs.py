@@ -105,11 +105,13 @@ def test_a_quaternion_that_is_not_of_unit_length_is_refused(length):
 
 
 @pytest.mark.parametrize("name", ["pid", "id-sensed-1", "id-coulomb-qp"])
-@pytest.mark.parametrize("kind", ["list", "read-only", "strided", "single precision", "big-endian"])
+@pytest.mark.parametrize("kind", ["list", "read-only", "strided", "backward", "single precision", "big-endian"])
 def test_arrays_of_any_kind_give_the_torque_of_plain_ones(name, kind):
     """Values that single precision holds, so that the torque is the same to the bit."""
 
     def made(x):
+        if kind == "backward":
+            return x[::-1].copy()[::-1]
         if x.dtype == bool:
             return x.tolist() if kind == "list" else np.repeat(x, 2)[::2]
         if kind == "list":

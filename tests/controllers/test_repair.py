@@ -12,6 +12,7 @@ from idcontrol.controllers.giving_way import keep, request
 from idcontrol.controllers.inverse import solve
 from idcontrol.controllers.repair import nearest_motion
 from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP
+from idcontrol.models import no_slip
 from idcontrol.models.distribution import Bounds, Cones, unbounded
 from idcontrol.models.step import StepSolution
 from idcontrol.models.whitened import whiten
@@ -94,13 +95,16 @@ def test_a_demand_that_can_be_met_is_met(quadruped):
     np.testing.assert_allclose(solution.v_plus, 0.0, rtol=0, atol=1e-3 * scenes.H)
 
 
-def starting_aside(quadruped, acceleration):
-    """At rest, with feet of friction 0.2, the joints are told to move the base aside at `acceleration` [m/s²]."""
+def starting_aside(quadruped, acceleration, lift=0.0):
+    """At rest, with feet of friction 0.2, the joints are told to move the base aside at `acceleration` [m/s²].
+
+    And the first foot up at `lift` [m/s²].
+    """
     state = walker.at_home(quadruped)
     quadruped.update(state.q, np.zeros(18))
     contacts = scenes.foot_contacts(quadruped, 0.2)
     J = contacts.jacobian
-    demand = np.linalg.solve(J[:, 6:], -J[:, 0] * acceleration)
+    demand = np.linalg.solve(J[:, 6:], lift * np.eye(12)[0] - J[:, 0] * acceleration)
     return inverse_step(quadruped, np.zeros(18), scenes.H * demand, contacts)
 
 
@@ -118,6 +122,17 @@ def test_tracking_is_given_up_before_feet_may_slip(quadruped, scheme):
     np.testing.assert_allclose(unbounded.solution.v_plus[6:], problem.prescribed.velocity, rtol=0, atol=1e-12)
     f_N, f_S, f_T = unbounded.solution.impulses.T
     assert (np.abs(f_S) + np.abs(f_T) > 0.2 * f_N).any()
+    assert np.linalg.norm(unbounded.motor_impulse) < 0.9 * np.linalg.norm(no_slip.solve(problem).multipliers)
+
+
+@pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
+def test_a_foot_that_is_told_to_rise_rises_while_tracking_is_given_up(quadruped, scheme):
+    problem = starting_aside(quadruped, 4.0, lift=20.0)
+    outcome = solve(scheme, asked(problem))
+    assert outcome.dropped == ("tracking",)
+    speeds = problem.contacts.jacobian @ outcome.solution.v_plus
+    assert speeds[0] > 10.0 * scenes.H
+    assert np.abs(np.delete(speeds, [0, 4, 8])).max() < 1e-9
 
 
 @pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])

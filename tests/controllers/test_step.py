@@ -235,6 +235,7 @@ def test_standing_is_solved_on_whatever_feet(quadruped, name, feet):
     reference = walker.stand(stance=np.array([feet > 0, feet > 2, feet > 2, feet > 0]))
     command = controller(SCHEMES[name])(walker.at_home(quadruped), reference)
     assert command.status is Status.SOLVED
+    assert not command.clipped
     assert command.predicted.identity.size == feet
 
 
