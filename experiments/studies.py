@@ -79,7 +79,6 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
     "feet contacts from the first touch, stopped at once": {
         "inverse.landing_s": 0.0,
         "inverse.landing.decay_s": 1e-3,
-        "inverse.landing.dead_band_m_s": 0.0,
     },
     "the original's gains": {"gains.kp_1_s2": ORIGINAL_GAINS.kp_1_s2, "gains.kd_1_s": ORIGINAL_GAINS.kd_1_s},
     "the original planner": {"planner": "paper"},

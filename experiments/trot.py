@@ -45,7 +45,7 @@ PRESETS = {
         inverse=controllers.InverseSettings(
             contact_margin_m=1e-4,
             landing_s=0.0,
-            landing=Landing(decay_s=1e-3, dead_band_m_s=0.0, sink_m_s=0.0, rise_m_s=0.0),
+            landing=Landing(decay_s=1e-3, sink_m_s=0.0, rise_m_s=0.0),
             project=False,
             ramp_s=0.0,
             repair=False,

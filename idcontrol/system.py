@@ -71,15 +71,60 @@ class Terms(NamedTuple):
     jacobian: Array
 
 
+class Motion(NamedTuple):
+    """How the bodies that joints carry move: spatial vectors at the world origin, linear part first.
+
+    Attributes:
+        velocity: Shape (n_joints, 6) [m/s, rad/s].
+        drift: Acceleration at v̇ = 0, shape (n_joints, 6) [m/s², rad/s²]; that of a free-flyer is classical, as in
+            `System.bias`.
+    """
+
+    velocity: Array
+    drift: Array
+
+
+@njit(cache=True, forceinline=True)
+def _move(J: Array, v: Array, tree: Integers, flyers: Integers, motion: Motion) -> None:  # pragma: no cover - compiled
+    """Write the motion of all bodies, parents before children: ``Ṡ q̇ = V × S q̇``, of which the parent's V is left.
+
+    Args:
+        J: Pinocchio's Jacobian, shape (6, nv).
+        v: Velocity in Pinocchio's layout, shape (nv,).
+        tree: Parent, first velocity and number of velocities of each joint, shape (n_joints, 3).
+        flyers: Where the velocity of each free-flyer begins.
+        motion: Overwritten; the world, joint 0, is at rest.
+    """
+    for j in range(1, tree.shape[0]):
+        parent, begin, size = tree[j, 0], tree[j, 1], tree[j, 2]
+        V, A, W, B = motion.velocity[parent], motion.drift[parent], motion.velocity[j], motion.drift[j]
+        for x in range(6):
+            W[x] = V[x]
+        for k in range(begin, begin + size):
+            for x in range(6):
+                W[x] += J[x, k] * v[k]
+        for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+            B[x] = A[x] + V[y + 3] * W[z] - V[z + 3] * W[y] + V[y] * W[z + 3] - V[z] * W[y + 3]
+            B[x + 3] = A[x + 3] + V[y + 3] * W[z + 3] - V[z + 3] * W[y + 3]
+        for k in flyers:
+            if k == begin:
+                for axis in range(3):
+                    y, z = k + (axis + 1) % 3, k + (axis + 2) % 3
+                    turn = v[y + 3] * v[z] - v[z + 3] * v[y]
+                    for x in range(3):
+                        B[x] -= J[x, k + axis] * turn
+
+
 @njit(cache=True)
 def _gather(bound: Bound) -> None:  # pragma: no cover - compiled
     """Bring Pinocchio's terms into the system's order: M from the triangle that crba fills, c less ``M_lin (ω × v)``.
 
     Args:
         bound: Pinocchio's terms, the system's (overwritten), `System.order`, where the velocity of each free-flyer
-            begins in Pinocchio's layout, and the velocity v in that layout, shape (nv,).
+            begins in Pinocchio's layout, and the velocity v in that layout, shape (nv,); then as `_move` takes them.
     """
-    (M_pin, c_pin, J_pin), (M, c, J), order, flyers, v = bound.borrowed
+    (M_pin, c_pin, J_pin), (M, c, J), order, flyers, v, tree, motion = bound.borrowed
+    _move(J_pin, v, tree, flyers, motion)
     m = order.shape[0]
     for i in range(m):
         oi = order[i]
@@ -204,6 +249,7 @@ class System:
             free-flyer is classical (see the module).
         jacobian: Spatial Jacobian at the world origin of all joints, linear rows first, shape (6, m).
         terms: The three of them, for kernels.
+        motion: How the bodies that joints carry move.
         support: Whether velocity k moves joint j, ``support[j, k]``, shape (n_joints, m).
         frame_joint: Supporting joint of each frame, shape (n_frames,).
         frame_position: Frame origins in the world, shape (n_frames, 3) [m]: a view into Pinocchio's data.
@@ -296,7 +342,10 @@ class System:
         # the Jacobian of a machine with a single velocity comes as a vector
         pinocchio = Terms(M=self.data.M, bias=self.data.nle, jacobian=self.data.J.reshape(6, m))
         self._v: Array = np.zeros(m)
-        self._bound = bind((pinocchio, self.terms, self.order, self.flyer_v, self._v))
+        self.motion = Motion(velocity=np.zeros((model.njoints, 6)), drift=np.zeros((model.njoints, 6)))
+        tree = np.array([(p, joint.idx_v, joint.nv) for p, joint in zip(model.parents, model.joints, strict=True)])
+        tree[0] = 0  # the world
+        self._bound = bind((pinocchio, self.terms, self.order, self.flyer_v, self._v, tree, self.motion))
         self._gather = entry(_gather, self._bound)
         self.update(pin.neutral(model), np.zeros(m))
         self._refuse_singular_inertia()

@@ -27,7 +27,7 @@ def _plain(values: npt.NDArray[Any], kind: npt.DTypeLike) -> npt.NDArray[Any]:
 
 _REAL, _INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
-Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array]
+Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array, Array]
 """The fields of `ContactArrays` as a plain tuple, which compiled calls take in a quarter of the time."""
 
 
@@ -40,6 +40,7 @@ class ContactArrays(NamedTuple):
     mu: Array
     surface_velocity: Array
     jacobian: Array
+    drift: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,8 @@ class Contacts:
         jacobian: Contact rows J = [N; S; T], shape (3n, m): ``J v`` is the velocity of A relative to B along the axes.
         surface_velocity: The velocity that ``J v`` is measured against, shape (3n,) [m/s]: 0 on still ground (the
             default), a conveyor's on a conveyor, a decaying one for a landing foot (`idcontrol.contact.landing`).
+        drift: ``J̇ v``, by which the velocities `J v` change at v̇ = 0, shape (3n,) [m/s²]; 0 (the default) where nothing
+            is known of it.
         stiffness: Normal stiffness, shape (n,) [N/m]; inf (the default) is rigid.
         damping: Normal damping, shape (n,) [N s/m]; 0 by default.
 
@@ -72,6 +75,7 @@ class Contacts:
     mu: Array
     jacobian: Array
     surface_velocity: Array = field(default_factory=_unset)
+    drift: Array = field(default_factory=_unset)
     stiffness: Array = field(default_factory=_unset)
     damping: Array = field(default_factory=_unset)
     _packed: Packed | None = field(default=None, init=False, repr=False, compare=False)
@@ -83,6 +87,8 @@ class Contacts:
                 raise InputError(f"contacts: identity has type {self.identity.dtype}; it must be whole numbers")
             if self.surface_velocity.shape[0] == 0:
                 object.__setattr__(self, "surface_velocity", np.zeros(3 * n))
+            if self.drift.shape[0] == 0:
+                object.__setattr__(self, "drift", np.zeros(3 * n))
             if self.stiffness.shape[0] == 0:
                 object.__setattr__(self, "stiffness", np.full(n, np.inf))
             if self.damping.shape[0] == 0:
@@ -92,7 +98,7 @@ class Contacts:
             and self.point.shape == (n, 3)
             and self.axes.shape == (n, 3, 3)
             and self.gap.shape == self.mu.shape == self.stiffness.shape == self.damping.shape == (n,)
-            and self.surface_velocity.shape == (3 * n,)
+            and self.surface_velocity.shape == self.drift.shape == (3 * n,)
             and self.jacobian.ndim == 2
             and self.jacobian.shape[0] == 3 * n
         ):
@@ -103,9 +109,9 @@ class Contacts:
         """The fields of `ContactArrays`, as compiled calls take them."""
         if self._packed is not None:
             return self._packed
-        given = (self.axes, self.gap, self.mu, self.surface_velocity, self.jacobian)
-        axes, gap, mu, surface_velocity, jacobian = reals = tuple(_plain(values, _REAL) for values in given)
-        packed = _plain(self.identity, _INTEGER), axes, gap, mu, surface_velocity, jacobian
+        given = (self.axes, self.gap, self.mu, self.surface_velocity, self.jacobian, self.drift)
+        axes, gap, mu, surface_velocity, jacobian, drift = reals = tuple(_plain(values, _REAL) for values in given)
+        packed = _plain(self.identity, _INTEGER), axes, gap, mu, surface_velocity, jacobian, drift
         # what had to be converted is converted at every use: who owns the array may write into it in between
         if packed[0] is self.identity and all(map(is_, given, reals)):
             object.__setattr__(self, "_packed", packed)
@@ -118,6 +124,7 @@ class Contacts:
             "gap": (n,),
             "mu": (n,),
             "surface_velocity": (3 * n,),
+            "drift": (3 * n,),
             "stiffness": (n,),
             "damping": (n,),
             "jacobian": (3 * n, *self.jacobian.shape[1:2]),
@@ -176,6 +183,7 @@ class Contacts:
             mu=self.mu[which],
             jacobian=self.jacobian.reshape(3, len(self), m)[:, which].reshape(-1, m),
             surface_velocity=self.surface_velocity.reshape(3, len(self))[:, which].ravel(),
+            drift=self.drift.reshape(3, len(self))[:, which].ravel(),
             stiffness=self.stiffness[which],
             damping=self.damping[which],
         )
@@ -214,6 +222,7 @@ def concatenate(parts: Sequence[Contacts]) -> Contacts:
         surface_velocity=np.concatenate(
             [part.surface_velocity.reshape(3, len(part)) for part in parts], axis=1
         ).ravel(),
+        drift=np.concatenate([part.drift.reshape(3, len(part)) for part in parts], axis=1).ravel(),
         stiffness=np.concatenate([part.stiffness for part in parts]),
         damping=np.concatenate([part.damping for part in parts]),
     )

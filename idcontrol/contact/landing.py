@@ -25,16 +25,13 @@ class Landing:
 
     Attributes:
         decay_s: τ_c: a contact velocity decays by the factor ``γ = 1 - h/τ_c`` in a period. It must be slow for ground
-            that gives way. To stop n feet that rise at w, the base of a machine of mass m is to follow them, which
-            takes m w/τ_c off their force; ground with a damper of b under each answers with n b w, and the two swing up
-            unless τ_c > m/(n b), 5 ms on the soft ground of Zapolsky & Drumwright 2017.
+            that gives way (math.md, section 12.6). To stop n feet that rise at w, the base of a machine of mass m is to
+            follow them, which takes m w/τ_c off their force; ground with a damper of b under each answers with n b w,
+            and the two swing up unless τ_c > m/(n b), 5 ms on the soft ground of Zapolsky & Drumwright 2017.
         closing_s: τ_g: a gap is closed at the speed φ/τ_g, slow enough that noise on the measured gap is not chased (a
             trot with 0.5 mm of it: mean |Δτ/Δt| 310 N m/s with 0.01 s, 110 N m/s with 0.1 s) ...
         sink_m_s: ... of at most this towards the ground,
         rise_m_s: and of at most this out of it.
-        dead_band_m_s: Slower velocities count as rest, faster ones by their excess: what is left of a standing foot's
-            velocity is the drift J̇v of one period, which must not be fed back. Inside it a gap closes with the time
-            ``τ_g / (1 - γ)``, outside it with τ_g.
         settle_s: γ holds for this long after touchdown and is 0 later: the foot stands. inf: it never settles.
         slip_m_s: A foot that slips faster is not settled.
     """
@@ -43,7 +40,6 @@ class Landing:
     closing_s: float = 0.1
     sink_m_s: float = 0.05
     rise_m_s: float = 0.02
-    dead_band_m_s: float = 0.002
     settle_s: float = np.inf
     slip_m_s: float = 0.01
 
@@ -51,7 +47,7 @@ class Landing:
         for name in ("decay_s", "closing_s"):
             if not getattr(self, name) > 0.0:
                 raise InputError(f"landing.{name} is {getattr(self, name)}; it must be positive")
-        for name in ("sink_m_s", "rise_m_s", "dead_band_m_s", "settle_s", "slip_m_s"):
+        for name in ("sink_m_s", "rise_m_s", "settle_s", "slip_m_s"):
             if not getattr(self, name) >= 0.0:
                 raise InputError(f"landing.{name} is {getattr(self, name)}; it must not be negative")
 
@@ -60,20 +56,20 @@ class LandingRates(NamedTuple):
     """A `Landing` for control periods of one length, as kernels take it.
 
     Attributes:
+        h: Control period [s].
         decay: γ, the share of a contact velocity that is left after a period.
         closing_s: τ_g [s].
         sink_m_s: Largest speed towards the ground at which a gap is closed.
         rise_m_s: Largest speed out of the ground.
-        dead_band_m_s: Slower velocities count as rest.
         settle_s: How long after touchdown γ holds.
         slip_m_s: A foot that slips faster is not settled.
     """
 
+    h: float
     decay: float
     closing_s: float
     sink_m_s: float
     rise_m_s: float
-    dead_band_m_s: float
     settle_s: float
     slip_m_s: float
 
@@ -81,11 +77,11 @@ class LandingRates(NamedTuple):
 def landing_rates(landing: Landing, h: float) -> LandingRates:
     """`landing` for control periods of `h` [s]."""
     return LandingRates(
+        h=float(h),
         decay=max(0.0, 1.0 - h / landing.decay_s),
         closing_s=float(landing.closing_s),
         sink_m_s=float(landing.sink_m_s),
         rise_m_s=float(landing.rise_m_s),
-        dead_band_m_s=float(landing.dead_band_m_s),
         settle_s=float(landing.settle_s),
         slip_m_s=float(landing.slip_m_s),
     )
@@ -96,12 +92,13 @@ def landing_contacts(
 ) -> Contacts:
     """Measure the rows of contacts against the reference velocity v̂, which holds the gap, too.
 
-    With w the velocity of the contact relative to its surface, ``w = J v`` minus the surface's::
+    With w the velocity of the contact relative to its surface, ``w = J v - h J̇ v`` minus the surface's::
 
         v̂_t = γ w_t                                            + surface
         v̂_n = γ w_n + (1 - γ) clip(-φ/τ_g, -sink, rise)          + surface        (planner.md, section 7)
 
-    (w_t and w_n after the dead band; along the tangents it shortens the vector, so that it prefers no direction).
+    ``h J̇ v`` is the drift of one period: a foot that has been held still along the rows of the last period moves by it
+    along those of this one, and that must not be fed back.
 
     Args:
         contacts: The contacts that the controller counts on.
@@ -124,20 +121,17 @@ def landing_kernel(
     contacts: ContactArrays, v: Array, landing: LandingRates, since: Array, out: Array, arena: Arena
 ) -> None:
     """Write the velocity that each contact row is measured against, shape (3 n,), as `landing_contacts` says."""
-    gap, surface, J = contacts.gap, contacts.surface_velocity, contacts.jacobian
+    gap, surface, drift, J = contacts.gap, contacts.surface_velocity, contacts.drift, contacts.jacobian
     n = gap.shape[0]
     w = vector(arena, 3)
     for i in range(n):
         for axis in range(3):
-            w[axis] = -surface[axis * n + i]
+            w[axis] = -surface[axis * n + i] - landing.h * drift[axis * n + i]
             for k in range(v.shape[0]):
                 w[axis] += J[axis * n + i, k] * v[k]
         speed = np.sqrt(w[1] * w[1] + w[2] * w[2])
         gamma = landing.decay if since[i] <= landing.settle_s or speed > landing.slip_m_s else 0.0
-        dead = landing.dead_band_m_s
-        w[0] -= min(max(w[0], -dead), dead)
-        shorten = max(0.0, speed - dead) / speed if speed > 0.0 else 0.0
         close = min(max(-gap[i] / landing.closing_s, -landing.sink_m_s), landing.rise_m_s)
         out[i] = surface[i] + gamma * w[0] + (1.0 - gamma) * close
         for axis in range(1, 3):
-            out[axis * n + i] = surface[axis * n + i] + gamma * shorten * w[axis]
+            out[axis * n + i] = surface[axis * n + i] + gamma * w[axis]

@@ -16,7 +16,7 @@ from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.linear import assign, assign_rows
-from idcontrol.system import System
+from idcontrol.system import Motion, System
 from idcontrol.types import Array, Booleans, Integers
 
 
@@ -28,6 +28,7 @@ class Mounted(NamedTuple):
         frame_rotation: `System.frame_rotation`, shape (n_frames, 3, 3).
         jacobian: `System.jacobian`, shape (6, m).
         support: `System.support`, shape (n_joints, m).
+        motion: `System.motion`.
         frame: Frame of each sphere, shape (k,).
         joint: Joint that carries it, shape (k,).
         offset: Its centre in that frame, shape (k, 3) [m].
@@ -42,6 +43,7 @@ class Mounted(NamedTuple):
     frame_rotation: Array
     jacobian: Array
     support: Booleans
+    motion: Motion
     frame: Integers
     joint: Integers
     offset: Array
@@ -77,6 +79,7 @@ class Near(NamedTuple):
     gap: Array
     mu: Array
     jacobian: Array
+    drift: Array
 
 
 class Spheres(NamedTuple):
@@ -160,6 +163,7 @@ class SphereContacts:
             gap=np.zeros(k),
             mu=np.zeros(k),
             jacobian=np.zeros((3 * k, m)),
+            drift=np.zeros(3 * k),
         )
         self._still = (np.zeros(3 * k), np.full(k, np.inf), np.zeros(k))
         self._views: dict[int, Contacts] = {0: Contacts.none(m)}
@@ -168,6 +172,7 @@ class SphereContacts:
             frame_rotation=system.frame_rotation,
             jacobian=system.jacobian,
             support=system.support,
+            motion=system.motion,
             frame=self._frame,
             joint=self._joint,
             offset=self._offset,
@@ -229,6 +234,7 @@ class SphereContacts:
             gap=near.gap[:n],
             mu=near.mu[:n],
             jacobian=near.jacobian[: 3 * n],
+            drift=near.drift[: 3 * n],
             surface_velocity=still[: 3 * n],
             stiffness=stiffness[:n],
             damping=damping[:n],
@@ -307,7 +313,24 @@ def detect_kernel(spheres: Bound, margin: float) -> int:
         near.axes,
         near.jacobian[: 3 * n],
     )
+    _drift(mounted, placed.centre, near, n)
     return n
+
+
+@njit(cache=True, error_model="numpy")
+def _drift(mounted: Mounted, centre: Array, near: Near, n: int) -> None:
+    """Write J̇v of the first n contacts: the centre's acceleration at v̇ = 0 less R α × n̂ (math.md, section 9)."""
+    velocity, acceleration = mounted.motion
+    for i in range(n):
+        V, A, c, p = velocity[near.joint[i]], acceleration[near.joint[i]], centre[near.identity[i]], near.point[i]
+        for axis in range(3):
+            near.drift[axis * n + i] = 0.0
+        for x in range(3):
+            y, z = (x + 1) % 3, (x + 2) % 3
+            vy, vz = V[y] + V[z + 3] * c[x] - V[x + 3] * c[z], V[z] + V[x + 3] * c[y] - V[y + 3] * c[x]
+            a = A[x] + A[y + 3] * p[z] - A[z + 3] * p[y] + V[y + 3] * vz - V[z + 3] * vy
+            for axis in range(3):
+                near.drift[axis * n + i] += near.axes[i, axis, x] * a
 
 
 @njit(cache=True, error_model="numpy")

@@ -268,15 +268,17 @@ def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArray
     """The contacts at the places `which`, as copies."""
     found, n, m = contacts.identity.shape[0], which.shape[0], contacts.jacobian.shape[1]
     identity, axes = indices(arena, n), frames(arena, n)
-    gap, mu, surface, J = vector(arena, n), vector(arena, n), vector(arena, 3 * n), matrix(arena, 3 * n, m)
+    gap, mu, J = vector(arena, n), vector(arena, n), matrix(arena, 3 * n, m)
+    surface, drift = vector(arena, 3 * n), vector(arena, 3 * n)
     for i in range(n):
         place = which[i]
         identity[i], gap[i], mu[i] = contacts.identity[place], contacts.gap[place], contacts.mu[place]
         assign_rows(axes[i], contacts.axes[place])
         for axis in range(3):
             surface[axis * n + i] = contacts.surface_velocity[axis * found + place]
+            drift[axis * n + i] = contacts.drift[axis * found + place]
             assign(J[axis * n + i], contacts.jacobian[axis * found + place])
-    return ContactArrays(identity, axes, gap, mu, surface, J)
+    return ContactArrays(identity, axes, gap, mu, surface, J, drift)
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")

@@ -74,6 +74,29 @@ def test_normal_rows_give_the_rate_of_the_gap(system: System, ground: Terrain) -
         assert np.abs(rate - (gaps[0] - gaps[1]) / (2 * step)).max() < 3e-9
 
 
+@pytest.mark.parametrize("ground", [plane(), plane((0.2, -0.3, 1.0), offset=-0.1)])
+def test_drift_is_the_rate_of_the_velocity_along_the_rows(system: System, ground: Terrain) -> None:
+    """J̇v by central differences along `System.advance`, where the rows' axes stay as they are: on flat ground."""
+    rng = np.random.default_rng(4)
+    detector = SphereContacts(system, FEET, RADII, ground, 0.5, offsets=OFFSETS)
+    step = 1e-5
+
+    def along(q: Array, v: Array) -> Array:
+        system.update(q, v)
+        along_rows: Array = detector.detect(np.inf).jacobian @ system.from_pinocchio(v)
+        return along_rows
+
+    for _ in range(5):
+        q, v = near_ground(system, rng)
+        ours = system.from_pinocchio(v)
+        rate = (along(*system.advance(q, ours, step)) - along(*system.advance(q, ours, -step))) / (2 * step)
+        system.update(q, v)
+        drift = detector.detect(np.inf).drift
+        assert np.abs(drift).max() > 0.1
+        # rounding 1e-16 over 2e-5 s; next order 1e-10 s² times the third derivative, some 10 m/s⁴
+        assert np.abs(drift - rate).max() < 1e-8
+
+
 def test_the_tangential_rows_belong_to_the_touching_point_not_to_the_centre(system: System) -> None:
     """A body that rolls about its contact point does not slip, though the centre moves."""
     q, rng = np.array(pin.neutral(system.model)), np.random.default_rng(2)

@@ -23,7 +23,7 @@ NEAR = 5e-3
 
 # The controller asks for what the plant will do: a foot comes to rest on the ground within the period.
 AT_ONCE = InverseSettings(
-    landing=Landing(decay_s=H, closing_s=H, sink_m_s=np.inf, rise_m_s=PUSH_OUT_SPEED, dead_band_m_s=0.0),
+    landing=Landing(decay_s=H, closing_s=H, sink_m_s=np.inf, rise_m_s=PUSH_OUT_SPEED),
     ramp_s=0.0,
 )
 
