@@ -8,6 +8,8 @@ from msgspec import structs
 
 from idcontrol import controllers
 from idcontrol.contact.landing import Landing, landing_contacts
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
 from idcontrol.controllers import InverseSettings, Setup
 from idcontrol.controllers.inverse import MOST_LET_GO
 from idcontrol.controllers.projection import project
@@ -50,9 +52,8 @@ def moving_state(system, rng, speed=0.3):
 
 def contacts_of(system, state):
     """What the controller must count on: feet below 1 mm, their rows against the landing velocity (planner.md 7)."""
-    heights = foot_heights(system, state)
-    feet = tuple(np.flatnonzero(heights < 1e-3))
-    near = scenes.foot_contacts(system, 0.7, gap=heights[list(feet)], feet=feet)
+    system.update(state.q, state.v)
+    near = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7).detect(1e-3)
     return landing_contacts(near, system.from_pinocchio(state.v), scenes.H, Landing())
 
 
