@@ -201,6 +201,15 @@ def test_an_edge_that_approaches_and_that_nothing_moves_is_a_squeeze():
     assert (solution.status, solution.note) == (Status.FALLBACK, "squeeze")
 
 
+@pytest.mark.parametrize("number", [151, 609, 1212])
+def test_where_held_contacts_creep_too_far_the_search_over_roles_finds_others(number):
+    solve, law = ATTACKED["nearly_rigid"]
+    problem = hostile_step(number, seed=5)
+    solution = solve(problem, None)
+    assert solution.status is Status.SOLVED
+    assert own_units.violation(law, problem, solution) <= own_units.TOLERANCE
+
+
 def test_smooth_contacts_get_no_friction_from_the_search_over_modes():
     """One of them 16 km away, beside which a friction of 3e-4 N s was rounding."""
     problem = hostile_step(31811, seed=41)

@@ -241,7 +241,7 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
             solved=outcome.status is SolverStatus.SOLVED,
             presses=presses,
             parts=parts,
-            moves=max(moves, given / fastest) if given > YIELD * fastest else moves,
+            moves=np.inf if given > YIELD * fastest else moves,
             impossible=outcome.status is SolverStatus.INFEASIBLE,
         )
 
