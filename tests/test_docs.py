@@ -19,16 +19,19 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from idcontrol import controllers, entries, plants, robots
-from idcontrol.cli import cli
+from idcontrol import controllers, entries, plants, robots, running
+from idcontrol.cli import cli, main
+from idcontrol.cli.console import INTERRUPTED
 from idcontrol.cli.loop import LOOPS
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.scenes.walk import WalkConfig
+from idcontrol.sweeps import comparison
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "idcontrol" / "docs"
 PAGES = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
-ELSEWHERE = ("source", "export", "mkdir", "cp", "cc", "./machine")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ELSEWHERE = ("source", "export", "mkdir", "cp", "sed", "cc", "./machine")
 """Commands of other people that pages may show."""
 
 SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?) |^(\d+)\. ", flags=re.M)
@@ -43,7 +46,11 @@ def blocks(language: str) -> list[tuple[str, str]]:
 
 def commands() -> list[tuple[str, str]]:
     """Page and line of every command for a shell; a backslash continues a line."""
-    lines = [(page, line) for page, text in blocks("sh") for line in text.replace("\\\n", " ").splitlines()]
+    shown = [
+        *blocks("sh"),
+        *(("README.md", line) for line in re.findall(r"^    ((?:idcontrol|make) \w.*)$", README, flags=re.M)),
+    ]
+    lines = [(page, line) for page, text in shown for line in text.replace("\\\n", " ").splitlines()]
     return [(page, line) for page, line in lines if line.strip() and not line.startswith("#")]
 
 
@@ -97,6 +104,31 @@ def understood(command: click.Command, name: str, arguments: list[str]) -> None:
         assert values["study"] in entries.entry_points(entries.STUDIES)
 
 
+@pytest.mark.parametrize(
+    "page", sorted({page for page, line in commands() if line.startswith(("idcontrol run", "idcontrol compare"))})
+)
+def test_the_runs_of_a_page_begin_as_written_and_leave_the_folders_that_it_reads(page, tmp_path, monkeypatch):
+    """Everything up to the first control step: settings are resolved, configurations built, folders named and made."""
+
+    def planned(runs, out, *_, **__):
+        Path(out).mkdir(parents=True, exist_ok=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "conduct", lambda *_: {"out": ""})
+    monkeypatch.setattr(comparison, "conduct", planned)
+    monkeypatch.chdir(tmp_path)
+    pd = (ROOT / "experiments" / "examples" / "pd.py").read_text(encoding="utf-8")
+    Path("mine.py").write_text(pd.replace("JointPd", "Mine"), encoding="utf-8")
+    (late,) = (text for other, text in blocks("python") if other == "tutorials/plant.md" and "class Late" in text)
+    Path("late.py").write_text(late.partition("plants.register")[0], encoding="utf-8")
+    for line in (line.replace("make trot", "idcontrol run trot") for other, line in commands() if other == page):
+        words = shlex.split(line, comments=True)
+        if words[:2] in (["idcontrol", "run"], ["idcontrol", "compare"]):
+            assert main([*words[1:], "--quiet", "--json"]) == (0 if words[1] == "run" else INTERRUPTED), words
+        elif words[:2] in (["idcontrol", "report"], ["idcontrol", "view"]):
+            assert Path(words[2]).is_dir(), words
+
+
 def test_every_experiment_is_in_the_gallery_with_its_picture_and_its_command():
     parts = PAGES["gallery.md"].split("\n## ")[1:]
     assert sorted(part.splitlines()[0] for part in parts) == sorted(entries.entry_points(entries.EXPERIMENTS))
@@ -106,8 +138,10 @@ def test_every_experiment_is_in_the_gallery_with_its_picture_and_its_command():
         assert re.search(rf"^idcontrol run {part.splitlines()[0]}\b", part, flags=re.M)
 
 
-def test_settings_that_pages_name_can_be_set():
-    named = {key for page in PAGES.values() for key in re.findall(r"--(?:set|vary) ([a-z_.0-9]+)=", page)}
+def test_settings_of_the_loop_that_pages_name_can_be_set():
+    said = [line for _, line in commands() if line.startswith("idcontrol loop")]
+    said += [line for page in PAGES.values() for line in page.splitlines() if "--set loop." in line]
+    named = {key for line in said for key in re.findall(r"--set ([a-z_.0-9]+)=", line)}
     assert named
     for key in named:
         value: object = LoopSettings() if key.startswith("loop.") else WalkConfig()
