@@ -82,7 +82,14 @@ def _bench_row(row: dict[str, Any]) -> list[str]:
     ours = [f"{row['us']['p50']:.1f}", f"{row['floor_ratio']:.1f}"]
     if row["peer"] is None:
         return [row["what"], contacts, *ours, "", "", ""]
-    return [row["what"], contacts, *ours, row["peer"], f"{row['peer_us']['p50']:.1f}", f"{row['peer_ratio']:.2g}"]
+    return [
+        f"{row['what']}, in turns with {row['peer']}",
+        contacts,
+        *ours,
+        row["peer"],
+        f"{row['peer_us']['p50']:.1f}",
+        f"{row['peer_ratio']:.2g}",
+    ]
 
 
 def _by_contacts(rows: Sequence[dict[str, Any]]) -> str:
