@@ -29,7 +29,7 @@ def test_targets_are_reached_and_standing_at_home_lasts():
     assert not fallen
     assert info["status"] == "SOLVED"
     assert np.abs(seen[10:22]).max() < 2e-3
-    crouch = np.array([0.0, 0.4, 0.4] * 2 + [0.0, -0.4, -0.4] * 2)
+    crouch = np.array([0.0, 0.3, 0.3] * 2 + [0.0, -0.3, -0.3] * 2)
     for share in np.minimum(np.arange(1, 36) / 25, 1.0):  # a leap would make them slip
         seen, _, fallen, _, _ = environment.step(share * crouch)
     assert not fallen
