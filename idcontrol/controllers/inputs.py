@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from traceback import format_exception_only
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -110,7 +111,7 @@ class Intake:
                     return ""
             return self._fault(Inputs(*given))
         except Exception as error:  # a user's object may raise anything when it is read; a controller raises nothing
-            return f"state or reference cannot be read: {error}"
+            return f"state or reference cannot be read: {''.join(format_exception_only(error)).strip()}"
 
     def _room(self, feet: int) -> tuple[Inputs, Bound]:
         """Arrays for references with that many feet, and the argument of `_copy` that they are bound in."""
@@ -206,6 +207,8 @@ def _converted(given: tuple[Any, ...]) -> tuple[Any, ...]:
         array = np.asarray(value)
         if array.ndim != 1 or array.dtype.kind not in "buif":
             raise ValueError(f"{name} has {array.ndim} axes and type {array.dtype}; it must be a vector of numbers")
+        if name == "reference.stance" and np.isnan(array).any():
+            raise ValueError(f"{name} has a NaN, which is neither true nor false")
         plain.append(np.array(array, dtype=LOGICAL if name == "reference.stance" else REAL))
     return tuple(plain)
 

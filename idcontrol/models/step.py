@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.contact.contacts import Contacts
+from idcontrol.errors import InputError
 from idcontrol.types import Array, Integers, Status
 
 PUSH_OUT_SPEED = 0.1
@@ -65,6 +66,10 @@ class StepProblem:
         contacts: Contact rows and what is known of each contact.
         prescribed: None (forward), or the velocities that the motors must realize (inverse).
         bilateral: Rows held with equality; None where there are none.
+
+    Raises:
+        InputError: Shapes do not belong together, an index is none or twice, or the step has no length: kernels read
+            and write where these say.
     """
 
     h: float
@@ -73,6 +78,35 @@ class StepProblem:
     contacts: Contacts
     prescribed: Prescribed | None = None
     bilateral: Bilateral | None = None
+
+    def __post_init__(self) -> None:
+        m = self.M.shape[0]
+        if not 0.0 < self.h < np.inf:
+            raise InputError(f"the step h must be positive and finite, not {self.h}")
+        columns = self.contacts.jacobian.shape[1]
+        if self.M.shape != (m, m) or self.kappa.shape != (m,) or columns != m:
+            raise InputError(
+                f"inertia, kappa and contact rows have shapes {self.M.shape}, {self.kappa.shape} and (3n, {columns}); "
+                f"they must be ({m}, {m}), ({m},) and (3n, {m})"
+            )
+        if self.prescribed is not None:
+            _refuse_misfit(self.prescribed, m)
+        ties = self.bilateral
+        if ties is None:
+            return
+        if not (ties.rows.ndim == 2 and ties.rows.shape[1] == m and len(ties.rows) == ties.target.size):
+            raise InputError(f"bilateral rows have shape {ties.rows.shape}; it must be ({ties.target.size}, {m})")
+        if ties.compliance.shape != ties.target.shape or not (ties.compliance >= 0.0).all():
+            raise InputError("bilateral rows must each have a compliance of 0 or more")
+
+
+def _refuse_misfit(prescribed: Prescribed, m: int) -> None:
+    """Refuse velocities that are prescribed twice, or are none of m."""
+    index = prescribed.index.tolist()
+    if prescribed.index.shape != prescribed.velocity.shape:
+        raise InputError(f"{prescribed.velocity.size} velocities are prescribed for {prescribed.index.size} indices")
+    if index and not (min(index) >= 0 and max(index) < m and len(set(index)) == len(index)):
+        raise InputError(f"prescribed.index is {index}; each must be one of 0 to {m - 1}, and none twice")
 
 
 class StepSolution(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,9 +9,10 @@ import pytest
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
+from idcontrol.errors import InputError
 from idcontrol.models import acceleration, constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
 from idcontrol.models.acceleration import AccelerationProblem
-from idcontrol.models.step import PUSH_OUT_SPEED, Prescribed
+from idcontrol.models.step import PUSH_OUT_SPEED, Bilateral, Prescribed, StepProblem
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
@@ -410,3 +411,41 @@ def test_nan_at_the_acceleration_level_never_comes_out_as_solved(quadruped, stan
     bad = getattr(problem, where).copy()
     bad.flat[0] = np.nan
     assert acceleration.solve(replace(problem, **{where: bad})).status is Status.FALLBACK
+
+
+@pytest.mark.parametrize(
+    ("misfit", "message"),
+    [
+        ({"kappa": np.zeros(1)}, "kappa"),
+        ({"M": np.eye(4)}, "inertia"),
+        ({"M": np.ones((3, 2))}, "inertia"),
+        ({"contacts": Contacts.none(2)}, "contact rows"),
+        ({"h": 0.0}, "step h"),
+        ({"h": -1e-3}, "step h"),
+        ({"h": np.inf}, "step h"),
+        ({"h": np.nan}, "step h"),
+        ({"prescribed": Prescribed(index=np.array([1, 2]), velocity=np.zeros(1))}, "1 velocities"),
+        ({"prescribed": Prescribed(index=np.array([1, 3]), velocity=np.zeros(2))}, "one of 0 to 2"),
+        ({"prescribed": Prescribed(index=np.array([-1]), velocity=np.zeros(1))}, "one of 0 to 2"),
+        ({"prescribed": Prescribed(index=np.array([1, 1]), velocity=np.array([1.0, 2.0]))}, "none twice"),
+        ({"bilateral": Bilateral(rows=np.ones((1, 2)), target=np.zeros(1), compliance=np.zeros(1))}, "bilateral rows"),
+        ({"bilateral": Bilateral(rows=np.ones((2, 3)), target=np.zeros(1), compliance=np.zeros(1))}, "bilateral rows"),
+        ({"bilateral": Bilateral(rows=np.ones((1, 3)), target=np.zeros(1), compliance=-np.ones(1))}, "compliance"),
+        ({"bilateral": Bilateral(rows=np.ones((1, 3)), target=np.zeros(1), compliance=np.zeros(2))}, "compliance"),
+    ],
+)
+def test_a_step_whose_parts_do_not_fit_is_refused_before_a_kernel_sees_it(misfit, message):
+    whole = {"h": 1e-3, "M": np.eye(3), "kappa": np.zeros(3), "contacts": Contacts.none(3)}
+    with pytest.raises(InputError, match=message):
+        StepProblem(**whole | misfit)
+
+
+@pytest.mark.parametrize("model", [sap.solve, coulomb.solve, dissipation.solve, no_slip.solve])
+@pytest.mark.parametrize("rows", [[[0.0, 1.0, 0.0], [0.0, 1.0, 0.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]])
+def test_rows_that_contradict_each_other_are_not_called_solved(model, rows):
+    """One speed is to be 0 and 1 m/s at once; or nothing is to move at 1 m/s."""
+    ties = Bilateral(rows=np.array(rows), target=np.array([0.0, 1.0]), compliance=np.zeros(2))
+    solution = model(
+        StepProblem(h=1e-3, M=np.eye(3), kappa=np.zeros(3), contacts=Contacts.none(3), bilateral=ties), None
+    )
+    assert solution.status is not Status.SOLVED

@@ -53,6 +53,7 @@ from idcontrol.models.step import (
     WarmStart,
     warm_bits,
 )
+from idcontrol.models.sticking import LEFT_OUT
 from idcontrol.models.whitened import Whitened, finish, hold, whiten
 from idcontrol.solvers.lcp import rounding
 from idcontrol.types import Array, Integers, Status
@@ -278,10 +279,10 @@ def solve(problem: StepProblem, warm: WarmStart | None = None, parameters: Param
     Returns:
         The solution; its residual is the momentum error (Castro, Permenter & Han 2022, eq. 24), `regularization` is σ.
         FALLBACK only if the problem is not finite or its inertia not positive definite; REPAIRED where rounding ended
-        the search, or leaves too few digits of what contacts weigh.
+        the search, or leaves too few digits of what contacts weigh, or where rigid rows contradict each other.
 
     Raises:
-        InputError: The step has no length, or a contact's stiffness or damping is not physical.
+        InputError: A contact's stiffness or damping is not physical.
     """
     return solve_bounded(problem, _NONE, warm, parameters)[0]
 
@@ -303,8 +304,6 @@ def solve_bounded(
         start: Velocity from which the search starts, shape (m,): the paper takes that at the beginning of the step.
             None means the velocity without contact.
     """
-    if not problem.h > 0.0:
-        raise InputError(f"the step h must be positive, not {problem.h}")
     contacts = problem.contacts
     n, e = len(contacts), len(bounded.target)
     whitened = whiten(problem if e == 0 else _with_rows(problem, bounded))
@@ -344,6 +343,8 @@ def solve_bounded(
     status, note = _outcome(code, residual)
     if status is Status.SOLVED and error > ACCEPTED and gamma[: 3 * n].any():
         status, note = Status.REPAIRED, "the inertia is too nearly singular to tell what contacts weigh"
+    if status is Status.SOLVED and held is not None and held.contradicts:
+        status, note = Status.REPAIRED, LEFT_OUT
     solution = finish(problem, whitened, f, Ending(status, residual, iterations, parameters.sigma, note), mode)
     if solution.status is not Status.FALLBACK:
         # z meets the contact law exactly and momentum to the tolerance; v⁺ by the impulses would have it the other way
