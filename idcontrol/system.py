@@ -88,6 +88,8 @@ class Motion(NamedTuple):
 def _move(J: Array, v: Array, tree: Integers, flyers: Integers, motion: Motion) -> None:  # pragma: no cover - compiled
     """Write the motion of all bodies, parents before children: ``Ṡ q̇ = V × S q̇``, of which the parent's V is left.
 
+    Source: Featherstone 2008, Rigid Body Dynamics Algorithms, spatial velocity and its derivative.
+
     Args:
         J: Pinocchio's Jacobian, shape (6, nv).
         v: Velocity in Pinocchio's layout, shape (nv,).

@@ -169,7 +169,7 @@ def nearest(request: Request, solution: StepSolution) -> Outcome:
 
 
 def nearest_problem(request: Request, solution: StepSolution) -> NearestProblem:
-    """What `nearest` searches: the step's contact problem, of which a solution is known, and the last torque."""
+    """Pose the search of `nearest`: the step's contact problem, of which a solution is known, and the last torque."""
     posed, torque = request.posed, torque_map(request.posed.w, len(request.problem.contacts))
     return NearestProblem(
         V=posed.w.rho @ posed.w.rho.T,

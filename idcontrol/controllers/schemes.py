@@ -133,7 +133,7 @@ def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
-    """The same motion with feet that ramp unloaded and motors within their bounds, and a torque near the answer's."""
+    """Unload feet that ramp and keep motors within their bounds: the same motion, with a torque near the answer's."""
     if f.shape[0] == 0 or (not p.cones.weight.any() and within(p.bounds, answer.impulse)):
         return answer
     return approach(p, f, answer, answer.impulse, arena)
@@ -141,7 +141,7 @@ def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
 
 @njit(cache=True, error_model="numpy")
 def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
-    """The same motion with feet that ramp unloaded and motors within their bounds, and a torque near a reference."""
+    """Unload feet that ramp and keep motors within their bounds: the same motion, with a torque near a reference."""
     y, difference = vector(arena, f.shape[0]), vector(arena, reference.shape[0])
     for a in range(reference.shape[0]):
         difference[a] = answer.impulse[a] - reference[a]
