@@ -4,7 +4,7 @@ Answers that are called solved are checked by `idcontrol.trust.contact_laws`, fr
 reported unsolved are compared with what is known: a forward problem whose gaps are not negative always has a solution
 (math.md, sections 5.1 and 7.3). In an inverse problem prescribed velocities may squeeze. Then a linear program finds a
 certificate, independent of the solvers, that no velocity of the free bodies keeps all contacts apart, or a search over
-all contact modes ends without a solution (`idcontrol.solvers.enumerate`). The search's work grows exponentially with
+all contact modes ends without a solution (`idcontrol.solvers.modes`). The search's work grows exponentially with
 the contacts that act on each other. Where it meets its limit, the problem counts as undecided.
 
 The preset ``hostile`` has problems in which nothing is of one size (`idcontrol.trust.random_steps.hostile_step`), and
@@ -31,9 +31,9 @@ from idcontrol.models.step import ContactModel, StepProblem
 from idcontrol.models.whitened import whiten
 from idcontrol.record.recording import jsonable
 from idcontrol.solvers.active_set import project
-from idcontrol.solvers.enumerate import find_solution, islands
 from idcontrol.solvers.lcp import RowLcpResult
 from idcontrol.solvers.lemke import solve_regularized
+from idcontrol.solvers.modes import find_solution, islands
 from idcontrol.solvers.ppm import solve_ppm
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
@@ -399,7 +399,7 @@ problems (math.md, section 5.1)."""
 
 
 ENDS: Final = ("solved", "no_solution_proved", "beyond_double", "undecided", "missed", "wrong")
-"""What becomes of a problem: the counts of a row that add up to all of its problems."""
+"""Each problem ends in one of these ways: the counts of a row add up to all of its problems."""
 
 
 def drawing(table: Sequence[Mapping[str, Any]], ends: Sequence[str]) -> Drawing:

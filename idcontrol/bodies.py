@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from idcontrol.contact.contacts import require_friction
 from idcontrol.errors import InputError
 from idcontrol.types import Array
 
@@ -41,8 +42,7 @@ class Surface:
     damping: float = 0.0
 
     def __post_init__(self) -> None:
-        if not self.mu >= 0.0:
-            raise InputError(f"friction of a surface must not be negative, not {self.mu}")
+        require_friction(np.array([self.mu], dtype=np.float64), ["a surface"])
         if not self.stiffness > 0.0:
             raise InputError(f"stiffness of a surface must be positive (inf is rigid), not {self.stiffness}")
         if not 0.0 <= self.damping < np.inf:

@@ -174,7 +174,7 @@ def _carry(
 
 
 class ActuatorLimits(NamedTuple):
-    """What actuated joints and their motors allow beside the torque, shapes (a,); inf where there is no limit.
+    """Limits of actuated joints and their motors beside the torque, shapes (a,); inf where there is none.
 
     Attributes:
         lower: Lowest position [rad or m].

@@ -48,8 +48,9 @@ from coverage import Coverage, CoverageData
 ROOT = Path(__file__).resolve().parents[1]
 LONG_S = 1.0
 """CPU time that a test may take again and again [s]."""
-FAST = "-q -p no:cacheprovider -p no:xdist -W ignore:Module"
-"""Arguments of pytest. Hypothesis is imported before it, which is a warning and so an error here."""
+FAST = "-q -p no:cacheprovider -p no:xdist -p no:unraisableexception -W ignore:Module"
+"""Arguments of pytest. Hypothesis is imported before it, which is a warning and so an error here, as would be the end
+of a long test in the middle of a callback."""
 KILLED, SURVIVED, TIMED_OUT, NO_CHANGE = "killed", "survived", "timed out", "no change"
 PR_SET_CHILD_SUBREAPER = 36
 TOO_LONG = 99

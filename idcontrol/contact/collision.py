@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pinocchio as pin
 
-from idcontrol.contact.contacts import Contacts, axes_of, contact_rows
+from idcontrol.contact.contacts import Contacts, axes_of, contact_rows, require_friction
 from idcontrol.contact.detection import Detection
 from idcontrol.contact.manifold import close_pairs
 from idcontrol.contact.terrain import Terrain
@@ -72,8 +72,7 @@ class CollisionContacts:
         if given.shape not in ((), (count,)):
             raise InputError(f"give one friction coefficient for each of {count} geometries, not shape {given.shape}")
         self._mu: Array = np.append(np.broadcast_to(given, (count,)), terrain_mu)
-        if not (self._mu >= 0.0).all():
-            raise InputError("friction coefficients of collision geometries must not be negative")
+        require_friction(self._mu, [*(thing.name for thing in things), "terrain"])
         self._orientation = float(orientation)
         # body A is the one that is pushed: it moves; of two shapes on one joint the rows would be zero
         listed = {(pair.first, pair.second) for pair in self.geometry.collisionPairs}

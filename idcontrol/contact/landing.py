@@ -28,8 +28,9 @@ class Landing:
             that gives way (math.md, section 12.6). To stop n feet that rise at w, the base of a machine of mass m is to
             follow them, which takes m w/τ_c off their force; ground with a damper of b under each answers with n b w,
             and the two swing up unless τ_c > m/(n b), 5 ms on the soft ground of Zapolsky & Drumwright 2017.
-        closing_s: τ_g: a gap is closed at the speed φ/τ_g, slow enough that noise on the measured gap is not chased (a
-            trot with 0.5 mm of it: mean |Δτ/Δt| 310 N m/s with 0.01 s, 110 N m/s with 0.1 s) ...
+        closing_s: τ_g: a gap is closed at the speed φ/τ_g. inf, the default, does not look at the gap, which is as
+            wrong as the sensors; its force holds a standing foot down. Noise on the gap would be chased (a trot with
+            0.5 mm of it: mean |Δτ/Δt| 310 N m/s with 0.01 s, 110 N m/s with 0.1 s) ...
         sink_m_s: ... of at most this towards the ground,
         rise_m_s: and of at most this out of it.
         settle_s: γ holds for this long after touchdown and is 0 later: the foot stands. inf: it never settles.
@@ -37,7 +38,7 @@ class Landing:
     """
 
     decay_s: float = 0.02
-    closing_s: float = 0.1
+    closing_s: float = np.inf
     sink_m_s: float = 0.05
     rise_m_s: float = 0.02
     settle_s: float = np.inf

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from numba import njit
 
 from idcontrol.configuration import is_number
-from idcontrol.contact.contacts import Contacts, contact_rows, write_axes
+from idcontrol.contact.contacts import Contacts, contact_rows, require_friction, write_axes
 from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind, entry
@@ -129,12 +129,12 @@ class SphereContacts:
 
         Raises:
             UnknownName: A frame does not exist.
-            InputError: A frame does not move, a radius or coefficient is negative, or shapes do not fit.
+            InputError: A frame does not move, a radius is negative, friction cannot be used, or shapes do not fit.
         """
         k = len(frames)
         self.system, self.terrain, self._frames = system, terrain, tuple(frames)
         self.radius: Array = _one_each("radius", radii, frames)
-        self._mu: Array = _one_each("friction coefficient", mu, frames)
+        self._mu: Array = _friction(mu, frames)
         if not np.isfinite(self.radius).all():
             raise InputError(f"the radii of spheres must be finite, not {self.radius.tolist()}")
         self._offset: Array = np.zeros((k, 3)) if offsets is None else np.array(offsets, dtype=np.float64)
@@ -200,7 +200,7 @@ class SphereContacts:
 
     @mu.setter
     def mu(self, values: npt.ArrayLike) -> None:
-        self._mu[:] = _one_each("friction coefficient", values, self._frames)
+        self._mu[:] = _friction(values, self._frames)
 
     def detect(self, margin: float) -> Contacts:
         """The contacts whose gap is below `margin` [m] at the system's last update.
@@ -273,6 +273,12 @@ def _one_each(what: str, values: npt.ArrayLike, frames: Sequence[str]) -> Array:
         if not value >= 0.0:
             raise InputError(f"the {what} of the sphere on {frame!r} is {value}; it must not be negative")
     return each
+
+
+def _friction(values: npt.ArrayLike, frames: Sequence[str]) -> Array:
+    mu = _one_each("friction coefficient", values, frames)
+    require_friction(mu, [f"the sphere on {frame!r}" for frame in frames])
+    return mu
 
 
 @njit(cache=True, error_model="numpy")

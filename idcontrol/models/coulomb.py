@@ -37,11 +37,12 @@ from idcontrol.models.friction_lcp import (
     restarted,
     solve_lcp,
 )
+from idcontrol.models.no_slip import Frictionless, frictionless
 from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import CONTRADICTED, UNSETTLED, Attempt, settle
 from idcontrol.models.whitened import INEXACT, finish, held_rows, hold, may_part, outcomes, whiten
-from idcontrol.solvers.enumerate import find_solution
 from idcontrol.solvers.lemke import TIKHONOV
+from idcontrol.solvers.modes import find_solution
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE
 from idcontrol.types import Array, Booleans, Integers, Status
 
@@ -332,14 +333,29 @@ def solve_by(solver: Solver, problem: StepProblem, warm: WarmStart | None) -> St
             impossible=outcome.note == SQUEEZE or held.contradicts,
         )
 
-    closed = no_slip & (problem.contacts.gap <= CLOSED_GAP)
-    (outcome, f, active), why = settle(no_slip, closed, attempt, lets_slip=problem.prescribed is None)
-    if why == CONTRADICTED and (np.isfinite(mu) & (mu > 0.0)).any():
-        why = UNSETTLED  # where contacts slide, v⁺ is not unique, and another may agree with the roles
+    closed, lets_slip = no_slip & (problem.contacts.gap <= CLOSED_GAP), problem.prescribed is None
+    if (np.isfinite(mu) & (mu > 0.0)).any():
+        (outcome, f, active), why = settle(no_slip, closed, attempt, lets_slip=lets_slip)
+        if why == CONTRADICTED:
+            why = UNSETTLED  # where contacts slide, v⁺ is not unique, and another may agree with the roles
+    else:
+        without, look = frictionless(whitened, OPENING, no_slip)
+        found, why = settle(no_slip, closed, without, look=look, lets_slip=lets_slip)
+        outcome, f, active = _outcome(found), found.f, found.active & 1
     if outcome.status == INFEASIBLE and no_slip.any():
         # its proof is of the contacts that were held; without them there may be a solution
         outcome = replace(outcome, note=SQUEEZE if why == SQUEEZE else JAM if why == CONTRADICTED else UNSOLVED)
     return finish(problem, whitened, f, _ending(outcome, why), active)
+
+
+def _outcome(found: Frictionless) -> Outcome:
+    notes = {SOLVED: "", INFEASIBLE: SQUEEZE, INACCURATE: INEXACT}
+    return Outcome(
+        status=found.number,
+        iterations=found.iterations,
+        residual=found.residual,
+        note=notes.get(found.number, UNSOLVED),
+    )
 
 
 def _ending(outcome: Outcome, unsettled: str = "") -> Ending:

@@ -11,8 +11,8 @@ in one line K_μ ∋ f ⊥ u + μ |u_T| e_N ∈ K_μ*, the bipotential of De Sax
 
 (Alart & Curnier 1991), whose residual decides here what is solved. u depends on f by u = c + ρρᵀf
 (`idcontrol.models.whitened`). Newton's method on these equations takes a few linear systems of the contacts that
-press. Where it fails it starts again: from ground that gives way, other contact modes, and solutions of the friction
-LCP.
+press. Where it fails it starts again: from ground that gives way, other contact modes, solutions of the friction LCP,
+and those of more friction, which is brought down.
 
 The law is that of Trinkle et al. 1997; `idcontrol.models.coulomb` has a diamond inscribed into each cone instead.
 Contacts with μ = inf do not slip while they press, as there.
@@ -40,9 +40,15 @@ STARTS: Final = 50
 """Starting points of Newton's method: the last modes, those at zero impulse, ground that gives way, then random ones.
 Every other one is `bold`. All of them take a millisecond or two at four contacts."""
 FEW: Final = 12
-"""Contacts up to which modes are guessed at random."""
+"""Contacts up to which Newton's method starts on ground that gives way and from random modes; beyond, where that takes
+long and finds little, from where alternating directions have got to."""
 RESTARTS: Final = 12
 """Solutions of the friction LCP from which Newton's method starts; tangents are turned at random after the first."""
+STEEPER: Final = (1.05, 1.2)
+"""Friction, relative to what there is, from which it is brought down where all of that fails: contacts that creep by
+micrometres a second stick there."""
+EASINGS: Final = 5
+"""Steps in which it is."""
 STEPS: Final = 20
 """Newton steps from one starting point. Two to six are the rule."""
 FIRM: Final = 1e-8
@@ -53,6 +59,14 @@ CAUTION: Final = 0.03
 two fingers it solves 153; with 1 it solves 99."""
 CONTINUED: Final = 400
 """Newton steps on the way there: thrice the median of those boxes."""
+PENALTIES: Final = (0.3, 0.1, 1.0, 0.03)
+"""Penalties of the alternating directions, relative to a contact's mean mobility, one after the other."""
+ROUNDS: Final = 50
+"""Rounds at each of them; twice as many when all of them have been tried, and so on."""
+RELAXED: Final = 1.6
+"""Over-relaxation of the rounds (Boyd et al. 2011, section 3.4.3)."""
+APPROACHES: Final = 12
+"""How often Newton's method begins where alternating directions have got to."""
 PROXIMAL: Final = 1e-8
 """Weight on the change of the balanced impulses, relative to the mean of their diagonal: where impulses are not unique
 the first step takes the smallest, the next ones stay near it, and the error that this leaves vanishes from step to
@@ -65,6 +79,9 @@ EXACT: Final = 1e-12
 """Residual at which Newton's method stops."""
 IMMOVABLE: Final = 1e-12
 """Part of a contact's mobility below which nothing gives way along its normal: it gets no impulse."""
+
+LARGE: Final = 64
+"""Unknowns from which LAPACK is faster than `solve_in_place`."""
 
 PRESSES: Final = 1
 SLIDES: Final = 2
@@ -245,13 +262,24 @@ def _newton_step(
             A[r + 2, r + 2] += (1.0 - a) * d_s
             steep = max(1.0, p.mu[i])
             A[r + 1, r], A[r + 1, r + 1], A[r + 1, r + 2] = -p.mu[i] / steep, d_s / steep, d_t / steep
-    solved = solve_in_place(A, count)
+    solved = _solve_large(A) if count > LARGE else solve_in_place(A, count)
     if solved:
         f[:] = 0.0
         for r in range(count):
             f[members[r]] = A[r, count]
     release(arena, at)
     return solved
+
+
+@njit(cache=True, error_model="numpy")
+def _solve_large(A: Array) -> bool:  # pragma: no cover - compiled
+    """`solve_in_place` of all of A by LAPACK, which is faster than it from some scores of unknowns on."""
+    n = A.shape[0]
+    try:
+        A[:, n] = np.linalg.solve(np.ascontiguousarray(A[:, :n]), np.ascontiguousarray(A[:, n]))
+    except Exception:  # numba knows no other: A is singular, or not finite
+        return False
+    return True
 
 
 @njit(cache=True, error_model="numpy")
@@ -355,6 +383,57 @@ def _firming(
         residual = np.inf
     release(arena, at)
     return total, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: Arena) -> None:  # pragma: no cover
+    """Bring impulses nearer to the law by the alternating direction method of multipliers (ADMM, Boyd et al. 2011).
+
+    With s = μ |w_T| e_N as it is known (Acary et al. 2011), a round is
+
+        (ρρᵀ + σ) g = σ f + w - c - s,    f ← P(g - w/σ),    w ← w - σ (g - f)
+
+    with P the projection onto the cones K and σ the penalty. Where it ends w = u + μ |u_T| e_N.
+
+    Args:
+        p: The problem.
+        penalty: σ.
+        rounds: How many.
+        f: In and out, impulses in K, shape (3 n,).
+        w: In and out, in K*, shape (3 n,).
+        arena: Where arrays come from.
+    """
+    n, at = p.mu.shape[0], mark(arena)
+    A, right = matrix(arena, 3 * n, 3 * n), vector(arena, 3 * n)
+    for i in range(3 * n):
+        for j in range(3 * n):
+            A[i, j] = p.G[i, j]
+        A[i, i] += penalty
+    try:
+        inverse = np.ascontiguousarray(np.linalg.inv(A))
+    except Exception:  # numba knows no other: A is not finite
+        rounds, inverse = 0, np.ascontiguousarray(A)
+    for _ in range(rounds):
+        for row in range(3 * n):
+            right[row] = penalty * f[row] + w[row] - p.c[row]
+        for i in range(n):
+            right[i] -= p.mu[i] * np.hypot(w[n + i], w[2 * n + i])
+        g = np.dot(inverse, right)
+        for row in range(3 * n):
+            g[row] = RELAXED * g[row] + (1.0 - RELAXED) * f[row]
+            f[row] = g[row] - w[row] / penalty
+        for i in range(n):
+            used, shrink = np.hypot(f[n + i], f[2 * n + i]), 1.0
+            if p.mu[i] * used <= -f[i]:
+                f[i] = shrink = 0.0
+            elif used > p.mu[i] * f[i]:
+                f[i] = (f[i] + p.mu[i] * used) / (1.0 + p.mu[i] * p.mu[i])
+                shrink = p.mu[i] * f[i] / used
+            f[n + i] *= shrink
+            f[2 * n + i] *= shrink
+        for row in range(3 * n):
+            w[row] -= penalty * (g[row] - f[row])
+    release(arena, at)
 
 
 @njit(cache=True, error_model="numpy")
@@ -474,8 +553,9 @@ def cone_kernel(
     for row in range(3 * n):
         f[row] /= p.size[row % n]
     starts, seed, total, residual = 0, 1, 0, np.inf
-    rigid = 1 + int(begun) + 2 * int(remembers)  # starts before those by way of soft ground
-    most, bold = rigid if begun else STARTS if n <= FEW else rigid + 2, False
+    rigid = 1 + int(begun) + 2 * int(remembers)  # starts before those by way of soft ground or alternating directions
+    most, bold = rigid if begun else STARTS if n <= FEW else rigid + 2 * APPROACHES, False
+    near, w = zeros(arena, 3 * n), zeros(arena, 3 * n)
     while residual > TOLERANCE and starts < most:
         assign(z, f)
         bold = starts % 2 == 1
@@ -483,12 +563,18 @@ def cone_kernel(
             for i in range(n):
                 angle = 2.0 * np.pi * (active[i] >> 2) / TURN
                 modes[i], d[i, 0], d[i, 1] = active[i] & (PRESSES | SLIDES), np.cos(angle), np.sin(angle)
-        elif starts < rigid:
+        elif starts < rigid or n > FEW:
+            approach, again = divmod(starts - rigid, 2)
+            if approach >= 0 and not again:
+                rounds = ROUNDS << (approach // len(PENALTIES))
+                _approach(p, PENALTIES[approach % len(PENALTIES)], rounds, near, w, arena)
+            if approach >= 0:
+                assign(z, near)
             _velocities(p, z, u)
             _modes(p, z, u, bold, modes, d, share)
         elif starts > rigid + 1:
             seed = _guess(seed, modes, d, share)
-        if rigid <= starts <= rigid + 1:
+        if n <= FEW and rigid <= starts <= rigid + 1:
             steps, residual = _firming(p, bold, modes, d, share, z, arena)
         else:
             steps, residual = _newton(p, bold, modes, d, share, z, arena)
@@ -522,14 +608,14 @@ def cone_kernel(
 
 
 def _solve_cones(rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array) -> Outcome:
-    """Solve at the first attempt, or starting from solutions of the friction LCP; the outcome's note tells."""
+    """Solve at the first attempt, or from solutions with pyramids or of more friction; the outcome's note tells."""
     status, iterations, residual = cone_kernel(rho, c, left, mu, active, f, HEAP)
     if status == SOLVED:
         return Outcome(status=status, iterations=iterations, residual=residual)
     if not may_part(rho, c, mu.size):
         return Outcome(status=INFEASIBLE, iterations=iterations, residual=residual, note=SQUEEZE)
     rng, n = np.random.default_rng(0), mu.size
-    for attempt in range(RESTARTS if n <= MOST_RETRIED else 1):
+    for attempt in range(RESTARTS if n <= MOST_RETRIED else 0):
         turn = np.exp(1j * rng.uniform(0.0, 0.5 * np.pi, n)) if attempt else np.ones(n)
         status, more, _ = coulomb.friction_lcp_kernel(_turned(rho, turn), _turned(c, turn), left, mu, 0.0, f, HEAP)
         iterations += more
@@ -539,6 +625,15 @@ def _solve_cones(rho: Array, c: Array, left: Array, mu: Array, active: Integers,
         status, more, residual = cone_kernel(rho, c, left, mu, active, f, HEAP)
         iterations += more
         if status == SOLVED:
+            return Outcome(status=status, iterations=iterations, residual=residual, note="restarted")
+    for steeper in STEEPER if n <= MOST_RETRIED else ():
+        f[:], active[:] = 0.0, 0
+        for share in np.linspace(steeper, 1.0, EASINGS + 1):
+            status, more, residual = cone_kernel(rho, c, left, share * mu, active, f, HEAP)
+            iterations += more
+            if status != SOLVED:
+                break
+        else:
             return Outcome(status=status, iterations=iterations, residual=residual, note="restarted")
     f[:] = 0.0
     return Outcome(status=INACCURATE, iterations=iterations, residual=np.inf, note=UNSOLVED)
@@ -557,7 +652,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     In forward mode with gaps that are not negative a solution exists, and there may be several. Where none is found the
     status is FALLBACK, the impulses are zero, and the note says what is known: ``"squeeze"`` where no velocity of what
     is free keeps the contacts apart, which is certain, else ``"no solution found"``. A solution that was found at a
-    later attempt, from one with friction pyramids, has the note ``"restarted"``.
+    later attempt, from one with friction pyramids or more friction, has the note ``"restarted"``.
 
     Args:
         problem: The step, forward or inverse.
@@ -571,3 +666,38 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         InputError: There are more than `coulomb.MOST_CONTACTS` contacts.
     """
     return coulomb.solve_by(_solve_cones, problem, warm)
+
+
+def solve_delassus(W: Array, q: Array, mu: Array) -> tuple[Outcome, Array]:
+    """Solve a problem that is known by its Delassus operator alone, as public collections of contact problems have it.
+
+    Args:
+        W: Delassus operator G = JM⁻¹Jᵀ, symmetric and positive semidefinite, shape (3 n, 3 n); contact i owns rows
+            3 i (normal), 3 i + 1 and 3 i + 2 (tangents) [1/kg]. What is indefinite is taken as rounding.
+        q: Contact velocities at zero impulse, shape (3 n,) [m/s].
+        mu: Friction, finite, shape (n,).
+
+    Returns:
+        How the solver ended, and the impulses, zero where it did not solve the problem, shape (3 n,) [N s].
+    """
+    f = np.zeros(q.size)
+    rho, c = _rows_of(W, q)
+    outcome = _solve_cones(rho, c, np.zeros(q.size), mu, np.zeros(mu.size, dtype=np.int64), f)
+    return outcome, f.reshape(3, -1).T.ravel()
+
+
+@njit(cache=True)
+def _rows_of(W: Array, q: Array) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    """Rows ρ in the order [N; S; T] with ρρᵀ = W, of as many columns as W has rank, and their constants."""
+    size, vectors = np.linalg.eigh(W)
+    first = 0
+    while first < size.shape[0] and size[first] <= 1e-13 * size[-1]:
+        first += 1
+    n3, k = W.shape[0], W.shape[0] - first
+    rho, c = np.empty((n3, k)), np.empty(n3)
+    for row in range(n3):
+        own = 3 * (row % (n3 // 3)) + row // (n3 // 3)
+        c[row] = q[own]
+        for a in range(k):
+            rho[row, a] = vectors[own, first + a] * np.sqrt(size[first + a])
+    return rho, c

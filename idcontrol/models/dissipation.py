@@ -377,8 +377,17 @@ def _stage_one(
             impossible=number == INFEASIBLE or held.contradicts,
         )
 
+    _, search = no_slip.frictionless(whitened, OPENING, closed)
+
+    def look(near: Booleans) -> tuple[_StageOne | None, str]:
+        found, why = search(near)
+        return None if found is None else _StageOne(found.f, (found.active & 1) << 4, *found[2:]), why
+
     if lets_go:
-        return settle(closed, closed, attempt, lets_slip=problem.prescribed is None)
+        slides = np.isfinite(contacts.mu) & (contacts.mu > 0.0)
+        return settle(
+            closed, closed, attempt, look=None if slides.any() else look, lets_slip=problem.prescribed is None
+        )
     return attempt(closed, np.zeros_like(closed), rank_tolerance).found, ""
 
 

@@ -360,7 +360,7 @@ def _with_bounds(
     (rows, d), p = A.shape, rest.shape[0]
     count = rows
     for a in range(p):
-        count += np.isfinite(bounds.least[a]) + np.isfinite(bounds.most[a])
+        count += int(np.isfinite(bounds.least[a])) + int(np.isfinite(bounds.most[a]))  # in NumPy True + True is True
     out, constant = matrix(arena, count, d), zeros(arena, count)
     assign_rows(out[:rows], A)
     r = rows

@@ -17,7 +17,6 @@ Sources: Drumwright 2015, section VI; with prescribed joints Zapolsky & Drumwrig
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -25,16 +24,27 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import assign, assign_rows, solve_upper
-from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
-from idcontrol.models.sticking import Attempt, settle
+from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Ending, StepProblem, StepSolution, WarmStart, warm_bits
+from idcontrol.models.sticking import (
+    CONTRADICTED,
+    LEFT_OUT,
+    MOST,
+    SAME,
+    SLIGHT,
+    UNSETTLED,
+    Attempt,
+    Look,
+    Try,
+    sets,
+    settle,
+)
 from idcontrol.models.whitened import (
     INEXACT,
     USED_UP,
     Whitened,
     finish,
-    held_rows,
-    hold,
-    outcomes,
+    hold_kernel,
+    outcomes_kernel,
     whiten,
 )
 from idcontrol.solvers.active_set import project_kernel
@@ -56,7 +66,16 @@ _OPEN: Final = 1e-7
 PIVOTING, DUAL = np.bool_(False), np.bool_(True)
 """Whether `no_slip_kernel` takes the dual active set. No literals, for each of which Numba would compile it anew."""
 
-_NO_ROWS: Integers = np.zeros(0, dtype=np.int64)
+_STAYS = np.bool_(False)
+"""That contacts which press may not open."""
+
+_ENDINGS: Final = ("", LEFT_OUT, SQUEEZE, CONTRADICTED, UNSETTLED)
+"""What a search says; kernels return the place."""
+_RIGHT: Final = 0
+_NEARLY: Final = 1
+_SQUEEZED: Final = 2
+_ALL_WRONG: Final = 3
+_OPEN_STILL: Final = 4
 
 _LEMKE_ROWS: Final = 400
 """Contacts up to which Lemke's method, which forms the matrix, is worth its cubic cost."""
@@ -175,7 +194,10 @@ def _missed(
         unit, mobility = abs(c[i]) + abs(w[i] - c[i]), _dot(rho[i], rho[i])
         miss = missed(f[i], short, unit, mobility)
         if miss > TOLERANCE:  # what rounding leaves is looked at only where it counts
-            miss = missed(f[i], short, unit + row_rounding(rho, c, left, f, x, i) / TOLERANCE, mobility)
+            lost = 0.0
+            for row in (i, n + i, 2 * n + i):  # a contact is one thing
+                lost = max(lost, row_rounding(rho, c, left, f, x, row))
+            miss = missed(f[i], short, unit + lost / TOLERANCE, mobility)
         worst = max(worst, miss)
     return worst
 
@@ -327,7 +349,8 @@ def solve_whitened(
     )
     if number == SOLVED and slip <= SLIP_SPEED:
         return finish(problem, whitened, f, Ending(Status.SOLVED, residual, iterations), active)
-    found, why = settle(closed, closed, partial(_attempt, whitened, dual), lets_slip=problem.prescribed is None)
+    attempt, look = frictionless(whitened, _OPEN, closed, dual=dual)
+    found, why = settle(closed, closed, attempt, look=look, lets_slip=problem.prescribed is None)
     number, residual = found.number, found.residual
     if not why:
         n, w, x = closed.size, np.empty(closed.size), np.empty(whitened.rho.shape[1])
@@ -343,7 +366,7 @@ def solve_whitened(
     return finish(problem, whitened, found.f, Ending(status, residual, found.iterations, note=note), found.active)
 
 
-class _Found(NamedTuple):
+class Frictionless(NamedTuple):
     """Impulses of all rows, the memory that they leave, and how the solver ended."""
 
     f: Array
@@ -353,24 +376,153 @@ class _Found(NamedTuple):
     residual: float
 
 
-def _attempt(whitened: Whitened, dual: bool, stick: Booleans, out: Booleans, rank_tolerance: float) -> Attempt[_Found]:
-    """The solution with given contacts held, others left out, and the rest without friction."""
-    n = stick.size
-    held = hold(whitened, held_rows(whitened, stick), rank_tolerance, out)
-    answer = _normal_lcp(held.rho[:n], held.c[:n], held.left[:n], dual, _NO_ROWS, HEAP)
-    f, active = np.zeros(whitened.c.size), np.zeros(n, dtype=np.int64)
-    if answer.status in (SOLVED, INACCURATE):
-        f[:n] = answer.z
-        f = held.impulses(whitened, f)
-        active[f[:n] > 0.0] = 1
-        for row in held.kept[held.kept < 3 * n]:
-            active[row % n] |= 1 << (row // n)
-    parts, presses, moves = outcomes(whitened, f, stick, out, _OPEN)
-    return Attempt(
-        found=_Found(f, active, answer.status, answer.iterations, answer.residual),
-        solved=answer.status == SOLVED,
-        presses=presses,
-        parts=parts,
-        moves=moves,
-        impossible=answer.status == INFEASIBLE or held.contradicts,
+class _Frame(NamedTuple):
+    """What all attempts of a step have in common.
+
+    Attributes:
+        rho: Whitened rows, shape (3 n + e, k).
+        c: Their constants, shape (3 n + e,).
+        left: What rounding may leave of them, shape (3 n + e,).
+        most: Largest impulses of rows that are held; of more the contact gives way. Shape (3 n + e,).
+        terms: Terms of which c is the sum.
+        opening: A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change.
+        dual: Whether the dual active set is asked instead of pivoting.
+    """
+
+    rho: Array
+    c: Array
+    left: Array
+    most: Array
+    terms: int
+    opening: float
+    dual: bool
+
+
+@njit(cache=True, error_model="numpy")
+def _attempt_kernel(
+    frame: _Frame, stick: Booleans, out: Booleans, rank_tolerance: float, arena: Arena
+) -> tuple[Frictionless, Booleans, Booleans, float, bool]:  # pragma: no cover - compiled
+    """An `Attempt` without sliding contacts: what is found, presses, parts, moves, impossible."""
+    rho, c, left = frame.rho, frame.c, frame.left
+    n, k = stick.shape[0], rho.shape[1]
+    kept, count = indices(arena, rho.shape[0]), 0
+    for row in range(3 * n, rho.shape[0]):
+        kept[count] = row
+        count += 1
+    for i in range(n):
+        if stick[i]:
+            kept[count], kept[count + 1] = n + i, 2 * n + i
+            count += 2
+    held, reduced, constants, uncertain, contradicts = hold_kernel(
+        rho, c, left, kept[:count], rank_tolerance, out, arena
     )
+    answer = _normal_lcp(reduced[:n], constants[:n], uncertain[:n], frame.dual, kept[:0], arena)
+    f, active, rank = zeros(arena, rho.shape[0]), np.zeros(n, dtype=np.int64), held.kept.shape[0]
+    if answer.status == SOLVED or answer.status == INACCURATE:
+        push, g = vector(arena, k), zeros(arena, k)
+        assign(push, answer.y)
+        for j in range(rank):
+            for d in range(k):
+                push[d] -= held.constants[j] * held.basis[j, d]
+        for i in range(n):
+            f[i] = answer.z[i]
+            if f[i] > 0.0:
+                active[i] = 1
+            if f[i] != 0.0:
+                for d in range(k):
+                    push[d] -= rho[i, d] * f[i]
+        for j in range(rank):
+            g[j] = _dot(held.basis[j], push)
+        solve_upper(held.upper, rank, g)
+        for j in range(rank):
+            row = held.kept[j]
+            f[row] = g[j]
+            if row < 3 * n:
+                active[row % n] |= 1 << (row // n)
+    parts, presses, moves = outcomes_kernel((rho, c, left), frame.terms, f, (stick, out), frame.opening, _STAYS, arena)
+    for row in kept[:count]:
+        if abs(f[row]) > frame.most[row]:
+            moves = np.inf
+    found = Frictionless(f, active, answer.status, answer.iterations, answer.residual)
+    return found, presses, parts, moves, answer.status == INFEASIBLE or contradicts
+
+
+@njit(cache=True, error_model="numpy")
+def _search_kernel(
+    frame: _Frame, may: Booleans, near: Booleans, rank_tolerance: float, arena: Arena
+) -> tuple[Frictionless, int]:  # pragma: no cover - compiled
+    """`sticking.search`, compiled: what was found, and the place in `_ENDINGS` of what it says."""
+    nothing = np.zeros_like(may)
+    nearly, _, _, _, squeezed = _attempt_kernel(frame, nothing, nothing, rank_tolerance, arena)
+    if squeezed:
+        return nearly, _SQUEEZED
+    tried_first = sets(may, near)
+    impossible, ending, proved = np.zeros(tried_first.shape[0], dtype=np.bool_), _OPEN_STILL, 1 << may.sum() <= MOST
+    for at in range(tried_first.shape[0]):
+        stick = tried_first[at]
+        out, known = may & ~stick, False
+        for before in range(at):
+            known = known or (impossible[before] and (stick >= tried_first[before]).all())
+        if known:
+            continue
+        for exactly in (False, True):
+            found, presses, parts, moves, none = _attempt_kernel(
+                frame, stick, out, SAME if exactly else rank_tolerance, arena
+            )
+            solved, right = found.number == SOLVED, True
+            for i in range(may.shape[0]):
+                right = right and not presses[i] if out[i] else right and not (stick[i] and parts[i] and not presses[i])
+            if solved and right and (moves == 0.0 or (moves <= SLIGHT and not none)):
+                return found, _RIGHT if moves == 0.0 else _NEARLY
+            if solved and right and moves <= SLIGHT and ending != _NEARLY:
+                nearly, ending = found, _NEARLY
+            if none or moves == 0.0:
+                break
+        impossible[at] = none
+        proved = proved and (none or (solved and moves == 0.0))
+    if ending != _NEARLY:
+        ending = _ALL_WRONG if proved else _OPEN_STILL
+    return nearly, ending
+
+
+def frictionless(
+    whitened: Whitened,
+    opening: float,
+    may: Booleans,
+    *,
+    dual: bool = False,
+    rank_tolerance: float = HELD_RANK_TOLERANCE,
+    most: Array | None = None,
+) -> tuple[Try[Frictionless], Look[Frictionless]]:
+    """An attempt at given roles and a search over them, for `sticking.settle`, where what does not stick may slip.
+
+    Args:
+        whitened: The whitened problem.
+        opening: A contact parts if it opens faster than this, relative to its velocity at zero impulse and the change.
+        may: Contacts that may stick, shape (n,).
+        dual: Whether the dual active set is asked instead of pivoting.
+        rank_tolerance: Largest one of the rows that are held.
+        most: Largest impulses of rows that are held, shape (3 n + e,): of more the contact gives way. Without bound
+            where it is not given.
+    """
+    bound = np.full(whitened.c.size, np.inf) if most is None else most
+    frame = _Frame(whitened.rho, whitened.c, whitened.left, bound, whitened.v_free.size, opening, dual)
+
+    def attempt(stick: Booleans, out: Booleans, tolerance: float) -> Attempt[Frictionless]:
+        found, presses, parts, moves, impossible = _attempt_kernel(
+            frame, stick, out, min(tolerance, rank_tolerance), HEAP
+        )
+        return Attempt(
+            found=found,
+            solved=found.number == SOLVED,
+            presses=presses,
+            parts=parts,
+            moves=moves,
+            impossible=impossible,
+        )
+
+    def look(near: Booleans) -> tuple[Frictionless | None, str]:
+        found, ending = _search_kernel(frame, may, near, rank_tolerance, HEAP)
+        return found if ending in (_RIGHT, _NEARLY) else None, _ENDINGS[ending]
+
+    return attempt, look

@@ -69,7 +69,7 @@ class StepProblem:
 
     Raises:
         InputError: Shapes do not belong together, an index is none or twice, or the step has no length: kernels read
-            and write where these say.
+            and write where these say. M is not symmetric (they read half of it), or a gap is infinite.
     """
 
     h: float
@@ -89,6 +89,11 @@ class StepProblem:
                 f"inertia, kappa and contact rows have shapes {self.M.shape}, {self.kappa.shape} and (3n, {columns}); "
                 f"they must be ({m}, {m}), ({m},) and (3n, {m})"
             )
+        if not _symmetric(self.M):
+            raise InputError("the inertia M is not symmetric; one half of it must mirror the other")
+        far = _first_infinite(self.contacts.gap)
+        if far >= 0:
+            raise InputError(f"contact {far}: the gap is {self.contacts.gap[far]} m; it must be finite")
         if self.prescribed is not None:
             _refuse_misfit(self.prescribed, m)
         ties = self.bilateral
@@ -98,6 +103,29 @@ class StepProblem:
             raise InputError(f"bilateral rows have shape {ties.rows.shape}; it must be ({ties.target.size}, {m})")
         if ties.compliance.shape != ties.target.shape or not (ties.compliance >= 0.0).all():
             raise InputError("bilateral rows must each have a compliance of 0 or more")
+
+
+SYMMETRIC: Final = 1e-9
+"""How much M_ij and M_ji may differ, relative to √(M_ii M_jj): rounding, 1e-15, does not, whatever the masses."""
+
+
+@njit(cache=True, error_model="numpy")
+def _symmetric(M: Array) -> bool:  # pragma: no cover - compiled
+    """Whether the inertia mirrors itself; where a NaN is, models find out."""
+    equal = True
+    for i in range(M.shape[0]):
+        for j in range(i):
+            equal = equal and not abs(M[i, j] - M[j, i]) > SYMMETRIC * np.sqrt(abs(M[i, i] * M[j, j]))
+    return equal
+
+
+@njit(cache=True)
+def _first_infinite(x: Array) -> int:  # pragma: no cover - compiled
+    """The first entry that is infinite, or -1."""
+    for i in range(x.shape[0]):
+        if abs(x[i]) == np.inf:
+            return i
+    return -1
 
 
 def _refuse_misfit(prescribed: Prescribed, m: int) -> None:

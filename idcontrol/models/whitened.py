@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numba import njit
 
-from idcontrol.errors import InputError
+from idcontrol.contact.contacts import require_friction
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
 from idcontrol.kernels.linear import assign, assign_rows, cholesky, solve_lower, solve_lower_transposed, solve_upper
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, free_indices
@@ -33,7 +33,7 @@ from idcontrol.solvers.rank import (
     eliminated_rounding,
     find_indices_kernel,
 )
-from idcontrol.solvers.status import SolverStatus
+from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
 
@@ -74,8 +74,8 @@ def whiten_kernel(
 ) -> Whitened:  # pragma: no cover - compiled
     """Whiten the rows J with the velocities `fixed` prescribed to be b; c is ``J v°``.
 
-    Its rounding is that of the terms before they cancel, in it and in v°. What callers add to c is no smaller than
-    these terms where it cancels them.
+    Its rounding is that of the terms before they cancel, in it and in the momenta that v° answers to, and what Cholesky
+    factors leave of these (Higham 2002, section 10.1). What callers add to c is no smaller where it cancels them.
     """
     m, k, rows = M.shape[0], free.shape[0], J.shape[0]
     M_bb = matrix(arena, k, k)
@@ -86,22 +86,22 @@ def whiten_kernel(
     L[:] = 0.0
     if not cholesky(M_bb, L):
         L[:] = np.nan
-    x, terms = vector(arena, k), vector(arena, m)  # momenta, and the magnitudes of the terms of each v°
+    x, terms = vector(arena, k), vector(arena, k)  # momenta, and the magnitudes of their terms
     for i in range(k):
         s, size = -kappa[free[i]], abs(kappa[free[i]])
         for j in range(fixed.shape[0]):
             momentum = M[free[i], fixed[j]] * b[j]
             s -= momentum
             size += abs(momentum)
-        x[i], terms[free[i]] = s, size / M[free[i], free[i]]
+        x[i], terms[i] = s, size
     solve_lower(L, x)
     solve_lower_transposed(L, x)
-    v_free = vector(arena, m)
+    v_free, factored = vector(arena, m), 0.0
     for i in range(k):
         v_free[free[i]] = x[i]
-        terms[free[i]] += abs(x[i])
+        factored += np.sqrt(M_bb[i, i]) * abs(x[i])
     for j in range(fixed.shape[0]):
-        v_free[fixed[j]], terms[fixed[j]] = b[j], abs(b[j])
+        v_free[fixed[j]] = b[j]
     # L⁻¹ of all rows at once, as columns: nothing waits for the sum before
     white = matrix(arena, k, rows)
     for i in range(k):
@@ -113,14 +113,21 @@ def whiten_kernel(
                 white[i, r] -= factor * white[o, r]
         for r in range(rows):
             white[i, r] /= L[i, i]
+    # |L⁻¹ δ| of momenta |δ| up to these, entry by entry (Higham 2002, section 8.2)
+    for i in range(k):
+        s = terms[i] + np.sqrt(M_bb[i, i]) * factored
+        for o in range(i):
+            s += abs(L[i, o]) * terms[o]
+        terms[i] = s / L[i, i]
     rho, c, left = matrix(arena, rows, k), vector(arena, rows), vector(arena, rows)
     for r in range(rows):
+        s, size = 0.0, 0.0
         for i in range(k):
             rho[r, i] = white[i, r]
-        s, size = 0.0, 0.0
+            size += abs(white[i, r]) * terms[i]
         for i in range(m):
             s += J[r, i] * v_free[i]
-            size += abs(J[r, i]) * terms[i]
+            size += abs(J[r, i] * v_free[i])
         c[r], left[r] = s, rounding(m + k, size)
     return Whitened(M, kappa, free, fixed, L, v_free, J, rho, c, left)
 
@@ -150,15 +157,6 @@ def recover_kernel(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array]: 
     return v_plus, impulse
 
 
-@njit(cache=True, error_model="numpy")
-def _is_friction(mu: Array) -> bool:  # pragma: no cover - compiled
-    """Whether friction coefficients are numbers, 0 or more."""
-    known = True
-    for value in mu:
-        known = known and value >= 0.0
-    return known
-
-
 def whiten(problem: StepProblem) -> Whitened:
     """Whiten a step problem (math.md, section 3).
 
@@ -166,13 +164,11 @@ def whiten(problem: StepProblem) -> Whitened:
     ``-rowᵀ target / C`` to κ, and the rest of the text holds unchanged.
 
     Raises:
-        InputError: A friction coefficient is negative or not a number.
+        InputError: A friction coefficient cannot be used.
     """
     free, fixed, b = free_indices(problem)
     contacts = problem.contacts
-    if not _is_friction(contacts.mu):
-        i = int(np.flatnonzero(~(contacts.mu >= 0.0))[0])
-        raise InputError(f"contact {i}: friction is {contacts.mu[i]}; it must be 0 or more, inf means no slip")
+    require_friction(contacts.mu)
     M, kappa, rows = problem.M, problem.kappa, contacts.jacobian
     offset = -contacts.surface_velocity
     n = contacts.gap.shape[0]
@@ -382,14 +378,14 @@ def outcomes(
         move, relative to their units: 0 where that is rounding, inf where a contact that takes part approaches.
     """
     rows = (whitened.rho, whitened.c, whitened.left)
-    found: tuple[Booleans, Booleans, float] = _outcomes(
+    found: tuple[Booleans, Booleans, float] = outcomes_kernel(
         rows, whitened.v_free.size, f, (stick, out), opening, lifts, HEAP
     )
     return found
 
 
 @njit(cache=True, error_model="numpy")
-def _outcomes(
+def outcomes_kernel(
     whitened: tuple[Array, Array, Array],
     columns: int,
     f: Array,
@@ -437,7 +433,8 @@ def _outcomes(
             if (row >= 3 * n or stick[row % n]) and fast > allowed:
                 moves = max(moves, fast / unit[row])
             continue
-        approaches = speed < -allowed  # a used-up row does so at up to `SLOW`
+        # a used-up row does so at up to `SLOW`
+        approaches = speed < -(TOLERANCE * unit[row] + uncertain[row])
         opens[row] = speed > opening * unit[row] + uncertain[row]
         presses[row] = f[row] > 0.0 or (out[row] and approaches)
         if (approaches and not out[row]) or (f[row] > 0.0 and (lost[row] > allowed or (speed > allowed and not lifts))):
@@ -465,7 +462,7 @@ def hold(
         out: Contacts that take no part, shape (n,): their rows become zero.
     """
     away = _NO_CONTACTS if out is None else out
-    found, rho, c, left, contradicts = _hold(whitened.rho, whitened.c, whitened.left, held, tolerance, away, HEAP)
+    found, rho, c, left, contradicts = hold_kernel(whitened.rho, whitened.c, whitened.left, held, tolerance, away, HEAP)
     return Held(
         basis=found.basis,
         constants=found.constants,
@@ -479,7 +476,7 @@ def hold(
 
 
 @njit(cache=True, error_model="numpy")
-def _hold(
+def hold_kernel(
     rho: Array, c: Array, left: Array, held: Integers, tolerance: float, out: Booleans, arena: Arena
 ) -> tuple[IndependentRows, Array, Array, Array, bool]:  # pragma: no cover - compiled
     """`hold`: the rows kept, all rows projected with their constants and rounding, and whether held rows contradict."""

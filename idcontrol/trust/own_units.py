@@ -185,22 +185,25 @@ def _answers(M: Array, free: Integers, right: Array) -> Array:  # pragma: no cov
 def _rows(law: int, step: Answered) -> Rows:  # pragma: no cover - compiled
     """Velocities of all contact rows.
 
-    Rounding may leave ``count ε Σ|terms|`` of the sums that they are: of impulses that cancel only while 8 digits of
-    what they change together are left. A contact is one thing: what it leaves along one axis it may leave along others.
+    Rounding may leave ``count ε Σ|terms|`` of the sums that they are, and of what they are without the momenta that
+    velocities at zero impulse answer to: of impulses that cancel only while 8 digits of what they change together are
+    left. A contact is one thing: what it leaves along one axis it may leave along others.
     """
     M, J, v, f, free, fixed = step.M, step.J, step.v, step.f, step.free, step.fixed
     m, n, k = v.size, step.gap.size, free.size
-    right = np.empty((k, 1 + 3 * n))
+    right, momenta = np.empty((k, 1 + 3 * n)), np.empty(k)
     for i in range(k):
-        right[i, 0] = -step.kappa[free[i]]
+        right[i, 0], momenta[i] = -step.kappa[free[i]], abs(step.kappa[free[i]])
         for a in range(fixed.size):
             right[i, 0] -= M[free[i], fixed[a]] * step.b[a]
+            momenta[i] += abs(M[free[i], fixed[a]] * step.b[a])
         for r in range(3 * n):
             right[i, 1 + r] = J[r, free[i]]
     x = _answers(M, free, right)
-    before = np.zeros(m)  # velocities at zero impulse
+    before, factored = np.zeros(m), 0.0  # velocities at zero impulse, and what solving for them works with
     for i in range(k):
         before[free[i]] = x[i, 0]
+        factored += np.sqrt(M[free[i], free[i]]) * abs(x[i, 0])
     for a in range(fixed.size):
         before[fixed[a]] = step.b[a]
     energy = 0.0  # twice that of the change of velocity
@@ -225,6 +228,8 @@ def _rows(law: int, step: Answered) -> Rows:  # pragma: no cover - compiled
             start += J[r, j] * before[j]
             speed += J[r, j] * v[j]
             size += abs(J[r, j]) * (abs(before[j]) + abs(v[j]))
+        for i in range(k):
+            size += abs(x[i, 1 + r]) * (momenta[i] + np.sqrt(M[free[i], free[i]]) * factored)
         for other in range(3 * n):
             answer = 0.0
             for i in range(k):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numba import config, njit
+from numba.core import event
 
 from idcontrol.kernels import compiling
 
-pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
+compiles = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
 
 KERNEL = """
 from numba import njit
@@ -39,6 +44,7 @@ def kernel(tmp_path, monkeypatch):
     return again
 
 
+@compiles
 def test_a_compilation_is_announced_in_one_line_and_its_time_the_next_time(kernel, capsys, tmp_path):
     with compiling.announced("a walk"):
         assert kernel()(1.0) == 4.0
@@ -49,12 +55,13 @@ def test_a_compilation_is_announced_in_one_line_and_its_time_the_next_time(kerne
     compiling._file().write_text('{"a walk": 41.7, "another": 3.0}')
     with compiling.announced("a walk"):
         assert kernel()(1.0) == 4.0
-    assert "once; it took 42 s last time\n" in capsys.readouterr().err
+    assert "once; all took 42 s of processor time last time\n" in capsys.readouterr().err
     # a few kernels say nothing of all: the longer time is kept
     assert took < 20.0
     assert compiling._remembered() == {"a walk": 41.7, "another": 3.0}
 
 
+@compiles
 def test_kernels_from_the_cache_and_kernels_that_are_never_cached_are_not_announced(kernel, capsys):
     kernel()(1.0)
     with compiling.announced("a walk"):
@@ -63,10 +70,94 @@ def test_kernels_from_the_cache_and_kernels_that_are_never_cached_are_not_announ
     assert capsys.readouterr().err == ""
 
 
-def test_a_file_of_times_that_is_damaged_is_no_reason_to_stop(kernel, capsys):
-    compiling._file().parent.mkdir(parents=True)
-    compiling._file().write_text('["not", "times"]')
+class Compiler:
+    """Compiles as Numba's events tell of it, on a clock that is set by hand; its memory is a file of `tmp_path`."""
+
+    def __init__(self, tmp_path, monkeypatch) -> None:
+        self.now = 100.0
+        self.memory = tmp_path / "idcontrol" / "compiled_cpu_s.json"
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+        monkeypatch.setattr(compiling.time, "thread_time", lambda: self.now)
+
+    @contextlib.contextmanager
+    def kernel(self, seconds, cached=True):
+        """A kernel that takes so long, and as long as those that are compiled meanwhile."""
+        dispatcher = SimpleNamespace(_cache=SimpleNamespace(cache_path="here" if cached else None))
+        with event.trigger_event("numba:compile", data={"dispatcher": dispatcher}):
+            self.now += seconds
+            yield
+
+    def remembered(self):
+        return json.loads(self.memory.read_text()) if self.memory.exists() else {}
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    return Compiler(tmp_path, monkeypatch)
+
+
+def test_what_is_remembered_is_the_time_of_all_kernels_each_counted_once(compiler, capsys):
     with compiling.announced("a walk"):
-        kernel()(1.0)
+        with compiler.kernel(2.0), compiler.kernel(3.0), compiler.kernel(0.5):
+            pass
+        compiler.now += 50.0  # a walk
+        with compiler.kernel(1.25):
+            pass
+    with compiler.kernel(7.0):  # nobody asked
+        pass
+    assert compiler.remembered() == {"a walk": 6.8}
+    line = "idcontrol: compiling kernels for a walk, once; "
+    assert capsys.readouterr().err == f"{line}that takes a minute or two\n"
+    with compiling.announced("a walk"), compiler.kernel(0.0):
+        pass
+    assert capsys.readouterr().err == f"{line}all took 7 s of processor time last time\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "last", "kept"),
+    [
+        (1.99, None, None),
+        (2.0, None, 2.0),
+        (19.9, 40.0, 40.0),  # a few kernels of all
+        (20.0, 40.0, 20.0),
+        (50.0, 40.0, 50.0),
+        (1.99, 3.0, 3.0),
+    ],
+)
+def test_times_are_remembered_that_are_long_and_most_of_the_last(compiler, seconds, last, kept):
+    compiler.memory.parent.mkdir()
+    compiler.memory.write_text(json.dumps({"other": 3.0} | ({} if last is None else {"a walk": last})))
+    with compiling.announced("a walk"), compiler.kernel(seconds):
+        pass
+    assert compiler.remembered() == {"other": 3.0} | ({} if kept is None else {"a walk": kept})
+
+
+def test_kernels_that_are_compiled_every_time_are_neither_announced_nor_remembered(compiler, capsys):
+    with compiling.announced("a walk"), compiler.kernel(10.0, cached=False):
+        pass
+    assert (capsys.readouterr().err, compiler.remembered()) == ("", {})
+
+
+def test_times_are_kept_below_the_home_where_no_folder_for_caches_is_named(compiler, monkeypatch, tmp_path):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for _ in range(2):  # the folder is made, and may be there
+        with compiling.announced("a walk"), compiler.kernel(10.0):
+            pass
+    assert json.loads((tmp_path / "home/.cache/idcontrol/compiled_cpu_s.json").read_text()) == {"a walk": 10.0}
+
+
+def test_a_home_that_cannot_be_written_to_is_no_reason_to_stop(compiler):
+    compiler.memory.parent.write_text("a file, no folder")
+    with compiling.announced("a walk"), compiler.kernel(10.0):
+        pass
+
+
+@pytest.mark.parametrize("damaged", ['["not", "times"]', '{"a walk": null}', '{"a walk": "long"}', "{", b"\xff"])
+def test_a_file_of_times_that_is_damaged_is_written_anew(compiler, capsys, damaged):
+    compiler.memory.parent.mkdir()
+    compiler.memory.write_bytes(damaged if isinstance(damaged, bytes) else damaged.encode())
+    with compiling.announced("a walk"), compiler.kernel(10.0):
+        pass
     assert "that takes a minute or two" in capsys.readouterr().err
-    assert "a walk" in compiling._remembered()
+    assert compiler.remembered() == {"a walk": 10.0}

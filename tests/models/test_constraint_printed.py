@@ -110,7 +110,9 @@ def test_contacts_that_are_open_are_left_out():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pytest.importorskip("clarabel")
-        assert not printed.solve(problem).impulses.any()
+        solution = printed.solve(problem)
+    assert not solution.impulses.any()
+    assert (solution.status, solution.residual, solution.note) == (Status.SOLVED, 0.0, "")
 
 
 def test_what_it_cannot_take_is_refused(quadruped, standing):

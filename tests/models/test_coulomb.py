@@ -12,6 +12,7 @@ from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb, friction_lcp
 from idcontrol.models.step import StepProblem
+from idcontrol.models.sticking import CONTRADICTED, UNSETTLED
 from idcontrol.models.whitened import whiten
 from idcontrol.solvers.existence import Existence, decide
 from idcontrol.solvers.status import TOLERANCE, SolverStatus
@@ -424,6 +425,76 @@ def test_of_failed_restarts_the_best_is_kept(monkeypatch):
     np.testing.assert_array_equal(f, 1e-3)
 
 
+def falls_back(monkeypatch, first, *, restarted=SolverStatus.INACCURATE, regularized=(), searched=None, settled=True):
+    """`_after_failure` of one contact that presses, where its means end as told; the outcome and the impulses."""
+    rho, c, mu, f = np.eye(3), np.array([-1.0, 0.3, 0.0]), np.array([0.5]), np.full(3, 7.0)
+    ends = iter(regularized)
+
+    def restart(lcp, problem, out):
+        out[:] = 8.0
+        return int(restarted), 5, 2e-3 if restarted == SolverStatus.INACCURATE else np.inf
+
+    def regularize(rho, c, left, mu, tikhonov, out, arena):
+        out[:] = 9.0
+        return int(next(ends, SolverStatus.RAY)), 3, 1e-9
+
+    monkeypatch.setattr(coulomb, "restarted", restart)
+    monkeypatch.setattr(coulomb, "friction_lcp_kernel", regularize)
+    monkeypatch.setattr(coulomb, "find_solution", lambda *_, **__: (searched, settled, 11))
+    return coulomb._after_failure(rho, c, np.zeros(3), mu, f, first), f
+
+
+FAILED_FIRST = coulomb.Outcome(status=int(SolverStatus.RAY), iterations=2, residual=np.inf)
+INACCURATE_FIRST = coulomb.Outcome(status=int(SolverStatus.INACCURATE), iterations=2, residual=1e-3)
+ONE_CONTACT = np.array([1.0, -0.3, 0.0])
+
+
+def test_after_a_failure_each_means_is_tried_in_its_turn(monkeypatch):
+    solved, ray = SolverStatus.SOLVED, SolverStatus.RAY
+    outcome, f = falls_back(monkeypatch, FAILED_FIRST, restarted=solved)
+    assert (outcome.status, outcome.note, outcome.iterations, f[0]) == (solved, "restarted", 7, 8.0)
+    outcome, f = falls_back(monkeypatch, FAILED_FIRST, regularized=[ray, solved])
+    assert (outcome.status, outcome.note, outcome.iterations, f[0]) == (solved, "regularized", 2 + 5 + 2 * 3, 9.0)
+    assert outcome.regularization == coulomb.TIKHONOV[1]
+    assert coulomb._ending(outcome).status is Status.REPAIRED
+    tried = 2 + 5 + 3 * len(coulomb.TIKHONOV) + 11
+    outcome, f = falls_back(monkeypatch, FAILED_FIRST, searched=ONE_CONTACT)
+    assert (outcome.status, outcome.note, outcome.iterations) == (solved, "searched", tried)
+    assert outcome.residual <= TOLERANCE
+    np.testing.assert_array_equal(f, ONE_CONTACT)
+
+
+def test_where_all_means_fail_the_best_answer_is_kept_or_what_is_known_is_said(monkeypatch):
+    infeasible = SolverStatus.INFEASIBLE
+    outcome, f = falls_back(monkeypatch, INACCURATE_FIRST)
+    assert (outcome.note, outcome.residual, f[0]) == (coulomb.INEXACT, 1e-3, 7.0)
+    assert coulomb._ending(outcome).status is Status.REPAIRED
+    outcome, f = falls_back(monkeypatch, FAILED_FIRST)
+    assert (outcome.note, outcome.residual, f[0]) == (coulomb.INEXACT, 2e-3, 8.0)
+    outcome, f = falls_back(monkeypatch, INACCURATE_FIRST, searched=ONE_CONTACT * (1.0 + 1e-6))
+    assert outcome.note == coulomb.INEXACT
+    assert 1e-8 < outcome.residual < 1e-5
+    np.testing.assert_allclose(f, ONE_CONTACT, rtol=1e-5)
+    ray = SolverStatus.RAY
+    outcome, _ = falls_back(monkeypatch, FAILED_FIRST, restarted=ray)
+    assert (outcome.status, outcome.note) == (infeasible, coulomb.JAM)
+    outcome, _ = falls_back(monkeypatch, FAILED_FIRST, restarted=ray, settled=False)
+    assert (outcome.status, outcome.note) == (ray, coulomb.UNSOLVED)
+    assert coulomb._ending(outcome).status is Status.FALLBACK
+
+
+def test_what_a_vertex_may_miss_that_is_kept_grows_with_what_impulses_change_up_to_the_fastest_motion():
+    """A point mass of 2 kg in two contacts of which one presses: rows answer to impulses by half."""
+    rho = np.vstack((np.eye(3), np.eye(3)))[[0, 3, 1, 4, 2, 5]] / np.sqrt(2.0)
+    c, left = np.array([-3.0, -50.0, 0.2, 0.0, 0.1, 0.0]), np.full(6, 1e-15)
+    f = np.array([4.0, 0.0, -1.0, 0.0, 60.0, 0.0])
+    problem = friction_lcp.Unbalanced(rho, c, left, np.zeros(6), np.full(2, 0.5), np.array([0, 1]))
+    worn = coulomb._worn(problem, f, HEAP)
+    changed = np.array([2.0, 2.0, 0.5, 0.5, 3.0, 3.0])  # of 30 no more than the 3 m/s of the one that presses
+    np.testing.assert_allclose(worn.left, left + coulomb.KEPT * changed, rtol=1e-12)
+    np.testing.assert_array_equal(left, 1e-15)
+
+
 def test_an_answer_that_is_off_in_its_fifth_digit_is_refined(quadruped):
     """Standing on four feet that stick."""
     quadruped.update(scenes.home(quadruped), np.zeros(18))
@@ -459,3 +530,21 @@ def test_whatever_is_remembered_the_laws_hold(quadruped, seed):
     assert solution.status is Status.SOLVED
     # a remembered vertex is accepted at a residual of 1e-8; these are no solutions, or exact ones
     assert violation(problem, solution) < 1e-12
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_that_no_roles_fit_is_a_proof_only_where_no_contact_may_slide(quadruped, seed):
+    """Three feet that hold on tilted ground are more than the joints allow; the fourth has no friction, or some."""
+
+    def note(fourth):
+        rng = np.random.default_rng(seed)
+        v = scenes.moving(quadruped, rng, 0.3)
+        v[2] -= 0.3
+        mu = np.array([np.inf, np.inf, np.inf, fourth])
+        contacts = scenes.foot_contacts(quadruped, mu, normals=scenes.tilted(rng, 4, 0.2))
+        return coulomb.solve(inverse_step(quadruped, v, v[6:].copy(), contacts)).note
+
+    proved = {coulomb.JAM, CONTRADICTED}
+    assert note(0.0) in proved
+    assert note(0.5) == UNSETTLED
+    assert note(np.inf) in proved

@@ -7,10 +7,12 @@ import pytest
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models import coulomb, coulomb_cone
 from idcontrol.models.step import StepProblem
+from idcontrol.models.whitened import whiten
 from idcontrol.trust import contact_laws, machines
-from idcontrol.trust.random_steps import kind_of, numbered_step
+from idcontrol.trust.random_steps import kind_of, numbered_step, random_step
 from idcontrol.types import Status
 
 G, H, MASS, MU = 9.81, 1e-3, 2.0, 0.4
@@ -135,6 +137,44 @@ def test_fingers_that_do_not_fit_a_box_exactly_hold_it(miss, mu):
         assert contact_laws.coulomb_cone(problem, solution.impulses) < 2e-8, seed
 
 
+def test_a_box_on_which_fingers_creep_is_held_from_more_friction():
+    """At any other start Newton's method does not find which of them slide, by micrometres a second."""
+    problem = pinched(31, 1e-5, 1.2)
+    solution = coulomb_cone.solve(problem)
+    assert solution.status is Status.SOLVED
+    assert contact_laws.coulomb_cone(problem, solution.impulses) < 2e-8
+
+
+@pytest.mark.parametrize(("number", "contacts"), [(29, 42), (62, 35), (63, 36), (70, 43)])
+def test_boxes_in_a_pile_are_held_where_newtons_method_alone_fails(number, contacts):
+    """Begun from zero impulses or on ground that gives way, it does not find these."""
+    problem = random_step(np.random.default_rng([7, number]), feet=False, inverse=False, contacts=contacts)
+    solution = coulomb_cone.solve(problem)
+    assert solution.status is Status.SOLVED
+    assert contact_laws.coulomb_cone(problem, solution.impulses) < 2e-8
+
+
+@pytest.mark.parametrize("push", [(3.0, 5.0), (6.0, -6.0), (20.0, 1.0)])
+def test_alternating_directions_stay_at_a_solution_and_lead_to_one(push):
+    """The first sticks, the others slide, not along a tangent; which loads the corners have is one choice of many."""
+    problem, n = block((0.0, 0.0), push=push), 4
+    step = whiten(problem)
+    p = coulomb_cone._balanced(step.rho, step.c, step.left, problem.contacts.mu, HEAP)
+    f, u = coulomb_cone.solve(problem).impulses.T.ravel() / np.tile(p.size, 3), np.empty(3 * n)
+    coulomb_cone._velocities(p, f, u)
+    w = u.copy()
+    w[:n] += MU * np.hypot(u[n : 2 * n], u[2 * n :])
+    for penalty in (0.1, 1.0):
+        g, v = f.copy(), w.copy()
+        coulomb_cone._approach(p, penalty, 5, g, v, HEAP)
+        np.testing.assert_allclose(g, f, rtol=0, atol=1e-14)  # of numbers up to 0.4
+        np.testing.assert_allclose(v, w, rtol=0, atol=1e-14)
+        g[:], v[:] = 0.0, 0.0
+        coulomb_cone._approach(p, penalty, 200, g, v, HEAP)
+        coulomb_cone._velocities(p, g, u)
+        assert coulomb_cone._missed(p, g, u, False) < 1e-9
+
+
 def test_the_check_of_the_law_sees_each_kind_of_violation():
     problem = block((0.6, 0.8))
     right = coulomb_cone.solve(problem).impulses
@@ -179,7 +219,7 @@ def test_the_last_steps_modes_solve_the_next_step_at_once():
     v = np.array([0.6, -0.8])
     first = coulomb_cone.solve(block(v))
     second = coulomb_cone.solve(block(first.v_plus[:2]), first.warm)
-    assert second.iterations <= 3
+    assert second.iterations <= 2  # a guess that is off takes three
     np.testing.assert_allclose(second.impulses, first.impulses, rtol=0, atol=1e-6 * MASS * G * H)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -419,6 +420,8 @@ def test_nan_at_the_acceleration_level_never_comes_out_as_solved(quadruped, stan
         ({"kappa": np.zeros(1)}, "kappa"),
         ({"M": np.eye(4)}, "inertia"),
         ({"M": np.ones((3, 2))}, "inertia"),
+        ({"M": np.diag([1e6, 1e-6, 1.0]) + 1e-5 * np.eye(3, k=1)}, "not symmetric"),
+        ({"M": np.diag([1e6, 1e-6, 1.0]) + 1e-5 * np.eye(3, k=-1)}, "not symmetric"),
         ({"contacts": Contacts.none(2)}, "contact rows"),
         ({"h": 0.0}, "step h"),
         ({"h": -1e-3}, "step h"),
@@ -438,6 +441,39 @@ def test_a_step_whose_parts_do_not_fit_is_refused_before_a_kernel_sees_it(misfit
     whole = {"h": 1e-3, "M": np.eye(3), "kappa": np.zeros(3), "contacts": Contacts.none(3)}
     with pytest.raises(InputError, match=message):
         StepProblem(**whole | misfit)
+
+
+def test_an_inertia_that_is_symmetric_but_for_rounding_is_one_whatever_its_masses():
+    rng = np.random.default_rng(0)
+    mass = 10.0 ** np.array([6.0, -6.0, 0.0])
+    for _ in range(100):
+        turn = np.linalg.qr(np.eye(3) + 10.0 ** rng.uniform(-12.0, 0.0) * rng.normal(size=(3, 3)))[0]
+        StepProblem(h=1e-3, M=(turn * mass) @ turn.T, kappa=np.zeros(3), contacts=Contacts.none(3))
+
+
+@pytest.mark.parametrize("far", [np.inf, -np.inf])
+def test_an_infinite_gap_is_refused(quadruped, standing, far):
+    with pytest.raises(InputError, match="contact 2: the gap is"):
+        step(quadruped, standing, scenes.foot_contacts(quadruped, 0.7, gap=np.array([0.0, 0.0, far, 0.0])), False)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "viscous"])
+@pytest.mark.parametrize("mu", [-1.0, np.nan, 5e-324, 1e160])
+def test_friction_that_double_precision_cannot_multiply_is_refused(quadruped, standing, name, mu):
+    problem = step(quadruped, standing, scenes.foot_contacts(quadruped, np.array([0.7, mu, 0.7, 0.7])), False)
+    with pytest.raises(InputError, match=re.escape(f"contact 1: friction is {mu}")):
+        MODELS[name](problem, None)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name not in WITHOUT_FRICTION_BOUND])
+@pytest.mark.parametrize(("mu", "like"), [(1e-100, 0.0), (1e12, np.inf)])
+def test_the_least_and_the_largest_friction_answer_like_none_and_no_slip(quadruped, name, mu, like):
+    v = np.zeros(18)
+    v[0] = 0.01
+    steps = [step(quadruped, v, scenes.foot_contacts(quadruped, friction), False) for friction in (mu, like)]
+    one, other = (MODELS[name](problem, None) for problem in steps)
+    assert one.status is other.status is Status.SOLVED
+    np.testing.assert_allclose(one.v_plus, other.v_plus, atol=1e-9)
 
 
 @pytest.mark.parametrize("model", [sap.solve, coulomb.solve, dissipation.solve, no_slip.solve])

@@ -9,8 +9,17 @@ from msgspec import structs
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
 from idcontrol.kernels.arena import HEAP
-from idcontrol.models import dissipation, no_slip, specification
-from idcontrol.models.distribution import Bounds, Cones, TorqueMap, share_kernel, smallest_torque, unbounded, within
+from idcontrol.models import dissipation, distribution, no_slip, specification
+from idcontrol.models.distribution import (
+    MET,
+    Bounds,
+    Cones,
+    TorqueMap,
+    share_kernel,
+    smallest_torque,
+    unbounded,
+    within,
+)
 from idcontrol.models.whitened import recover, whiten
 from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status
@@ -112,6 +121,89 @@ def test_motors_stay_within_their_bounds_where_some_impulses_of_the_same_motion_
             np.testing.assert_array_equal(motor_impulse, recover(reduction, y)[1])
     assert met > 10
     assert left > 2
+
+
+def generated(u, cones):
+    """What `_generators` writes: B (3 n x d) and A (rows x d), for velocities u (3 n,)."""
+    n3 = u.size
+    row, other, weight = np.zeros(n3, dtype=np.int64), np.zeros(n3, dtype=np.int64), np.full(n3, np.nan)
+    A = np.full((4 * n3 // 3, n3), np.nan)
+    A[:, :] = 9.0
+    d, rows = distribution._generators(u, cones, row, other, weight, A)
+    B = np.zeros((n3, d))
+    for j in range(d):
+        B[row[j], j] += 1.0
+        B[other[j], j] += weight[j]
+    return B, A[:rows, :d]
+
+
+def test_each_contact_has_the_generators_that_the_edge_rule_leaves_it():
+    """Six contacts: sticking, held, held but parting, smooth, smooth but parting, and sliding along -s."""
+    mu, held = np.array([0.5, 9.0, 9.0, 0.0, 0.0, 0.4]), np.array([False, True, True, False, False, False])
+    u = np.zeros((3, 6))
+    u[0, [2, 4]], u[1, 5] = 2e-3, -1.0
+    B, A = generated(u.ravel(), Cones(mu, held, np.zeros(6), 1e-3))
+    expected = np.zeros((3, 6, 10))
+    expected[[0, 1, 2], 0, [0, 1, 2]] = 1.0
+    expected[[0, 1, 2], 1, [3, 4, 5]] = 1.0
+    expected[0, 3, 6] = 1.0
+    expected[0, 5, 7:] = 1.0
+    expected[1, 5, 7], expected[2, 5, 8], expected[2, 5, 9] = 0.4, 0.4, -0.4
+    np.testing.assert_array_equal(B, expected.reshape(18, 10))
+    rows = np.zeros((9, 10))
+    rows[:4, 0], rows[:4, 1], rows[:4, 2] = 0.5, [1.0, 1.0, -1.0, -1.0], [1.0, -1.0, 1.0, -1.0]
+    rows[4, 3] = rows[5, 6] = rows[6, 7] = rows[7, 8] = rows[8, 9] = 1.0
+    np.testing.assert_array_equal(A, rows)
+
+
+def test_impulses_that_rounding_puts_outside_come_back_into_their_cones():
+    y = np.array([2.0, -1e-9, 1.0, 3.0, 1.2, 0.1, 50.0, 0.1, -0.6, 0.0, -60.0, 0.0])
+    distribution._into_cones(np.array([0.6, 0.6, 0.6, 0.6]), np.array([False, False, True, False]), y)
+    # the first keeps its direction, the second has none left, the third is held, the last is inside
+    np.testing.assert_allclose(y, [2.0, 0.0, 1.0, 3.0, 0.8, 0.0, 50.0, 0.1, -0.4, 0.0, -60.0, 0.0], rtol=1e-15)
+
+
+@pytest.mark.parametrize(("miss", "typical", "keeps"), [(0.9, 0.0, True), (1.1, 0.0, False), (1.1, 20.0, True)])
+def test_impulses_keep_a_motion_relative_to_its_length_or_to_what_is_typical(miss, typical, keeps):
+    rho, x = np.array([[1.0, 0.0], [0.5, 2.0]]), np.array([4.0, -10.0])
+    y = np.linalg.solve(rho.T, x + distribution.KEPT * np.array([0.0, 10.0 * miss]))
+    assert distribution._keeps(rho, y, x, typical) == keeps
+
+
+def test_motor_impulses_answer_to_contacts_as_the_whole_machine_does(quadruped):
+    """Lτ against finite differences of `recover`, which are exact: it is linear."""
+    w = whiten(standing_problem(quadruped, np.random.default_rng(1)))
+    y = np.random.default_rng(2).normal(size=12)
+    change = recover(w, y)[1] - recover(w, np.zeros(12))[1]
+    np.testing.assert_allclose(distribution.torque_map(w, 4) @ y, change, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "impulse", "inside"),
+    [
+        (-1.0, 3.0, 3.0 + 3.9 * MET, True),
+        (-1.0, 3.0, 3.0 + 4.1 * MET, False),
+        (-1.0, 3.0, -1.0 - 3.9 * MET, True),
+        (-1.0, 3.0, -1.0 - 4.1 * MET, False),
+        (-np.inf, 2.0, 2.0 + 1.9 * MET, True),
+        (-np.inf, 2.0, 2.0 + 2.1 * MET, False),
+        (-np.inf, np.inf, 1e300, True),
+        (-1.0, 3.0, np.nan, False),
+    ],
+)
+def test_a_motor_is_within_its_bounds_to_a_part_of_their_room(least, most, impulse, inside):
+    bounds = Bounds(np.array([-9.0, least]), np.array([9.0, most]))
+    assert within(bounds, np.array([0.0, impulse])) == inside
+
+
+def test_bounds_on_both_sides_of_a_motor_are_two_rows_also_where_kernels_run_as_python():
+    """A tool that runs them so counted True + True as one row, and wrote the second beyond the array."""
+    bounds = Bounds(np.array([-1.0, -np.inf, -2.0, -np.inf]), np.array([3.0, 4.0, np.inf, np.inf]))
+    A, TB, rest = np.ones((2, 3)), np.arange(12.0).reshape(4, 3), np.array([0.1, 0.2, 0.3, 0.4])
+    for kernel in (distribution._with_bounds, getattr(distribution._with_bounds, "py_func", distribution._with_bounds)):
+        rows, least = kernel(A, TB, rest, bounds, HEAP)
+        np.testing.assert_array_equal(rows, np.vstack((A, TB[0], -TB[0], -TB[1], TB[2])))
+        np.testing.assert_allclose(least, [0.0, 0.0, -1.1, 0.1 - 3.0, 0.2 - 4.0, -2.3], rtol=1e-15)
 
 
 @pytest.mark.parametrize("side", [-1.0, 1.0])

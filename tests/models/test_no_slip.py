@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers.projection import project
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models import no_slip
 from idcontrol.models.distribution import Cones, smallest_torque
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
 from idcontrol.models.sticking import LEFT_OUT
 from idcontrol.models.whitened import recover, whiten
+from idcontrol.solvers.status import SOLVED
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
@@ -410,6 +412,22 @@ def test_a_contact_that_nothing_can_move_is_only_checked():
         solution = no_slip.solve(replace(problem, contacts=contacts, prescribed=moving))
         assert solution.status is status
         assert solution.impulses[0, 0] == 0.0
+
+
+@pytest.mark.parametrize("dual", [False, True], ids=["pivoting", "dual"])
+def test_a_foot_that_the_others_lift_frees_one_that_its_tangents_would_squeeze(dual):
+    """The first foot drags a body at x = 0.1, which lifts the second off its wall.
+
+    If that one did not part, it would drag the body at y = 0.1, against the third, another wall.
+    """
+    x, y, z, none = *np.eye(3), np.zeros(3)
+    rho = np.array([z, x, -y, x, y, none, none, none, none])
+    c = np.array([-0.05, 0.0, 0.0, -0.1, -0.1, 0.0, 0.0, 0.0, 0.0])
+    closed, active, f = np.array([True, True, False]), np.zeros(3, dtype=np.int64), np.empty(9)
+    number, *_ = no_slip.no_slip_kernel(rho, c, np.zeros(9), closed, active, dual, f, HEAP)
+    assert number == SOLVED
+    np.testing.assert_array_equal(f, [0.05, 0.0, 0.0, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0])
+    np.testing.assert_array_equal(active, [3, 0, 0])
 
 
 def test_a_loop_that_the_prescribed_joints_break_is_reported(quadruped, standing):

@@ -1,13 +1,14 @@
 """The elimination of math.md 3, against the general form that inverts the whole matrix."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.models import coulomb, dissipation
-from idcontrol.models.step import Bilateral
+from idcontrol.models.step import Bilateral, StepProblem
 from idcontrol.models.whitened import hold, recover, whiten
 from idcontrol.trust.machines import forward_step, inverse_step
 from idcontrol.types import Status
@@ -180,3 +181,42 @@ def test_held_rows_that_depend_on_others_get_no_impulse(quadruped, standing):
     f = held.impulses(reduction, np.zeros(12))
     assert np.flatnonzero(f).size <= 3
     np.testing.assert_allclose(held.rho[4:] @ held.basis.T, 0.0, atol=1e-12)
+
+
+def exact_velocities(M, momentum, J):
+    """J M⁻¹ times a momentum, by elimination in fractions."""
+    rows = [[Fraction(x) for x in (*row, p)] for row, p in zip(M.tolist(), momentum.tolist(), strict=True)]
+    m = len(rows)
+    for i in range(m):
+        for j in range(m):
+            if j != i:
+                factor = rows[j][i] / rows[i][i]
+                rows[j] = [a - factor * b for a, b in zip(rows[j], rows[i], strict=True)]
+    v = [rows[i][m] / rows[i][i] for i in range(m)]
+    return np.array([float(sum(Fraction(a) * b for a, b in zip(row, v, strict=True))) for row in J.tolist()])
+
+
+@pytest.mark.parametrize("condition", [1e1, 1e3, 1e6])
+def test_what_an_inertia_makes_of_the_rounding_of_momenta_is_bounded(condition):
+    """Bodies that fall together: rows see no velocity but what is left of momenta that cancel."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        m = 4
+        turn, _ = np.linalg.qr(rng.normal(size=(m, m)))
+        M = turn @ np.diag(condition ** -np.linspace(0.0, 1.0, m)) @ turn.T
+        M = 0.5 * (M + M.T)
+        J = rng.normal(size=(3, m))
+        J -= J.mean(axis=1)[:, None]
+        kappa = -M @ np.ones(m)
+        contact = Contacts(
+            identity=np.zeros(1, dtype=np.int64),
+            point=np.zeros((1, 3)),
+            axes=np.eye(3)[None],
+            gap=np.zeros(1),
+            mu=np.zeros(1),
+            jacobian=J,
+        )
+        step = whiten(StepProblem(h=1e-3, M=M, kappa=kappa, contacts=contact))
+        error = np.abs(step.c - exact_velocities(M, -kappa, J))
+        assert (error <= step.left).all()
+        assert step.left.max() < 1e-12 * condition

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from idcontrol.errors import InputError
-from idcontrol.solvers.enumerate import NearestProblem, find_solution, gap, nearest_solution
+from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_solution
 from idcontrol.solvers.mindiff import nearest_basis
+from idcontrol.solvers.modes import find_solution
 from tests.solvers.modes import nearest_of_all_modes, random_problem
 from tests.solvers.oracles import all_lcp_bases, coulomb_lcp, standing_feet
 

@@ -47,11 +47,12 @@ from idcontrol.models.friction_lcp import (
     solve_lcp,
     violation,
 )
+from idcontrol.models.no_slip import frictionless
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import CONTRADICTED, UNSETTLED, Attempt, settle
 from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, outcomes, whiten
-from idcontrol.solvers.enumerate import islands
 from idcontrol.solvers.lemke import TIKHONOV
+from idcontrol.solvers.modes import islands
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Booleans, Integers, Status
 
@@ -245,7 +246,20 @@ def _impulses(whitened: Whitened, mu: Array, compliance: Array) -> _Outcome:
             impossible=outcome.status is SolverStatus.INFEASIBLE,
         )
 
-    found, unsettled = settle(no_slip, no_slip, attempt)
+    if frictional.size or compliance[:n].any():
+        found, unsettled = settle(no_slip, no_slip, attempt)
+    else:
+        most = np.full(rows, np.inf)
+        creeps = n + np.flatnonzero(compliance[n : 3 * n])
+        most[creeps] = YIELD * fastest / compliance[creeps]
+        without, look = frictionless(ridged, OPENING, no_slip, rank_tolerance=SPRING_RANK_TOLERANCE, most=most)
+        answer, unsettled = settle(no_slip, no_slip, without, look=look)
+        found = _Outcome(
+            f=answer.f,
+            status=SolverStatus(answer.number),
+            iterations=answer.iterations,
+            residual=answer.residual,
+        )
     if found.status is SolverStatus.SOLVED:
         # beside contacts that are held, hardly anything is left of the velocities of others, nor of their units
         whole = Unbalanced(whitened.rho, whitened.c, whitened.left, compliance, mu, frictional)

@@ -34,7 +34,7 @@ class Theta:
     vq: float
 
     def mean_velocity(self, v: Array, v_plus: Array) -> Array:
-        """What moves the configuration from a step's beginning to its end, shape (m,)."""
+        """The velocity that moves the configuration from a step's beginning to its end, shape (m,)."""
         return self.vq * v_plus + (1.0 - self.vq) * v
 
 

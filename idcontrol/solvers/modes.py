@@ -1,0 +1,82 @@
+"""Whether a Coulomb contact problem has a solution: all that contacts may do is searched, island by island.
+
+Lemke's method may end on a ray where there is one. The search is that of `idcontrol.solvers.enumerate`, with no target
+but the smallest impulses.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+from idcontrol.kernels.arena import HEAP
+from idcontrol.solvers.enumerate import NearestProblem, nearest_kernel
+from idcontrol.types import Array, Integers
+
+
+def islands(V: Array) -> list[Integers]:
+    """Contacts that act on each other, directly or through others, smallest group first.
+
+    Args:
+        V: Contact velocities per impulse, shape (3n, 3n); what does not act on each other has entries that are zero.
+    """
+    n = V.shape[0] // 3
+    coupled = (V != 0.0).reshape(3, n, 3, n).any(axis=(0, 2))
+    count, label = connected_components(coupled, directed=False)
+    return sorted((np.flatnonzero(label == k) for k in range(count)), key=lambda members: members.size)
+
+
+def find_solution(V: Array, v0: Array, mu: Array, *, max_nodes: int = 10000) -> tuple[Array | None, bool, int]:
+    """Search all contact modes for a solution of a Coulomb contact problem: what Lemke's ray leaves open.
+
+    Contacts that do not act on each other are searched apart: the work grows exponentially with the largest island
+    only, and one island without a solution settles the whole.
+
+    Args:
+        V: Contact velocities per impulse, J Γ Jᵀ, shape (3n, 3n).
+        v0: Contact velocities at zero impulse, φ/h added to the normal ones, shape (3n,) [m/s].
+        mu: Friction coefficients, finite, shape (n,).
+        max_nodes: Quadratic programs allowed, all islands together.
+
+    Returns:
+        A solution y = (f_N, f_S, f_T), to the 1e-9 of a contact velocity with which modes are told apart, or None;
+        whether the question is settled, so that None means that there is none; quadratic programs solved.
+    """
+    n, y, nodes, found = mu.size, np.zeros(v0.size), 0, True
+    for members in islands(V):
+        rows = np.concatenate((members, n + members, 2 * n + members))
+        part, settled, more = _search_island(V[np.ix_(rows, rows)], v0[rows], mu[members], max_nodes - nodes)
+        nodes += more
+        if part is not None:
+            smooth = members[mu[members] == 0.0]  # their friction is rounding
+            y[rows] = part
+            y[n + smooth] = y[2 * n + smooth] = 0.0
+        elif settled:
+            return None, True, nodes
+        else:
+            found = False
+    return (y if found else None), found, nodes
+
+
+def _search_island(V: Array, v0: Array, mu: Array, max_nodes: int) -> tuple[Array | None, bool, int]:
+    """`find_solution` for contacts that all act on each other; the problem is balanced first."""
+    size, n = v0.size, mu.size
+    typical, fastest = float(np.median(np.diag(V))), float(np.abs(v0).max(initial=0.0))
+    if fastest == 0.0 or not v0[:n].min(initial=0.0) < 0.0:
+        return np.zeros(size), True, 0
+    if max_nodes < 1:
+        return None, False, 0
+    d = typical**-0.5 if typical > 0.0 else 1.0
+    nothing = np.zeros(size)
+    problem = NearestProblem(
+        V=np.ascontiguousarray(d * d * V),
+        v0=np.ascontiguousarray(v0 / fastest),
+        mu=mu,
+        T=np.eye(size),
+        t0=nothing,
+        target=nothing,
+        weights=np.ones(size),
+    )
+    result = nearest_kernel(problem, np.zeros(0), max_nodes, HEAP)
+    found = result.value < np.inf
+    return (d * d * fastest * result.y if found else None), found or result.proved, result.nodes

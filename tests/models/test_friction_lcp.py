@@ -1,0 +1,203 @@
+"""The friction LCP piece by piece: its matrix, its factors, its points, and its judge on one point mass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from idcontrol.kernels.arena import HEAP
+from idcontrol.models import friction_lcp
+from idcontrol.models.friction_lcp import Unbalanced
+from idcontrol.solvers.status import SOLVED, TOLERANCE
+
+
+def drawn(seed=0, n=3, k=5):
+    """Whitened rows, constants, compliances and friction of three contacts, the middle one without friction."""
+    rng = np.random.default_rng(seed)
+    normal, tangential = rng.uniform(0.1, 1.0, n), rng.uniform(0.1, 1.0, n)
+    compliance = np.r_[normal, tangential, tangential]
+    return rng.normal(size=(3 * n, k)), rng.normal(size=3 * n), compliance, np.array([0.3, 0.0, 1.7])
+
+
+def test_the_matrix_is_that_of_the_module_s_formula():
+    rho, c, compliance, mu = drawn()
+    frictional = friction_lcp.frictional_contacts(mu, HEAP)
+    assert frictional.tolist() == [0, 2]
+    lcp = friction_lcp.assemble(rho, c, compliance, mu, frictional, HEAP)
+    n, t = 3, frictional
+    N, S, T = rho[:n], rho[n : 2 * n][t], rho[2 * n :][t]
+    F, c_F = np.vstack((S, -S, T, -T)), np.r_[c[n : 2 * n][t], -c[n : 2 * n][t], c[2 * n :][t], -c[2 * n :][t]]
+    soft = np.kron(np.eye(2), np.kron([[1.0, -1.0], [-1.0, 1.0]], np.diag(compliance[n : 2 * n][t])))
+    E = np.tile(np.eye(2), (4, 1))
+    friction = np.zeros((2, n))
+    friction[[0, 1], t] = mu[t]
+    Q = np.block(
+        [
+            [N @ N.T + np.diag(compliance[:n]), N @ F.T, np.zeros((n, 2))],
+            [F @ N.T, F @ F.T + soft, E],
+            [friction, -E.T, np.zeros((2, 2))],
+        ]
+    )
+    np.testing.assert_allclose(lcp.Q, Q, atol=1e-15)
+    np.testing.assert_array_equal(lcp.r, np.r_[c[:n], c_F, 0.0, 0.0])
+    np.testing.assert_array_equal(lcp.scale, 1.0)
+
+
+def test_infinite_friction_and_none_have_no_tangential_unknowns():
+    assert friction_lcp.frictional_contacts(np.array([0.0, np.inf, 1e-9]), HEAP).tolist() == [2]
+
+
+def test_each_contact_has_one_factor_that_undoes_its_mean_mobility():
+    rho, c, compliance, mu = drawn()
+    lcp = friction_lcp.assemble(rho, c, compliance, mu, np.array([0, 2]), HEAP)
+    friction_lcp.balance_contacts(lcp, rho)
+    square = (rho**2).sum(axis=1).reshape(3, 3).mean(axis=0)
+    s = 1.0 / np.sqrt(square)
+    np.testing.assert_allclose(lcp.scale, np.r_[s, np.tile(s[[0, 2]], 4), 1.0 / s[[0, 2]]], rtol=1e-14)
+
+
+def test_a_contact_that_nothing_moves_has_the_largest_factor_of_the_others():
+    rho, c, compliance, mu = drawn()
+    rho[[0, 3, 6]] = 0.0
+    lcp = friction_lcp.assemble(rho, c, compliance, mu, np.array([0, 2]), HEAP)
+    friction_lcp.balance_contacts(lcp, rho)
+    assert lcp.scale[0] == lcp.scale[1:3].max()
+    friction_lcp.balance_contacts(lcp, np.zeros_like(rho))
+    np.testing.assert_array_equal(lcp.scale, 1.0)
+
+
+@pytest.mark.parametrize("frictional", [[0, 2], [0]])
+def test_one_factor_for_all_contacts_undoes_the_median_of_the_diagonal(frictional):
+    rho, c, compliance, mu = drawn()
+    lcp = friction_lcp.assemble(rho, c, compliance, mu, np.array(frictional), HEAP)
+    friction_lcp.balance_uniformly(lcp, HEAP)
+    count = 3 + 4 * len(frictional)
+    factor = np.median(np.diag(lcp.Q)[:count]) ** -0.5
+    np.testing.assert_allclose(lcp.scale, np.r_[np.full(count, factor), np.full(len(frictional), 1.0 / factor)])
+
+
+def test_impulses_are_differences_of_edges_where_the_contact_presses():
+    rho, c, compliance, mu = drawn()
+    lcp = friction_lcp.assemble(rho, c, compliance, mu, np.array([0, 2]), HEAP)
+    z, f = np.array([3.0, 2.0, 0.0, 0.5, 0.1, 0.2, 0.3, 0.7, 0.4, 0.1, 0.6, 9.0, 9.0]), np.full(9, np.nan)
+    friction_lcp.contact_impulses(lcp, z, f)
+    np.testing.assert_allclose(f, [3.0, 2.0, 0.0, 0.3, 0.0, 0.0, 0.6, 0.0, 0.0])  # the third presses by nothing
+
+
+def test_on_its_support_the_complement_is_zero():
+    rho, c, compliance, mu = drawn()
+    lcp = friction_lcp.assemble(rho, c - 5.0, compliance, mu, np.array([0, 2]), HEAP)
+    friction_lcp.balance_contacts(lcp, rho)
+    members, z = np.array([0, 2]), np.full(13, np.nan)
+    assert friction_lcp.on_support(lcp, members, z, HEAP)
+    expected = np.linalg.solve(lcp.Q[np.ix_(members, members)], -lcp.r[members])
+    np.testing.assert_allclose(z[members], np.maximum(expected, 0.0), rtol=1e-12)
+    assert not np.delete(z, members).any()
+    lcp.Q[np.ix_(members, members)] = 0.0
+    assert not friction_lcp.on_support(lcp, members, z, HEAP)
+
+
+MASS = 2.0
+
+
+def point(c, *, mu=0.5, compliance=0.0, left=0.0):
+    """A point mass on one contact, whose rows have the velocities c without impulses."""
+    frictional = np.array([0] if 0.0 < mu < np.inf else [], dtype=np.int64)
+    soft = np.array([compliance, compliance, compliance])
+    return Unbalanced(np.eye(3) / np.sqrt(MASS), np.array(c), np.full(3, left), soft, np.array([mu]), frictional)
+
+
+RIGHT = [
+    ((1.0, 0.3, 0.0), (0.0, 0.0, 0.0), "it parts"),
+    ((-1.0, 0.0, 0.0), (2.0, 0.0, 0.0), "it is stopped"),
+    ((-1.0, 0.3, -0.1), (2.0, -0.6, 0.2), "it sticks"),
+    ((-1.0, 0.3, -0.2), (2.0, -0.6, 0.4), "it sticks at its bound"),
+    ((-1.0, 5.0, 0.0), (2.0, -1.0, 0.0), "it slides along an axis"),
+    ((-1.0, 4.35, -4.15), (2.0, -0.7, 0.3), "it slides on a diagonal, with any share of the axes"),
+    ((-1.0, 0.0, -9.0), (2.0, 0.0, 1.0), "it slides along the other axis"),
+]
+
+
+@pytest.mark.parametrize(("c", "f"), [case[:2] for case in RIGHT], ids=[case[2] for case in RIGHT])
+def test_what_obeys_the_law_has_no_residual(c, f):
+    assert friction_lcp.judged(point(c), np.array(f), HEAP) <= 1e-15
+
+
+# velocities are relative to |c| + |f| / m, impulses to the largest of the contact, or to m times that velocity
+WRONG = [
+    ((-1.0, 0.0, 0.0), (1.9, 0.0, 0.0), 0.05 / 1.95, "it approaches"),
+    ((-1.0, 0.0, 0.0), (2.2, 0.0, 0.0), 0.1 / 2.1, "it is thrown off"),
+    ((1.0, 0.3, 0.0), (-0.2, 0.0, 0.0), 0.1 / (MASS * 0.3), "it is pulled"),
+    ((-1.0, 1.2, 0.0), (2.0, -1.1, 0.0), 0.1 / (MASS * 1.75), "it slides with more than its bound"),
+    ((-1.0, 1.2, 0.0), (2.0, -0.5, 0.0), 0.5 / (MASS * 1.45), "it slides with less than its bound"),
+    ((-1.0, 0.05, 0.0), (2.0, -0.2, 0.0), 0.1 / 0.15, "it is turned back"),
+    ((-1.0, 1.2, 0.0), (2.0, 1.0, 0.0), 1.0 / (MASS * 1.7), "it is pushed on"),
+    ((-1.0, 3.0, -1.0), (2.0, 0.0, 1.0), 1.0 / (MASS * 3.0), "it is braked along the slower axis"),
+    ((-1.0, 0.3, 0.0), (2.0, -0.6, np.nan), np.inf, "it is not finite"),
+]
+
+
+@pytest.mark.parametrize(("c", "f", "expected"), [case[:3] for case in WRONG], ids=[case[3] for case in WRONG])
+def test_each_violation_has_the_residual_of_its_own_units(c, f, expected):
+    assert friction_lcp.judged(point(c), np.array(f), HEAP) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("f", "share"), [((2.0, -0.3, 0.0), 0.15), ((2.0, 0.0, 0.3), 0.15), ((0.0, 0.4, 0.4), 1.0)])
+def test_friction_of_a_smooth_contact_is_a_violation(f, share):
+    problem = point((-1.0 if f[0] else 1.0, 0.3, 0.0), mu=0.0)
+    assert friction_lcp.judged(problem, np.array(f), HEAP) == pytest.approx(share)
+
+
+def test_a_soft_contact_gives_way_by_its_compliance():
+    problem = point((-1.0, 0.3, 0.0), compliance=0.5)
+    right = np.array([1.0, -0.3, 0.0])  # c + f / m + f / 2
+    assert friction_lcp.judged(problem, right, HEAP) <= 1e-15
+    # 0.9 leaves 0.1 m/s of 1 (at rest) + 0.45 (moved) + 0.45 (given way)
+    assert friction_lcp.judged(problem, np.array([0.9, -0.3, 0.0]), HEAP) == pytest.approx(0.1 / 1.9)
+
+
+@pytest.mark.parametrize(("left", "counts"), [(0.0, False), (1e-3, True)])
+def test_what_rounding_leaves_of_the_constant_does_not_count(left, counts):
+    residual = friction_lcp.judged(point((-1.0, 0.0, 0.0), left=left), np.array([2.0 - 1e-3, 0.0, 0.0]), HEAP)
+    assert (residual <= TOLERANCE) == counts
+
+
+def test_impulses_that_cancel_leave_no_digit_to_be_called_solved():
+    """Two fingers on one point: 1e9 N s against each other, of which rounding leaves more than the motion."""
+    rho = np.array([[1.0], [-1.0], [0.0], [0.0], [0.0], [0.0]])
+    c, zero = np.array([-1e-9, 1e-9, 0.0, 0.0, 0.0, 0.0]), np.zeros(6)
+    problem = Unbalanced(rho, c, zero, zero, np.zeros(2), np.zeros(0, dtype=np.int64))
+    f = np.array([1e9 + 1e-7, 1e9, 0.0, 0.0, 0.0, 0.0])
+    assert friction_lcp.judged(problem, f, HEAP) > 1.0
+    assert friction_lcp.judged(problem, np.array([1e-9, 0.0, 0.0, 0.0, 0.0, 0.0]), HEAP) <= TOLERANCE
+
+
+def test_lemke_s_answer_is_judged_and_written():
+    rho, c, mu = np.eye(3) / np.sqrt(MASS), np.array([-1.0, 5.0, 0.0]), np.array([0.5])
+    lcp = friction_lcp.assemble(rho, c, np.zeros(3), mu, np.array([0]), HEAP)
+    friction_lcp.balance_contacts(lcp, rho)
+    z, f = np.empty(6), np.empty(3)
+    status, pivots, residual = friction_lcp.solve_lcp(lcp, point(c), 0.0, z, f, HEAP)
+    assert (status, residual <= TOLERANCE) == (SOLVED, True)
+    assert 2 <= pivots <= 6
+    np.testing.assert_allclose(f, [2.0, -1.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(z, [2.0, 0.0, 1.0, 0.0, 0.0, 4.5], atol=1e-12)
+
+
+def test_an_answer_is_brought_to_rest_by_the_smallest_change_where_it_sticks_and_nowhere_else():
+    sticking, sliding = point((-1.0, 0.3, -0.1)), point((-1.0, 5.0, 0.0))
+    f = np.array([2.001, -0.59, 0.21])
+    first = friction_lcp.judged(sticking, f, HEAP)
+    last = friction_lcp._refined(sticking, first, f, HEAP)
+    assert last == friction_lcp.judged(sticking, f, HEAP) <= TOLERANCE
+    np.testing.assert_allclose(f, [2.0, -0.6, 0.2], rtol=1e-8)
+    f = np.array([2.001, -1.0005, 0.0])
+    friction_lcp._refined(sliding, friction_lcp.judged(sliding, f, HEAP), f, HEAP)
+    np.testing.assert_allclose(f, [2.0, -1.0005, 0.0], rtol=1e-9)  # friction at its bound is kept
+
+
+def test_what_cannot_be_refined_stays_as_it_is():
+    problem, f = point((1.0, 0.0, 0.0)), np.array([-0.1, 0.0, 0.0])
+    residual = friction_lcp.judged(problem, f, HEAP)
+    assert friction_lcp._refined(problem, residual, f, HEAP) == residual
+    np.testing.assert_array_equal(f, [-0.1, 0.0, 0.0])

@@ -1,0 +1,97 @@
+"""What no contact model may know: the unit of mass, and the order in which contacts are listed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idcontrol.models import acceleration, constraint, dissipation, sap
+from idcontrol.types import Status
+from tests import scenes
+from tests.models.test_acceleration import random_instant
+from tests.models.test_degenerate import MODELS, WITHOUT_FRICTION_BOUND, instant, step
+from tests.models.test_sap_sparse import random_problem
+
+every_model = pytest.mark.parametrize(
+    ("name", "solve"),
+    (MODELS | {"constraint": constraint.solve, "dissipation, printed": dissipation.solve_printed}).items(),
+)
+both_directions = pytest.mark.parametrize("inverse", [False, True], ids=["forward", "inverse"])
+
+MILLIGRAM, TONNE = 4.0**-10, 4.0**5
+"""Units of mass in which a machine's masses are powers of four times those in kg: square roots are exact, too."""
+other_units = pytest.mark.parametrize("unit", [MILLIGRAM, TONNE], ids=["milligram", "tonne"])
+
+
+def walking(system, name, inverse, seed):
+    """Feet that stick, slide, part, sink and hover on uneven ground, with springs and dampers where a model has any."""
+    rng = np.random.default_rng(seed)
+    v = scenes.moving(system, rng, 0.3)
+    v[2] -= 0.3
+    mu = np.array([0.3, 0.7, 0.0, np.inf]) if seed % 2 and name not in WITHOUT_FRICTION_BOUND else 0.5
+    gap = np.array([0.0, 1e-4, -1e-3, 0.0])
+    contacts = scenes.foot_contacts(system, mu, normals=scenes.tilted(rng, 4, 0.2), gap=gap)
+    return step(system, v, replace(contacts, damping=np.full(4, 40.0), stiffness=np.full(4, 1e5)), inverse)
+
+
+def of_mass(problem, unit):
+    """The same machine with its masses, and all that is proportional to them, `unit` times as large."""
+    contacts = problem.contacts
+    contacts = replace(contacts, stiffness=unit * contacts.stiffness, damping=unit * contacts.damping)
+    return replace(problem, M=unit * problem.M, kappa=unit * problem.kappa, contacts=contacts)
+
+
+@every_model
+@both_directions
+@other_units
+def test_velocities_do_not_depend_on_the_unit_of_mass(quadruped, name, solve, inverse, unit):
+    for seed in range(4):
+        problem = walking(quadruped, name, inverse, seed)
+        one, other = solve(problem, None), solve(of_mass(problem, unit), None)
+        assert other.status is one.status
+        np.testing.assert_array_equal(other.v_plus, one.v_plus)
+        np.testing.assert_array_equal(other.impulses, unit * one.impulses)
+        np.testing.assert_array_equal(other.multipliers, unit * one.multipliers)
+        assert (other.iterations, other.warm) == (one.iterations, one.warm)
+
+
+@pytest.mark.parametrize("sizes", [(6, 6, 6), (3, 6, 1)])
+@other_units
+def test_nor_do_those_of_many_bodies(sizes, unit):
+    rng = np.random.default_rng(3)
+    for _ in range(3):
+        problem = random_problem(rng, sizes, 8)
+        same = replace(problem, M=unit * problem.M, stiffness=unit * problem.stiffness, damping=unit * problem.damping)
+        one, other = sap.solve_sparse(problem), sap.solve_sparse(same)
+        assert other.status is one.status is Status.SOLVED
+        np.testing.assert_array_equal(other.v_plus, one.v_plus)
+        np.testing.assert_array_equal(other.impulses, unit * one.impulses)
+        np.testing.assert_array_equal(other.contact_velocity, one.contact_velocity)
+
+
+@both_directions
+@other_units
+def test_nor_do_accelerations(quadruped, inverse, unit):
+    for seed in range(4):
+        _, v, contacts, drift = random_instant(quadruped, np.random.default_rng(seed), 0.5)
+        problem = instant(quadruped, contacts, inverse)
+        problem = replace(problem, v=quadruped.from_pinocchio(v), drift=drift)
+        one = acceleration.solve(problem)
+        other = acceleration.solve(replace(problem, M=unit * problem.M, force=unit * problem.force))
+        assert other.status is one.status
+        np.testing.assert_array_equal(other.acceleration, one.acceleration)
+        np.testing.assert_array_equal(other.forces, unit * one.forces)
+
+
+@every_model
+@both_directions
+def test_the_order_in_which_contacts_are_listed_does_not_matter(quadruped, name, solve, inverse):
+    order = np.array([2, 0, 3, 1])
+    for seed in range(4):
+        problem = walking(quadruped, name, inverse, seed)
+        one, other = solve(problem, None), solve(replace(problem, contacts=problem.contacts.take(order)), None)
+        assert other.status is one.status
+        np.testing.assert_allclose(other.v_plus, one.v_plus, rtol=0, atol=1e-12)
+        assert other.warm == one.warm

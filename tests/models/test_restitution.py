@@ -1,0 +1,99 @@
+"""Impacts that rebound: exact where a body has one contact, and never with more energy than they began with."""
+
+import numpy as np
+import pytest
+
+from idcontrol import plants
+from idcontrol.contact.terrain import plane
+from idcontrol.errors import InputError
+from idcontrol.models import coulomb, dissipation, no_slip, sap
+from idcontrol.models.restitution import SLOWEST, rebounding
+from idcontrol.models.step import StepProblem
+from idcontrol.trust import machines
+
+H = 1e-3
+MODELS = {"coulomb": coulomb.solve, "dissipation": dissipation.solve, "no_slip": no_slip.solve, "sap": sap.solve}
+
+
+def falling_sled(seed, mu):
+    """A step of a sled that is about to hit the ground with some of its feet, and its velocity without contact."""
+    rng = np.random.default_rng(seed)
+    setup = machines.sled(plane(), mu)
+    system = setup.system
+    state = machines.sled_state(
+        v=np.concatenate((rng.normal(size=2), [-rng.uniform(0.2, 2.0)], 3.0 * rng.normal(size=3)))
+    )
+    state.q[2] += rng.uniform(0.0, 1e-4)
+    system.update(state.q, state.v)
+    free = system.from_pinocchio(state.v) - H * np.linalg.solve(system.M, system.bias)
+    return StepProblem(h=H, M=system.M.copy(), kappa=-system.M @ free, contacts=setup.contacts.detect(0.01)), free
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_impact_gains_energy_and_none_ends_in_an_approach(name):
+    mu = np.inf if name == "no_slip" else 0.4
+    for seed in range(20):
+        problem, free = falling_sled(seed, mu)
+        restitution = np.random.default_rng(seed).uniform()
+        found = rebounding(MODELS[name], restitution)(problem)
+        before, after = (v @ problem.M @ v for v in (free, found.v_plus))
+        assert after <= before * (1.0 + 1e-9)  # ten digits of the solvers
+        hits = problem.contacts.N @ free < -SLOWEST
+        touching = hits & (H * (problem.contacts.N @ free) + problem.contacts.gap < 0.0)
+        # SAP lets a contact sink as its regularization has it
+        assert (problem.contacts.N @ found.v_plus)[touching].min(initial=0.0) > (-0.05 if name == "sap" else -1e-9)
+        balance = problem.M @ (found.v_plus - free) - problem.contacts.jacobian.T @ found.impulses.T.ravel()
+        np.testing.assert_allclose(balance, 0.0, atol=1e-9)
+
+
+def test_friction_of_a_rebound_stays_within_its_pyramid():
+    for seed in range(20):
+        problem, _ = falling_sled(seed, 0.4)
+        impulses = rebounding(coulomb.solve, 0.7)(problem).impulses
+        assert (np.abs(impulses[:, 1:]).sum(axis=1) <= 0.4 * impulses[:, 0] + 1e-9).all()
+
+
+@pytest.mark.parametrize("name", ["coulomb-lcp", "dissipation", "pybullet"])
+@pytest.mark.parametrize("restitution", [0.0, 0.25, 0.8])
+def test_a_ball_that_falls_leaves_with_its_restitution(name, restitution):
+    if name == "pybullet":
+        pytest.importorskip(name)
+    setup = machines.ball()
+    told = plants.Setup(
+        system=setup.system, contacts=setup.contacts, dt=H, settings=plants.GroundSettings(restitution=restitution)
+    )
+    plant = plants.build(name, told)
+    state = plant.reset(machines.State(t=0.0, q=np.array([0, 0, machines.BALL + 0.05, 0, 0, 0, 1.0]), v=np.zeros(6)))
+    speeds = [state.v[2]]
+    while state.t < 0.15:
+        state = plant.step(np.zeros(0), H)
+        speeds.append(state.v[2])
+    hit = int(np.argmin(speeds))
+    # a step of gravity before and after the impact; Bullet pushes a fifth of the overlap out in a step
+    tolerance = 0.2 * -speeds[hit] if name == "pybullet" else 2.5 * H * machines.G
+    assert max(speeds[hit : hit + 3]) == pytest.approx(restitution * -speeds[hit], abs=tolerance)
+
+
+def test_a_sled_at_rest_does_not_hop():
+    setup = machines.sled(plane(), 0.5, settings=plants.GroundSettings(restitution=1.0))
+    plant = plants.build("coulomb-lcp", setup)
+    state = plant.reset(machines.sled_state())
+    for _ in range(50):
+        state = plant.step(np.zeros(0), H)
+    assert abs(state.q[2] - machines.SLED_HEIGHT) < 1e-9
+
+
+def test_on_springs_that_it_is_told_a_sled_sinks_by_its_weight_over_their_stiffness():
+    settings = plants.GroundSettings(stiffness_n_m=2e3, damping_n_s_m=100.0)
+    plant = plants.build("sap", machines.sled(plane(), 0.5, settings=settings))
+    state = plant.reset(machines.sled_state())
+    for _ in range(400):
+        state = plant.step(np.zeros(0), H)
+    depth = machines.SLED_MASS * machines.G / 4 / 2e3
+    assert machines.SLED_HEIGHT - state.q[2] == pytest.approx(depth, rel=1e-3)
+
+
+@pytest.mark.parametrize("restitution", [-0.1, 1.5, float("nan")])
+def test_a_restitution_that_is_no_share_is_refused(restitution):
+    with pytest.raises(InputError, match="between 0"):
+        rebounding(coulomb.solve, restitution)
