@@ -33,14 +33,15 @@ class Case:
         summary: One line.
         presets: Configurations by name, one of them ``"default"``.
         simulate: Runs a configuration; raises `InputError` where it cannot be run.
-        smallest: A configuration that compiles and caches every kernel in little time.
+        smallest: A configuration that compiles and caches every kernel in little time; None where there is none, as
+            the case needs data.
     """
 
     name: str
     summary: str
     presets: Mapping[str, msgspec.Struct]
     simulate: Callable[[Any, Progress], Results]
-    smallest: msgspec.Struct
+    smallest: msgspec.Struct | None
 
     def run(self, config: Any, out: Path, progress: Progress) -> dict[str, Any]:
         """Run `config`, record it in the empty folder `out`, and return its metrics."""
@@ -48,8 +49,8 @@ class Case:
         return save(out, self.name, config, self.simulate(config, progress), began=began)
 
     def rehearsals(self) -> Sequence[msgspec.Struct]:
-        """The smallest configuration."""
-        return [self.smallest]
+        """The smallest configuration, if there is one."""
+        return [] if self.smallest is None else [self.smallest]
 
 
 def step_ends(h: float, steps: int) -> Array:

@@ -34,7 +34,7 @@ TRUE_MU = 0.3
 
 
 class Hardship(NamedTuple):
-    """What is made harder until a robot fails.
+    """A setting that is made harder until a robot fails.
 
     Attributes:
         name: Its name, with its unit.
@@ -96,6 +96,7 @@ HARDSHIPS = (
     _by_setting("unknown payload, share of the mass", "disturbance.payload_share", 0.05, 1.65),
     _by_setting("delay [s]", "disturbance.delay_s", 0.001, 0.033),
     _by_setting("noise of angles [rad]", "noise.angle_rad", 1e-4, 0.1, geometric=True),
+    _by_setting("constant error of the attitude [rad]", "sensing.bias.attitude_rad", 0.01, 0.4, geometric=True),
     _by_setting("lean of the true normals [rad]", "disturbance.normal_error_rad", 0.02, 0.98),
     _by_setting("friction told, true is 0.3", "friction.estimate", 0.33, 9.0, geometric=True, mu=TRUE_MU),
 )
@@ -147,7 +148,7 @@ def further(outcomes: Sequence[RunOutcome]) -> list[dict[str, Any]]:
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
-    """What each controller survives."""
+    """Tabulate the hardest value of each axis that each controller survives."""
     controllers = _controllers(outcomes)
     rows = []
     for hardship in HARDSHIPS:

@@ -25,7 +25,7 @@ PLANTS = ("coulomb-lcp", "sap", "mujoco")
 """Rigid ground, and two kinds of ground that gives way."""
 
 BEFORE_FALL_S = 0.5
-"""What a robot does in this last part of a fall is not counted among its largest values [s]."""
+"""The last part of a fall, which is not counted among the largest values of a robot [s]."""
 
 SHOWN_S = 2.0
 """Where the stride of the figure begins [s]; a run that ended before shows its last stride but one."""

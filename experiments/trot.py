@@ -48,6 +48,7 @@ PRESETS = {
             landing=Landing(decay_s=1e-3, sink_m_s=0.0, rise_m_s=0.0),
             project=False,
             ramp_s=0.0,
+            learn_friction=False,
             repair=False,
             rate_limit_nm_s=None,
             objective="printed",

@@ -40,7 +40,7 @@ class BaseReference(NamedTuple):
 
 
 class Push(NamedTuple):
-    """What each of n feet does to the base of a machine.
+    """The effect of each of n feet on the base of a machine.
 
     Attributes:
         acceleration: Of the coordinates of `BaseReference.sway`, for m g/n at each foot, shape (5, n) [m/s², rad/s²].

@@ -25,15 +25,27 @@ FREEZE = 0.75
 """Share of a swing after which its foothold no longer changes [-]."""
 
 LATE_GAP = 1e-3
-"""A foot farther from the ground than this at its planned touchdown is late [m]."""
+"""A foot that no longer descends, but is farther above the expected ground than this, has not landed [m] ..."""
+
+BLOCKED = 5e-4
+"""... unless it is this far above where it was sent [m]: something holds it up."""
+
+HELD = 0.1
+"""... and hardly descends: this share of the touchdown speed, at most [-]."""
 
 LATE_DEPTH = 0.01
 """Depth below the expected ground to which a late foot searches [m]."""
 
 TOUCH_GAP = 2e-4
-"""A foot that no longer descends and is nearer to the ground than this has landed [m]."""
+"""A foot that no longer descends before its time, and is nearer to the expected ground than this, has landed [m]."""
 
-BRAKING = 3e-3
+SETTLE_S = 0.03
+"""Time after touchdown in which a foot tells how high the ground is [s] ..."""
+
+SETTLING = 5e-3
+"""... and the time constant with which it does [s]."""
+
+BRAKING = 5e-3
 """Time constant with which a foot that slides as it lands is brought to rest [s]."""
 
 STANDING, SWINGING, LATE = 0, 1, 2
@@ -103,7 +115,8 @@ class FootPlan(NamedTuple):
         course: Position, velocity and acceleration of each swing without its arch, shape (n, 3, 3).
         slide: Remainder of the velocity with which each standing foot slid when it landed, shape (n, 3) [m/s].
         landing: Where the centre of each foot will land or has landed, shape (n, 3) [m].
-        level: Height of the ground under the last foothold of each foot, shape (n,) [m].
+        level: Height of the ground under the last foothold of each foot, as the foot has told it, shape (n,) [m].
+        offset: How much higher it was than expected, shape (n,) [m]: of the ground, or of what the sensors make of it.
         touched: When each foot touched down, -inf before the first time, shape (n,) [s].
     """
 
@@ -115,6 +128,7 @@ class FootPlan(NamedTuple):
     slide: Array
     landing: Array
     level: Array
+    offset: Array
     touched: Array
 
     @staticmethod
@@ -129,6 +143,7 @@ class FootPlan(NamedTuple):
             slide=np.zeros((n, 3)),
             landing=np.zeros((n, 3)),
             level=np.zeros(n),
+            offset=np.zeros(n),
             touched=np.full(n, -np.inf),
         )
 
@@ -139,7 +154,8 @@ def notice_touchdowns(
 ) -> None:  # pragma: no cover - compiled
     """Let feet stand that have met the ground before their time, and remember when each foot touched down.
 
-    In the last part of its swing a foot stands from the moment when it is at the ground and has stopped descending.
+    In the last part of its swing a foot stands from the moment when it has stopped descending, and is at the ground
+    that was expected or held up above where it was sent.
     Left to swing on, it would be dragged and pushed against the ground until its planned touchdown. Touchdowns are
     remembered even after the gait that planned them has ended.
 
@@ -160,8 +176,10 @@ def notice_touchdowns(
             plan.touched[i] = planned
         if not timing.stance[i] and timing.to_touchdown[i] <= early_s:
             near = measured.feet[i, 2] - plan.landing[i, 2] < TOUCH_GAP
-            touches = near and measured.feet_velocity[i, 2] > -0.5 * gait.touchdown_speed_m_s
-            if plan.phase[i] == SWINGING and touches:
+            speed = measured.feet_velocity[i, 2]
+            blocked = measured.feet[i, 2] - plan.position[i, 2] > BLOCKED and speed > -HELD * gait.touchdown_speed_m_s
+            stops = speed > -0.5 * gait.touchdown_speed_m_s
+            if plan.phase[i] == SWINGING and stops and (near or blocked):
                 plan.touched[i] = t
             elif plan.phase[i] != STANDING:
                 continue
@@ -303,23 +321,25 @@ def move_feet(
     """Advance the planned feet by `dt` (planner.md 4.2, 4.4).
 
     A standing foot keeps the place where it touched down (its anchor), moved by the rolling of its sphere, at the
-    height that the ground has; if it slid as it landed, its own leg brings it to rest within milliseconds, before the
-    machine has to. A swinging foot follows one quintic per axis from where the plan is now to where the
-    foot shall land, planned anew at every call and therefore twice continuously differentiable, plus the arch. A foot
-    whose landing is due but that is not at the ground goes on down, at touchdown speed, to at most 1 cm below.
+    height where it stands: what a foot stands on is the ground, whatever map and sensors say, and its next step is
+    planned for as much above or below the map. Sensors with a constant error place every foot wrongly, but in the same
+    way at each of its touchdowns. If it slid as it landed, its own leg brings it to rest within milliseconds, before
+    the machine has to. A swinging foot follows one quintic per axis from where the plan is now to where the foot shall
+    land, planned anew at every call and therefore twice continuously differentiable, plus the arch. A foot whose
+    landing is due goes on down at touchdown speed, to at most 1 cm below, until it no longer descends.
 
     Args:
         dt: Time since the last call [s].
         gait: Its touchdown speed is read.
         stride: Its step height is read.
         radius: Radii of the foot spheres, shape (n,) [m].
-        ground: The ground at the points that `choose_footholds` asked for.
+        ground: The map of the ground at the points that `choose_footholds` asked for.
         measured: Foot centres, their velocities, and the angular velocities of the shanks are read.
-        timing: The timing, with the feet that have landed early.
+        timing: The timing, with the feet that have landed early; out: for a foot that has landed, the time since.
         plan: In and out, except that x and y of `landing` are only read.
     """
     for i in range(timing.stance.shape[0]):
-        r, height, normal = radius[i], ground.height[i], ground.normal[i]
+        r, height, normal = radius[i], ground.height[i] + plan.offset[i], ground.normal[i]
         position, velocity, acceleration = plan.position[i], plan.velocity[i], plan.acceleration[i]
         if not timing.stance[i]:
             course, since_liftoff, to_touchdown = plan.course[i], timing.since_liftoff[i], timing.to_touchdown[i]
@@ -347,16 +367,20 @@ def move_feet(
         velocity[0] = r * (omega[1] * normal[2] - omega[2] * normal[1])
         velocity[1] = r * (omega[2] * normal[0] - omega[0] * normal[2])
         velocity[2] = r * (omega[0] * normal[1] - omega[1] * normal[0])
+        learns = min(dt / SETTLING, 1.0)
         if plan.phase[i] == STANDING:
             fading = math.exp(-dt / BRAKING)
             for d in range(3):
                 slide[d] *= fading
         else:
             acceleration[:] = 0.0
-            gap = (measured.feet[i, 2] - height) * normal[2] - r
-            if gap > LATE_GAP:
+            depth = gait.touchdown_speed_m_s * timing.since_touchdown[i]
+            above = (measured.feet[i, 2] - height) * normal[2] - r
+            speed = measured.feet_velocity[i, 2]
+            stops = speed > -0.5 * gait.touchdown_speed_m_s
+            blocked = measured.feet[i, 2] - position[2] > BLOCKED and speed > -HELD * gait.touchdown_speed_m_s
+            if not (stops and (blocked or (above < LATE_GAP and depth < LATE_DEPTH))):
                 plan.phase[i] = LATE
-                depth = gait.touchdown_speed_m_s * timing.since_touchdown[i]
                 assign(position, plan.landing[i])
                 position[2] -= min(depth, LATE_DEPTH)
                 velocity[:] = 0.0
@@ -364,12 +388,18 @@ def move_feet(
                 continue
             plan.phase[i] = STANDING
             position[0], position[1] = measured.feet[i, 0], measured.feet[i, 1]
-            plan.level[i] = height
+            plan.touched[i] += timing.since_touchdown[i]
+            timing.since_touchdown[i], learns = 0.0, 1.0
             for d in range(3):
                 slide[d] = measured.feet_velocity[i, d] - velocity[d]
             along = np.dot(normal, slide)
             for d in range(3):
                 slide[d] -= normal[d] * along
+        if timing.since_touchdown[i] < SETTLE_S:
+            told = measured.feet[i, 2] - r / normal[2] - height
+            plan.offset[i] += learns * told
+            height += learns * told
+        plan.level[i] = height
         for d in range(3):
             velocity[d] += slide[d]
             acceleration[d] = -slide[d] / BRAKING

@@ -302,7 +302,8 @@ class TrotPlanner:
         plan.position[:], plan.landing[:] = measured.feet, measured.feet
         ground.points[:] = measured.feet[:, :2].T
         self._sample_ground()
-        plan.level[:] = ground.height
+        plan.level[:] = measured.feet[:, 2] - self._parts.nominal.radius / ground.normal[:, 2]
+        plan.offset[:] = plan.level - ground.height
         self._parts.leg_plan.motion[0], self._parts.leg_plan.reference[:] = measured.angles, np.nan
         base.pose[:2], base.pose[2] = measured.position[:2], self.height + plan.level.mean()
         base.pose[3] = heading(measured.rotation)
@@ -347,7 +348,7 @@ class TrotPlanner:
             q=joints[0],
             v=joints[1],
             a=joints[2],
-            stance=timing.stance.copy(),
+            stance=timing.stance & (self.plan.phase == STANDING),
             since_touchdown=timing.since_touchdown.copy(),
             to_liftoff=timing.to_liftoff.copy(),
             base_position=pose[:3].copy(),

@@ -32,12 +32,13 @@ from idcontrol.controllers.schemes import (
 )
 from idcontrol.controllers.sensed import SensedForces
 from idcontrol.controllers.settings import InverseSettings
+from idcontrol.controllers.warming import warm
 from idcontrol.entries import CONTROLLERS, summaries
 from idcontrol.errors import DuplicateName, InputError
 from idcontrol.system import System
 from idcontrol.types import Array, Controller
 
-__all__ = ["Gains", "InverseSettings", "Setup", "available", "build", "make", "register"]
+__all__ = ["Gains", "InverseSettings", "Setup", "available", "build", "make", "register", "warm"]
 
 
 def __dir__() -> list[str]:
@@ -90,7 +91,7 @@ class Setup:
 KIND = places.Kind(
     name="controller", group=CONTROLLERS, calls=("__call__", "reset"), protocol="idcontrol.types.Controller"
 )
-"""What users may bring along in place of ours."""
+"""A controller of a user's own must have these methods to stand in place of ours."""
 
 Factory = Callable[[Setup], Controller]
 _FACTORIES: dict[str, tuple[str, Factory]] = {}
@@ -170,13 +171,13 @@ def inverse_dynamics(scheme: Scheme) -> Factory:
 
 
 def _sensed(delay: int) -> Factory:
-    return lambda s: SensedForces(s.system, s.contacts, s.acceleration_gains, delay)
+    return lambda s: SensedForces(s.system, s.contacts, s.acceleration_gains, s.h, delay)
 
 
 def _pid(setup: Setup) -> Controller:
     if setup.torque_gains is None:
         raise InputError("pid needs torque_gains: kp [N m/rad] and kd [N m s/rad] for the robot's joints")
-    return Pid(setup.system, setup.torque_gains)
+    return Pid(setup.system, setup.torque_gains, setup.h)
 
 
 register("pid", "joint-space error feedback alone (baseline)", _pid)

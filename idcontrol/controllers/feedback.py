@@ -1,10 +1,18 @@
-"""The error feedback that all controllers share."""
+"""The error feedback that all controllers share, and how near the ends of joints it may ask them to go."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from numba import njit
 
 from idcontrol.types import Array
+
+NEARING: Final = 0.2
+"""Largest part of the way to its end that a joint is asked to cover in one period: it comes to rest there."""
+
+Value = TypeVar("Value", Array, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,3 +32,13 @@ def proportional_derivative(gains: Gains, position_error: Array, velocity_error:
     """``kp (q_des - q) + kd (v_des - v)`` of the errors of the actuated joints, shape (a,) each [rad, rad/s]."""
     wanted: Array = gains.kp * position_error + gains.kd * velocity_error
     return wanted
+
+
+@njit(cache=True, forceinline=True)
+def nearing(at: Value, end: Value, h: float) -> Value:
+    """Velocity at which a joint at `at` covers `NEARING` of the way to its `end` [rad or m] in a period of `h` [s].
+
+    No joint is asked to move towards an end any faster, or away from one that it has passed any slower (math.md,
+    section 12.5).
+    """
+    return NEARING * (end - at) / h

@@ -13,6 +13,7 @@ from traceback import format_exception_only
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
 from idcontrol.kernels.bound import Bound, bind, borrow, entry
@@ -22,6 +23,7 @@ from idcontrol.types import Array, Booleans, Command, Reference, State, Status
 KEPT_FEET: Final = 16
 """Arrays are kept for references of up to this many feet: to bind others takes as long as ten control steps."""
 
+ARRAY: Final = np.ndarray
 REAL: Final = np.dtype(np.float64)
 LOGICAL: Final = np.dtype(np.bool_)
 PACKED, PACKED_LOGICAL = (8,), (1,)
@@ -182,35 +184,48 @@ def failed(system: System, reason: str) -> Command:
 
 
 def _plain(q: Any, v: Any, joint_q: Any, joint_v: Any, joint_a: Any, stance: Any, since: Any, until: Any) -> bool:
-    """Whether all are vectors without gaps, of the types of `Inputs`."""
-    try:
-        return (
-            q.dtype is v.dtype is joint_q.dtype is joint_v.dtype is joint_a.dtype is REAL
-            and since.dtype is until.dtype is REAL
-            and stance.dtype is LOGICAL
-            and q.strides == v.strides == joint_q.strides == joint_v.strides == joint_a.strides == PACKED
-            and since.strides == until.strides == PACKED
-            and stance.strides == PACKED_LOGICAL
-        )
-    except AttributeError:
-        return False
+    """Whether all are vectors without gaps, of the types of `Inputs`.
+
+    None may be of a subclass, whose author decides what it says of itself: compiled code would read beyond its end.
+    """
+    return (
+        type(q) is type(v) is type(joint_q) is type(joint_v) is type(joint_a) is ARRAY
+        and type(stance) is type(since) is type(until) is ARRAY
+        and q.dtype is v.dtype is joint_q.dtype is joint_v.dtype is joint_a.dtype is REAL
+        and since.dtype is until.dtype is REAL
+        and stance.dtype is LOGICAL
+        and q.strides == v.strides == joint_q.strides == joint_v.strides == joint_a.strides == PACKED
+        and since.strides == until.strides == PACKED
+        and stance.strides == PACKED_LOGICAL
+    )
 
 
 def _converted(given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Convert each value to a new contiguous array of the type that `Inputs` has.
 
     Raises:
-        ValueError: One is no vector of real numbers; its name is in the text.
+        ValueError: One is no vector of real numbers, or some of its entries are masked; its name is in the text.
     """
     plain: list[Any] = []
     for name, value in zip(NAMES, given, strict=True):
-        array = np.asarray(value)
+        array = unmasked(name, value)
         if array.ndim != 1 or array.dtype.kind not in "buif":
             raise ValueError(f"{name} has {array.ndim} axes and type {array.dtype}; it must be a vector of numbers")
         if name == "reference.stance" and np.isnan(array).any():
             raise ValueError(f"{name} has a NaN, which is neither true nor false")
         plain.append(np.array(array, dtype=LOGICAL if name == "reference.stance" else REAL))
     return tuple(plain)
+
+
+def unmasked(name: str, value: Any) -> npt.NDArray[Any]:
+    """The value as a plain array.
+
+    Raises:
+        ValueError: It is a masked array with entries that do not count; the name is in the text.
+    """
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} has masked entries; fill them in")
+    return np.asarray(value)
 
 
 @njit(cache=True)

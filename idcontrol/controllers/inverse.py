@@ -22,6 +22,7 @@ from msgspec import structs
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import landing_rates
 from idcontrol.controllers.feedback import Gains
+from idcontrol.controllers.friction import COUNTED, Friction, watch
 from idcontrol.controllers.giving_way import Outcome, Request, keep, servo
 from idcontrol.controllers.inputs import KEPT_FEET, Inputs, Intake, alone, failed
 from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
@@ -132,20 +133,33 @@ class InverseDynamics:
         self._kept: dict[int, tuple[Machine, Bound]] = {}
         none = Contacts.none(system.n_velocities).packed
         self._step = None if scheme.step is None else entry(scheme.step, self._bound, none)
+        self._friction = Friction.unknown(system.n_velocities)
+        self._seen = bind(self._friction)
+        self._watch = entry(watch, self._bound, self._seen, none, 0.0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, remembers the same last step; a shallow one shares the system."""
-        return type(self), self._made, (*self._memory, self._tau, self._let_go)
+        return type(self), self._made, self._remembered
 
     def __setstate__(self, remembered: tuple[Array | Integers, ...]) -> None:
-        for room, values in zip((*self._memory, self._tau, self._let_go), remembered, strict=True):
+        for room, values in zip(self._remembered, remembered, strict=True):
             room[:] = values
+
+    @property
+    def _remembered(self) -> tuple[Array | Integers, ...]:
+        return *self._memory, self._tau, self._let_go, *self._friction
 
     def reset(self) -> None:
         """Forget the last step."""
         store(self._memory, {})
         self._tau[:] = np.nan
         self._let_go[:] = 0
+        self._friction.forget()
+
+    @property
+    def friction(self) -> float:
+        """Friction that feet have shown as they slid; inf while there is no reason to doubt what was told."""
+        return float(self._friction.mu[0])
 
     @alone
     def __call__(self, state: State, reference: Reference) -> Command:
@@ -154,7 +168,7 @@ class InverseDynamics:
         if fault:
             return failed(self._system, fault)
         try:
-            near = self._look()
+            near = self._look(state.t)
         except Exception as error:  # a detector may be a user's and raise anything; a controller raises nothing
             return failed(self._system, f"contacts cannot be found: {type(error).__name__}: {error}")
         ending, sticking, clipped, residual, n, gap = (
@@ -190,14 +204,17 @@ class InverseDynamics:
             raise InputError(fault)
         return self._begin(self._look())
 
-    def _look(self) -> Contacts:
-        """Multibody terms and contacts at the state that was taken in."""
+    def _look(self, t: float | None = None) -> Contacts:
+        """Multibody terms and contacts at the state that was taken in, at time `t` [s] if it begins a step."""
         inputs = self._intake.inputs
         self._system.update(inputs.q, inputs.v)
         near = self._contacts.detect(self._settings.contact_margin_m)
         if inputs is not self._machine.inputs or len(near) > self._machine.result.identity.size:
             self._rebind(inputs, len(near))
-        return near
+        if not self._settings.learn_friction:
+            return near
+        counted = COUNTED * self.friction if t is None else self._watch(self._bound, self._seen, near.packed, t)
+        return near if counted == np.inf else replace(near, mu=np.minimum(near.mu, counted))
 
     def _rebind(self, inputs: Inputs, contacts: int) -> None:
         """Let the step read from `inputs`, and write the forces of at least that many contacts."""

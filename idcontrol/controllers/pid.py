@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from idcontrol.controllers.feedback import Gains, proportional_derivative
+from idcontrol.controllers.feedback import Gains, nearing, proportional_derivative
 from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.system import System
 from idcontrol.types import Command, Reference, State
@@ -15,22 +15,25 @@ from idcontrol.types import Command, Reference, State
 class Pid:
     """``τ = kp (q_des - q) + kd (v_des - v)``, clipped at the torque limits.
 
+    q_des is no farther than the joint's ends, and v_des nears them no faster than `nearing` has it.
+
     No integral term: the planner's stance anchors hold what gravity would make drift (planner.md, sections 4.2 and 6).
     """
 
-    def __init__(self, system: System, gains: Gains) -> None:
+    def __init__(self, system: System, gains: Gains, h: float) -> None:
         """Bind the law to a machine.
 
         Args:
             system: Tells joints and torque limits.
             gains: Gains in torque, kp [N m/rad] and kd [N m s/rad], one for each joint.
+            h: Control period [s].
         """
-        self._system, self._gains = system, gains
+        self._system, self._gains, self._h = system, gains, float(h)
         self._intake = Intake(system, accelerations=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, is a controller of its own."""
-        return type(self), (self._system, self._gains)
+        return type(self), (self._system, self._gains, self._h)
 
     def reset(self) -> None:
         """Do nothing: no step depends on an earlier one."""
@@ -41,12 +44,11 @@ class Pid:
         fault = self._intake.take(state, reference)
         if fault:
             return failed(self._system, fault)
-        inputs, system = self._intake.inputs, self._system
-        wanted = proportional_derivative(
-            self._gains,
-            inputs.joint_q - system.joint_positions(inputs.q),
-            inputs.joint_v - system.joint_velocities(inputs.v),
-        )
+        inputs, system, h = self._intake.inputs, self._system, self._h
+        q, v, lower, upper = system.joint_positions(inputs.q), system.joint_velocities(inputs.v), *system.limits[:2]
+        q_des = np.minimum(np.maximum(inputs.joint_q, lower), upper)
+        v_des = np.minimum(np.maximum(inputs.joint_v, nearing(q, lower, h)), nearing(q, upper, h))
+        wanted = proportional_derivative(self._gains, q_des - q, v_des - v)
         limit = self._system.effort_limit
         tau = np.minimum(np.maximum(wanted, -limit), limit)  # a third of what np.clip takes
         return Command(tau=tau, clipped=bool((tau != wanted).any()))

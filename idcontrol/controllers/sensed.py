@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from idcontrol.contact.contacts import Detector
-from idcontrol.controllers.feedback import Gains, proportional_derivative
-from idcontrol.controllers.inputs import Intake, alone, failed
+from idcontrol.controllers.feedback import Gains, nearing, proportional_derivative
+from idcontrol.controllers.inputs import Intake, alone, failed, unmasked
 from idcontrol.system import LARGEST, System
 from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
 
@@ -33,7 +33,7 @@ class SensedForces:
     controller that predicts its forces there.
     """
 
-    def __init__(self, system: System, contacts: Detector, gains: Gains, delay: int) -> None:
+    def __init__(self, system: System, contacts: Detector, gains: Gains, h: float, delay: int) -> None:
         """Bind the controller to a machine.
 
         Args:
@@ -41,10 +41,11 @@ class SensedForces:
             contacts: Detector of foot contacts on `system`: tells where the forces act; it lists every foot that is
                 asked for with an infinite margin, in the order of their numbers.
             gains: Gains in acceleration, kp [1/s²] and kd [1/s].
+            h: Control period [s].
             delay: Age of the forces in control periods, 1 or more.
         """
-        self._made = (system, contacts, gains, delay)
-        self._system, self._contacts, self._gains = system, contacts, gains
+        self._made = (system, contacts, gains, h, delay)
+        self._system, self._contacts, self._gains, self._h = system, contacts, gains, float(h)
         self._intake = Intake(system)
         self._queue: deque[ContactForces] = deque(maxlen=delay)
 
@@ -78,6 +79,8 @@ class SensedForces:
         pull = self._generalized(self._queue[0])
         q, v = system.joint_positions(inputs.q), system.joint_velocities(inputs.v)
         wanted = inputs.joint_a + proportional_derivative(self._gains, inputs.joint_q - q, inputs.joint_v - v)
+        h, (lower, upper) = self._h, system.limits[:2]
+        wanted = np.minimum(np.maximum(wanted, (nearing(q, lower, h) - v) / h), (nearing(q, upper, h) - v) / h)
         M, c = system.M, system.bias
         base = np.linalg.solve(M[:u, :u], pull[:u] - c[:u] - M[:u, u:] @ wanted)
         needed = M[u:, :u] @ base + M[u:, u:] @ wanted + c[u:] - pull[u:]
@@ -99,7 +102,7 @@ class SensedForces:
         """
         if forces is None:
             return ContactForces.none()
-        identity, force = np.asarray(forces.identity), np.asarray(forces.force)
+        identity, force = unmasked("identity", forces.identity), unmasked("force", forces.force)
         feet = self._intake.inputs.stance.size
         if identity.ndim != 1 or identity.dtype.kind not in "iu" or not ((identity >= 0) & (identity < feet)).all():
             raise ValueError(f"identity is {identity.tolist()}; it must be numbers of {feet} feet")

@@ -16,7 +16,8 @@ class InverseSettings:
     """Settings of an inverse-dynamics controller.
 
     Attributes:
-        contact_margin_m: A foot planned to stand counts as a contact below this gap.
+        contact_margin_m: A foot planned to stand counts as a contact below this gap; beyond a millimetre, only while it
+            rests (`idcontrol.controllers.step.NEAR_M`).
         landing_s: How long after its planned touchdown a foot may still be landing. While it lands, and nears the
             ground faster than `approach_speed_m_s` or slides faster than `slide_speed_m_s`, it is no contact: its
             impact, which no torque can or should prevent, is left to happen, and the foot counts from the next period
@@ -43,6 +44,8 @@ class InverseSettings:
             tracked in that period, for as many periods as a landing takes (`controllers.inverse.MOST_LET_GO`).
             Where a push or a load asks for more, the bound is given up before the robot falls. The first torque after a
             reset has no bound, and those of id-coulomb-qp-raw have none: it shows what stage I does alone.
+        learn_friction: Whether less friction is counted on than told where feet slide with less
+            (`idcontrol.controllers.friction`).
         repair: Whether schemes without slip stay within friction cones and torque limits: joints give way then, or
             contacts slip (math.md, section 12.2). Off, they keep the motion without slip: with impulses within the
             friction pyramids where some give it, and without a bound on friction where none do. The original had no
@@ -57,7 +60,7 @@ class InverseSettings:
         InputError: The settings contradict each other, or a time is negative.
     """
 
-    contact_margin_m: float = 1e-3
+    contact_margin_m: float = 0.05
     landing_s: float = 0.01
     approach_speed_m_s: float = 0.002
     slide_speed_m_s: float = 0.01
@@ -67,6 +70,7 @@ class InverseSettings:
     edge_speed_m_s: float = 1e-3
     ramp_s: float = 0.025
     rate_limit_nm_s: float | Literal["robot"] | None = "robot"
+    learn_friction: bool = True
     repair: bool = True
     objective: Objective = "consistent"
     solver: Literal["fast", "reference"] = "fast"

@@ -21,6 +21,7 @@ from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Packed
 from idcontrol.contact.landing import LandingRates, landing_kernel
+from idcontrol.controllers.feedback import nearing
 from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.projection import projection_kernel
 from idcontrol.kernels.arena import Arena, begin, frames, indices, matrix, vector, zeros
@@ -41,11 +42,16 @@ NO_SOLUTION: Final = 2
 UNUSABLE: Final = 3
 """The contacts cannot be those of the feet that the reference speaks of (`usable`)."""
 
-NEARING: Final = 0.2
-"""Largest part of the way to its end that a joint is asked to cover in one period: it comes to rest there."""
-
 RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
+
+
+NEAR_M: Final = 1e-3
+"""A foot that is planned to stand and believed to be farther than this from the ground [m] is a contact ..."""
+
+RESTING_M_S: Final = 0.2
+"""... while it is slower than this [m/s]. Sensors with a constant error misplace feet by millimetres, but a foot that
+stands rests by their account, too; one that the plan has standing too early or too late moves."""
 
 
 class MachineTerms(NamedTuple):
@@ -82,7 +88,7 @@ class JointLaw(NamedTuple):
 
 
 class StanceRule(NamedTuple):
-    """When a foot near the ground is a contact; see `idcontrol.controllers.settings.InverseSettings`."""
+    """When a foot that is planned to stand is a contact; see `idcontrol.controllers.settings.InverseSettings`."""
 
     landing_s: float
     approach_speed_m_s: float
@@ -209,7 +215,7 @@ def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
 def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: Array, b: Array) -> None:
     """Write b = v + h (a_des + kp (q_des - q) + kd (v_des - v)), shape (a,) [rad/s].
 
-    A joint is asked to cover no more than `NEARING` of the way to its end in a period (math.md, section 12.5).
+    A joint is asked to cover no more than a part of the way to its end in a period (`feedback.nearing`).
 
     Args:
         terms: Tells joints from other coordinates.
@@ -226,14 +232,14 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
         # a continuous joint is given by cosine and sine
         angle = np.arctan2(q[at + 1], q[at]) if terms.joint_circle[j] else q[at]
         wanted = speed + h * (a_des[j] + (joints.kp[j] * (q_des[j] - angle) + joints.kd[j] * (v_des[j] - speed)))
-        b[j] = min(
-            max(wanted, NEARING * (joints.room.lower[j] - angle) / h), NEARING * (joints.room.upper[j] - angle) / h
-        )
+        b[j] = min(max(wanted, nearing(angle, joints.room.lower[j], h)), nearing(angle, joints.room.upper[j], h))
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
 def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, arena: Arena) -> Integers:
-    """Places, among the contacts detected, of the feet that are planned to stand and not still landing.
+    """Places, among the contacts detected, of the feet that are planned to stand, not still landing, and at rest.
+
+    Within `NEAR_M` of the ground a foot need not be at rest.
 
     Args:
         contacts: All that are near the ground; identities are numbers of feet.
@@ -249,14 +255,18 @@ def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, 
         foot = contacts.identity[i]
         if not inputs.stance[foot]:
             continue
-        if inputs.since_touchdown[foot] < rule.landing_s:
+        lands, far = inputs.since_touchdown[foot] < rule.landing_s, contacts.gap[i] > NEAR_M
+        if lands or far:
             for axis in range(3):
                 w[axis] = -contacts.surface_velocity[axis * found + i]
                 for k in range(v.shape[0]):
                     w[axis] += contacts.jacobian[axis * found + i, k] * v[k]
-            if contacts.gap[i] > 0.0 and w[0] < -rule.approach_speed_m_s:
+            slide = w[1] * w[1] + w[2] * w[2]
+            if lands and contacts.gap[i] > 0.0 and w[0] < -rule.approach_speed_m_s:
                 continue
-            if w[1] * w[1] + w[2] * w[2] > rule.slide_speed_m_s * rule.slide_speed_m_s:
+            if lands and slide > rule.slide_speed_m_s * rule.slide_speed_m_s:
+                continue
+            if far and w[0] * w[0] + slide > RESTING_M_S * RESTING_M_S:
                 continue
         which[n] = i
         n += 1

@@ -50,8 +50,8 @@ machine brakes by itself          braked
 plant diverges                    it stops where it was within bounds last; the loop brakes
 clock jumps, process suspended,   braked
 the machine's time goes back
-recorder killed, disk full,       braked, and the exit status is 3; ``--set loop.policy.recorder.then=hold`` goes on
-recorder 10 s behind              without a record
+recorder killed, disk full,       braked, and the exit status is 3 (2 where the disk is full);
+recorder 10 s behind              ``--set loop.policy.recorder.then=hold`` goes on without a record
 SIGINT, SIGTERM, SIGHUP, end      braked, then stopped; the record is complete; before anything moved there is none
 of the run
 ================================  ===============================================================================

@@ -21,7 +21,7 @@ import numpy as np
 from idcontrol import controllers, sensing
 from idcontrol.configuration import Duration, Rate
 from idcontrol.contact.spheres import SphereContacts
-from idcontrol.errors import Diverged, IdControlError, InputError
+from idcontrol.errors import DISK_FULL, Diverged, IdControlError, InputError
 from idcontrol.loop import machine, real, realtime, record
 from idcontrol.loop.clock import AWAKE_NS, NS, Beat, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
@@ -37,7 +37,6 @@ from idcontrol.loop.transport.shared import BYTES, SharedLink
 from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
 from idcontrol.loop.wire import FASTEST, HEAD_BYTES, Drop, SessionNumbers
 from idcontrol.record.channels import width
-from idcontrol.types import Controller
 
 RING_S = 10.0
 """Telemetry that the rings hold while the recorder is held up [s]."""
@@ -49,10 +48,6 @@ WRITING_S = 30.0
 """Time that the recorder may take to end, beyond the length of the run [s], in which it can write and evaluate it."""
 REHEARSAL_S = 0.6
 """Length of the rehearsal [s]: a step and more, so that every kernel is compiled and loaded before the first tick."""
-WEAK_EVERY = 10
-"""Every tenth tick of the rehearsal also runs a torque-limited copy, which loads the kernels of the fallback."""
-WEAK = 1e-3
-"""Torque limits of that copy [N m or N]: whatever it wants is beyond them."""
 
 
 class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -243,27 +238,24 @@ class _Work:
     def _rehearse(self) -> None:
         """Plan, control and simulate for a moment: what planner or controller raise comes out before anything moves.
 
-        Beside a controller of ours runs a copy that is too weak (`weak_twin`): a kernel that is first needed in trouble
-        takes 0.1 s and more to load, which within a tick would look as if the controller hung.
-
         Raises:
             Diverged: The simulated machine has left all bounds.
         """
         session, planner, h = self.session, self.parts.planner, self.period / NS
-        twin = None if ":" in self.name else weak_twin(self.name, session.setup())
         planner.reset(session.start)
+        if ":" not in self.name:  # a user's own may not be made to be copied
+            controllers.warm(self.parts.controller, planner, session.start)
+            planner.reset(session.start)
         self.parts.controller.reset()
         rehearsal = ticks(
             session.plant(h), planner, self.parts.controller, session.start, h=h, steps=round(REHEARSAL_S / h)
         )
-        for k, tick in enumerate(rehearsal):
+        for tick in rehearsal:
             if not np.abs(tick.after.v).max() <= FASTEST:
                 raise Diverged(
                     f"with the controller {self.name} at {NS / self.period:g} Hz the machine of the rehearsal diverged "
                     f"within {tick.after.t:.2f} s; take a higher rate (--rate) or another controller"
                 )
-            if twin is not None and k % WEAK_EVERY == 0:
-                twin(tick.sensed, tick.reference)
 
     def _asked(self) -> bool:
         return bool(self.stop.asked)
@@ -309,6 +301,8 @@ class _Work:
             fault = f"did not end within {patience_s:.0f} s and was killed"
         if fault:
             braked = ", and the machine was braked" if Fault.RECORDER in loop.safety.ended_by else ""
+            if recorder.returncode in DISK_FULL:
+                raise OSError(recorder.returncode, os.strerror(recorder.returncode) + braked)
             raise RuntimeError(f"the recorder {fault}{braked}; {self.out} has what it had written")
         metrics: dict[str, Any] = json.loads(out.splitlines()[-1])
         return metrics
@@ -354,12 +348,6 @@ class _Work:
         shared_fd, memory = anonymous(BYTES)
         job = msgspec.structs.replace(job, shared=shared_fd)
         return SharedLink(memory, side=0), start("idcontrol.loop.plant_process", job, [machine_fd, shared_fd])
-
-
-def weak_twin(name: str, setup: controllers.Setup) -> Controller:
-    """The controller called `name` on a machine with next to no torque: each of its steps needs the fallback."""
-    setup.system.effort_limit = np.full(setup.system.n_actuated, WEAK)
-    return controllers.build(name, setup)
 
 
 def _ending(

@@ -105,7 +105,8 @@ class Machine:
         )
         a = len(wire.torque_limit)
         state = plant.reset(session.start)
-        self._motion = _Motion(State(t=0.0, q=state.q, v=state.v), np.zeros(a), specific_force(state, state, 1.0, wire))
+        at_rest = specific_force(state, state, 1.0, wire.floating)
+        self._motion = _Motion(State(t=0.0, q=state.q, v=state.v), np.zeros(a), at_rest)
         self.safety = Safety()
         self.row = ChannelRow(channels(wire))
         self.finished = False
@@ -170,7 +171,7 @@ class Machine:
             self._lost = True
             return
         state = State(t=before.t + self._dt, q=after.q, v=after.v, forces=self._plant.contact_forces())
-        motion = _Motion(state, tau, specific_force(before, state, self._dt, self._wire))
+        motion = _Motion(state, tau, specific_force(before, state, self._dt, self._wire.floating))
         self._tell(motion)
         self._lost = not within(self._range[0], self._values, self._range[1])
         if not self._lost:
@@ -188,12 +189,12 @@ class Machine:
         of["dropped"][:] = self.endpoint.inbox.dropped
 
 
-def specific_force(before: State, after: State, dt: float, wire: Format) -> Array:
+def specific_force(before: State, after: State, dt: float, floating: bool) -> Array:
     """Reading of an accelerometer at the base's origin, base axes, shape (3,) [m/s²]; zero for a fixed base.
 
     It is ``dv/dt + ω × v - Rᵀ g`` with the velocities of the base in base axes.
     """
-    return _specific_force(before.v, after.v, after.q, dt, GRAVITY) if wire.floating else np.zeros(3)
+    return _specific_force(before.v, after.v, after.q, dt, GRAVITY) if floating else np.zeros(3)
 
 
 @njit(cache=True)

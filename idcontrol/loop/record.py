@@ -300,13 +300,13 @@ class _Drain:
 
 
 def main() -> int:
-    """Drain the rings into a record; returns the exit status."""
+    """Drain the rings into a record; returns the exit status: 0, or the number of the error of the disk."""
     job = decode(sys.stdin.readline(), RecordJob)
     try:
         _record(job)
     except OSError as error:
         print(f"idcontrol: the recorder cannot write {job.out}: {error.strerror or error}", file=sys.stderr)
-        return 1
+        return error.errno or 1
     return 0
 
 

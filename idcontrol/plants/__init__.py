@@ -20,8 +20,9 @@ from idcontrol.entries import PLANTS, summaries
 from idcontrol.errors import DuplicateName, InputError
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, viscous
 from idcontrol.models.constraint import printed
+from idcontrol.models.restitution import rebounding
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution, WarmStart
-from idcontrol.plants.parts import require_not_negative
+from idcontrol.plants.parts import require_not_negative, require_positive
 from idcontrol.plants.penalty import Penalty
 from idcontrol.plants.step import PlantStep, cone_step, coulomb_step, dissipation_step
 from idcontrol.plants.stepping import Stepping
@@ -64,17 +65,21 @@ class GroundSettings:
 
     Attributes:
         drag_n_s_m: Viscous friction of each contact, for `viscous` and for `penalty` with viscous friction.
-        stiffness_n_m: Stiffness of the ground under each contact, for `penalty` and `constraint`. With null, `penalty`
-            lets a robot at rest sink by `idcontrol.plants.penalty.SINK_M`, and `constraint` is nearly rigid
-            (`idcontrol.models.constraint.STIFFNESS`).
+        restitution: Share of the impulses that an impact gives back, 0 (plastic) to 1 (`idcontrol.models.restitution`),
+            for all plants but `penalty` and `mujoco`, whose springs do so; that of a pair for `pybullet`.
+        stiffness_n_m: Stiffness of the ground under each contact, for `penalty`, `constraint` and `sap`. With null,
+            `penalty` lets a robot at rest sink by `idcontrol.plants.penalty.SINK_M`, and the others are nearly rigid
+            (`idcontrol.models.constraint.STIFFNESS`, `idcontrol.models.sap.regularization`).
         damping_n_s_m: Damping of the ground under each contact, for the same plants. With null, `penalty` takes
-            `idcontrol.plants.penalty.DAMPING_RATIO`, and `constraint` has next to none.
+            `idcontrol.plants.penalty.DAMPING_RATIO`, and the others have next to none; `sap` has none without a
+            stiffness.
         penalty_friction: Friction of `penalty`: Coulomb's, or drag in its place, as the original simulator had it.
         constraint_form: The problem that `constraint` solves: the symmetric one, or the cone program as Drumwright 2019
             prints it (slow, needs the extra ``cvx``; a body that should slide takes off).
     """
 
     drag_n_s_m: float = 1000.0
+    restitution: float = 0.0
     stiffness_n_m: float | None = None
     damping_n_s_m: float | None = None
     penalty_friction: Literal["coulomb", "viscous"] = "coulomb"
@@ -114,7 +119,7 @@ KIND = places.Kind(
     holds=("last",),
     protocol="idcontrol.plants.SimulatedPlant",
 )
-"""What users may bring along in place of ours."""
+"""A plant of a user's own must have these methods and attributes to stand in place of ours."""
 
 Factory = Callable[[Setup], SimulatedPlant]
 _FACTORIES: dict[str, tuple[str, Factory]] = {}
@@ -180,7 +185,13 @@ def build(name: str, setup: Setup) -> SimulatedPlant:
 
 def stepping(model: ContactModel, step: PlantStep | None = None) -> Factory:
     """A factory for time stepping with `model`; `step` is the compiled step with it, if there is one."""
-    return lambda s: Stepping(s.system, s.contacts, model, s.dt, step)
+
+    def made(s: Setup) -> SimulatedPlant:
+        if s.settings.restitution == 0.0:
+            return Stepping(s.system, s.contacts, model, s.dt, step)
+        return Stepping(s.system, s.contacts, rebounding(model, s.settings.restitution), s.dt)
+
+    return made
 
 
 def _viscous(setup: Setup) -> SimulatedPlant:
@@ -216,6 +227,15 @@ def _penalty(setup: Setup) -> SimulatedPlant:
     )
 
 
+def _sap(setup: Setup) -> SimulatedPlant:
+    given = setup.settings
+    if given.stiffness_n_m is None:
+        return stepping(sap.solve)(setup)
+    stiffness = require_positive("stiffness", given.stiffness_n_m)
+    damping = require_not_negative("damping", given.damping_n_s_m or 0.0)
+    return stepping(constraint.compliant(constraint.springs(stiffness, damping), sap.solve))(setup)
+
+
 def _constraint(setup: Setup) -> SimulatedPlant:
     given = setup.settings
     law = constraint.springs(
@@ -235,7 +255,7 @@ def _mujoco(setup: Setup) -> SimulatedPlant:
 def _pybullet(setup: Setup) -> SimulatedPlant:
     from idcontrol.plants.pybullet import PyBullet
 
-    return PyBullet(setup.system, _spheres(setup, "pybullet"), setup.dt)
+    return PyBullet(setup.system, _spheres(setup, "pybullet"), setup.dt, restitution=setup.settings.restitution)
 
 
 register(
@@ -253,9 +273,7 @@ register(
     "rigid contact, convex: maximal dissipation (the QP of Zapolsky & Drumwright 2017)",
     stepping(dissipation.solve, dissipation_step),
 )
-register(
-    "sap", "compliant contact with a circular friction cone, convex (SAP, Castro et al. 2022)", stepping(sap.solve)
-)
+register("sap", "compliant contact with a circular friction cone, convex (SAP, Castro et al. 2022)", _sap)
 register("noslip", "rigid contact that never slips, whatever the friction (Drumwright 2015)", stepping(no_slip.solve))
 register("viscous", "rigid contact with drag in proportion to slip (Drumwright 2015)", _viscous)
 register("penalty", "compliant ground: springs and dampers that let a standing robot sink 1 mm", _penalty)

@@ -20,6 +20,7 @@ import numpy as np
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
+from idcontrol.models.restitution import SLOWEST
 from idcontrol.models.step import StepSolution
 from idcontrol.plants.exported import RigidLink, grid, quaternion, rigid_links, rotation
 from idcontrol.plants.parts import (
@@ -62,18 +63,21 @@ class PyBullet:
     last: StepSolution | None = None
     """Always None: Bullet does not report how it solved a step."""
 
-    def __init__(self, system: System, contacts: SphereContacts, dt: float) -> None:
+    def __init__(self, system: System, contacts: SphereContacts, dt: float, *, restitution: float = 0.0) -> None:
         """Build the robot of `system` with the spheres and the ground of `contacts`.
 
         Args:
             system: Multibody system of the robot.
             contacts: Its contact spheres, their friction, and the ground.
             dt: Longest substep [s].
+            restitution: Share of an impact's approach that comes back, 0 to 1.
 
         Raises:
-            InputError: `dt` is not positive, or Bullet cannot represent the robot.
+            InputError: `dt` is not positive, `restitution` is no share, or Bullet cannot represent the robot.
         """
         self._dt = require_positive("longest substep", dt)
+        if not 0.0 <= restitution <= 1.0:
+            raise InputError(f"restitution must be between 0 (plastic) and 1, not {restitution}")
         self._links = rigid_links(system, contacts)
         _refuse(self._links)
         self._system, self._names = system, system.actuated_names
@@ -87,11 +91,12 @@ class PyBullet:
             contactERP=ERP,
             frictionERP=ERP,
             contactBreakingThreshold=NEAR,
+            restitutionVelocityThreshold=SLOWEST,
             enableConeFriction=1,
             deterministicOverlappingPairs=1,
         )
         self._ground = _add_ground(self._world, contacts.terrain)
-        self._body = _add_machine(self._world, self._links)
+        self._body = _add_machine(self._world, self._links, restitution)
         self._floats = self._links[0].kind == "free"
         # Bullet's index of each link's joint; -1 is the base
         self._joint = [i - 1 if self._floats else i for i in range(len(self._links))]
@@ -239,7 +244,7 @@ def _refuse(machine: list[RigidLink]) -> None:
             raise InputError(f"Bullet has no armature, but joint {link.name!r} has {link.armature}; use another plant")
 
 
-def _add_machine(world: _BulletWorld, machine: list[RigidLink]) -> int:
+def _add_machine(world: _BulletWorld, machine: list[RigidLink], restitution: float) -> int:
     floats = machine[0].kind == "free"
     carried = machine[1:] if floats else machine
     base: dict[str, Any] = {"baseMass": 0.0}
@@ -269,7 +274,7 @@ def _add_machine(world: _BulletWorld, machine: list[RigidLink]) -> int:
     for number, link in enumerate(machine, start=-1 if floats else 0):
         properties = {
             "lateralFriction": link.spheres[0].mu if link.spheres else 0.0,
-            "restitution": 0.0,
+            "restitution": restitution,
             "linearDamping": 0.0,
             "angularDamping": 0.0,
             "jointDamping": 0.0,
@@ -317,6 +322,6 @@ def _add_ground(world: _BulletWorld, terrain: Terrain) -> int:
         )
         place = np.array([0.5 * (x[0] + x[-1]), 0.5 * (y[0] + y[-1]), 0.5 * (heights.min() + heights.max())])
     ground: int = world.call(bullet.createMultiBody, 0.0, shape, basePosition=place.tolist())
-    # the friction of a pair is the product of both
-    world.call(bullet.changeDynamics, ground, -1, lateralFriction=1.0, restitution=0.0)
+    # friction and restitution of a pair are the products of both
+    world.call(bullet.changeDynamics, ground, -1, lateralFriction=1.0, restitution=1.0)
     return ground

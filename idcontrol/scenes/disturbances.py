@@ -35,13 +35,27 @@ class Disturbance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         normal_error_rad: True contact normals lean by this angle, in a direction of its own at each foot, while the
             controller has those of the smooth ground.
         touchdown_late_s: Feet meet the ground that much later than the controller is told; negative: earlier.
+        unseen_ground: Whether planner and controller take the ground for the plane z = 0, whatever it is.
         payload_share: Mass on the base that the controller does not know of, as a share of the robot's mass.
     """
 
     delay_s: NotNegative = 0.0
     normal_error_rad: Annotated[float, msgspec.Meta(ge=0, lt=math.pi / 2)] = 0.0
     touchdown_late_s: float = 0.0
+    unseen_ground: bool = False
     payload_share: NotNegative = 0.0
+
+
+class Patch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A strip of the ground, across the x axis, with another friction.
+
+    Attributes:
+        mu: Its friction; null is that of the ground.
+        x_m: Where it begins and ends.
+    """
+
+    mu: NotNegative | None = None
+    x_m: tuple[float, float] = (0.3, 0.8)
 
 
 class SensorNoise(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -166,6 +180,29 @@ class DrawnFriction(DisturbedPlant):
         self.contacts.mu[left] = self.rng.uniform(*self.between, int(left.sum()))
         self._touching = touching
         return after
+
+
+@dataclass(slots=True)
+class Patched(DisturbedPlant):
+    """A plant whose ground has a strip with another friction.
+
+    Attributes:
+        contacts: The plant's own contacts, whose `mu` is written.
+        strip: Where the strip begins and ends along the x axis [m].
+        mu: Friction of the strip.
+        around: Friction of the ground around it.
+    """
+
+    contacts: SphereContacts
+    strip: tuple[float, float]
+    mu: float
+    around: float
+
+    def step(self, tau: Array, dt: float) -> State:
+        """Step the plant; each foot has the friction of where it was after the step before."""
+        x, (begin, end) = self.contacts.centre[:, 0], self.strip
+        self.contacts.mu = np.where((x >= begin) & (x < end), self.mu, self.around)
+        return self.plant.step(tau, dt)
 
 
 @dataclass(slots=True)

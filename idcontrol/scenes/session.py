@@ -11,10 +11,12 @@ import msgspec
 import numpy as np
 
 from idcontrol import controllers
+from idcontrol.errors import InputError
 from idcontrol.loop.safety import Limits
 from idcontrol.record.metrics import Layout, locomotion
 from idcontrol.scenes.locomotion import POSTURE, Posture, WaypointProgress, channels, layout, progress_of
 from idcontrol.scenes.walk import WalkConfig, WalkPlanner, WalkScene
+from idcontrol.sensing import Sensing
 from idcontrol.types import Array, Plant, Reference, State
 
 TORQUE_RATE = 400.0
@@ -68,8 +70,10 @@ class WalkSession:
 
         Raises:
             UnknownName: There is no such robot.
-            InputError: It cannot walk.
+            InputError: It cannot walk, or `sensing` is asked of the scene, which is the loop's.
         """
+        if config.sensing != Sensing():
+            raise InputError("sensing is that of idcontrol run; a loop senses by loop.sensing: --set loop.sensing...")
         self._experiment, self._scene = experiment, WalkScene.of(config)
         observer = self._scene.observer()
         self.robot, self.feet = self._scene.robot.name, self._scene.feet

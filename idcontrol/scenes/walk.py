@@ -25,6 +25,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, load_height_map, plane
 from idcontrol.controllers import Gains
 from idcontrol.errors import InputError
+from idcontrol.loop.machine import specific_force
 from idcontrol.loop.simulated import Sensor, Tick, ticks
 from idcontrol.planners.balance import Balance
 from idcontrol.planners.commands import CommandLimits, Schedule
@@ -44,6 +45,8 @@ from idcontrol.scenes.disturbances import (
     Kick,
     Kicked,
     LeaningSpheres,
+    Patch,
+    Patched,
     SensorNoise,
     WrongSchedule,
     delay_periods,
@@ -52,8 +55,9 @@ from idcontrol.scenes.disturbances import (
     noisy,
 )
 from idcontrol.scenes.settings import CountedFriction
+from idcontrol.sensing import Sensing, sense, stance
 from idcontrol.system import System
-from idcontrol.types import Controller, Reference, State
+from idcontrol.types import Controller, Reference, Sensed, State
 
 DIAMOND = ((0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0))
 """The waypoints of Zapolsky & Drumwright 2017, Fig. 17 [m]; the robot starts at the origin."""
@@ -142,6 +146,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         mu: Friction of the ground; inf means no slip.
         mu_range: Bounds from which the friction is drawn each time that a foot touches down, instead of `mu`; null
             draws nothing.
+        patch: A strip of other friction.
         duration_s: Length of the run.
         rate_hz: Rate of the control loop.
         seed: Seed of everything that is random: start, noise, ground.
@@ -154,6 +159,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         gains: Gains of the error feedback.
         friction: The friction that the controller counts on.
         noise: Noise of the sensed state.
+        sensing: What planner and controller know the state from.
         kick: A push.
         balance: An extra righting of the base through the stance legs.
         disturbance: How plant and schedule differ from what the controller is told.
@@ -169,6 +175,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     height_map_spacing_m: Positive | None = None
     mu: NotNegative = 0.8
     mu_range: tuple[NotNegative, NotNegative] | None = None
+    patch: Patch = Patch()
     duration_s: Duration = 30.0
     rate_hz: Rate = 1000.0
     seed: Seed = 0
@@ -181,6 +188,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     gains: FeedbackGains = FeedbackGains()
     friction: CountedFriction = CountedFriction()
     noise: SensorNoise = SensorNoise()
+    sensing: Sensing = Sensing()
     kick: Kick = Kick()
     balance: BaseRighting = BaseRighting()
     disturbance: Disturbance = Disturbance()
@@ -197,8 +205,8 @@ ORIGINAL_RADIUS = 0.025
 START_PASSES = 5
 """Newton's passes that put the feet on the ground at the start; three reach rounding."""
 
-GROUND_STREAM = 1
-"""Sets the random numbers of the ground apart from those of start and sensors, which have the seed alone."""
+GROUND_STREAM, SENSING_STREAM = 1, 2
+"""Set the random numbers of ground and sensors apart from those of the start, which have the seed alone."""
 
 OWN_CONTACTS = ("mujoco", "pybullet")
 """Plants that find their contacts themselves."""
@@ -320,14 +328,15 @@ class WalkScene:
             # At every friction: told to keep its speed, the base would have to push the legs' reaction into the ground.
             constant_momentum=True,
         )
-        ground = None if config.terrain == "plane" else self.ground
+        flat = config.terrain == "plane" or config.disturbance.unseen_ground
+        ground = None if flat else self.ground
         return TrotPlanner(system, feet, home, settings, commands=guide, ground=ground)
 
     def controller_setup(self) -> controllers.Setup:
         """Everything that a controller is built from."""
         config, own, given = self.config, self.robot.description.gains.acceleration, self.config.gains
         counted = config.friction.of(config.mu)
-        contacts = self.robot.contacts(counted, self.ground)
+        contacts = self.robot.contacts(counted, plane() if config.disturbance.unseen_ground else self.ground)
         system = contacts.system
         torque_kp, torque_kd = self.robot.torque_gains(system.actuated_names)
         acceleration = (
@@ -368,11 +377,14 @@ class WalkScene:
             system=system, contacts=feet, dt=dt, settings=config.ground, robot=self.robot, mu=config.mu
         )
         plant = plants.build(config.plant, setup)
-        if (config.mu_range is not None or angle > 0.0) and config.plant in OWN_CONTACTS:
-            what = "mu_range and disturbance.normal_error_rad"
+        patched = config.patch.mu is not None
+        if (config.mu_range is not None or patched or angle > 0.0) and config.plant in OWN_CONTACTS:
+            what = "mu_range, patch.mu and disturbance.normal_error_rad"
             raise InputError(f"{what} are for plants of ours, {config.plant} is none")
         if config.mu_range is not None:
             plant = DrawnFriction(plant, feet, config.mu_range, rng)
+        if config.patch.mu is not None:
+            plant = Patched(plant, feet, config.patch.x_m, config.patch.mu, config.mu)
         if disturbance.delay_s > 0.0:
             plant = Delayed(plant, delay_periods(disturbance.delay_s, period_s))
         return plant
@@ -390,24 +402,49 @@ class WalkScene:
         if config.kick.at_s is not None:
             plant = Kicked(plant, round(config.kick.at_s * config.rate_hz), np.array(config.kick.velocity_m_s))
         start, guide = self.start(rng), self.guide()
-        planner = self.planner(guide)
-        planner.reset(start)
-        noise, late = config.noise, config.disturbance.touchdown_late_s
+        planner, sensor = self.planner(guide), self._sensor(start, rng)
+        planner.reset(start if sensor is None else sensor(start))
         return SimulatedWalk(
             period_s=self.period_s,
             start=start,
             guide=guide,
             planner=planner,
-            told=WrongSchedule(planner, late, planner.gait.swing_s, planner.gait.stance_s) if late != 0.0 else planner,
-            sense=None if noise == SensorNoise() else noisy(self.robot.system().model, noise, rng),
+            told=self._told(planner),
+            sense=sensor,
             controller=controller,
             plant=plant,
         )
 
+    def _told(self, planner: WalkPlanner) -> Callable[[State], Reference]:
+        """The plan as the controller is told it."""
+        told: Callable[[State], Reference] = planner
+        late = self.config.disturbance.touchdown_late_s
+        if late != 0.0:
+            told = WrongSchedule(planner, late, planner.gait.swing_s, planner.gait.stance_s)
+        stand = stance(self.config.sensing, self.observer)
+        return told if stand is None else lambda state: stand(state, told(state))
+
+    def _sensor(self, start: State, rng: np.random.Generator) -> Sensor | None:
+        """What turns the true state into the one that planner and controller see; None leaves it as it is."""
+        config, h = self.config, self.period_s
+        spread = None if config.noise == SensorNoise() else noisy(self.robot.system().model, config.noise, rng)
+        through = sense(config.sensing, self.observer, start, (config.seed, SENSING_STREAM))
+        if through is None:
+            return spread
+        before, idle = start, np.zeros(self.robot.system().n_actuated)
+
+        def seen(state: State) -> State:
+            nonlocal before
+            force = specific_force(before, state, h, floating=True)
+            before = state
+            return through(Sensed(state=state if spread is None else spread(state), tau=idle, accelerometer=force))
+
+        return seen
+
     def scenery(self) -> Scenery:
         """The robot and the ground, for people to look at (`idcontrol view`)."""
         config, counted = self.config, self.config.friction.of(self.config.mu)
-        one_friction = np.isfinite(config.mu) and config.mu_range is None
+        one_friction = np.isfinite(config.mu) and config.mu_range is None and config.patch.mu is None
         return Scenery(
             robot=config.robot if config.robot == self.robot.name else str(self.robot.path.resolve()),
             ground=DrawableGround.of(self.ground),

@@ -1,8 +1,8 @@
 """From sensor values to an estimated state: the boundary between a plant, which knows its state, and hardware.
 
-`contacts` says which feet stand, `disturbance` adds the delay and noise of real sensors, `estimator` finds the base
-from legs and IMU. Delay, noise and estimator are stages, which take sensor values and return them changed; `chain` puts
-stages together, and `sense` builds the chain that `Sensing` asks for.
+`contacts` says which feet stand, `disturbance` adds delay, bias and noise of real sensors, `estimator` finds the base
+from legs and IMU. Delay, bias, noise and estimator are stages, which take sensor values and return them changed;
+`chain` puts stages together, and `sense` builds the chain that `Sensing` asks for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from idcontrol.configuration import Seed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.sensing.contacts import Fused, Geometry, Planned, StanceSource, Touch, sensed_stance
-from idcontrol.sensing.disturbance import Delay, Noise, NoiseLevel
+from idcontrol.sensing.disturbance import Bias, BiasLevel, Delay, Noise, NoiseLevel
 from idcontrol.sensing.estimator import BaseEstimator
 from idcontrol.types import Reference, Sensed, State
 
@@ -34,13 +34,15 @@ class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             ground, those that feel a force, or those on which two of these three agree.
         base: Position and linear velocity of the base: those of the plant, or estimated from legs and IMU.
         delay_ticks: Age of all sensor values, in ticks of the loop.
+        bias: Constant errors of the sensors.
         noise: Noise on all sensor values.
-        seed: Seed of the noise.
+        seed: Seed of bias and noise.
     """
 
     contacts: Literal["planned", "geometry", "sensed", "fused"] = "planned"
     base: Literal["plant", "estimated"] = "plant"
     delay_ticks: Annotated[int, msgspec.Meta(ge=0)] = 0
+    bias: BiasLevel = BiasLevel()
     noise: NoiseLevel = NoiseLevel()
     seed: Seed = 0
 
@@ -56,19 +58,23 @@ def chain(stages: Sequence[Stage]) -> Callable[[Sensed], State]:
     return through
 
 
-def sense(settings: Sensing, feet: Feet, start: State) -> Callable[[Sensed], State] | None:
+def sense(settings: Sensing, feet: Feet, start: State, seeds: Sequence[int] = ()) -> Callable[[Sensed], State] | None:
     """A function that estimates a machine's state from its sensor values; None where the state itself is sensed.
 
     Args:
         settings: How the loop senses.
         feet: Makes foot spheres on a system of their own.
         start: State in which the machine begins, for the estimator.
+        seeds: Further seeds of bias and noise, beside that of `settings`.
     """
     stages: list[Stage] = []
+    rng = np.random.default_rng([settings.seed, *seeds])
     if settings.delay_ticks:
         stages.append(Delay(settings.delay_ticks))
+    if settings.bias != BiasLevel():
+        stages.append(Bias(settings.bias, feet().system.model, rng))
     if settings.noise != NoiseLevel():
-        stages.append(Noise(settings.noise, feet().system.model, np.random.default_rng(settings.seed)))
+        stages.append(Noise(settings.noise, feet().system.model, rng))
     if settings.base == "estimated":
         stages.append(BaseEstimator(feet(), start))
     return chain(stages) if stages else None

@@ -15,7 +15,7 @@ ON_N, OFF_N = 5.0, 2.0
 """Normal forces above which a foot begins to touch, and below which it no longer touches [N]. Noise of a newton makes
 no chatter between them."""
 NEAR_M = 1e-3
-"""A foot below this gap is at the ground [m]; like `idcontrol.controllers.InverseSettings.contact_margin_m`."""
+"""A foot below this gap is at the ground [m]; like `idcontrol.controllers.step.NEAR_M`."""
 
 
 class StanceSource(Protocol):

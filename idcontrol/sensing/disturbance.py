@@ -1,4 +1,4 @@
-"""Delay and noise of real sensors, added to the exact values of a plant."""
+"""Delay, bias and noise of real sensors, added to the exact values of a plant."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pinocchio as pin
 from msgspec import structs
 
-from idcontrol.types import Sensed
+from idcontrol.types import Array, Sensed
 
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -37,6 +37,54 @@ class NoiseLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     joint_rad_s: NotNegative = 0.0
     acceleration_m_s2: NotNegative = 0.0
     force_n: NotNegative = 0.0
+
+
+class BiasLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Constant errors of the sensors: how large they are. Which way they go is drawn once.
+
+    Attributes:
+        attitude_rad: Tilt of the IMU on the base, about a horizontal axis of the base [rad].
+        encoder_rad: Offset of each joint's encoder, either way [rad].
+        gyro_rad_s: Offset of the gyroscope, as a vector [rad/s].
+        accelerometer_m_s2: Offset of the accelerometer, as a vector [m/s²].
+    """
+
+    attitude_rad: NotNegative = 0.0
+    encoder_rad: NotNegative = 0.0
+    gyro_rad_s: NotNegative = 0.0
+    accelerometer_m_s2: NotNegative = 0.0
+
+
+class Bias:
+    """Adds the same errors to all sensor values of a machine with a floating base, at all times.
+
+    Attributes:
+        q: Errors of the configuration: none of the base's position, its tilt, encoders, shape (nv,) [m, rad, rad].
+        gyro: Error of the base's angular velocity, its own axes, shape (3,) [rad/s].
+        accelerometer: Error of the accelerometer, likewise [m/s²].
+    """
+
+    def __init__(self, level: BiasLevel, model: Any, rng: np.random.Generator) -> None:
+        """Draw errors of the given level from `rng`; `model` is the machine's Pinocchio model."""
+        heading, signs = rng.uniform(0.0, 2.0 * np.pi), rng.choice([-1.0, 1.0], model.nv - 6)
+        tilt = level.attitude_rad * np.array([np.cos(heading), np.sin(heading), 0.0])
+        ways = rng.standard_normal((2, 3))
+        ways /= np.linalg.norm(ways, axis=1, keepdims=True)
+        self._model = model
+        self.q: Array = np.concatenate((np.zeros(3), tilt, level.encoder_rad * signs))
+        self.gyro: Array = level.gyro_rad_s * ways[0]
+        self.accelerometer: Array = level.accelerometer_m_s2 * ways[1]
+
+    def __call__(self, sensed: Sensed) -> Sensed:
+        """A copy of `sensed` with the errors."""
+        state, v = sensed.state, sensed.state.v.copy()
+        v[3:6] += self.gyro
+        q = pin.integrate(self._model, state.q, self.q)
+        return Sensed(
+            state=structs.replace(state, q=q, v=v),
+            tau=sensed.tau,
+            accelerometer=sensed.accelerometer + self.accelerometer,
+        )
 
 
 class Noise:

@@ -77,6 +77,14 @@ def test_repeated_rows_change_nothing(quadruped):
     np.testing.assert_allclose(repeated, expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_rows_that_each_hold_one_velocity_set_it_and_leave_the_others(sign):
+    """Of a base and three joints: reflections have nothing to turn."""
+    J = sign * np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    projected = project(np.eye(4), J, sign * np.array([7.0, 0.5, -0.3]), np.array([1.0, 2.0, 3.0]))
+    np.testing.assert_allclose(projected, [0.5, 2.0, -0.3], rtol=0, atol=1e-15)
+
+
 def straight_legs(system):
     """Contact rows of a machine on four straight, parallel legs; the knee angles are those where a leg is singular."""
     joints = np.zeros(12)

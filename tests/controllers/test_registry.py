@@ -19,6 +19,40 @@ def test_every_controller_on_the_list_stands_within_its_limits(quadruped, name):
     assert abs(command.tau).max() <= 30.0
 
 
+@pytest.mark.parametrize("name", list(controllers.available()))
+def test_no_joint_is_driven_faster_than_it_can_stop_however_far_beyond_its_end_it_is_asked(quadruped, name):
+    """A knee a milliradian before its end; asked to stay there it gets another torque than asked to go on."""
+    end = float(scenes.HOME.max()) + 1e-3
+    controller = walker.controller(name, limit=1e4, limits={"lower": -3.0, "upper": end})
+    knee, state = int(scenes.HOME.argmax()), walker.at_home(quadruped)
+    asked = []
+    for beyond in (-2e-3, 5.0, 6.0):
+        q, v = scenes.HOME.copy(), np.zeros(12)
+        q[knee], v[knee] = end + beyond, 10.0 * beyond
+        controller.reset()
+        asked.append(controller(state, walker.stand(q=q, v=v, stance=np.zeros(4, dtype=bool))).tau[knee])
+    assert asked[1] == pytest.approx(asked[2], rel=1e-12)
+    assert abs(asked[1] - asked[0]) > 1e-3
+
+
+@pytest.mark.parametrize("name", sorted({*controllers.available()} - {"pid"}))
+def test_a_joint_that_is_asked_to_go_beyond_its_end_comes_to_rest_there(quadruped, name):
+    """In the air, and with no ends in the plant; `pid` knows no inertia and may swing through."""
+    knee, end = int(scenes.HOME.argmax()), float(scenes.HOME.max()) + 0.02
+    control = walker.controller(name, limits={"lower": -3.0, "upper": end})
+    beyond = walker.stand(q=scenes.HOME + 0.5 * (np.arange(12) == knee), stance=np.zeros(4, dtype=bool))
+    state = walker.at_home(quadruped)
+    q, v, farthest = state.q + 10.0 * (np.arange(19) == 2), np.zeros(18), -np.inf
+    for k in range(200):
+        tau = control(structs.replace(state, t=scenes.H * k, q=q, v=quadruped.to_pinocchio(v)), beyond).tau
+        quadruped.update(q, quadruped.to_pinocchio(v))
+        v = v + scenes.H * np.linalg.solve(quadruped.M, np.concatenate((np.zeros(6), tau)) - quadruped.bias)
+        q, moved = quadruped.advance(q, v, scenes.H)
+        v = quadruped.from_pinocchio(moved)
+        farthest = max(farthest, quadruped.joint_positions(q)[knee])
+    assert end - 1e-4 < farthest < end + 1e-9
+
+
 def test_an_unknown_name_is_answered_with_those_that_exist():
     with pytest.raises(UnknownName, match="did you mean 'id-coulomb-qp'"):
         walker.controller("id-coulomb-qpp")

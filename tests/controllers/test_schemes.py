@@ -60,6 +60,25 @@ def test_where_friction_has_no_bound_the_nearest_torque_is_that_of_the_same_moti
     assert np.linalg.norm(outcome.motor_impulse - last) < 0.9 * np.linalg.norm(found.multipliers - last)
 
 
+def test_of_all_torques_the_nearest_to_one_that_is_possible_is_that_one(quadruped, standing):
+    """Two solutions of one standing step: from either, the search ends at the torques of the other."""
+    problem = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.7, feet=(0, 3)))
+    f = coulomb.solve(problem).impulses.T.ravel()
+    squeezed = f.copy()
+    w = whiten(problem)
+    # what the two feet may do to each other changes no motion, only the torques of the legs
+    squeeze = np.linalg.svd(w.rho.T)[2][-1]
+    squeezed += 0.1 * f[0] * squeeze / np.abs(squeeze).max()
+    v_plus, one = recover(w, f)
+    again, other = recover(w, squeezed)
+    np.testing.assert_allclose(again, v_plus, atol=1e-12)
+    assert np.linalg.norm(other - one) > 1e-2 * np.linalg.norm(one)
+    for start, impulse, last in ((f, one, other), (squeezed, other, one)):
+        y = start.copy()
+        assert schemes.nearest(asked(problem, last).posed, y, impulse, HEAP) == 0.0
+        np.testing.assert_allclose(recover(w, y)[1], last, atol=1e-9 * np.abs(last).max())
+
+
 @pytest.mark.parametrize("foot", range(4))
 def test_feet_that_cannot_all_stick_do_not_stick(quadruped, standing, foot):
     """One joint moves and the others hold: whichever foot that drags, the shortcut leaves it to the model."""

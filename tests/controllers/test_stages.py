@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from idcontrol.contact.contacts import Contacts
 from idcontrol.controllers import InverseSettings, giving_way
 from idcontrol.controllers.giving_way import request, servo
 from idcontrol.controllers.inverse import solve
@@ -16,9 +17,9 @@ from idcontrol.controllers.schemes import COULOMB_QP
 from idcontrol.controllers.step import SOLVED
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
-from idcontrol.models import dissipation
+from idcontrol.models import dissipation, no_slip
 from idcontrol.models.distribution import Bounds, Cones, unbounded
-from idcontrol.models.step import StepSolution
+from idcontrol.models.step import Prescribed, StepProblem, StepSolution
 from idcontrol.models.whitened import whiten
 from idcontrol.trust.machines import inverse_step
 from idcontrol.types import ContactForces, Status
@@ -31,8 +32,8 @@ def posed(state, reference, **settings):
     return controller(COULOMB_QP, **settings).problem(state, reference).posed
 
 
-@pytest.mark.parametrize(("gap", "counts"), [(-0.01, True), (0.0, True), (0.9e-3, True), (1.1e-3, False)])
-def test_a_foot_is_a_contact_below_a_gap_of_a_millimetre(quadruped, gap, counts):
+@pytest.mark.parametrize(("gap", "counts"), [(-0.01, True), (0.0, True), (0.04, True), (0.06, False)])
+def test_a_foot_is_a_contact_below_a_gap_of_some_centimetres(quadruped, gap, counts):
     found = posed(moving_foot(quadruped, np.zeros(3), gap), walker.stand()).contacts.identity
     assert found.tolist() == ([0, 1, 2, 3] if counts else [0, 2, 3])
 
@@ -80,6 +81,25 @@ def test_a_foot_lands_until_it_neither_nears_the_ground_nor_slides(quadruped, ve
     landed = np.full(4, np.inf)
     landed[1] = since
     found = posed(state, walker.stand(since_touchdown=landed)).contacts.identity
+    assert found.tolist() == ([0, 1, 2, 3] if counts else [0, 2, 3])
+
+
+@pytest.mark.parametrize(
+    ("velocity", "gap", "counts"),
+    [
+        ((0.0, 0.0, 0.0), 0.004, True),  # it rests: the sensors are wrong
+        ((0.18, 0.0, 0.0), 0.004, True),
+        ((0.22, 0.0, 0.0), 0.004, False),  # it moves: the plan is wrong
+        ((-0.22, 0.0, 0.0), 0.004, False),
+        ((0.0, 0.15, 0.15), 0.004, False),
+        ((0.22, 0.0, 0.0), 5e-4, True),  # at the ground it may slip and be pushed
+        ((0.0, 0.22, 0.0), 5e-4, True),
+    ],
+)
+def test_a_foot_that_is_planned_to_stand_counts_away_from_the_ground_only_while_it_rests(
+    quadruped, velocity, gap, counts
+):
+    found = posed(moving_foot(quadruped, velocity, gap), walker.stand()).contacts.identity
     assert found.tolist() == ([0, 1, 2, 3] if counts else [0, 2, 3])
 
 
@@ -168,6 +188,27 @@ def test_servos_follow_to_one_ten_thousandth_of_what_is_asked_and_their_torque_m
         assert np.abs(solution.v_plus[6:] - b).max() < lost  # what holds the weight over the stiffness
         stiffness = np.diag(problem.M)[6:] / giving_way.SERVO_COMPLIANCE
         np.testing.assert_allclose(found.motor_impulse, stiffness * (b - solution.v_plus[6:]), rtol=1e-12)
+
+
+def test_where_fingers_squeeze_nothing_is_known_of_what_parts_and_all_contacts_hold():
+    """Velocities: a body, and two fingers told to close on it; the first, faster one would leave a wall."""
+    x, left, right = np.eye(3)
+    normals = np.array([x - left, right - x, left])
+    contacts = Contacts(
+        identity=np.arange(3),
+        point=np.zeros((3, 3)),
+        axes=np.tile(np.eye(3), (3, 1, 1)),
+        gap=np.zeros(3),
+        mu=np.full(3, 0.5),
+        jacobian=np.vstack((normals, np.zeros((6, 3)))),
+    )
+    told = Prescribed(index=np.array([1, 2]), velocity=np.array([0.3, -0.1]))
+    problem = StepProblem(h=scenes.H, M=np.eye(3), kappa=np.zeros(3), contacts=contacts, prescribed=told)
+    assert no_slip.solve(problem).status is Status.FALLBACK
+    posed = request(problem, Cones(contacts.mu, np.zeros(3, dtype=bool), np.zeros(3), 1e-3), last=np.zeros(2))
+    found = giving_way.without_slip(posed)
+    assert found.dropped == ("tracking",)
+    np.testing.assert_allclose(found.solution.v_plus, 0.0, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("side", [(1, 0), (1, 1), (0, 1), (-1, 1), (-1, 0), (-1, -1), (0, -1), (1, -1)])

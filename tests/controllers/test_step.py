@@ -12,10 +12,12 @@ from idcontrol.contact.landing import Landing
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.controllers import InverseSettings, giving_way, schemes, step
-from idcontrol.controllers.feedback import Gains
+from idcontrol.controllers.feedback import Gains, nearing
+from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.inverse import InverseDynamics, solve
+from idcontrol.controllers.step import JointLaw, MachineTerms, demand
 from idcontrol.kernels.arena import HEAP
-from idcontrol.system import System
+from idcontrol.system import ActuatorLimits, System
 from idcontrol.types import Status
 from tests import scenes
 from tests.controllers import walker
@@ -77,6 +79,53 @@ class Listed:
 def test_a_detector_that_overrides_detect_is_obeyed(quadruped, name):
     command = controller(SCHEMES[name], detector=ThreeFeet)(walker.at_home(quadruped), walker.stand())
     assert command.predicted.identity.tolist() == [0, 1, 2]
+
+
+def test_joints_are_asked_for_what_the_feedback_law_says_whatever_kind_they_are():
+    """A base of one velocity, a revolute joint, a continuous one given by cosine and sine, and one near its end."""
+    none, h = np.zeros(0), 1e-2
+    terms = MachineTerms(
+        M=np.eye(4),
+        bias=none,
+        order=np.zeros(0, dtype=np.int64),
+        joint_q=np.array([2, 3, 5]),
+        joint_circle=np.array([False, True, False]),
+        free=np.array([0]),
+        fixed=np.array([1, 2, 3]),
+    )
+    room = ActuatorLimits.none(3)._replace(upper=np.array([np.inf, np.inf, 0.5]))
+    law = JointLaw(
+        kp=np.array([400.0, 300.0, 9.0]), kd=np.array([40.0, 30.0, 9.0]), limit=np.full(3, np.inf), room=room
+    )
+    angle, told = np.array([0.3, 2.0, 0.499]), np.array([0.4, 1.5, 0.0])
+    v, v_told, a_told = np.array([9.0, 0.5, -1.0, 0.0]), np.array([0.2, 0.0, 0.0]), np.array([3.0, 7.0, 1e6])
+    given = Inputs(
+        q=np.array([77.0, 77.0, angle[0], np.cos(angle[1]), np.sin(angle[1]), angle[2]]),
+        v=none,
+        joint_q=told,
+        joint_v=v_told,
+        joint_a=a_told,
+        stance=np.zeros(0, dtype=np.bool_),
+        since_touchdown=none,
+        to_liftoff=none,
+    )
+    b = np.empty(3)
+    demand(terms, law, h, given, v, b)
+    wanted = v[1:] + h * (a_told + law.kp * (told - angle) + law.kd * (v_told - v[1:]))
+    np.testing.assert_allclose(b[:2], wanted[:2], rtol=1e-14)
+    assert b[2] == nearing(angle[2], 0.5, h) < wanted[2]
+
+
+@pytest.mark.parametrize("mu", [0.7, np.inf])
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-sap", "id-constraint", "id-coulomb-lcp"])
+def test_predicted_forces_carry_the_weight_along_the_normals_of_the_ground(name, mu):
+    command = walker.controller(name, mu=mu)(walker.at_home(scenes.links()), walker.stand())
+    assert command.status is Status.SOLVED
+    predicted = command.predicted
+    assert predicted.identity.tolist() == [0, 1, 2, 3]
+    np.testing.assert_array_equal(predicted.normal, np.tile([0.0, 0.0, 1.0], (4, 1)))
+    # a body that neither falls nor slips; SAP gives way by the speed that it falls in a step
+    np.testing.assert_allclose(predicted.force.sum(axis=0), [0.0, 0.0, walker.WEIGHT], atol=0.02 * walker.WEIGHT)
 
 
 def test_any_detector_gives_the_torques_of_its_contacts(quadruped):

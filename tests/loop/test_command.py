@@ -147,7 +147,7 @@ def test_settings_of_the_loop_and_of_the_experiment_are_told_apart(command, tmp_
         (["--plant", "mujoco"], "--plant: the loop arm has no such setting"),
         (["--pacing", "slow"], "--pacing: expected one of"),
         (["--transport", "shared"], "pacing"),
-        (["--set", "loop.policy.damp=1"], "no setting 'policy.damp'"),
+        (["--set", "loop.policy.brake=1"], "no setting 'policy.brake'"),
         (["--set", 'loop.policy.overrun={"tolerat": 3}'], "tolerat"),
         (["--controller", "nothing:here"], "No module named"),
         (["--rate", "0"], "--rate"),

@@ -15,12 +15,13 @@ from msgspec import structs
 
 from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.machine import FAREWELL
-from idcontrol.loop.real import ControlLoop
+from idcontrol.loop.real import ControlLoop, Parts
 from idcontrol.loop.safety import Fault, Mode, Policy, Rule
 from idcontrol.loop.stop import Stop
-from idcontrol.loop.wire import HEAD_BYTES, Drop, SessionNumbers
-from idcontrol.types import Command, Status
-from tests.loop.rig import PERIOD, QUICK, RATE, TORQUE, H, Pd, Rig, Weather, missed_brake
+from idcontrol.loop.transport import inprocess
+from idcontrol.loop.wire import HEAD_BYTES, Datagram, Drop, Format, SessionNumbers
+from idcontrol.types import Command, ContactForces, Status
+from tests.loop.rig import PERIOD, QUICK, RATE, TORQUE, H, Pd, Rig, Weather, limits, missed_brake
 
 WHOLE = [Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
 
@@ -472,6 +473,7 @@ def running(rig):
 def test_how_each_tick_went_is_told_in_microseconds(runs):
     """Ticks of 1.4 periods: every second one begins 0.4 periods late, and a beat is skipped after it."""
     rig = runs(controller=slow(PERIOD * 7 // 5), before=give_clock, duration_s=0.13)
+    assert np.isnan(rig.rows[0]["period_us"])  # there was no tick before
     rows = running(rig)
     for row in rows[:90]:
         assert (row["period_us"], row["late_us"], row["compute_us"], row["missed"]) == pytest.approx((1000, 0, 0, 0))
@@ -481,6 +483,29 @@ def test_how_each_tick_went_is_told_in_microseconds(runs):
     np.testing.assert_allclose([row["late_us"] for row in late], np.where([row["missed"] for row in late], 0.0, 400.0))
     assert sum(int(row["missed"]) for row in late) == 9
     assert {round(float(row["period_us"])) for row in late} == {1400, 1600}
+
+
+def test_feet_of_which_sensing_says_nothing_are_recorded_without_a_force():
+    wire = Format(robot="four feet", nq=19, nv=18, floating=True, torque_limit=np.full(2, 20.0), n_feet=4)
+    told = np.arange(1.0, 1.0 + wire.state_values)  # the machine feels all of its feet
+
+    def sense(sensed):
+        forces = sensed.state.forces
+        touching = ContactForces(identity=np.array([2]), force=forces.force[2:3], normal=forces.normal[2:3])
+        return structs.replace(sensed.state, q=-sensed.state.q, forces=touching)
+
+    rig = Rig()
+    parts = Parts(planner=None, controller=None, system=rig.loop._parts.system, wire=wire, limits=limits(), sense=sense)
+    loop = ControlLoop(
+        inprocess.pair()[0], parts, rig.clock, QUICK, period=PERIOD, duration=NS, numbers=SessionNumbers(own=9)
+    )
+    for _ in range(2):
+        loop.endpoint.newest = Datagram(sequence=1, mode=Mode.READY, stamp=0, echo=0, values=told)
+        loop._look()
+        of, felt = loop.row.of, told[-24:].reshape(2, 4, 3)
+        np.testing.assert_array_equal(of["q"], -told[1:20])
+        for channel, values in zip(("force_sensed", "normal_sensed"), felt, strict=True):
+            np.testing.assert_array_equal(of[channel], np.where(np.arange(4)[:, None] == 2, values, 0.0))
 
 
 def test_the_time_that_a_tick_worked_is_told_in_microseconds_whatever_the_clock_says(runs):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from idcontrol.errors import InputError
 from idcontrol.loop.session import wire_format
 from idcontrol.scenes.walk import WalkConfig
+from idcontrol.sensing import Sensing
 from tests.loop.rig import ArmSession
 from tests.scenes import loops
 
@@ -35,6 +37,11 @@ def test_the_gate_of_a_robot_has_the_limits_that_its_makers_give():
     np.testing.assert_array_equal(limits.speed, np.tile([30.1, 30.1, 20.06], 4))
     np.testing.assert_array_equal(limits.low, np.tile([-0.863, -0.686, -2.818], 4))
     np.testing.assert_array_equal(limits.high, np.tile([0.863, 4.501, -0.888], 4))
+
+
+def test_a_loop_senses_by_its_own_settings_and_says_so():
+    with pytest.raises(InputError, match=r"loop\.sensing"):
+        loops.walk.session(WalkConfig(sensing=Sensing(base="estimated")))
 
 
 def test_the_arm_of_these_tests_is_a_session_too():

@@ -12,6 +12,7 @@ from idcontrol.planners.feet import (
     GRAVITY,
     LATE,
     LATE_DEPTH,
+    SETTLE_S,
     STANDING,
     SWINGING,
     FootPlan,
@@ -240,17 +241,29 @@ def test_a_swing_is_smooth_through_changes_of_its_foothold():
     assert np.abs(np.diff(a, axis=0)).max() < jerk * h
 
 
-def test_a_standing_foot_keeps_the_place_where_it_landed_at_the_height_of_the_ground():
+def test_a_standing_foot_keeps_the_place_where_it_landed():
     foot = OneFoot(ground=0.02)
     foot.plan.phase[0] = SWINGING
     plan = foot.tick(np.array([0.3, 0.1, 0.0301]), stance=True)
     assert plan.phase[0] == STANDING
-    assert plan.position[0] == pytest.approx([0.3, 0.1, 0.03])
-    plan = foot.tick(np.array([0.31, 0.13, 0.035]), stance=True, since=1e-3)
-    assert plan.position[0] == pytest.approx([0.3, 0.1, 0.03])
-    assert plan.level[0] == 0.02
+    assert plan.position[0] == pytest.approx([0.3, 0.1, 0.0301])
+    plan = foot.tick(np.array([0.31, 0.13, 0.035]), stance=True, since=SETTLE_S)
+    assert plan.position[0] == pytest.approx([0.3, 0.1, 0.0301])
+    assert plan.level[0] == pytest.approx(0.0201)
     assert not plan.velocity.any()
     assert not plan.acceleration.any()
+
+
+def test_a_foot_tells_how_high_the_ground_is_and_lands_there_the_next_time():
+    foot = OneFoot(ground=0.02)
+    foot.plan.phase[0] = SWINGING
+    foot.tick(np.array([0.3, 0.1, 0.0304]), stance=True)
+    for k in range(1, round(SETTLE_S * 1e3)):
+        plan = foot.tick(np.array([0.3, 0.1, 0.034]), stance=True, since=k * 1e-3)
+    # 4 mm higher than expected; e^-6 of the rest is left after six time constants
+    assert plan.level[0] == pytest.approx(0.024, abs=2e-5)
+    *_, last = zip(*swing(foot, np.array([0.3, 0.1, 0.034]), [0.36, 0.1]), strict=True)
+    assert last[0][2] == pytest.approx(plan.level[0] + 0.01, abs=2e-4)  # a tick before the end, at 0.1 m/s
 
 
 def test_a_standing_foot_rolls_with_its_shank():
@@ -278,27 +291,41 @@ def test_a_late_foot_goes_on_down_at_touchdown_speed_to_one_centimetre_and_stand
     foot = OneFoot()
     foot.plan.phase[0] = SWINGING
     foot.plan.landing[0] = [0.2, 0.0, 0.01]
-    hovering = np.array([0.2, 0.001, 0.015])
     for since in (0.0, 0.02, 0.05):
-        plan = foot.tick(hovering, stance=True, since=since)
+        plan = foot.tick(np.array([0.2, 0.001, 0.01 - 0.1 * since]), stance=True, since=since, velocity=(0, 0, -0.1))
         assert plan.phase[0] == LATE
         assert plan.position[0] == pytest.approx([0.2, 0.0, 0.01 - 0.1 * since])
         assert plan.velocity[0] == pytest.approx([0.0, 0.0, -0.1])
-    plan = foot.tick(hovering, stance=True, since=0.15)
-    assert plan.position[0, 2] == pytest.approx(0.01 - LATE_DEPTH)
-    assert not plan.velocity.any()
-    plan = foot.tick(np.array([0.2, 0.001, 0.0105]), stance=True, since=0.151)
+    deepest = np.array([0.2, 0.001, 0.01 - LATE_DEPTH])
+    for since in (0.15, 0.151):  # it has come to rest where it was sent, in the air
+        plan = foot.tick(deepest, stance=True, since=since)
+        assert plan.phase[0] == LATE
+        assert plan.position[0, 2] == pytest.approx(0.01 - LATE_DEPTH)
+        assert not plan.velocity.any()
+    held = deepest + np.array([0.0, 0.0, 6e-4])
+    plan = foot.tick(held, stance=True, since=0.152)
     assert plan.phase[0] == STANDING
-    assert plan.position[0] == pytest.approx([0.2, 0.001, 0.01])
+    assert plan.position[0] == pytest.approx(held)
 
 
-def noticed(*, height, velocity, left, phase=SWINGING):
+def test_a_late_foot_that_stops_before_it_is_as_deep_as_it_was_sent_stands_on_what_holds_it_up():
+    foot = OneFoot()
+    foot.plan.phase[0] = SWINGING
+    foot.plan.landing[0] = [0.2, 0.0, 0.01]
+    foot.tick(np.array([0.2, 0.0, 0.0150]), stance=True, velocity=(0, 0, -0.1))
+    assert foot.plan.phase[0] == LATE
+    plan = foot.tick(np.array([0.2, 0.0, 0.0149]), stance=True, since=1e-3)
+    assert plan.phase[0] == STANDING
+    assert plan.level[0] == pytest.approx(0.0049)
+
+
+def noticed(*, height, velocity, left, planned=0.011, phase=SWINGING):
     """Whether a swinging foot with `left` [s] to its planned touchdown is let stand; its clock, too."""
     timing, plan, measured = Timing.of(1), FootPlan.of(1), Measured.of(1)
     timing.stance[0], timing.since_touchdown[0], timing.to_liftoff[0] = False, np.inf, np.inf
     timing.since_liftoff[0], timing.to_touchdown[0] = SWING - left, left
     measured.feet[0, 2], measured.feet_velocity[0, 2] = height, velocity
-    plan.phase[0], plan.landing[0, 2] = phase, 0.01
+    plan.phase[0], plan.landing[0, 2], plan.position[0, 2] = phase, 0.01, planned
     notice_touchdowns(2.0, GAIT, STRIDE, measured, timing, plan)
     return bool(timing.stance[0]), float(timing.since_touchdown[0]), float(timing.to_liftoff[0])
 
@@ -309,6 +336,11 @@ def test_a_foot_that_meets_the_ground_early_stands_at_once():
     assert since == 0.0
     # it keeps its planned lift-off: the early part is added to the stance
     assert to_liftoff == pytest.approx(0.1 * SWING + STANCE)
+
+
+def test_a_foot_that_is_held_up_early_stands_at_once_wherever_the_ground_was_expected():
+    assert noticed(height=0.015, velocity=0.0, planned=0.0144, left=0.2 * SWING)[0]
+    assert not noticed(height=0.015, velocity=0.0, planned=0.0146, left=0.2 * SWING)[0]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +359,9 @@ def test_a_foot_that_slides_as_it_lands_comes_to_rest_within_milliseconds():
     foot = OneFoot()
     at = np.array([0.1, 0.2, 0.01])
     foot.tick(at, stance=False, since=SWING - 1e-3, left=1e-3)
-    slid = [foot.tick(at, stance=True, since=k * 1e-3, velocity=(0.2, 0.0, -0.1)).velocity[0].copy() for k in range(30)]
+    slid = [
+        foot.tick(at, stance=True, since=k * 1e-3, velocity=(0.2, 0.0, -0.02)).velocity[0].copy() for k in range(30)
+    ]
     assert slid[0] == pytest.approx([0.2, 0.0, 0.0])
-    # exponential decay with BRAKING = 3 ms: e^-5 after 15 ms
-    assert np.abs(slid[15]).max() < 0.2 * math.exp(-4.9)
+    # exponential decay with BRAKING = 5 ms: e^-3 after 15 ms
+    assert np.abs(slid[15]).max() < 0.2 * math.exp(-2.9)

@@ -15,11 +15,14 @@ from idcontrol.planners.commands import VelocityCommand
 from idcontrol.planners.feet import Ground
 from idcontrol.planners.gait import Gait
 from idcontrol.planners.legs import Feet
+from idcontrol.planners.measured import Measured
 from idcontrol.planners.trot import TrotPlanner, TrotSettings
 from idcontrol.system import System
 from idcontrol.types import Array, Reference, State
 
 TICK = 1e-3
+AT_THE_GROUND = 2e-6
+"""A foot is at the ground below this gap [m]: far more than rounding, and less than it descends in a tick."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,9 @@ def machine(name: str, *, points: bool = False) -> Machine:
 def follow_exactly(m: Machine, planner: TrotPlanner, steps: int, h: float = TICK) -> Iterator[tuple[State, Reference]]:
     """States of a machine that does exactly what its plan says, and the plan at each.
 
-    The accelerations of a tick are held until the next, and its velocities are means over the period before, as those
-    of a machine that is stepped with ``v⁺ = v + h a``, ``q⁺ = q + h v⁺`` are.
+    The ground stops the descent of a foot that has come down to it. The accelerations of a tick are held until the
+    next, and its velocities are means over the period before, as those of a machine that is stepped with
+    ``v⁺ = v + h a``, ``q⁺ = q + h v⁺`` are.
     """
     state = m.standing(planner.height)
     planner.reset(state)
@@ -100,6 +104,20 @@ def follow_exactly(m: Machine, planner: TrotPlanner, steps: int, h: float = TICK
             plan.q + h * (plan.v + h * plan.a),
             plan.v + h * plan.a,
         )
+        stop_at_the_ground(planner, state)
+
+
+def stop_at_the_ground(planner: TrotPlanner, state: State) -> None:
+    """Take the downward velocity from the feet that are at the ground, in place."""
+    parts, measured = planner._parts, Measured.of(len(planner.feet.names))
+    measured.read(state, parts.legs)
+    x, y, _ = measured.feet.T
+    ground = planner._ground
+    height, rise = (0.0, 1.0) if ground is None else (ground.height(x, y), ground.normal(x, y)[:, 2])
+    gap = (measured.feet[:, 2] - height) * rise - planner.feet.radii
+    for i in np.flatnonzero(gap < AT_THE_GROUND):
+        down = min(measured.feet_velocity[i, 2], 0.0) * measured.rotation[2]
+        state.v[parts.legs.v_index[i]] -= np.linalg.solve(parts.leg_plan.jacobian[i], down)
 
 
 def within_limits(planner: TrotPlanner, plan: Reference, last: Reference | None) -> None:

@@ -343,6 +343,7 @@ def test_a_state_that_no_machine_can_be_in_is_refused_by_name(name):
         ("viscous", plants.GroundSettings(drag_n_s_m=-1.0), "drag"),
         ("penalty", plants.GroundSettings(stiffness_n_m=-1.0), "stiffness"),
         ("penalty", plants.GroundSettings(stiffness_n_m=0.0), "stiffness"),
+        ("sap", plants.GroundSettings(stiffness_n_m=-1.0), "stiffness"),
         ("penalty", plants.GroundSettings(damping_n_s_m=-1.0), "damping"),
         ("penalty", plants.GroundSettings(damping_n_s_m=float("nan")), "damping"),
         ("penalty", plants.GroundSettings(penalty_friction="viscous", drag_n_s_m=-1.0), "drag"),

@@ -17,6 +17,8 @@ from idcontrol.scenes.disturbances import (
     Disturbance,
     DrawnFriction,
     LeaningSpheres,
+    Patch,
+    Patched,
     WrongSchedule,
     delay_periods,
     leaning,
@@ -113,6 +115,15 @@ def test_friction_is_drawn_for_a_foot_when_it_leaves_the_ground_and_for_no_other
     assert all(((mu >= 0.1) & (mu <= 1.5)).all() for mu in seen)
 
 
+def test_feet_on_the_strip_have_its_friction_and_others_that_of_the_ground(links):
+    contacts = spheres_of(links, links.system())
+    contacts.detect(np.inf)
+    front = contacts.centre[:, 0] > 0.0
+    Patched(Scripted(), contacts, (0.0, 1.0), 0.1, 0.8).step(np.zeros(1), H)
+    assert front.sum() == 2
+    np.testing.assert_array_equal(contacts.mu, np.where(front, 0.1, 0.8))
+
+
 def test_leaning_normals_lean_by_the_angle_and_rows_follow_their_axes(links):
     angle, system = 0.2, links.system()
     straight = spheres_of(links, system).detect(np.inf).take([0, 1, 2, 3])
@@ -201,6 +212,7 @@ def test_a_machine_without_a_floating_base_carries_no_payload():
     ("changes", "line"),
     [
         ({"plant": "mujoco", "mu_range": (0.1, 1.0)}, "mujoco is none"),
+        ({"plant": "mujoco", "patch": Patch(mu=0.1)}, "mujoco is none"),
         ({"plant": "pybullet", "disturbance": Disturbance(normal_error_rad=0.1)}, "pybullet is none"),
         ({"terrain": "heightmap"}, "or the name of one that comes with idcontrol: bumps"),
         ({"terrain": "heightmap", "height_map": "hills"}, "no height map at hills"),

@@ -14,7 +14,7 @@ from idcontrol.loop import launch
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.scenes.walk import WalkConfig
 from idcontrol.sensing import Sensing
-from idcontrol.sensing.contacts import NEAR_M, OFF_N, ON_N, Fused, Geometry, Planned, Touch, sensed_stance
+from idcontrol.sensing.contacts import Fused, Geometry, Planned, Touch, sensed_stance
 from idcontrol.types import ContactForces, Reference, State
 from tests import scenes
 from tests.scenes import loops
@@ -34,15 +34,14 @@ STAND = Reference.standing(np.zeros(12), 4)
 
 def test_force_has_hysteresis():
     touch = Touch(1)
-    between = 0.5 * (ON_N + OFF_N)
-    told = [bool(touch.feel(felt([load]))[0]) for load in (between, ON_N + 1, between, OFF_N - 1, between)]
+    told = [bool(touch.feel(felt([load]))[0]) for load in (4.9, 5.1, 2.1, 1.9, 4.9)]  # on above 5 N, off below 2 N
     assert told == [False, True, True, False, False]
 
 
 def test_noise_between_the_two_thresholds_makes_no_chatter():
     rng, touch = np.random.default_rng(0), Touch(1)
-    touch.feel(felt([ON_N + 1]))
-    told = [touch.feel(felt([rng.uniform(OFF_N + 0.01, 50.0)]))[0] for _ in range(500)]
+    touch.feel(felt([5.1]))
+    told = [touch.feel(felt([rng.uniform(2.01, 50.0)]))[0] for _ in range(500)]
     assert all(told)
 
 
@@ -59,7 +58,7 @@ def test_a_foot_of_which_no_force_comes_is_not_touched_and_the_first_touch_takes
 
 def test_without_force_sensors_nothing_changes():
     touch = Touch(2)
-    touch.feel(felt([ON_N + 1, 0.0]))
+    touch.feel(felt([5.1, 0.0]))
     assert touch.feel(State(t=0.0, q=np.zeros(0), v=np.zeros(0))).tolist() == [True, False]
 
 
@@ -67,11 +66,10 @@ def test_geometry_says_who_is_at_the_ground(quadruped):
     system = scenes.links()
     source = Geometry(SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.8))
     q = scenes.home(system)
-    lowest = State(t=0.0, q=q, v=np.zeros(18))
-    assert source(lowest, STAND).all()
-    raised = q.copy()
-    raised[2] += 2 * NEAR_M
-    assert not source(State(t=0.0, q=raised, v=np.zeros(18)), STAND).any()
+    for height, stands in ((0.0, True), (0.9e-3, True), (1.1e-3, False)):  # to a millimetre
+        raised = q.copy()
+        raised[2] += height
+        assert source(State(t=0.0, q=raised, v=np.zeros(18)), STAND).tolist() == [stands] * 4
 
 
 @pytest.mark.parametrize("votes", list(itertools.product((False, True), repeat=3)))

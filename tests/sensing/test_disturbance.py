@@ -1,11 +1,12 @@
-"""Delay and noise: as much as was asked for."""
+"""Delay, bias and noise: as much as was asked for."""
 
 from __future__ import annotations
 
 import numpy as np
 import pinocchio as pin
+import pytest
 
-from idcontrol.sensing.disturbance import Delay, Noise, NoiseLevel
+from idcontrol.sensing.disturbance import Bias, BiasLevel, Delay, Noise, NoiseLevel
 from idcontrol.types import ContactForces, Sensed, State
 from tests import scenes
 
@@ -43,7 +44,35 @@ def test_the_same_seed_makes_the_same_noise_and_no_noise_changes_nothing(quadrup
     )
     np.testing.assert_array_equal(a, b)
     still = Noise(NoiseLevel(), quadruped.model, np.random.default_rng(3))(truth)
-    np.testing.assert_allclose(still.state.q, truth.state.q, atol=1e-15)
+    right = Bias(BiasLevel(), quadruped.model, np.random.default_rng(3))(truth)
+    for same in (still, right):
+        np.testing.assert_allclose(same.state.q, truth.state.q, atol=1e-15)
+        np.testing.assert_array_equal(same.state.v, truth.state.v)
+        np.testing.assert_array_equal(same.state.forces.force, truth.state.forces.force)
+        np.testing.assert_array_equal(same.accelerometer, truth.accelerometer)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bias_is_as_large_as_was_asked_and_the_same_at_all_times(quadruped, seed):
+    level = BiasLevel(attitude_rad=0.02, encoder_rad=0.03, gyro_rad_s=0.04, accelerometer_m_s2=0.5)
+    bias, truth = Bias(level, quadruped.model, np.random.default_rng(seed)), sensed(quadruped)
+    seen, again = bias(truth), bias(truth)
+    error = pin.difference(quadruped.model, truth.state.q, seen.state.q)
+    np.testing.assert_allclose(error[[0, 1, 2, 5]], 0.0, atol=1e-15)  # a tilt: neither place nor heading
+    np.testing.assert_allclose(np.linalg.norm(error[3:5]), 0.02)
+    np.testing.assert_allclose(np.abs(error[6:]), 0.03)
+    assert len(set(np.sign(error[6:]))) == 2
+    felt = seen.accelerometer - truth.accelerometer
+    np.testing.assert_allclose([np.linalg.norm(seen.state.v[3:6]), np.linalg.norm(felt)], [0.04, 0.5])
+    assert np.linalg.norm(np.cross(seen.state.v[3:6], felt)) > 0.04 * 0.5 * 0.1  # each its own way
+    assert not np.delete(seen.state.v, [3, 4, 5]).any()
+    np.testing.assert_array_equal(seen.state.q, again.state.q)
+    np.testing.assert_array_equal(seen.accelerometer, again.accelerometer)
+
+
+def test_another_seed_turns_a_bias_another_way(quadruped):
+    a, b = (Bias(BiasLevel(attitude_rad=1.0), quadruped.model, np.random.default_rng(seed)).q for seed in (0, 1))
+    assert not np.allclose(a, b)
 
 
 def test_a_delay_shows_what_was_sensed_so_many_calls_ago(quadruped):

@@ -10,7 +10,7 @@ from msgspec import structs
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.sensing import Sensing, sense, stance
-from idcontrol.sensing.disturbance import NoiseLevel
+from idcontrol.sensing.disturbance import BiasLevel, NoiseLevel
 from idcontrol.types import ContactForces, Reference, Sensed, State
 from tests import scenes
 
@@ -45,6 +45,9 @@ def test_values_are_as_old_as_was_asked_and_noisy_by_the_seed_that_was_asked():
     drawn = [[state.q[7] for state in seen(noise=noise, seed=seed)] for seed in (0, 0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert [state.t for state in seen(noise=noise, delay_ticks=2)] == [0.0, 0.0, 0.0, 1.0]
+    offsets = {float(state.q[7]) for state in seen(bias=BiasLevel(encoder_rad=0.1))}
+    assert len(offsets) == 1
+    assert abs(offsets.pop() - sensed(0.0).state.q[7]) == pytest.approx(0.1)
 
 
 def test_an_estimated_base_does_not_look_at_the_plants():

@@ -1,0 +1,184 @@
+"""The friction that the ground shows when feet slide, where it is less than the controller was told.
+
+A foot that slides has the friction of the ground on it: the ratio of its force along the ground to the force across is
+μ. Nobody has to sense forces for that. The motion of the machine tells them: from one period to the next,
+``M (v - v_last)/Δt + c - Pᵀτ_last = Jᵀ f``, of which the rows of the joints are taken. What carries a foot is light, so
+a load on the base that nobody told of hardly enters there; three joints or more between the base and each foot make f
+unique. The rows of the base are the check: where these forces do not carry it, torques came late or something pushes,
+and nothing is learnt.
+
+What is *not* seen is friction greater than told, and friction that no foot has slid on: a controller that counts on
+less than there is stands as well.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from idcontrol.contact.contacts import ContactArrays, Packed
+from idcontrol.controllers.inputs import KEPT_FEET
+from idcontrol.controllers.step import Machine, MachineTerms, usable
+from idcontrol.kernels.bound import Bound, borrow
+from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.types import Array
+
+SLIDES_M_S: Final = 0.03
+"""A foot slides whose contact point is faster than this over `FADES_S` [m/s]; feet creep below it on soft ground."""
+FADES_S: Final = 0.01
+"""Time in which slip and forces are forgotten [s]: ten periods take the noise of velocities out of them."""
+ENOUGH_S: Final = 0.004
+"""Forces of sliding feet are believed once they have carried the whole machine for that long, or a part for longer [s];
+a foot that scrapes over the ground tells nothing."""
+UNEXPLAINED: Final = 0.2
+"""Part of what the feet carry that may be missing in the balance of the base; torques that come 5 ms late miss more."""
+COUNTED: Final = 0.8
+"""Part of the friction shown that is counted on (planner.md, section 7). The same part of the friction told must be
+missing before that is doubted: pyramids and circles differ by more than a tenth."""
+REGAINED_S: Final = 20.0
+"""Time in which the friction counted on grows e-fold while no foot slides, until it is what was told [s]."""
+SINGULAR: Final = 1e-9
+"""Relative regularization of the rows that forces are found from: a leg that is stretched out."""
+
+
+class Friction(NamedTuple):
+    """What the steps before have shown.
+
+    Attributes:
+        t: Time of the last step, shape (1,) [s].
+        v: Velocity at its beginning, in the system's order, shape (m,).
+        slip: Velocity of each foot along the two tangents, smoothed, shape (`KEPT_FEET`, 2) [m/s].
+        impulse: Impulses on feet that slide, across the ground and along it, which fade, shape (2,) [N s].
+        balance: Meanwhile, across the ground on all feet, and along the axes of the base what is missing there, shape
+            (4,) [N s].
+        mu: Friction that the ground has shown, shape (1,); inf while there is no reason to doubt what was told.
+    """
+
+    t: Array
+    v: Array
+    slip: Array
+    impulse: Array
+    balance: Array
+    mu: Array
+
+    @staticmethod
+    def unknown(m: int) -> Friction:
+        """Nothing has been seen of the ground under a machine with `m` velocities."""
+        return Friction(
+            t=np.full(1, -np.inf),
+            v=np.zeros(m),
+            slip=np.zeros((KEPT_FEET, 2)),
+            impulse=np.zeros(2),
+            balance=np.zeros(4),
+            mu=np.full(1, np.inf),
+        )
+
+    def forget(self) -> None:
+        """Go back to where nothing has been seen."""
+        for mine, fresh in zip(self, Friction.unknown(self.v.size), strict=True):
+            mine[:] = fresh
+
+
+@njit(cache=True, error_model="numpy")
+def watch(bound: Bound, seen: Bound, near: Packed, t: float) -> float:
+    """Take in the motion of the period that has just ended; returns the most friction to count on now, or inf.
+
+    Args:
+        bound: The `Machine` with the terms and inputs of the step that begins, and the torques of the last one.
+        seen: `Friction`, updated.
+        near: Contacts of the step that begins.
+        t: Its time [s].
+    """
+    machine, memory, contacts = bound.borrowed, seen.borrowed, ContactArrays(*borrow(near))
+    order, inputs = machine.terms.order, machine.inputs
+    m, n, dt = order.shape[0], contacts.identity.shape[0], t - memory.t[0]
+    sliding, told = 0, np.inf
+    if 0.0 < dt < 1.5 * machine.h and usable(contacts, min(inputs.stance.shape[0], KEPT_FEET), m):
+        kept = FADES_S / (FADES_S + dt)
+        _fade(memory, kept)
+        for i in range(n):
+            foot, now, smooth = contacts.identity[i], 0.0, 0.0
+            told = min(told, contacts.mu[i])
+            if not inputs.stance[foot] or inputs.since_touchdown[foot] < machine.rule.landing_s:
+                memory.slip[foot, 0] = memory.slip[foot, 1] = 0.0
+                continue
+            for axis in range(2):
+                row, speed = (axis + 1) * n + i, 0.0
+                for k in range(m):
+                    speed += contacts.jacobian[row, k] * inputs.v[order[k]]
+                slip = speed + kept * (memory.slip[foot, axis] - speed)
+                memory.slip[foot, axis] = slip
+                now += speed * speed
+                smooth += slip * slip
+            if min(now, smooth) > SLIDES_M_S * SLIDES_M_S:
+                sliding |= 1 << foot
+        if sliding:
+            _add_impulses(machine, contacts, dt, sliding, memory)
+    else:
+        _fade(memory, 0.0)
+    memory.t[0] = t
+    for k in range(m):
+        memory.v[k] = inputs.v[order[k]]
+
+    normal, tangential = memory.impulse
+    missing = np.sqrt(memory.balance[1] ** 2 + memory.balance[2] ** 2 + memory.balance[3] ** 2)
+    known = told < np.inf and missing < UNEXPLAINED * memory.balance[0]
+    if sliding and known and normal > ENOUGH_S * _weight(machine.terms):
+        if tangential < told * normal or memory.mu[0] < np.inf:
+            memory.mu[0] = tangential / normal
+    elif dt < np.inf:
+        memory.mu[0] *= 1.0 + max(dt, 0.0) / REGAINED_S
+    if COUNTED * memory.mu[0] >= told:
+        memory.mu[0] = np.inf
+    return float(COUNTED * memory.mu[0])
+
+
+@njit(cache=True, error_model="numpy")
+def _fade(memory: Friction, kept: float) -> None:
+    """Keep that part of all impulses."""
+    for axis in range(2):
+        memory.impulse[axis] *= kept
+    for axis in range(4):
+        memory.balance[axis] *= kept
+
+
+@njit(cache=True, error_model="numpy")
+def _weight(terms: MachineTerms) -> float:
+    """The weight that contacts carry [N], near enough: the bias of what floats, its linear rows first."""
+    square = 0.0
+    for k in range(min(3, terms.free.shape[0])):
+        square += terms.bias[k] ** 2
+    return float(np.sqrt(square))
+
+
+@njit(cache=True, error_model="numpy")
+def _add_impulses(machine: Machine, contacts: ContactArrays, dt: float, sliding: int, memory: Friction) -> None:
+    """Add what the ground gave to the feet `sliding`, a bit each, in the last `dt` [s] to ``memory.impulse``."""
+    terms, v, tau = machine.terms, machine.inputs.v, machine.result.tau
+    m, u, n = terms.M.shape[0], terms.free.shape[0], contacts.identity.shape[0]
+    pull = np.empty(m)
+    for j in range(m):
+        pull[j] = terms.bias[j] - (tau[j - u] if j >= u else 0.0)
+        for k in range(m):
+            pull[j] += terms.M[j, k] * (v[terms.order[k]] - memory.v[k]) / dt
+    J = np.ascontiguousarray(contacts.jacobian[:, u:])
+    A, L, f = J @ J.T, np.zeros((3 * n, 3 * n)), J @ pull[u:]
+    size = np.trace(A)
+    for k in range(3 * n):
+        A[k, k] += SINGULAR * size
+    if not cholesky(A, L):
+        return
+    solve_lower(L, f)
+    solve_lower_transposed(L, f)
+    for i in range(n):
+        memory.balance[0] += dt * max(f[i], 0.0)
+        if (sliding >> contacts.identity[i]) & 1 and f[i] > 0.0:  # false where the last torque is not known
+            x, y = abs(f[n + i]), abs(f[2 * n + i])
+            memory.impulse[0] += dt * f[i]
+            memory.impulse[1] += dt * 0.5 * (np.hypot(x, y) + x + y)
+    for k in range(min(3, u)):
+        for row in range(3 * n):
+            pull[k] -= contacts.jacobian[row, k] * f[row]
+        memory.balance[1 + k] += dt * pull[k]

@@ -1,0 +1,59 @@
+"""Everything that a controller may have to do, done once before it matters."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+from msgspec import structs
+
+from idcontrol.types import Controller, Reference, State
+
+TWICE: Final = 2
+"""Rounds: the second starts from what the first has left in a controller's memory."""
+DRAWS: Final = 20
+"""Random demands of a round."""
+DEMANDS: Final = (1e2, 1e3, 1e4)
+"""Joint accelerations that are hard to give, up to those that no motor can [rad/s²]."""
+PUSH: Final = 1.0
+"""Speed with which the base slides or falls [m/s]."""
+
+
+def warm(controller: Controller, planner: Callable[[State], Reference], start: State) -> None:
+    """Load or compile whatever a call of `controller` may need, so that no later call pays for being the first.
+
+    A kernel that is first needed in trouble takes 0.1 s and more to be loaded, and minutes to be compiled where nothing
+    is cached; within a tick that looks as if the controller hung. So a copy of the controller is asked for what is
+    easy, hard and impossible, with every number of feet on the ground, while it slides and while it falls. The
+    controller itself keeps its memory.
+
+    Args:
+        controller: The controller; it can be copied, as all of ours can.
+        planner: What will ask it, called once; ``lambda state: reference`` is one, too.
+        start: A state in which the robot stands.
+    """
+    twin, reference = copy.deepcopy(controller), planner(start)
+    for _ in range(TWICE):
+        for state, asked in _asked(start, reference):
+            twin(state, asked)
+
+
+def _asked(state: State, reference: Reference) -> Iterator[tuple[State, Reference]]:
+    rng, one = np.random.default_rng(0), np.ones(reference.q.size)
+    yield state, reference
+    for demand in DEMANDS:
+        for sign in (1.0, -1.0):
+            yield state, structs.replace(reference, a=sign * demand * one)
+        for feet in range(reference.stance.size + 1):
+            stance = np.arange(reference.stance.size) < feet
+            yield state, structs.replace(reference, a=demand * one, stance=stance)
+            yield state, structs.replace(reference, stance=stance)
+    for _ in range(DRAWS):
+        yield state, structs.replace(reference, a=DEMANDS[0] * rng.normal(size=one.size))
+    for axis, speed in enumerate((PUSH, PUSH, -PUSH)[: state.v.size]):
+        v = state.v.copy()
+        v[axis] = speed
+        yield structs.replace(state, v=v), reference
+    yield state, structs.replace(reference, a=np.nan * one)

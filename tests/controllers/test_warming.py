@@ -1,0 +1,66 @@
+"""A controller that was warmed compiles and loads nothing more, and remembers what it remembered before."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+from idcontrol import controllers
+from tests.controllers import walker
+
+HARD = """
+    import gc
+    import sys
+    import numpy as np
+    from msgspec import structs
+    from numba.core.dispatcher import Dispatcher
+    from idcontrol import controllers, robots
+
+    robot = robots.load("links")
+    start, reference = robot.standing_state(), robot.standing_reference()
+    controller = controllers.make(sys.argv[1], robot, mu=0.5)
+    if sys.argv[2] == "warm":
+        controllers.warm(controller, lambda state: reference, start)
+    known = sum(len(kernel.overloads) for kernel in gc.get_objects() if isinstance(kernel, Dispatcher))
+    rng, ended = np.random.default_rng(7), set()
+    for k in range(300):
+        v = rng.normal(size=18) * rng.choice([0.0, 0.02, 0.5])
+        stance, a = rng.random(4) < rng.choice([0.5, 1.0]), rng.normal(size=12) * rng.choice([0.0, 30.0, 300.0, 3000.0])
+        state = structs.replace(start, v=v, t=1e-3 * k)
+        ended.add(controller(state, structs.replace(reference, stance=stance, a=a)).status.name)
+    now = sum(len(kernel.overloads) for kernel in gc.get_objects() if isinstance(kernel, Dispatcher))
+    print(now - known, *sorted(ended))
+"""
+
+
+def kernels_loaded_by_hard_calls(name: str, begin: str) -> tuple[int, list[str]]:
+    """Kernels that 300 hard calls load or compile in a process of their own, and how the calls ended."""
+    command = [sys.executable, "-c", textwrap.dedent(HARD), name, begin]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded, *ended = done.stdout.split()
+    return int(loaded), ended
+
+
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp"])
+def test_after_warming_no_call_loads_or_compiles_a_kernel_whatever_it_is_asked(name):
+    loaded, ended = kernels_loaded_by_hard_calls(name, "warm")
+    assert {"SOLVED", "REPAIRED"} <= set(ended)
+    assert loaded == 0
+
+
+def test_without_warming_the_first_hard_call_loads_kernels():
+    """Else the test above could not fail."""
+    assert kernels_loaded_by_hard_calls("id-coulomb-qp", "cold")[0] > 0
+
+
+def test_warming_leaves_no_trace_in_the_controller(quadruped):
+    state, reference = walker.at_home(quadruped), walker.stand(a=np.full(12, 3.0))
+    cold, warmed = walker.controller(), walker.controller()
+    for controller in (cold, warmed):
+        controller(state, walker.stand(a=np.full(12, -2.0)))
+    controllers.warm(warmed, lambda _: reference, state)
+    assert cold(state, reference).tau.tobytes() == warmed(state, reference).tau.tobytes()
