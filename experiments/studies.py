@@ -292,6 +292,47 @@ def _monte_carlo_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     )
 
 
+def _which_bias(outcome: RunOutcome) -> str:
+    """The errors of a run, found by its settings."""
+    return next(
+        name
+        for name, errors in reversed(BIAS.items())
+        if all(outcome.setting(key) == value for key, value in errors.items())
+    )
+
+
+def _bias_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
+    keys = ("base_tilt_rad", "base_height_err_m", "slip_m_s", "q_err_rad", "dtau_mean_nm_s", "dtau_max_nm_s")
+    groups: dict[tuple[Any, ...], list[RunOutcome]] = {}
+    for o in outcomes:
+        groups.setdefault((o.setting("robot"), _which_bias(o), o.setting("plant")), []).append(o)
+    rows = []
+    for group, of_it in groups.items():
+        worst = (max((o.metric(key) for o in of_it if o.metric(key) is not None), default=None) for key in keys)
+        rows.append((*group, f"{sum(o.done for o in of_it)} of {len(of_it)}", *worst))
+    return (
+        Table(
+            name="bias",
+            title="Constant errors of the sensors",
+            sentence=f"{sum(o.done for o in outcomes)} of {len(outcomes)} walks did what they were asked. Figures "
+            "are the largest of all directions of the errors.",
+            header=(
+                "robot",
+                "errors",
+                "plant",
+                "done",
+                "mean tilt [rad]",
+                "height error [m]",
+                "slip [m/s]",
+                "q_err [rad]",
+                "mean |dτ/dt| [N m/s]",
+                "largest",
+            ),
+            rows=tuple(rows),
+        ),
+    )
+
+
 def _bumps_tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     presets = {p: [o for o in outcomes if o.row.preset == p] for p in dict.fromkeys(o.row.preset for o in outcomes)}
     rows: list[tuple[Any, ...]] = []
@@ -395,6 +436,36 @@ noise = _robustness(
     "noise.angle_rad",
     "noise [rad]",
     (0.0, 1e-4, 3e-4, 1e-3, 3e-3),
+)
+
+BIAS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "2 degrees and encoders 0.03 rad": {
+        "sensing.bias.attitude_rad": math.radians(2.0),
+        "sensing.bias.encoder_rad": 0.03,
+    },
+    "IMU, base estimated": {
+        "sensing.base": "estimated",
+        "sensing.bias.gyro_rad_s": 0.01,
+        "sensing.bias.accelerometer_m_s2": 0.2,
+    },
+}
+"""Constant errors of the sensors, by name."""
+
+SIGNS = range(8)
+"""Seeds: each draws which way every error goes."""
+
+bias = Study(
+    experiment="trot",
+    summary="constant errors of attitude, encoders, gyroscope and accelerometer, in eight drawn directions",
+    runs=tuple(
+        {"plant": plant, **errors, "seed": seed}
+        for errors in BIAS.values()
+        for plant in ("coulomb-lcp", "mujoco")
+        for seed in (SIGNS if errors else SIGNS[:1])
+    ),
+    tables=_bias_tables,
+    grouping=lambda outcome: (_which_bias(outcome), outcome.setting("plant")),
 )
 
 monte_carlo = Study(

@@ -9,7 +9,7 @@ from idcontrol.experiments.envelope import HALVINGS, HARDSHIPS, further, limits,
 from idcontrol.sweeps.record import NOT_RUN
 from tests.experiments.outcomes import outcome, walked
 
-SURVIVED = dict(zip([h.name for h in HARDSHIPS], (0.6, 0.03, 0.9, 0.5, 0.005, 0.01, 0.3, 1.5), strict=True))
+SURVIVED = dict(zip([h.name for h in HARDSHIPS], (0.6, 0.03, 0.9, 0.5, 0.005, 0.01, 0.05, 0.3, 1.5), strict=True))
 
 
 def tried(run, survived=SURVIVED):

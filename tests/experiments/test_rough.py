@@ -8,6 +8,8 @@ import pytest
 
 from idcontrol.experiments.rough import ROUGH, experiment
 from idcontrol.record.recording import load
+from idcontrol.scenes.disturbances import Disturbance
+from idcontrol.scenes.settings import CountedFriction
 from idcontrol.scenes.walk import WalkScene
 
 
@@ -34,6 +36,19 @@ def test_the_robot_walks_over_them_and_the_record_is_called_rough(tmp_path):
     assert record.meta["experiment"] == "rough"
     heights = record.arrays["feet"][:, :, 2]
     assert np.ptp(heights) > 0.015
+
+
+@pytest.mark.parametrize("height", [-0.005, 0.005])
+def test_a_step_that_is_not_on_the_map_is_found_by_the_feet(tmp_path, height):
+    """At 0.07 m/s feet meet it up to 70 ms late or, while they sink faster, some 10 ms early."""
+    x = 0.02 * (np.arange(151) - 75)
+    np.savez(tmp_path / "step.npz", z=np.tile(np.where(x > 0.3, height, 0.0)[:, None], 151), spacing_m=0.02)
+    ground = {"height_map": str(tmp_path / "step.npz"), "disturbance": Disturbance(unseen_ground=True)}
+    metrics = run(tmp_path / "r", duration_s=2.0, mu=0.8, mu_range=None, friction=CountedFriction(), **ground)
+    assert metrics["completed"]
+    assert load(tmp_path / "r").arrays["feet"][:, :, 0].max() > 0.4  # feet have stepped onto it
+    assert metrics["dtau_mean_nm_s"] < 1.25 * 17.0  # on ground that is on the map
+    assert metrics["slip_m_s"] < 2e-3
 
 
 @pytest.mark.slow

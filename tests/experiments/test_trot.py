@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -12,13 +13,16 @@ import msgspec
 import numpy as np
 import pytest
 
+from idcontrol.controllers import InverseSettings
 from idcontrol.errors import InputError
 from idcontrol.experiments.trot import PRESETS, experiment
 from idcontrol.record.metrics import SHORTFALL
 from idcontrol.record.recording import load
-from idcontrol.scenes.disturbances import Kick, SensorNoise
+from idcontrol.scenes.disturbances import Disturbance, Kick, SensorNoise
 from idcontrol.scenes.settings import CountedFriction
 from idcontrol.scenes.walk import FeedbackGains, WalkConfig, WalkPath, WalkScene
+from idcontrol.sensing import Sensing
+from idcontrol.sensing.disturbance import BiasLevel
 
 
 def run(folder, **changes):
@@ -136,6 +140,43 @@ def test_sensor_noise_is_survived(tmp_path):
     assert metrics["completed"]
 
 
+BIAS = BiasLevel(attitude_rad=math.radians(2.0), encoder_rad=0.03)
+
+
+def test_a_robot_walks_level_by_its_own_account_with_two_degrees_of_tilt_and_encoders_that_are_off(tmp_path):
+    """What each foot stands on is the ground. By a level world, feet would miss it by up to a centimetre."""
+    metrics, record = run(tmp_path / "bias", duration_s=2.0, sensing=Sensing(bias=BIAS))
+    assert metrics["completed"]
+    assert metrics["base_height_err_m"] < 3e-3
+    assert metrics["slip_m_s"] < 3e-3
+    assert metrics["dtau_mean_nm_s"] < 35.0  # without a bias 18
+    # two degrees that nobody can know of; encoders turn it by half a degree, and it sways by another
+    assert record.arrays["base_tilt"].max() < np.radians(4.5)
+    assert np.degrees(record.arrays["base_tilt"][500:].mean()) == pytest.approx(2.0, abs=1.0)
+
+
+def test_feet_of_a_robot_with_more_load_than_it_knows_land_on_the_ground_and_not_in_the_air(tmp_path):
+    """They lag behind where they are sent by millimetres, and descend slower, which must not count as being held up."""
+    _, record = run(tmp_path, duration_s=2.5, disturbance=Disturbance(payload_share=0.25))
+    stance = record.arrays["stance"] > 0.0
+    lands = stance[1:] & ~stance[:-1]
+    assert lands.sum() > 20
+    assert record.arrays["gap"][1:][lands].max() < 5e-4  # a fifth of what it was
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", ["coulomb-lcp", "mujoco"])
+@pytest.mark.parametrize("robot", ["links", "solo12", "go1", "anymal"])
+def test_every_robot_walks_with_biased_sensors(tmp_path, robot, plant):
+    imu = msgspec.structs.replace(BIAS, gyro_rad_s=0.01, accelerometer_m_s2=0.2)
+    for base, bias in (("plant", BIAS), ("estimated", imu)):
+        sensing = Sensing(base=base, bias=bias)
+        metrics, _ = run(tmp_path / base, robot=robot, plant=plant, sensing=sensing, duration_s=30.0)
+        assert metrics["completed"]
+        assert metrics["slip_m_s"] < 5e-3
+        assert metrics["base_tilt_rad"] < np.radians(3.0)
+
+
 def test_too_weak_motors_are_reported_and_never_exceeded(tmp_path):
     folder = tmp_path / "weak"
     folder.mkdir()
@@ -171,9 +212,10 @@ def test_a_command_beyond_the_robot_is_granted_as_far_as_it_can_be_and_followed(
     assert np.abs(record.arrays["tau"]).max() <= 4.0
 
 
-def test_a_robot_told_too_much_friction_is_asked_for_nothing_absurd_and_fails(tmp_path, recwarn):
+def test_a_robot_told_too_much_friction_that_does_not_learn_is_asked_for_nothing_absurd_and_fails(tmp_path, recwarn):
     friction = CountedFriction(estimate=0.4)
-    metrics, record = run(tmp_path / "fooled", duration_s=4.0, mu=0.1, friction=friction)
+    inverse = InverseSettings(learn_friction=False)
+    metrics, record = run(tmp_path / "fooled", duration_s=4.0, mu=0.1, friction=friction, inverse=inverse)
     assert not metrics["completed"]
     assert metrics["qd_ref_max_rad_s"] <= 15.0
     assert np.abs(record.arrays["tau"]).max() <= 4.0

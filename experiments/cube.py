@@ -1,0 +1,338 @@
+r"""What a record of tosses says of the cube before any engine is run: scale, mass centre, inertia, impacts.
+
+The record is that of the DAIR Lab (github.com/DAIRLab/contact-nets, data/tosses_processed, BSD 3-clause) in one file
+``cube_tosses.npz`` with the arrays ``rows`` (x y z qw qx qy qz, then velocities, which are not used here: they are
+filtered), ``offsets`` (toss k is ``rows[offsets[k]:offsets[k+1]]``) and ``ids``.
+
+Nothing here knows a contact law. In flight the mass centre falls with g and the spin of an isotropic body stays: that
+gives the scale of lengths and where the mass centre is. Where one corner alone hits, momentum and angular momentum give
+the inertia, and the velocity of the corner before and after gives friction and restitution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from idcontrol.errors import InputError
+from idcontrol.experiments.case import GRAVITY
+from idcontrol.types import Array, Integers, State
+
+PERIOD: Final = 1.0 / 148.0
+"""Time between two rows [s], as stated. The scale of time cannot be told from that of lengths here."""
+
+SIGNS: Final = np.array([[x, y, z] for x in (-1.0, 1.0) for y in (-1.0, 1.0) for z in (-1.0, 1.0)])
+"""Corners of a cube of half width 1."""
+
+CLEAR_M = 2e-3
+"""The cube flies while its lowest corner is higher than this: ten times what the record errs by."""
+
+FLIGHT_ROWS = 16
+"""At most this many rows of flight give the state before contact."""
+
+LEAST_ROWS = 6
+"""A flight with fewer rows says nothing of accelerations."""
+
+AFTER_ROWS = 4
+"""Rows after a first impact from which the velocity after it is found."""
+
+NEWTON_STEPS = 5
+"""Steps to the instant of touch, which is within a row."""
+
+ALONE_M = 12e-3
+"""One corner hits alone if the next one is higher than this."""
+
+
+class Cube(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The cube, in true lengths.
+
+    Attributes:
+        scale: True lengths over those of the record.
+        half_width_m: Half of the cube's width.
+        mass_kg: Mass, as stated by the source; it plays no part in rigid tosses.
+        inertia_kg_m2: Moment of inertia about any axis through the mass centre.
+        centre_m: Mass centre seen from the middle of the cube, body axes.
+    """
+
+    scale: float = 1.0
+    half_width_m: float = 0.0524
+    mass_kg: float = 0.37
+    inertia_kg_m2: float = 0.00081
+    centre_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
+
+    @property
+    def corners(self) -> Array:
+        """The corners seen from the middle, body axes, shape (8, 3) [m]."""
+        return self.half_width_m * SIGNS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Track:
+    """One toss as it is in the record.
+
+    Attributes:
+        number: Its place in the file.
+        position: The middle of the cube, shape (rows, 3) [m].
+        orientation: Quaternions (x, y, z, w), body to world, shape (rows, 4).
+    """
+
+    number: int
+    position: Array
+    orientation: Array
+
+    def flight(self) -> int:
+        """How many rows pass before a corner is near the board, or would be if it moved on as in the two rows before.
+
+        A cube may hit and rebound between two rows. Whatever the scale, the half width is that of the source.
+        """
+        low = (_turned(self.orientation, STATED.corners) + self.position[:, None])[:, :, 2].min(axis=1)
+        ahead = np.concatenate((low[:2], 2.0 * low[1:-1] - low[:-2]))
+        near = np.flatnonzero(np.minimum(low, ahead) < CLEAR_M)
+        return int(near[0]) if near.size else len(low)
+
+
+RESTING_ROWS: Final = 15
+"""A cube rests if for so many rows ..."""
+RESTING_M_S: Final = 0.02
+"""... no corner is faster than this [m/s]."""
+TAKEN_M: Final = 0.01
+"""Nothing but a hand moves a resting cube this far [m]."""
+
+STATED: Final = Cube()
+"""The cube as the source states it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toss:
+    """One toss from the last row of its flight on, in true lengths.
+
+    Attributes:
+        number: Its place in the file.
+        start: State there, fitted to the flight: configuration and velocity of a free-flyer at the cube's middle.
+        pose: Measured poses from there on, position and quaternion (x, y, z, w), shape (rows, 7).
+        corners: Measured corners, shape (rows, 8, 3) [m].
+    """
+
+    number: int
+    start: State
+    pose: Array
+    corners: Array
+
+
+def read(path: Path) -> list[Track]:
+    """The tosses of a file.
+
+    Raises:
+        InputError: The file cannot be read, or is no such record.
+    """
+    try:
+        with np.load(path) as data:
+            rows, offsets = np.asarray(data["rows"], dtype=np.float64), np.asarray(data["offsets"], dtype=np.int64)
+    except (OSError, KeyError, ValueError) as error:
+        raise InputError(f"{path} is no record of tosses ({error}); it needs the arrays rows and offsets") from None
+    if (
+        rows.ndim != 2
+        or rows.shape[1] < 7
+        or offsets.size < 2
+        or offsets[-1] != len(rows)
+        or (np.diff(offsets) < 1).any()
+    ):
+        raise InputError(f"{path} is no record of tosses: rows {rows.shape}, offsets {offsets.shape}")
+    tosses = [rows[a:b] for a, b in pairwise(offsets)]
+    return [
+        Track(number=k, position=toss[:, :3].copy(), orientation=toss[:, [4, 5, 6, 3]].copy())
+        for k, toss in enumerate(tosses)
+    ]
+
+
+def prepare(track: Track, cube: Cube) -> Toss | None:
+    """The toss in true lengths with the state before contact; None if it has no two rows of flight.
+
+    A parabola with the known gravity is fitted to the mass centre, and a constant rate of turn to the orientation, over
+    the last `FLIGHT_ROWS` rows of flight.
+    """
+    ends = track.flight()
+    begins = max(0, ends - FLIGHT_ROWS)
+    if ends - begins < 2 or ends == len(track.position):
+        return None
+    last, rows = ends - 1, slice(begins, ends)
+    turn = Rotation.from_quat(track.orientation)
+    centre, velocity, twist, spin = _motion(track, cube, rows, last)
+    first = Rotation.from_rotvec(twist) * turn[last]
+    arm = first.apply(cube.centre_m)
+    back = first.inv()
+    position = cube.scale * track.position
+    corners = position[:, None] + _turned(track.orientation, cube.corners)
+    end = last + undisturbed(corners[last:])
+    return Toss(
+        number=track.number,
+        start=State(
+            t=0.0,
+            q=np.concatenate((centre - arm, first.as_quat())),
+            v=np.concatenate((back.apply(velocity - np.cross(spin, arm)), back.apply(spin))),
+        ),
+        pose=np.column_stack((position, track.orientation))[last:end],
+        corners=corners[last:end],
+    )
+
+
+def undisturbed(corners: Array) -> int:
+    """The number of rows of a toss, shape (rows, 8, 3) [m], before somebody takes a cube away that has come to rest."""
+    still = np.linalg.norm(np.diff(corners, axis=0), axis=2).max(axis=1) < RESTING_M_S * PERIOD
+    rests = np.convolve(still, np.ones(RESTING_ROWS), "valid") == RESTING_ROWS
+    if len(still) < RESTING_ROWS or not rests.any():
+        return len(corners)
+    rest = int(np.argmax(rests))
+    away = np.linalg.norm(corners[rest:] - corners[rest], axis=2).max(axis=1) > TAKEN_M
+    return rest + int(np.argmax(away)) if away.any() else len(corners)
+
+
+def corners_of(pose: Array, cube: Cube) -> Array:
+    """Corners of a cube in the world, shape (rows, 8, 3) [m], from its poses, shape (rows, 7)."""
+    return pose[:, None, :3] + _turned(pose[:, 3:], cube.corners)
+
+
+def calibrate(tracks: Sequence[Track]) -> Cube:
+    """Scale, half width, mass centre and inertia of the cube from flights, poses at rest and single impacts.
+
+    Scale and mass centre e minimize what is left of ``position - R e - parabola`` over all flights, the acceleration
+    being that of gravity over the scale. The half width is the mean height at rest. The inertia is the regression of
+    the angular impulse of single corners on the change of the spin.
+    """
+    normal, right = np.zeros((4, 4)), np.zeros(4)
+    for track in tracks:
+        rows = track.flight()
+        if rows < LEAST_ROWS:
+            continue
+        t = PERIOD * np.arange(rows)
+        basis = np.linalg.qr(np.column_stack((np.ones(rows), t)))[0]
+        turn = Rotation.from_quat(track.orientation[:rows]).as_matrix()
+        for axis in range(3):
+            known = np.column_stack((turn[:, axis], 0.5 * t * t * (axis == 2)))
+            known = known - basis @ (basis.T @ known)
+            normal += known.T @ known
+            right += known.T @ track.position[:rows, axis]
+    try:
+        *offset, fall = np.linalg.solve(normal, right)
+    except np.linalg.LinAlgError:
+        raise InputError("the tosses have too few rows of flight to find scale and mass centre from") from None
+    scale = -GRAVITY / fall
+    height = np.median([track.position[-3:, 2].mean() for track in tracks])
+    cube = Cube(
+        scale=float(scale),
+        half_width_m=float(scale * height),
+        centre_m=(float(-scale * offset[0]), float(-scale * offset[1]), float(-scale * offset[2])),
+    )
+    hits = impacts(tracks, cube)
+    if not hits.number.size:
+        return cube
+    return msgspec.structs.replace(cube, inertia_kg_m2=hits.inertia)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impacts:
+    """First impacts of n tosses in which one corner alone touches within `AFTER_ROWS` rows.
+
+    Attributes:
+        number: Which tosses, shape (n,).
+        spin: Change of the angular velocity, world axes, shape (n, 3) [rad/s].
+        moment: Angular impulse about the mass centre if the impulse acts at the instant of touch, shape (n, 3) [N m s].
+        drift: By how much that changes with the instant at which the impulse acts, shape (n, 3) [N m].
+        restitution: Speed at which the corner leaves over that at which it came, along the vertical, shape (n,).
+        friction: Horizontal over vertical impulse, shape (n,).
+    """
+
+    number: Integers
+    spin: Array
+    moment: Array
+    drift: Array
+    restitution: Array
+    friction: Array
+
+    @property
+    def inertia(self) -> float:
+        """Regression of the angular impulse at the instant of touch on the change of the spin [kg m²]."""
+        return float((self.moment * self.spin).sum() / (self.spin * self.spin).sum())
+
+    @property
+    def delay(self) -> float:
+        """How long after the touch the impulse acts, in the mean, such that it explains the change of the spin [s]."""
+        known = np.column_stack((self.spin.ravel(), -self.drift.ravel()))
+        return float(np.linalg.lstsq(known, self.moment.ravel())[0][1])
+
+
+def impacts(tracks: Sequence[Track], cube: Cube) -> Impacts:
+    """What single corners do when they hit first.
+
+    The impulse is that of the mass, with gravity's taken off; motions before and after are continued to the instant of
+    touch.
+    """
+    found: list[tuple[int, Array, Array, Array, float, float]] = []
+    for track in tracks:
+        hit = track.flight()
+        after = slice(hit + 1, hit + 1 + AFTER_ROWS)
+        if hit < 2 or after.stop > len(track.position):
+            continue
+        heights = _turned(track.orientation, cube.corners)[:, :, 2] + cube.scale * track.position[:, 2:]
+        first, second = np.argsort(heights[hit])[:2]
+        if heights[hit, second] < ALONE_M or np.sort(heights[after], axis=1)[:, 1].min() < 2.0 * CLEAR_M:
+            continue
+        last = hit - 1
+        centre, came, twist, spin = _motion(track, cube, slice(max(0, hit - FLIGHT_ROWS), hit), last)
+        _, leaves, _, spin_after = _motion(track, cube, after, last)
+        turn = Rotation.from_rotvec(twist) * Rotation.from_quat(track.orientation[last])
+        t, arm, speed = 0.0, np.zeros(3), -1.0
+        for _ in range(NEWTON_STEPS):
+            arm = (Rotation.from_rotvec(t * spin) * turn).apply(cube.corners[first] - cube.centre_m)
+            speed = came[2] - GRAVITY * t + np.cross(spin, arm)[2]
+            t -= (centre[2] + came[2] * t - 0.5 * GRAVITY * t * t + arm[2]) / speed
+        impulse = cube.mass_kg * (leaves - came)
+        found.append(
+            (
+                track.number,
+                spin_after - spin,
+                np.cross(arm, impulse),
+                np.cross(np.cross(0.5 * (spin + spin_after), arm), impulse),
+                -(leaves[2] - GRAVITY * t + np.cross(spin_after, arm)[2]) / speed,
+                float(np.hypot(*impulse[:2]) / impulse[2]),
+            )
+        )
+    number, turned, moment, drift, restitution, friction = zip(*found, strict=True) if found else ((),) * 6
+    return Impacts(
+        number=np.array(number, dtype=np.int64),
+        spin=np.array(turned).reshape(-1, 3),
+        moment=np.array(moment).reshape(-1, 3),
+        drift=np.array(drift).reshape(-1, 3),
+        restitution=np.array(restitution, dtype=np.float64),
+        friction=np.array(friction, dtype=np.float64),
+    )
+
+
+def _motion(track: Track, cube: Cube, rows: slice, at: int) -> tuple[Array, Array, Array, Array]:
+    """The free motion through `rows`, at the time of row `at`.
+
+    Returns:
+        Mass centre [m] and its velocity [m/s], rotation vector from the measured orientation at `at` [rad] and angular
+        velocity [rad/s], world axes.
+    """
+    turn = Rotation.from_quat(track.orientation[rows])
+    t = PERIOD * (np.arange(rows.start, rows.stop) - at)
+    centre = cube.scale * track.position[rows] + turn.apply(cube.centre_m)
+    centre[:, 2] += 0.5 * GRAVITY * t * t
+    turned = (turn * Rotation.from_quat(track.orientation[at]).inv()).as_rotvec()
+    line = np.column_stack((np.ones(t.size), t))
+    (place, velocity), (twist, spin) = (np.linalg.lstsq(line, what)[0] for what in (centre, turned))
+    return place, velocity, twist, spin
+
+
+def _turned(orientation: Array, points: Array) -> Array:
+    """Points in body axes turned into world axes by each orientation, shape (rows, points, 3)."""
+    turned: Array = np.einsum("tij,kj->tki", Rotation.from_quat(orientation).as_matrix(), points)
+    return turned

@@ -1,0 +1,346 @@
+"""A humanoid that walks: vertical forces on its feet from the motion alone, beside those that it measured.
+
+The motion gives the wrench of the ground, six numbers, by inverse dynamics; the two soles share it. One foot on the
+ground carries all. With two, the split is not determined within what their soles allow: each sole is a patch of four
+corners here, and the forces are the smallest that make the wrench, with corners above the floor weighted down.
+
+The log is that of Ramadoss et al. 2021 (github.com/ami-iit/paper_ramadoss_2021_icra_proprioceptive-base-estimator,
+matlab/resources, BSD 3-clause) in one file ``icub_walk.npz``, with the robot's ``icub.urdf`` beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pinocchio as pin
+from scipy.optimize import nnls
+from scipy.signal import butter, filtfilt
+from scipy.spatial.transform import Rotation
+
+from idcontrol.configuration import Positive
+from idcontrol.errors import InputError
+from idcontrol.experiments.case import Case, Progress
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.system import System
+from idcontrol.types import Array
+
+SOLES: Final = ("l_sole", "r_sole")
+
+FASTEST_M_S = 2.0
+"""A base that is faster between two rows is a fault of the motion capture, which then stands still for a while."""
+BEFORE_ROWS, AFTER_ROWS = 8, 32
+"""Rows around such a jump that are filled in, by straight lines."""
+
+ALIGN_HZ = 8.0
+"""Smoothing of both total forces for the delay between them."""
+LONGEST_DELAY = 10
+"""Longest delay that is looked for [rows]."""
+
+WEIGHED_ROWS = 50
+"""Rows of standing at the beginning with which the mass centre is weighed."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides the prediction.
+
+    Attributes:
+        data: Path of ``icub_walk.npz``, with ``icub.urdf`` beside it; "" asks for it.
+        period_s: Time between two rows. The stamps of the log jitter by more than their distance.
+        motion_hz: Cut-off of the smoothing of positions, which are then differentiated twice: Butterworth, second
+            order, forward and backward.
+        sole_hz: The same for the poses of the soles.
+        sole_m: Reach of the sole behind, before, right and left of its frame.
+        floor_m: Height of the floor at x = 0, where the log begins.
+        floor_slope: Rise of the floor, or of the motion capture's frame, along x.
+        sole_noise_m: Corners up to this height stand on the floor.
+        lift_m: Height above that at which a corner counts for 1/e.
+        ridge: Weight of small forces against the wrench.
+    """
+
+    data: str = ""
+    period_s: Positive = 0.0101
+    motion_hz: Positive = 1.5
+    sole_hz: Positive = 10.0
+    sole_m: tuple[float, float, float, float] = (-0.05, 0.10, -0.025, 0.025)
+    floor_m: float = -0.0105
+    floor_slope: float = -0.006
+    sole_noise_m: Positive = 1e-3
+    lift_m: Positive = 1e-3
+    ridge: Positive = 0.1
+
+
+MISSING = (
+    "icub-forces needs icub_walk.npz with icub.urdf beside it, the walk of github.com/ami-iit/"
+    "paper_ramadoss_2021_icra_proprioceptive-base-estimator (matlab/resources) in one file: joint_names, q, "
+    "base_position, base_rpy, left_fz, right_fz; give its path with --set data=PATH"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """What is read; rows are samples.
+
+    Attributes:
+        system: The robot.
+        q: Configurations in Pinocchio's layout, as measured, shape (rows, nq).
+        measured: Upward forces on the left and the right foot, shape (rows, 2) [N].
+        filled: How many rows of the base's pose were filled in.
+    """
+
+    system: System
+    q: Array
+    measured: Array
+    filled: int
+
+
+def read(path: Path, period: float) -> Log:
+    """The log in a file, with the robot beside it; jumps of the motion capture are filled in.
+
+    Raises:
+        InputError: A file cannot be read, or is no such log.
+    """
+    try:
+        with np.load(path) as data:
+            names = [str(name) for name in data["joint_names"]]
+            joints, position, rpy = (np.asarray(data[key], np.float64) for key in ("q", "base_position", "base_rpy"))
+            measured = np.column_stack((data["left_fz"], data["right_fz"])).astype(np.float64)
+    except (OSError, KeyError, ValueError) as error:
+        raise InputError(f"{path} is no log of a walk ({error}); {MISSING}") from None
+    system = System.from_urdf(path.with_name("icub.urdf"), free_flyer=True)
+    base, filled = _mended(np.column_stack((position, np.unwrap(rpy, axis=0))), period)
+    q = np.tile(pin.neutral(system.model), (len(base), 1))
+    q[:, :3], q[:, 3:7] = base[:, :3], _continuous(Rotation.from_euler("ZYX", base[:, :2:-1]).as_quat())
+    for column, name in enumerate(names):
+        q[:, system.model.joints[system.model.getJointId(name)].idx_q] = joints[:, column]
+    return Log(system=system, q=q, measured=measured, filled=filled)
+
+
+def _mended(base: Array, period: float) -> tuple[Array, int]:
+    """The base's coordinates without jumps, and how many rows were filled in."""
+    speed = np.linalg.norm(np.diff(base[:, :3], axis=0), axis=1) / period
+    bad = np.zeros(len(base), dtype=bool)
+    for row in np.flatnonzero(speed > FASTEST_M_S):
+        bad[max(0, row - BEFORE_ROWS) : row + AFTER_ROWS + 1] = True
+    rows, good = np.arange(len(base)), np.flatnonzero(~bad)
+    return np.column_stack([np.interp(rows, good, column[good]) for column in base.T]), int(bad.sum())
+
+
+def _continuous(quaternion: Array) -> Array:
+    """Quaternions without changes of sign from row to row."""
+    turns = np.where((quaternion[1:] * quaternion[:-1]).sum(axis=1) < 0.0, -1.0, 1.0)
+    return quaternion * np.concatenate(([1.0], np.cumprod(turns)))[:, None]
+
+
+def smooth(values: Array, cutoff_hz: float, period: float) -> Array:
+    """Values without what is faster than a frequency, along the rows: Butterworth, second order, both ways.
+
+    They are continued by a period of that frequency at both ends, point-symmetrically.
+    """
+    b, a = butter(2, 2.0 * cutoff_hz * period)
+    return np.asarray(filtfilt(b, a, values, axis=0, padlen=round(1.0 / (cutoff_hz * period))))
+
+
+def smooth_motion(q: Array, cutoff_hz: float, period: float) -> Array:
+    """Configurations whose every coordinate is smoothed; the base turns little enough for its quaternion to be."""
+    out = smooth(q, cutoff_hz, period)
+    out[:, 3:7] /= np.linalg.norm(out[:, 3:7], axis=1)[:, None]
+    return out
+
+
+def ground_wrench(system: System, q: Array, period: float) -> Array:
+    """Force and moment about the world origin with which the ground makes the motion, shape (rows, 6) [N, N m]."""
+    model, data = system.model, system.model.createData()
+    v, a = np.zeros((len(q), model.nv)), np.zeros((len(q), model.nv))
+    for row in range(1, len(q) - 1):
+        v[row] = pin.difference(model, q[row - 1], q[row + 1]) / (2.0 * period)
+    v[0], v[-1] = v[1], v[-2]
+    a[1:-1] = (v[2:] - v[:-2]) / (2.0 * period)
+    a[0], a[-1] = a[1], a[-2]
+    wrench = np.empty((len(q), 6))
+    for row in range(len(q)):
+        base = pin.XYZQUATToSE3(q[row, :7])
+        wrench[row] = base.act(pin.Force(pin.rnea(model, data, q[row], v[row], a[row])[:6])).vector
+    return wrench
+
+
+def sole_corners(system: System, q: Array, sole: tuple[float, float, float, float]) -> Array:
+    """Corners of the left and the right sole, world frame, shape (rows, 2, 4, 3) [m]."""
+    model, data = system.model, system.model.createData()
+    frames = [system.frame(name) for name in SOLES]
+    flat = np.array([[x, y, 0.0] for x in sole[:2] for y in sole[2:]])
+    out = np.empty((len(q), 2, 4, 3))
+    for row in range(len(q)):
+        pin.framesForwardKinematics(model, data, q[row])
+        for foot, frame in enumerate(frames):
+            out[row, foot] = [data.oMf[frame].act(corner) for corner in flat]
+    return out
+
+
+def share(wrench: Array, corners: Array, weight: Array, ridge: float) -> Array:
+    """Vertical forces of the two feet that make a wrench: the smallest at their corners.
+
+    The corners push, and those with a small weight push less. Where the centre of pressure leaves the soles, the total
+    force is kept and the moment gives way.
+
+    Args:
+        wrench: Force and moment about the world origin, shape (6,).
+        corners: Of both feet, shape (2, 4, 3) [m].
+        weight: Of each corner, above 0, shape (2, 4).
+        ridge: Weight of small forces against the wrench.
+
+    Returns:
+        Shape (2,) [N].
+    """
+    place = corners.reshape(-1, 3)
+    middle, lever = place[:, :2].mean(axis=0), 0.1  # [m], makes moments of forces
+    rows = np.vstack((np.ones(8), ((place[:, :2] - middle) / lever).T, np.diag(ridge / np.sqrt(weight.ravel()))))
+    moments = (np.array([-wrench[4], wrench[3]]) - middle * wrench[2]) / lever
+    force = nnls(rows, np.concatenate(([wrench[2]], moments, np.zeros(8))))[0]
+    total = force.sum()
+    return np.asarray(force.reshape(2, 4).sum(axis=1) * (max(wrench[2], 0.0) / total if total > 0.0 else 0.0))
+
+
+def predict(config: Config, wrench: Array, corners: Array) -> Array:
+    """Vertical forces of both feet in every row, shape (rows, 2) [N]."""
+    height = corners[..., 2] - config.floor_m - config.floor_slope * corners[..., 0]
+    above = np.maximum(height - config.sole_noise_m, 0.0)
+    weight = np.maximum(np.exp(-above / config.lift_m), 1e-12)
+    return np.array([share(w, c, g, config.ridge) for w, c, g in zip(wrench, corners, weight, strict=True)])
+
+
+def naive(wrench: Array, corners: Array) -> Array:
+    """The split by the place of the centre of pressure between the soles' middles, shape (rows, 2) [N]."""
+    left, right = (corners[:, foot, :, :2].mean(axis=1) for foot in (0, 1))
+    pressure = np.column_stack((-wrench[:, 4], wrench[:, 3])) / wrench[:, 2:3]
+    across = left - right
+    part = np.clip(((pressure - right) * across).sum(axis=1) / (across * across).sum(axis=1), 0.0, 1.0)
+    return wrench[:, 2:3] * np.column_stack((part, 1.0 - part))
+
+
+def delay(total: Array, measured: Array, period: float) -> int:
+    """Rows by which the measured total force comes after the predicted one: no split plays a part in it."""
+    seen = smooth(measured, ALIGN_HZ, period)
+    end = len(total) - LONGEST_DELAY
+    agrees = [np.corrcoef(total[:end], seen[k : k + end])[0, 1] for k in range(LONGEST_DELAY + 1)]
+    return int(np.argmax(agrees))
+
+
+def late(forces: Array, rows: int) -> Array:
+    """Forces that come some rows later; the first row is held."""
+    return forces[np.maximum(np.arange(len(forces)) - rows, 0)]
+
+
+def weighed(wrench: Array, corners: Array, measured: Array) -> Array:
+    """The wrench with the mass centre moved across the feet by what the first rows of standing say of it."""
+    left, right = (corners[:, foot, :, :2].mean(axis=1) for foot in (0, 1))
+    across = (left - right) / np.linalg.norm(left - right, axis=1)[:, None]
+    first = slice(0, WEIGHED_ROWS)
+    share_now = naive(wrench, corners)[first, 0].mean() / wrench[first, 2].mean()
+    share_true = measured[first, 0].mean() / measured[first].sum(axis=1).mean()
+    apart = np.linalg.norm(left[first] - right[first], axis=1).mean()
+    shift = (share_true - share_now) * apart * across * wrench[:, 2:3]
+    out = wrench.copy()
+    out[:, 3] += shift[:, 1]
+    out[:, 4] -= shift[:, 0]
+    return out
+
+
+def agreement(predicted: Array, measured: Array) -> dict[str, Any]:
+    """Correlation and error of both feet, and the worse of each: `r`, `rms_n`."""
+    r = [float(np.corrcoef(predicted[:, foot], measured[:, foot])[0, 1]) for foot in (0, 1)]
+    rms = np.sqrt(np.mean((predicted - measured) ** 2, axis=0)).tolist()
+    return {"r": min(r), "rms_n": max(rms), "r_feet": r, "rms_feet_n": rms}
+
+
+def run(config: Config, progress: Progress) -> Results:
+    """Predict the forces in the ways that the page compares."""
+    if not config.data:
+        raise InputError(MISSING)
+    log = read(Path(config.data), config.period_s)
+    system, h, measured = log.system, config.period_s, log.measured
+    wrench = ground_wrench(system, smooth_motion(log.q, config.motion_hz, h), h)
+    corners = sole_corners(system, smooth_motion(log.q, config.sole_hz, h), config.sole_m)
+    progress(0.5)
+    lag = delay(ground_wrench(system, smooth_motion(log.q, ALIGN_HZ, h), h)[:, 2], measured.sum(axis=1), h)
+    alone = predict(config, wrench, corners)
+    progress(0.8)
+    scaled = late(predict(config, weighed(wrench, corners, measured), corners), lag)
+    ways = {
+        "naive": agreement(naive(wrench, corners), measured),
+        "alone": agreement(alone, measured),
+        "aligned": agreement(late(alone, lag), measured),
+        "weighed": agreement(scaled[WEIGHED_ROWS:], measured[WEIGHED_ROWS:]),
+    }
+    t = np.asarray(h * np.arange(len(measured)))
+    reach = config.sole_m[3] - config.sole_m[2]
+    apart = float(np.linalg.norm(corners[0, 0].mean(axis=0) - corners[0, 1].mean(axis=0)))
+    return Results(
+        findings=_findings(ways, log, lag * h, 0.5 * reach / apart * float(wrench[0, 2])),
+        series={
+            "t": Series(t, "s"),
+            "measured": Series(measured, "N"),
+            "predicted": Series(alone, "N"),
+            "weighed": Series(scaled, "N"),
+        },
+        drawings=[_drawing(t, measured, alone, scaled)],
+        extra={"r": ways["alone"]["r"], "rms_n": ways["alone"]["rms_n"], "ways": ways},
+    )
+
+
+experiment = Case(
+    name="icub-forces",
+    summary="forces on a walking humanoid's feet from its motion alone, against measured ones (--set data=PATH)",
+    presets={"default": Config()},
+    simulate=run,
+    smallest=None,
+)
+
+WAYS: Final = {
+    "naive": "split by the place of the centre of pressure between the soles' middles",
+    "alone": "soles as patches, from the motion alone",
+    "aligned": "the same, later by the delay of the measured total force",
+    "weighed": f"the same, the mass centre weighed on the first {WEIGHED_ROWS} rows, which are left out",
+}
+
+
+def _findings(ways: Mapping[str, Mapping[str, Any]], log: Log, lag_s: float, undetermined: float) -> list[Finding]:
+    findings = [
+        Finding("filled_rows", log.filled, note="rows of the base's pose around jumps of the motion capture"),
+        Finding("delay_s", lag_s, "s", note="of the measured total force, which knows nothing of the split"),
+        Finding(
+            "undetermined_n",
+            undetermined,
+            "N",
+            note="how far the split at rest may be off: wherever its soles press, the robot moves alike",
+        ),
+    ]
+    for way, note in WAYS.items():
+        r, rms = ways[way]["r"], ways[way]["rms_n"]
+        asked = way == "weighed"
+        findings += [
+            Finding(f"r_{way}", r, holds=r >= 0.95 if asked else None, note=f"{note}; the worse foot"),
+            Finding(f"rms_{way}_n", rms, "N", holds=rms <= 30.0 if asked else None),
+        ]
+    return findings
+
+
+def _drawing(t: Array, measured: Array, alone: Array, scaled: Array) -> Drawing:
+    with axes(rows=2, size=(9.0, 5.0), sharex=True) as plots:
+        for foot, (plot, name) in enumerate(zip(plots, ("left foot [N]", "right foot [N]"), strict=True)):
+            plot.plot(t, measured[:, foot], "k", linewidth=1.0, label="measured")
+            plot.plot(t, alone[:, foot], label="from the motion alone")
+            plot.plot(t, scaled[:, foot], "--", label="aligned and weighed")
+            plot.set_ylabel(name)
+        plots[0].legend(fontsize="x-small")
+        plots[1].set_xlabel("time [s]")
+        plots[1].figure.tight_layout()
+    return Drawing(
+        "Forces on the feet",
+        "Measured and predicted upward forces; while both feet stand, statics leaves the split open.",
+        plots[1].figure,
+    )

@@ -1,0 +1,193 @@
+"""Contact problems through every solver that is installed, each answer checked by one judge (``idcontrol league``).
+
+The problems are those that our trots and grasps have met, random steps of machines and boxes, hostile ones
+(`idcontrol.trust.random_steps`), and whatever sets the user has (``--set 'data=["FOLDER"]'``). All know Coulomb's law
+with a circular cone; whether an answer obeys it is decided by `idcontrol.league.judge`, in the units of the problem.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+import numpy as np
+
+from idcontrol.configuration import Seed
+from idcontrol.experiments.case import Case, Progress
+from idcontrol.experiments.findings import Drawing, Finding, Results, axes
+from idcontrol.league.judge import miss
+from idcontrol.league.problems import RECORDED, FrictionProblem, of_step, read
+from idcontrol.league.solvers import OURS, Solver, entered, plain
+from idcontrol.models.step import StepProblem
+from idcontrol.places import Kind, at
+from idcontrol.trust.random_steps import hostile_step, numbered_step
+from idcontrol.types import Array
+
+SOLVED: Final = 1e-8
+"""An answer solves a problem if it misses the law by no more, of the judge's unit."""
+FALSE: Final = 1e-6
+"""One that is called solved and misses by more is a false success; between the two it is a loose one."""
+MOST_CONTACTS: Final = 16
+"""Contacts of the random steps, at most."""
+TAUS: Final = np.geomspace(1.0, 1e4, 200)
+"""Times of the best at which the performance profile (Dolan & Moré 2002) is drawn."""
+
+
+KIND: Final = Kind(name="solver", group="idcontrol.league", calls=("__call__",), protocol="idcontrol.league.solvers")
+"""What `Config.solvers` names."""
+
+Some = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides a league.
+
+    Attributes:
+        data: Files or folders with further problems (`idcontrol.league.problems`).
+        solvers: Further solvers, ``file.py:function`` or ``module:function``, called with (W, q, mu); they return
+            impulses, or None where they do not claim to have a solution.
+        random: Random steps of machines and boxes.
+        hostile: Hostile ones.
+        seed: Seed of both.
+    """
+
+    data: tuple[str, ...] = ()
+    solvers: tuple[str, ...] = ()
+    random: Some = 50
+    hostile: Some = 50
+    seed: Seed = 0
+
+
+def problems(config: Config) -> list[FrictionProblem]:
+    """All problems of a league.
+
+    Raises:
+        InputError: `data` has none.
+    """
+    found = read([RECORDED, *config.data])
+    random = (numbered_step(number, seed=config.seed, most_contacts=MOST_CONTACTS) for number in itertools.count())
+    hostile = (hostile_step(number, seed=config.seed) for number in itertools.count())
+    for name, steps, wanted in (("random", random, config.random), ("hostile", hostile, config.hostile)):
+        posed = (of_step(f"{name}-{number}", step) for number, step in enumerate(steps) if _has_cones(step))
+        found += itertools.islice(posed, wanted)
+    return found
+
+
+def _has_cones(step: StepProblem) -> bool:
+    return len(step.contacts) > 0 and bool(np.isfinite(step.contacts.mu).all())
+
+
+def solvers(config: Config) -> list[Solver]:
+    """The installed solvers, and those of the user.
+
+    Raises:
+        UnknownName: A file or module does not define a solver.
+        InputError: One cannot be imported.
+    """
+    return [*entered(), *(Solver(place, plain(at(KIND, place))) for place in config.solvers)]
+
+
+def run(config: Config, progress: Progress) -> Results:
+    """Give every problem to every solver, and judge the answers.
+
+    Raises:
+        UnknownName: A solver of the user's is not there.
+        InputError: A set or a solver of the user's cannot be read.
+    """
+    field, posed = solvers(config), problems(config)
+    missed = np.full((len(field), len(posed)), np.nan)  # NaN where there is no claim
+    seconds = np.full((len(field), len(posed)), np.inf)
+    for s, solver in enumerate(field):
+        solver.answer(posed[0])  # what is compiled or started the first time is no part of the times
+        for p, problem in enumerate(posed):
+            if problem.mu.size > solver.most:
+                continue
+            answer = solver.answer(problem)
+            seconds[s, p] = answer.seconds
+            if answer.r is not None:
+                missed[s, p] = miss(problem, answer.r)
+            progress((s * len(posed) + p + 1) / (len(field) * len(posed)))
+    times = np.where(missed <= SOLVED, seconds, np.inf)
+    rows = [standing(solver, posed, missed[s], seconds[s], times) for s, solver in enumerate(field)]
+    detail = [
+        {
+            "problem": problem.name,
+            "contacts": problem.mu.size,
+            **{
+                solver.name: {"miss": _number(missed[s, p]), "us": _number(1e6 * seconds[s, p])}
+                for s, solver in enumerate(field)
+            },
+        }
+        for p, problem in enumerate(posed)
+    ]
+    return Results(
+        findings=findings(rows, posed, missed),
+        drawings=[profile(field, times)],
+        extra={"problems": len(posed), "solvers": rows, "answers": detail},
+    )
+
+
+def standing(
+    solver: Solver, posed: Sequence[FrictionProblem], missed: Array, seconds: Array, times: Array
+) -> dict[str, Any]:
+    """What became of a solver's problems, from what it `missed`, its `seconds`, and the `times` of all that solved."""
+    given = np.array([problem.mu.size <= solver.most for problem in posed])
+    solved, solvable, best = missed <= SOLVED, np.isfinite(times).any(axis=0), times.min(axis=0)
+    return {
+        "name": solver.name,
+        "given": int(given.sum()),
+        "solved": int(solved.sum()),
+        "loose": int(((missed > SOLVED) & (missed <= FALSE)).sum()),
+        "false_success": int((missed > FALSE).sum()),
+        "unsolved_though_solvable": int((given & solvable & np.isnan(missed)).sum()),
+        "crashed": int(np.isnan(seconds).sum()),
+        "median_us": float(np.median(1e6 * seconds[solved])) if solved.any() else None,
+        "fastest": int((solved & (seconds == best)).sum()),
+    }
+
+
+def findings(rows: Sequence[Mapping[str, Any]], posed: Sequence[FrictionProblem], missed: Array) -> list[Finding]:
+    """Our standing, and what the judge knows of the problems."""
+    ours, solved = rows[0], missed <= SOLVED
+    assert ours["name"] == OURS
+    return [
+        Finding("problems_solved_by_some", int(solved.any(axis=0).sum()), note=f"of {len(posed)}"),
+        Finding("ours_solved", ours["solved"], holds=ours["unsolved_though_solvable"] == 0),
+        Finding("ours_false_success", ours["false_success"], holds=ours["false_success"] == 0),
+        Finding("ours_worst_miss", _number(np.nanmax(missed[0], initial=0.0))),
+        *(Finding(f"{row['name']}: false successes", row["false_success"]) for row in rows[1:]),
+    ]
+
+
+def _number(value: float) -> float | None:
+    """A number as JSON has it."""
+    return float(value) if np.isfinite(value) else None
+
+
+def profile(field: Sequence[Solver], times: Array) -> Drawing:
+    """Performance profile: share of the problems that a solver solved within τ times the best solver's time."""
+    best = times.min(axis=0)
+    known = np.isfinite(best)
+    with axes(size=(7.0, 4.0)) as plot:
+        for s, solver in enumerate(field):
+            ratio = times[s, known] / best[known]
+            plot.step(TAUS, [(ratio <= tau).mean() for tau in TAUS], where="post", label=solver.name)
+        plot.set(xscale="log", xlabel="τ, times the best solver's time", ylabel="share solved", ylim=(-0.02, 1.02))
+        plot.legend(loc="lower right", fontsize="small")
+    return Drawing(
+        "Share of the problems that are solved within τ times the best",
+        f"{int(known.sum())} of {known.size} problems are solved by some solver. At τ = 1 a curve shows how often its "
+        "solver is the fastest, at its right end how many it solves at all.",
+        plot.figure,
+    )
+
+
+experiment = Case(
+    name="league",
+    summary="contact problems through every installed solver, each answer checked by one judge",
+    presets={"default": Config()},
+    simulate=run,
+    smallest=Config(random=2, hostile=2),
+)

@@ -1,0 +1,92 @@
+"""What measured motions and public contact problems say of us, as claims for ``idcontrol trust --data FOLDER``."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.experiments import icub_forces, tosses
+from idcontrol.league.judge import miss
+from idcontrol.league.problems import read
+from idcontrol.models.coulomb_cone import solve_delassus
+from idcontrol.solvers.status import SOLVED
+from idcontrol.trust import Claim
+
+TOSSES: Final = "cube_tosses.npz"
+WALK: Final = "icub_walk.npz"
+PROBLEMS: Final = "friction_problems"
+MOST_CONTACTS: Final = 60
+"""Larger public problems take seconds each."""
+
+
+def claims(folder: Path) -> tuple[Claim, ...]:
+    """The claims that can be measured with what is in `folder` (docs/reality.md, docs/league.md).
+
+    Raises:
+        InputError: Nothing is.
+    """
+    found = []
+    if (folder / TOSSES).is_file():
+        found.append(
+            Claim(
+                statement="corners of a thrown cube are where they were measured: mean distance, tosses not fitted",
+                measure=partial(off_the_cube, folder / TOSSES),
+                unit="m",
+                limit=0.02,
+                tests=("tests/experiments/test_tosses.py",),
+            )
+        )
+    if (folder / WALK).is_file():
+        found.append(
+            Claim(
+                statement="a walking humanoid's feet press as its motion says: 1 - correlation, the worse foot",
+                measure=partial(uncorrelated, folder / WALK),
+                limit=0.05,
+                tests=("tests/experiments/test_icub_forces.py",),
+            )
+        )
+    if (folder / PROBLEMS).is_dir():
+        found.append(
+            Claim(
+                statement=f"public contact problems up to {MOST_CONTACTS} contacts are solved, by the league's judge",
+                measure=partial(missed, folder / PROBLEMS),
+                limit=1e-8,
+                tests=(
+                    "tests/league/test_league.py::"
+                    "test_our_solver_solves_the_public_problems_of_up_to_a_hundred_contacts",
+                ),
+            )
+        )
+    if not found:
+        raise InputError(f"--data: {folder} has none of {TOSSES}, {WALK} and {PROBLEMS}/ (see docs/reality.md)")
+    return tuple(found)
+
+
+def off_the_cube(path: Path) -> float:
+    """Mean distance of the corners under the circular cone with restitution, on the odd tosses [m]."""
+    config = tosses.Config(data=str(path), plant="coulomb-cone", evaluations=0)
+    results = tosses.run(config, _silent)
+    return next(float(f.value or np.nan) for f in results.findings if f.key == "corner_coulomb_cone_m")
+
+
+def uncorrelated(path: Path) -> float:
+    """One less the correlation of predicted and measured vertical forces, of the worse foot."""
+    return 1.0 - float(icub_forces.run(icub_forces.Config(data=str(path)), _silent).extra["r"])
+
+
+def missed(folder: Path) -> float:
+    """How far answers miss Coulomb's law, at most; inf where a problem is left unsolved."""
+    worst = 0.0
+    for problem in read([folder]):
+        if problem.mu.size <= MOST_CONTACTS:
+            outcome, r = solve_delassus(problem.W, problem.q, problem.mu)
+            worst = max(worst, miss(problem, r) if outcome.status == SOLVED else np.inf)
+    return float(worst)
+
+
+def _silent(_: float) -> None:
+    """No progress to tell."""

@@ -1,0 +1,483 @@
+"""A quadruped that stands, in five situations: which torques and forces do four packages answer?
+
+The robot is at rest on point feet, and is asked for accelerations: none, or those of a foot that lifts. idcontrol and
+TSID choose torques and forces together. MuJoCo's ``mj_inverse`` and Pinocchio's ``contactInverseDynamics`` read the
+forces off the deformation of a soft ground; they are given a robot that has come to rest on theirs. Every answer is
+then held against rigid contact with Coulomb's law, by the same code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pinocchio as pin
+
+from idcontrol import controllers, robots
+from idcontrol.bench.peers import installed
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
+from idcontrol.controllers import InverseSettings, Setup
+from idcontrol.errors import InputError
+from idcontrol.experiments.case import GRAVITY, Case, Progress
+from idcontrol.experiments.findings import Drawing, Finding, Results, axes
+from idcontrol.league.judge import miss
+from idcontrol.league.problems import FrictionProblem
+from idcontrol.models.coulomb_cone import solve_delassus
+from idcontrol.solvers.status import SOLVED
+from idcontrol.system import System
+from idcontrol.types import Array, Booleans, Controller, Reference, State
+
+H: Final = 1e-3
+"""Control period [s]."""
+MU: Final = 0.6
+"""Friction that everyone is told."""
+PUSH: Final = 0.95
+"""Share of what friction holds that the push takes."""
+SLIPPERY: Final = 0.2
+"""Friction where it is less than told."""
+WEAK_PUSH: Final = 0.3
+"""Horizontal push there, of the weight: it needs friction of 0.3."""
+SLOPE: Final = np.deg2rad(10.0)
+NEWTON: Final = 10
+"""Newton steps that bring the feet onto it; four are enough."""
+LIFT: Final = 2.0
+"""Upward acceleration of the foot that lifts [m/s²]."""
+LIFTED: Final = 0
+UP: Final = np.array([0.0, 0.0, 1.0])
+SETTLE_S: Final = 2.0
+"""Time that MuJoCo's robot gets to come to rest in its ground [s]."""
+COMPLIANCE: Final = 1e-4
+"""Of the ground that Pinocchio is told of [m/N]; the forces of a robot at rest do not depend on it."""
+REPEATS: Final = 300
+"""Calls that are timed; the median counts."""
+SCRIPT: Final = Path(__file__).parent / "standing_tsid.py"
+LAW: Final = 1e-8
+"""How far the judge's own forces may miss Coulomb's law (`idcontrol.league.judge.miss`)."""
+LIMIT_S: Final = 60.0
+"""TSID's script is stopped after this time [s]."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides a comparison.
+
+    Attributes:
+        robot: A robot with point-like feet.
+        tsid_python: A Python interpreter whose packages include TSID, which belongs to another Pinocchio than ours
+            (``pip install tsid==1.7.0 'numpy<2' cmeel-boost==1.82.0``); null leaves it out.
+    """
+
+    robot: str = "solo12"
+    tsid_python: str | None = None
+
+
+class Situation(NamedTuple):
+    """A question: which torques, so that the robot at rest in `q` accelerates by `a`?
+
+    Attributes:
+        name: Its name.
+        q: Configuration, shape (nq,); the trunk is level.
+        a: Asked accelerations, Pinocchio's layout, shape (nv,).
+        normal: Normal of the ground, which passes through all feet, shape (3,).
+        gravity: Gravity, and a push that acts on every body like it, shape (3,) [m/s²].
+        mu: Friction as told, and as it is.
+        stance: Feet that are planned to stand, shape (4,).
+    """
+
+    name: str
+    q: Array
+    a: Array
+    normal: Array
+    gravity: Array
+    mu: tuple[float, float]
+    stance: Booleans
+
+
+class Answer(NamedTuple):
+    """What a package answers.
+
+    Attributes:
+        tau: Joint torques, shape (12,) [N m].
+        forces: Forces of the ground on the feet, world axes, shape (4, 3) [N].
+        a: Accelerations that it takes for those of its torques and forces, shape (nv,).
+        seconds: Median time of a call.
+    """
+
+    tau: Array
+    forces: Array
+    a: Array
+    seconds: float
+
+
+class Machine:
+    """The robot as the judge sees it: terms of its own, and point feet."""
+
+    def __init__(self, name: str) -> None:
+        """Load the robot `name`.
+
+        Raises:
+            UnknownName: There is no such robot.
+            InputError: It is none with four legs of three joints.
+        """
+        self.robot = robots.load(name)
+        self.system = self.robot.system()
+        self.model: Any = self.system.model
+        self.data: Any = self.model.createData()
+        self.feet = [foot.frame for foot in self.robot.description.feet]
+        if len(self.feet) != 4 or self.model.nv != 18:
+            raise InputError(f"robot: {name} has not four legs of three joints; links, solo12, go1 and anymal have")
+
+    def at_rest(self, slope: float = 0.0) -> Array:
+        """The home pose with legs bent so far that the feet are on a plane that rises with x at `slope` [rad].
+
+        Raises:
+            InputError: They do not reach it.
+        """
+        q = self.robot.standing_state(self.system).q.copy()
+        J, position = self.look(q)
+        goal = position.copy()
+        rise = np.tan(slope) * position[:, 0]
+        goal[:, 2] += rise - rise.min()
+        for _ in range(NEWTON):
+            step = np.linalg.solve(J[:, 6:], (goal - position).ravel())
+            q = pin.integrate(self.model, q, np.concatenate((np.zeros(6), step)))
+            J, position = self.look(q)
+        if np.abs(goal - position).max() > 1e-12:
+            raise InputError(f"robot: the feet of {self.robot.name} do not reach a slope of {np.rad2deg(slope):.0f}°")
+        return q
+
+    def look(self, q: Array) -> tuple[Array, Array]:
+        """Jacobian of the feet, world axes, shape (12, nv), and where they are, shape (4, 3) [m]."""
+        pin.computeJointJacobians(self.model, self.data, q)
+        pin.updateFramePlacements(self.model, self.data)
+        frames = [self.model.getFrameId(foot) for foot in self.feet]
+        rows = [pin.getFrameJacobian(self.model, self.data, f, pin.LOCAL_WORLD_ALIGNED)[:3] for f in frames]
+        return np.vstack(rows), np.array([self.data.oMf[f].translation for f in frames])
+
+    def terms(self, situation: Situation) -> tuple[Array, Array, Array]:
+        """Inertia, gravity's generalized force against which motors work, and the feet's Jacobian."""
+        M = pin.crba(self.model, self.data, situation.q)
+        M = np.triu(M) + np.triu(M, 1).T
+        at_earth = self.model.gravity.linear.copy()
+        self.model.gravity.linear = situation.gravity
+        g = pin.computeGeneralizedGravity(self.model, self.data, situation.q).copy()
+        self.model.gravity.linear = at_earth
+        return M, g, self.look(situation.q)[0]
+
+
+def situations(machine: Machine) -> list[Situation]:
+    """The five questions."""
+    level, tilted = machine.at_rest(), machine.at_rest(SLOPE)
+    none = np.zeros(machine.model.nv)
+    down, all_feet = -GRAVITY * UP, np.ones(4, dtype=np.bool_)
+    lift, swing = none.copy(), all_feet.copy()
+    swing[LIFTED] = False
+    up = np.zeros(12)
+    up[3 * LIFTED + 2] = LIFT
+    lift[6:] = np.linalg.solve(machine.look(level)[0][:, 6:], up)
+
+    def pushed(share: float) -> Array:
+        return down + np.array([share * GRAVITY, 0.0, 0.0])
+
+    slope = np.array([-np.sin(SLOPE), 0.0, np.cos(SLOPE)])
+    return [
+        Situation("standing", level, none, UP, down, (MU, MU), all_feet),
+        Situation("pushed", level, none, UP, pushed(PUSH * MU), (MU, MU), all_feet),
+        Situation("foot lifting", level, lift, UP, down, (MU, MU), swing),
+        Situation("tilted ground", tilted, none, slope, down, (MU, MU), all_feet),
+        Situation("wrong friction", level, none, UP, pushed(WEAK_PUSH), (MU, SLIPPERY), all_feet),
+    ]
+
+
+def timed(call: Callable[[], Any]) -> tuple[Any, float]:
+    """What a call returns, and the median time of many [s]."""
+    seconds = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        result = call()
+        seconds.append(time.perf_counter() - began)
+    return result, float(np.median(seconds))
+
+
+def _on_points(machine: Machine, system: System, situation: Situation, radius: float) -> SphereContacts:
+    """Feet on the situation's ground; spheres of `radius` [m] have the same contact points."""
+    _, feet = machine.look(situation.q)
+    ground = plane(situation.normal, float(situation.normal @ feet[0]) - radius)
+    return SphereContacts(system, machine.feet, radius, ground, situation.mu[0])
+
+
+def _holding(name: str, machine: Machine, situation: Situation) -> tuple[Controller, Reference]:
+    """A controller of ours that is told of the situation, and what it is asked for."""
+    system = machine.robot.system()
+    system.model.gravity.linear = situation.gravity
+    contacts = _on_points(machine, system, situation, 0.0)
+    settings = InverseSettings(rate_limit_nm_s=None, learn_friction=False)
+    controller = controllers.build(name, Setup(system=system, contacts=contacts, h=H, settings=settings))
+    reference = msgspec.structs.replace(
+        Reference.standing(system.joint_positions(situation.q), 4), a=situation.a[6:].copy(), stance=situation.stance
+    )
+    return controller, reference
+
+
+def ours(name: str, machine: Machine, situation: Situation) -> Answer:
+    """A controller of ours: torques and predicted forces."""
+    controller, reference = _holding(name, machine, situation)
+    state = State(t=0.0, q=situation.q, v=np.zeros(machine.model.nv))
+    command, seconds = timed(lambda: controller(state, reference))
+    forces = np.zeros((4, 3))
+    forces[command.predicted.identity] = command.predicted.force
+    M, g, J = machine.terms(situation)
+    a = np.linalg.solve(M, np.concatenate((np.zeros(6), command.tau)) - g + J.T @ forces.ravel())
+    return Answer(command.tau.copy(), forces, np.asarray(a), seconds)
+
+
+def mujoco(machine: Machine, situation: Situation) -> Answer:
+    """``mj_inverse`` of a robot that id-coulomb-qp has held until it is at rest in MuJoCo's ground."""
+    engine: Any = importlib.import_module("mujoco")
+    plants: Any = importlib.import_module("idcontrol.plants.mujoco")
+    system = machine.robot.system()
+    system.model.gravity.linear = situation.gravity
+    plant = plants.MuJoCo(system, _on_points(machine, system, situation, 1e-3), H)
+    state = plant.reset(State(t=0.0, q=situation.q, v=np.zeros(machine.model.nv)))
+    hold, reference = _holding("id-coulomb-qp", machine, situation)
+    reference = msgspec.structs.replace(reference, a=np.zeros(12), stance=np.ones(4, dtype=np.bool_))
+    for _ in range(round(SETTLE_S / H)):
+        state = plant.step(hold(state, reference).tau, H)
+    data = plant.data
+    data.qacc[:] = situation.a
+
+    def inverse() -> Array:
+        engine.mj_inverse(plant.model, data)
+        return np.array(data.qfrc_inverse)
+
+    torque, seconds = timed(inverse)
+    pressed = plant._pressed()
+    forces = np.zeros((4, 3))
+    forces[pressed.identity] = pressed.force
+    return Answer(torque[6:], forces, situation.a, seconds)
+
+
+def pinocchio(machine: Machine, situation: Situation) -> Answer:
+    """``contactInverseDynamics``, told of a ground deformed by the forces that id-coulomb-cone predicts at rest.
+
+    The torques that version 4.1.0 returns have no contact forces in them; they are taken off here.
+    """
+    model, data = machine.model, machine.model.createData()
+    at_rest = situation._replace(a=np.zeros(model.nv), stance=np.ones(4, dtype=np.bool_))
+    resting = ours("id-coulomb-cone", machine, at_rest).forces
+    z = situation.normal
+    axes = np.column_stack((np.cross([0.0, 1.0, 0.0], z), [0.0, 1.0, 0.0], z))
+    joints, _ = SphereContacts(machine.system, machine.feet, 0.0, plane(), 1.0).mounting()
+    _, feet = machine.look(situation.q)
+    points, places = pin.StdVec_PointContactConstraintModel(), pin.StdVec_PointContactConstraintData()
+    for joint, foot in zip(joints.tolist(), feet, strict=True):
+        world = pin.SE3(axes, foot)
+        point = pin.PointContactConstraintModel(model, 0, world, joint, machine.data.oMi[joint].actInv(world))
+        point.setFriction(situation.mu[0])
+        point.setCompliance(np.full(3, COMPLIANCE))
+        points.append(point)
+        places.append(point.createData())
+    correction = -COMPLIANCE * H * (resting @ axes).ravel()
+    settings = pin.ProximalSettings(1e-12, 1e-12, 1e-6, 1000)
+    still = np.zeros(model.nv)
+
+    def inverse() -> Any:
+        return pin.contactInverseDynamics(
+            model, data, situation.q, still, situation.a, H, points, places, correction, settings
+        )
+
+    at_earth = model.gravity.linear.copy()
+    model.gravity.linear = situation.gravity
+    (_, free, local), seconds = timed(inverse)
+    model.gravity.linear = at_earth
+    forces = local.reshape(4, 3) @ axes.T
+    J, _ = machine.look(situation.q)
+    return Answer((free - J.T @ forces.ravel())[6:], forces, situation.a, seconds)
+
+
+def tsid(python: str, machine: Machine, asked: list[Situation]) -> tuple[str, list[Answer | None]]:
+    """TSID's version and answers, by its own interpreter; None where its program has no solution.
+
+    Raises:
+        InputError: The interpreter cannot be run, or has no TSID.
+    """
+    told = {
+        "urdf": str(machine.robot.urdf),
+        "feet": machine.feet,
+        "torque_limit": machine.system.effort_limit.tolist(),
+        "repeats": REPEATS,
+        "situations": [
+            {
+                "q": s.q.tolist(),
+                "a": s.a.tolist(),
+                "normal": s.normal.tolist(),
+                "gravity": s.gravity.tolist(),
+                "mu": s.mu[0],
+                "stance": s.stance.tolist(),
+            }
+            for s in asked
+        ],
+    }
+    try:
+        done = subprocess.run(
+            [python, str(SCRIPT)],
+            input=json.dumps(told),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            env={},  # what is on our path belongs to another Pinocchio
+            check=True,
+        )
+        said = json.loads(done.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        cause = (getattr(error, "stderr", "") or str(error)).strip().splitlines()[-1]
+        raise InputError(f"tsid_python: {python} gives no answers of TSID: {cause}") from None
+    return said["version"], [None if a is None else _answer(a) for a in said["answers"]]
+
+
+def _answer(told: Mapping[str, Any]) -> Answer:
+    return Answer(np.array(told["tau"]), np.array(told["forces"]), np.array(told["a"]), float(told["seconds"]))
+
+
+def judged(machine: Machine, situation: Situation, answer: Answer) -> dict[str, float | None]:
+    """What an answer's torques do to the rigid robot on ground with its true friction, and which laws its forces break.
+
+    Returns:
+        ``wrench``: forces and moments on the trunk that the answer takes for granted and nobody supplies, largest
+        entry [N, N m]; ``friction``: largest |f_T| / (μ f_N) of a foot, as told; ``trunk``: how far the linear
+        acceleration of the trunk is from the asked one [m/s²]; ``slip``: fastest slip of a planned stance foot after
+        a period, over the period [m/s²]; ``torque``: mean |τ| [N m]; ``us``: time of a call.
+    """
+    M, g, J = machine.terms(situation)
+    torque = np.concatenate((np.zeros(6), answer.tau))
+    left = M @ answer.a + g - J.T @ answer.forces.ravel() - torque
+    z = situation.normal
+    axes = np.array([z, np.cross([0.0, 1.0, 0.0], z), [0.0, 1.0, 0.0]])
+    rows = np.vstack([axes @ J[3 * foot : 3 * foot + 3] for foot in range(4)])
+    free = np.linalg.solve(M, torque - g)
+    problem = FrictionProblem(
+        situation.name, rows @ np.linalg.solve(M, rows.T), rows @ free, np.full(4, situation.mu[1])
+    )
+    outcome, f = solve_delassus(*problem[1:])
+    if outcome.status != SOLVED or not miss(problem, f) <= LAW:
+        raise ArithmeticError(f"{situation.name}: the judge has no forces that obey the law")
+    a = free + np.linalg.solve(M, rows.T @ f)
+    slip = np.linalg.norm((rows @ a).reshape(4, 3)[situation.stance, 1:], axis=1)
+    normal = answer.forces @ z
+    friction = np.linalg.norm(answer.forces - np.outer(normal, z), axis=1)
+    pressed = normal > 1e-6
+    return {
+        "wrench": float(np.abs(left[:6]).max()),
+        "friction": float((friction[pressed] / (situation.mu[0] * normal[pressed])).max()) if pressed.any() else None,
+        "trunk": float(np.linalg.norm(a[:3] - situation.a[:3])),
+        "slip": float(slip.max()),
+        "torque": float(np.abs(answer.tau).mean()),
+        "us": 1e6 * answer.seconds,
+    }
+
+
+def collected(
+    config: Config, machine: Machine, asked: list[Situation], progress: Progress
+) -> tuple[dict[str, str], dict[str, list[Answer | None]]]:
+    """Versions of the packages that are installed, and their answers in the order of the situations."""
+    versions = {"Pinocchio": pin.__version__}
+    packages: dict[str, Callable[[Machine, Situation], Answer]] = {
+        "id-coulomb-qp": partial(ours, "id-coulomb-qp"),
+        "id-coulomb-cone": partial(ours, "id-coulomb-cone"),
+        "Pinocchio": pinocchio,
+    }
+    if installed("mujoco"):
+        packages["MuJoCo"] = mujoco
+        versions["MuJoCo"] = importlib.import_module("mujoco").__version__
+    found: dict[str, list[Answer | None]] = {}
+    for done, (name, answer) in enumerate(packages.items()):
+        found[name] = [answer(machine, situation) for situation in asked]
+        progress((done + 1) / (len(packages) + 1))
+    if config.tsid_python is not None:
+        versions["TSID"], found["TSID"] = tsid(config.tsid_python, machine, asked)
+    return versions, found
+
+
+def run(config: Config, progress: Progress) -> Results:
+    """Ask every package about every situation, and judge the answers.
+
+    Raises:
+        UnknownName: There is no such robot.
+        InputError: It does not stand on four legs of three joints, or TSID's interpreter gives no answers.
+    """
+    machine = Machine(config.robot)
+    asked = situations(machine)
+    versions, given = collected(config, machine, asked, progress)
+    rows = [
+        {"situation": situation.name, "package": package, **judged(machine, situation, answer)}
+        for package, its in given.items()
+        for situation, answer in zip(asked, its, strict=True)
+        if answer is not None
+    ]
+    return Results(findings=findings(rows), drawings=[drawing(asked, rows)], extra={"versions": versions, "rows": rows})
+
+
+KEPT: Final = ("standing", "pushed", "tilted ground")
+"""Situations in which the asked motion is possible."""
+
+
+def findings(rows: list[dict[str, Any]]) -> list[Finding]:
+    """How far each package's trunk is from what was asked; ours must keep it where it can be kept."""
+    return [
+        Finding(
+            f"trunk off, {row['situation']}: {row['package']}",
+            row["trunk"],
+            "m/s²",
+            holds=row["trunk"] <= 1e-6 and row["wrench"] <= 1e-6
+            if row["package"].startswith("id-") and row["situation"] in KEPT
+            else None,
+        )
+        for row in rows
+    ]
+
+
+def drawing(asked: list[Situation], rows: list[dict[str, Any]]) -> Drawing:
+    """Bars: where the trunk goes instead, and what nobody supplies."""
+    packages = list(dict.fromkeys(row["package"] for row in rows))
+    width = 0.8 / len(packages)
+    with axes(rows=2, size=(8.0, 5.0)) as plots:
+        for plot, key, label in zip(
+            plots,
+            ("trunk", "wrench"),
+            ("trunk off [m/s²]", "supplied by nobody [N, N m]"),
+            strict=True,
+        ):
+            for p, package in enumerate(packages):
+                values = [_of(rows, package, situation.name, key) for situation in asked]
+                plot.bar(np.arange(len(asked)) + (p + 0.5) * width - 0.4, values, width, label=package)
+            plot.set_xticks(range(len(asked)), [situation.name for situation in asked])
+            plot.set(ylabel=label)
+            plot.set_yscale("symlog", linthresh=1e-2)
+        plots[0].legend(fontsize="small", ncols=2)
+    return Drawing(
+        "What becomes of the answers",
+        "Above: the trunk's acceleration under rigid contact and true friction, from what was asked. Below: the part "
+        "of the wrench on the trunk that an answer takes for granted although neither feet nor motors supply it.",
+        plots[0].figure,
+    )
+
+
+def _of(rows: list[dict[str, Any]], package: str, situation: str, key: str) -> float:
+    return next((r[key] for r in rows if r["package"] == package and r["situation"] == situation), float("nan"))
+
+
+experiment = Case(
+    name="standing",
+    summary="a quadruped that stands: the answers of idcontrol, TSID, Pinocchio and MuJoCo, held against Coulomb's law",
+    presets={"default": Config()},
+    simulate=run,
+    smallest=Config(),
+)

@@ -1,0 +1,42 @@
+"""Claims on measured data: what a folder has is weighed, and a folder that has nothing is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from idcontrol.errors import InputError
+from idcontrol.experiments import reality
+from idcontrol.league.problems import FrictionProblem, write
+from idcontrol.trust import weigh
+from tests.experiments.measured import measured
+
+ONE = FrictionProblem("one", np.eye(3), np.array([-1.0, 0.2, 0.0]), np.array([0.5]))
+"""A point of 1 kg that falls at 1 m/s and slides at 0.2 m/s: it sticks."""
+UNSOLVABLE = FrictionProblem("none", np.zeros((3, 3)), np.array([-1.0, 0.0, 0.0]), np.array([0.5]))
+"""It approaches, and no impulse changes that."""
+
+
+def test_public_problems_that_are_solved_hold_and_one_that_cannot_be_does_not(tmp_path):
+    write(tmp_path / reality.PROBLEMS, ONE)
+    (claim,) = reality.claims(tmp_path)
+    verdict = weigh(claim)
+    assert verdict.holds
+    assert verdict.figure < 1e-12
+    write(tmp_path / reality.PROBLEMS, UNSOLVABLE)
+    assert not weigh(claim).holds
+
+
+def test_a_folder_without_any_of_the_data_is_refused_in_one_line(tmp_path):
+    with pytest.raises(
+        InputError, match=r"^--data: .* has none of cube_tosses.npz, icub_walk.npz and friction_problems/"
+    ):
+        reality.claims(tmp_path)
+
+
+@pytest.mark.slow
+def test_all_claims_on_measured_data_hold():
+    folder = measured(reality.TOSSES).parent
+    verdicts = [weigh(claim) for claim in reality.claims(folder)]
+    assert len(verdicts) == 3
+    assert all(verdict.holds for verdict in verdicts), [(v.figure, v.fault) for v in verdicts]
