@@ -1,8 +1,8 @@
 """Builds an experiment's configuration from what users type: typed, validated, and refused in one line.
 
 A configuration is a frozen `msgspec.Struct` with a default for every field, nested by topic. Users change single values
-by dotted key (``friction.cap=0.5``), or by its last part where that is unique (``cap=0.5``). An error names the key, or
-the command-line option that set it.
+by dotted key (``friction.cap=0.5``), or by its last part where that is unique (``cap=0.5``); the unit at its end may be
+left out (``duration=3``). An error names the key, or the command-line option that set it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ Rate = Annotated[float, msgspec.Meta(ge=SLOWEST_HZ, le=FASTEST_HZ)]
 Seed = Annotated[int, msgspec.Meta(ge=0)]
 """Seed of random numbers, as NumPy takes it."""
 
+_UNIT = re.compile(r"(_(1|s2?|us|hz|m[23]?|rad|deg|kg|nm?|pa))+$")
+"""The unit at the end of a key, e.g. that of ``gains.kd_nm_s_rad``."""
+
 _WORDS = {
     "float": "a number",
     "int": "a whole number",
@@ -50,7 +53,7 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
 
     Args:
         start: The configuration to begin with.
-        changes: New values by dotted key, or its last part.
+        changes: New values by dotted key, or its last part, with or without its unit.
         spelling: Option by which the user set a key, e.g. ``{"mu": "--mu"}``; errors name it instead of the key.
 
     Raises:
@@ -77,7 +80,7 @@ def build(start: Config, changes: Mapping[str, Any], spelling: Mapping[str, str]
 
 
 def full_key(key: str, known: Sequence[str]) -> str:
-    """The dotted key that `key` means: itself, or the only one among `known` that ends in it.
+    """The dotted key that `key` means: itself, or the only one among `known` that ends in it, or does without its unit.
 
     Raises:
         UnknownName: No known key matches.
@@ -86,11 +89,17 @@ def full_key(key: str, known: Sequence[str]) -> str:
     if key in known:
         return key
     ending = [name for name in known if name.endswith(f".{key}")]
+    ending = ending or [name for name in known if f".{without_unit(name)}".endswith(f".{key}")]
     if len(ending) > 1:
         raise InputError(f"setting {key!r} may be any of {', '.join(ending)}: write it in full")
     if not ending:
         raise UnknownName("setting", key, known)
     return ending[0]
+
+
+def without_unit(key: str) -> str:
+    """A key without the unit at its end: ``path.speed`` for ``path.speed_m_s``."""
+    return _UNIT.sub("", key)
 
 
 def keys(config: Any, prefix: str = "") -> Iterator[str]:
@@ -110,23 +119,60 @@ def parse_setting(text: str) -> tuple[str, Any]:
     """Key and value of ``KEY=VALUE``; the value is read as TOML, else as JSON, else taken as text.
 
     Raises:
-        InputError: There is no ``=``, or nothing before it.
+        InputError: There is no ``=``, or nothing before it; a number is too large, or a table has a key twice.
     """
     key, equals, value = text.partition("=")
     key, value = key.strip(), value.strip()
     if not equals or not key:
         raise InputError(f"--set {text}: write it as KEY=VALUE, e.g. --set mu=0.5")
     try:
-        parsed = tomllib.loads(f"value = {value}")
+        return key, _value(value)
+    except ValueError as error:
+        raise InputError(f"--set {key}: {error}") from None
+
+
+def number(text: str) -> float:
+    """A number as users write it: in TOML, in JSON, and as an option.
+
+    Raises:
+        ValueError: It is none, or too large, and would count as infinite.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no number") from None
+    if math.isinf(value) and "inf" not in text.lower():
+        raise ValueError(f"{text} is too large for double precision")
+    return value
+
+
+def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON.
+
+    Raises:
+        ValueError: A key is there twice.
+    """
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} is there twice")
+        found[key] = value
+    return found
+
+
+def _value(text: str) -> Any:
+    """What a text means as TOML, else as JSON, else the text."""
+    try:
+        parsed = tomllib.loads(f"value = {text}", parse_float=number)
         # A text with line breaks could smuggle in further keys, and no configuration holds a date.
         if set(parsed) == {"value"} and not isinstance(parsed["value"], datetime.date | datetime.time):
-            return key, parsed["value"]
+            return parsed["value"]
     except (tomllib.TOMLDecodeError, RecursionError):
         pass
     try:
-        return key, json.loads(value)
-    except (ValueError, RecursionError):
-        return key, value
+        return json.loads(text, parse_float=number, object_pairs_hook=table)
+    except (json.JSONDecodeError, RecursionError):
+        return text
 
 
 def is_number(value: object) -> bool:

@@ -77,7 +77,7 @@ def entry_points(group: str) -> Mapping[str, Any]:
 
 
 def summaries(group: str) -> dict[str, str]:
-    """What each entry point of a group says of itself, by name: its `summary`, else the first line of its docstring."""
+    """Describe each entry point of a group, by name: its `summary`, else the first line of its docstring."""
     found = {}
     for name, entry in entry_points(group).items():
         try:

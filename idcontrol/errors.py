@@ -1,4 +1,4 @@
-"""Every error that this package raises on purpose.
+"""Every error that this package raises on purpose, and the one that a user mends without it.
 
 Constructors may raise. A control step raises only for a problem that its contact model does not accept (hundreds of
 contacts, infinite drag); it reports everything else in its `Status`.
@@ -7,7 +7,13 @@ contacts, infinite drag); it reports everything else in its `Status`.
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Numbers of an `OSError` where a disk, or a user's part of it, is full: nothing is wrong inside."""
+MANY = 20
+"""Where more names than this are known and one is near, the message leaves the others out."""
 
 
 class IdControlError(Exception):
@@ -34,8 +40,10 @@ class UnknownName(IdControlError, LookupError):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
         near = difflib.get_close_matches(str(name), self.known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        super().__init__(f"no {kind} {name!r}; {hint}known: {', '.join(self.known) or 'none'}")
+        hints = [f"did you mean {near[0]!r}?"] if near else []
+        if not near or len(self.known) <= MANY:
+            hints.append(f"known: {', '.join(self.known) or 'none'}")
+        super().__init__(f"no {kind} {name!r}; {' '.join(hints)}")
 
 
 class DuplicateName(IdControlError, ValueError):

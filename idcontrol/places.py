@@ -25,7 +25,7 @@ from idcontrol.errors import InputError, UnknownName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What users may bring along.
+    """A kind of thing that users may bring along.
 
     Attributes:
         name: ``"controller"`` or ``"plant"``.
@@ -82,7 +82,7 @@ def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any],
     if name in others:
         found = _imported(kind, name, name, others[name].load)
     elif isinstance(name, str) and ":" in name:
-        found = _at(kind, name)
+        found = at(kind, name)
     elif isinstance(name, str) and name.endswith(".py"):
         defined = ", ".join(_defined(_module(kind, name, name))) or "nothing"
         raise InputError(f"{kind.name} {name}: name what to take of the file, as {name}:Class; it defines {defined}")
@@ -107,7 +107,13 @@ def _search(folder: str) -> None:
         sys.path.append(folder)
 
 
-def _at(kind: Kind, name: str) -> Any:
+def at(kind: Kind, name: str) -> Any:
+    """What stands at a place, ``package.module:NAME`` or ``file.py:NAME``.
+
+    Raises:
+        UnknownName: The file or module does not define it.
+        InputError: There is no such file, or it cannot be imported.
+    """
     place, _, attribute = name.rpartition(":")
     module = _module(kind, name, place)
     if not hasattr(module, attribute):

@@ -1,4 +1,4 @@
-"""What a long call says while it works: a bar in a notebook or on a terminal, nothing in files and pipes."""
+"""Shows how far a long call has come: by a bar in a notebook or on a terminal, not at all in files and pipes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from idcontrol.configuration import build, is_number
+from idcontrol.configuration import build, is_number, without_unit
 from idcontrol.entries import Experiment, load_experiment
 from idcontrol.errors import IdControlError, InputError, UnknownName
 from idcontrol.kernels.compiling import announced
@@ -37,8 +37,8 @@ def run(experiment: str, *, preset: str = "default", out: str | Path | None = No
         experiment: Name of the experiment; ``idcontrol list experiments`` shows what there is.
         preset: The configuration to begin with.
         out: Folder of the record, which must be empty; None makes a new one below ``runs``.
-        **settings: Changes to the preset, by name, by dotted key or by its last part:
-            ``run("trot", mu=0.1, **{"friction.cap": 0.5})``.
+        **settings: Changes to the preset, by the names of the command's options or of ``--set``: by dotted key or its
+            last part, with or without its unit. ``run("trot", mu=0.1, duration=3, **{"friction.cap": 0.5})``.
 
     Returns:
         The record; ``metrics["completed"]`` says whether the robot did its task.
@@ -50,7 +50,7 @@ def run(experiment: str, *, preset: str = "default", out: str | Path | None = No
     chosen = load_experiment(experiment)
     start = start_of(chosen, preset)
     config = build(start, settings)
-    folder = open_folder(chosen.name, start, config, out)
+    folder = open_folder(chosen.name, preset, start, config, out)
     with progress_bar(chosen.name) as progress:
         conduct(chosen, config, folder, progress)
     return load(folder)
@@ -67,11 +67,12 @@ def start_of(experiment: Experiment, preset: str) -> msgspec.Struct:
     return experiment.presets[preset]
 
 
-def open_folder(stem: str, start: msgspec.Struct, config: msgspec.Struct, out: str | Path | None) -> Path:
+def open_folder(stem: str, preset: str, start: msgspec.Struct, config: msgspec.Struct, out: str | Path | None) -> Path:
     """The folder `out`, or a new one below ``runs`` that is named after what differs from a preset.
 
     Args:
         stem: How its name begins, e.g. the name of the experiment.
+        preset: Name of the preset.
         start: The configuration that the preset stands for.
         config: The configuration of the run.
         out: The folder that was asked for; None makes one, e.g. ``runs/trot-mu0.1-pid``.
@@ -82,12 +83,23 @@ def open_folder(stem: str, start: msgspec.Struct, config: msgspec.Struct, out: s
     if out is not None:
         claim(Path(out))
         return Path(out)
+    return fresh_folder("runs", folder_name(stem, preset, start, config))
+
+
+def folder_name(stem: str, preset: str, start: msgspec.Struct, config: msgspec.Struct) -> str:
+    """A name for the record of a run: `stem` and what differs from a preset, e.g. ``trot-mu0.1-pid``.
+
+    Args:
+        stem: How it begins, e.g. the name of the experiment.
+        preset: Name of the preset.
+        start: The configuration that the preset stands for.
+        config: The configuration of the run.
+    """
     before, now = (flat(jsonable(msgspec.to_builtins(each))) for each in (start, config))
     changed = {key: value for key, value in now.items() if value != before.get(key)}
-    preset = getattr(start, "preset", "default")
     words = [stem, *([] if preset == "default" else [preset])]
     words += [_word(key, changed[key]) for key in sorted(changed, key=_rank)]
-    return fresh_folder("runs", re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(words))[:LONGEST])
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join(words))[:LONGEST]
 
 
 def _rank(key: str) -> int:
@@ -97,7 +109,7 @@ def _rank(key: str) -> int:
 
 def _word(key: str, value: Any) -> str:
     """A setting within the name of a folder."""
-    name = key.rpartition(".")[2].removesuffix("_s").removesuffix("_hz")
+    name = without_unit(key.rpartition(".")[2])
     if key in ("controller", "plant"):
         return str(value).rpartition(":")[2]
     if key == "robot" and Path(value).suffix:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,8 @@ def _check(name_or_path: str | Path) -> Report:
     problems += [f"{robot.urdf.name}: {line}" for line in (*found.problems, *found.geometry)]
     warnings = tuple(f"{robot.urdf.name}: {_answered(line, description.remarks)}" for line in found.warnings)
     if found.problems:
+        feet = ((foot.name, foot.frame) for foot in description.feet)
+        problems += [f"{path.name}: {line}" for line in _unknown_frames(feet, found.frames)]
         return Report(robot=robot.name, problems=tuple(problems), warnings=warnings)
     try:
         system = System.from_urdf(robot.urdf, free_flyer=floating)
@@ -113,18 +115,34 @@ def _urdf_problems(path: Path) -> list[str]:
     if named is None:
         return []
     found = urdf.inspect(named, free_flyer=raw.get("base") == "free-flyer")
-    return [f"{named.name}: {line}" for line in (*found.problems, *found.geometry)]
+    feet = raw.get("feet")
+    tables = [foot for foot in feet if isinstance(foot, Mapping)] if isinstance(feet, list) else []
+    pairs = ((foot.get("name"), foot.get("frame")) for foot in tables)
+    told = [(name, frame) for name, frame in pairs if isinstance(name, str) and isinstance(frame, str)]
+    unknown = _unknown_frames(told, found.frames)
+    return [
+        *(f"{path.name}: {line}" for line in unknown),
+        *(f"{named.name}: {line}" for line in (*found.problems, *found.geometry)),
+    ]
+
+
+def _unknown_frames(feet: Iterable[tuple[str, str]], frames: Sequence[str]) -> list[str]:
+    """One line for each foot (name, frame) whose frame is none of `frames`; nothing where these are not known."""
+    return [
+        f"feet.{name}.frame: no frame {frame!r} in the URDF; the nearest is "
+        f"{difflib.get_close_matches(frame, frames, n=1, cutoff=0.0)[0]}"
+        for name, frame in feet
+        if frames and frame not in frames
+    ]
 
 
 def _foot_problems(robot: Robot, system: System) -> list[str]:
-    found = []
     frames = [str(frame.name) for frame in system.model.frames][1:]
-    for foot in robot.description.feet:
-        if foot.frame not in frames:
-            near = difflib.get_close_matches(foot.frame, frames, n=1, cutoff=0.0)
-            found.append(f"feet.{foot.name}.frame: no frame {foot.frame!r} in the URDF; the nearest is {near[0]}")
-        elif frames.count(foot.frame) > 1:
-            found.append(f"feet.{foot.name}.frame: {foot.frame!r} names a joint and a link; rename one in the URDF")
+    feet = [(foot.name, foot.frame) for foot in robot.description.feet]
+    found = _unknown_frames(feet, frames)
+    for name, frame in feet:
+        if frames.count(frame) > 1:
+            found.append(f"feet.{name}.frame: {frame!r} names a joint and a link; rename one in the URDF")
     if found:
         return found
     walks = robot.description.gait is not None

@@ -75,11 +75,13 @@ class Findings:
         problems: Mistakes with which the dynamics cannot be computed, or would be wrong.
         geometry: Mistakes with which collision geometry cannot be built; dynamics do not need it.
         warnings: Things that somebody should look at, although the robot runs.
+        frames: Names of links and joints; empty where the file cannot be read.
     """
 
     problems: tuple[str, ...] = ()
     geometry: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    frames: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,8 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
         problems += [*_massless(document, free_flyer)]
     geometry, warnings = _bad_meshes(document)
     warnings = [*_left_out(document), *_unphysical_inertias(document), *warnings]
-    return Findings(problems=tuple(problems), geometry=tuple(geometry), warnings=tuple(warnings))
+    frames = tuple(str(one.get("name")) for one in document.root if one.tag in ("link", "joint"))
+    return Findings(problems=tuple(problems), geometry=tuple(geometry), warnings=tuple(warnings), frames=frames)
 
 
 def mesh_file(filename: str, urdf: Path) -> Path:

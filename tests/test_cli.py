@@ -146,6 +146,13 @@ def test_a_run_is_recorded_and_shown(command):
     assert "%" not in err  # no progress bar: this is no terminal
 
 
+@pytest.mark.parametrize("spelling", ["inf", "INF", "Infinity"])
+def test_infinite_friction_is_asked_for_by_name(command, spelling):
+    status, out, _ = command("run", "fall", "--json", "--mu", spelling)
+    assert status == 0
+    assert json.loads(out)["mu"] == "inf"
+
+
 def test_json_prints_one_object_and_nothing_else(command):
     status, out, _ = command("run", "fall", "--json", "--mu", "inf", "--seed", "3")
     assert status == 0
@@ -200,7 +207,12 @@ def test_a_task_that_failed_is_status_1_and_recorded_and_one_line_says_so(comman
         (["run", "torn"], "needs the package mujoco, which is not installed"),
         (["run", "fall", "--mu", "-1"], "--mu: expected a number >= 0.0; it is -1.0"),
         (["run", "fall", "--mu", "nan"], "--mu: NaN is no value"),
-        (["run", "fall", "--mu", "much"], "'much' is not a valid float"),
+        (["run", "fall", "--mu", "much"], "'--mu': 'much' is no number"),
+        (["run", "fall", "--mu", "1e999"], "'--mu': 1e999 is too large for double precision"),
+        (["run", "fall", "--rate", "1e999"], "'--rate': 1e999 is too large for double precision"),
+        (["loop", "--duration", "1e999"], "'--duration': 1e999 is too large for double precision"),
+        (["compare", "fall", "--controllers", "pid", "--duration", "1e999"], "'--duration': 1e999 is too large"),
+        (["compare", "fall", "--controllers", "pid", "--mu", "0.1,1e999"], "--mu 0.1,1e999: 1e999 is too large"),
         (["run", "fall", "--duration", "inf"], "--duration: expected a number <= 1000000.0; it is Infinity"),
         (["run", "fall", "--duration", "1e300"], "--duration: expected a number <= 1000000.0; it is 1e+300"),
         (["run", "fall", "--set", "rate_hz=1e12"], "--rate: expected a number <= 1000000.0"),
@@ -259,18 +271,28 @@ def test_a_fault_without_a_run_leaves_its_traceback_in_the_temporary_folder(comm
     assert "torn in two" in Path(err.strip().rpartition(" ")[2]).read_text()
 
 
-def test_a_fault_on_a_full_disk_is_one_line_too(command, monkeypatch):
-    def full(*given, **options):
-        raise OSError(28, "No space left on device")
+def full_disk(*given, **options):
+    raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
-    monkeypatch.setattr("tempfile.NamedTemporaryFile", full)
-    monkeypatch.setattr(Recorder, "append", full)
-    status, _, err = command("run", "fall")
+
+def test_a_fault_whose_traceback_cannot_be_written_is_one_line_too(command, monkeypatch):
+    monkeypatch.setattr(Path, "write_text", full_disk)
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", full_disk)
+    status, _, err = command("run", "fall", "--controller", "broken")
     assert status == 3
     assert [line for line in err.splitlines() if "belongs" not in line] == [
-        "idcontrol: a fault inside: OSError: [Errno 28] No space left on device; the traceback could not be written"
+        "idcontrol: a fault inside: ZeroDivisionError: gain is zero; the traceback could not be written"
     ]
+
+
+def test_a_full_disk_is_no_fault_inside(command, monkeypatch):
+    monkeypatch.setattr(Recorder, "append", full_disk)
+    status, _, err = command("run", "fall")
+    assert status == 2
+    assert [line for line in err.splitlines() if "belongs" not in line] == [
+        "idcontrol: No space left on device: make room and run it again; what was recorded until then is in runs/fall"
+    ]
+    assert not Path("runs/fall/traceback.txt").exists()
 
 
 @pytest.mark.parametrize(("controller", "code"), [("interrupted", 130), ("terminated", 143)])
@@ -402,11 +424,17 @@ def test_runs_are_listed_with_what_differs_from_the_preset_and_filtered(command)
         (["completed=false"], ["runs/fall-clumsy"]),
         (["experiment=trot"], []),
         (["controller=pid", "mu=0.8"], ["runs/fall"]),
-        (["no_such_setting=1"], []),
+        (["duration=0.1", "mu=inf"], []),
+        (["duration=0.1", "gain=2", "completed=true"], ["runs/fall-mu0.1-gain2"]),
     ):
         _, out, _ = command("runs", *filters, "--json")
         assert [row["out"] for row in json.loads(out)["runs"]] == names
     assert command("runs", "--in", "nowhere")[0] == 2
+    status, _, err = command("runs", "contoller=pid")
+    assert status == 2
+    assert err.startswith(
+        "idcontrol: no setting 'contoller'; did you mean 'controller'? known: completed, controller, "
+    )
 
 
 def test_the_help_lists_every_command_below_a_heading(command):

@@ -33,6 +33,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     [
         ("mu=0.5", "mu", 0.5),
         ("mu = inf", "mu", math.inf),
+        ("mu=-inf", "mu", -math.inf),
+        ("mu=Infinity", "mu", math.inf),  # JSON
         ("seed=3", "seed", 3),
         ("friction.edges=[1, 2.5]", "friction.edges", [1, 2.5]),
         ('friction={"cap": 1.0}', "friction", {"cap": 1.0}),  # JSON
@@ -49,6 +51,26 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 )
 def test_values_are_read_as_toml_or_json_or_text(text, key, value):
     assert parse_setting(text) == (key, value)
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        ("1e999", "1e999 is too large"),
+        ("-1e999", "-1e999 is too large"),
+        ('{"cap": 1e999}', "1e999 is too large"),
+        ("{cap = 1e999}", "1e999 is too large"),
+        ("1" * 5000, "5000 digits"),
+        ('{"cap": ' + "1" * 5000 + "}", "5000 digits"),
+        ('{"cap": 1, "cap": 2}', "the key 'cap' is there twice"),
+        ('{"a": {"cap": 1, "cap": 2}}', "the key 'cap' is there twice"),
+    ],
+)
+def test_numbers_too_large_and_keys_given_twice_are_refused_in_one_line(value, line):
+    with pytest.raises(InputError, match=r"^--set friction: ") as error:
+        parse_setting(f"friction={value}")
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 @given(st.text())
@@ -138,3 +160,30 @@ def test_a_check_of_the_whole_configuration_speaks_in_its_own_words():
 
     with pytest.raises(InputError, match=r"^low is above high$"):
         build(Checked(), {"low": 2.0})
+
+
+class Gains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    kp_1_s2: float = 1.0
+    kp_nm_rad: float = 1.0
+    landing: str = "held"
+    landing_s: float = 0.1
+
+
+class Timed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    duration_s: float = 1.0
+    gains: Gains = Gains()
+
+
+def test_a_key_goes_without_its_unit_where_that_means_one_setting():
+    assert build(Timed(), {"duration": 3.0}).duration_s == 3.0
+    assert build(Timed(), {"gains.kp_nm_rad": 2.0, "landing": "free"}).gains == Gains(kp_nm_rad=2.0, landing="free")
+    with pytest.raises(InputError, match=r"'kp' may be any of gains\.kp_1_s2, gains\.kp_nm_rad: write it in full"):
+        build(Timed(), {"kp": 2.0})
+    with pytest.raises(UnknownName, match=r"no setting 'durations'; did you mean 'duration_s'\?"):
+        build(Timed(), {"durations": 3.0})
+
+
+def test_an_unknown_name_among_many_is_answered_with_the_nearest_alone():
+    many = [f"joint_{k}" for k in range(40)]
+    assert str(UnknownName("joint", "joint_2x", many)) == "no joint 'joint_2x'; did you mean 'joint_2'?"
+    assert "known: joint_0, joint_1, " in str(UnknownName("joint", "elbow", many))

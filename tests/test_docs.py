@@ -31,7 +31,7 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "idcontrol" / "docs"
 PAGES = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-ELSEWHERE = ("source", "export", "mkdir", "cp", "sed", "cc", "./machine")
+ELSEWHERE = ("python3", "tsid/bin/pip", "source", "export", "mkdir", "cp", "sed", "cc", "./machine")
 """Commands of other people that pages may show."""
 
 SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?) |^(\d+)\. ", flags=re.M)
@@ -234,7 +234,7 @@ def test_the_notebook_of_the_tutorials_runs_from_top_to_bottom_and_shows_what_it
     assert [shown(cell) for cell in notebook.cells] == kept
     assert [kinds.count("image/png") for kinds in kept].count(1) == 5
     text = "".join(str(cell.get("outputs", "")) for cell in notebook.cells)
-    for words in ("completed", "joint position error, mean [mrad]", "mine.py:Mine", "tau[3]"):
+    for words in ("completed", "joint position error, mean [mrad]", "mine.py:Mine", "LF_Y_3"):
         assert words in text
     assert len(list((tmp_path / "runs").rglob("metrics.json"))) == 4
 

@@ -126,10 +126,10 @@ def test_what_nothing_can_be_made_of_is_refused_in_one_line(registry, name, wron
 def test_a_run_is_recorded_and_read_back(monkeypatch, tmp_path):
     pytest.importorskip("pandas")
     monkeypatch.chdir(tmp_path)
-    run = idc.run("trot", controller="pid", duration_s=0.05, mu=0.3, **{"path.speed_m_s": 0.1})
+    run = idc.run("trot", controller="pid", duration=0.05, mu=0.3, **{"path.speed": 0.1})
     assert run.metrics["completed"]
     assert (run.folder, run.config["mu"], run.config["path"]["speed_m_s"]) == (
-        Path("runs/trot-mu0.3-pid-duration0.05-speed_m0.1"),
+        Path("runs/trot-mu0.3-pid-duration0.05-speed0.1"),
         0.3,
         0.1,
     )
@@ -137,7 +137,10 @@ def test_a_run_is_recorded_and_read_back(monkeypatch, tmp_path):
     assert (again.arrays["tau"] == run.arrays["tau"]).all()
     table = again.frame("tau")
     assert table.shape == (50, 12)
-    assert table.columns[11] == "tau[11]"
+    assert (table["RH_Y_3"] == again.arrays["tau"][:, 11]).all()
+    assert (table.attrs["units"]["RH_Y_3"], again.frame("v").attrs["units"]["base_wz"]) == ("N m", "rad/s")
+    assert (again.frame("q")["LH_X_1"] == again.arrays["q"][:, 10]).all()
+    assert (again.frame("force")["LH", "z"] == again.arrays["force"][:, 2, 2]).all()
     assert (table.index == again.arrays["t"]).all()
     with pytest.raises(InputError, match="torque"):
         again.frame("torque")

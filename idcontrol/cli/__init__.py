@@ -19,6 +19,7 @@ from idcontrol.cli import (
     compare,
     completion,
     doctor,
+    league,
     listing,
     loop,
     report,
@@ -65,7 +66,7 @@ GROUPS = {
     "Start": (listing, run, compare, loop),
     "Look": (runs, report, view),
     "Check": (check, doctor, trust),
-    "Measure": (bench,),
+    "Measure": (bench, league),
     "Set up": (warmup, completion),
 }
 """The commands, in the order and under the headings of the help."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from idcontrol.cli import completion
-from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, console, one_line, say
+from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, cell, console, one_line, real, say
 from idcontrol.entries import load_experiment, load_study
 from idcontrol.errors import InputError
 from idcontrol.progress import progress_bar
@@ -66,7 +66,7 @@ WIDEST = 16
 )
 @click.option("--preset", metavar="NAME", help="The configuration to begin with.")
 @click.option("--robot", shell_complete=completion.robots, metavar="R", help="Robot of all runs.")
-@click.option("--duration", "duration_s", type=float, metavar="S", help="Length of each run [s].")
+@click.option("--duration", "duration_s", type=real, metavar="S", help="Length of each run [s].")
 @click.option(
     "--study",
     shell_complete=completion.studies,
@@ -224,10 +224,12 @@ def _names(text: str, registry: Any) -> list[str]:
 
 
 def _frictions(text: str) -> list[float]:
+    from idcontrol.configuration import number
+
     try:
-        return [float(value) for value in text.split(",")]
-    except ValueError:
-        raise InputError(f"--mu {text}: write numbers with commas between them, e.g. --mu 0.1,inf") from None
+        return [number(value) for value in text.split(",")]
+    except ValueError as error:
+        raise InputError(f"--mu {text}: {error}; write numbers with commas between them, e.g. --mu 0.1,inf") from None
 
 
 def _values(text: str) -> tuple[str, list[Any]]:

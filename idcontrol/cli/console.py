@@ -41,3 +41,13 @@ def cell(value: Any) -> str:
     if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
         return ", ".join(cell(item) for item in value)
     return str(value)
+
+
+def real(text: str) -> float:
+    """Type of an option that is a number, which is read like those of ``--set``."""
+    from idcontrol.configuration import number
+
+    try:
+        return number(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None

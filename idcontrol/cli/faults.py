@@ -1,4 +1,4 @@
-"""Faults inside idcontrol: one line on stderr that says where the traceback is."""
+"""Faults inside idcontrol: one line on stderr that says where the traceback is; a full disk is none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import tempfile
 import traceback
 from pathlib import Path
 
-from idcontrol.cli.console import FAULT, one_line, say
+from idcontrol.cli.console import FAULT, UNUSABLE, one_line, say
+from idcontrol.errors import DISK_FULL
 
 
 class RunFault(Exception):
@@ -23,6 +24,9 @@ class RunFault(Exception):
 
 def report_fault(error: BaseException, folder: Path | None) -> int:
     """Write the traceback, into the run's folder if there is one and room in it, and say where it is."""
+    if isinstance(error, OSError) and error.errno in DISK_FULL:
+        kept = "" if folder is None else f"; what was recorded until then is in {folder}"
+        return say(f"{error.strerror}: make room and run it again{kept}", UNUSABLE)
     text = "".join(traceback.format_exception(error))
     where = ""
     if folder is not None:

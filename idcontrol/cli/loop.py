@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from idcontrol.cli import completion
-from idcontrol.cli.console import DONE, TASK_FAILED, console, say
+from idcontrol.cli.console import DONE, TASK_FAILED, console, real, say
 from idcontrol.cli.faults import RunFault
 from idcontrol.cli.run import show_metrics
 from idcontrol.entries import entry_points
@@ -42,9 +42,9 @@ CONNECTION = ("transport", "pacing", "bind", "peer")
     metavar="P",
     help="What stands in for the hardware: a name, or file.py:Class.",
 )
-@click.option("--mu", type=float, metavar="X", help="Friction of the ground; inf means that nothing slips.")
-@click.option("--rate", "rate_hz", type=float, metavar="HZ", help="Rate of the control loop [Hz].")
-@click.option("--duration", "duration_s", type=float, metavar="S", help="How long to run [s].")
+@click.option("--mu", type=real, metavar="X", help="Friction of the ground; inf means that nothing slips.")
+@click.option("--rate", "rate_hz", type=real, metavar="HZ", help="Rate of the control loop [Hz].")
+@click.option("--duration", "duration_s", type=real, metavar="S", help="How long to run [s].")
 @click.option("--experiment", default="trot", metavar="E", help="What to do.")
 @click.option("--transport", metavar="T", help="To the machine: shared (memory), udp or inprocess.")
 @click.option("--pacing", metavar="P", help="real; in process: simulated (not faster than real) or fast.")
@@ -96,7 +96,7 @@ def command(
         if name not in offer.presets["default"].__struct_fields__:
             raise InputError(f"{spelling[name]}: the loop {experiment} has no such setting; leave it out")
     config = build(offer.presets["default"], given | parsed, spelling)
-    out = open_folder(f"loop-{experiment}", offer.presets["default"], config, out)
+    out = open_folder(f"loop-{experiment}", "default", offer.presets["default"], config, out)
     if sys.stderr.isatty():
         click.echo(f"preparing, then running for {config.duration_s:g} s; Ctrl-C brakes and ends it", err=True)
     try:

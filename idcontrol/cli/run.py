@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from idcontrol.cli import completion
-from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, console, say
+from idcontrol.cli.console import DONE, INTERRUPTED, TASK_FAILED, console, real, say
 from idcontrol.cli.faults import RunFault
 from idcontrol.entries import load_experiment
 from idcontrol.errors import IdControlError, InputError
@@ -42,9 +42,9 @@ from idcontrol.progress import progress_bar
 @click.option(
     "--terrain", shell_complete=completion.terrains, metavar="T", help="Ground; see `idcontrol list terrains`."
 )
-@click.option("--mu", type=float, metavar="X", help="Friction of the ground; inf means that nothing slips.")
-@click.option("--duration", "duration_s", type=float, metavar="S", help="Length of the run [s].")
-@click.option("--rate", "rate_hz", type=float, metavar="HZ", help="Rate of the control loop [Hz].")
+@click.option("--mu", type=real, metavar="X", help="Friction of the ground; inf means that nothing slips.")
+@click.option("--duration", "duration_s", type=real, metavar="S", help="Length of the run [s].")
+@click.option("--rate", "rate_hz", type=real, metavar="HZ", help="Rate of the control loop [Hz].")
 @click.option("--seed", type=int, metavar="N", help="Seed of everything that is random.")
 @click.option("--preset", metavar="NAME", help="default: what is right; paper: the original with its quirks.")
 @click.option(
@@ -72,12 +72,13 @@ def command(
     chosen = load_experiment(experiment)
     given = {name: value for name, value in options.items() if value is not None}
     spelling = {name: "--" + name.partition("_")[0] for name in options}
-    start = running.start_of(chosen, given.pop("preset", "default"))
+    preset = given.pop("preset", "default")
+    start = running.start_of(chosen, preset)
     for name in given:
         if not hasattr(start, name):
             raise InputError(f"{spelling[name]}: the experiment {experiment} has no such setting; leave it out")
     config = build(start, given | dict(parse_setting(text) for text in settings), spelling)
-    folder = running.open_folder(experiment, start, config, out)
+    folder = running.open_folder(experiment, preset, start, config, out)
 
     try:
         with progress_bar(experiment, quiet) as progress, contextlib.redirect_stdout(sys.stderr):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from idcontrol.cli.console import cell, console
 from idcontrol.errors import InputError
+
+if TYPE_CHECKING:
+    from idcontrol.running import Listed
 
 SHOWN = ("q_err_rad", "dtau_mean_nm_s", "dtau_max_nm_s", "slip_m_s")
 """Quantities of the table; ``--json`` has all."""
@@ -28,14 +31,18 @@ def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
     KEY=VALUE keeps those with a setting: `idcontrol runs experiment=trot mu=0.1 completed=false`. Settings have the
     names of --set; `experiment` and `completed` are keys, too.
     """
-    from idcontrol.configuration import parse_setting
+    from idcontrol.configuration import full_key, parse_setting
     from idcontrol.record.recording import jsonable
-    from idcontrol.running import Listed, listed
+    from idcontrol.running import listed
 
-    wanted = [_filter(*parse_setting(text)) for text in filters]
+    wanted = dict(parse_setting(text) for text in filters)
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}; idcontrol runs --in DIR lists another")
-    found: list[Listed] = [run for run in listed(folder) if all(keep(run) for keep in wanted)]
+    found = listed(folder)
+    known = tuple({name: None for run in found for name in _facts(run)})
+    for key, value in wanted.items() if known else ():
+        name = full_key(key, known)
+        found = [run for run in found if _same(_facts(run).get(name), value)]
     if as_json:
         rows = [
             {
@@ -53,21 +60,14 @@ def command(filters: tuple[str, ...], folder: Path, as_json: bool) -> None:
         _show(found)
 
 
-def _filter(key: str, value: Any) -> Any:
-    """Whether a run has a setting."""
-    from idcontrol.configuration import full_key
+def _facts(run: Listed) -> Mapping[str, Any]:
+    """Everything about a run that a filter can ask for."""
+    return {"experiment": run.experiment, "completed": (run.metrics or {}).get("completed"), **run.settings}
 
-    def keep(run: Any) -> bool:
-        facts: Mapping[str, Any] = {
-            "experiment": run.experiment,
-            "completed": (run.metrics or {}).get("completed"),
-            **run.settings,
-        }
-        if key not in facts and not any(name.endswith(f".{key}") for name in facts):
-            return False
-        return bool(str(facts[full_key(key, tuple(facts))]) == str(value))
 
-    return keep
+def _same(fact: Any, wanted: Any) -> bool:
+    """Whether a recorded value is the one that was typed: 10 is 10.0, and inf is the word that JSON has for it."""
+    return bool(fact == wanted or str(fact) == str(wanted))
 
 
 def _show(found: Sequence[Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 
 
 @click.command("trust", short_help="Measure why one may believe a torque.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), help="Folder with measured motions and public problems (reality.md)."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(as_json: bool) -> int:
+def command(data: Path | None, as_json: bool) -> int:
     """Measure what physics decides and print it: claim, figure, limit, test; exit status 1 if a claim fails.
 
     A claim that needs an extra which is not installed is listed as not measured and does not fail.
@@ -27,10 +31,15 @@ def command(as_json: bool) -> int:
     from idcontrol import trust
     from idcontrol.record.recording import jsonable
 
+    asked = dict(trust.CLAIMS)
+    if data is not None:
+        from idcontrol.experiments import reality
+
+        asked["reality"] = reality.claims(data)
     rows: list[tuple[str, trust.Verdict]] = []
-    total, began = sum(map(len, trust.CLAIMS.values())), time.perf_counter()
+    total, began = sum(map(len, asked.values())), time.perf_counter()
     with progress_bar("trust", as_json) as progress:
-        for part, claims in trust.CLAIMS.items():
+        for part, claims in asked.items():
             for claim in claims:
                 rows.append((part, trust.weigh(claim)))
                 progress(len(rows) / total)
@@ -72,8 +81,8 @@ def command(as_json: bool) -> int:
             last = part
         screen = console()
         screen.print(table)
-        asked = [verdict for verdict in verdicts if not verdict.lacks]
-        screen.print(f"{len(asked) - len(failed)} of {len(asked)} claims hold, {time.perf_counter() - began:.0f} s")
+        weighed = [verdict for verdict in verdicts if not verdict.lacks]
+        screen.print(f"{len(weighed) - len(failed)} of {len(weighed)} claims hold, {time.perf_counter() - began:.0f} s")
         for extra in sorted({verdict.lacks for verdict in verdicts if verdict.lacks}):
             screen.print(f"more with: pip install 'idcontrol[{extra}]'", markup=False)
     if not failed:

@@ -15,6 +15,7 @@ import h5py
 import msgspec
 import numpy as np
 
+from idcontrol.configuration import number, table
 from idcontrol.errors import InputError
 from idcontrol.record.log import refuse_newer
 from idcontrol.types import Array
@@ -63,10 +64,10 @@ def parse_json(text: str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: It is no strict JSON, or nested deeper than `DEPTH`.
+        ValueError: It is no strict JSON, has a key twice or a number too large, or is nested deeper than `DEPTH`.
     """
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=number, object_pairs_hook=table)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if _deeper(value, DEPTH):

@@ -82,6 +82,10 @@ class Run:
     def frame(self, channel: str) -> Any:
         """A channel as a pandas table: a row for each time `t` [s], a column for each of its numbers.
 
+        Columns of a walk have the names of joints (``frame("tau")["LF_X_1"]``), or of feet and axes
+        (``frame("force")["LF", "z"]``); other numbers have their indices. ``attrs["units"]`` holds the unit of each
+        column.
+
         Raises:
             InputError: The run has no such channel, or pandas is not installed.
         """
@@ -91,11 +95,14 @@ class Run:
             import pandas
         except ModuleNotFoundError as error:
             raise InputError("Run.frame needs pandas: pip install 'idcontrol[notebook]'") from error
+        from idcontrol.record.columns import columns_of  # which reads this module's runs
+
         values = self.arrays[channel]
-        places = list(np.ndindex(values.shape[1:]))
-        names = [channel + "".join(f"[{index}]" for index in place) for place in places]
+        names = columns_of(self, channel)
         time = pandas.Index(self.arrays["t"], name="t") if "t" in self.arrays else None
-        return pandas.DataFrame(values.reshape(len(values), -1), index=time, columns=names)
+        table = pandas.DataFrame(values.reshape(len(values), -1), index=time, columns=pandas.Index(list(names)))
+        table.attrs["units"] = names
+        return table
 
     @property
     def plot(self) -> Plots:

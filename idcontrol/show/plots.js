@@ -142,6 +142,8 @@
     });
   }
 
+  // choices would hide the plots behind them on a small screen; one tap opens them
+  if (matchMedia("(max-width: 760px)").matches) document.querySelectorAll(".choice").forEach(one => { one.open = false; });
   const strip = document.querySelector(".overview");
   const overview = new uPlot({
     width: strip.clientWidth, height: 58, padding: [4, 8, 0, 0], legend: {show: false},

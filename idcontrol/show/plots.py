@@ -152,7 +152,7 @@ def thinned(t: Array, values: Array, bins: int) -> tuple[Array, Array]:
 
 
 def data(plots: Plots, beside: int = 0) -> dict[str, Any]:
-    """What ``plots.js`` reads: the description of the plots, as JSON has it, and their numbers as text.
+    """Prepare the plots for ``plots.js``: their description, as JSON has it, and their numbers as text.
 
     Args:
         plots: The plots.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,10 @@ import msgspec
 from idcontrol.configuration import build, full_key, keys
 from idcontrol.errors import UnknownName
 from idcontrol.record.recording import jsonable
+from idcontrol.running import folder_name
 
-_TITLE = ("preset", "controller", "plant", "mu", "seed")
-"""Settings that a folder's name spells out, where the experiment has them."""
+DIGITS = 6
+"""Digits of a folder's name that tell configurations apart which its words do not."""
 
 
 class Presets(Protocol):
@@ -86,25 +86,19 @@ def plan(
         preset = str(changes.pop("preset", "default"))
         if preset not in experiment.presets:
             raise UnknownName("preset", preset, experiment.presets)
-        known = tuple(keys(experiment.presets[preset]))
+        start = experiment.presets[preset]
+        known = tuple(keys(start))
         changes = {full_key(key, known): value for key, value in changes.items()}
-        config = jsonable(msgspec.to_builtins(build(experiment.presets[preset], changes, spelling)))
+        config = build(start, changes, spelling)
+        plain = jsonable(msgspec.to_builtins(config))
+        digest = hashlib.sha256(json.dumps([experiment.name, preset, plain], sort_keys=True).encode()).hexdigest()
         rows.append(
             PlannedRun(
                 experiment=experiment.name,
                 preset=preset,
                 changes=changes,
-                config=config,
-                name=_name(experiment.name, preset, config),
+                config=plain,
+                name=f"{folder_name(experiment.name, preset, start, config)}-{digest[:DIGITS]}",
             )
         )
     return rows
-
-
-def _name(experiment: str, preset: str, config: Mapping[str, Any]) -> str:
-    """The settings that people look for first, then a hash of the whole configuration."""
-    said = {"preset": preset} | {key: config[key] for key in _TITLE if key in config}
-    words = [f"{key}{said[key]}" if key in ("mu", "seed") else str(said[key]) for key in _TITLE if key in said]
-    everything = json.dumps([experiment, preset, config], sort_keys=True)
-    digest = hashlib.sha256(everything.encode()).hexdigest()[:10]
-    return re.sub(r"[^A-Za-z0-9_.-]+", "_", "-".join([*words, digest]))

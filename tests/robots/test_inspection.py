@@ -128,6 +128,17 @@ def test_problems_of_both_files_are_told_together(tmp_path):
     assert [line.partition(": ")[0] for line in report.problems] == ["mule.urdf", "robot.toml"]
 
 
+@pytest.mark.parametrize(
+    ("more", "urdf"),
+    [("\nradius = 1", {}), ("", {"urdf_old": '<mass value="', "urdf_new": '<mass value="-'})],
+    ids=["robot file", "URDF"],
+)
+def test_a_foot_that_the_urdf_does_not_have_is_told_where_either_file_cannot_be_used(tmp_path, more, urdf):
+    report = check(tmp_path, old='frame = "FL_foot"', new=f'frame = "FL_fot"{more}', **urdf)
+    assert "robot.toml: feet.LF.frame: no frame 'FL_fot' in the URDF; the nearest is FL_foot" in report.problems
+    assert len(report.problems) > 1
+
+
 def test_a_frame_name_that_a_joint_and_a_link_share_is_refused(tmp_path):
     (told,) = check(tmp_path, urdf_old='joint name="FL_sole"', urdf_new='joint name="FL_foot"').problems
     assert told == "robot.toml: feet.LF.frame: 'FL_foot' names a joint and a link; rename one in the URDF"

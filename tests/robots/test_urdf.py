@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -17,12 +19,20 @@ HIP_LINK = descriptions.INERTIAL.format(mass=0.1, i=1e-4)
 
 
 def inspect(tmp_path, old, new, **options):
+    """What is found in the description with `old` exchanged for `new`, apart from the names of its frames."""
     descriptions.write(tmp_path, urdf_old=old, urdf_new=new)
-    return urdf.inspect(tmp_path / "mule.urdf", **options)
+    return dataclasses.replace(urdf.inspect(tmp_path / "mule.urdf", **options), frames=())
 
 
 def test_a_sound_urdf_has_no_findings(tmp_path):
     assert inspect(tmp_path, "", "") == urdf.Findings()
+
+
+def test_the_frames_of_a_urdf_are_its_links_and_joints(tmp_path):
+    descriptions.write(tmp_path)
+    frames = urdf.inspect(tmp_path / "mule.urdf").frames
+    assert frames[:4] == ("trunk", "FL_hip", "FL_hip_link", "FL_thigh")
+    assert len(frames) == 1 + 4 * 8
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+
+import pytest
 
 from idcontrol.sweeps.plan import PlannedRun
 from idcontrol.sweeps.record import COINCIDE, RunOutcome, coinciding
@@ -30,3 +33,31 @@ def test_without_sticking_no_reason_is_given():
 
 def test_nothing_is_said_where_controllers_differ():
     assert coinciding([outcome("a", 0.8, 1.0), outcome("b", 0.8, 1.001)]) == ""
+
+
+def test_of_several_that_coincide_the_share_of_the_one_that_stuck_least_is_said():
+    runs = [outcome("a", 0.8, 1.0), outcome("b", 0.8, 1.0, stuck=80.4), outcome("c", 0.8, 1.0)]
+    del runs[2].metrics["steps"], runs[2].metrics["solver"]  # a record of another make
+    reason = (
+        "contacts stuck in 80.4 % of their steps, where stage II answers for all of them (--set inverse.shortcut=false "
+        "makes each solve its own problem)."
+    )
+    assert coinciding(runs) == f"a, b and c coincide: {reason}"
+    for run in runs:
+        run.metrics["steps"] = 0
+    assert coinciding(runs) == "a, b and c coincide."
+
+
+@pytest.mark.parametrize("key", COINCIDE)
+@pytest.mark.parametrize(("apart", "coincide"), [(4e-6, True), (1e-4, False)])
+def test_every_metric_decides_to_six_digits(key, apart, coincide):
+    a, b = outcome("a", 0.8, 1.0), outcome("b", 0.8, 1.0)
+    b.metrics[key] += apart
+    assert bool(coinciding([a, b])) is coincide
+
+
+def test_runs_without_numbers_coincide_with_none():
+    a, b = outcome("a", 0.8, 1.0), outcome("b", 0.8, 1.0)
+    assert not coinciding([a, dataclasses.replace(b, metrics=None)])
+    a.metrics[COINCIDE[0]] = b.metrics[COINCIDE[0]] = None
+    assert not coinciding([a, b])

@@ -155,7 +155,7 @@ def test_a_sweep_that_is_killed_leaves_no_process_and_continues(compare, drift):
     fixed = ("--set", f"count_in={counts}", "--seeds", "3", "--out", "c", "--jobs", "2", "--vary", "trouble=,wait")
     sweep = background(*fixed)
     # the three without trouble are done, the waiting ones hang: two of them, as there are two jobs
-    wait_for(lambda: len(list(Path("c/runs").glob("default-*"))) == 3 and len(list(counts.iterdir())) == 5)
+    wait_for(lambda: len(list(Path("c/runs").glob("drift-*"))) == 3 and len(list(counts.iterdir())) == 5)
     done = {path: path.stat().st_mtime_ns for path in Path("c/runs").glob("default-*/metrics.json")}
     sweep.kill()
     sweep.communicate()
@@ -228,7 +228,7 @@ def test_a_study_writes_its_tables(compare):
     [
         (["--controllers", "pdi"], "no controller 'pdi'; did you mean 'pid'?"),
         (["--plants", "mud"], "no plant 'mud'"),
-        (["--mu", "0.1;0.2"], "--mu 0.1;0.2: write numbers with commas between them"),
+        (["--mu", "0.1;0.2"], "--mu 0.1;0.2: '0.1;0.2' is no number; write numbers with commas between them"),
         (["--seeds", "0"], "--seeds"),
         (["--vary", "gain"], "--vary gain: write it as KEY=VALUE,VALUE"),
         (["--vary", "gian=1,2"], "no setting 'gian'; did you mean 'gain'?"),

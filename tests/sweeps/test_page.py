@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -52,6 +53,12 @@ def test_a_comparison_is_read_back_as_it_was_planned(folder):
     assert found.outcomes[0].metric("step_us.p50") > 0
 
 
+def test_a_frame_without_pandas_says_what_to_install(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match=r"pip install 'idcontrol\[notebook\]'"):
+        record.load(folder).frame()
+
+
 class Page(HTMLParser):
     """Tags that must close do, and where images come from."""
 
@@ -79,6 +86,8 @@ def test_the_page_is_whole_links_the_pages_of_its_runs_alone_and_escapes_what_it
     assert links == {f"runs/{o.row.name}/report.html" for o in record.load(folder).outcomes if o.metrics is not None}
     assert all((folder / link).is_file() for link in links)
     assert len(text) < 5e6
+    # narrow screens show each run as a list, whose labels stand in place of the heads of the columns
+    assert set(re.findall('data-label="([^"]+)"', text)) == set(re.findall('<th class="cell">([^<]+)</th>', text))
     assert "3 of 6 runs did their task, 1 not run yet" in text
     assert "6 runs, of which 2 did not do their task, 1 not run yet." in text
     assert "&lt;b&gt;ouch" in text
@@ -241,6 +250,36 @@ def test_torques_of_all_runs_lie_over_each_other_on_one_time_axis(folder):
         *walks.FEET
     }
     assert len(plots.moments) == len(outcomes)
+
+
+def test_what_is_laid_over_each_other_is_what_each_run_recorded(folder):
+    outcomes = record.load(folder).outcomes[:2]
+    plots = overlay([("one", outcomes[0]), ("other", outcomes[1])])
+    torques, rates, forces, errors = plots.sections[0].panels
+    largest = []
+    for name, outcome, moment in zip(("one", "other"), outcomes, plots.moments, strict=True):
+        arrays = load(outcome.folder).arrays
+        assert {len(arrays["t"]), len(arrays["q"])} == {len(plots.t)}
+        period_s = arrays["t"][1] - arrays["t"][0]
+        joint, foot = walks.LAYOUT.joints[5], walks.LAYOUT.feet[2]
+
+        def curve(panel, of):
+            (found,) = [curve.values for curve in panel.curves if curve.of == of]
+            return found
+
+        rate = np.diff(arrays["tau"], axis=0) / period_s
+        assert curve(rates, (joint, name))[0] == 0.0  # nothing is known of what was before
+        np.testing.assert_allclose(curve(rates, (joint, name))[1:], rate[:, 5], rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(curve(forces, (foot, name)), arrays["force"][:, 2, 2])
+        missed = np.abs(arrays["q"][:, list(walks.LAYOUT.joint_q)] - arrays["q_des"]).mean(axis=1)
+        np.testing.assert_allclose(curve(errors, (name,)), 1e3 * missed, rtol=1e-12)
+        each = np.abs(rate).max(axis=1)
+        assert moment.t == arrays["t"][1 + each.argmax()]
+        assert moment.what == f"largest torque rate of {name}: {each.max():.3g} N m/s"
+        largest.append(each)
+    np.testing.assert_allclose(plots.overview.values[1:], np.maximum(*largest), rtol=1e-6)
+    assert plots.shown == ("one", "other", walks.LAYOUT.joints[0], walks.LAYOUT.feet[0])
+    assert [len(panel.curves) for panel in (torques, rates, forces, errors)] == [24, 24, 8, 2]
 
 
 def test_values_of_a_slower_run_hold_until_its_next_row():

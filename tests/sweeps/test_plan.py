@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from idcontrol.configuration import build, parse_setting
 from idcontrol.errors import InputError, UnknownName
+from idcontrol.running import folder_name
 from idcontrol.sweeps.plan import plan, product
 from tests.sweeps.drift import Config, experiment
 
@@ -72,10 +73,13 @@ def test_equal_configurations_have_one_name_and_others_have_others():
     assert len({same.name, other.name, paper.name}) == 3
 
 
-def test_a_name_is_a_plain_file_name_that_says_what_is_most_often_varied():
+def test_a_name_is_a_plain_file_name_that_says_what_differs_from_the_preset_as_that_of_a_single_run_does():
     (row,) = plan(experiment, [{"controller": "../my controller", "mu": math.inf, "seed": 3}])
-    assert row.name.startswith("default-.._my_controller-coulomb-lcp-muinf-seed3-")
-    assert "/" not in row.name
+    changed = msgspec.structs.replace(Config(), controller="../my controller", mu=math.inf, seed=3)
+    assert row.name[:-6] == "drift-muinf-.._my_controller-seed3-"
+    assert row.name[:-7] == folder_name("drift", "default", Config(), changed)
+    (paper,) = plan(experiment, [{"preset": "paper"}])
+    assert paper.name[:-6] == "drift-paper-"
 
 
 def test_a_preset_is_what_a_row_begins_with():

@@ -68,10 +68,10 @@ FILM_S, FILM_FRAMES_PER_S, FILM_SIZE = 4.0, 20, (480, 720)
 BELOW = 0.5
 """Where a page higher than wide shows the stage: above its middle, as a share of half its height."""
 LINK = (
-    '<a href="{}" style="position:fixed;left:14px;top:12px;z-index:9;font:15px system-ui;color:#2563eb">'
-    "curves and figures of this run</a>"
+    '<a href="{}" style="position:fixed;right:14px;bottom:54px;z-index:9;padding:2px 8px;border-radius:5px;'
+    'background:#fffc;font:15px system-ui;color:#2563eb">curves and figures of this run</a>'
 )
-"""The link on a published page."""
+"""The link on a published page: above its time bar, since viser shows notices at the top."""
 EYE = np.array([1.6, -1.6, 1.0])
 """Position of the first camera relative to the point that it looks at, as shares of the stage's size."""
 
@@ -456,7 +456,7 @@ def _extremes(values: Array) -> tuple[float, float]:
 
 
 def photo(client: viser.ClientHandle, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """What a client's browser draws, of `size` (height, width), on white, shape (height, width, 3)."""
+    """Ask a client's browser for what it draws, of `size` (height, width), on white; shape (height, width, 3)."""
     drawn = client.get_render(*size, transport_format="png").astype(np.float64)
     colour, opacity = drawn[..., :3], drawn[..., 3:] / 255.0
     return np.asarray(opacity * colour + (1.0 - opacity) * 255.0).astype(np.uint8)

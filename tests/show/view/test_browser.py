@@ -228,6 +228,7 @@ def test_a_published_replay_needs_no_server_and_links_its_curves(tmp_path, capsy
     assert "__VISER_EMBED_DATA__" in text
     assert len(text) < 5e6
     assert re.findall(r'<a href="([^"]*)"', text) == ["replay-curves.html"]
+    assert "top:" not in re.findall(r'<a href="[^"]*" style="([^"]*)"', text)[0]  # where viser shows its notices
     assert "Torques" in (tmp_path / "replay-curves.html").read_text(encoding="utf-8")
     assert str(tmp_path / "replay.html") in capsys.readouterr().out
 

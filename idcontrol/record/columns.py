@@ -1,0 +1,83 @@
+"""The name and the unit of each number of a channel, for tables."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from idcontrol.record.metrics import Layout, layout_of
+from idcontrol.record.recording import Run
+
+Column = str | tuple[str, ...]
+"""Name of a number; a pair (foot, axis) where a channel has an array of them."""
+
+AXES = ("x", "y", "z")
+PLACE: Mapping[Column, str] = {"x": "m", "y": "m", "z": "m", "qx": "", "qy": "", "qz": "", "qw": ""}
+"""A pose: position in the world, unit quaternion."""
+MOTION: Mapping[Column, str] = {"vx": "m/s", "vy": "m/s", "vz": "m/s", "wx": "rad/s", "wy": "rad/s", "wz": "rad/s"}
+"""A base's linear and angular velocity, along its own axes."""
+COMMAND: Mapping[Column, str] = {"ahead": "m/s", "left": "m/s", "turn": "rad/s"}
+"""The velocity that a robot is told."""
+OF_BASE: Mapping[str, Mapping[Column, str]] = {
+    "base_ref": {"x": "m", "y": "m", "z": "m", "yaw": "rad"},
+    "com": dict.fromkeys(AXES, "m"),
+    "target": {"x": "m", "y": "m"},
+    "segment": {"x": "m", "y": "m"},
+    "commanded": COMMAND,
+    "granted": COMMAND,
+}
+"""Channels of a walk that are about its base, with names and units of their numbers."""
+PER_JOINT = ("q_des", "v_des", "a_des", "tau", "tau_wanted", "tau_applied")
+PER_FOOT = ("stance", "gap", "slip")
+PER_FOOT_AND_AXIS = ("feet", "feet_des", "force", "force_pred")
+
+
+def columns_of(run: Run, channel: str) -> dict[Column, str]:
+    """The unit of each number of a channel, by its name, in the order of a row.
+
+    Names are those of joints, feet and axes where `run` is a walk, else the channel with indices: ``tau[0]``.
+
+    Raises:
+        InputError: The record is damaged.
+    """
+    shape, unit = run.arrays[channel].shape[1:], run.units.get(channel, "")
+    layout = layout_of(run.meta, run.arrays, str(run.folder))
+    names: dict[Column, str] = {} if layout is None else _of_a_walk(channel, shape, unit, layout)
+    if channel.startswith("pose_"):
+        names = dict(PLACE)
+    if len(names) == math.prod(shape):
+        return names
+    return {channel + "".join(f"[{index}]" for index in place): unit for place in np.ndindex(shape)}
+
+
+def _of_a_walk(channel: str, shape: Sequence[int], unit: str, layout: Layout) -> dict[Column, str]:
+    """The columns of a channel of a walk; none where its numbers have no names."""
+    if channel in PER_JOINT:
+        return dict.fromkeys(layout.joints, unit)
+    if channel in PER_FOOT:
+        return dict.fromkeys(layout.feet, unit)
+    if channel in PER_FOOT_AND_AXIS:
+        return dict.fromkeys(itertools.product(layout.feet, AXES), unit)
+    if channel == "q":
+        return _of_state(shape[0], PLACE, layout.joint_q, layout.joints, "rad")
+    if channel == "v":
+        return _of_state(shape[0], MOTION, layout.joint_v, layout.joints, "rad/s")
+    return dict(OF_BASE.get(channel, {}))
+
+
+def _of_state(
+    size: int, base: Mapping[Column, str], places: Sequence[int], joints: Sequence[str], unit: str
+) -> dict[Column, str]:
+    """The columns of a configuration or velocity: joints at their `places`, else the numbers of the base in turn."""
+    at, rest = dict(zip(places, joints, strict=True)), iter(base.items())
+    columns: dict[Column, str] = {}
+    for k in range(size):
+        if k in at:
+            columns[at[k]] = unit
+        else:
+            name, of = next(rest, (f"[{k}]", ""))
+            columns[f"base_{name}"] = of
+    return columns
