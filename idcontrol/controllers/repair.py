@@ -19,7 +19,6 @@ from idcontrol.models.distribution import Bounds
 from idcontrol.models.step import StepProblem, StepSolution
 from idcontrol.models.whitened import Whitened
 from idcontrol.solvers.active_set_qp import solve_qp
-from idcontrol.solvers.status import SolverStatus
 from idcontrol.types import Array, Booleans, Status
 
 MOTOR_WEIGHT = 1e-8
@@ -27,6 +26,10 @@ MOTOR_WEIGHT = 1e-8
 
 CONTACT_WEIGHT = 1e-10
 """Weight of the contact impulses, relative to the same: makes duplicate contacts share evenly."""
+
+ACCURATE = 1e-6
+"""Largest residual of an answer that is used [-]. Where the joints need not give way at all, what is left of the
+gradient is the weights' share, 1e-10 of the terms that cancel in it, and rounding alone leaves 1e-8 of that."""
 
 
 def nearest_motion(
@@ -89,7 +92,7 @@ def nearest_motion(
         r.rows[pushing] @ A,
         -offset[pushing] - r.rows[pushing] @ v_0,
     )
-    if result.status is not SolverStatus.SOLVED:
+    if not result.residual <= ACCURATE:
         return None
     impulses = np.zeros((n, 3))
     impulses[stand] = _within_pyramids(result.x[: 3 * s].reshape(3, s).T, mu[stand])

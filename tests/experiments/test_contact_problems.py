@@ -50,13 +50,21 @@ def test_a_wrong_answer_called_solved_is_counted_as_wrong():
     ],
 )
 def test_impulses_that_lose_too_many_digits_are_kept_and_not_called_solved(solve, law, number):
-    """The solver's own unknowns obey the law; what they are turned into misses it, in extended precision, too."""
+    """The solver's own unknowns obey the law; what they are turned into may miss it, in extended precision, too.
+
+    How many digits are lost in turning them depends on the order in which a machine's BLAS adds.
+    """
     problem = numbered_step(number)
     solution = solve(problem, None)
-    assert solution.status is Status.REPAIRED
+    missed = law(problem, solution.impulses)
+    assert missed < 1e-6
+    if missed > contact_problems.TOLERANCE:
+        assert solution.status is Status.REPAIRED
     # said by the impulses' own residual, or by the rows that they should hold
-    assert solution.note == LEFT_OUT or (solution.note == INEXACT and solution.residual > contact_problems.TOLERANCE)
-    assert contact_problems.TOLERANCE < law(problem, solution.impulses) < 1e-6
+    if solution.status is Status.REPAIRED:
+        assert solution.note == LEFT_OUT or (solution.note == INEXACT and solution.residual > contact_problems.TOLERANCE)
+    else:
+        assert solution.status is Status.SOLVED
 
 
 def test_what_elimination_knows_to_many_digits_is_called_solved():
