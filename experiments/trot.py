@@ -49,6 +49,7 @@ PRESETS = {
             project=False,
             ramp_s=0.0,
             learn_friction=False,
+            learn_load=False,
             repair=False,
             rate_limit_nm_s=None,
             objective="printed",

@@ -244,6 +244,7 @@ class System:
         flyer_q: Where each free-flyer begins in Pinocchio's q, shape (number of free-flyers,).
         flyer_v: Where it begins in Pinocchio's v, shape (number of free-flyers,).
         flyer_rows: Its velocities in the system's order, shape (number of free-flyers, 6).
+        floats: Whether all joints hang on one free-flyer, the base, whose velocities come first.
         unit: Where each vector of unit length begins in Pinocchio's q, and its size, shape (k, 2): the quaternions of
             free-flyers, cosine and sine of continuous joints.
         M: Joint-space inertia, shape (m, m).
@@ -320,6 +321,7 @@ class System:
         self.flyer_v: Integers = np.array([joint.idx_v for joint in flyers], dtype=np.int64)
 
         self.flyer_rows: Integers = np.argsort(self.order)[self.flyer_v[:, None] + np.arange(6)]
+        self.floats = len(flyers) > 0 and flyers[0].idx_v == 0 and len(model.subtrees[1]) == model.njoints - 1
 
         # joints with more coordinates than velocities end in a quaternion, or in cosine and sine
         turning = [

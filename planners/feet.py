@@ -149,6 +149,24 @@ class FootPlan(NamedTuple):
 
 
 @njit(cache=True)
+def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> bool:  # pragma: no cover - compiled
+    """Whether a foot that stands is due to lift while one that should carry in its place still looks for the ground.
+
+    Args:
+        t: Time [s].
+        gait: Its touchdown speed is read.
+        timing: The planned timing.
+        plan: Phases and touchdowns of the feet.
+    """
+    lifts, looks = False, False
+    for i in range(timing.stance.shape[0]):
+        lifts |= plan.phase[i] == STANDING and not timing.stance[i]
+        depth = gait.touchdown_speed_m_s * (t - plan.touched[i])
+        looks |= plan.phase[i] == LATE and 0.0 < depth < LATE_DEPTH
+    return lifts and looks
+
+
+@njit(cache=True)
 def notice_touchdowns(
     t: float, gait: Gait, stride: Stride, measured: Measured, timing: Timing, plan: FootPlan
 ) -> None:  # pragma: no cover - compiled
@@ -172,12 +190,13 @@ def notice_touchdowns(
     early_s = (1.0 - FREEZE) * swing_s
     for i in range(timing.stance.shape[0]):
         planned = t - timing.since_touchdown[i]
-        if planned > plan.touched[i] + early_s:
+        if planned > plan.touched[i] + early_s and plan.phase[i] != LATE:
             plan.touched[i] = planned
         if not timing.stance[i] and timing.to_touchdown[i] <= early_s:
             near = measured.feet[i, 2] - plan.landing[i, 2] < TOUCH_GAP
             speed = measured.feet_velocity[i, 2]
-            blocked = measured.feet[i, 2] - plan.position[i, 2] > BLOCKED and speed > -HELD * gait.touchdown_speed_m_s
+            raised = measured.feet[i, 2] - plan.position[i, 2] > BLOCKED
+            blocked = raised and speed > -HELD * gait.touchdown_speed_m_s
             stops = speed > -0.5 * gait.touchdown_speed_m_s
             if plan.phase[i] == SWINGING and stops and (near or blocked):
                 plan.touched[i] = t
@@ -378,7 +397,8 @@ def move_feet(
             above = (measured.feet[i, 2] - height) * normal[2] - r
             speed = measured.feet_velocity[i, 2]
             stops = speed > -0.5 * gait.touchdown_speed_m_s
-            blocked = measured.feet[i, 2] - position[2] > BLOCKED and speed > -HELD * gait.touchdown_speed_m_s
+            raised = measured.feet[i, 2] - position[2] > BLOCKED
+            blocked = raised and speed > -HELD * gait.touchdown_speed_m_s
             if not (stops and (blocked or (above < LATE_GAP and depth < LATE_DEPTH))):
                 plan.phase[i] = LATE
                 assign(position, plan.landing[i])

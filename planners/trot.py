@@ -28,6 +28,7 @@ from idcontrol.planners.feet import (
     GroundSamples,
     NominalStance,
     choose_footholds,
+    lifts_too_early,
     move_feet,
     notice_touchdowns,
 )
@@ -95,6 +96,9 @@ def _plan_base_and_footholds(
     command = parts.command
     share, needed = govern(target, parts.limits.linear_m_s2, gait, parts.nominal.feet, parts.ability)
     write_timing(t - stride.begin[0], stride.period[0], stride.duty[0], gait.touchdown, timing)
+    if lifts_too_early(t, gait, timing, plan):
+        stride.begin[0] += dt
+        write_timing(t - stride.begin[0], stride.period[0], stride.duty[0], gait.touchdown, timing)
     ends = changes or (stops and not command.velocity.any())
     if ends:
         for i in range(timing.stance.shape[0]):

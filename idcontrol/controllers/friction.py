@@ -20,7 +20,8 @@ from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Packed
 from idcontrol.controllers.inputs import KEPT_FEET
-from idcontrol.controllers.step import Machine, MachineTerms, usable
+from idcontrol.controllers.load import weight
+from idcontrol.controllers.step import Machine, usable
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.types import Array
@@ -125,7 +126,7 @@ def watch(bound: Bound, seen: Bound, near: Packed, t: float) -> float:
     normal, tangential = memory.impulse
     missing = np.sqrt(memory.balance[1] ** 2 + memory.balance[2] ** 2 + memory.balance[3] ** 2)
     known = told < np.inf and missing < UNEXPLAINED * memory.balance[0]
-    if sliding and known and normal > ENOUGH_S * _weight(machine.terms):
+    if sliding and known and normal > ENOUGH_S * weight(machine.terms):
         if tangential < told * normal or memory.mu[0] < np.inf:
             memory.mu[0] = tangential / normal
     elif dt < np.inf:
@@ -142,15 +143,6 @@ def _fade(memory: Friction, kept: float) -> None:
         memory.impulse[axis] *= kept
     for axis in range(4):
         memory.balance[axis] *= kept
-
-
-@njit(cache=True, error_model="numpy")
-def _weight(terms: MachineTerms) -> float:
-    """The weight that contacts carry [N], near enough: the bias of what floats, its linear rows first."""
-    square = 0.0
-    for k in range(min(3, terms.free.shape[0])):
-        square += terms.bias[k] ** 2
-    return float(np.sqrt(square))
 
 
 @njit(cache=True, error_model="numpy")

@@ -25,6 +25,7 @@ from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.friction import COUNTED, Friction, watch
 from idcontrol.controllers.giving_way import Outcome, Request, keep, servo
 from idcontrol.controllers.inputs import KEPT_FEET, Inputs, Intake, alone, failed
+from idcontrol.controllers.load import FORGOTTEN, Load, weigh
 from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
@@ -136,6 +137,9 @@ class InverseDynamics:
         self._friction = Friction.unknown(system.n_velocities)
         self._seen = bind(self._friction)
         self._watch = entry(watch, self._bound, self._seen, none, 0.0)
+        self._load = Load.unknown(system.n_velocities)
+        self._carried = bind(self._load)
+        self._weigh = entry(weigh, self._bound, self._carried, none, 0.0) if s.learn_load and system.floats else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, remembers the same last step; a shallow one shares the system."""
@@ -147,7 +151,7 @@ class InverseDynamics:
 
     @property
     def _remembered(self) -> tuple[Array | Integers, ...]:
-        return *self._memory, self._tau, self._let_go, *self._friction
+        return *self._memory, self._tau, self._let_go, *self._friction, *self._load
 
     def reset(self) -> None:
         """Forget the last step."""
@@ -155,6 +159,12 @@ class InverseDynamics:
         self._tau[:] = np.nan
         self._let_go[:] = 0
         self._friction.forget()
+        self._load.forget()
+
+    @property
+    def load(self) -> Array:
+        """Force on the base that nobody told of, axes of the base, shape (3,) [N]."""
+        return self._load.force.copy()
 
     @property
     def friction(self) -> float:
@@ -174,6 +184,7 @@ class InverseDynamics:
         ending, sticking, clipped, residual, n, gap = (
             (NO_SOLUTION, False, False, 0.0, 0, np.nan) if self._step is None else self._step(self._bound, near.packed)
         )
+        self._load.contacts[0] = n if ending == SOLVED else FORGOTTEN
         if ending == SOLVED:
             if self._let_go[0] > 0:
                 self._let_go -= 1
@@ -211,6 +222,8 @@ class InverseDynamics:
         near = self._contacts.detect(self._settings.contact_margin_m)
         if inputs is not self._machine.inputs or len(near) > self._machine.result.identity.size:
             self._rebind(inputs, len(near))
+        if self._weigh is not None:
+            self._weigh(self._bound, self._carried, near.packed, np.nan if t is None else t)
         if not self._settings.learn_friction:
             return near
         counted = COUNTED * self.friction if t is None else self._watch(self._bound, self._seen, near.packed, t)
@@ -257,13 +270,18 @@ class InverseDynamics:
         if status is not Status.FALLBACK:
             gap = outcome.gap / self._h
             solved_by = "sticking" if outcome.sticking else self._scheme.name
+        predicted = ContactForces(
+            identity=contacts.identity.copy(),
+            force=contacts.force_world(impulses, self._h),
+            normal=contacts.axes[:, 0].copy(),
+        )
+        if status is not Status.FALLBACK:
+            kept = self._found[len(contacts)]
+            kept.identity[:], kept.force[:] = predicted.identity, predicted.force
+            self._load.contacts[0] = len(contacts)
         return Command(
             tau=tau,
-            predicted=ContactForces(
-                identity=contacts.identity.copy(),
-                force=contacts.force_world(impulses, self._h),
-                normal=contacts.axes[:, 0].copy(),
-            ),
+            predicted=predicted,
             status=Status.REPAIRED if (clipped or dropped) and status is Status.SOLVED else status,
             residual=solution.residual,
             clipped=clipped,

@@ -46,6 +46,8 @@ class InverseSettings:
             reset has no bound, and those of id-coulomb-qp-raw have none: it shows what stage I does alone.
         learn_friction: Whether less friction is counted on than told where feet slide with less
             (`idcontrol.controllers.friction`).
+        learn_load: Whether a force on a floating base that nobody told of is counted on as it shows in the motion
+            (`idcontrol.controllers.load`).
         repair: Whether schemes without slip stay within friction cones and torque limits: joints give way then, or
             contacts slip (math.md, section 12.2). Off, they keep the motion without slip: with impulses within the
             friction pyramids where some give it, and without a bound on friction where none do. The original had no
@@ -71,6 +73,7 @@ class InverseSettings:
     ramp_s: float = 0.025
     rate_limit_nm_s: float | Literal["robot"] | None = "robot"
     learn_friction: bool = True
+    learn_load: bool = True
     repair: bool = True
     objective: Objective = "consistent"
     solver: Literal["fast", "reference"] = "fast"

@@ -21,6 +21,7 @@ from idcontrol.planners.feet import (
     advance_quintic,
     arch,
     choose_footholds,
+    lifts_too_early,
     move_feet,
     notice_touchdowns,
 )
@@ -317,6 +318,24 @@ def test_a_late_foot_that_stops_before_it_is_as_deep_as_it_was_sent_stands_on_wh
     plan = foot.tick(np.array([0.2, 0.0, 0.0149]), stance=True, since=1e-3)
     assert plan.phase[0] == STANDING
     assert plan.level[0] == pytest.approx(0.0049)
+
+
+@pytest.mark.parametrize(
+    ("stance", "phase", "since", "waits"),
+    [
+        ((False, True), (STANDING, LATE), 0.05, True),
+        ((False, True), (STANDING, STANDING), 0.05, False),  # the other carries
+        ((False, True), (SWINGING, LATE), 0.05, False),  # it is in the air
+        ((True, True), (STANDING, LATE), 0.05, False),  # it is not due
+        ((False, True), (STANDING, LATE), 0.11, False),  # the search has ended, a centimetre below
+    ],
+)
+def test_a_foot_does_not_lift_while_one_that_should_carry_in_its_place_looks_for_the_ground(
+    stance, phase, since, waits
+):
+    timing, plan = Timing.of(2), FootPlan.of(2)
+    timing.stance[:], plan.phase[:], plan.touched[:] = stance, phase, 2.0 - since
+    assert lifts_too_early(2.0, GAIT, timing, plan) is waits
 
 
 def noticed(*, height, velocity, left, planned=0.011, phase=SWINGING):

@@ -1,0 +1,107 @@
+"""The load on a floating base that nobody told of: a payload, a leash, a slope of the sensor.
+
+The forces that were predicted for the last period and the motion that came of them leave something of the base's
+balance unexplained. A share of it is added to the load w in every period,
+
+    w ← w + Δt/T ((M (v - v_last)/Δt + c - Jᵀf_last)_base - w),
+
+and the next step counts w among the forces that act on the base. This is the observer of external forces of De Luca,
+Albu-Schäffer, Haddadin and Hirzinger (2006), which integrates the momentum where this takes differences, on the linear
+rows of the base alone. So a robot does not sag under a payload, and predicts what its feet carry.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from idcontrol.contact.contacts import ContactArrays, Packed
+from idcontrol.controllers.step import MachineTerms, usable
+from idcontrol.kernels.bound import Bound, borrow
+from idcontrol.types import Array, Integers
+
+LEARNT_S: Final = 0.2
+"""Time constant T in which a load is learnt [s]: some stances of a trot, far longer than a landing or a delay."""
+
+FORGOTTEN: Final = -1
+"""Number of contacts of a last period whose forces are not known."""
+
+
+class Load(NamedTuple):
+    """What the steps before have shown.
+
+    Attributes:
+        t: Time of the last step, shape (1,) [s].
+        v: Velocity at its beginning, in the system's order, shape (m,).
+        contacts: Number of contacts whose forces it predicted, shape (1,); `FORGOTTEN` where it predicted none.
+        force: The load w, axes of the base, shape (3,) [N].
+    """
+
+    t: Array
+    v: Array
+    contacts: Integers
+    force: Array
+
+    @staticmethod
+    def unknown(m: int) -> Load:
+        """Nothing has been seen of a machine with `m` velocities."""
+        return Load(t=np.full(1, -np.inf), v=np.zeros(m), contacts=np.full(1, FORGOTTEN), force=np.zeros(3))
+
+    def forget(self) -> None:
+        """Go back to where nothing has been seen."""
+        for mine, fresh in zip(self, Load.unknown(self.v.size), strict=True):
+            mine[:] = fresh
+
+
+@njit(cache=True, error_model="numpy")
+def weight(terms: MachineTerms) -> float:
+    """The weight that contacts carry [N], near enough: the bias of what floats, its linear rows first."""
+    square = 0.0
+    for k in range(min(3, terms.free.shape[0])):
+        square += terms.bias[k] ** 2
+    return float(np.sqrt(square))
+
+
+@njit(cache=True, error_model="numpy")
+def weigh(bound: Bound, seen: Bound, near: Packed, t: float) -> None:
+    """Take in the motion of the period that has just ended, and put the load into the bias of the step that begins.
+
+    A foot that lands gives an impulse that no step predicts: nothing is learnt meanwhile. A period tells no more than
+    the weight of the machine, so that a blow is not taken for a load.
+
+    Args:
+        bound: The `Machine` with the terms and inputs of the step that begins, and the forces of the last one; the
+            linear rows of ``terms.bias``, which are those of the base, are updated.
+        seen: `Load`, updated.
+        near: Contacts of the step that begins.
+        t: Its time [s]; NaN where nothing is to be learnt.
+    """
+    machine, memory, contacts = bound.borrowed, seen.borrowed, ContactArrays(*borrow(near))
+    terms, inputs, force = machine.terms, machine.inputs, machine.result.force
+    order, last, n = terms.order, memory.contacts[0], contacts.identity.shape[0]
+    m, dt = order.shape[0], t - memory.t[0]
+    learns = last >= 0 and 0.0 < dt < 1.5 * machine.h and usable(contacts, inputs.stance.shape[0], m)
+    for foot in range(inputs.stance.shape[0]):
+        learns = learns and not (inputs.stance[foot] and inputs.since_touchdown[foot] < machine.rule.landing_s)
+    if learns:
+        most = weight(terms)
+        for k in range(3):
+            missing = terms.bias[k] - memory.force[k]
+            for j in range(m):
+                missing += terms.M[k, j] * (inputs.v[order[j]] - memory.v[j]) / dt
+            for c in range(last):
+                for i in range(n):
+                    if contacts.identity[i] == machine.result.identity[c]:
+                        for axis in range(3):
+                            for d in range(3):
+                                share = contacts.jacobian[axis * n + i, k] * contacts.axes[i, axis, d]
+                                missing -= share * force[c, d]
+            memory.force[k] += dt / LEARNT_S * min(max(missing, -most), most)
+    if t == t:
+        memory.t[0] = t
+        for j in range(m):
+            memory.v[j] = inputs.v[order[j]]
+    for k in range(3):
+        terms.bias[k] -= memory.force[k]
