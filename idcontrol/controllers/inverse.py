@@ -163,7 +163,7 @@ class InverseDynamics:
 
     @property
     def load(self) -> Array:
-        """Force on the base that nobody told of, axes of the base, shape (3,) [N]."""
+        """Force on the base that nobody told of, as it has shown, axes of the base, shape (3,) [N]."""
         return self._load.force.copy()
 
     @property

@@ -5,9 +5,10 @@ balance unexplained. A share of it is added to the load w in every period,
 
     w ← w + Δt/T ((M (v - v_last)/Δt + c - Jᵀf_last)_base - w),
 
-and the next step counts w among the forces that act on the base. This is the observer of external forces of De Luca,
-Albu-Schäffer, Haddadin and Hirzinger (2006), which integrates the momentum where this takes differences, on the linear
-rows of the base alone. So a robot does not sag under a payload, and predicts what its feet carry.
+and the next step counts w, less what steps may mispredict, among the forces that act on the base. This is the observer
+of external forces of De Luca, Albu-Schäffer, Haddadin and Hirzinger (2006), which integrates the momentum where this
+takes differences, on the linear rows of the base alone. So a robot does not sag under a payload, and predicts what its
+feet carry.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ from idcontrol.types import Array, Integers
 LEARNT_S: Final = 0.2
 """Time constant T in which a load is learnt [s]: some stances of a trot, far longer than a landing or a delay."""
 
+UNTOLD: Final = 0.02
+"""Part of the weight that is never counted on: that much may come of what steps mispredict where feet land and lift. So
+a robot whose load is what it was told is left alone, to the bit."""
+
 FORGOTTEN: Final = -1
 """Number of contacts of a last period whose forces are not known."""
 
@@ -36,7 +41,7 @@ class Load(NamedTuple):
         t: Time of the last step, shape (1,) [s].
         v: Velocity at its beginning, in the system's order, shape (m,).
         contacts: Number of contacts whose forces it predicted, shape (1,); `FORGOTTEN` where it predicted none.
-        force: The load w, axes of the base, shape (3,) [N].
+        force: The load w that has shown, axes of the base, shape (3,) [N].
     """
 
     t: Array
@@ -85,8 +90,8 @@ def weigh(bound: Bound, seen: Bound, near: Packed, t: float) -> None:
     learns = last >= 0 and 0.0 < dt < 1.5 * machine.h and usable(contacts, inputs.stance.shape[0], m)
     for foot in range(inputs.stance.shape[0]):
         learns = learns and not (inputs.stance[foot] and inputs.since_touchdown[foot] < machine.rule.landing_s)
+    most = weight(terms)
     if learns:
-        most = weight(terms)
         for k in range(3):
             missing = terms.bias[k] - memory.force[k]
             for j in range(m):
@@ -103,5 +108,7 @@ def weigh(bound: Bound, seen: Bound, near: Packed, t: float) -> None:
         memory.t[0] = t
         for j in range(m):
             memory.v[j] = inputs.v[order[j]]
-    for k in range(3):
-        terms.bias[k] -= memory.force[k]
+    size = np.sqrt(memory.force[0] ** 2 + memory.force[1] ** 2 + memory.force[2] ** 2)
+    if size > UNTOLD * most:
+        for k in range(3):
+            terms.bias[k] -= (1.0 - UNTOLD * most / size) * memory.force[k]

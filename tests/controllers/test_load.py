@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from idcontrol import controllers
-from idcontrol.controllers.load import LEARNT_S
+from idcontrol.controllers.load import LEARNT_S, UNTOLD
 from idcontrol.scenes.disturbances import Disturbance, Kick
 from idcontrol.scenes.walk import WalkConfig, WalkScene
 from tests import scenes
@@ -40,8 +40,10 @@ def test_a_trot_with_its_own_weight_on_its_back_does_not_sag():
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.8])
-def test_a_robot_without_a_load_learns_of_none(mu):
-    assert np.abs(walked(1.5, mu=mu)[0]).max() < 0.01 * WEIGHT
+def test_a_robot_without_a_load_is_left_alone_to_the_bit(mu):
+    load, height = walked(1.5, mu=mu)
+    assert 0.0 < np.linalg.norm(load, axis=1).max() < UNTOLD * WEIGHT
+    np.testing.assert_array_equal(height, walked(1.5, mu=mu, learns=False)[1])
 
 
 def test_a_blow_is_no_load():
@@ -94,12 +96,12 @@ def test_some_periods_tell_nothing(quadruped, changes):
 
 def test_the_load_is_among_the_forces_that_the_feet_carry(quadruped):
     controller, state = walker.controller(), walker.at_home(quadruped)
-    for load in (0.0, -10.0):
-        controller._load.force[2] = load
+    for shown, carried in ((0.0, 0.0), (-0.02, 0.0), (-0.2, -0.18), (0.1, 0.08)):  # in weights, but for the hundredths
+        controller._load.force[2] = shown * WEIGHT
         force = controller(state, walker.stand()).predicted.force
-        assert force[:, 2].sum() == pytest.approx(WEIGHT - load, rel=1e-6)
+        assert force[:, 2].sum() == pytest.approx((1.0 - carried) * WEIGHT, rel=1e-6)
         request = controller.problem(state, walker.stand())
-        assert request.problem.kappa[2] == pytest.approx(scenes.H * (WEIGHT - load), rel=1e-6)
+        assert request.problem.kappa[2] == pytest.approx(scenes.H * (1.0 - carried) * WEIGHT, rel=1e-6)
 
 
 def test_a_copy_remembers_the_load_and_reset_forgets_it():
