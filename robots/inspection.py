@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,16 @@ from typing import Any
 import numpy as np
 
 from idcontrol.errors import InputError, UnknownName
-from idcontrol.robots import locate, schema, urdf
-from idcontrol.robots.robot import Robot, foot_centres, foot_gaps, legs, urdf_of
+from idcontrol.robots import joints, locate, schema, urdf
+from idcontrol.robots.robot import Robot, entry, foot_centres, foot_gaps, legs, table_problems, urdf_of
 from idcontrol.robots.wording import LONGEST_LINE, shown
 from idcontrol.system import System, position_limits
 
 STANDING_GAP = 1e-3
 """Feet further above the ground than this do not count as standing [m] (planner.md, section 7)."""
+
+ABOUT = re.compile(r"(?:line (?P<at>\d+): (?P<what>link|joint) (?P<name>.*?): )?(?P<said>.*)")
+"""What a line about a URDF says, and of which link or joint."""
 
 LEG_JOINTS = 3
 """Number of actuated joints with which a leg can put its foot anywhere, as the gait needs."""
@@ -64,38 +67,41 @@ def check(name_or_path: str | Path) -> Report:
 def _check(name_or_path: str | Path) -> Report:
     try:
         path = locate.robot_file(name_or_path)
-        description, problems = schema.parse(path)
+        raw = schema.read(path)
     except (InputError, UnknownName) as error:
         return Report(robot=str(name_or_path), problems=(str(error),))
-    problems = [f"{path.name}: {line}" for line in problems]
-    if description is None:
-        return Report(robot=str(name_or_path), problems=(*problems, *_urdf_problems(path)))
+    description, misfits = schema.parse(raw)
+    name = str(name_or_path) if description is None else description.name
+    problems = [f"{path.name}: {line}" for line in misfits]
+    named = raw.get("urdf")
+    if not isinstance(named, str) or not named:  # told by its schema
+        return Report(robot=name, problems=tuple(problems))
     try:
-        robot = Robot(
-            name=description.name, path=path, description=description, urdf=urdf_of(description, path, name_or_path)
-        )
+        file = urdf_of(named, path, name_or_path)
     except InputError as error:
-        return Report(robot=description.name, problems=(*problems, str(error)))
+        return Report(robot=name, problems=(*problems, str(error)))
 
-    floating = description.base == "free-flyer"
-    found = urdf.inspect(robot.urdf, free_flyer=floating)
-    problems += [f"{robot.urdf.name}: {line}" for line in (*found.problems, *found.geometry)]
-    warnings = tuple(f"{robot.urdf.name}: {_answered(line, description.remarks)}" for line in found.warnings)
-    if found.problems:
-        feet = ((foot.name, foot.frame) for foot in description.feet)
-        problems += [f"{path.name}: {line}" for line in _unknown_frames(feet, found.frames)]
-        return Report(robot=robot.name, problems=tuple(problems), warnings=warnings)
+    found = urdf.inspect(file, free_flyer=raw.get("base") == "free-flyer")
+    problems += [f"{file.name}: {line}" for line in (*found.problems, *found.geometry)]
+    remarks = {} if description is None else description.remarks
+    answered = [_answered(line, remarks) for line in found.warnings]
+    warnings = tuple(f"{file.name}: {line}" for line in _folded(answered))
+    tables = table_problems(raw, found.joints) if found.frames else []
+    frames, limits = _frame_problems(raw, found), _limit_problems(raw, found)
+    if description is None or found.problems:
+        problems += [f"{path.name}: {line}" for line in (*tables, *frames, *limits)]
+        return Report(robot=name, problems=tuple(problems), warnings=warnings)
     try:
-        system = System.from_urdf(robot.urdf, free_flyer=floating)
+        system = System.from_urdf(file, free_flyer=description.base == "free-flyer")
     except InputError as error:
-        return Report(robot=robot.name, problems=(*problems, str(error)), warnings=warnings)
+        return Report(robot=name, problems=(*problems, str(error)), warnings=warnings)
 
-    misfits = [*robot.table_problems(system.actuated_names), *_foot_problems(robot, system)]
-    if not misfits:
-        misfits += _home_problems(robot, system)
-    problems += [f"{path.name}: {line}" for line in misfits]
+    robot = Robot(name=name, path=path, description=description, urdf=file)
+    misfits = [*tables, *(frames or _foot_problems(robot, system))]
+    standing = [] if misfits else _standing_problems(robot, system)
+    problems += [f"{path.name}: {line}" for line in (*misfits, *limits, *standing)]
     summary = {} if problems else _summary(robot, system)
-    return Report(robot=robot.name, problems=tuple(problems), warnings=warnings, summary=summary)
+    return Report(robot=name, problems=tuple(problems), warnings=warnings, summary=summary)
 
 
 def _answered(warning: str, remarks: Mapping[str, str]) -> str:
@@ -105,46 +111,52 @@ def _answered(warning: str, remarks: Mapping[str, str]) -> str:
     return warning if said is None else f"{warning}; {said}"
 
 
-def _urdf_problems(path: Path) -> list[str]:
-    """Problems of the URDF that a robot file names, where the rest of that file cannot be used."""
-    try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-        named = locate.urdf_file(str(raw["urdf"]), path) if "urdf" in raw else None
-    except (InputError, OSError, ValueError) as error:
-        return [str(error)] if isinstance(error, InputError) else []
-    if named is None:
-        return []
-    found = urdf.inspect(named, free_flyer=raw.get("base") == "free-flyer")
+def _folded(lines: Sequence[str]) -> list[str]:
+    """Lines that say the same of several links or joints as one line, which names them all."""
+    alike: dict[tuple[str | None, str], list[re.Match[str]]] = {}
+    for about in filter(None, map(ABOUT.fullmatch, lines)):
+        alike.setdefault((about["what"], about["said"]), []).append(about)
+    return [
+        same[0].string if len(same) == 1 else f"lines {_joined(same, 'at')}: {what}s {_joined(same, 'name')}: {said}"
+        for (what, said), same in alike.items()
+    ]
+
+
+def _joined(found: Sequence[re.Match[str]], part: str) -> str:
+    return ", ".join(str(about[part]) for about in found)
+
+
+def _frame_problems(raw: Mapping[str, Any], found: urdf.Findings) -> list[str]:
+    """One line for each foot of a robot file whose frame the URDF does not have, or has twice."""
     feet = raw.get("feet")
     tables = [foot for foot in feet if isinstance(foot, Mapping)] if isinstance(feet, list) else []
-    pairs = ((foot.get("name"), foot.get("frame")) for foot in tables)
-    told = [(name, frame) for name, frame in pairs if isinstance(name, str) and isinstance(frame, str)]
-    unknown = _unknown_frames(told, found.frames)
-    return [
-        *(f"{path.name}: {line}" for line in unknown),
-        *(f"{named.name}: {line}" for line in (*found.problems, *found.geometry)),
-    ]
+    lines = []
+    for name, frame in ((foot.get("name"), foot.get("frame")) for foot in tables):
+        if not isinstance(name, str) or not isinstance(frame, str) or not found.frames:
+            continue
+        if frame not in found.frames:
+            near = difflib.get_close_matches(frame, found.frames, n=1, cutoff=0.0)[0]
+            lines.append(f"feet.{name}.frame: no frame {frame!r} in the URDF; the nearest is {near}")
+        elif found.frames.count(frame) > 1 and not found.problems:
+            lines.append(f"feet.{name}.frame: {frame!r} names a joint and a link; rename one in the URDF")
+    return lines
 
 
-def _unknown_frames(feet: Iterable[tuple[str, str]], frames: Sequence[str]) -> list[str]:
-    """One line for each foot (name, frame) whose frame is none of `frames`; nothing where these are not known."""
-    return [
-        f"feet.{name}.frame: no frame {frame!r} in the URDF; the nearest is "
-        f"{difflib.get_close_matches(frame, frames, n=1, cutoff=0.0)[0]}"
-        for name, frame in feet
-        if frames and frame not in frames
-    ]
+def _limit_problems(raw: Mapping[str, Any], found: urdf.Findings) -> list[str]:
+    """One line for each joint whose home is beyond the limits that the URDF gives it."""
+    home = entry(raw, "home.joints_rad")
+    table = home if isinstance(home, Mapping) else {}
+    lines = []
+    for name, (low, high) in ({} if found.problems else found.joints).items():
+        given = [table[key] for key in joints.keys(table, name)] or [0.0]
+        angle = given[0] if len(given) == 1 and isinstance(given[0], int | float) else np.nan
+        if abs(angle) <= schema.LARGEST and not low <= angle <= high:
+            lines.append(f"home.joints_rad: {name} is {angle:g}, beyond its limits [{low:g}, {high:g}]; move it inside")
+    return lines
 
 
 def _foot_problems(robot: Robot, system: System) -> list[str]:
-    frames = [str(frame.name) for frame in system.model.frames][1:]
-    feet = [(foot.name, foot.frame) for foot in robot.description.feet]
-    found = _unknown_frames(feet, frames)
-    for name, frame in feet:
-        if frames.count(frame) > 1:
-            found.append(f"feet.{name}.frame: {frame!r} names a joint and a link; rename one in the URDF")
-    if found:
-        return found
+    found = []
     walks = robot.description.gait is not None
     owner: dict[int, str] = {}
     for foot, leg in zip(robot.description.feet, legs(robot, system), strict=True):
@@ -176,13 +188,8 @@ def _coordinates(system: System, name: str) -> int:
     return int(system.model.nqs[system.model.getJointId(name)])
 
 
-def _home_problems(robot: Robot, system: System) -> list[str]:
+def _standing_problems(robot: Robot, system: System) -> list[str]:
     found = []
-    home = robot.home_joints(system.actuated_names)
-    lower, upper = position_limits(system.model, system.actuated_names)
-    for name, angle, low, high in zip(system.actuated_names, home, lower, upper, strict=True):
-        if not low <= angle <= high:
-            found.append(f"home.joints_rad: {name} is {angle:g}, beyond its limits [{low:g}, {high:g}]; move it inside")
     q = robot.standing_state(system).q
     for foot, gap in zip(robot.description.feet, foot_gaps(robot, system, q), strict=True):
         if robot.description.base == "free-flyer" and gap > STANDING_GAP:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from idcontrol.errors import InputError
 from idcontrol.types import Array
 
 
-def problems(values: Mapping[str, float], joints: Sequence[str], where: str, *, complete: bool = True) -> list[str]:
+def problems(values: Mapping[str, Any], joints: Sequence[str], where: str, *, complete: bool = True) -> list[str]:
     """The mistakes in a per-joint table.
 
     Args:
@@ -31,10 +32,12 @@ def problems(values: Mapping[str, float], joints: Sequence[str], where: str, *, 
             hint = f"the nearest is {near[0]}" if near else "the robot has no joints"
             found.append(f'{where}."{key}": matches no actuated joint; {hint}')
     for joint in joints:
-        keys = _keys(values, joint)
-        if len(keys) > 1:
-            found.append(f'{where}: joint {joint} is matched by "{keys[0]}" and "{keys[1]}"; name the joint itself')
-    bare = [joint for joint in joints if not _keys(values, joint)]
+        matching = keys(values, joint)
+        if len(matching) > 1:
+            found.append(
+                f'{where}: joint {joint} is matched by "{matching[0]}" and "{matching[1]}"; name the joint itself'
+            )
+    bare = [joint for joint in joints if not keys(values, joint)]
     if bare and complete:
         found.append(f"{where}: no value for {', '.join(bare)}; name each, or add a pattern that matches")
     return found
@@ -58,10 +61,10 @@ def resolve(values: Mapping[str, float], joints: Sequence[str], where: str, *, d
     found = problems(values, joints, where, complete=default is None)
     if found:
         raise InputError(found[0])
-    keys = [_keys(values, joint) for joint in joints]
-    return np.array([values[key[0]] if key else default for key in keys], dtype=np.float64)
+    matching = [keys(values, joint) for joint in joints]
+    return np.array([values[key[0]] if key else default for key in matching], dtype=np.float64)
 
 
-def _keys(values: Mapping[str, float], joint: str) -> list[str]:
+def keys(values: Mapping[str, Any], joint: str) -> list[str]:
     """The keys that apply to a joint: its own name, else all patterns that match."""
     return [joint] if joint in values else [key for key in values if fnmatchcase(joint, key)]

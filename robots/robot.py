@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pinocchio as pin
 
@@ -15,6 +17,17 @@ from idcontrol.errors import InputError
 from idcontrol.robots import joints, locate, schema, urdf
 from idcontrol.system import ActuatorLimits, System, position_limits
 from idcontrol.types import Array, Integers, Reference, State
+
+TABLES = {
+    "home.joints_rad": False,
+    "limits.torque_nm": True,
+    "limits.velocity_rad_s": True,
+    "limits.torque_rate_nm_s": False,
+    "limits.no_load_rad_s": False,
+    "gains.torque.kp_nm_rad": True,
+    "gains.torque.kd_nm_s_rad": True,
+}
+"""The tables of a robot file that have an entry for each joint, and whether they must."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +64,7 @@ class Robot:
 
     def table_problems(self, names: Sequence[str]) -> list[str]:
         """The mistakes in the per-joint tables for the actuated joints `names`, one line each."""
-        home, limits, torque = self.description.home, self.description.limits, self.description.gains.torque
-        return [
-            *joints.problems(home.joints_rad, names, "home.joints_rad", complete=False),
-            *joints.problems(limits.torque_nm, names, "limits.torque_nm"),
-            *joints.problems(limits.velocity_rad_s, names, "limits.velocity_rad_s"),
-            *joints.problems(limits.torque_rate_nm_s, names, "limits.torque_rate_nm_s", complete=False),
-            *joints.problems(limits.no_load_rad_s, names, "limits.no_load_rad_s", complete=False),
-            *joints.problems(torque.kp_nm_rad, names, "gains.torque.kp_nm_rad"),
-            *joints.problems(torque.kd_nm_s_rad, names, "gains.torque.kd_nm_s_rad"),
-        ]
+        return table_problems(msgspec.to_builtins(self.description), names)
 
     def torque_limit(self, names: Sequence[str]) -> Array:
         """Largest torque of the actuated joints `names`, shape (a,) [N m or N]."""
@@ -157,27 +161,51 @@ def load(name_or_path: str | Path) -> Robot:
         InputError: The file or the URDF cannot be used; `idcontrol.robots.check` says everything that is wrong.
     """
     path = locate.robot_file(name_or_path)
-    description, problems = schema.parse(path)
+    description, problems = schema.parse(schema.read(path))
     if description is None or problems:
         more = f" (and {len(problems) - 1} more: idcontrol check {name_or_path})" if len(problems) > 1 else ""
         raise InputError(f"{path}: {problems[0]}{more}")
     return Robot(
-        name=description.name, path=path, description=description, urdf=urdf_of(description, path, name_or_path)
+        name=description.name, path=path, description=description, urdf=urdf_of(description.urdf, path, name_or_path)
     )
 
 
-def urdf_of(description: schema.Description, path: Path, asked: str | Path) -> Path:
-    """The URDF of a description, which must be the one that was asked for if a URDF was.
+def urdf_of(named: str, path: Path, asked: str | Path) -> Path:
+    """The URDF that a robot file names, which must be the one that was asked for if a URDF was.
 
     Raises:
         InputError: It cannot be found, or the robot file beside the URDF in question names another.
     """
-    found = locate.urdf_file(description.urdf, path)
+    found = locate.urdf_file(named, path)
     if Path(asked).suffix.lower() == ".urdf" and not Path(asked).samefile(found):
         raise InputError(
             f"{path}: urdf: it names {found.name}, not {Path(asked).name}; give that file a folder of its own"
         )
     return found
+
+
+def table_problems(raw: Mapping[str, Any], names: Collection[str]) -> list[str]:
+    """The mistakes in the per-joint tables of a robot file for the actuated joints `names`, one line each.
+
+    Args:
+        raw: The file as it was read; a table that is none, or is missing, has no mistakes here.
+        names: Names of the actuated joints.
+    """
+    tables = {where: entry(raw, where) for where in TABLES}
+    return [
+        line
+        for where, table in tables.items()
+        if isinstance(table, Mapping)
+        for line in joints.problems(table, tuple(names), where, complete=TABLES[where])
+    ]
+
+
+def entry(raw: Mapping[str, Any], key: str) -> Any:
+    """What stands under a dotted key of a file; None where nothing does."""
+    value: Any = raw
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def foot_centres(robot: Robot, system: System, q: Array) -> Array:

@@ -172,11 +172,8 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     remarks: dict[str, str] = {}
 
 
-def parse(path: Path) -> tuple[Description | None, list[str]]:
-    """A robot file, and everything that its text alone shows to be wrong.
-
-    Returns:
-        The description, None if anything is wrong; and one line for each problem, with the key it is about.
+def read(path: Path) -> dict[str, Any]:
+    """The tables and values of a robot file.
 
     Raises:
         InputError: The file cannot be read or is no TOML.
@@ -198,14 +195,20 @@ def parse(path: Path) -> tuple[Description | None, list[str]]:
         if line.count(".") > MOST_DOTS:
             raise InputError(f"{path}: line {number}: more than {MOST_DOTS} dots; write a table over several lines")
     try:
-        raw = tomllib.loads(text)
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a plain ValueError: a number of too many digits
         raise InputError(f"{path}: no valid TOML: {shown(str(error), LONGEST_LINE) or 'nested too deep'}") from None
-    problems = _problems(raw, Description, "")
-    if problems:
-        return None, [shown(line, LONGEST_LINE) for line in problems]
-    description = msgspec.convert(raw, Description)
-    return description, [shown(line, LONGEST_LINE) for line in _inconsistencies(description)]
+
+
+def parse(raw: Mapping[str, Any]) -> tuple[Description | None, list[str]]:
+    """The description that a robot file gives, and everything that its text alone shows to be wrong.
+
+    Returns:
+        The description, None if a value does not fit its key; and one line for each problem, with the key it is about.
+    """
+    misfits = _problems(raw, Description, "")
+    problems = [shown(line, LONGEST_LINE) for line in (*misfits, *_inconsistencies(raw))]
+    return None if misfits else msgspec.convert(raw, Description), problems
 
 
 def _problems(raw: Any, struct: type[msgspec.Struct], where: str) -> list[str]:
@@ -256,20 +259,23 @@ def _value_problems(value: Any, kind: Any, at: str) -> list[str]:
     return []
 
 
-def _inconsistencies(description: Description) -> list[str]:
-    """Keys that contradict each other."""
-    names = [foot.name for foot in description.feet]
+def _inconsistencies(raw: Mapping[str, Any]) -> list[str]:
+    """Keys that contradict each other, as far as they can be read."""
+    feet, gait = raw.get("feet", []), raw.get("gait")
+    named = [foot.get("name") for foot in feet if isinstance(foot, Mapping)] if isinstance(feet, list) else [None]
+    names = [name for name in named if isinstance(name, str)]
     found = [
         f"feet: the name {name} is given twice; rename one" for name in sorted(set(names)) if names.count(name) > 1
     ]
-    if description.gait is not None:
-        touchdown = description.gait.touchdown
-        if not names:
-            found.append("gait: a robot without feet cannot walk; add [[feet]] or leave [gait] out")
-        found += [f"gait.touchdown.{name}: no such foot; feet: {', '.join(names)}" for name in touchdown.keys() - names]
-        found += [
-            f"gait.touchdown.{name}: is missing; every foot needs its phase" for name in names if name not in touchdown
-        ]
+    touchdown = gait.get("touchdown") if isinstance(gait, Mapping) else None
+    if len(names) < len(named) or not isinstance(touchdown, Mapping):
+        return found
+    if not names:
+        found.append("gait: a robot without feet cannot walk; add [[feet]] or leave [gait] out")
+    found += [f"gait.touchdown.{name}: no such foot; feet: {', '.join(names)}" for name in touchdown.keys() - names]
+    found += [
+        f"gait.touchdown.{name}: is missing; every foot needs its phase" for name in names if name not in touchdown
+    ]
     return found
 
 

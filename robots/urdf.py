@@ -13,7 +13,7 @@ import os
 import stat
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
@@ -50,6 +50,7 @@ LARGEST = 1e9
 _JOINT_TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 _WITH_AXIS = ("revolute", "continuous", "prismatic", "planar")
 _WITH_LIMIT = ("revolute", "prismatic")
+_NOT_ACTUATED = ("fixed", "floating", "planar")
 _RESERVED = ("universe", "root_joint")
 """Pinocchio's names for the world and for the joint under a floating base."""
 
@@ -76,12 +77,14 @@ class Findings:
         geometry: Mistakes with which collision geometry cannot be built; dynamics do not need it.
         warnings: Things that somebody should look at, although the robot runs.
         frames: Names of links and joints; empty where the file cannot be read.
+        joints: Lower and upper limit of each joint of one velocity [rad or m]; infinite where it has none.
     """
 
     problems: tuple[str, ...] = ()
     geometry: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     frames: tuple[str, ...] = ()
+    joints: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,14 @@ def inspect(path: Path, *, free_flyer: bool = True) -> Findings:
     geometry, warnings = _bad_meshes(document)
     warnings = [*_left_out(document), *_unphysical_inertias(document), *warnings]
     frames = tuple(str(one.get("name")) for one in document.root if one.tag in ("link", "joint"))
-    return Findings(problems=tuple(problems), geometry=tuple(geometry), warnings=tuple(warnings), frames=frames)
+    limits = {
+        joint.attrib["name"]: _limits(joint)
+        for joint in document.root.findall("joint")
+        if joint.get("name") and joint.get("type") not in _NOT_ACTUATED
+    }
+    return Findings(
+        problems=tuple(problems), geometry=tuple(geometry), warnings=tuple(warnings), frames=frames, joints=limits
+    )
 
 
 def mesh_file(filename: str, urdf: Path) -> Path:
@@ -384,9 +394,20 @@ def _left_out(document: _Document) -> Iterator[str]:
         if leader := mimic.get("joint") if mimic is not None else None:
             yield f"{document.at(joint)}: it should follow joint {shown(leader)}; here it moves on its own"
         if joint.get("type") in _WITH_LIMIT and limit is not None:
-            lower, upper = (float(_numbers(limit, key, (0.0,))[0]) for key in ("lower", "upper"))
+            lower, upper = _range(limit)
             if lower == upper:
                 yield f"{document.at(joint)}: its limits leave it only {lower:g}; give lower and upper"
+
+
+def _range(limit: ET.Element | None) -> tuple[float, float]:
+    """The numbers of a <limit>; what it leaves out is zero."""
+    return float(_numbers(limit, "lower", (0.0,))[0]), float(_numbers(limit, "upper", (0.0,))[0])
+
+
+def _limits(joint: ET.Element) -> tuple[float, float]:
+    """Where a joint ends; nowhere if its limits leave it no range (`idcontrol.system.position_limits`)."""
+    lower, upper = _range(joint.find("limit"))
+    return (lower, upper) if joint.get("type") in _WITH_LIMIT and lower < upper else (-math.inf, math.inf)
 
 
 def _unphysical_inertias(document: _Document) -> Iterator[str]:

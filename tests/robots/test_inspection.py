@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -137,6 +138,54 @@ def test_a_foot_that_the_urdf_does_not_have_is_told_where_either_file_cannot_be_
     report = check(tmp_path, old='frame = "FL_foot"', new=f'frame = "FL_fot"{more}', **urdf)
     assert "robot.toml: feet.LF.frame: no frame 'FL_fot' in the URDF; the nearest is FL_foot" in report.problems
     assert len(report.problems) > 1
+
+
+def test_a_home_beyond_its_limits_is_told_beside_a_foot_that_does_not_exist(tmp_path):
+    path = descriptions.write(tmp_path, old='frame = "FL_foot"', new='frame = "FL_fot"')
+    path.write_text(path.read_text().replace('"*_knee" = -1.0', '"*_knee" = -1.0\nFL_knee = -2.5'))
+    assert robots.check(path).problems == (
+        "robot.toml: feet.LF.frame: no frame 'FL_fot' in the URDF; the nearest is FL_foot",
+        "robot.toml: home.joints_rad: FL_knee is -2.5, beyond its limits [-2, 2]; move it inside",
+    )
+
+
+def test_what_is_wrong_in_tables_is_told_beside_keys_that_do_not_exist(tmp_path):
+    """One mistake in each table: whoever mends them all needs one round."""
+    path = descriptions.write(tmp_path, old="duty", new="dutty")
+    text = path.read_text().replace('"*_thigh" = 0.5', '"*_thigh" = 2.5').replace('"FL_knee" = 8', '"FL_kne" = 8')
+    path.write_text(text.replace("LF = 0.25", "XX = 0.25").replace('kd_nm_s_rad = { "*"', 'kd_nm_s_rad = { "F*"'))
+    told = [line.removeprefix("robot.toml: ").split(":")[0] for line in robots.check(path).problems]
+    assert told == [
+        "gait.dutty",
+        "gait.duty",
+        "gait.touchdown.XX",
+        "gait.touchdown.LF",
+        'limits.torque_nm."FL_kne"',
+        "gains.torque.kd_nm_s_rad",
+        *["home.joints_rad"] * 4,
+    ]
+
+
+def test_what_is_wrong_in_tables_is_told_beside_a_urdf_that_cannot_be_used(tmp_path):
+    wrong = check(tmp_path, '"FL_knee" = 8', '"FL_kne" = 8', urdf_old='<mass value="', urdf_new='<mass value="-')
+    assert 'robot.toml: limits.torque_nm."FL_kne": matches no actuated joint; the nearest is FL_knee' in wrong.problems
+
+
+def test_one_warning_names_all_links_of_which_it_is_true(tmp_path):
+    """Four thighs as thin as rods and one knee link of its own."""
+    rod = 'ixx="0.0001" ixy="0" ixz="0" iyy="0.0001" iyz="0" izz="0.0003"'
+    descriptions.write(tmp_path)
+    head, *legs = (tmp_path / "mule.urdf").read_text().split('_thigh_link"><inertial')
+    ball = 'ixx="0.0001" ixy="0" ixz="0" iyy="0.0001" iyz="0" izz="0.0001"'
+    (tmp_path / "mule.urdf").write_text(
+        '_thigh_link"><inertial'.join([head, *(leg.replace(ball, rod, 1) for leg in legs)])
+    )
+    (told,) = robots.check(tmp_path).warnings
+    assert re.fullmatch(
+        r"mule.urdf: lines \d+, \d+, \d+, \d+: links FL_thigh_link, FR_thigh_link, HL_thigh_link, HR_thigh_link: no "
+        r"mass distribution has the principal moments 0.0001, 0.0001, 0.0003 kg m²; .*",
+        told,
+    )
 
 
 def test_a_frame_name_that_a_joint_and_a_link_share_is_refused(tmp_path):

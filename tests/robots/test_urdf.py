@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from idcontrol import robots
 from idcontrol.errors import InputError
 from idcontrol.robots import urdf
+from idcontrol.system import System, position_limits
 from tests.robots import descriptions
 
 HIP = '<axis xyz="1 0 0"/>'
@@ -19,9 +21,9 @@ HIP_LINK = descriptions.INERTIAL.format(mass=0.1, i=1e-4)
 
 
 def inspect(tmp_path, old, new, **options):
-    """What is found in the description with `old` exchanged for `new`, apart from the names of its frames."""
+    """What is found in the description with `old` exchanged for `new`, apart from its frames and joints."""
     descriptions.write(tmp_path, urdf_old=old, urdf_new=new)
-    return dataclasses.replace(urdf.inspect(tmp_path / "mule.urdf", **options), frames=())
+    return dataclasses.replace(urdf.inspect(tmp_path / "mule.urdf", **options), frames=(), joints={})
 
 
 def test_a_sound_urdf_has_no_findings(tmp_path):
@@ -33,6 +35,20 @@ def test_the_frames_of_a_urdf_are_its_links_and_joints(tmp_path):
     frames = urdf.inspect(tmp_path / "mule.urdf").frames
     assert frames[:4] == ("trunk", "FL_hip", "FL_hip_link", "FL_thigh")
     assert len(frames) == 1 + 4 * 8
+
+
+def test_joints_end_where_the_machine_that_is_made_of_them_ends(tmp_path):
+    """By the URDF's text as by Pinocchio's model: a range, no range, and none that a limit leaves."""
+    descriptions.write(tmp_path)
+    path = tmp_path / "mule.urdf"
+    one, two, rest = path.read_text().partition(LIMIT)
+    endless = rest.replace('"revolute"', '"continuous"', 1).replace('lower="-2" upper="2"', "", 2)
+    path.write_text(one + two + endless)
+    system = System.from_urdf(path, free_flyer=True)
+    lower, upper = position_limits(system.model, system.actuated_names)
+    ends = {name: ends for name, *ends in zip(system.actuated_names, lower, upper, strict=True)}
+    assert {name: list(ends) for name, ends in urdf.inspect(path).joints.items()} == ends
+    assert [ends[name] for name in ("FL_hip", "FL_thigh", "FL_knee")] == [[-2, 2], [-np.inf, np.inf], [-np.inf, np.inf]]
 
 
 @pytest.mark.parametrize(
