@@ -54,6 +54,13 @@ LOW_STEP = 0.55
 REACH_SHARE = 0.8
 """Part of a foot's reach that a planned stance covers [-]; capture steps and the lag of the base take the rest."""
 
+STEADY, UNSTEADY = 0.03, 0.15
+"""Angles by which a base leans away from level in a gait that keeps it level, at which it begins to slow down, and to
+stand [rad]. Sideways, a quick trot may lean further with every step: it recovers when it slows down."""
+
+REGAINED_S = 5.0
+"""Time in which a base that has stood still for leaning is at its speed again [s]."""
+
 HALVINGS = 12
 """Bisections of a share and of a ratio: to a part in four thousand."""
 
@@ -185,17 +192,34 @@ class Stride(NamedTuple):
         period: Time of one cycle T [s].
         duty: Part D of it that a foot stands [-].
         height: Apex H of a swing above the line from lift-off to landing [m].
+        pace: Share of the speed that the legs could follow which is granted since the base leaned [-].
     """
 
     begin: Array
     period: Array
     duty: Array
     height: Array
+    pace: Array
 
     @staticmethod
     def of(gait: Gait) -> Stride:
         """The stride of the gait itself, not yet begun."""
-        return Stride(np.array([np.inf]), *np.array([[gait.period_s], [gait.duty], [gait.step_height_m]]))
+        return Stride(np.array([np.inf]), *np.array([[gait.period_s], [gait.duty], [gait.step_height_m], [1.0]]))
+
+
+@njit(cache=True)
+def steady_pace(rotation: Array, dt: float, stride: Stride) -> float:  # pragma: no cover - compiled
+    """The share of its speed at which a base goes on that leans: all of it to `STEADY`, none from `UNSTEADY` on.
+
+    Args:
+        rotation: Base to world, shape (3, 3).
+        dt: Time since the last call [s].
+        stride: In and out: `pace`.
+    """
+    lean = math.sqrt(rotation[2, 0] ** 2 + rotation[2, 1] ** 2)
+    steady = max((UNSTEADY - lean) / (UNSTEADY - STEADY), 0.0)
+    stride.pace[0] = min(min(stride.pace[0] + dt / REGAINED_S, steady), 1.0)
+    return float(stride.pace[0])
 
 
 @njit(cache=True)

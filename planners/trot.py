@@ -33,7 +33,16 @@ from idcontrol.planners.feet import (
     notice_touchdowns,
 )
 from idcontrol.planners.gait import Gait, Timing, write_timing
-from idcontrol.planners.governor import Ability, JointLimits, Stride, adopt_stride, govern, least_duty, limit_joints
+from idcontrol.planners.governor import (
+    Ability,
+    JointLimits,
+    Stride,
+    adopt_stride,
+    govern,
+    least_duty,
+    limit_joints,
+    steady_pace,
+)
 from idcontrol.planners.joints import LegPlan, collect_joints, move_joints, reach_feet
 from idcontrol.planners.legs import IK_TOLERANCE, Feet, LegPose, Legs, reach
 from idcontrol.planners.measured import Measured, heading, read_state
@@ -95,6 +104,8 @@ def _plan_base_and_footholds(
     gait, measured, stride, timing, plan = parts.gait, parts.measured, parts.stride, parts.timing, parts.plan
     command = parts.command
     share, needed = govern(target, parts.limits.linear_m_s2, gait, parts.nominal.feet, parts.ability)
+    if not gait.sways:
+        share *= steady_pace(measured.rotation, dt, stride)
     write_timing(t - stride.begin[0], stride.period[0], stride.duty[0], gait.touchdown, timing)
     if lifts_too_early(t, gait, timing, plan):
         stride.begin[0] += dt
@@ -300,7 +311,7 @@ class TrotPlanner:
         self._t, self.standing = state.t, False
         self._asked, self._settles = self._first, -math.inf
         self._take_up(self._first)
-        self._parts.stride.begin[0] = state.t + self.gait.start_s
+        self._parts.stride.begin[0], self._parts.stride.pace[0] = state.t + self.gait.start_s, 1.0
         self.command[:] = 0.0
         plan.phase[:], plan.touched[:], plan.slide[:] = STANDING, -math.inf, 0.0
         plan.position[:], plan.landing[:] = measured.feet, measured.feet

@@ -38,9 +38,9 @@ def test_the_robot_walks_over_them_and_the_record_is_called_rough(tmp_path):
     assert np.ptp(heights) > 0.015
 
 
-@pytest.mark.parametrize("height", [-0.008, -0.005, 0.005])
+@pytest.mark.parametrize("height", [-0.005, 0.005])
 def test_a_step_that_is_not_on_the_map_is_found_by_the_feet(tmp_path, height):
-    """At 0.1 m/s feet meet it up to 80 ms late, when others are due to lift, or some 10 ms early."""
+    """At 0.1 m/s feet meet it up to 50 ms late or, while they sink faster, some 10 ms early."""
     x = 0.02 * (np.arange(151) - 75)
     np.savez(tmp_path / "step.npz", z=np.tile(np.where(x > 0.3, height, 0.0)[:, None], 151), spacing_m=0.02)
     ground = {"height_map": str(tmp_path / "step.npz"), "disturbance": Disturbance(unseen_ground=True)}

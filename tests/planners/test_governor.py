@@ -3,6 +3,7 @@
 from functools import cache
 
 import numpy as np
+import pinocchio as pin
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,17 @@ from hypothesis import strategies as st
 from idcontrol import robots
 from idcontrol.planners.commands import CommandLimits, Schedule
 from idcontrol.planners.gait import Gait
-from idcontrol.planners.governor import MOST_TURN, Stride, adopt_stride, govern, limit_joints
+from idcontrol.planners.governor import (
+    MOST_TURN,
+    REGAINED_S,
+    STEADY,
+    UNSTEADY,
+    Stride,
+    adopt_stride,
+    govern,
+    limit_joints,
+    steady_pace,
+)
 from tests.planners.walker import TICK, follow_exactly, machine, within_limits
 
 ROBOTS = ("links", "solo12", "go1", "anymal")
@@ -31,6 +42,21 @@ def granted(name, command, acceleration=0.5):
     planner, gait = standing(name)
     parts = planner._parts
     return govern(tuple(map(float, command)), acceleration, gait, parts.nominal.feet, parts.ability)
+
+
+def test_a_base_that_leans_slows_down_at_once_and_regains_its_pace_in_time():
+    stride = Stride.of(Gait())
+
+    def pace(lean, dt=TICK, heading=0.7):
+        rotation = pin.exp3(np.array([0.0, 0.0, heading])) @ pin.exp3(lean * np.array([0.6, -0.8, 0.0]))
+        return steady_pace(rotation, dt, stride)
+
+    assert pace(0.0) == pace(STEADY - 1e-3) == 1.0
+    assert pace(0.5 * (STEADY + UNSTEADY)) == pytest.approx(0.5, abs=0.01)  # of the sine of the angle
+    assert pace(UNSTEADY + 1e-3) == 0.0
+    assert [pace(0.0) for _ in range(3)] == pytest.approx(np.arange(1, 4) * TICK / REGAINED_S)
+    assert pace(0.0, dt=0.5 * REGAINED_S) == pytest.approx(0.5, abs=0.01)
+    assert pace(0.0, dt=REGAINED_S) == 1.0
 
 
 @pytest.mark.parametrize("name", ROBOTS)
