@@ -67,7 +67,10 @@ class RobotLibrary(Protocol):
         ...
 
     def check(self, name_or_path: str) -> Any:
-        """A report with `robot`, `problems`, `warnings` (lines) and `summary` (plain data)."""
+        """A report with `robot`, `problems`, `warnings` (lines) and `summary` (plain data).
+
+        It may have `needs`, the command that installs what the robot is made of.
+        """
         ...
 
 

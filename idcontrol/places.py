@@ -84,7 +84,7 @@ def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any],
     elif isinstance(name, str) and ":" in name:
         found = at(kind, name)
     elif isinstance(name, str) and name.endswith(".py"):
-        defined = ", ".join(_defined(_module(kind, name, name))) or "nothing"
+        defined = ", ".join(_defined(kind, _module(kind, name, name))) or "nothing"
         raise InputError(f"{kind.name} {name}: name what to take of the file, as {name}:Class; it defines {defined}")
     else:
         raise UnknownName(kind.name, name, [*registered, *others])
@@ -93,7 +93,7 @@ def factory(kind: Kind, name: str, registered: Iterable[str]) -> Callable[[Any],
             f"{kind.name} {name}: it is of type {type(found).__name__}; name a class or a function that makes one"
         )
     if isinstance(found, type):
-        _require(kind, name, found.__name__, [call for call in kind.calls if call not in dir(found)])
+        _require(kind, name, found.__name__, _missing(kind, found))
     return functools.partial(_make, kind, name, found)
 
 
@@ -117,7 +117,7 @@ def at(kind: Kind, name: str) -> Any:
     place, _, attribute = name.rpartition(":")
     module = _module(kind, name, place)
     if not hasattr(module, attribute):
-        raise UnknownName(f"{kind.name} in {place}", attribute, _defined(module))
+        raise UnknownName(f"{kind.name} in {place}", attribute, _defined(kind, module))
     return getattr(module, attribute)
 
 
@@ -149,13 +149,24 @@ def _imported(kind: Kind, name: str, place: str, load: Callable[[], Any]) -> Any
         ) from error
 
 
-def _defined(module: ModuleType) -> list[str]:
-    """Names of the public classes and functions that a module defines itself."""
+def _defined(kind: Kind, module: ModuleType) -> list[str]:
+    """Names of what a module defines itself and shows, and that can be of this kind."""
     return [
         name
         for name, value in vars(module).items()
-        if not name.startswith("_") and callable(value) and getattr(value, "__module__", "") == module.__name__
+        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__ and _can_be(kind, value)
     ]
+
+
+def _can_be(kind: Kind, value: Any) -> bool:
+    """Whether it is one, or may make one: a class of them, or a function of which nothing more is known."""
+    if isinstance(value, type) and _missing(kind, value):
+        return False
+    return _fits(kind, value) or (callable(value) and len(_needed(value)) in (0, 1, 3))
+
+
+def _missing(kind: Kind, found: type) -> list[str]:
+    return [call for call in kind.calls if call not in dir(found)]
 
 
 def _fits(kind: Kind, found: Any) -> bool:
@@ -175,17 +186,21 @@ def _require(kind: Kind, name: str, what: str, missing: list[str]) -> None:
         )
 
 
-def _arguments(kind: Kind, name: str, found: Callable[..., Any], setup: Setup) -> tuple[Any, ...]:
-    signature = inspect.signature(found)
-    needed = [
+def _needed(found: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters without which it cannot be called."""
+    return [
         parameter
-        for parameter in signature.parameters.values()
+        for parameter in inspect.signature(found).parameters.values()
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     ]
+
+
+def _arguments(kind: Kind, name: str, found: Callable[..., Any], setup: Setup) -> tuple[Any, ...]:
+    needed = _needed(found)
     given = ((), (setup,))[len(needed)] if len(needed) < 2 else (setup.robot, setup.mu, setup.rate_hz)
     try:
-        signature.bind(*given)
+        inspect.signature(found).bind(*given)
     except TypeError:
         asked = ", ".join(parameter.name for parameter in needed)
         raise InputError(

@@ -37,12 +37,14 @@ class Report:
         problems: One line for each thing that must be mended: what, where, how.
         warnings: One line for each thing that somebody should look at; the robot runs.
         summary: Mass, height, joints with their limits, feet; plain numbers and text. Empty where problems forbid it.
+        needs: The command that installs the URDF, where that is missing.
     """
 
     robot: str
     problems: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     summary: dict[str, Any] = field(default_factory=dict)
+    needs: str = ""
 
     @property
     def fit(self) -> bool:
@@ -79,7 +81,8 @@ def _check(name_or_path: str | Path) -> Report:
     try:
         file = urdf_of(named, path, name_or_path)
     except InputError as error:
-        return Report(robot=name, problems=(*problems, str(error)))
+        needs = error.remedy if isinstance(error, locate.NotInstalled) else ""
+        return Report(robot=name, problems=(*problems, str(error)), needs=needs)
 
     found = urdf.inspect(file, free_flyer=raw.get("base") == "free-flyer")
     problems += [f"{file.name}: {line}" for line in (*found.problems, *found.geometry)]

@@ -17,6 +17,18 @@ _HERE = Path(__file__).parent
 _PACKAGE = "package:"
 
 
+class NotInstalled(InputError):
+    """The distribution is missing that a URDF is in.
+
+    Attributes:
+        remedy: The command that installs it.
+    """
+
+    def __init__(self, missing: str, remedy: str) -> None:
+        self.remedy = remedy
+        super().__init__(f"{missing}; {remedy}")
+
+
 def names() -> tuple[str, ...]:
     """Names of the robots that come with the project, sorted."""
     return tuple(sorted(path.parent.name for path in _HERE.glob(f"*/{ROBOT_FILE}")))
@@ -56,7 +68,8 @@ def urdf_file(urdf: str, beside: Path) -> Path:
         beside: The robot file.
 
     Raises:
-        InputError: The distribution is not installed, or the file does not exist.
+        NotInstalled: The distribution is not installed.
+        InputError: The file does not exist.
     """
     if not urdf.startswith(_PACKAGE):
         path = beside.parent / urdf
@@ -71,7 +84,8 @@ def urdf_file(urdf: str, beside: Path) -> Path:
         files = importlib.metadata.distribution(distribution).files or []
     except (importlib.metadata.PackageNotFoundError, ValueError):
         extra = "'idcontrol[robots]'" if distribution == "example-robot-data" else shown(distribution)
-        raise InputError(f"{beside}: urdf: {shown(distribution)} is not installed; pip install {extra}") from None
+        missing = f"{beside}: urdf: {shown(distribution)} is not installed"
+        raise NotInstalled(missing, f"pip install {extra}") from None
     # A wheel may put its data below any prefix of its own.
     found = next((file for file in files if f"/{file.as_posix()}".endswith(f"/{inside}")), None)
     if found is None or not os.path.isfile(str(found.locate())):

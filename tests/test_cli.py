@@ -416,8 +416,12 @@ def test_runs_are_listed_with_what_differs_from_the_preset_and_filtered(command)
         "runs/fall-broken": ({"controller": "broken"}, "not ended"),
     }
     _, out, _ = command("runs")
-    assert "joint position error" in out
+    assert max(map(len, out.splitlines())) <= 100
+    assert {"runs/", "fall", "fall-mu0.1-gain2", "fall-clumsy", "fall-broken"} <= {
+        row.split()[0] for row in filter(None, out.splitlines())
+    }
     assert "controller clumsy" in out
+    assert "[mrad]" in out
     assert "4 runs" in out
     for filters, names in (
         (["mu=0.1", "gain=2.0"], ["runs/fall-mu0.1-gain2"]),

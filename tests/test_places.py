@@ -203,6 +203,15 @@ def test_what_is_no_plant_is_refused_in_one_line(capsys):
         assert line in capsys.readouterr().err
 
 
+def test_only_what_can_be_a_plant_is_offered_as_one():
+    with pytest.raises(UnknownName) as told:
+        plants.factory("mine.py:Late")
+    assert told.value.known == ("Plant", "WithoutLast")
+    with pytest.raises(UnknownName) as told:
+        controllers.factory("mine.py:Law")
+    assert told.value.known == ("FromRobot", "FromSetup")
+
+
 def test_a_robot_that_nobody_gave_is_said_to_be_missing():
     with pytest.raises(InputError, match="there is no robot here"):
         controllers.build("mine.py:FromRobot", SETUP)

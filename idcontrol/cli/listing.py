@@ -49,7 +49,10 @@ def _robots() -> dict[str, str]:
         library: RobotLibrary = entry.load()
         for name in library.names():
             report = library.check(name)
-            found[name] = f"not fit to run: {report.problems[0]}" if report.problems else _in_short(report.summary)
+            found[name] = _in_short(report.summary)
+            if report.problems:
+                needs = getattr(report, "needs", "")
+                found[name] = f"needs {needs}" if needs else f"not fit to run: {report.problems[0]}"
     return found
 
 

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from idcontrol.running import Listed
 
 SHOWN = ("q_err_rad", "dtau_mean_nm_s", "dtau_max_nm_s", "slip_m_s")
-"""Quantities of the table; ``--json`` has all."""
+"""Quantities of the table, as many as have room; ``--json`` has all."""
+WIDTH = 100
+"""Widest table; narrower on a narrower terminal."""
+QUANTITY, DIFFERS = 8, 20
+"""Width of the column of a quantity, whose label is broken into lines, and least width of that of the differences."""
 LONGEST = 160
 """Longest list of differences in the table."""
 
@@ -70,28 +74,34 @@ def _same(fact: Any, wanted: Any) -> bool:
     return bool(fact == wanted or str(fact) == str(wanted))
 
 
-def _show(found: Sequence[Any]) -> None:
+def _show(found: Sequence[Listed]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     from idcontrol.record.quantities import QUANTITIES
 
     shown = [q for q in QUANTITIES if q.key in SHOWN and any(q.of(run.metrics or {}) is not None for run in found)]
-    grid = Table("run", "began", "differs from the preset in", "state", box=None, header_style="dim")
-    for quantity in shown:
-        grid.add_column(f"{quantity.label}\n[{quantity.unit}]".replace("[", r"\["), justify="right")
-    for run in found:
-        differs = ", ".join(f"{key} {cell(value)}" for key, value in run.changes.items())
-        differs = differs if len(differs) <= LONGEST else differs[: LONGEST - 1] + "…"
-        values = (quantity.text(quantity.of(run.metrics or {})) for quantity in shown)
-        style = "" if run.state == "completed" else "yellow"
-        grid.add_row(
-            Text(str(run.folder), overflow="fold"),
-            run.began,
-            Text(differs or "–"),
-            Text(run.state, style=style),
-            *values,
-        )
+    names = max((len(run.folder.name) for run in found), default=0)
+    states = max((len(run.state) for run in found), default=0)
     screen = console()
-    screen.print(grid)
+    width = min(WIDTH, screen.width)
+    shown = shown[: max(0, width - names - states - DIFFERS - 6) // (QUANTITY + 2)]
+    for parent in dict.fromkeys(run.folder.parent for run in found):
+        first = parent == found[0].folder.parent
+        grid = Table(box=None, show_header=first, header_style="dim", width=width)
+        grid.add_column("run", width=names, no_wrap=True)
+        grid.add_column("state", width=states)
+        for quantity in shown:
+            unit = quantity.unit.replace(" ", "\N{NO-BREAK SPACE}")
+            grid.add_column(Text(f"{quantity.label}\n[{unit}]"), width=QUANTITY, justify="right")
+        grid.add_column("differs from the preset in", ratio=1)
+        for run in found:
+            if run.folder.parent == parent:
+                differs = ", ".join(f"{key} {cell(value)}" for key, value in run.changes.items())
+                differs = differs if len(differs) <= LONGEST else differs[: LONGEST - 1] + "…"
+                values = (quantity.text(quantity.of(run.metrics or {})) for quantity in shown)
+                state = Text(run.state, style="" if run.state == "completed" else "yellow")
+                grid.add_row(Text(run.folder.name), state, *values, Text(differs or "–"))
+        screen.print(Text(f"{parent}/", style="bold"), soft_wrap=True)
+        screen.print(grid)
     screen.print(f"{len(found)} runs")

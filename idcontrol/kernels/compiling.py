@@ -52,11 +52,7 @@ class _Clock(event.Listener):  # type: ignore[misc]  # numba has no types
         """A kernel begins to be compiled."""
         if not self._said and event.data["dispatcher"]._cache.cache_path:  # others are compiled every time
             self._said = True
-            last = _remembered().get(self.what)
-            took = (
-                "that takes a minute or two" if last is None else f"all took {last:.0f} s of processor time last time"
-            )
-            print(f"{SAYS} kernels for {self.what}, once; {took}", file=sys.stderr, flush=True)
+            print(f"{SAYS} kernels for {self.what}, once; {_expected(self.what)}", file=sys.stderr, flush=True)
         self._depth += 1
         if self._depth == 1:
             self._began = time.thread_time()
@@ -75,6 +71,16 @@ class _Clock(event.Listener):  # type: ignore[misc]  # numba has no types
         with contextlib.suppress(OSError):  # a home that cannot be written to is no reason to stop
             _file().parent.mkdir(parents=True, exist_ok=True)
             _file().write_text(json.dumps(times | {self.what: round(self.spent_s, 1)}), encoding="utf-8")
+
+
+def _expected(what: str) -> str:
+    """What is known of the processor time: that of the last time, else those of others, else our own measurement."""
+    times = _remembered()
+    if what in times:
+        return f"all took {times[what]:.0f} s of processor time last time"
+    if times:
+        return f"others took up to {max(times.values()):.0f} s of processor time"
+    return "the first ones ever take about two minutes"
 
 
 def _file() -> Path:

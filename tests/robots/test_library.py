@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 from pathlib import Path
 
 import coal
@@ -10,7 +11,7 @@ import numpy as np
 import pinocchio as pin
 import pytest
 
-from idcontrol import robots
+from idcontrol import cli, robots
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.robots import locate
 from tests.robots import descriptions
@@ -249,13 +250,17 @@ def test_a_urdf_beside_another_robots_file_is_not_mistaken_for_it(mule):
     assert "not donkey.urdf" in robots.check(other).problems[0]
 
 
-def test_a_missing_distribution_names_the_extra_to_install(monkeypatch):
+def test_a_missing_distribution_names_the_extra_to_install(monkeypatch, capsys):
     def absent(name):
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(locate.importlib.metadata, "distribution", absent)
     with pytest.raises(InputError, match=r"example-robot-data is not installed; pip install 'idcontrol\[robots\]'"):
         robots.load("solo12")
+    assert cli.main(["list", "robots", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["robots"]
+    assert {listed[name] for name in ("anymal", "go1", "panda", "solo12")} == {"needs pip install 'idcontrol[robots]'"}
+    assert listed["links"] == "4.8 kg, 12 joints, 4 feet, base 0.172 m high"
 
 
 def test_a_file_that_a_distribution_does_not_have_is_named():
