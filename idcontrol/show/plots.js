@@ -81,7 +81,7 @@
       },
       axes: [
         {font, grid, ticks: grid, values: (u, at, axis, space, step) => at.map(v => v.toFixed(step < 0.01 ? 3 : step < 1 ? 2 : 0) + " s")},
-        {font, grid, ticks: grid, label, labelFont: font, labelSize: 18, size: words ? 74 : 52,
+        {font, grid, ticks: grid, label, labelFont: font, labelSize: 18, size: 70,
           ...(words ? {splits: () => ticks.map((_, i) => i), values: () => ticks} : {})},
       ],
       series: [{label: "t", value: (u, v) => v == null ? "–" : v.toFixed(3) + " s"}, ...curves.map(series)],
@@ -146,9 +146,9 @@
   if (matchMedia("(max-width: 760px)").matches) document.querySelectorAll(".choice").forEach(one => { one.open = false; });
   const strip = document.querySelector(".overview");
   const overview = new uPlot({
-    width: strip.clientWidth, height: 58, padding: [4, 8, 0, 0], legend: {show: false},
+    width: strip.clientWidth, height: 58, padding: [4, 14, 0, 14], legend: {show: false},
     scales: {x: {time: false}, y: {range: (u, low, high) => [0, high || 1]}},
-    axes: [{font, grid: {show: false}, ticks: {show: false}, size: 18, gap: 1, values: (u, at) => at.map(v => v + " s")},
+    axes: [{font, grid: {show: false}, ticks: {show: false}, size: 20, gap: 4, values: (u, at) => at.map(v => v + " s")},
       {show: false, size: 0}],
     cursor: {y: false, points: {show: false}, drag: {x: true, y: false, setScale: false}},
     series: [{}, series(spec.overview)],

@@ -35,7 +35,7 @@ FEWEST_BINS = 1_000
 MOST_NUMBERS = 5_000_000
 """Number of values above which a record is thinned without an attempt to keep all of them."""
 KEPT_BITS = 13
-"""Bits of each number's mantissa that travel: a relative error below 1e-4, less than a pixel."""
+"""Bits that travel: errors are below 1e-4 of a curve, and of its range where that is smaller, less than a pixel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +213,16 @@ def packed(numbers: Array) -> str:
 
 
 def _rounded(values: Array) -> Array:
-    """`values` as float32 with `KEPT_BITS` bits of the mantissa, which deflate to half the size."""
-    dropped = 23 - KEPT_BITS
+    """`values` (curves, rows) as float32 with as few bits of the mantissa as plots need; they deflate to half the size.
+
+    A curve that stays far from zero has more bits, by which its range is smaller than its numbers.
+    """
+    known = np.ma.masked_invalid(values)
+    spread = np.maximum(known.max(axis=1) - known.min(axis=1), 1e-30)
+    more = np.ceil(np.ma.log2(np.abs(known).max(axis=1) / spread)).filled(0.0)
+    dropped = 23 - KEPT_BITS - np.clip(more, 0, 23 - KEPT_BITS).astype(np.uint32)[:, None]
     bits = values.astype("<f4").view(np.uint32)
-    kept = ((bits + (1 << (dropped - 1))) >> dropped) << dropped
+    kept = ((bits + ((1 << dropped) >> 1)) >> dropped) << dropped
     return np.where(np.isfinite(values), kept, np.uint32(0x7FC00000)).astype("<u4").view("<f4")
 
 

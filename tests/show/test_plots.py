@@ -72,3 +72,16 @@ def test_what_is_no_number_and_what_a_logarithm_does_not_know_is_left_out():
     plain, log = unpacked(found["numbers"], "<f4").reshape(2, -1)
     np.testing.assert_array_equal(plain, [1.0, 0.0, -1.0, np.nan, np.nan, np.nan])
     np.testing.assert_array_equal(log, [1.0, *[np.nan] * 5])
+
+
+def test_a_curve_that_hardly_moves_far_from_zero_is_drawn_as_finely_as_one_about_zero():
+    """A base that sways by 60 µm at 0.17 m, beside its reference, which stands still: to a 8000th of the sway."""
+    t = 1e-3 * np.arange(1000)
+    sway = 30e-6 * np.sin(7.0 * t)
+    curves = [Curve("", values, "#000000") for values in (0.17186 + sway, np.full_like(t, 0.17186))]
+    found = data(Plots(t, Curve("", sway, "#000000"), [Section("", "", [Panel("", curves)])]))
+    about_zero, measured, reference = unpacked(found["numbers"], "<f4").reshape(3, -1).astype(float)
+    single = 0.17 * np.finfo("<f4").eps
+    np.testing.assert_allclose(about_zero, sway, rtol=2.0**-14)
+    np.testing.assert_allclose(measured, 0.17186 + sway, rtol=0.0, atol=60e-6 * 2.0**-13 + single)
+    np.testing.assert_allclose(reference, 0.17186, rtol=0.0, atol=single)
