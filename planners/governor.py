@@ -58,6 +58,9 @@ STEADY, UNSTEADY = 0.03, 0.15
 """Angles by which a base leans away from level in a gait that keeps it level, at which it begins to slow down, and to
 stand [rad]. Sideways, a quick trot may lean further with every step: it recovers when it slows down."""
 
+SMOOTHED_S = 0.01
+"""Time over which the lean of the base is averaged [s]."""
+
 REGAINED_S = 5.0
 """Time in which a base that has stood still for leaning is at its speed again [s]."""
 
@@ -193,6 +196,7 @@ class Stride(NamedTuple):
         duty: Part D of it that a foot stands [-].
         height: Apex H of a swing above the line from lift-off to landing [m].
         pace: Share of the speed that the legs could follow which is granted since the base leaned [-].
+        lean: Sines of the angles by which the base leans along its x and y, smoothed, shape (2,).
     """
 
     begin: Array
@@ -200,11 +204,19 @@ class Stride(NamedTuple):
     duty: Array
     height: Array
     pace: Array
+    lean: Array
 
     @staticmethod
     def of(gait: Gait) -> Stride:
         """The stride of the gait itself, not yet begun."""
-        return Stride(np.array([np.inf]), *np.array([[gait.period_s], [gait.duty], [gait.step_height_m], [1.0]]))
+        return Stride(
+            begin=np.array([np.inf]),
+            period=np.array([gait.period_s]),
+            duty=np.array([gait.duty]),
+            height=np.array([gait.step_height_m]),
+            pace=np.ones(1),
+            lean=np.zeros(2),
+        )
 
 
 @njit(cache=True)
@@ -214,9 +226,11 @@ def steady_pace(rotation: Array, dt: float, stride: Stride) -> float:  # pragma:
     Args:
         rotation: Base to world, shape (3, 3).
         dt: Time since the last call [s].
-        stride: In and out: `pace`.
+        stride: In and out: `pace`, `lean`.
     """
-    lean = math.sqrt(rotation[2, 0] ** 2 + rotation[2, 1] ** 2)
+    for k in range(2):  # noise would have it lean always
+        stride.lean[k] += dt / (SMOOTHED_S + dt) * (rotation[2, k] - stride.lean[k])
+    lean = math.sqrt(stride.lean[0] ** 2 + stride.lean[1] ** 2)
     steady = max((UNSTEADY - lean) / (UNSTEADY - STEADY), 0.0)
     stride.pace[0] = min(min(stride.pace[0] + dt / REGAINED_S, steady), 1.0)
     return float(stride.pace[0])

@@ -311,7 +311,8 @@ class TrotPlanner:
         self._t, self.standing = state.t, False
         self._asked, self._settles = self._first, -math.inf
         self._take_up(self._first)
-        self._parts.stride.begin[0], self._parts.stride.pace[0] = state.t + self.gait.start_s, 1.0
+        stride = self._parts.stride
+        stride.begin[0], stride.pace[0], stride.lean[:] = state.t + self.gait.start_s, 1.0, measured.rotation[2, :2]
         self.command[:] = 0.0
         plan.phase[:], plan.touched[:], plan.slide[:] = STANDING, -math.inf, 0.0
         plan.position[:], plan.landing[:] = measured.feet, measured.feet
