@@ -51,7 +51,11 @@ CONNECTION = ("transport", "pacing", "bind", "peer")
 @click.option("--bind", metavar="HOST:PORT", help="Where to listen for UDP; a port of loopback by default.")
 @click.option("--peer", metavar="HOST:PORT", help="The machine, over UDP, instead of a plant of our own.")
 @click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting; the loop's as loop.KEY."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any other setting; those of the loop itself as loop.KEY.",
 )
 @click.option("--view", is_flag=True, help="Serve a page that shows it in 3-D while it runs.")
 @click.option("--port", type=int, metavar="N", help="Port of that page on 127.0.0.1.")
@@ -131,7 +135,7 @@ def _show_timing(metrics: dict[str, Any]) -> None:
         table.add_column(heading, justify="left" if heading == "µs" else "right")
     rows = {
         "period": "period_us",
-        "late": "late_us",
+        "start after its time": "late_us",
         "computing": "compute_us",
         "  of it on the CPU": "compute_cpu_us",
         "  of it the controller": "step_us",
@@ -142,6 +146,7 @@ def _show_timing(metrics: dict[str, Any]) -> None:
     granted = metrics["realtime"]
     screen = console()
     screen.print(table)
+    screen.print(f"{metrics['missed']} beats were missed")
     had = [granted["scheduler"], "memory locked" if granted["memory_locked"] else "memory not locked"]
     had.append("bound to no CPU" if granted["cpu"] is None else f"bound to CPU {granted['cpu']}")
     screen.print(", ".join(had))

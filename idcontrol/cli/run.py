@@ -46,7 +46,11 @@ from idcontrol.progress import progress_bar
 @click.option("--duration", "duration_s", type=real, metavar="S", help="Length of the run [s].")
 @click.option("--rate", "rate_hz", type=real, metavar="HZ", help="Rate of the control loop [Hz].")
 @click.option("--seed", type=int, metavar="N", help="Seed of everything that is random.")
-@click.option("--preset", metavar="NAME", help="default: what is right; paper: the original with its quirks.")
+@click.option(
+    "--preset",
+    metavar="NAME",
+    help="Settings to begin with: default, paper (the method as it was published), or another of the experiment.",
+)
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting, by dotted key or its last part."
 )

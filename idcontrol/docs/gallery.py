@@ -1,6 +1,6 @@
 """Make the page of pictures, one for each experiment: ``make gallery``; needs Chromium and the extra ``viz``.
 
-An experiment with a scene is shown in 3-D, one without by the first figure that it draws.
+Robots are shown in 3-D, other experiments by the first figure that they draw.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ COMMANDS = {
 """The command that makes each picture, in the order of the page."""
 DATA = {"standing": "tsid/bin/python", "tosses": "cube_tosses.npz", "icub-forces": "icub_walk.npz"}
 """Files of others that a command reads; where one is not in the folder, the picture that there is stays."""
+IN_3D = ("trot", "rough", "grasp")
 SIZE = (360, 540)
 """Height and width of a picture in pixels."""
 FILM_FROM_S, FILM_S, FILM_SPEED, FILM_FRAMES_PER_S = 1.0, 0.6, 0.25, 10
@@ -108,13 +109,14 @@ def rendered(folder: Path, times: list[float], profile: Path) -> list[Any]:
 
 
 def picture(name: str, folder: Path, out: Path, profile: Path) -> Path:
-    """The picture of a run: its first figure, else its scene."""
+    """The picture of a run: its scene or its first figure."""
     run = load(folder)
-    for drawn in recorded(run.folder, run.meta):
+    if name not in IN_3D:
+        drawn = next(iter(recorded(run.folder, run.meta)), None)
+        if drawn is None:
+            sys.exit(f"{name} draws no figure; let its run draw one, for its report as well")
         (out / f"{name}.svg").write_bytes(base64.b64decode(drawn.source.partition(",")[2]))
         return out / f"{name}.svg"
-    if "scene" not in run.meta:
-        sys.exit(f"{name} has neither a figure nor a scene; give its run one, for its report as well")
     t = run.arrays["t"]
     (frame,) = rendered(folder, [float(t[len(t) // 2])], profile)
     Image.fromarray(frame).quantize(128).save(out / f"{name}.png", optimize=True)

@@ -62,6 +62,9 @@ class Film:
             raise InputError(f"{run.folder}: every pose is NaN: there is nothing to play")
         first = run.arrays["q"][self._rows[0]] if scenery.robot else None
         self.stage = Stage(scenery, find_robot, first)
+        if not self.stage.floating and (largest := np.nanmax(np.abs(run.arrays.get("force", 0.0)), initial=0.0)) > 0.0:
+            longest = self.stage.size / largest  # fingers press harder than their arm weighs
+            self.stage.metres_per_newton = min(self.stage.metres_per_newton, longest)
         self.times: Array = run.arrays["t"][self._rows]
         if (np.diff(self.times) < 0.0).any():
             raise InputError(f"{run.folder} is damaged: its times are not in order; record the run again")

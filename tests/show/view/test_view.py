@@ -61,6 +61,20 @@ def test_arrows_are_as_long_as_forces_and_the_whole_weight_is_as_long_as_the_sta
         np.testing.assert_allclose(drawn, arrays[name][7], atol=1e-9)
 
 
+def test_the_largest_force_of_an_arm_is_no_longer_than_the_stage(tmp_path):
+    """Of a motion at 4 N and 50 N; the arm weighs 10.8 N."""
+    q = robots.load("arm").standing_state().q
+    meta = {"scene": msgspec.to_builtins(Scenery(robot="arm", mu=0.8))}
+    recorder = Recorder(tmp_path / "run", {"t": (), "q": q.shape, "force": (4, 3)}, {}, meta)
+    for t, newtons in enumerate((4.0, 50.0)):
+        recorder.append(t=float(t), q=q, force=np.tile([0.0, newtons, 0.0], (4, 1)))
+    recorder.close({})
+    film = Film(load(tmp_path / "run"), find_robot)
+    lengths = [np.linalg.norm(np.diff(film.shot(row).measured, axis=1), axis=2) for row in (0, 1)]
+    np.testing.assert_allclose(lengths[1], film.stage.size)
+    np.testing.assert_allclose(lengths[0], 0.08 * film.stage.size)
+
+
 def test_equal_forces_are_drawn_beside_each_other(film):
     shot = film.shot(7)
     apart = np.linalg.norm(shot.measured[:, 0] - shot.predicted[:, 0], axis=1)
