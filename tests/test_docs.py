@@ -19,13 +19,11 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from idcontrol import controllers, entries, plants, robots, running
-from idcontrol.cli import cli, main
-from idcontrol.cli.console import INTERRUPTED
+from idcontrol import controllers, entries, plants, robots
+from idcontrol.cli import cli
 from idcontrol.cli.loop import LOOPS
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.scenes.walk import WalkConfig
-from idcontrol.sweeps import comparison
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "idcontrol" / "docs"
@@ -102,31 +100,6 @@ def understood(command: click.Command, name: str, arguments: list[str]) -> None:
         assert values["experiment"] in entries.entry_points(entries.EXPERIMENTS)
     if values.get("study"):
         assert values["study"] in entries.entry_points(entries.STUDIES)
-
-
-@pytest.mark.parametrize(
-    "page", sorted({page for page, line in commands() if line.startswith(("idcontrol run", "idcontrol compare"))})
-)
-def test_the_runs_of_a_page_begin_as_written_and_leave_the_folders_that_it_reads(page, tmp_path, monkeypatch):
-    """Everything up to the first control step: settings are resolved, configurations built, folders named and made."""
-
-    def planned(runs, out, *_, **__):
-        Path(out).mkdir(parents=True, exist_ok=True)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(running, "conduct", lambda *_: {"out": ""})
-    monkeypatch.setattr(comparison, "conduct", planned)
-    monkeypatch.chdir(tmp_path)
-    pd = (ROOT / "experiments" / "examples" / "pd.py").read_text(encoding="utf-8")
-    Path("mine.py").write_text(pd.replace("JointPd", "Mine"), encoding="utf-8")
-    (late,) = (text for other, text in blocks("python") if other == "tutorials/plant.md" and "class Late" in text)
-    Path("late.py").write_text(late.partition("plants.register")[0], encoding="utf-8")
-    for line in (line.replace("make trot", "idcontrol run trot") for other, line in commands() if other == page):
-        words = shlex.split(line, comments=True)
-        if words[:2] in (["idcontrol", "run"], ["idcontrol", "compare"]):
-            assert main([*words[1:], "--quiet", "--json"]) == (0 if words[1] == "run" else INTERRUPTED), words
-        elif words[:2] in (["idcontrol", "report"], ["idcontrol", "view"]):
-            assert Path(words[2]).is_dir(), words
 
 
 def test_every_experiment_is_in_the_gallery_with_its_picture_and_its_command():

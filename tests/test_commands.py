@@ -1,0 +1,173 @@
+"""The commands that README and pages print do what they are printed for, in the order of the page, in one folder.
+
+| command | in `make test` | in `make slow` |
+| --- | --- | --- |
+| `idcontrol run` | as long as its experiment's rehearsal, a walk for `WALK_S` | whole |
+| `idcontrol compare` | its runs are as short and made in this process | |
+| one with `--study` or all controllers | is parsed (`test_docs.py`) | its runs are as short |
+| `idcontrol loop`, `./machine` | `WALK_S` on the wall clock | |
+| `idcontrol view` | until the first picture | |
+| `idcontrol bench` | few samples, the section of controllers | |
+| `idcontrol trust` | the first claim of each part | |
+| `idcontrol list`, `check`, `runs`, `report`, `doctor`, `completion`; `mkdir`, `cp`, `sed`, `cc` | whole | whole |
+
+`make` is called by whoever runs this. What fetches something, and what reads files of others, is parsed.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import webbrowser
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from idcontrol import running, trust
+from idcontrol.bench import execute as bench
+from idcontrol.bench.measurement import Effort
+from idcontrol.cli import main
+from idcontrol.loop import launch
+from idcontrol.sweeps import comparison
+from tests.test_docs import ROOT, blocks, commands
+
+WALK_S = 0.1
+FEW = Effort(samples=10, budget_s=0.01)
+ELSEWHERE = ("make", "pip", "python", "tsid/bin/pip", "source", "export", "idcontrol warmup")
+"""Commands that are not run here: `make` and what it runs is up to `.ci/run`, the others fetch something."""
+OF_OTHERS = ("tsid/bin/python", ".npz", "FOLDER")
+"""Files of others, without which a command cannot run."""
+HEAVY = ("--study", "runs/tables", "--controllers all", "coulomb-cone")
+"""Commands of which even the short form takes many seconds, or compiles for minutes."""
+MAY_MISS = ("run", "compare", "loop", "doctor")
+"""What is too short may miss its task, and a computer may lack something."""
+
+Script = list[tuple[str, list[str]]]
+
+
+def scripts() -> dict[str, Script]:
+    """The commands of each page that are run here: the line, and its words."""
+    found: dict[str, Script] = {}
+    for page, line in commands():
+        line = line.replace("make trot", "idcontrol run trot")
+        if not line.startswith(ELSEWHERE) and not any(file in line for file in OF_OTHERS):
+            found.setdefault(page, []).append((line, shlex.split(line, comments=True)))
+    return found
+
+
+SCRIPTS = scripts()
+
+
+def is_heavy(line: str) -> bool:
+    """Whether it takes long however much it is shortened."""
+    return any(part in line for part in HEAVY)
+
+
+def keeps_time(words: Sequence[str]) -> bool:
+    """Whether a command runs on the wall clock."""
+    return words[0] == "./machine" or (words[:2] == ["idcontrol", "loop"] and "inprocess" not in words)
+
+
+def is_amount(value: Any) -> bool:
+    """Whether it says how much, not how."""
+    return isinstance(value, (int, float, tuple)) and not isinstance(value, bool)
+
+
+def do(words: Sequence[str]) -> None:
+    """Run a command of ours or of the shell."""
+    if words[0] == "idcontrol":
+        assert main(words[1:]) in ((0, 1) if words[1] in MAY_MISS else (0,)), words
+        return
+    subprocess.run(words, check=True)
+    if words[0] == "mkdir":  # the page goes on with what to write into it
+        ((_, robot),) = blocks("toml")
+        Path(words[1], "robot.toml").write_text(robot, encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A folder as a reader's is: with the examples of the checkout, and the files that a page tells to write."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("experiments", "robots"):
+        Path(name).symlink_to(ROOT / name)
+    law = (ROOT / "experiments" / "examples" / "pd.py").read_text(encoding="utf-8")
+    Path("mine.py").write_text(law.replace("JointPd", "Mine"), encoding="utf-8")
+    (late,) = (text for page, text in blocks("python") if page == "tutorials/plant.md" and "class Late" in text)
+    Path("late.py").write_text(late.partition("plants.register")[0], encoding="utf-8")
+    monkeypatch.setattr(webbrowser, "open", lambda address: True)
+    monkeypatch.setattr("idcontrol.show.view.page.play", lambda player, alive: player.advance(0.1))
+    return tmp_path
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Runs, loops, benches and claims take as little time as they can."""
+    conduct, loop, measure = running.conduct, launch.run, bench.run
+
+    def changed(config: msgspec.Struct, changes: dict[str, Any]) -> Any:
+        return msgspec.structs.replace(config, **changes)
+
+    def rehearsed(experiment: Any, config: msgspec.Struct, *rest: Any) -> Any:
+        start, (rehearsal, *_) = experiment.presets["default"], experiment.rehearsals()
+        amounts = {name: getattr(rehearsal, name) for name in start.__struct_fields__ if not name.startswith("mu")}
+        fewer = {name: less for name, less in amounts.items() if is_amount(less) and less != getattr(start, name)}
+        if "duration_s" in fewer:
+            fewer["duration_s"] = min(WALK_S, fewer["duration_s"])
+        return conduct(experiment, changed(config, fewer), *rest)
+
+    def make_runs(rows: Sequence[Any], runs: Path) -> Iterator[Any]:
+        for row in rows:
+            do(["idcontrol", *row.command(runs / row.name)])
+            yield row
+
+    monkeypatch.setattr(running, "conduct", rehearsed)
+    monkeypatch.setattr(
+        launch, "run", lambda at, config, *rest: loop(at, changed(config, {"duration_s": WALK_S}), *rest)
+    )
+    monkeypatch.setattr(comparison, "on_this_machine", lambda jobs: make_runs)
+    monkeypatch.setattr(bench, "PERIODS", 60)
+    monkeypatch.setattr(bench, "SECTIONS", ("controllers",))
+    monkeypatch.setattr(bench, "run", lambda section, *_, **__: measure(section, FEW))
+    monkeypatch.setattr(trust, "CLAIMS", {part: claims[:1] for part, claims in trust.CLAIMS.items()})
+
+
+@pytest.mark.parametrize("page", sorted(SCRIPTS))
+def test_the_commands_of_a_page_run_one_after_the_other(page, short):
+    for line, words in SCRIPTS[page]:
+        if not is_heavy(line) and not keeps_time(words):
+            do(words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", sorted(page for page, script in SCRIPTS.items() if any(is_heavy(line) for line, _ in script))
+)
+def test_the_long_comparisons_of_a_page_make_all_their_runs(page, short):
+    for line, words in SCRIPTS[page]:
+        if is_heavy(line):
+            do(words)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", sorted(SCRIPTS))
+def test_the_runs_of_a_page_are_made_as_they_are_written(page):
+    for _, words in SCRIPTS[page]:
+        if words[:2] == ["idcontrol", "run"]:
+            do(words)
+
+
+@pytest.mark.wallclock
+@pytest.mark.parametrize(
+    "page", sorted(page for page, script in SCRIPTS.items() if any(keeps_time(words) for _, words in script))
+)
+def test_the_loops_of_a_page_keep_their_time(page, short):
+    machine = None
+    for _, words in SCRIPTS[page]:
+        if words[0] == "./machine":
+            machine = subprocess.Popen(words)
+        elif words[0] == "cc" or keeps_time(words):
+            do(words)
+    assert machine is None or machine.wait(timeout=10.0) == 0
