@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib
+import matplotlib.ticker
 
 from idcontrol.experiments.studies import DURATION_S
 from idcontrol.show.drawing import COLORS, STYLE, Picture, panels, picture
@@ -201,11 +202,12 @@ def pictures(outcomes: Sequence[RunOutcome]) -> tuple[Picture, ...]:
                     axis.text(survived, place, f" {plain(survived)}", va="bottom", fontsize=7)
                 axis.text(0.01, place, controller, transform=axis.get_yaxis_transform(), va="center", fontsize=8)
             axis.set_yticks([])
-            axis.invert_yaxis()
+            axis.set_ylim(len(controllers) - 0.5, -0.5)  # with those that survive nothing
             axis.set_title(hardship.name + (": less is harder" if hardship.hard < hardship.easy else ""))
             if hardship.geometric:
                 axis.set_xscale("log")
                 axis.set_xlim(*sorted((hardship.easy, hardship.hard)))
+                axis.xaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
         for axis in axes.flat[len(shown) :]:
             axis.set_visible(False)
         return (picture("What is survived", _when(outcomes), figure),)
