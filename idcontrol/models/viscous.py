@@ -63,19 +63,21 @@ def _exact(problem: StepProblem, whitened: Whitened, solution: StepSolution) -> 
     """Whether momenta balance, and normal velocities obey their law with a margin, or are rounding.
 
     Drag that all but stops a light body is the product of a large coefficient and the rounding of a small slip. And in
-    units of M̃ the damped motion hides what is wrong with the rest: what is more than rounding is judged in those of M.
+    units of M̃ the damped motion hides what is wrong with the rest: what is more than the rounding of the velocities
+    themselves is judged in those of M.
     """
     f, v = solution.impulses.T.ravel(), solution.v_plus
     f_n = f[: len(problem.contacts)]
     balance = balances(problem.M, problem.kappa, problem.contacts.jacobian, whitened.free, v, f)
-    return bool(balance and (_rests(whitened, v, f_n, 0.0) or _rests(whiten(problem), v, f_n, SLIGHT)))
+    return bool(balance and (_rests(whitened, v, f_n, False) or _rests(whiten(problem), v, f_n, True)))
 
 
 @njit(cache=True, error_model="numpy")
-def _rests(w: Whitened, v: Array, f_n: Array, tolerance: float) -> bool:  # pragma: no cover - compiled
+def _rests(w: Whitened, v: Array, f_n: Array, slightly: bool) -> bool:  # pragma: no cover - compiled
     """Whether contacts do not approach, and those with normal impulses f_n (n,) do not part, at velocities v (m,).
 
-    Up to a part `tolerance` of their velocity at zero impulse and the change, and rounding.
+    Up to rounding of v; if `slightly`, also up to a part `SLIGHT` of their velocity at zero impulse and the change, and
+    what rounding leaves of the former.
     """
     rests = True
     for i in range(f_n.size):
@@ -86,7 +88,8 @@ def _rests(w: Whitened, v: Array, f_n: Array, tolerance: float) -> bool:  # prag
             terms += abs(term)
         speed, unit = w.c[i] + change, abs(w.c[i]) + abs(change)
         if speed < 0.0 or f_n[i] > 0.0:
-            rests = rests and abs(speed) <= tolerance * unit + rounding(v.size, terms) + w.left[i]
+            allowed = rounding(v.size, terms) + (SLIGHT * unit + w.left[i] if slightly else 0.0)
+            rests = rests and abs(speed) <= allowed
     return rests
 
 

@@ -113,17 +113,22 @@ def whiten_kernel(
                 white[i, r] -= factor * white[o, r]
         for r in range(rows):
             white[i, r] /= L[i, i]
-    # |L⁻¹ δ| of momenta |δ| up to these, entry by entry (Higham 2002, section 8.2)
-    for i in range(k):
-        s = terms[i] + np.sqrt(M_bb[i, i]) * factored
-        for o in range(i):
-            s += abs(L[i, o]) * terms[o]
-        terms[i] = s / L[i, i]
     rho, c, left = matrix(arena, rows, k), vector(arena, rows), vector(arena, rows)
+    for r in range(rows):
+        for i in range(k):
+            rho[r, i] = white[i, r]
+    # what momenta that are wrong by δ change of c is (M_bb⁻¹Jᵀ)·δ, and of its size |M_bb⁻¹Jᵀ|·|δ|
+    for i in range(k - 1, -1, -1):
+        for o in range(i + 1, k):
+            factor = L[o, i]
+            for r in range(rows):
+                white[i, r] -= factor * white[o, r]
+        for r in range(rows):
+            white[i, r] /= L[i, i]
+        terms[i] += np.sqrt(M_bb[i, i]) * factored
     for r in range(rows):
         s, size = 0.0, 0.0
         for i in range(k):
-            rho[r, i] = white[i, r]
             size += abs(white[i, r]) * terms[i]
         for i in range(m):
             s += J[r, i] * v_free[i]
