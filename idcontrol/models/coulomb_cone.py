@@ -77,6 +77,14 @@ FINE: Final = 1e-12
 """`PROXIMAL` of these: it leaves no more than rounding where rows are nearly dependent."""
 EXACT: Final = 1e-12
 """Residual at which Newton's method stops."""
+RESTS: Final = 1e-6
+"""Speed at which a contact rests, relative to its velocity at zero impulse and the change."""
+PRESSED: Final = 10.0
+"""Impulses that are greater than the smallest of their motion by this factor are made smaller where cones allow."""
+PROJECTIONS: Final = 200
+"""Alternating projections at most that make them smaller."""
+NARROW: Final = 0.9
+"""Part of the friction that these use."""
 IMMOVABLE: Final = 1e-12
 """Part of a contact's mobility below which nothing gives way along its normal: it gets no impulse."""
 
@@ -386,6 +394,23 @@ def _firming(
 
 
 @njit(cache=True, error_model="numpy")
+def _onto_cones(mu: Array, part: float, f: Array) -> bool:  # pragma: no cover - compiled
+    """Project impulses onto cones with that part of the friction; whether they were within all of it."""
+    n, within = mu.shape[0], True
+    for i in range(n):
+        used, friction, shrink = np.hypot(f[n + i], f[2 * n + i]), part * mu[i], 1.0
+        within = within and used <= mu[i] * f[i]
+        if friction * used <= -f[i]:
+            f[i] = shrink = 0.0
+        elif used > friction * f[i]:
+            f[i] = (f[i] + friction * used) / (1.0 + friction * friction)
+            shrink = friction * f[i] / used
+        f[n + i] *= shrink
+        f[2 * n + i] *= shrink
+    return within
+
+
+@njit(cache=True, error_model="numpy")
 def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: Arena) -> None:  # pragma: no cover
     """Bring impulses nearer to the law by the alternating direction method of multipliers (ADMM, Boyd et al. 2011).
 
@@ -422,15 +447,7 @@ def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: 
         for row in range(3 * n):
             g[row] = RELAXED * g[row] + (1.0 - RELAXED) * f[row]
             f[row] = g[row] - w[row] / penalty
-        for i in range(n):
-            used, shrink = np.hypot(f[n + i], f[2 * n + i]), 1.0
-            if p.mu[i] * used <= -f[i]:
-                f[i] = shrink = 0.0
-            elif used > p.mu[i] * f[i]:
-                f[i] = (f[i] + p.mu[i] * used) / (1.0 + p.mu[i] * p.mu[i])
-                shrink = p.mu[i] * f[i] / used
-            f[n + i] *= shrink
-            f[2 * n + i] *= shrink
+        _onto_cones(p.mu, 1.0, f)
         for row in range(3 * n):
             w[row] -= penalty * (g[row] - f[row])
     release(arena, at)
@@ -456,7 +473,7 @@ def _sticking(p: Cones, f: Array, modes: Integers, u: Array) -> bool:  # pragma:
         if not (modes[i] & SLIDES and p.mu[i] > 0.0):
             continue
         change = np.hypot(p.c[s], p.c[t]) + np.hypot(u[s] - p.c[s], u[t] - p.c[t])
-        if np.hypot(u[s], u[t]) <= 1e-6 * change + _left(p, f, u, i):
+        if np.hypot(u[s], u[t]) <= RESTS * change + _left(p, f, u, i):
             modes[i], some = PRESSES, True
     return some
 
@@ -524,6 +541,79 @@ def _settled(
             least = _missed(p, f, u, True)
     release(arena, at)
     return least
+
+
+@njit(cache=True, error_model="numpy")
+def _rests(p: Cones, f: Array, u: Array, i: int) -> bool:  # pragma: no cover - compiled
+    """Whether contact i neither slips nor parts."""
+    n, speed, unit = p.mu.shape[0], 0.0, 0.0
+    for row in (i, n + i, 2 * n + i):
+        speed, unit = max(speed, abs(u[row])), max(unit, abs(p.c[row]) + abs(u[row] - p.c[row]))
+    return bool(speed <= RESTS * unit or speed <= RESTS * unit + _left(p, f, u, i))
+
+
+@njit(cache=True, error_model="numpy")
+def _eased(
+    p: Cones, rho: Array, c: Array, modes: Integers, d: Array, share: Array, f: Array, residual: float, arena: Arena
+) -> float:  # pragma: no cover - compiled
+    """Overwrite f, a solution in which all that presses rests, with much smaller impulses of its motion, if any.
+
+    Fingers that hold a box may press by any force that cones allow, and Newton's method may end with millions of times
+    what holding takes. The smallest impulses of the motion that lie in the cones are found by alternating projections
+    (Boyle & Dykstra 1986), from those that need no cones; the cones are narrower by a tenth there, so that this ends.
+
+    Args:
+        p: The problem.
+        rho: Whitened rows, shape (3 n, k).
+        c: Their constants, shape (3 n,).
+        modes: In and out, modes, shape (n,).
+        d: In and out, directions, shape (n, 2).
+        share: In and out, factors, shape (n,).
+        f: In and out, balanced impulses, shape (3 n,).
+        residual: Of f.
+        arena: Where arrays come from.
+
+    Returns:
+        The residual of f.
+    """
+    n, at = p.mu.shape[0], mark(arena)
+    least, u, rest = zeros(arena, 3 * n), vector(arena, 3 * n), indices(arena, n)
+    _velocities(p, f, u)
+    eases, largest, needed = True, 0.0, 0.0
+    for i in range(n):
+        rest[i] = PRESSES if p.mu[i] > 0.0 and _rests(p, f, u, i) else 0
+        eases = eases and (rest[i] != 0 or f[i] == 0.0)
+    if eases and _newton_step(p, PROXIMAL, rest, d, share, least, arena):
+        for row in range(3 * n):
+            largest, needed = max(largest, abs(f[row])), max(needed, abs(least[row]))
+    if largest > PRESSED * needed:
+        near, owed, within = zeros(arena, 3 * n), zeros(arena, 3 * n), False
+        for _ in range(PROJECTIONS):
+            assign(least, near)
+            if not _newton_step(p, PROXIMAL, rest, d, share, least, arena):
+                break
+            for row in range(3 * n):
+                near[row] = least[row] + owed[row]
+                owed[row] = near[row]
+            _onto_cones(p.mu, NARROW, near)
+            for row in range(3 * n):
+                owed[row] -= near[row]
+            assign(u, least)
+            within = _onto_cones(p.mu, 1.0, u)
+            if within:
+                break
+        smaller = 0.0
+        for row in range(3 * n):
+            smaller = max(smaller, abs(least[row]))
+        if within and smaller < largest:
+            settled = _settled(p, rho, c, rest, d, share, least, arena)
+            if settled <= TOLERANCE:
+                residual = settled
+                assign(f, least)
+                _velocities(p, f, u)
+                _modes(p, f, u, False, modes, d, share)
+    release(arena, at)
+    return residual
 
 
 @njit(cache=True, error_model="numpy")
@@ -598,6 +688,7 @@ def cone_kernel(
     if residual > TOLERANCE:
         f[:], active[:] = 0.0, 0
         return INACCURATE, total, residual
+    residual = _eased(p, rho, c, modes, d, share, f, residual, arena)
     for i in range(n):
         active[i] = modes[i]
         if modes[i] & SLIDES:
@@ -660,7 +751,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
 
     Returns:
         The solution. Its residual is that of the module's equations, each contact in its own units. Where impulses are
-        not unique they are near the smallest.
+        not unique they are near the smallest; where all that presses rests, within `PRESSED` of it as a rule.
 
     Raises:
         InputError: There are more than `coulomb.MOST_CONTACTS` contacts.

@@ -8,7 +8,7 @@ import pytest
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP
-from idcontrol.models import coulomb, coulomb_cone
+from idcontrol.models import coulomb, coulomb_cone, dissipation
 from idcontrol.models.step import StepProblem
 from idcontrol.models.whitened import whiten
 from idcontrol.trust import contact_laws, machines
@@ -58,6 +58,29 @@ def pinched(seed, miss=1e-5, mu=1.0):
         jacobian=rows.reshape(12, 18),
     )
     return StepProblem(h=H, M=M, kappa=-M @ v, contacts=contacts)
+
+
+def carried(seed, mu):
+    """A box between four fingertips that move as one body, on which it all but rests."""
+    rng = np.random.default_rng(seed)
+    rows = np.zeros((3, 4, 6))
+    for i, (side, y) in enumerate([(1.0, 0.015), (1.0, -0.015), (-1.0, 0.015), (-1.0, -0.015)]):
+        axes = np.array([[-side, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, -side]])
+        tip = np.array([0.025 * side, y, 0.0]) + rng.normal(size=3) * [0.0, 2e-3, 2e-3]
+        rows[:, i] = np.hstack((axes, np.cross(tip, axes)))
+    J, hand = rows.reshape(12, 6), 0.05 * rng.normal(size=6)
+    contacts = Contacts(
+        identity=np.arange(4),
+        point=np.zeros((4, 3)),
+        axes=np.tile(np.eye(3), (4, 1, 1)),
+        gap=np.zeros(4),
+        mu=np.full(4, mu),
+        jacobian=J,
+        surface_velocity=J @ hand,
+    )
+    M = np.diag([0.2] * 3 + [1e-4] * 3)
+    v = hand + rng.normal(size=6) * np.repeat([1e-3, 1e-2], 3) - [0.0, 0.0, G * H, 0.0, 0.0, 0.0]
+    return StepProblem(h=H, M=M, kappa=-M @ v, contacts=contacts), hand
 
 
 @pytest.mark.parametrize("angle", np.deg2rad(np.arange(0, 360, 7.5)))
@@ -135,6 +158,22 @@ def test_fingers_that_do_not_fit_a_box_exactly_hold_it(miss, mu):
         solution = coulomb_cone.solve(problem)
         assert solution.status is Status.SOLVED, seed
         assert contact_laws.coulomb_cone(problem, solution.impulses) < 2e-8, seed
+
+
+@pytest.mark.parametrize("mu", [0.5, 1.0])
+def test_fingers_press_a_box_by_little_more_than_holding_it_takes(mu):
+    """They may press by any force: 14 of 60 such steps were answered with 10 to 50 times as much."""
+    held = 0
+    for seed in range(100):
+        problem, hand = carried(seed, mu)
+        solution = coulomb_cone.solve(problem)
+        assert solution.status is Status.SOLVED, seed
+        assert contact_laws.coulomb_cone(problem, solution.impulses) < 2e-8, seed
+        if np.allclose(solution.v_plus, hand, rtol=0.0, atol=1e-9):
+            held += 1
+            enough = np.abs(dissipation.one_stage(problem).impulses).max()  # the smallest within pyramids, nearly
+            assert np.abs(solution.impulses).max() < coulomb_cone.PRESSED * enough, seed
+    assert held > 10
 
 
 def test_a_box_on_which_fingers_creep_is_held_from_more_friction():
