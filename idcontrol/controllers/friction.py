@@ -36,8 +36,9 @@ a foot that scrapes over the ground tells nothing."""
 UNEXPLAINED: Final = 0.2
 """Part of what the feet carry that may be missing in the balance of the base; torques that come 5 ms late miss more."""
 COUNTED: Final = 0.8
-"""Part of the friction shown that is counted on (planner.md, section 7). The same part of the friction told must be
-missing before that is doubted: pyramids and circles differ by more than a tenth."""
+"""Part of the friction shown that is counted on (planner.md, section 7): pyramids and circles differ by more than a
+tenth. What was told is doubted once less than it is shown, and counted on again once this part of what is believed to
+be there reaches it."""
 REGAINED_S: Final = 20.0
 """Time in which the friction counted on grows e-fold while no foot slides, until it is what was told [s]."""
 SINGULAR: Final = 1e-9

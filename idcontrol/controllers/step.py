@@ -325,11 +325,12 @@ def motors(machine: Machine, v: Array, arena: Arena) -> tuple[Array, Bounds]:
             tau, change = 0.0, np.inf
         forwards = backwards = machine.joints.limit[j]
         if room.speed[j] < abs(speed) and room.no_load[j] < np.inf:
-            share = max(room.no_load[j] - abs(speed), 0.0) / (room.no_load[j] - room.speed[j])
+            share = (room.no_load[j] - abs(speed)) / (room.no_load[j] - room.speed[j])
+            left = machine.joints.limit[j] * share if share > 0.0 else 0.0  # of a motor without limit, too
             if speed > 0.0:
-                forwards *= share
+                forwards = left
             else:
-                backwards *= share
+                backwards = left
         last[j] = h * tau
         most[j] = h * min(forwards, max(tau + change, -backwards))
         least[j] = h * max(-backwards, min(tau - change, forwards))

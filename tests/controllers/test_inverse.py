@@ -305,6 +305,16 @@ def test_the_torque_of_a_motor_falls_with_its_speed_to_nothing_at_no_load(quadru
     np.testing.assert_allclose(bounds.least[:5] / scenes.H, [-2.0, -2.0, -1.0, -2.0, -2.0], rtol=1e-12)
 
 
+def test_a_motor_without_torque_limit_has_none_below_its_no_load_speed_and_no_torque_from_there_on(quadruped):
+    control = walker.controller(limit=np.inf, limits={"speed": 5.0, "no_load": 10.0})
+    state = walker.at_home(quadruped)
+    v = np.zeros(18)
+    v[6:10] = [4.0, 9.0, 10.0, -12.0]
+    bounds = control.problem(State(t=0.0, q=state.q, v=quadruped.to_pinocchio(v)), walker.stand()).posed.bounds
+    assert bounds.most[:5].tolist() == [np.inf, np.inf, 0.0, np.inf, np.inf]
+    assert bounds.least[:5].tolist() == [-np.inf, -np.inf, -np.inf, 0.0, -np.inf]
+
+
 @pytest.mark.parametrize("rate", [-1.0, 0.0, np.nan])
 def test_a_rate_that_is_not_positive_is_refused(rate):
     with pytest.raises(InputError, match=rf"inverse\.rate_limit_nm_s is {rate}; it must be positive, null"):

@@ -16,6 +16,7 @@ from idcontrol.models import constraint, coulomb, dissipation
 from idcontrol.models.constraint import solver, unilateral
 from idcontrol.models.friction_lcp import assemble
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
+from idcontrol.solvers.status import SolverStatus
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status
@@ -330,6 +331,39 @@ def test_forward_solutions_obey_springs_dampers_and_coulomb(quadruped):
         assert solution.status is Status.SOLVED, solution.note
         assert solution.residual <= 1e-8
         assert laws_missed(problem, solution) <= 1e-8
+
+
+def test_groups_that_are_solved_apart_end_as_the_worst_of_them(monkeypatch):
+    """Three contacts in two groups; each is given its own rows, and what is said of the whole is true of both."""
+    worst = SolverStatus.INACCURATE
+    ends = {
+        1: solver._Outcome(
+            f=np.arange(3.0), status=SolverStatus.INACCURATE, iterations=5, residual=0.2, regularization=1e-9
+        ),
+        2: solver._Outcome(f=np.arange(3.0, 9.0), status=SolverStatus.ITERATIONS, iterations=7, residual=0.1),
+    }
+    asked = []
+
+    def together(*arrays):
+        asked.append([np.asarray(each).tolist() for each in arrays])
+        return ends[arrays[4].size]
+
+    monkeypatch.setattr(solver, "_together", together)
+    one, two = [1, 4, 7], [0, 2, 3, 5, 6, 8]  # rows of contact 1, and of 0 and 2
+    data = np.diag(np.arange(9.0)), np.arange(9.0), np.arange(9.0) / 8, np.arange(9.0) / 4
+    mu, frictional = np.array([0.1, 0.2, 0.3]), np.array([1, 2])
+    expected = [
+        [*(each[one].tolist() for each in data), [0.2], [0]],
+        [*(each[two].tolist() for each in data), [0.1, 0.3], [1]],
+    ]
+    for groups in ([np.array([1]), np.array([0, 2])], [np.array([0, 2]), np.array([1])]):
+        asked.clear()
+        whole = solver._apart(*data, mu, frictional, groups)
+        assert asked == (expected if groups[0].size == 1 else expected[::-1])
+        assert whole.f[one].tolist() == [0.0, 1.0, 2.0]
+        assert whole.f[two].tolist() == [3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
+        assert whole.status is worst
+        assert (whole.iterations, whole.residual, whole.regularization) == (12, 0.2, 1e-9)
 
 
 def test_the_kernel_assembles_the_lcp_of_the_formula():

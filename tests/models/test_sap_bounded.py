@@ -1,5 +1,7 @@
 """Rows with limited impulse in SAP: motors with effort limits, joint stops, beside contact (Castro et al. 2022, XI)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.models import sap
 from idcontrol.models.sap import Bounded, joint_limits, motors
-from idcontrol.models.step import StepProblem
+from idcontrol.models.step import Bilateral, StepProblem
 from idcontrol.types import Status
 from tests.models.test_sap import random_problem
 
@@ -107,6 +109,57 @@ def test_a_start_changes_the_way_not_the_answer(quadruped):
         assert again.iterations <= 1
         for solution in (again, other):
             np.testing.assert_allclose(solution.v_plus, cold.v_plus, rtol=0, atol=1e-9 * np.abs(cold.v_plus).max())
+
+
+def test_rigid_rows_hold_exactly_beside_contact_and_rows_with_a_limit(quadruped):
+    """Momentum balances where no joint is held, whatever the start, and the row with a limit obeys its law."""
+    rng, pressed = np.random.default_rng(2), 0
+    for _ in range(10):
+        problem = random_problem(quadruped, rng, inverse=False)
+        held = Bilateral(rows=np.eye(18)[[6, 9]], target=np.array([0.1, -0.2]), compliance=np.zeros(2))
+        drive = motors(H, 18, np.array([8]), np.ones(1), np.zeros(1), np.full(1, 100.0), np.full(1, 2.0), np.ones(1))
+        tied = replace(problem, bilateral=held)
+        solution, impulse = sap.solve_bounded(tied, drive)
+        assert solution.status is Status.SOLVED
+        pressed += solution.impulses.any()
+        J, f = problem.contacts.jacobian, solution.impulses.T.ravel()
+        rest = problem.M @ solution.v_plus + problem.kappa - J.T @ f - drive.rows.T @ impulse
+        assert np.abs(np.delete(rest, [6, 9])).max() < 1e-12 * np.abs(problem.kappa).max()
+        np.testing.assert_allclose(solution.v_plus[[6, 9]], held.target, rtol=1e-12)
+        law = np.clip((drive.target - drive.rows @ solution.v_plus) / drive.compliance, drive.lower, drive.upper)
+        np.testing.assert_allclose(impulse, law, rtol=1e-9)
+        again, _ = sap.solve_bounded(tied, drive, start=rng.normal(size=18))
+        np.testing.assert_allclose(again.v_plus, solution.v_plus, rtol=0, atol=1e-9 * np.abs(solution.v_plus).max())
+    assert pressed > 4
+
+
+@pytest.mark.parametrize("presses", [True, False])
+@pytest.mark.parametrize(("apart", "known"), [(1e-6, True), (1e-10, False)])
+def test_a_contact_that_presses_on_a_nearly_singular_inertia_is_not_called_solved(apart, known, presses):
+    """Its inverse mass is known to ε over `apart`; of a contact that does not press, and of a motor, nothing is lost.
+
+    Oracle: the reason of `sap.ACCEPTED`, 1e-7 of the momentum.
+    """
+    M = np.eye(3)
+    M[1, 2] = M[2, 1] = 1.0 - apart
+    contact = Contacts(
+        identity=np.zeros(1, dtype=int),
+        point=np.zeros((1, 3)),
+        axes=np.eye(3)[None],
+        gap=np.zeros(1) if presses else np.ones(1),
+        mu=np.zeros(1),
+        jacobian=np.eye(3),
+        stiffness=np.full(1, np.inf),
+        damping=np.zeros(1),
+    )
+    problem = StepProblem(h=H, M=M, kappa=np.array([1.0, 0.0, 0.0]), contacts=contact)
+    motor = Bounded(rows=np.eye(3)[2:], target=np.ones(1), compliance=np.ones(1), lower=np.zeros(1), upper=np.ones(1))
+    solution, impulse = sap.solve_bounded(problem, motor)
+    assert solution.impulses.any() == presses
+    assert impulse.any()
+    solved = known or not presses
+    assert solution.status is (Status.SOLVED if solved else Status.REPAIRED)
+    assert ("singular" in solution.note) != solved
 
 
 def test_rows_that_cannot_be_are_named():

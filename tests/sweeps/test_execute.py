@@ -111,6 +111,98 @@ def test_a_row_that_is_set_aside_is_not_done_and_says_why(tmp_path):
     assert kept == {"metrics.json": "{", "reason.txt": "it is cut\n"}
 
 
+@pytest.fixture
+def ended(tmp_path):
+    """Ends an attempt at the row of a process that has written `files` and `said` something; returns the runs."""
+
+    def end(returncode, files, said=""):
+        attempt = execute._Attempt(
+            row=planned("row"),
+            runs=tmp_path,
+            folder=tmp_path / ".row.0123",
+            process=SimpleNamespace(returncode=returncode, stdin=None),
+            log=(tmp_path / ".row.0123.log").open("w+b"),
+        )
+        attempt.log.write(said.encode())
+        if files:
+            attempt.folder.mkdir()
+        for name in files:
+            (attempt.folder / name).write_text("new")
+        execute._finish(attempt)
+        return {str(path.relative_to(tmp_path)): path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+
+    return end
+
+
+def test_a_row_that_comes_to_its_end_gets_its_name_and_forgets_an_older_failure(ended, tmp_path):
+    execute._note_failure(planned("row"), tmp_path, "fell")
+    assert ended(0, ["metrics.json"], "what it said") == {"row/metrics.json": "new"}
+
+
+def test_of_two_attempts_at_a_row_the_first_to_end_is_kept(ended, tmp_path):
+    (tmp_path / "row").mkdir()
+    (tmp_path / "row" / "metrics.json").write_text("first")
+    execute._note_failure(planned("row"), tmp_path, "the worker was slow")
+    assert ended(0, ["metrics.json"]) == {"row/metrics.json": "first"}
+    assert [path.name for path in tmp_path.iterdir()] == ["row"]
+
+
+@pytest.mark.parametrize(
+    ("returncode", "files", "said", "reason"),
+    [
+        (0, ["metrics.json", "record.log"], "", "the process ended with status 0 and no record"),
+        (0, ["record.log"], "", "the process ended with status 0 and no record"),
+        (1, [], "idcontrol: compiling kernels for drift\n", "the process ended with status 1 and no record"),
+        (1, ["record.log"], "a warning\nidcontrol: no luck\n", "no luck"),
+        (2, [], "idcontrol: no such gain\n", "refused: no such gain"),
+        (-9, ["record.log"], "a warning\n", "the process was ended by SIGKILL"),
+        (-200, [], "", "the process ended with status -200 and no record"),  # a signal that has no name
+    ],
+)
+def test_a_row_that_does_not_come_to_its_end_keeps_its_remains_and_says_why(
+    ended, tmp_path, returncode, files, said, reason
+):
+    execute._note_failure(planned("row"), tmp_path, "of an older attempt")
+    left = ended(returncode, files, said)
+    assert left == {f"row.failed/{name}": "new" for name in files} | {"row.failed/reason.txt": f"{reason}\n"}
+
+
+def test_what_an_attempt_says_of_its_compilation_is_read_and_closing_it_twice_does_no_harm(tmp_path):
+    attempt = execute._Attempt(
+        row=planned("row"),
+        runs=tmp_path,
+        folder=tmp_path / "folder",
+        process=SimpleNamespace(stdin=None),
+        log=(tmp_path / "log").open("w+b", buffering=0),
+    )
+    assert attempt.compiling() is None
+    attempt.log.write(b"idcontrol: compiling kernels for drift, once\nidcontrol: fell over\n")
+    assert attempt.compiling() == "idcontrol: compiling kernels for drift, once"
+    attempt.close()
+    attempt.close()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_worker_makes_the_runs_that_are_not_done(machine, monkeypatch, tmp_path, there):
+    waited = []
+    process = SimpleNamespace(wait=lambda: waited.append("row"))
+    monkeypatch.setattr(
+        execute, "_start", lambda row, runs: machine.begun.append(row.name) or SimpleNamespace(process=process)
+    )
+    monkeypatch.setattr(execute, "_finish", lambda attempt: waited.append("finished"))
+    if there:
+        (tmp_path / "row").mkdir()
+    execute._in_a_worker(planned("row"), tmp_path)
+    assert (machine.begun, waited) == (([], []) if there else (["row"], ["row", "finished"]))
+
+
+def test_a_reason_names_files_where_they_are_kept(ended, tmp_path):
+    said = f"idcontrol: see {tmp_path}/.row.0123/traceback.txt"
+    left = ended(1, ["traceback.txt"], said)
+    assert left["row.failed/reason.txt"] == f"see {tmp_path}/row.failed/traceback.txt\n"
+
+
 @dataclass
 class Future:
     """A row on a cluster: it has finished, was given up, or has not ended yet."""

@@ -1,0 +1,93 @@
+"""The trust table notices faults: each is put into a copy of the package, in which the claim is measured."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MEASURE = """
+import sys
+from idcontrol import trust
+claims = [claim for part in trust.CLAIMS.values() for claim in part if sys.argv[1] in claim.statement]
+(claim,) = claims
+print(trust.__file__, trust.weigh(claim).holds)
+"""
+
+FAULTS = {
+    "brake removed": (
+        "loop/brake.py",
+        "return np.clip(wanted, -limits.torque, limits.torque)",
+        "return np.zeros_like(wanted)",
+        "a loop that ends, and a machine that hears nothing, brake",
+    ),
+    "last rows lost": (
+        "record/recording.py",
+        "            self._write_block()\n            offset, _ = self._position",
+        "            offset, _ = self._position",
+        "a record that was closed has every row",
+    ),
+    "recorder of the loop loses its last rows": (
+        "record/recording.py",
+        "            self._write_block()\n            offset, _ = self._position",
+        "            offset, _ = self._position",
+        "the recorder keeps every row of a loop",
+    ),
+    "sign of friction": (
+        "models/friction_lcp.py",
+        "f[n + i] = z[n + j] - z[n + t + j]",
+        "f[n + i] = z[n + t + j] - z[n + j]",
+        "a body slides down a slope",
+    ),
+    "Coriolis terms dropped": (
+        "system.py",
+        "pin.nonLinearEffects(model, data, q, v)",
+        "pin.nonLinearEffects(model, data, q, 0.0 * v)",
+        "joints accelerate as demanded in Pinocchio's forward dynamics",
+    ),
+    "effort limit ignored": (
+        "controllers/inverse.py",
+        "limit=system.effort_limit,",
+        "limit=np.full_like(system.effort_limit, np.inf),",
+        "torque limits hold whatever is demanded",
+    ),
+    "residual unchecked": (
+        "solvers/status.py",
+        "TOLERANCE: Final = 1e-8",
+        "TOLERANCE: Final = 1e300",
+        "what is called solved obeys the law of each contact",
+    ),
+    "time on the wire in milliseconds": (
+        "loop/wire.py",
+        "out[0] = state.t",
+        "out[0] = 1e3 * state.t",
+        "fields of datagrams have the units of their description",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_makes_its_claim_fail(fault, tmp_path):
+    """Kernels run as Python, so that none of the copy is compiled."""
+    file, right, wrong, claim = FAULTS[fault]
+    left_out = shutil.ignore_patterns("__pycache__", "docs")
+    shutil.copytree(ROOT / "idcontrol", tmp_path / "idcontrol", ignore=left_out)
+    path = tmp_path / "idcontrol" / file
+    source = path.read_text()
+    assert source.count(right) == 1
+    path.write_text(source.replace(right, wrong))
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURE, claim],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [str(tmp_path / "idcontrol" / "trust" / "__init__.py"), "False"]
