@@ -190,6 +190,6 @@
   new ResizeObserver(() => {
     overview.setSize({width: strip.clientWidth, height: 58});
     for (const {chart, place} of charts) chart.setSize({width: place.clientWidth, height: chart.height});
-    show(from, to);
+    queueMicrotask(() => show(from, to)); // after uPlot, which scales the chosen window with the strip
   }).observe(strip);
 })();
