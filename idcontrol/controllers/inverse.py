@@ -25,7 +25,7 @@ from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.friction import COUNTED, Friction, watch
 from idcontrol.controllers.giving_way import Outcome, Request, keep, servo
 from idcontrol.controllers.inputs import KEPT_FEET, Inputs, Intake, alone, failed
-from idcontrol.controllers.load import FORGOTTEN, Load, weigh
+from idcontrol.controllers.load import Load, weigh
 from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
@@ -184,7 +184,7 @@ class InverseDynamics:
         ending, sticking, clipped, residual, n, gap = (
             (NO_SOLUTION, False, False, 0.0, 0, np.nan) if self._step is None else self._step(self._bound, near.packed)
         )
-        self._load.contacts[0] = n if ending == SOLVED else FORGOTTEN
+        self._load.contacts[0] = n if ending == SOLVED else 0
         if ending == SOLVED:
             if self._let_go[0] > 0:
                 self._let_go -= 1

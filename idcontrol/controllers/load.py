@@ -30,9 +30,6 @@ UNTOLD: Final = 0.02
 """Part of the weight that is never counted on: that much may come of what steps mispredict where feet land and lift. So
 a robot whose load is what it was told is left alone, to the bit."""
 
-FORGOTTEN: Final = -1
-"""Number of contacts of a last period whose forces are not known."""
-
 
 class Load(NamedTuple):
     """What the steps before have shown.
@@ -40,7 +37,7 @@ class Load(NamedTuple):
     Attributes:
         t: Time of the last step, shape (1,) [s].
         v: Velocity at its beginning, in the system's order, shape (m,).
-        contacts: Number of contacts whose forces it predicted, shape (1,); `FORGOTTEN` where it predicted none.
+        contacts: Number of contacts whose forces it predicted, shape (1,).
         force: The load w that has shown, axes of the base, shape (3,) [N].
     """
 
@@ -52,7 +49,7 @@ class Load(NamedTuple):
     @staticmethod
     def unknown(m: int) -> Load:
         """Nothing has been seen of a machine with `m` velocities."""
-        return Load(t=np.full(1, -np.inf), v=np.zeros(m), contacts=np.full(1, FORGOTTEN), force=np.zeros(3))
+        return Load(t=np.full(1, -np.inf), v=np.zeros(m), contacts=np.zeros(1, dtype=np.int64), force=np.zeros(3))
 
     def forget(self) -> None:
         """Go back to where nothing has been seen."""
@@ -73,8 +70,9 @@ def weight(terms: MachineTerms) -> float:
 def weigh(bound: Bound, seen: Bound, near: Packed, t: float) -> None:
     """Take in the motion of the period that has just ended, and put the load into the bias of the step that begins.
 
-    A foot that lands gives an impulse that no step predicts: nothing is learnt meanwhile. A period tells no more than
-    the weight of the machine, so that a blow is not taken for a load.
+    A foot that lands gives an impulse that no step predicts: nothing is learnt meanwhile. Nothing is learnt in the air,
+    where a hoist may carry what the feet will have to. A period tells no more than the weight of the machine, so that a
+    blow is not taken for a load.
 
     Args:
         bound: The `Machine` with the terms and inputs of the step that begins, and the forces of the last one; the
@@ -87,7 +85,7 @@ def weigh(bound: Bound, seen: Bound, near: Packed, t: float) -> None:
     terms, inputs, force = machine.terms, machine.inputs, machine.result.force
     order, last, n = terms.order, memory.contacts[0], contacts.identity.shape[0]
     m, dt = order.shape[0], t - memory.t[0]
-    learns = last >= 0 and 0.0 < dt < 1.5 * machine.h and usable(contacts, inputs.stance.shape[0], m)
+    learns = last > 0 and 0.0 < dt < 1.5 * machine.h and usable(contacts, inputs.stance.shape[0], m)
     for foot in range(inputs.stance.shape[0]):
         learns = learns and not (inputs.stance[foot] and inputs.since_touchdown[foot] < machine.rule.landing_s)
     most = weight(terms)

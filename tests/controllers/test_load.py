@@ -94,6 +94,16 @@ def test_some_periods_tell_nothing(quadruped, changes):
     assert not second_step(quadruped, dv=1e-5, **changes)[0].load.any()
 
 
+def test_what_holds_a_robot_in_the_air_is_no_load(quadruped):
+    """It hangs from a hoist and does not move; its feet will have to carry it when they are let down."""
+    controller, state = walker.controller(), walker.at_home(quadruped)
+    height = 0.5 * (np.arange(state.q.size) == 2)
+    for tick in range(3):
+        hanging = structs.replace(state, t=tick * scenes.H, q=state.q + height)
+        assert controller(hanging, walker.stand()).predicted.force.size == 0
+    assert not controller.load.any()
+
+
 def test_the_load_is_among_the_forces_that_the_feet_carry(quadruped):
     controller, state = walker.controller(), walker.at_home(quadruped)
     for shown, carried in ((0.0, 0.0), (-0.02, 0.0), (-0.2, -0.18), (0.1, 0.08)):  # in weights, but for the hundredths
