@@ -9,7 +9,8 @@
 | `idcontrol view` | until the first picture | |
 | `idcontrol bench` | few samples, the section of controllers | |
 | `idcontrol trust` | the first claim of each part | |
-| `idcontrol list`, `check`, `runs`, `report`, `doctor`, `completion`; `mkdir`, `cp`, `sed`, `cc` | whole | whole |
+| `idcontrol list`, `check`, `runs`, `report`, `export`, `doctor`, `completion` | whole | whole |
+| `mkdir`, `cp`, `sed`, `cc` | whole | whole |
 
 `make` is called by whoever runs this. What fetches something, and what reads files of others, is parsed.
 """

@@ -19,6 +19,7 @@ from idcontrol.cli import (
     compare,
     completion,
     doctor,
+    export,
     league,
     listing,
     loop,
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 GROUPS = {
     "Start": (listing, run, compare, loop),
-    "Look": (runs, report, view),
+    "Look": (runs, report, view, export),
     "Check": (check, doctor, trust),
     "Measure": (bench, league),
     "Set up": (warmup, completion),

@@ -398,6 +398,8 @@ def _trends(scene: _Scene, key: str) -> Iterator[str]:
 
 def _log(axis: Any) -> None:
     """A logarithmic axis of what is drawn so far, its ticks plain numbers: 1, 2, 5 in each of few decades."""
+    if not np.isfinite(axis.get_minpos()):  # all is zero, as the error of a robot in its first steps
+        return
     axis.axes.set(**{f"{axis.axis_name}scale": "log"})
     low, high = axis.get_view_interval()
     if high < 5.0 * low:  # 1, 2, 5 would leave one or two

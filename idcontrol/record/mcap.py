@@ -1,0 +1,147 @@
+"""A record as an MCAP file, which Foxglove and PlotJuggler open.
+
+MCAP (https://mcap.dev) is a container of messages with times. Here the topic ``/run`` has one message for each row of
+the record, in JSON, with all channels by name and the numbers of each by the names of joints, feet and axes
+(`idcontrol.record.columns`): a curve is ``/run.tau.LF_X_1`` in Foxglove and ``/run/tau/LF_X_1`` in PlotJuggler. Events
+are messages of Foxglove's schema Log at ``/events``; configuration and metrics are attachments.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from idcontrol.errors import InputError
+from idcontrol.record.columns import Column, columns_of
+from idcontrol.record.recording import Run, jsonable
+
+ROWS: Final = 1000
+"""Rows that are plain Python numbers at once."""
+INFO: Final = 2
+"""The level of a Log message that is neither a warning nor an error."""
+LOG: Final = {
+    "type": "object",
+    "properties": {
+        "timestamp": {"type": "object", "properties": {"sec": {"type": "integer"}, "nsec": {"type": "integer"}}},
+        "level": {"type": "integer"},
+        "message": {"type": "string"},
+        "name": {"type": "string"},
+    },
+}
+"""Foxglove's schema of a log message, without the file and line of a program."""
+
+
+def export(run: Run, path: Path) -> int:
+    """Write a run as an MCAP file; returns how many rows it has.
+
+    Numbers that are not finite are null.
+
+    Args:
+        run: A run with a clock.
+        path: The file, which must not exist.
+
+    Raises:
+        InputError: The run has no channel ``t``, the file exists or cannot be made, or the package mcap is missing.
+    """
+    try:
+        from mcap.writer import Writer
+    except ModuleNotFoundError as error:
+        raise InputError("exporting needs the package mcap: pip install 'idcontrol[export]'") from error
+    if "t" not in run.arrays:
+        raise InputError(f"{run.folder} has no times: it is no run that lasts, and has no curves")
+    shown = {channel: columns_of(run, channel) for channel in run.arrays if channel != "t"}
+    try:
+        file = path.open("xb")
+    except FileExistsError:
+        raise InputError(f"{path} exists already; choose another name") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from error
+    try:
+        with file:
+            writer = Writer(file)
+            writer.start(profile="", library="idcontrol")
+            topic = _topic(writer, "/run", "idcontrol.run", _schema(run, shown))
+            for nanoseconds, row in _rows(run, shown):
+                writer.add_message(topic, nanoseconds, msgspec.json.encode(row), nanoseconds)
+            if run.events:
+                topic = _topic(writer, "/events", "foxglove.Log", LOG)
+            for event in run.events:
+                nanoseconds = _nanoseconds(event["t"] or 0.0)
+                writer.add_message(topic, nanoseconds, msgspec.json.encode(_log(event)), nanoseconds)
+            for name, facts in (("config.json", run.config), ("metrics.json", run.metrics), ("meta.json", run.meta)):
+                text = json.dumps(jsonable(facts), indent=1).encode()
+                writer.add_attachment(0, 0, name, "application/json", text)
+            writer.finish()
+    except BaseException:  # half a file would look like a whole one
+        path.unlink()
+        raise
+    return len(run.arrays["t"])
+
+
+def _topic(writer: Any, name: str, schema: str, what: dict[str, Any]) -> int:
+    """Register a topic of JSON messages; returns its number."""
+    number: int = writer.register_schema(schema, "jsonschema", json.dumps(what).encode())
+    topic: int = writer.register_channel(name, "json", number)
+    return topic
+
+
+def _schema(run: Run, shown: dict[str, dict[Column, str]]) -> dict[str, Any]:
+    """The JSON Schema of a row, with the units."""
+    channels: dict[str, Any] = {}
+    for channel, columns in shown.items():
+        unit = {column: {"type": ["number", "null"], "description": of} for column, of in columns.items()}
+        if run.arrays[channel].ndim == 1:
+            (channels[channel],) = unit.values()
+        else:
+            channels[channel] = {"type": "object", "properties": _nested(unit, "properties")}
+    return {"type": "object", "properties": channels}
+
+
+def _nested(values: dict[Column, Any], inner: str | None = None) -> dict[str, Any]:
+    """Values by names of one or two words, as objects within an object; `inner` is the key of those within."""
+    out: dict[str, Any] = {}
+    for column, value in values.items():
+        if isinstance(column, str):
+            out[column] = value
+            continue
+        first, last = column
+        within = out.setdefault(first, {} if inner is None else {"type": "object", inner: {}})
+        (within if inner is None else within[inner])[last] = value
+    return out
+
+
+def _rows(run: Run, shown: dict[str, dict[Column, str]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Time [ns] and channels of each row."""
+    t = run.arrays["t"]
+    for begin in range(0, len(t), ROWS):
+        part = slice(begin, begin + ROWS)
+        columns = []
+        for channel in shown:
+            values = run.arrays[channel][part]
+            columns.append(values.reshape(len(values), len(shown[channel])).tolist())
+        for seconds, *all_numbers in zip(t[part].tolist(), *columns, strict=True):
+            row = {}
+            for (channel, names), numbers in zip(shown.items(), all_numbers, strict=True):
+                alone = run.arrays[channel].ndim == 1
+                row[channel] = numbers[0] if alone else _nested(dict(zip(names, numbers, strict=True)))
+            yield _nanoseconds(seconds), row
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(float(np.clip(seconds, 0.0, 1e9)) * 1e9)
+
+
+def _log(event: dict[str, Any]) -> dict[str, Any]:
+    """An event as a message of Foxglove's schema Log."""
+    nanoseconds = _nanoseconds(event["t"] or 0.0)
+    return {
+        "timestamp": {"sec": nanoseconds // 10**9, "nsec": nanoseconds % 10**9},
+        "level": INFO,
+        "message": event["what"] + (f" {json.dumps(event['detail'])}" if event.get("detail") else ""),
+        "name": "idcontrol",
+    }

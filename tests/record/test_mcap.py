@@ -1,0 +1,127 @@
+"""A run that is exported is read back by the library of the format: the same numbers, at the same times, by name."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from mcap.reader import make_reader
+
+import idcontrol as idc
+from idcontrol import cli
+from idcontrol.record.columns import columns_of
+from idcontrol.record.mcap import export
+from idcontrol.record.recording import Recorder, load
+from idcontrol.types import Event
+
+
+def messages(path, topic):
+    """Times [ns] and values of the messages of a topic."""
+    with path.open("rb") as file:
+        found = [(m.log_time, json.loads(m.data)) for _, _, m in make_reader(file).iter_messages(topics=[topic])]
+    return [time for time, _ in found], [value for _, value in found]
+
+
+def at(value, name):
+    """The number with a name of one or two words."""
+    for word in (name,) if isinstance(name, str) else name:
+        value = value[word]
+    return np.nan if value is None else value
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory):
+    return idc.run("trot", duration=0.05, out=tmp_path_factory.mktemp("walk") / "run")
+
+
+def test_every_number_of_a_walk_is_found_by_its_name(walk, tmp_path):
+    assert export(walk, tmp_path / "walk.mcap") == 50
+    times, rows = messages(tmp_path / "walk.mcap", "/run")
+    assert times == [10**6 * k for k in range(50)]
+    assert rows[0].keys() == walk.arrays.keys() - {"t"}
+    assert {"LF_X_1", "RH_Y_3"} <= rows[0]["tau"].keys()
+    assert rows[0]["force"]["LF"].keys() == {"x", "y", "z"}
+    for channel, values in walk.arrays.items():
+        if channel == "t":
+            continue
+        if values.ndim == 1:
+            read = [[np.nan if row[channel] is None else row[channel]] for row in rows]
+        else:
+            read = [[at(row[channel], name) for name in columns_of(walk, channel)] for row in rows]
+        expected = values.reshape(50, -1).astype(float)
+        np.testing.assert_array_equal(read, np.where(np.isfinite(expected), expected, np.nan))
+
+
+def test_the_schema_tells_the_unit_of_each_number(walk, tmp_path):
+    export(walk, tmp_path / "walk.mcap")
+    with (tmp_path / "walk.mcap").open("rb") as file:
+        ((schema, _, _), *_) = make_reader(file).iter_messages(topics=["/run"])
+    channels = json.loads(schema.data)["properties"]
+    assert channels["tau"]["properties"]["LF_X_1"]["description"] == "N m"
+    assert channels["force"]["properties"]["LF"]["properties"]["z"]["description"] == "N"
+    assert channels["residual"]["type"] == ["number", "null"]
+
+
+def test_settings_and_metrics_of_a_run_are_attached(walk, tmp_path):
+    export(walk, tmp_path / "walk.mcap")
+    with (tmp_path / "walk.mcap").open("rb") as file:
+        attached = {file.name: json.loads(file.data) for file in make_reader(file).iter_attachments()}
+    assert attached["config.json"]["robot"] == "links"
+    assert attached["metrics.json"]["completed"] == walk.metrics["completed"]
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A run of three rows in which something happened, and nobody knows when something else did."""
+    with Recorder(tmp_path / "run", {"t": (), "x": (2, 2)}, {"t": "s", "x": "m"}, {}) as record:
+        for k in range(3):
+            record.append(t=0.5 * k, x=[[k, np.inf], [np.nan, -k]])
+        record.event(Event(t=0.75, what="a gust", detail={"m/s": 9}))
+        record.event(Event(t=np.nan, what="a noise"))
+        record.close({})
+    return load(tmp_path / "run")
+
+
+def test_events_are_log_messages_and_numbers_without_name_have_an_index(recorded, tmp_path):
+    export(recorded, tmp_path / "run.mcap")
+    times, rows = messages(tmp_path / "run.mcap", "/run")
+    assert times == [0, 5 * 10**8, 10**9]
+    assert rows[1]["x"] == {"x[0][0]": 1.0, "x[0][1]": None, "x[1][0]": None, "x[1][1]": -1.0}
+    times, events = messages(tmp_path / "run.mcap", "/events")
+    assert sorted(zip(times, (event["message"] for event in events), strict=True)) == [
+        (0, "a noise"),
+        (75 * 10**7, 'a gust {"m/s": 9}'),
+    ]
+    assert events[1 if times[1] else 0]["timestamp"] == {"sec": 0, "nsec": 75 * 10**7}
+
+
+def test_no_file_is_overwritten_and_none_is_left_half_written(recorded, tmp_path, monkeypatch):
+    path = tmp_path / "run.mcap"
+    path.write_text("precious")
+    with pytest.raises(idc.errors.InputError, match="exists already"):
+        export(recorded, path)
+    assert path.read_text() == "precious"
+    path.unlink()
+    recorded.events[0]["detail"]["when"] = object()
+    with pytest.raises(TypeError):
+        export(recorded, path)
+    assert not path.exists()
+
+
+def test_a_run_without_a_clock_is_refused_in_one_line(tmp_path, capsys):
+    with Recorder(tmp_path / "run", {"x": ()}, {}, {}) as record:
+        record.append(x=1.0)
+        record.close({})
+    assert cli.main(["export", str(tmp_path / "run"), "--mcap", str(tmp_path / "a.mcap")]) == 2
+    error = capsys.readouterr().err
+    assert "has no times" in error
+    assert error.count("\n") == 1
+
+
+def test_the_command_says_what_it_wrote(walk, tmp_path, capsys):
+    path = tmp_path / "a.mcap"
+    assert cli.main(["export", str(walk.folder), "--mcap", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"file": str(path), "rows": 50, "bytes": path.stat().st_size}
+    assert cli.main(["export", str(walk.folder), "--mcap", str(tmp_path / "nowhere" / "a.mcap")]) == 2
+    assert "cannot be written" in capsys.readouterr().err
