@@ -184,9 +184,10 @@ def _real_time() -> Iterator[Diagnosis]:
 def _physics(tell: Callable[[str], None]) -> Iterator[Diagnosis]:
     """Measure the quick claims of `idcontrol.trust`, and say whether kernels had to be compiled."""
     began = time.perf_counter()
-    tell("self-check of physics: seconds, or a minute or two where kernels are not compiled yet")
+    tell("self-check of physics")
     try:
         from idcontrol import trust
+        from idcontrol.kernels.compiling import announced
     except RuntimeError as error:  # Numba has no writable folder for its cache
         yield Diagnosis(
             topic="kernels",
@@ -198,9 +199,10 @@ def _physics(tell: Callable[[str], None]) -> Iterator[Diagnosis]:
         return
     quick = [claim for claims in trust.CLAIMS.values() for claim in claims if claim.quick]
     verdicts = []
-    for number, claim in enumerate(quick, start=1):
-        tell(f"{number} of {len(quick)}: {claim.statement}")
-        verdicts.append(trust.weigh(claim))
+    with announced("the self-check"):
+        for number, claim in enumerate(quick, start=1):
+            tell(f"{number} of {len(quick)}: {claim.statement}")
+            verdicts.append(trust.weigh(claim))
     took = time.perf_counter() - began
     yield _kernels(took)
     for verdict in verdicts:
