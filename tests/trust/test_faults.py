@@ -39,9 +39,9 @@ FAULTS = {
         "the recorder keeps every row of a loop",
     ),
     "sign of friction": (
-        "models/friction_lcp.py",
-        "f[n + i] = z[n + j] - z[n + t + j]",
-        "f[n + i] = z[n + t + j] - z[n + j]",
+        "models/whitened.py",  # within a solver it would not last: judged by the law, the answer is searched anew
+        "x[i] += w.rho[r, i] * f[r]",
+        "x[i] += w.rho[r, i] * (f[r] if 3 * r < f.shape[0] else -f[r])",
         "a body slides down a slope",
     ),
     "Coriolis terms dropped": (
