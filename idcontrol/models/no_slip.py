@@ -170,6 +170,8 @@ def _missed(
 ) -> float:  # pragma: no cover - compiled
     """How far the impulses miss 0 ≤ f_N ⊥ N v⁺ + φ/h ≥ 0, with what elimination and its inverse lost.
 
+    What parts has no friction; a contact that neither presses nor surely parts must have next to none.
+
     Each contact is judged in its own units (math.md, section 13.3).
 
     Args:
@@ -198,6 +200,11 @@ def _missed(
             for row in (i, n + i, 2 * n + i):  # a contact is one thing
                 lost = max(lost, row_rounding(rho, c, left, f, x, row))
             miss = missed(f[i], short, unit + lost / TOLERANCE, mobility)
+        used = max(abs(f[n + i]), abs(f[2 * n + i]))
+        if f[i] == 0.0 and used > 0.0 and w[i] > SLIP_SPEED:  # rounding hides whether it parts, and so has no friction
+            inverse = max(_dot(rho[n + i], rho[n + i]), _dot(rho[2 * n + i], rho[2 * n + i]))
+            natural = max(abs(c[n + i]), abs(c[2 * n + i])) / inverse if inverse > 0.0 else 0.0
+            miss = max(miss, min(used / max(used, natural), w[i] / unit))
         worst = max(worst, miss)
     return worst
 

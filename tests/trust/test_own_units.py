@@ -176,6 +176,7 @@ def test_impulses_that_cancel_beyond_double_precision_are_not_called_solved(name
         ("viscous", 32, 304441),  # an approach that was measured by terms that cancel, not by the change
         ("viscous", 71, 1926),  # an approach of 2 mm/s, below the rounding of a velocity that drag all but stops
         ("no_slip", 71, 27351),  # an approach of 2 m/s, below a bound of rounding five times too wide
+        ("no_slip", 73, 168260),  # friction where rounding hides that the contact parts, at 121 m/s
         ("no_slip", 31, 135756),  # an inertia of condition 3e19, whose velocities keep no digits of the momenta
         ("no_slip", 32, 333866),
         ("dissipation", 32, 333866),
