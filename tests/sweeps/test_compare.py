@@ -273,6 +273,7 @@ def test_python_compares_as_the_command_does_and_tells_the_command_that_continue
         (0.1, 0, True), (0.1, 1, True), (float("inf"), 0, True), (float("inf"), 1, True),
     ]  # fmt: skip
     assert [o.metric("x") for o in found.outcomes] == [0.0, 2.0, 0.0, 2.0]
+    assert found._repr_html_().count(">yes</td>") == 4
     assert cli.main([*found.command[1:], "--json"]) == 0
     assert [run.name for run in sorted(Path("c/runs").iterdir())] == sorted(o.row.name for o in found.outcomes)
     assert idc.compare("drift", ["pid"], vary={"mu": [0.1]}, out="d").outcomes[0].done
