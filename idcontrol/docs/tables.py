@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sphinx.util.docutils import SphinxDirective
 
-from idcontrol.loop.safety import NAMES, Policy
+from idcontrol.loop.safety import MEANINGS, NAMES, Policy, Rule
 
 if TYPE_CHECKING:
     from docutils import nodes
@@ -26,9 +26,11 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def policy() -> str:
     """The default reaction to each fault (`idcontrol.loop.safety.Policy`)."""
-    rules = {name: getattr(Policy(), name) for name in NAMES.values()}
-    rows = [[f"`{name}`", str(rule.tolerate), rule.then] for name, rule in rules.items()]
-    return markdown(["fault", "ticks in a row survived", "then"], rows)
+    rows = []
+    for fault, name in NAMES.items():
+        rule: Rule = getattr(Policy(), name)
+        rows.append([f"`{name}`", MEANINGS[fault], str(rule.tolerate), rule.then])
+    return markdown(["fault", "meaning", "ticks in a row survived", "then"], rows)
 
 
 def trust() -> str:

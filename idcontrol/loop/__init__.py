@@ -21,6 +21,7 @@ Who talks to whom
 - `wire` - the datagrams, byte by byte; a C program that speaks them is in ``experiments/examples/machine.c``.
 - `transport` - what carries them: within a process, shared memory, UDP. All judge alike what comes.
 - `safety` - the state machine that both sides run, the policy of each fault, the last gate of torques. Pure.
+- `plausible` - whether what the machine says of itself can be.
 - `brake` - what "damped" means: joint damping that is stable at any rate.
 - `real`, `machine` - the two sides. `session` - what they run; `jobs`, `plant_process`, `record` - as processes.
 - `realtime` - what is asked of the operating system. `launch` - all of it put together: ``idcontrol loop``.
@@ -48,6 +49,11 @@ machine killed or cut off         braked, as silence; then stopped. The machine'
 loop killed                       the machine brakes, then stops; both records are readable
 machine brakes by itself          braked
 plant diverges                    it stops where it was within bounds last; the loop brakes
+a joint is 0.1 rad off where its  the message is not used; braked after 5 ticks in a row
+velocity leads; stands still for
+20 ms while that says it moves
+base leans by more than 1 rad     the torque is sent; braked after 5 ticks in a row; before the start, nothing is begun
+joint 0.5 rad off its reference   the torque is sent; braked after 100 ticks in a row
 clock jumps, process suspended,   braked
 the machine's time goes back
 recorder killed, disk full,       braked, and the exit status is 3 (2 where the disk is full);

@@ -19,6 +19,7 @@ from numba import njit
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat, Clock, Pacer
 from idcontrol.loop.machine import FAREWELL
+from idcontrol.loop.plausible import Trust, believable, farthest, nothing, tilt
 from idcontrol.loop.safety import Cut, Fault, Inputs, Limits, Mode, Policy, Safety, admit, advance
 from idcontrol.loop.session import Planner
 from idcontrol.loop.transport import Endpoint, Link
@@ -173,6 +174,8 @@ class ControlLoop:
         self.finished = False
         self._sensed: Sensed | None = None
         self._seen: State | None = None
+        self._joints = nothing(len(wire.torque_limit))
+        self._trust = Trust(jump=policy.jump, speed=policy.rest_speed, still=policy.frozen_s)
         # the torques live in the row, so that no tick has to copy them there
         self._tau, self._wanted = self.row.of["tau"], self.row.of["tau_wanted"]
         self._tau[:], self._wanted[:] = 0.0, 0.0
@@ -203,6 +206,7 @@ class ControlLoop:
         self._look()
         assert self._seen is not None
         _finite(self._wanted)
+        farthest(self._wanted, self._wanted)
         for _ in range(WARM_TICKS):
             parts.planner.reset(self._seen)
             parts.controller.reset()
@@ -227,13 +231,14 @@ class ControlLoop:
         """
         cpu, policy, endpoint = time.thread_time_ns(), self._policy, self.endpoint
         now = beat.woke
-        went_back = endpoint.poll(now) and self._look()
+        if endpoint.poll(now):
+            faults |= self._look()
         self._answer.fill(np.nan)
         before = self.safety.mode
         age = endpoint.age(now)
         if age > policy.late_s * NS:
             faults |= Fault.SILENT
-        if beat.jumped or went_back:
+        if beat.jumped:
             faults |= Fault.CLOCK
         if endpoint.newest is not None and endpoint.newest.mode >= Mode.DAMPED:
             faults |= Fault.PEER
@@ -280,24 +285,31 @@ class ControlLoop:
             self._asking = False
             raise Hung("planner or controller did not return in time")
 
-    def _look(self) -> bool:
-        """Read the newest state; returns whether the machine's time went back."""
-        newest, sense, last = self.endpoint.newest, self._parts.sense, self._sensed
+    def _look(self) -> Fault:
+        """Read the newest state; returns what is wrong with it. While it runs, one that cannot be is not used."""
+        newest, parts, last = self.endpoint.newest, self._parts, self._sensed
         assert newest is not None
-        self._sensed = sensed = self._parts.wire.read_state(newest.values)
-        went_back = last is not None and sensed.state.t < last.state.t
         self._heard[:] = newest.values
-        if sense is None:
-            self._seen = sensed.state
-            return went_back
-        self._seen = seen = sense(sensed)
-        of = self.row.of
-        of["q"][:], of["v"][:] = seen.q, seen.v
-        if seen.forces is not None:
-            for channel, felt in (("force_sensed", seen.forces.force), ("normal_sensed", seen.forces.normal)):
-                of[channel][:] = 0.0
-                of[channel][seen.forces.identity] = felt
-        return went_back
+        sensed = parts.wire.read_state(newest.values)
+        said = sensed.state
+        if self.safety.mode is not Mode.RUNNING:
+            self._joints.t[0] = np.nan
+        q, v = said.q[parts.system.joint_q], parts.system.joint_velocities(said.v)
+        if not believable(self._joints, self._trust, said.t, q, v):
+            return Fault.ENCODER
+        faults = Fault.NONE if last is None or said.t >= last.state.t else Fault.CLOCK
+        self._sensed, self._seen = sensed, said
+        if parts.sense is not None:
+            self._seen = seen = parts.sense(sensed)
+            of = self.row.of
+            of["q"][:], of["v"][:] = seen.q, seen.v
+            if seen.forces is not None:
+                for channel, felt in (("force_sensed", seen.forces.force), ("normal_sensed", seen.forces.normal)):
+                    of[channel][:] = 0.0
+                    of[channel][seen.forces.identity] = felt
+        if parts.system.floats and tilt(self._seen.q[3:7]) > self._policy.tilt_rad:
+            faults |= Fault.TIPPED
+        return faults
 
     def _ask(self) -> Fault:
         """Ask planner and controller; their answers are in `row`, and the torques are wanted if they can be used."""
@@ -363,7 +375,9 @@ class ControlLoop:
         if tau.shape != self._wanted.shape or not _finite(tau):
             return Fault.NOT_FINITE
         self._wanted[:] = tau
-        return Fault.FALLBACK if command.status == Status.FALLBACK else Fault.NONE
+        fault = Fault.FALLBACK if command.status == Status.FALLBACK else Fault.NONE
+        off = farthest(reference.q, parts.system.joint_positions(state.q))
+        return fault | Fault.ASTRAY if off > self._policy.tracking else fault
 
     def _resting(self, now: int) -> bool:
         """Whether the machine is known to be at rest."""

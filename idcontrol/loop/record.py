@@ -248,6 +248,8 @@ class Scribe:
             return "nothing was begun: the machine was not ready within loop.policy.start_s"
         faults = Fault(ending.faults)
         told = [MEANINGS[fault] for fault in faults]
+        if not len(compute_us):
+            told[0] = f"nothing was begun: {told[0]}"
         if Fault.PEER in faults:
             told += [f"at the machine, {MEANINGS[fault]}" for fault in Fault(self._machine_ended_by)]
         slow = too_slow(compute_us, self._h) if Fault.OVERRUN in faults else None

@@ -97,6 +97,13 @@ class Fault(enum.IntFlag):
     """The controller's status is failed: its torque is not sent."""
     RECORDER = 512
     """The recorder has ended (its disk is full, or it was killed), or has fallen behind by all that its ring holds."""
+    ENCODER = 1024
+    """A joint jumped, or stood still while its velocity said that it moved (`idcontrol.loop.plausible`): the message is
+    not used."""
+    TIPPED = 2048
+    """The base leans by more than `Policy.tilt_rad`; before the start, nothing is begun."""
+    ASTRAY = 4096
+    """A joint is further from its reference than `Policy.tracking`."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType(
@@ -111,6 +118,9 @@ NAMES: Mapping[Fault, str] = MappingProxyType(
         Fault.PEER: "peer",
         Fault.FAILED: "failed",
         Fault.RECORDER: "recorder",
+        Fault.ENCODER: "encoder",
+        Fault.TIPPED: "tipped",
+        Fault.ASTRAY: "astray",
     }
 )
 """The faults by the names of their fields in `Policy`."""
@@ -126,6 +136,9 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.PEER: "the machine braked or stopped by itself",
         Fault.FAILED: "the controller could not use its input",
         Fault.RECORDER: "the recorder has ended or cannot keep up",
+        Fault.ENCODER: "a joint's angle jumped, or stood still while its velocity said that it moved",
+        Fault.TIPPED: "the base leaned too far",
+        Fault.ASTRAY: "a joint was too far from its reference",
     }
 )
 """The faults in words, for the report of why a loop ended."""
@@ -148,7 +161,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The faults that a side tolerates.
 
-    The first ten are the rules for each `Fault`.
+    The first thirteen are the rules for each `Fault`.
 
     Attributes:
         overrun: For `Fault.OVERRUN`.
@@ -161,12 +174,19 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         peer: For `Fault.PEER`.
         failed: For `Fault.FAILED`.
         recorder: For `Fault.RECORDER`; ``then="hold"`` goes on without a record.
+        encoder: For `Fault.ENCODER`.
+        tipped: For `Fault.TIPPED`.
+        astray: For `Fault.ASTRAY`.
         start_s: How long the other side may take to become ready before nothing is begun at all.
         late_s: Age of news above which the other side counts as silent.
         hang_s: Time after which planner or controller is interrupted.
         soft_start_s: Torques grow from zero to what is asked over this time.
         rest_speed: All joints slower than this are at rest [rad/s].
         damp_s: The longest braking.
+        jump: How far a joint may be from where its velocities lead [rad or m].
+        frozen_s: How long a joint may stand still while its velocity says that it moves.
+        tilt_rad: How far the base may lean from upright.
+        tracking: How far a joint may be from its reference [rad or m].
     """
 
     overrun: Rule = Rule(tolerate=50)
@@ -179,12 +199,19 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     peer: Rule = Rule()
     failed: Rule = Rule(tolerate=5)
     recorder: Rule = Rule()
+    encoder: Rule = Rule(tolerate=5)
+    tipped: Rule = Rule(tolerate=5)
+    astray: Rule = Rule(tolerate=100)
     start_s: Duration = 5.0
     late_s: Duration = 0.01
     hang_s: Duration = 0.1
     soft_start_s: NotNegative = 0.02
     rest_speed: Positive = 0.05
     damp_s: Duration = 1.0
+    jump: Positive = 0.1
+    frozen_s: Duration = 0.02
+    tilt_rad: Positive = 1.0
+    tracking: Positive = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +222,7 @@ class Safety:
         mode: The mode.
         since: When it was entered [ns].
         streak: How many ticks in a row each fault has lasted, in the order of `NAMES`; counted while running.
-        ended_by: The faults that were no longer tolerated when the running ended.
+        ended_by: The faults that were no longer tolerated when the running ended, or that kept it from being begun.
     """
 
     mode: Mode = Mode.IDLE
@@ -241,6 +268,8 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
                     ended_by |= fault
                     damp |= rule.then == "damp"
                     stop |= rule.then == "stop"
+    elif damp and mode in (Mode.IDLE, Mode.READY):
+        ended_by |= faults  # what kept it from being begun
     if stop:
         signal = Signal.STOP
     elif damp and mode is not Mode.DAMPED:

@@ -10,6 +10,7 @@ import itertools
 import time
 
 import numpy as np
+import pinocchio as pin
 import pytest
 from msgspec import structs
 
@@ -20,8 +21,9 @@ from idcontrol.loop.safety import Fault, Mode, Policy, Rule
 from idcontrol.loop.stop import Stop
 from idcontrol.loop.transport import inprocess
 from idcontrol.loop.wire import HEAD_BYTES, Datagram, Drop, Format, SessionNumbers
-from idcontrol.types import Command, ContactForces, Status
-from tests.loop.rig import PERIOD, QUICK, RATE, TORQUE, H, Pd, Rig, Weather, limits, missed_brake
+from idcontrol.system import System
+from idcontrol.types import Command, ContactForces, State, Status
+from tests.loop.rig import PERIOD, QUICK, RATE, TORQUE, Arm, ArmSession, H, Pd, Rig, Weather, limits, missed_brake
 
 WHOLE = [Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
 
@@ -248,6 +250,124 @@ def test_torques_that_are_no_numbers_are_held_over_then_braked(runs, bad):
     assert len({tuple(tau) for tau in held}) == 1
 
 
+class Lying(ArmSession):
+    """An arm whose sensors tell `lie(state)` from `LIE_AT` on."""
+
+    LIE_AT = 0.25
+
+    def __init__(self, lie=None):
+        super().__init__()
+        self.lie = lie
+
+    def plant(self, dt):
+        arm, lie = Arm(dt), self.lie
+        told = arm.step
+
+        def step(tau, dt):
+            true = told(tau, dt)
+            return lie(true) if true.t > self.LIE_AT else true
+
+        arm.step = step
+        return arm
+
+
+class Limp:
+    """A controller that asks for nothing."""
+
+    def reset(self):
+        pass
+
+    def __call__(self, state, reference):
+        return Command(tau=np.zeros(2))
+
+
+def largest_change(rig) -> float:
+    """Of the torques that were sent in running ticks [N m]."""
+    return np.abs(np.diff([row["tau"] for row in rig.rows if int(row["mode"]) == Mode.RUNNING][30:], axis=0)).max()
+
+
+@pytest.mark.parametrize("jump", [0.2, 1.0, -1.0])
+def test_an_encoder_that_is_off_from_one_tick_to_the_next_moves_nothing_and_is_braked(runs, jump):
+    rig = runs(session=Lying(lambda state: structs.replace(state, q=state.q + np.array([0.0, jump]))))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.ENCODER
+    assert largest_change(rig) <= largest_change(runs())
+
+
+def test_a_single_message_that_cannot_be_is_survived(runs):
+    def lie(state):
+        return structs.replace(state, q=state.q + np.array([1.0, 0.0])) if round(state.t / H) % 20 == 0 else state
+
+    rig = runs(session=Lying(lie))
+    assert rig.loop.counts.complete
+    assert rig.faults() == Fault.ENCODER
+    assert largest_change(rig) <= 2.0 * largest_change(runs())  # as after a lost message
+
+
+def test_an_encoder_that_stands_still_while_it_says_that_it_moves_is_braked(runs):
+    seen = []
+
+    def lie(state):
+        seen.append(state.q[0])
+        return structs.replace(state, q=np.array([seen[0], state.q[1]]), v=np.array([1.0, state.v[1]]))
+
+    rig = runs(session=Lying(lie))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.ENCODER
+    told = round((Lying.LIE_AT + Policy().frozen_s) / H) + Policy().encoder.tolerate
+    assert rig.ticks(Mode.RUNNING) == pytest.approx(told, abs=10)  # it starts some ticks late
+
+
+def test_a_joint_that_stays_away_from_its_reference_is_braked(runs):
+    rig = runs(controller=Limp(), policy=structs.replace(QUICK, tracking=0.2))
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.ASTRAY
+
+
+class Toppling(ArmSession):
+    """An arm on a base that floats, and leans about x by `begin` + 3 rad/s."""
+
+    def __init__(self, begin=0.0):
+        super().__init__()
+        model = pin.Model()
+        parent = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "base")
+        for name in ("shoulder", "elbow"):
+            model.appendBodyToJoint(parent, pin.Inertia.FromSphere(1.0, 0.1), pin.SE3.Identity())
+            parent = model.addJoint(parent, pin.JointModelRY(), pin.SE3.Identity(), name)
+        model.appendBodyToJoint(parent, pin.Inertia.FromSphere(1.0, 0.1), pin.SE3.Identity())
+        self.system, self.begin = System(model, effort_limit=TORQUE), begin
+        self.start = self.leaning(0.0)
+
+    def leaning(self, t):
+        half = 0.5 * (self.begin + 3.0 * t)
+        q = np.array([0.0, 0.0, 1.0, np.sin(half), 0.0, 0.0, np.cos(half), 0.0, 0.0])
+        return State(t=t, q=q, v=np.zeros(8))
+
+    def plant(self, dt):
+        arm = Arm(dt)
+        arm.step = lambda tau, dt: self.reached(arm, arm.state.t + dt)
+        return arm
+
+    def reached(self, arm, t):
+        arm.state = self.leaning(t)
+        return arm.state
+
+
+def test_a_base_that_tips_over_is_braked(runs):
+    rig = runs(controller=Limp(), session=Toppling())
+    assert rig.modes() == WHOLE
+    assert rig.faults() == Fault.TIPPED
+    assert rig.loop.safety.ended_by == Fault.TIPPED
+    # 1 rad at 3 rad/s, from the first message on
+    assert rig.ticks(Mode.RUNNING) == pytest.approx(333 + Policy().tipped.tolerate, abs=5)
+
+
+def test_with_a_machine_that_lies_on_its_side_nothing_is_begun(runs):
+    rig = runs(controller=Limp(), session=Toppling(1.5), policy=structs.replace(QUICK, start_s=0.1))
+    assert rig.modes() == [Mode.IDLE, Mode.READY, Mode.STOPPED]
+    assert rig.loop.safety.ended_by == Fault.TIPPED
+
+
 def test_one_nan_in_a_while_is_survived(runs):
     rig = runs(controller=Pd(wrong=lambda call, c: Command(tau=c.tau * np.nan) if call % 50 == 0 else c))
     assert rig.loop.counts.complete
@@ -278,7 +398,8 @@ def test_the_torque_of_a_fallback_is_sent(runs):
         sent.append(np.array([3.0, -2.0]) * np.sin(call / 50))
         return Command(tau=sent[-1], status=Status.FALLBACK)
 
-    rig = runs(controller=Pd(wrong=wrong), policy=Policy(fallback=Rule(then="hold"), soft_start_s=0.0, damp_s=0.1))
+    policy = structs.replace(QUICK, fallback=Rule(then="hold"), soft_start_s=0.0, tracking=np.inf)
+    rig = runs(controller=Pd(wrong=wrong), policy=policy)
     running = [row["tau"] for row in rig.rows if int(row["mode"]) == Mode.RUNNING]
     np.testing.assert_array_equal(running, sent[-len(running) - 1 : -1])  # the last one ends it
     assert rig.faults() == Fault.FALLBACK

@@ -37,6 +37,8 @@ ALLOWED = {
     Mode.STOPPED: set(),
 }
 MS = NS // 1000
+EVERY = int(~Fault.NONE)
+"""All faults at once."""
 
 
 def test_ten_thousand_random_sequences_of_faults_make_no_transition_that_is_not_allowed():
@@ -51,7 +53,7 @@ def test_ten_thousand_random_sequences_of_faults_make_no_transition_that_is_not_
         policy = policies[run % len(policies)]
         safety, now, ever_damped = Safety(), 0, False
         draws = rng.random((12, 6)) < rng.random(6) * rng.random()
-        some = rng.integers(1024, size=12) & rng.integers(1024, size=12)
+        some = rng.integers(EVERY + 1, size=12) & rng.integers(EVERY + 1, size=12)
         for draw, chosen in zip(draws.tolist(), some.tolist(), strict=True):
             now += MS
             faults = Fault(chosen) if draw[0] else Fault.NONE
@@ -119,6 +121,10 @@ def test_the_package_says_what_its_default_policy_does():
         f"a NaN the last torque holds; braked after {policy.not_finite.tolerate} ticks in a row",
         f"the last torque holds; braked after {policy.failed.tolerate} ticks in a row",
         f"its torque is sent; braked after {policy.fallback.tolerate} ticks in a row",
+        f"a joint is {policy.jump:g} rad off where its the message is not used; braked after {policy.encoder.tolerate}",
+        f"stands still for {1e3 * policy.frozen_s:g} ms while that says it moves",
+        f"leans by more than {policy.tilt_rad:g} rad the torque is sent; braked after {policy.tipped.tolerate} ticks",
+        f"joint {policy.tracking:g} rad off its reference the torque is sent; braked after {policy.astray.tolerate}",
         f"brakes itself after {watchdog(1e-3).late_s / 1e-3:g} of its periods without a command",
     ):
         assert words in told
