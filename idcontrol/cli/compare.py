@@ -203,6 +203,10 @@ def _runs_of_study(runs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]
     if options["preset"] is not None:
         wanted["preset"] = [options["preset"]]
         runs = [{"preset": "default"} | dict(run) for run in runs]
+    for key, values in wanted.items():
+        has = list(dict.fromkeys(run[key] for run in runs if key in run))
+        if strange := [str(value) for value in values if has and value not in has and key != "preset"]:
+            raise InputError(f"the study has no runs with {key} {strange[0]}, only with {', '.join(map(str, has))}")
     shared: dict[str, Any] = dict(parse_setting(text) for text in options["settings"])
     for name in ("robot", "duration_s"):
         if options[name] is not None:

@@ -68,5 +68,8 @@ def _table(outcomes: Any) -> tuple[Table, ...]:
 
 experiment = Drift()
 study = Study(
-    experiment="drift", summary="positions", runs=({"seed": 1}, {"seed": 2, "preset": "paper"}), tables=_table
+    experiment="drift",
+    summary="positions",
+    runs=({"seed": 1, "controller": "pid"}, {"seed": 2, "controller": "pid", "preset": "paper"}),
+    tables=_table,
 )
