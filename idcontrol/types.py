@@ -139,8 +139,11 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 class Command(msgspec.Struct, frozen=True, kw_only=True):
     """The torques of one period, with the controller's prediction and how the step ended.
 
+    An impedance command also has positions, velocities and gains, for a drive that closes the loop within the period
+    (`idcontrol.plants.drive`); a torque command has none of these four.
+
     Attributes:
-        tau: Joint torques within the limits, shape (a,) [N m].
+        tau: Joint torques within the limits, shape (a,) [N m]; of an impedance command the feed-forward.
         predicted: Contact forces that the controller predicts; None if it predicts nothing.
         status: How the step ended.
         residual: Relative residual of the contact problem (math.md, section 13.3); 0 where none was solved.
@@ -150,6 +153,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
             contact model; None where there was none.
         gap: How much nearer to the last torques, as a vector, another solution of the contact problem may be [N m]: 0
             where a search has proved that none is nearer; NaN where the controller does not search for the nearest.
+        q: Joint positions that the drive holds, shape (a,) [rad].
+        v: Joint velocities that it holds, shape (a,) [rad/s].
+        kp: Its stiffness, shape (a,) [N m/rad].
+        kd: Its damping, shape (a,) [N m s/rad].
     """
 
     tau: Array
@@ -160,6 +167,17 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[str, ...] = ()
     solved_by: str | None = None
     gap: float = math.nan
+    q: Array | None = None
+    v: Array | None = None
+    kp: Array | None = None
+    kd: Array | None = None
+
+    @property
+    def driven(self) -> Array:
+        """What the motors are told: `tau`, or the rows tau, q, v, kp, kd of an impedance command, shape (5, a)."""
+        if self.q is None or self.v is None or self.kp is None or self.kd is None:
+            return self.tau
+        return np.stack((self.tau, self.q, self.v, self.kp, self.kd))
 
     @property
     def proved(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from idcontrol.sensing.ahead import Ahead
 from idcontrol.types import Command, ContactForces, Controller, Plant, Reference, State
 
 Planner = Callable[[State], Reference]
@@ -18,7 +19,7 @@ class Tick(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         state: True state at its beginning.
-        sensed: The state as planner and controller saw it.
+        sensed: The state as it was sensed.
         reference: Reference of the planner.
         command: Command of the controller.
         forces: Contact forces of the plant, averaged over the period.
@@ -44,6 +45,7 @@ def ticks(
     h: float,
     steps: int,
     sense: Sensor | None = None,
+    ahead: Ahead | None = None,
 ) -> Iterator[Tick]:
     """Run the loop; the caller takes tick after tick, and may stop at any.
 
@@ -55,18 +57,25 @@ def ticks(
         h: Control period [s].
         steps: Number of periods.
         sense: Gives the sensed state from the true one; None senses everything.
+        ahead: Gives the state in which a command will arrive; None where it arrives at once. A tick has the reference
+            that belongs to its beginning, and the command that is sent there.
 
     Yields:
         One `Tick` a period.
     """
     state = plant.reset(start)
+    if ahead is not None:
+        ahead.reset()
     for step in range(steps):
         sensed = state if sense is None else sense(state)
-        reference = planner(sensed)
+        expected = sensed if ahead is None else ahead(sensed)
+        reference = planner(expected)
         began = time.perf_counter()
-        command = controller(sensed, reference)
+        command = controller(expected, reference)
         spent = time.perf_counter() - began
-        after = plant.step(command.tau, h)
+        if ahead is not None:
+            reference = ahead.sent(command, reference)
+        after = plant.step(command.driven, h)
         forces = plant.contact_forces()
         # k h, not a sum of h: no drift over long runs
         after = State(t=start.t + (step + 1) * h, q=after.q, v=after.v, forces=forces)

@@ -134,15 +134,15 @@ class Delayed(DisturbedPlant):
         return self.plant.step(due, dt)
 
 
-def delay_periods(delay_s: float, h: float) -> int:
-    """Number of control periods of `h` [s] in a delay.
+def delay_periods(what: str, delay_s: float, h: float) -> int:
+    """Number of control periods of `h` [s] in a delay, the setting `what`.
 
     Raises:
         InputError: It is no whole number.
     """
     periods = round(delay_s / h)
     if abs(periods * h - delay_s) > 1e-9:
-        raise InputError(f"disturbance.delay_s is {delay_s}; it must be a whole number of control periods of {h} s")
+        raise InputError(f"{what} is {delay_s}; it must be a whole number of control periods of {h} s")
     return periods
 
 

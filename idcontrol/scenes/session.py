@@ -15,7 +15,7 @@ from idcontrol.errors import InputError
 from idcontrol.loop.safety import Limits
 from idcontrol.record.metrics import Layout, locomotion
 from idcontrol.scenes.locomotion import POSTURE, Posture, WaypointProgress, channels, layout, progress_of
-from idcontrol.scenes.walk import WalkConfig, WalkPlanner, WalkScene
+from idcontrol.scenes.walk import CommandSettings, WalkConfig, WalkPlanner, WalkScene
 from idcontrol.sensing import Sensing
 from idcontrol.types import Array, Plant, Reference, State
 
@@ -70,10 +70,12 @@ class WalkSession:
 
         Raises:
             UnknownName: There is no such robot.
-            InputError: It cannot walk, or `sensing` is asked of the scene, which is the loop's.
+            InputError: It cannot walk, or `sensing` is asked of the scene, which is the loop's, or `command`.
         """
         if config.sensing != Sensing():
             raise InputError("sensing is that of idcontrol run; a loop senses by loop.sensing: --set loop.sensing...")
+        if config.command != CommandSettings():
+            raise InputError("command is that of idcontrol run; a loop sends torques")
         self._experiment, self._scene = experiment, WalkScene.of(config)
         observer = self._scene.observer()
         self.robot, self.feet = self._scene.robot.name, self._scene.feet

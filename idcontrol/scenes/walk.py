@@ -24,6 +24,7 @@ from idcontrol.configuration import Duration, NotNegative, Positive, Rate, Seed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, load_height_map, plane
 from idcontrol.controllers import Gains
+from idcontrol.controllers.impedance import Impedance, centred, drive_gains
 from idcontrol.errors import InputError
 from idcontrol.loop.machine import specific_force
 from idcontrol.loop.simulated import Sensor, Tick, ticks
@@ -36,6 +37,7 @@ from idcontrol.planners.paper import LINKS_NOMINAL, OriginalWaypoints, PaperPlan
 from idcontrol.planners.trot import TrotPlanner, TrotSettings
 from idcontrol.planners.waypoints import Waypoints
 from idcontrol.plants import SimulatedPlant
+from idcontrol.plants.drive import Driven
 from idcontrol.record.scenery import DrawableGround, Scenery
 from idcontrol.robots import schema
 from idcontrol.scenes.disturbances import (
@@ -56,6 +58,7 @@ from idcontrol.scenes.disturbances import (
 )
 from idcontrol.scenes.settings import CountedFriction
 from idcontrol.sensing import Sensing, sense, stance
+from idcontrol.sensing.ahead import Ahead
 from idcontrol.system import System
 from idcontrol.types import Controller, Reference, Sensed, State
 
@@ -132,6 +135,20 @@ class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     kd_nm_s_rad: NotNegative | None = None
 
 
+class CommandSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is sent to the motors.
+
+    Attributes:
+        kind: ``torque``, or ``impedance`` for drives that hold the joints to the reference within a control period
+            (`idcontrol.plants.drive`).
+        ahead_s: The delay that is known of: planner and controller are given the state that a model predicts for then;
+            a whole number of control periods.
+    """
+
+    kind: Literal["torque", "impedance"] = "torque"
+    ahead_s: NotNegative = 0.0
+
+
 class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides a walk.
 
@@ -163,6 +180,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         kick: A push.
         balance: An extra righting of the base through the stance legs.
         disturbance: How plant and schedule differ from what the controller is told.
+        command: What is sent to the motors.
         ground: Settings of plants whose ground is soft or viscous.
         inverse: Settings of inverse-dynamics controllers.
     """
@@ -192,6 +210,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     kick: Kick = Kick()
     balance: BaseRighting = BaseRighting()
     disturbance: Disturbance = Disturbance()
+    command: CommandSettings = CommandSettings()
     ground: plants.GroundSettings = plants.GroundSettings()
     inverse: controllers.InverseSettings = msgspec.field(default_factory=controllers.InverseSettings)
 
@@ -207,6 +226,9 @@ START_PASSES = 5
 
 GROUND_STREAM, SENSING_STREAM = 1, 2
 """Set the random numbers of ground and sensors apart from those of the start, which have the seed alone."""
+
+MODEL_STEP_S = 1e-3
+"""Longest step of the model that predicts the state over a known delay [s]: it is computed anew in every period."""
 
 OWN_CONTACTS = ("mujoco", "pybullet")
 """Plants that find their contacts themselves."""
@@ -385,8 +407,10 @@ class WalkScene:
             plant = DrawnFriction(plant, feet, config.mu_range, rng)
         if config.patch.mu is not None:
             plant = Patched(plant, feet, config.patch.x_m, config.patch.mu, config.mu)
+        if config.command.kind == "impedance":
+            plant = Driven(plant, system)
         if disturbance.delay_s > 0.0:
-            plant = Delayed(plant, delay_periods(disturbance.delay_s, period_s))
+            plant = Delayed(plant, delay_periods("disturbance.delay_s", disturbance.delay_s, period_s))
         return plant
 
     def simulated(self) -> SimulatedWalk:
@@ -397,7 +421,7 @@ class WalkScene:
             InputError: The plant cannot be disturbed so.
         """
         config, rng = self.config, np.random.default_rng(self.config.seed)
-        controller = controllers.build(config.controller, self.controller_setup())
+        controller = self._controller()
         plant = self.plant(self.period_s)
         if config.kick.at_s is not None:
             plant = Kicked(plant, round(config.kick.at_s * config.rate_hz), np.array(config.kick.velocity_m_s))
@@ -411,9 +435,32 @@ class WalkScene:
             planner=planner,
             told=self._told(planner),
             sense=sensor,
+            ahead=self._ahead(),
             controller=controller,
             plant=plant,
         )
+
+    def _controller(self) -> Controller:
+        """The controller, which sends what `command.kind` says."""
+        setup = self.controller_setup()
+        controller = controllers.build(self.config.controller, setup)
+        if self.config.command.kind == "torque":
+            return controller
+        system = self.robot.system()
+        home = self.robot.standing_state(system)
+        system.update(home.q, home.v)
+        return Impedance(controller, drive_gains(system, setup.acceleration_gains), self.period_s)
+
+    def _ahead(self) -> Ahead | None:
+        """What predicts the state in which a command arrives; None where no delay is known of."""
+        command, h = self.config.command, self.period_s
+        if command.ahead_s == 0.0:
+            return None
+        setup = self.controller_setup()
+        model = plants.build("coulomb-lcp", plants.Setup(system=setup.system, contacts=setup.contacts, dt=MODEL_STEP_S))
+        if command.kind == "impedance":
+            model = Driven(model, setup.system, MODEL_STEP_S)
+        return Ahead(model, delay_periods("command.ahead_s", command.ahead_s, h), h)
 
     def _told(self, planner: WalkPlanner) -> Callable[[State], Reference]:
         """The plan as the controller is told it."""
@@ -421,6 +468,8 @@ class WalkScene:
         late = self.config.disturbance.touchdown_late_s
         if late != 0.0:
             told = WrongSchedule(planner, late, planner.gait.swing_s, planner.gait.stance_s)
+        if self.config.command.kind == "impedance":
+            told = centred(told, self.period_s)
         stand = stance(self.config.sensing, self.observer)
         return told if stand is None else lambda state: stand(state, told(state))
 
@@ -503,6 +552,7 @@ class SimulatedWalk:
         planner: The planner; it follows `guide`.
         told: The plan as the controller is told it: `planner`, or that with a wrong schedule.
         sense: Turns the true state into the one that planner and controller see; None leaves it as it is.
+        ahead: Predicts the state in which a command arrives; None where no delay is known of.
         controller: The controller.
         plant: The plant with its disturbances.
     """
@@ -513,13 +563,21 @@ class SimulatedWalk:
     planner: WalkPlanner
     told: Callable[[State], Reference]
     sense: Sensor | None
+    ahead: Ahead | None
     controller: Controller
     plant: SimulatedPlant
 
     def ticks(self, periods: int) -> Iterator[Tick]:
         """Walk for so many control periods; see `idcontrol.loop.simulated.ticks`."""
         return ticks(
-            self.plant, self.told, self.controller, self.start, h=self.period_s, steps=periods, sense=self.sense
+            self.plant,
+            self.told,
+            self.controller,
+            self.start,
+            h=self.period_s,
+            steps=periods,
+            sense=self.sense,
+            ahead=self.ahead,
         )
 
 

@@ -80,9 +80,9 @@ def test_a_reset_forgets_commands_that_were_on_their_way():
 
 
 def test_a_delay_that_is_no_whole_number_of_periods_is_refused():
-    assert delay_periods(0.003, H) == 3
+    assert delay_periods("disturbance.delay_s", 0.003, H) == 3
     with pytest.raises(InputError, match=r"whole number of control periods of 0.001 s"):
-        delay_periods(0.0005, H)
+        delay_periods("disturbance.delay_s", 0.0005, H)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,70 @@
+"""Impedance commands from any controller: its torques, and a drive that holds the joints to the reference between them.
+
+A command holds for a whole period h, so it is made for the middle of it: the planner is asked for t + h/2 (`centred`),
+and the drive holds the position and velocity that the reference has there. The controller gets the same motion at t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from msgspec import structs
+
+from idcontrol.controllers.feedback import Gains
+from idcontrol.system import System
+from idcontrol.types import Command, Controller, Reference, State, Status
+
+
+def centred(planner: Callable[[State], Reference], h: float) -> Callable[[State], Reference]:
+    """References at ``t`` with the acceleration and the stance of ``t + h/2``, for periods of `h` [s].
+
+    ``q(t) = q(t + h/2) - h/2 v(t) - h²/8 a``; `Reference.v` of the middle, a mean over the period before it, is the
+    velocity at t itself.
+    """
+
+    def told(state: State) -> Reference:
+        middle = planner(structs.replace(state, t=state.t + 0.5 * h))
+        return structs.replace(middle, q=middle.q - 0.5 * h * middle.v - 0.125 * h * h * middle.a)
+
+    return told
+
+
+def drive_gains(system: System, gains: Gains) -> Gains:
+    """Gains in torque that give each joint alone the acceleration `gains`, in the state of the last update.
+
+    They are ``I kp`` and ``I kd`` with ``1/I`` the diagonal of M⁻¹: a joint's inertia while all others are free.
+    """
+    inertia = 1.0 / np.diag(np.linalg.inv(system.M))[system.n_unactuated :]
+    return Gains(kp=inertia * gains.kp, kd=inertia * gains.kd)
+
+
+class Impedance:
+    """A controller whose torques go to drives, which hold the joints to the reference in the middle of the period."""
+
+    def __init__(self, controller: Controller, gains: Gains, h: float) -> None:
+        """Make impedance commands of torque commands.
+
+        Args:
+            controller: Gives the torques, from references of `centred`.
+            gains: Gains of the drives, [N m/rad] and [N m s/rad], shape (a,) each (`drive_gains`).
+            h: Control period [s].
+        """
+        self._controller, self._h = controller, float(h)
+        self._kp, self._kd = np.asarray(gains.kp), np.asarray(gains.kd)
+
+    def reset(self) -> None:
+        """Forget all earlier steps."""
+        self._controller.reset()
+
+    def __call__(self, state: State, reference: Reference) -> Command:
+        """The command for the period that begins at `state.t`; without gains where the controller has failed."""
+        command, h = self._controller(state, reference), self._h
+        share = float(command.status is not Status.FAILED)
+        return structs.replace(
+            command,
+            q=reference.q + 0.5 * h * reference.v + 0.125 * h * h * reference.a,
+            v=reference.v + 0.5 * h * reference.a,
+            kp=share * self._kp,
+            kd=share * self._kd,
+        )

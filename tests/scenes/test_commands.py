@@ -1,0 +1,47 @@
+"""A trot whose loop is slow or late, with impedance commands and a known delay, tracks as one that is neither."""
+
+import pytest
+
+from idcontrol import configuration
+from idcontrol.errors import InputError
+from idcontrol.scenes.locomotion import record_walk
+from idcontrol.scenes.session import WalkSession
+from idcontrol.scenes.walk import CommandSettings, WalkConfig, WalkScene
+
+LATE = {"disturbance.delay_s": 0.004}
+SLOW = {"rate_hz": 250.0, "plant_rate_hz": 1000.0}
+KNOWN = {"command.ahead_s": 0.004}
+DRIVEN = {"command.kind": "impedance"}
+HELPED = [LATE | KNOWN, LATE | KNOWN | DRIVEN, SLOW | DRIVEN, SLOW | LATE | KNOWN | DRIVEN]
+
+
+def tracking(folder, robot, duration_s, settings):
+    config = configuration.build(WalkConfig(), {"robot": robot, "duration_s": duration_s, **settings})
+    metrics = record_walk(WalkScene.of(config), folder)
+    assert metrics["completed"]
+    return metrics["q_err_rad"]
+
+
+@pytest.mark.parametrize(
+    ("robot", "duration_s"),
+    [("links", 3.0), *(pytest.param(robot, 10.0, marks=pytest.mark.slow) for robot in ("links", "go1", "solo12"))],
+)
+def test_a_trot_that_is_helped_tracks_nearly_as_without_delay_at_full_rate(tmp_path, robot, duration_s):
+    plain = tracking(tmp_path / "plain", robot, duration_s, {})
+    # the lateness and the slowness are felt: 2.3 times and more where nothing helps
+    for name, settings in (("late", LATE), ("slow", SLOW)):
+        assert tracking(tmp_path / name, robot, duration_s, settings) > 2.0 * plain
+    for k, settings in enumerate(HELPED):
+        assert tracking(tmp_path / str(k), robot, duration_s, settings) <= 1.5 * plain
+
+
+def test_a_known_delay_is_a_whole_number_of_periods():
+    config = configuration.build(WalkConfig(), {"command.ahead_s": 0.0005})
+    with pytest.raises(InputError, match=r"command\.ahead_s is 0\.0005; it must be a whole number of control periods"):
+        WalkScene.of(config).simulated()
+
+
+@pytest.mark.parametrize("command", [CommandSettings(kind="impedance"), CommandSettings(ahead_s=0.004)])
+def test_a_loop_on_the_wall_clock_refuses_what_it_cannot_send(command):
+    with pytest.raises(InputError, match="command is that of idcontrol run"):
+        WalkSession("trot", WalkConfig(command=command))

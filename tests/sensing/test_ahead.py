@@ -1,0 +1,61 @@
+"""A delay that is known of: the predicted state is the one that the machine comes to, and the plan is kept in step."""
+
+import numpy as np
+import pytest
+
+from idcontrol.loop.simulated import ticks
+from idcontrol.scenes.disturbances import Delayed
+from idcontrol.sensing.ahead import Ahead
+from idcontrol.types import Command, ContactForces, Reference, State
+
+H = 1e-3
+
+
+class Mass:
+    """A unit mass on a line, and the gravity that it falls with."""
+
+    last = None
+
+    def reset(self, state):
+        self.state = state
+        return state
+
+    def step(self, tau, dt):
+        v = self.state.v + dt * (tau - 9.81)
+        self.state = State(t=self.state.t + dt, q=self.state.q + dt * v, v=v)
+        return self.state
+
+    def contact_forces(self):
+        return ContactForces.none()
+
+
+def planned(state):
+    return Reference.standing(np.array([np.sin(9.0 * state.t)]), 0)
+
+
+@pytest.mark.parametrize("periods", [1, 4])
+def test_the_state_that_a_controller_is_asked_for_is_the_one_in_which_its_command_arrives(periods):
+    asked = []
+
+    def controller(state, reference):
+        asked.append(state)
+        return Command(tau=400.0 * (reference.q - state.q) - 40.0 * state.v)
+
+    start = State(t=0.0, q=np.zeros(1), v=np.zeros(1))
+    ahead = Ahead(Mass(), periods, H)
+    run = list(ticks(Delayed(Mass(), periods), planned, controller, start, h=H, steps=200, ahead=ahead))
+    for k in range(1, 200 - periods):  # before the first command nothing is known of what acts until it arrives
+        arrives = run[k + periods].state
+        assert asked[k].t == pytest.approx(arrives.t)
+        np.testing.assert_allclose(asked[k].q, arrives.q, rtol=0, atol=1e-15)
+        np.testing.assert_allclose(asked[k].v, arrives.v, rtol=0, atol=1e-13)
+        # the reference of a tick is that of its time, though it was asked for before
+        assert run[k + periods].reference.q[0] == pytest.approx(np.sin(9.0 * arrives.t))
+
+
+def test_a_reset_forgets_the_commands_that_were_on_their_way():
+    ahead, start = Ahead(Mass(), 3, H), State(t=0.0, q=np.zeros(1), v=np.zeros(1))
+    ahead.sent(Command(tau=np.array([50.0])), planned(start))
+    assert ahead(start).v[0] == pytest.approx(3 * H * (50.0 - 9.81))
+    ahead.reset()
+    np.testing.assert_array_equal(ahead(start).v, start.v)
