@@ -4,9 +4,9 @@
  *     ./machine [-f FEET] [-q Q,Q,...] [-r HZ] [-p PATIENCE] ROBOT JOINTS OWN_PORT LOOP_PORT
  *
  * It speaks the datagrams that idcontrol/loop/wire.py describes, on loopback, and does what the electronics of a robot
- * do: hold still until torques are asked for, apply the newest until newer ones come, brake when none came for
- * PATIENCE (20) of its periods, and tell its state in every period, HZ (1000) times in a second. Replace `move` by your
- * drives and sensors.
+ * do: hold still until torques are asked for, follow the newest command until a newer one comes (drives close the loop
+ * of its gains every 0.1 ms, within the torque limit), brake when none came for PATIENCE (20) of its periods, and tell
+ * its state in every period, HZ (1000) times in a second. Replace `move` by your drives and sensors.
  *
  * With -f it is a robot on legs that hangs from a hoist: its base stands still, its FEET feel nothing. Without, it is an
  * arm. Joints begin at Q, or at zero. Little-endian computers only: values are copied as they lie in memory.
@@ -24,11 +24,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HEAD = 48, MOST_JOINTS = 64, MOST_FEET = 16, COMMAND = 1, STATE = 2, FAREWELL = 20, AHEAD = 1000 };
+enum { HEAD = 48, MOST_JOINTS = 64, MOST_FEET = 16, COMMAND = 1, STATE = 2, FAREWELL = 20, AHEAD = 1000, ROWS = 5 };
 enum { MOST_VALUES = 1 + 7 + 6 + 3 * MOST_JOINTS + 3 + 6 * MOST_FEET };
 enum mode { IDLE, READY, RUNNING, DAMPED, STOPPED };
 
 static const double INERTIA = 0.1; /* of every joint [kg m2] */
+static const double LIMIT = 1e3;   /* of every joint [N m] */
+static const double DRIVE = 1e-4;  /* longest period of the drives [s] */
 static const double DAMPING = 1.0; /* of the brake [N m s/rad] */
 static const double REST = 0.05;   /* all joints slower than this are at rest [rad/s] */
 static const double HOIST = 1.0;   /* height at which a robot on legs hangs [m] */
@@ -68,7 +70,7 @@ struct heard {
     uint16_t mode;
     uint32_t session;
     uint64_t sequence, far; /* of the last one taken; a number too far beyond it, to be continued by the next */
-    double tau[MOST_JOINTS];
+    double command[ROWS * MOST_JOINTS]; /* tau, q, v, kp, kd, one after the other */
     unsigned long accepted, dropped;
 };
 
@@ -76,9 +78,10 @@ static void listen_to(struct heard *heard, const unsigned char *data, size_t siz
     uint16_t kind, mode;
     uint32_t to, session, count, sum;
     uint64_t sequence;
-    double tau[MOST_JOINTS];
+    double command[ROWS * MOST_JOINTS];
+    const uint32_t values = ROWS * joints;
     heard->dropped++; /* until it has proved to be sound */
-    if (size != HEAD + 8u * joints || memcmp(data, "IDC1", 4) != 0) return;
+    if (size != HEAD + 8u * values || memcmp(data, "IDC2", 4) != 0) return;
     memcpy(&kind, data + 4, 2);
     memcpy(&mode, data + 6, 2);
     memcpy(&to, data + 8, 4);
@@ -87,11 +90,11 @@ static void listen_to(struct heard *heard, const unsigned char *data, size_t siz
     memcpy(&count, data + 40, 4);
     memcpy(&sum, data + 44, 4);
     if (sum != checksum(data, size)) return;
-    if (kind != COMMAND || to != robot || count != joints || mode > STOPPED) return;
+    if (kind != COMMAND || to != robot || count != values || mode > STOPPED) return;
     if (session == heard->session ? sequence <= heard->sequence : heard->any) return; /* old, or of somebody else */
-    memcpy(tau, data + HEAD, 8u * joints);
-    for (uint32_t i = 0; i < joints; i++)
-        if (!isfinite(tau[i])) return;
+    memcpy(command, data + HEAD, 8u * values);
+    for (uint32_t i = 0; i < values; i++)
+        if (!isfinite(command[i]) || (i >= 3 * joints && command[i] < 0.0)) return; /* no gain is negative */
     const uint64_t last = session == heard->session ? heard->sequence : 0;
     if (sequence - last > AHEAD && (sequence <= heard->far || sequence - heard->far > AHEAD)) {
         heard->far = sequence;
@@ -103,7 +106,7 @@ static void listen_to(struct heard *heard, const unsigned char *data, size_t siz
     heard->mode = mode;
     heard->session = session;
     heard->sequence = sequence;
-    memcpy(heard->tau, tau, sizeof heard->tau);
+    memcpy(heard->command, command, sizeof heard->command);
 }
 
 /* What is told of the machine, in the order of a state datagram; returns how many values that are. */
@@ -129,7 +132,7 @@ static size_t speak(unsigned char *data, enum mode mode, uint64_t sequence, uint
     const uint32_t session = (uint32_t)getpid(), count = describe(value, m);
     const int64_t stamp = now_ns();
     const size_t size = HEAD + 8u * count;
-    memcpy(data, "IDC1", 4);
+    memcpy(data, "IDC2", 4);
     memcpy(data + 4, &kind, 2);
     memcpy(data + 6, &as, 2);
     memcpy(data + 8, &m->robot, 4);
@@ -144,13 +147,24 @@ static size_t speak(unsigned char *data, enum mode mode, uint64_t sequence, uint
     return size;
 }
 
-static void move(struct machine *m, enum mode mode, const double *tau, double dt) {
+/* The torque of a drive: feed-forward and impedance, the sum within the limit. */
+static double drive(const struct joint *joint, const double *command, uint32_t joints, uint32_t i) {
+    const double *tau = command, *q = tau + joints, *v = q + joints, *kp = v + joints, *kd = kp + joints;
+    return fmax(-LIMIT, fmin(LIMIT, tau[i] + kp[i] * (q[i] - joint->q) + kd[i] * (v[i] - joint->v)));
+}
+
+static void move(struct machine *m, enum mode mode, const double *command, double dt) {
+    const int steps = (int)ceil(dt / DRIVE - 1e-9);
+    const double h = dt / steps;
     for (uint32_t i = 0; i < m->joints; i++) {
         struct joint *joint = &m->joint[i];
-        joint->tau = mode == RUNNING ? tau[i] : 0.0;
-        if (mode == DAMPED) joint->tau = -DAMPING * joint->v / (1.0 + dt * DAMPING / INERTIA);
-        joint->v += dt * joint->tau / INERTIA;
-        joint->q += dt * joint->v;
+        for (int k = 0; k < steps; k++) {
+            double tau = mode == RUNNING ? drive(joint, command, m->joints, i) : 0.0;
+            if (mode == DAMPED) tau = -DAMPING * joint->v / (1.0 + h * DAMPING / INERTIA);
+            if (k == 0) joint->tau = tau;
+            joint->v += h * tau / INERTIA;
+            joint->q += h * joint->v;
+        }
     }
     m->t += dt;
 }
@@ -249,7 +263,7 @@ int main(int argc, char **argv) {
         if (heard.any && heard.mode == STOPPED) mode = STOPPED;
         if (mode == DAMPED && silent && (fastest(&machine) < REST || now_ns() - since_damped > 1000000000))
             mode = STOPPED;
-        if (mode >= RUNNING) move(&machine, mode, heard.tau, 1e-9 * (double)period);
+        if (mode >= RUNNING) move(&machine, mode, heard.command, 1e-9 * (double)period);
         const size_t size = speak(data, mode, ++sequence, heard.any ? heard.sequence : 0, &machine);
         if (send(channel, data, size, 0) < 0 && errno != ECONNREFUSED && errno != EAGAIN) break;
         farewell += mode == STOPPED;

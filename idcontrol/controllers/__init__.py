@@ -15,6 +15,7 @@ from idcontrol.configuration import period
 from idcontrol.contact.contacts import Detector
 from idcontrol.contact.spheres import FootedRobot, on_flat_ground
 from idcontrol.controllers.feedback import Gains
+from idcontrol.controllers.impedance import Impedance
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.pid import Pid
 from idcontrol.controllers.schemes import (
@@ -71,6 +72,7 @@ class Setup:
         settings: Settings of inverse-dynamics controllers.
         robot: The robot, for a controller that is made from (robot, mu, rate); None if it has no file.
         mu: The friction coefficient that the controller may count on; None if it is not one number.
+        drive_gains: Gains of the drives that impedance commands go to [N m/rad, N m s/rad]; None sends torques.
     """
 
     system: System
@@ -81,6 +83,7 @@ class Setup:
     settings: InverseSettings = field(default_factory=InverseSettings)
     robot: TunedRobot | None = None
     mu: float | None = None
+    drive_gains: Gains | None = None
 
     @property
     def rate_hz(self) -> float:
@@ -162,7 +165,8 @@ def build(name: str, setup: Setup) -> Controller:
         UnknownName: No controller has that name.
         InputError: There is no controller at that place, or it cannot be made.
     """
-    return factory(name)(setup)
+    controller = factory(name)(setup)
+    return controller if setup.drive_gains is None else Impedance(controller, setup.drive_gains, setup.h)
 
 
 def inverse_dynamics(scheme: Scheme) -> Factory:

@@ -32,9 +32,10 @@ What happens when
 ================================  ===============================================================================
 what goes wrong                   what happens (`safety.Policy` says after how many ticks in a row)
 ================================  ===============================================================================
-datagrams lost, late, reordered   the last torque holds; braked where the newest news is older than 10 ms 20 times
+datagrams lost, late, reordered   the last torque holds; braked where the newest news is older than 10 ms 20 times.
+                                  Drives go on holding the positions of the last impedance command until then
 datagrams damaged, replayed, of   dropped and counted; as if lost
-another robot or session, with
+another robot, session, version,
 a far-off number, out of range
 control step too long, beats      the last torque holds at the machine; braked after 50 ticks in a row
 missed

@@ -35,7 +35,7 @@ from idcontrol.loop.stop import Stop
 from idcontrol.loop.transport import Link, inprocess
 from idcontrol.loop.transport.shared import BYTES, SharedLink
 from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
-from idcontrol.loop.wire import FASTEST, HEAD_BYTES, Drop, SessionNumbers
+from idcontrol.loop.wire import FASTEST, HEAD_BYTES, MAGIC, Drop, SessionNumbers
 from idcontrol.record.channels import width
 
 RING_S = 10.0
@@ -315,6 +315,11 @@ class _Work:
             if plant is not None:
                 raise InputError("the plant's process ended before it spoke")
             dropped = {why.name.lower(): int(n) for why, n in zip(Drop, loop.endpoint.inbox.dropped, strict=True) if n}
+            if "version" in dropped:
+                raise InputError(
+                    f"who speaks at {self.settings.peer} speaks another version of the datagrams; "
+                    f"it must be {MAGIC.decode()} (see idcontrol.loop.wire)"
+                )
             if dropped:
                 size = HEAD_BYTES + 8 * self.wire.state_values
                 raise InputError(

@@ -1,9 +1,10 @@
 """The machine's side of the conversation: a plant that behaves as the electronics of a robot do.
 
-It is held still (a robot on its stand, its brakes closed) until the loop is running, applies the newest torques until
-newer ones come, brakes its joints as soon as commands stop, and tells its state in every tick. Its world stands still
-while its process does: what the computer steals from it is not charged to the controller. It stops where the plant
-leaves all bounds (`Format.state_range`), as one does that a controller has made unstable: no brake helps there.
+It is held still (a robot on its stand, its brakes closed) until the loop is running, applies the newest command until a
+newer one comes, brakes its joints as soon as commands stop, and tells its state in every tick. Drives go on holding the
+positions of an impedance command while the silence is tolerated. Its world stands still while its process does: what
+the computer steals from it is not charged to the controller. It stops where the plant leaves all bounds
+(`Format.state_range`), as one does that a controller has made unstable: no brake helps there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.safety import Fault, Inputs, Mode, Policy, Rule, Safety, advance
 from idcontrol.loop.session import Session, wire_format
 from idcontrol.loop.transport import Endpoint, Link
-from idcontrol.loop.wire import Format, Inbox, Kind, Outbox, SessionNumbers, within
+from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, SessionNumbers, within
+from idcontrol.plants.drive import drive_torque
 from idcontrol.record.channels import ChannelRow
 from idcontrol.types import Array, Plant, State
 
@@ -45,7 +47,7 @@ def channels(session_format: Format) -> dict[str, tuple[int, ...]]:
         "tau": (a,),
         "force": (session_format.n_feet, 3),
         "silence_us": (),
-        "dropped": (5,),
+        "dropped": (len(Drop),),
         "step_us": (),
         "late_us": (),
         "missed": (),
@@ -159,14 +161,19 @@ class Machine:
         mode, limits, before = self.safety.mode, self._limits, self._motion.state
         if mode in (Mode.IDLE, Mode.READY) or self._lost:
             return
+        told: Array | None = None
         if mode is Mode.RUNNING and command is not None:
-            tau = command  # within the limits: the inbox drops whatever is not
+            rows = command.reshape(5, -1)
+            tau = rows[0]  # within the limits: the inbox drops whatever is not
+            if rows[3:].any():
+                q, v = self._system.joint_positions(before.q), self._system.joint_velocities(before.v)
+                told, tau = rows, drive_torque(rows, q, v, limits.torque)
         elif mode is Mode.DAMPED:
             tau = brake(self._system, limits, before, self._dt)
         else:
             tau = np.zeros_like(limits.torque)
         try:
-            after = self._plant.step(tau, self._dt)
+            after = self._plant.step(tau if told is None else told, self._dt)
         except (ArithmeticError, np.linalg.LinAlgError):  # its numbers have left the range of floating point
             self._lost = True
             return

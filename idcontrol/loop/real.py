@@ -166,7 +166,7 @@ class ControlLoop:
         self.endpoint = Endpoint(
             link,
             Inbox(Kind.STATE, wire.robot, *wire.state_range(), numbers.other),
-            Outbox(Kind.COMMAND, wire.robot, len(wire.torque_limit), numbers.own),
+            Outbox(Kind.COMMAND, wire.robot, wire.command_values, numbers.own),
         )
         self.safety, self.counts = Safety(), Counts()
         layout = channels(wire, parts.notes)
@@ -179,6 +179,8 @@ class ControlLoop:
         # the torques live in the row, so that no tick has to copy them there
         self._tau, self._wanted = self.row.of["tau"], self.row.of["tau_wanted"]
         self._tau[:], self._wanted[:] = 0.0, 0.0
+        # rows tau, q, v, kp, kd: what is sent, and what the controller wants of the last four
+        self._sent, self._held = np.zeros((5, len(self._tau))), np.zeros((4, len(self._tau)))
         self._dropped = self.row.of["dropped"]
         self._heard, self._plan, self._answer = (
             self.row.values[span(layout, names)] for names in (HEARD, PLAN, ANSWER)
@@ -200,7 +202,7 @@ class ControlLoop:
             if self._clock.now() > deadline or not alive():
                 return False
             # speaking first tells the machine where we are
-            self.endpoint.post(Mode.IDLE, self._tau, self._clock.now())
+            self.endpoint.post(Mode.IDLE, self._sent.ravel(), self._clock.now())
             self._clock.sleep_until(self._clock.now() + NS // 100)
         parts = self._parts
         self._look()
@@ -218,8 +220,8 @@ class ControlLoop:
 
     def leave(self) -> None:
         """Tell a machine that waits that nobody will come; before the first tick."""
-        self._tau[:] = 0.0
-        self.endpoint.post(Mode.STOPPED, self._tau, self._clock.now())
+        self._sent[:] = 0.0
+        self.endpoint.post(Mode.STOPPED, self._sent.ravel(), self._clock.now())
 
     def tick(self, beat: Beat, *, damp: bool = False, faults: Fault = Fault.NONE) -> None:
         """One period.
@@ -269,7 +271,7 @@ class ControlLoop:
         if before is Mode.READY and self.safety.mode is Mode.RUNNING:
             self._first = beat.index
         cut = self._gate(now, beat)
-        endpoint.post(self.safety.mode, self._tau, self._clock.now())
+        endpoint.post(self.safety.mode, self._sent.ravel(), self._clock.now())
         self._describe(beat, faults, cut, age, cpu)
         if self.safety.mode is Mode.STOPPED:
             self._farewell += 1
@@ -371,10 +373,12 @@ class ControlLoop:
             of["force_pred"][command.predicted.identity] = command.predicted.force
         if command.status == Status.FAILED:
             return Fault.FAILED  # its torque is zero, under which a robot would sink: the last one holds
-        tau: Array = np.ascontiguousarray(command.tau, dtype=np.float64)
-        if tau.shape != self._wanted.shape or not _finite(tau):
+        told: Array = np.ascontiguousarray(command.driven, dtype=np.float64)
+        impedance = told.ndim == 2
+        if told.shape != (self._sent.shape if impedance else self._wanted.shape) or not _finite(told.ravel()):
             return Fault.NOT_FINITE
-        self._wanted[:] = tau
+        self._wanted[:] = told[0] if impedance else told
+        self._held[:] = told[1:] if impedance else 0.0
         fault = Fault.FALLBACK if command.status == Status.FALLBACK else Fault.NONE
         off = farthest(reference.q, parts.system.joint_positions(state.q))
         return fault | Fault.ASTRAY if off > self._policy.tracking else fault
@@ -388,7 +392,8 @@ class ControlLoop:
 
     def _gate(self, now: int, beat: Beat) -> Cut:
         """Write what may be sent."""
-        limits, mode, state = self._parts.limits, self.safety.mode, self._seen
+        limits, mode, state, sent = self._parts.limits, self.safety.mode, self._seen, self._sent
+        sent[:] = 0.0
         if mode not in (Mode.RUNNING, Mode.DAMPED) or state is None:
             self._tau[:] = 0.0
             return Cut.NONE
@@ -401,7 +406,13 @@ class ControlLoop:
         elif self._policy.soft_start_s > 0.0:
             share = min(1.0, (now - self.safety.since + self._period) / (self._policy.soft_start_s * NS))
         dt = (1 + beat.missed) * self._period / NS
-        return admit(limits, self._wanted, self._tau, q, v, share, dt, self._tau)
+        cut = admit(limits, self._wanted, self._tau, q, v, share, dt, self._tau)
+        sent[0] = self._tau
+        if mode is Mode.RUNNING:
+            sent[1] = np.minimum(np.maximum(self._held[0], limits.low), limits.high)
+            sent[2] = np.minimum(np.maximum(self._held[1], -limits.speed), limits.speed)
+            sent[3:] = share * self._held[2:]
+        return cut
 
     def _describe(self, beat: Beat, faults: Fault, cut: Cut, age: int, cpu: int) -> None:
         """Write how the tick went, as its last act; `cpu` is the time of the thread at its beginning [ns]."""

@@ -3,7 +3,7 @@
 Little endian. A head of 48 bytes::
 
     offset  type    what
-         0  char[4] magic "IDC1"
+         0  char[4] magic "IDC2": the layout and its version
          4  uint16  kind: 1 a command (to the machine), 2 a state (from it)
          6  uint16  mode of the sender (`idcontrol.loop.safety.Mode`): 0 idle, 1 ready, 2 running, 3 damped, 4 stopped
          8  uint32  robot: CRC-32 of its name in UTF-8
@@ -14,22 +14,28 @@ Little endian. A head of 48 bytes::
         40  uint32  count of values
         44  uint32  CRC-32 (that of zlib) of bytes 0 to 43 and the values
 
-then `count` float64 values. A command has the joint torques ``tau (a)`` [N m], in the order of
-`System.actuated_names`; they hold in mode 2. In mode 3 the machine brakes its joints by itself, in the others it gives
-no torque. A state has, one after the other::
+then `count` float64 values. A command has, one after the other, joints in the order of `System.actuated_names`::
+
+    tau (a)         feed-forward torques [N m]
+    q (a), v (a)    positions and velocities that the drives hold [rad, rad/s]
+    kp (a), kd (a)  their gains [N m/rad, N m s/rad]
+
+They hold in mode 2: drives compute ``tau + kp (q - q_measured) + kd (v - v_measured)`` at 10 kHz or more, within the
+torque limits; with gains of zero that is the torque alone. In mode 3 the machine brakes its joints by itself, in the
+others it gives no torque. A state has, one after the other::
 
     t               time of the machine [s]
     q (nq), v (nv)  configuration and velocity as Pinocchio has them (`idcontrol.types.State`)
-    tau (a)         torques that were applied in the last period [N m]
+    tau (a)         torques that were applied in the last period, or at its beginning where they change [N m]
     accelerometer (3)           specific force of the base (acceleration without gravity's), its own axes [m/s²]
     force (n_feet, 3)           force of the ground on each foot, world axes [N]
     normal (n_feet, 3)          contact normal at each foot; zero where the foot has no contact
 
-A receiver takes datagrams one by one and drops, and counts, what is short or long, damaged, foreign (another kind or
-another robot), old (not newer than the last it took, or of another session) or out of range. The session is that of
-the other side where it is known, as it is of a plant that the loop has started; else that of the first one taken. A
-sequence number that is more than `AHEAD` beyond the last one taken is believed once the next datagram continues it: one
-that is wrong must not make all of the sender's own old.
+A receiver takes datagrams one by one and drops, and counts, what is short or long, damaged, of another version, foreign
+(another kind or another robot), old (not newer than the last it took, or of another session) or out of range. The
+session is that of the other side where it is known, as it is of a plant that the loop has started; else that of the
+first one taken. A sequence number that is more than `AHEAD` beyond the last one taken is believed once the next
+datagram continues it: one that is wrong must not make all of the sender's own old.
 """
 
 from __future__ import annotations
@@ -46,7 +52,7 @@ from numba import njit
 
 from idcontrol.types import Array, ContactForces, Integers, Sensed, State
 
-MAGIC = b"IDC1"
+MAGIC = b"IDC2"
 HEAD = struct.Struct("<4sHHIIQqQI")
 """The head of a datagram without its checksum."""
 _SUM = struct.Struct("<I")
@@ -81,6 +87,7 @@ class Drop(enum.IntEnum):
     FOREIGN = 2
     OLD = 3
     RANGE = 4
+    VERSION = 5
 
 
 class Datagram(msgspec.Struct, frozen=True):
@@ -157,7 +164,7 @@ class Inbox:
 
     Attributes:
         accepted: How many were taken.
-        dropped: How many were dropped for each `Drop`, shape (5,).
+        dropped: How many were dropped for each `Drop`, shape (6,).
     """
 
     def __init__(self, kind: Kind, robot: str, low: Array, high: Array, session: int | None = None) -> None:
@@ -187,6 +194,8 @@ class Inbox:
         return judged
 
     def _judge(self, data: bytes) -> Datagram | Drop:
+        if _of_another_version(data):
+            return Drop.VERSION
         if len(data) != HEAD_BYTES + 8 * len(self._low):
             return Drop.SIZE
         magic, kind, mode, robot, session, sequence, stamp, echo, count = HEAD.unpack_from(data)
@@ -206,6 +215,15 @@ class Inbox:
             return Drop.OLD
         self._session, self._last = session, sequence
         return Datagram(mode=mode, sequence=sequence, stamp=stamp, echo=echo, values=values)
+
+
+def _of_another_version(data: bytes) -> bool:
+    """Whether a datagram is whole, but of another version of this layout, which begins with the same head."""
+    if len(data) < HEAD_BYTES or data[:3] != MAGIC[:3] or data[:4] == MAGIC:
+        return False
+    view = memoryview(data)
+    total: int = _SUM.unpack_from(data, HEAD.size)[0]
+    return total == zlib.crc32(view[HEAD_BYTES:], zlib.crc32(view[: HEAD.size]))
 
 
 @njit(cache=True)
@@ -238,13 +256,22 @@ class Format:
     n_feet: int
 
     @property
+    def command_values(self) -> int:
+        """How many values a command has."""
+        return 5 * len(self.torque_limit)
+
+    @property
     def state_values(self) -> int:
         """How many values a state has."""
         return 1 + self.nq + self.nv + len(self.torque_limit) + 3 + 6 * self.n_feet
 
     def command_range(self) -> tuple[Array, Array]:
-        """Least and largest values of a command."""
-        return -self.torque_limit, self.torque_limit.copy()
+        """Least and largest values of a command: a gain is not negative."""
+        one = np.ones_like(self.torque_limit)
+        high = np.concatenate((self.torque_limit, 1e4 * one, FASTEST * one, 1e6 * one, 1e6 * one))
+        low = -high
+        low[3 * len(one) :] = 0.0
+        return low, high
 
     def state_range(self) -> tuple[Array, Array]:
         """Least and largest values of a state: what no machine of this world exceeds."""

@@ -31,7 +31,7 @@ def drive_torque(command: Array, q: Array, v: Array, limit: Array) -> Array:
 
 
 class Driven:
-    """A `SimulatedPlant` behind drives: it takes impedance commands in the place of torques."""
+    """A `SimulatedPlant` behind drives: it takes impedance commands, and torques as it is."""
 
     def __init__(self, plant: SimulatedPlant, system: System, period_s: float = PERIOD_S) -> None:
         """Put drives before `plant`.
@@ -60,7 +60,11 @@ class Driven:
         self._plant.push(velocity)
 
     def step(self, command: Array, dt: float) -> State:
-        """Hold the rows `command` of `Command.driven`, shape (5, a), for `dt` [s]; return the state after them."""
+        """Hold what `Command.driven` is, shape (5, a) or (a,), for `dt` [s]; return the state after it."""
+        if command.ndim == 1:
+            self._state = self._plant.step(command, dt)
+            self._forces = self._plant.contact_forces()
+            return self._state
         count, system, forces = substeps(dt, self._period), self._system, []
         for _ in range(count):
             q, v = system.joint_positions(self._state.q), system.joint_velocities(self._state.v)

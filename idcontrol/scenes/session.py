@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,11 +11,12 @@ import msgspec
 import numpy as np
 
 from idcontrol import controllers
+from idcontrol.controllers.impedance import centred
 from idcontrol.errors import InputError
 from idcontrol.loop.safety import Limits
 from idcontrol.record.metrics import Layout, locomotion
 from idcontrol.scenes.locomotion import POSTURE, Posture, WaypointProgress, channels, layout, progress_of
-from idcontrol.scenes.walk import CommandSettings, WalkConfig, WalkPlanner, WalkScene
+from idcontrol.scenes.walk import WalkConfig, WalkPlanner, WalkScene
 from idcontrol.sensing import Sensing
 from idcontrol.types import Array, Plant, Reference, State
 
@@ -70,12 +71,12 @@ class WalkSession:
 
         Raises:
             UnknownName: There is no such robot.
-            InputError: It cannot walk, or `sensing` is asked of the scene, which is the loop's, or `command`.
+            InputError: It cannot walk, or `sensing` is asked of the scene, which is the loop's, or `command.ahead_s`.
         """
         if config.sensing != Sensing():
             raise InputError("sensing is that of idcontrol run; a loop senses by loop.sensing: --set loop.sensing...")
-        if config.command != CommandSettings():
-            raise InputError("command is that of idcontrol run; a loop sends torques")
+        if config.command.ahead_s != 0.0:
+            raise InputError("command.ahead_s is for idcontrol run alone: a loop on the wall clock does not look ahead")
         self._experiment, self._scene = experiment, WalkScene.of(config)
         observer = self._scene.observer()
         self.robot, self.feet = self._scene.robot.name, self._scene.feet
@@ -89,7 +90,9 @@ class WalkSession:
     def planner(self) -> NotedPlanner:
         """The planner of the walk."""
         guide = self._scene.guide()
-        return NotedPlanner(self._scene.planner(guide), progress_of(guide))
+        planner = self._scene.planner(guide)
+        told = centred(planner, self._scene.period_s) if self._scene.config.command.kind == "impedance" else planner
+        return NotedPlanner(planner, progress_of(guide), told)
 
     def setup(self) -> controllers.Setup:
         """Everything that its controller is built from."""
@@ -147,9 +150,11 @@ class NotedPlanner:
         planner: The planner.
     """
 
-    def __init__(self, planner: WalkPlanner, progress: WaypointProgress | None) -> None:
-        """Note the `progress` between waypoints; None where there are none."""
-        self.planner, self._progress = planner, progress
+    def __init__(
+        self, planner: WalkPlanner, progress: WaypointProgress | None, told: Callable[[State], Reference]
+    ) -> None:
+        """Note the `progress` between waypoints; None where there are none. `told` is how the controller is told."""
+        self.planner, self._progress, self._told = planner, progress, told
         self._notes = np.full(NOTES, np.nan)
 
     def reset(self, state: State) -> None:
@@ -158,7 +163,7 @@ class NotedPlanner:
 
     def __call__(self, state: State) -> Reference:
         """The reference of the joints at ``state.t``."""
-        return self.planner(state)
+        return self._told(state)
 
     def notes(self) -> Array:
         """Return the values that `NOTES` names; those of waypoints are NaN where there are none."""

@@ -24,7 +24,7 @@ from idcontrol.configuration import Duration, NotNegative, Positive, Rate, Seed
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, load_height_map, plane
 from idcontrol.controllers import Gains
-from idcontrol.controllers.impedance import Impedance, centred, drive_gains
+from idcontrol.controllers.impedance import centred, drive_gains
 from idcontrol.errors import InputError
 from idcontrol.loop.machine import specific_force
 from idcontrol.loop.simulated import Sensor, Tick, ticks
@@ -379,7 +379,15 @@ class WalkScene:
             settings=config.inverse,
             robot=self.robot,
             mu=counted,
+            drive_gains=self._drive_gains(Gains(kp=kp, kd=kd)) if config.command.kind == "impedance" else None,
         )
+
+    def _drive_gains(self, gains: Gains) -> Gains:
+        """Gains of drives that give joints of the standing robot these accelerations."""
+        system = self.robot.system()
+        home = self.robot.standing_state(system)
+        system.update(home.q, home.v)
+        return drive_gains(system, gains)
 
     def plant(self, period_s: float) -> SimulatedPlant:
         """The plant with its disturbances, stepped every `period_s` [s].
@@ -421,7 +429,7 @@ class WalkScene:
             InputError: The plant cannot be disturbed so.
         """
         config, rng = self.config, np.random.default_rng(self.config.seed)
-        controller = self._controller()
+        controller = controllers.build(config.controller, self.controller_setup())
         plant = self.plant(self.period_s)
         if config.kick.at_s is not None:
             plant = Kicked(plant, round(config.kick.at_s * config.rate_hz), np.array(config.kick.velocity_m_s))
@@ -439,17 +447,6 @@ class WalkScene:
             controller=controller,
             plant=plant,
         )
-
-    def _controller(self) -> Controller:
-        """The controller, which sends what `command.kind` says."""
-        setup = self.controller_setup()
-        controller = controllers.build(self.config.controller, setup)
-        if self.config.command.kind == "torque":
-            return controller
-        system = self.robot.system()
-        home = self.robot.standing_state(system)
-        system.update(home.q, home.v)
-        return Impedance(controller, drive_gains(system, setup.acceleration_gains), self.period_s)
 
     def _ahead(self) -> Ahead | None:
         """What predicts the state in which a command arrives; None where no delay is known of."""

@@ -192,9 +192,9 @@ def _free_limits(torque: Array, damping: Array) -> Limits:
 def _command(robot: str, mode: Mode, sequence: int, tau: Array) -> bytes:
     """A command, written byte by byte as `idcontrol.loop.wire` describes it."""
     crc = zlib.crc32
-    head = struct.pack("<4sHHII", b"IDC1", 1, mode, crc(robot.encode()), 9)
-    head += struct.pack("<QqQI", sequence, sequence, 0, tau.size)
-    values = struct.pack(f"<{tau.size}d", *tau)
+    head = struct.pack("<4sHHII", b"IDC2", 1, mode, crc(robot.encode()), 9)
+    head += struct.pack("<QqQI", sequence, sequence, 0, 5 * tau.size)
+    values = struct.pack(f"<{5 * tau.size}d", *tau, *np.zeros(4 * tau.size))
     return head + struct.pack("<I", crc(head + values)) + values
 
 

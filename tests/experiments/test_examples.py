@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -21,11 +22,12 @@ from idcontrol.loop import launch
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.loop.safety import Mode, Policy
 from idcontrol.loop.transport.udp import UdpLink
-from idcontrol.loop.wire import HEAD, Kind, Outbox
+from idcontrol.loop.wire import HEAD, HEAD_BYTES, Kind, Outbox
 from idcontrol.record.recording import load
 from idcontrol.scenes.walk import WalkConfig
 from tests.loop import rig
 from tests.loop.test_launch import wait_for_event
+from tests.loop.test_wire import of_version
 
 ROOT = Path(__file__).parents[2]
 FAST = LoopSettings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.05))
@@ -110,14 +112,14 @@ def test_a_machine_in_c_is_driven_over_udp(program, tmp_path):
 
 
 def hear(link, mode=None, command=None, within_s=20.0):
-    """Wait until the machine speaks: where they are given, in `mode`, having heard the command of that number last."""
+    """What the machine says next: where they are given, in `mode`, having heard the command of that number last."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
         data = link.receive()
         if data is not None:
             _, _, said, _, _, _, _, last, _ = HEAD.unpack_from(data)
             if mode in (None, said) and command in (None, last):
-                return
+                return data
         time.sleep(0.001)
     raise AssertionError(f"the machine was not heard in mode {mode} after command {command}")
 
@@ -135,7 +137,7 @@ def listening(program):
 @pytest.mark.wallclock
 def test_a_machine_in_c_drops_what_is_not_sound(program):
     machine, link = listening(program)
-    ours, strange = (Outbox(Kind.COMMAND, robot, 2, 1) for robot in ("arm", "leg"))
+    ours, strange = (Outbox(Kind.COMMAND, robot, 10, 1) for robot in ("arm", "leg"))
     good = bytes(ours.seal(Mode.READY, 0, 0))
     damaged = bytearray(ours.seal(Mode.READY, 0, 0))
     damaged[60] ^= 1
@@ -156,7 +158,7 @@ def test_a_machine_in_c_drops_what_is_not_sound(program):
 def test_a_machine_in_c_is_not_locked_out_by_a_far_off_number(program):
     """A number far beyond the last one is believed once the next datagram continues it (`idcontrol.loop.wire`)."""
     machine, link = listening(program)
-    ours, wrong = (Outbox(Kind.COMMAND, "arm", 2, 1) for _ in range(2))
+    ours, wrong = (Outbox(Kind.COMMAND, "arm", 10, 1) for _ in range(2))
     link.send(ours.seal(Mode.READY, 0, 0))
     hear(link, Mode.READY, command=1)
     wrong.sequence = 2**40
@@ -177,7 +179,7 @@ def test_a_machine_in_c_is_not_locked_out_by_a_far_off_number(program):
 @pytest.mark.wallclock
 def test_a_machine_in_c_that_has_not_moved_takes_another_loop_but_no_replay_of_the_first(program):
     machine, link = listening(program)
-    first, second = (Outbox(Kind.COMMAND, "arm", 2, session) for session in (1, 2))
+    first, second = (Outbox(Kind.COMMAND, "arm", 10, session) for session in (1, 2))
     old = bytes(first.seal(Mode.IDLE, 0, 0))
     link.send(memoryview(old))
     hear(link, Mode.READY)
@@ -228,6 +230,44 @@ def test_who_speaks_for_another_robot_is_told_apart_from_nobody(program, tmp_pat
     machine.communicate()
     with pytest.raises(InputError, match="nobody speaks"):
         launch.run("tests.loop.rig:offer", rig.Config(), settings(own, there), tmp_path / "run")
+
+
+@pytest.mark.wallclock
+def test_who_speaks_another_version_is_told_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "CONNECT_S", 0.3)
+    own, there = free_ports(2)
+    link, over = UdpLink(("127.0.0.1", there), ("127.0.0.1", own)), threading.Event()
+
+    def speak():
+        old = of_version(b"IDC1", bytes(Outbox(Kind.STATE, "arm", 10, 1).seal(Mode.IDLE, 0, 0)))
+        while not over.wait(0.01):
+            link.send(memoryview(old))
+
+    speaker = threading.Thread(target=speak)
+    speaker.start()
+    with pytest.raises(InputError, match="speaks another version of the datagrams; it must be IDC2"):
+        launch.run("tests.loop.rig:offer", rig.Config(), settings(own, there), tmp_path / "run")
+    over.set()
+    speaker.join()
+    link.close()
+
+
+@needs_compiler
+@pytest.mark.wallclock
+def test_the_drives_of_a_machine_in_c_are_faster_than_its_ticks(program):
+    """Gains that would be unstable if torques changed in its ticks alone, every 10 ms: kd h / I = 4."""
+    machine, link = listening(program)
+    ours = Outbox(Kind.COMMAND, "arm", 10, 1)
+    link.send(ours.seal(Mode.READY, 0, 0))
+    hear(link, Mode.READY)
+    ours.values[:] = [0, 0, 0.3, -0.2, 0, 0, 4000, 4000, 40, 40]
+    for _ in range(50):
+        link.send(ours.seal(Mode.RUNNING, 0, 0))
+        data = hear(link)
+    np.testing.assert_allclose(np.frombuffer(data, offset=HEAD_BYTES)[1:3], [0.3, -0.2], rtol=0, atol=1e-6)
+    link.send(ours.seal(Mode.STOPPED, 0, 0))
+    machine.communicate(timeout=10)
+    link.close()
 
 
 @needs_compiler

@@ -578,7 +578,7 @@ def test_a_loop_that_has_heard_nothing_asks_for_no_torque():
     assert not rig.loop.connect(0.05)
     assert len(sent) >= 5  # one each 10 ms
     for data in sent:
-        np.testing.assert_array_equal(np.frombuffer(data, offset=HEAD_BYTES), np.zeros(2))
+        np.testing.assert_array_equal(np.frombuffer(data, offset=HEAD_BYTES), np.zeros(10))
 
 
 def test_loop_and_machine_say_farewell_so_often_that_lost_datagrams_do_not_hide_it():

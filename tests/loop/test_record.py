@@ -171,7 +171,7 @@ def test_the_metrics_of_a_loop_are_those_of_its_running_ticks_and_its_faults_wit
     of["compute_us"][7], of["cut"][7] = 800.0, 1.0
     of["faults"][24] = Fault.PEER  # the first row of braking tells what ended the running
     of["faults"][[2, 28]] = Fault.SILENT  # before and after, nobody is harmed
-    of["dropped"][:] = np.arange(30)[:, None] * np.arange(5)
+    of["dropped"][:] = np.arange(30)[:, None] * np.arange(6)
     scribe = Scribe(session, tmp_path / "run", {}, H, machine_too=False)
     scribe.machine_rows(machine_rows([Mode.RUNNING]))  # nobody asked for them
     scribe.loop_rows(rows)
@@ -183,7 +183,7 @@ def test_the_metrics_of_a_loop_are_those_of_its_running_ticks_and_its_faults_wit
     assert {name: count for name, count in metrics["faults"].items() if count} == {"overrun": 2, "peer": 1}
     assert metrics["fault_events"] == 1  # overruns are counted apart
     assert metrics["gate_ticks"] == 1
-    assert metrics["dropped"] == {"size": 0, "damaged": 29, "foreign": 58, "old": 87, "range": 116}
+    assert metrics["dropped"] == {"size": 0, "damaged": 29, "foreign": 58, "old": 87, "range": 116, "version": 145}
     assert metrics["memory_mb"] == {"start": 10.0, "end": 11.0}
     told = ("ended", "signal", "overruns", "missed", "realtime", "error", "completed")
     assert [metrics[name] for name in told] == ["signal", 15, 2, 3, {"cpu": 1}, None, False]

@@ -31,6 +31,12 @@ def sealed(values=(1.0, 2.0, 3.0), sender=None, mode=2, **changes):
     return bytes(sender.seal(mode, 123, 4))
 
 
+def of_version(magic, data):
+    """A datagram that is whole, and begins with `magic`."""
+    data = magic + data[4:]
+    return data[:44] + struct.pack("<I", zlib.crc32(data[:44] + data[48:])) + data[48:]
+
+
 def test_what_is_sent_is_received():
     datagram = inbox().accept(sealed())
     np.testing.assert_array_equal(datagram.values, [1.0, 2.0, 3.0])
@@ -41,7 +47,7 @@ def test_the_bytes_are_those_of_the_description():
     """Written down once more, field by field, as a program in another language would."""
     data = sealed()
     assert len(data) == 48 + 3 * 8
-    assert data[0:4] == b"IDC1"
+    assert data[0:4] == b"IDC2"
     assert struct.unpack_from("<H", data, 4) == (1,)
     assert struct.unpack_from("<H", data, 6) == (2,)
     assert struct.unpack_from("<I", data, 8) == (zlib.crc32(b"go1"),)
@@ -61,7 +67,11 @@ def test_the_bytes_are_those_of_the_description():
         (sealed()[:-1], Drop.SIZE),
         (sealed() + b"\0", Drop.SIZE),
         (sealed()[:47], Drop.SIZE),
-        (b"IDC2" + sealed()[4:], Drop.DAMAGED),
+        (b"IDC1" + sealed()[4:], Drop.DAMAGED),
+        (of_version(b"IDC1", sealed()), Drop.VERSION),
+        (of_version(b"IDC3", sealed()), Drop.VERSION),
+        (of_version(b"IDC1", sealed((1.0,), count=1)), Drop.VERSION),
+        (of_version(b"XDC2", sealed()), Drop.DAMAGED),
         (sealed(robot="solo12"), Drop.FOREIGN),
         (sealed(kind=Kind.STATE), Drop.FOREIGN),
         (sealed((0.0, 10.1, 0.0)), Drop.RANGE),
@@ -184,11 +194,19 @@ def test_a_robot_is_known_by_its_name():
 def test_a_command_may_be_as_large_as_its_limit_and_no_larger():
     limit = np.array([20.0, 5.0, np.inf])
     form = Format(robot="go1", nq=3, nv=3, floating=False, torque_limit=limit, n_feet=0)
-    receiver, sender = Inbox(Kind.COMMAND, "go1", *form.command_range()), outbox()
-    assert receiver.accept(sealed((20.0, -5.0, 1e9), sender))
-    for beyond in ((np.nextafter(20.0, 21.0), 0.0, 0.0), (0.0, np.nextafter(-5.0, -6.0), 0.0)):
-        assert receiver.accept(sealed(beyond, sender)) is None
-    assert receiver.dropped[Drop.RANGE] == 2
+    low, high = form.command_range()
+    assert form.command_values == len(low) == 15
+    receiver, sender = Inbox(Kind.COMMAND, "go1", low, high), outbox(count=15)
+    # tau, q, v, kp, kd: positions and velocities of any sign, gains that are not negative
+    widest = np.r_[20.0, -5.0, 1e9, [-1e4] * 3, [-1e3] * 3, [1e6] * 6]
+    assert receiver.accept(sealed(widest, sender))
+    torques = {0: np.nextafter(20.0, 21.0), 1: np.nextafter(-5.0, -6.0)}
+    beyond = torques | {4: 1.1e4, 8: 1.1e3, 9: -1e-9, 12: 2e6, 14: -1e-9}
+    for place, value in beyond.items():
+        values = widest.copy()
+        values[place] = value
+        assert receiver.accept(sealed(values, sender)) is None
+    assert receiver.dropped[Drop.RANGE] == len(beyond)
 
 
 def test_the_range_of_a_state_is_what_no_machine_of_this_world_exceeds():
