@@ -1,4 +1,4 @@
-"""Shows how far a long call has come: by a bar in a notebook or on a terminal, not at all in files and pipes."""
+"""Shows how far a long call has come: by a bar in a notebook or on a terminal, by a line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 
 EVERY_S = 0.2
 """Time between two updates of the bar in a notebook [s]."""
+LINE_EVERY_S = 30.0
+"""Time between two lines in a file or a pipe [s]: what is done before has none."""
 
 
 @contextlib.contextmanager
@@ -29,7 +31,25 @@ def progress_bar(title: str, quiet: bool = False) -> Iterator[Callable[[float], 
             task = bar.add_task(title, total=1.0)
             yield lambda share: bar.update(task, completed=share)
     else:
-        yield lambda share: None
+        yield _lines(title)
+
+
+def _lines(title: str) -> Callable[[float], None]:
+    began = said = time.monotonic()
+
+    def update(share: float) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if now - said >= LINE_EVERY_S:
+            said = now
+            print(f"idcontrol: {title}: {_reached(share, now - began)}", file=sys.stderr, flush=True)
+
+    return update
+
+
+def _reached(share: float, taken_s: float) -> str:
+    left = f", {taken_s * (1.0 - share) / share:.0f} s left" if share > 0.0 else ""
+    return f"{100.0 * share:.0f} %{left}"
 
 
 def _in_a_notebook() -> bool:
@@ -52,9 +72,8 @@ def _notebook_bar(title: str) -> Iterator[Callable[[float], None]]:
         if now - shown < EVERY_S:
             return
         shown = now
-        left = f", {(now - began) * (1.0 - share) / share:.0f} s left" if share > 0.0 else ""
         bar = f'<progress value="{share:.4f}"></progress>'
-        handle.update(HTML(f"{bar} {html.escape(title)}: {100.0 * share:.0f} %{left}"))
+        handle.update(HTML(f"{bar} {html.escape(title)}: {_reached(share, now - began)}"))
 
     try:
         yield update
