@@ -139,6 +139,10 @@ def command(
     return DONE if all(o.done for o in outcomes) else TASK_FAILED
 
 
+FEW = 4
+"""Of a run in which more settings are varied, only those are named that its preset has otherwise."""
+
+
 def _tell(
     outcome: RunOutcome, share: float, varied: Sequence[str], progress: Callable[[float], None], quiet: bool
 ) -> None:
@@ -148,7 +152,8 @@ def _tell(
     progress(share)
     refused = (outcome.reason or "").startswith(REFUSED)  # in the table, or the only line if nothing was accepted
     if not quiet and not refused and not sys.stderr.isatty():
-        took, name = outcome.metric("wall_s"), ", ".join(f"{key} {cell(outcome.setting(key))}" for key in varied)
+        told = [key for key in varied if len(varied) <= FEW or key == "controller" or key in outcome.row.changes]
+        took, name = outcome.metric("wall_s"), ", ".join(f"{key} {cell(outcome.setting(key))}" for key in told)
         how = outcome.reason or "done" + (f" in {took:.1f} s" if took is not None else "")
         click.echo(f"{100.0 * share:3.0f} %  {name}: {how}", err=True)
 

@@ -16,7 +16,7 @@ import pytest
 
 import idcontrol as idc
 from idcontrol import cli
-from idcontrol.cli.compare import _runs_of_study
+from idcontrol.cli.compare import _runs_of_study, _tell
 from idcontrol.errors import UnknownName
 from idcontrol.record.recording import Recorder, load
 from idcontrol.sweeps import record
@@ -282,6 +282,21 @@ def test_python_compares_as_the_command_does_and_tells_the_command_that_continue
     with pytest.warns(UserWarning, match="is run again: it has no metrics"):
         again = idc.compare("drift", ["pid"], vary={"mu": [0.1], "seed": [0]}, gain=2.0, out="c")
     assert idc.load(again.outcomes[0].folder).complete
+
+
+@pytest.mark.parametrize(
+    ("varied", "line"),
+    [
+        (["controller", "mu", "seed"], " 50 %  controller pid, mu 0.8, seed 3: done in 2.0 s"),
+        (["controller", "mu", "seed", "gain", "plant"], " 50 %  controller pid, seed 3: done in 2.0 s"),
+    ],
+)
+def test_the_line_of_a_run_names_what_is_varied_and_of_much_only_what_its_preset_has_otherwise(varied, line, capsys):
+    config = {"controller": "pid", "mu": 0.8, "seed": 3, "gain": 1.0, "plant": "coulomb-lcp"}
+    row = PlannedRun(experiment="drift", preset="default", changes={"seed": 3}, config=config, name="row")
+    outcome = record.RunOutcome(row=row, metrics={"wall_s": 2.0}, reason=None, folder=Path("row"))
+    _tell(outcome, 0.5, varied, lambda share: None, False)
+    assert capsys.readouterr().err == line + "\n"
 
 
 @pytest.mark.parametrize(
