@@ -55,7 +55,7 @@ PRESETS = {
         mu=NO_SLIP_MU,
         grip_n=0.0,
         closing_rad=0.01,
-        friction=CountedFriction(share=1.0, cap=np.inf),
+        friction=CountedFriction(share=1.0, cap=np.inf, pyramid="original"),
         acceleration_gains=(1000.0, 10.0),
         torque_feedback=True,
         inverse=controllers.InverseSettings(
@@ -241,16 +241,16 @@ def _grip_while(arrays: Mapping[str, Array], held: slice) -> dict[str, float]:
 
 def _check(scene: GraspScene, swing: ArmSwing) -> list[Finding]:
     """Before anything moves: whether friction and torque limits allow holding, and what grip that takes."""
-    config, system = scene.config, scene.system()
-    start, tips = scene.start(), scene.tips(system, config.mu)
+    system = scene.system()
+    start, tips = scene.start(), scene.tips(system, scene.pyramid_mu)
     system.update(start.q, start.v)
     planned = replace(swing, closing=0.0)
     period = 2.0 * np.pi / swing.rate
     plan = [planned.at(period * k / INSTANTS) for k in range(INSTANTS)]
     loads = grasp_feasibility.grasp_loads(system, tips, plan, BOX, scene.mount)
     limit, fingers = system.effort_limit, scene.fingers
-    needed = grasp_feasibility.grip_needed(loads, config.mu, fingers, limit)
-    still = grasp_feasibility.grip_needed(loads[:1], config.mu, fingers, limit)
+    needed = grasp_feasibility.grip_needed(loads, scene.pyramid_mu, fingers, limit)
+    still = grasp_feasibility.grip_needed(loads[:1], scene.pyramid_mu, fingers, limit)
     given = _given_grip(scene, tips, start, system)
     mu = grasp_feasibility.least_friction(loads, given, fingers, limit)
     return [

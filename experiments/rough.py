@@ -25,7 +25,7 @@ ROUGH = {
     # The original's controllers got the friction of each contact from the simulator, at most 1.5. Ours take one number
     # for all contacts: the mean.
     "paper": msgspec.structs.replace(
-        PRESETS["paper"], friction=CountedFriction(estimate=0.8, share=1.0, cap=1.5), **BUMPS
+        PRESETS["paper"], friction=CountedFriction(estimate=0.8, share=1.0, cap=1.5, pyramid="original"), **BUMPS
     ),
 }
 

@@ -76,6 +76,7 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
     "no second stage": {"controller": "id-coulomb-qp-raw"},
     "feet not unloaded before they lift": {"inverse.ramp_s": 0.0},
     "friction counted on as it is, at most 1.5": {"friction.share": 1.0, "friction.cap": 1.5},
+    "the original's friction pyramids": {"friction.pyramid": "original"},
     "feet contacts from the first touch, stopped at once": {
         "inverse.landing_s": 0.0,
         "inverse.landing.decay_s": 1e-3,

@@ -32,7 +32,8 @@ as much damping again id-coulomb-lcp does not hop itself over in the first 5 s. 
 
 PRESETS = {
     "default": WalkConfig(),
-    # The quirks of the authors' program (Pacer, May 2015): its planner; friction as the plant has it, but at most 1.5;
+    # The quirks of the authors' program (Pacer, May 2015): its planner; friction as the plant has it, but at most 1.5,
+    # in their pyramids;
     # feet that are contacts from the first touch and stop at once; no gap is closed; desired velocities are not
     # projected onto the contacts; no foot is unloaded before it lifts; torques jump as they
     # like; drag where the ground is soft.
@@ -40,7 +41,7 @@ PRESETS = {
         preset="paper",
         planner="paper",
         gains=ORIGINAL_GAINS,
-        friction=CountedFriction(share=1.0, cap=1.5),
+        friction=CountedFriction(share=1.0, cap=1.5, pyramid="original"),
         ground=plants.GroundSettings(penalty_friction="viscous"),
         inverse=controllers.InverseSettings(
             contact_margin_m=1e-4,

@@ -104,13 +104,16 @@ class Robot:
         table = self.description.home.joints_rad
         return self._per_joint(table, names, "home.joints_rad", default=0.0)
 
-    def contacts(self, mu: float, terrain: Terrain | None = None, system: System | None = None) -> SphereContacts:
+    def contacts(
+        self, mu: float, terrain: Terrain | None = None, system: System | None = None, *, orientation: float = 0.0
+    ) -> SphereContacts:
         """The robot's feet (or fingertips) on the ground, numbered as in the robot file.
 
         Args:
             mu: Friction coefficient of the ground; inf means no slip.
             terrain: The ground; None is the plane z = 0.
             system: The machine that carries the feet; None makes a new one, which is then ``contacts.system``.
+            orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
 
         Raises:
             InputError: The robot cannot be used, or `mu` is negative.
@@ -123,6 +126,7 @@ class Robot:
             plane() if terrain is None else terrain,
             mu,
             offsets=np.array([foot.offset_m for foot in feet]).reshape(-1, 3),
+            orientation=orientation,
         )
 
     def standing_state(self, system: System | None = None) -> State:

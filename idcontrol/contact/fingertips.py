@@ -38,6 +38,7 @@ class Fingertips:
         mu: float,
         *,
         offsets: npt.ArrayLike | None = None,
+        orientation: float = 0.0,
     ) -> None:
         """Put spheres on frames, and a shape on the body.
 
@@ -49,6 +50,7 @@ class Fingertips:
             shape: coal geometry in that frame: box, sphere, capsule, cylinder, convex hull.
             mu: Friction coefficient; inf means no slip.
             offsets: Centres in their frames, shape (k, 3) [m]; None means at the frames' origins.
+            orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
 
         Raises:
             UnknownName: A frame does not exist.
@@ -72,7 +74,7 @@ class Fingertips:
         geometry.addGeometryObject(pin.GeometryObject(body, held.parentJoint, held.placement, shape))
         for tip in range(k):
             geometry.addCollisionPair(pin.CollisionPair(tip, k))
-        self._contacts = CollisionContacts(system, geometry, mu)
+        self._contacts = CollisionContacts(system, geometry, mu, orientation=orientation)
 
     def detect(self, margin: float) -> Contacts:
         """The contacts whose gap is below `margin` [m] at the system's last update, in the order of the fingertips."""

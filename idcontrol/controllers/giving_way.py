@@ -50,7 +50,8 @@ class Request:
         problem: The step; the joints that are tracked are prescribed.
         posed: The step in whitened form.
         warm: Warm start from the last step's solution.
-        repair: Whether a scheme without slip stays within friction pyramids and limits, whatever that costs.
+        repair: Whether a scheme without slip gives up tracking, or that nothing slips, to stay within friction pyramids
+            and limits. Off, its contacts must have infinite friction.
     """
 
     problem: StepProblem
@@ -186,20 +187,14 @@ def without_slip(request: Request) -> Outcome:
     """A step in which the motion without slip takes more friction than there is, or does not exist.
 
     The joints give way (`idcontrol.controllers.repair`); where that is of no use, contacts may slip. With
-    `Request.repair` off the motion is kept: its impulses are taken from the friction pyramids where these hold some,
-    and have no bound on friction where not.
+    `Request.repair` off the motion is kept.
     """
     problem, w, cones = request.problem, request.posed.w, request.posed.cones
     solution = no_slip.solve_whitened(problem, w, request.warm)
-    closed = problem.contacts.gap <= CLOSED_GAP
     if not request.repair:
-        if solution.status is Status.FALLBACK:
-            return keep(request, solution)
-        shared = _shared(request, solution, cones)
-        if shared is None:
-            shared = _shared(request, solution, cones._replace(held=closed))
+        shared = None if solution.status is Status.FALLBACK else _shared(request, solution, cones)
         return keep(request, solution) if shared is None else shared
-    held = closed
+    held = closed = problem.contacts.gap <= CLOSED_GAP
     if solution.status is not Status.FALLBACK:
         n = closed.size
         opening = w.c[:n] + w.rows[:n] @ (solution.v_plus - w.v_free)

@@ -23,7 +23,7 @@ from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import landing_rates
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.friction import COUNTED, Friction, watch
-from idcontrol.controllers.giving_way import Outcome, Request, keep, servo
+from idcontrol.controllers.giving_way import Outcome, Request, keep, servo, without_slip
 from idcontrol.controllers.inputs import KEPT_FEET, Inputs, Intake, alone, failed
 from idcontrol.controllers.load import Load, weigh
 from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
@@ -93,6 +93,7 @@ class InverseDynamics:
             # the printed optimum knows nothing of contact velocities, so neither can the edge rule
             scheme, v_tol = as_printed(scheme), np.inf
         self._scheme, self._system, self._contacts, self._h = scheme, system, contacts, h
+        self._rough = scheme.instead is without_slip and not s.repair
         u, a = system.n_unactuated, system.n_actuated
         self._memory = memory()
         self._intake = Intake(system)
@@ -220,6 +221,8 @@ class InverseDynamics:
         inputs = self._intake.inputs
         self._system.update(inputs.q, inputs.v)
         near = self._contacts.detect(self._settings.contact_margin_m)
+        if self._rough:
+            near = replace(near, mu=np.full(len(near), np.inf))
         if inputs is not self._machine.inputs or len(near) > self._machine.result.identity.size:
             self._rebind(inputs, len(near))
         if self._weigh is not None:

@@ -49,9 +49,8 @@ class InverseSettings:
         learn_load: Whether a force on a floating base that nobody told of is counted on as it shows in the motion
             (`idcontrol.controllers.load`).
         repair: Whether schemes without slip stay within friction cones and torque limits: joints give way then, or
-            contacts slip (math.md, section 12.2). Off, they keep the motion without slip: with impulses within the
-            friction pyramids where some give it, and without a bound on friction where none do. The original had no
-            bound anywhere.
+            contacts slip (math.md, section 12.2). Off, they keep the motion without slip and do not look at
+            friction, as the original.
         objective: Objective of stage I of maximal dissipation: consistent with the contact model, or as Zapolsky &
             Drumwright 2017 print it (eqs. 69 and 97; math.md, section 7.2).
         solver: Solver of the contact problem: the fast solvers, or a general library as the executable specification

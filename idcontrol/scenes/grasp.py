@@ -60,7 +60,7 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         grip_n: Internal force that presses each fingertip on the box, on top of what the controller finds; the default
             is what 0.1 N m at the finger joints of `arm` give.
         closing_rad: How far the goals of the fingers lie beyond their home, inside the box.
-        friction: The friction that the controller counts on.
+        friction: The friction that the controller counts on, and the friction pyramids.
         acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s]; null is the robot file's.
         torque_feedback: Whether these have the robot file's joint feedback on top.
         inverse: Settings of inverse-dynamics controllers.
@@ -147,8 +147,13 @@ class GraspScene:
             free_bodies=[box],
         )
 
-    def tips(self, system: System, mu: float) -> Fingertips:
-        """The fingertips against the box on `system`, with the friction `mu`."""
+    @property
+    def pyramid_mu(self) -> float:
+        """Friction along the tangents that the plant's friction pyramid allows."""
+        return self.config.friction.widened(self.config.mu, self.config.plant)
+
+    def tips(self, system: System, mu: float, *, orientation: float = 0.0) -> Fingertips:
+        """The fingertips against the box on `system`, with the friction `mu`; see `Fingertips`."""
         tips, side = self.robot.description.feet, self.config.box_side_m
         return Fingertips(
             system,
@@ -158,6 +163,7 @@ class GraspScene:
             coal.Box(side, side, side),
             mu,
             offsets=[tip.offset_m for tip in tips],
+            orientation=orientation,
         )
 
     def start(self) -> State:
@@ -201,14 +207,14 @@ class GraspScene:
             UnknownName: There is no such controller.
         """
         config, system = self.config, self.system()
-        counted = config.friction.of(config.mu)
+        counted = config.friction.widened(config.friction.of(config.mu), config.controller)
         own, a = self.robot.description.gains.acceleration, system.n_actuated
         kp, kd = (own.kp_1_s2, own.kd_1_s) if config.acceleration_gains is None else config.acceleration_gains
         torque_kp, torque_kd = self.robot.torque_gains(self.names)
         torque = Gains(kp=torque_kp, kd=torque_kd)
         setup = controllers.Setup(
             system=system,
-            contacts=self.tips(system, counted),
+            contacts=self.tips(system, counted, orientation=config.friction.turn_rad),
             h=self.period_s,
             acceleration_gains=Gains(kp=np.full(a, kp), kd=np.full(a, kd)),
             torque_gains=torque,
@@ -233,8 +239,8 @@ class GraspScene:
         """
         config, system = self.config, self.system()
         dt = self.period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
-        tips = self.tips(system, config.mu)
-        setup = plants.Setup(system=system, contacts=tips, dt=dt, robot=self.robot, mu=config.mu)
+        tips = self.tips(system, self.pyramid_mu)
+        setup = plants.Setup(system=system, contacts=tips, dt=dt, robot=self.robot, mu=self.pyramid_mu)
         return plants.build(config.plant, setup)
 
     def scenery(self) -> Scenery:

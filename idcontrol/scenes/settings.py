@@ -2,28 +2,68 @@
 
 from __future__ import annotations
 
+import math
+from typing import Final, Literal
+
 import msgspec
 
 from idcontrol.configuration import NotNegative, Positive
 from idcontrol.errors import InputError
 
+PLANTS: Final = frozenset({"coulomb-lcp", "dissipation", "constraint"})
+"""Plants whose contact models have a friction pyramid; others have circles, or no bound on friction."""
+
+CONTROLLERS: Final = frozenset(
+    {
+        "id-coulomb-lcp",
+        "id-coulomb-smooth",
+        "id-coulomb-qp",
+        "id-coulomb-qp-1",
+        "id-coulomb-qp-raw",
+        "id-constraint",
+        "id-noslip-lcp",
+        "id-noslip-qp",
+    }
+)
+"""Controllers whose contact models, or what they do where there is too little friction, have one."""
+
+AROUND: Final = {"inscribed": frozenset[str](), "circumscribed": PLANTS | CONTROLLERS, "original": PLANTS}
+"""By the setting, the plants and controllers whose pyramid is around the cone."""
+
 
 class CountedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The friction that the controller counts on (planner.md 7): an over-estimate makes robots fall.
+    """The friction that the controller counts on (planner.md 7), and the pyramids that stand for its cone.
+
+    An over-estimate of friction makes robots fall.
 
     Attributes:
         estimate: Best estimate of the friction coefficient; null is the true value.
         share: Part of the estimate that is counted on.
         cap: Upper bound, however rough the ground.
+        pyramid: The friction pyramid of plants and controllers that have one (`PLANTS`, `CONTROLLERS`). ``inscribed``
+            is the diamond inside the cone, with μ along the tangents and μ/√2 along their diagonals; ``circumscribed``
+            the one around it, with √2 μ and μ. ``original`` is what Zapolsky & Drumwright 2017 had: tangents turned by
+            45°, along which plants have |f_s| ≤ μ f_n and |f_t| ≤ μ f_n, the circumscribed diamond, and controllers
+            |f_s| + |f_t| ≤ μ f_n, the inscribed one, turned.
     """
 
     estimate: NotNegative | None = None
     share: Positive = 0.8
     cap: Positive = 0.7
+    pyramid: Literal["inscribed", "circumscribed", "original"] = "inscribed"
 
     def of(self, mu: float) -> float:
         """The friction coefficient that the controller is given where the true one is `mu`."""
         return min(self.share * (mu if self.estimate is None else self.estimate), self.cap)
+
+    def widened(self, mu: float, model: str) -> float:
+        """What the plant or controller called `model` is told for its pyramid to stand for the cone of `mu`."""
+        return math.sqrt(2.0) * mu if model in AROUND[self.pyramid] else mu
+
+    @property
+    def turn_rad(self) -> float:
+        """Angle by which the tangents of the controller's contacts are turned [rad]."""
+        return math.pi / 4.0 if self.pyramid == "original" else 0.0
 
 
 def control_periods(duration_s: float, rate_hz: float) -> int:

@@ -174,7 +174,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         path: Where to walk.
         gait: How to walk.
         gains: Gains of the error feedback.
-        friction: The friction that the controller counts on.
+        friction: The friction that the controller counts on, and the friction pyramids.
         noise: Noise of the sensed state.
         sensing: What planner and controller know the state from.
         kick: A push.
@@ -357,8 +357,9 @@ class WalkScene:
     def controller_setup(self) -> controllers.Setup:
         """Everything that a controller is built from."""
         config, own, given = self.config, self.robot.description.gains.acceleration, self.config.gains
-        counted = config.friction.of(config.mu)
-        contacts = self.robot.contacts(counted, plane() if config.disturbance.unseen_ground else self.ground)
+        counted = config.friction.widened(config.friction.of(config.mu), config.controller)
+        ground = plane() if config.disturbance.unseen_ground else self.ground
+        contacts = self.robot.contacts(counted, ground, orientation=config.friction.turn_rad)
         system = contacts.system
         torque_kp, torque_kd = self.robot.torque_gains(system.actuated_names)
         acceleration = (
@@ -401,20 +402,20 @@ class WalkScene:
         system = self.robot.system()
         if disturbance.payload_share != 0.0:
             system = loaded(system, disturbance.payload_share)
-        feet = self._leaning_feet(system, rng) if angle > 0.0 else self.robot.contacts(config.mu, self.ground, system)
+        mu = self._of_plant(config.mu)
+        feet = self._leaning_feet(system, rng) if angle > 0.0 else self.robot.contacts(mu, self.ground, system)
         dt = period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
-        setup = plants.Setup(
-            system=system, contacts=feet, dt=dt, settings=config.ground, robot=self.robot, mu=config.mu
-        )
+        setup = plants.Setup(system=system, contacts=feet, dt=dt, settings=config.ground, robot=self.robot, mu=mu)
         plant = plants.build(config.plant, setup)
         patched = config.patch.mu is not None
         if (config.mu_range is not None or patched or angle > 0.0) and config.plant in OWN_CONTACTS:
             what = "mu_range, patch.mu and disturbance.normal_error_rad"
             raise InputError(f"{what} are for plants of ours, {config.plant} is none")
         if config.mu_range is not None:
-            plant = DrawnFriction(plant, feet, config.mu_range, rng)
+            least, most = config.mu_range
+            plant = DrawnFriction(plant, feet, (self._of_plant(least), self._of_plant(most)), rng)
         if config.patch.mu is not None:
-            plant = Patched(plant, feet, config.patch.x_m, config.patch.mu, config.mu)
+            plant = Patched(plant, feet, config.patch.x_m, self._of_plant(config.patch.mu), mu)
         if config.command.kind == "impedance":
             plant = Driven(plant, system)
         if disturbance.delay_s > 0.0:
@@ -525,6 +526,10 @@ class WalkScene:
         assert gait is not None  # `of` has checked it
         return gait
 
+    def _of_plant(self, mu: float) -> float:
+        """Friction along the tangents that the plant's friction pyramid allows where friction is `mu`."""
+        return self.config.friction.widened(mu, self.config.plant)
+
     def _leaning_feet(self, system: System, rng: np.random.Generator) -> LeaningSpheres:
         feet, angle = self.robot.description.feet, self.config.disturbance.normal_error_rad
         return LeaningSpheres(
@@ -533,7 +538,7 @@ class WalkScene:
             [foot.frame for foot in feet],
             [foot.radius_m for foot in feet],
             self.ground,
-            self.config.mu,
+            self._of_plant(self.config.mu),
             offsets=[foot.offset_m for foot in feet],
         )
 

@@ -1,0 +1,119 @@
+"""The friction pyramids of plants and controllers: how much friction a robot has that slides along axes and diagonals.
+
+Zapolsky & Drumwright's recorded grasp of friction 1 has √2 along the axes of the box and 1 along their diagonals.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from idcontrol import controllers
+from idcontrol.contact.terrain import plane
+from idcontrol.experiments.grasp import PRESETS
+from idcontrol.plants import build
+from idcontrol.scenes.grasp import GraspScene
+from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.walk import Patch, WalkConfig, WalkScene
+from idcontrol.trust import machines
+
+MU = 0.2
+WIDE, NARROW = np.sqrt(2.0), np.sqrt(0.5)
+AXES, DIAGONALS = (0.0, 0.5 * np.pi, np.pi), (0.25 * np.pi, -0.75 * np.pi)
+
+
+def friction(pyramid: Any) -> CountedFriction:
+    return CountedFriction(share=1.0, cap=10.0, pyramid=pyramid)
+
+
+def along(angle: float) -> np.ndarray:
+    return np.array([np.cos(angle), np.sin(angle), 0.0])
+
+
+def used(force: np.ndarray, angle: float) -> float:
+    """Friction against a slip at `angle`, of all contacts together, over their normal force and `MU`."""
+    return float(-force.sum(axis=0) @ along(angle) / (MU * force[:, 2].sum()))
+
+
+def slid(scene: WalkScene, angle: float) -> np.ndarray:
+    """Forces on the feet of a limp robot that slides at 1 m/s."""
+    plant = scene.plant(scene.period_s)
+    start = scene.robot.standing_state()
+    v = np.concatenate((along(angle), np.zeros(start.v.size - 3)))
+    plant.reset(structs.replace(start, v=v))
+    plant.step(np.zeros(start.v.size - 6), scene.period_s)
+    return plant.contact_forces().force
+
+
+def predicted(scene: WalkScene, angle: float) -> np.ndarray:
+    """Forces on the feet that a controller predicts which is to hold the pose of a robot that slides at 1 m/s."""
+    setup = scene.controller_setup()
+    start = scene.robot.standing_state(setup.system)
+    v = np.concatenate((along(angle), np.zeros(start.v.size - 3)))
+    command = controllers.build(scene.config.controller, setup)(
+        structs.replace(start, v=v), scene.robot.standing_reference()
+    )
+    assert not command.dropped
+    assert command.predicted is not None
+    return command.predicted.force
+
+
+@pytest.mark.parametrize(("pyramid", "wide"), [("inscribed", 1.0), ("circumscribed", WIDE), ("original", WIDE)])
+@pytest.mark.parametrize("plant", ["coulomb-lcp", "dissipation", "constraint"])
+def test_a_sled_has_the_friction_of_its_plants_pyramid(plant, pyramid, wide):
+    for angles, expected in ((AXES, wide), (DIAGONALS, NARROW * wide)):
+        for angle in angles:
+            sled = build(plant, machines.sled(plane(), friction(pyramid).widened(MU, plant)))
+            sled.reset(machines.sled_state(v=np.concatenate((along(angle), np.zeros(3)))))
+            sled.step(np.zeros(0), machines.H)
+            # compliance and Newton's tolerance leave a millionth
+            assert used(sled.contact_forces().force, angle) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("plant", ["coulomb-cone", "sap", "penalty", "noslip", "viscous", "mujoco", "pybullet", "mine"])
+def test_plants_without_a_pyramid_keep_their_friction(plant):
+    assert friction("circumscribed").widened(MU, plant) == friction("original").widened(MU, plant) == MU
+
+
+@pytest.mark.parametrize(("pyramid", "wide"), [("inscribed", 1.0), ("circumscribed", WIDE), ("original", WIDE)])
+def test_a_robot_that_slides_has_the_friction_of_its_plants_pyramid(pyramid, wide):
+    for config in (
+        WalkConfig(mu=MU, friction=friction(pyramid)),
+        WalkConfig(mu=1.0, mu_range=(MU, MU), friction=friction(pyramid)),
+        WalkConfig(mu=1.0, patch=Patch(mu=MU, x_m=(-1.0, 1.0)), friction=friction(pyramid)),
+    ):
+        scene = WalkScene.of(config)
+        assert used(slid(scene, 0.0), 0.0) == pytest.approx(wide, rel=1e-6)
+        assert used(slid(scene, 0.25 * np.pi), 0.25 * np.pi) == pytest.approx(NARROW * wide, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("pyramid", "on_axes", "on_diagonals"),
+    [("inscribed", 1.0, NARROW), ("circumscribed", WIDE, 1.0), ("original", NARROW, 1.0)],
+)
+@pytest.mark.parametrize("controller", ["id-coulomb-lcp", "id-coulomb-qp", "id-coulomb-qp-1", "id-constraint"])
+def test_a_controller_predicts_the_friction_of_its_pyramid(controller, pyramid, on_axes, on_diagonals):
+    scene = WalkScene.of(WalkConfig(mu=MU, friction=friction(pyramid), controller=controller))
+    for angles, expected in ((AXES, on_axes), (DIAGONALS, on_diagonals)):
+        for angle in angles:
+            assert used(predicted(scene, angle), angle) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("pyramid", ["inscribed", "circumscribed", "original"])
+@pytest.mark.parametrize("controller", ["id-coulomb-cone", "id-sap"])
+def test_a_circular_cone_is_no_pyramid(controller, pyramid):
+    scene = WalkScene.of(WalkConfig(mu=MU, friction=friction(pyramid), controller=controller))
+    for angle in (0.0, 0.3, 0.25 * np.pi):
+        assert used(predicted(scene, angle), angle) == pytest.approx(1.0, rel=1e-5)
+
+
+def test_fingertips_of_the_original_have_the_wide_pyramid_along_the_axes_of_the_box():
+    scene = GraspScene.of(structs.replace(PRESETS["paper"], mu=MU))
+    tips = scene.tips(scene.system(), scene.pyramid_mu)
+    tips.system.update(scene.start().q, scene.start().v)
+    found = tips.detect(np.inf)
+    np.testing.assert_allclose(np.sort(np.abs(found.axes[:, 1]), axis=1), [[0.0, 0.0, 1.0]] * 4, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.mu, WIDE * MU, rtol=1e-12)
