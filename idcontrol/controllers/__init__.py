@@ -72,7 +72,8 @@ class Setup:
         settings: Settings of inverse-dynamics controllers.
         robot: The robot, for a controller that is made from (robot, mu, rate); None if it has no file.
         mu: The friction coefficient that the controller may count on; None if it is not one number.
-        drive_gains: Gains of the drives that impedance commands go to [N m/rad, N m s/rad]; None sends torques.
+        drive_gains: Gains of the drives that impedance commands go to [N m/rad, N m s/rad]; None sends torques. `pid`
+            gives them its own, `torque_gains`.
     """
 
     system: System
@@ -166,7 +167,9 @@ def build(name: str, setup: Setup) -> Controller:
         InputError: There is no controller at that place, or it cannot be made.
     """
     controller = factory(name)(setup)
-    return controller if setup.drive_gains is None else Impedance(controller, setup.drive_gains, setup.h)
+    if setup.drive_gains is None or isinstance(controller, Impedance):
+        return controller
+    return Impedance(controller, setup.drive_gains, setup.h)
 
 
 def inverse_dynamics(scheme: Scheme) -> Factory:
@@ -181,7 +184,10 @@ def _sensed(delay: int) -> Factory:
 def _pid(setup: Setup) -> Controller:
     if setup.torque_gains is None:
         raise InputError("pid needs torque_gains: kp [N m/rad] and kd [N m s/rad] for the robot's joints")
-    return Pid(setup.system, setup.torque_gains, setup.h)
+    if setup.drive_gains is None:
+        return Pid(setup.system, setup.torque_gains, setup.h)
+    # error feedback is what drives do
+    return Impedance(Pid(setup.system, Gains(kp=0.0, kd=0.0), setup.h), setup.torque_gains, setup.h)
 
 
 register("pid", "joint-space error feedback alone (baseline)", _pid)

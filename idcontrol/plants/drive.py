@@ -31,7 +31,11 @@ def drive_torque(command: Array, q: Array, v: Array, limit: Array) -> Array:
 
 
 class Driven:
-    """A `SimulatedPlant` behind drives: it takes impedance commands, and torques as it is."""
+    """A `SimulatedPlant` behind drives: it takes impedance commands, and torques as it is.
+
+    Attributes:
+        torque: Torques of the last `step`, averaged over it, shape (a,) [N m].
+    """
 
     def __init__(self, plant: SimulatedPlant, system: System, period_s: float = PERIOD_S) -> None:
         """Put drives before `plant`.
@@ -44,6 +48,7 @@ class Driven:
         self._plant, self._system, self._period = plant, system, period_s
         self._state = State(t=0.0, q=np.zeros(0), v=np.zeros(0))
         self._forces = ContactForces.none()
+        self.torque: Array = np.zeros(system.n_actuated)
 
     @property
     def last(self) -> StepSolution | None:
@@ -62,15 +67,18 @@ class Driven:
     def step(self, command: Array, dt: float) -> State:
         """Hold what `Command.driven` is, shape (5, a) or (a,), for `dt` [s]; return the state after it."""
         if command.ndim == 1:
-            self._state = self._plant.step(command, dt)
+            self._state, self.torque = self._plant.step(command, dt), command
             self._forces = self._plant.contact_forces()
             return self._state
         count, system, forces = substeps(dt, self._period), self._system, []
+        total = np.zeros_like(self.torque)
         for _ in range(count):
             q, v = system.joint_positions(self._state.q), system.joint_velocities(self._state.v)
-            self._state = self._plant.step(drive_torque(command, q, v, system.effort_limit), dt / count)
+            torque = drive_torque(command, q, v, system.effort_limit)
+            self._state = self._plant.step(torque, dt / count)
             forces.append(self._plant.contact_forces())
-        self._forces = averaged(forces, count)
+            total += torque
+        self._forces, self.torque = averaged(forces, count), total / count
         return self._state
 
     def contact_forces(self) -> ContactForces:

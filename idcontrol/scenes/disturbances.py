@@ -23,6 +23,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
 from idcontrol.models.step import StepSolution
 from idcontrol.plants import SimulatedPlant
+from idcontrol.plants.drive import Driven
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, ContactForces, Reference, State
 
@@ -108,6 +109,13 @@ class DisturbedPlant:
     def contact_forces(self) -> ContactForces:
         """Contact forces of the last step."""
         return self.plant.contact_forces()
+
+
+def drive_of(plant: SimulatedPlant) -> Driven | None:
+    """The drives behind the disturbances of `plant`; None where it takes torques."""
+    while isinstance(plant, DisturbedPlant):
+        plant = plant.plant
+    return plant if isinstance(plant, Driven) else None
 
 
 @dataclass(slots=True)

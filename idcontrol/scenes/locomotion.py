@@ -23,6 +23,7 @@ from idcontrol.plants import SimulatedPlant
 from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import Layout, fallen, locomotion, solver_number
 from idcontrol.record.recording import Recorder, jsonable
+from idcontrol.scenes.disturbances import drive_of
 from idcontrol.scenes.settings import control_periods
 from idcontrol.scenes.walk import WalkGuide, WalkPlanner, WalkScene
 from idcontrol.system import System
@@ -202,13 +203,13 @@ class TickRow:
 
         Args:
             observer: Foot spheres on a system of their own.
-            plant: Tells how its last step was solved.
+            plant: Tells how its last step was solved, and what its drives gave if it has some.
             progress: Tells how far the walk between waypoints has come; None where there are none.
             planner: Tells what it was asked, and what of it is granted.
         """
         self._asked = planner.commanded, planner.command
         shapes, _ = channels(observer.system, observer.radius.size)
-        self._plant, self._progress = plant, progress
+        self._plant, self._drive, self._progress = plant, drive_of(plant), progress
         self._row = ChannelRow(shapes)
         self._motion = self._row.values[span(shapes, MOTION)]
         self._write_outcome, self._write_course = self._row.writer(OUTCOME), self._row.writer(COURSE)
@@ -218,9 +219,10 @@ class TickRow:
         """The row of `tick`, shape (values,): overwritten by the next call."""
         of, last, progress = self._row.of, self._plant.last, self._progress
         state, reference, command = tick.state, tick.reference, tick.command
+        tau = command.tau if self._drive is None else self._drive.torque
         of["t"][...] = state.t
         np.concatenate(
-            (state.q, state.v, reference.q, reference.v, reference.a, command.tau, reference.stance), out=self._motion
+            (state.q, state.v, reference.q, reference.v, reference.a, tau, reference.stance), out=self._motion
         )
         of["feet_des"][:] = reference.feet
         of["base_ref"][:3], of["base_ref"][3] = reference.base_position, reference.base_yaw

@@ -54,7 +54,11 @@ class CountedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     def of(self, mu: float) -> float:
         """The friction coefficient that the controller is given where the true one is `mu`."""
-        return min(self.share * (mu if self.estimate is None else self.estimate), self.cap)
+        return min(self.share * self.best(mu), self.cap)
+
+    def best(self, mu: float) -> float:
+        """The best estimate of the friction coefficient where the true one is `mu`."""
+        return mu if self.estimate is None else self.estimate
 
     def widened(self, mu: float, model: str) -> float:
         """What the plant or controller called `model` is told for its pyramid to stand for the cone of `mu`."""

@@ -227,8 +227,8 @@ START_PASSES = 5
 GROUND_STREAM, SENSING_STREAM = 1, 2
 """Set the random numbers of ground and sensors apart from those of the start, which have the seed alone."""
 
-MODEL_STEP_S = 1e-3
-"""Longest step of the model that predicts the state over a known delay [s]: it is computed anew in every period."""
+MODEL, MODEL_STEP_S = "coulomb-lcp", 1e-3
+"""The plant that predicts the state over a known delay, and its longest step [s]: it is computed in every period."""
 
 OWN_CONTACTS = ("mujoco", "pybullet")
 """Plants that find their contacts themselves."""
@@ -358,8 +358,7 @@ class WalkScene:
         """Everything that a controller is built from."""
         config, own, given = self.config, self.robot.description.gains.acceleration, self.config.gains
         counted = config.friction.widened(config.friction.of(config.mu), config.controller)
-        ground = plane() if config.disturbance.unseen_ground else self.ground
-        contacts = self.robot.contacts(counted, ground, orientation=config.friction.turn_rad)
+        contacts = self.robot.contacts(counted, self._told_ground, orientation=config.friction.turn_rad)
         system = contacts.system
         torque_kp, torque_kd = self.robot.torque_gains(system.actuated_names)
         acceleration = (
@@ -454,10 +453,12 @@ class WalkScene:
         command, h = self.config.command, self.period_s
         if command.ahead_s == 0.0:
             return None
-        setup = self.controller_setup()
-        model = plants.build("coulomb-lcp", plants.Setup(system=setup.system, contacts=setup.contacts, dt=MODEL_STEP_S))
+        # the best estimate of friction, not the share of it that a controller counts on
+        friction = self.config.friction
+        feet = self.robot.contacts(friction.widened(friction.best(self.config.mu), MODEL), self._told_ground)
+        model = plants.build(MODEL, plants.Setup(system=feet.system, contacts=feet, dt=MODEL_STEP_S))
         if command.kind == "impedance":
-            model = Driven(model, setup.system, MODEL_STEP_S)
+            model = Driven(model, feet.system, MODEL_STEP_S)
         return Ahead(model, delay_periods("command.ahead_s", command.ahead_s, h), h)
 
     def _told(self, planner: WalkPlanner) -> Callable[[State], Reference]:
@@ -519,6 +520,11 @@ class WalkScene:
         named = {kind: None if kind == "stand" else named_gait(kind, own, feet) for _, kind in changes}
         at_first = ((0.0, None),) if told.kind == "stand" else ()
         return first, (*at_first, *((t, named[kind]) for t, kind in changes))
+
+    @property
+    def _told_ground(self) -> Terrain:
+        """The ground as the controller is told it."""
+        return plane() if self.config.disturbance.unseen_ground else self.ground
 
     @property
     def _gait(self) -> schema.DefaultGait:

@@ -4,10 +4,15 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from idcontrol import controllers
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
 from idcontrol.controllers import Gains
 from idcontrol.controllers.impedance import Impedance, centred, drive_gains
+from idcontrol.system import System
 from idcontrol.types import Command, Reference, State, Status
 from tests import scenes
+from tests.controllers import walker
 
 H = 4e-3
 START, SPEED, ACCELERATION = np.array([0.3, -0.2]), np.array([1.0, -2.0]), np.array([30.0, 50.0])
@@ -82,3 +87,28 @@ def test_the_torque_of_a_drive_accelerates_its_joint_as_the_gains_say(quadruped,
     force[6 + joint] = gains.kp[joint] * 0.01 + gains.kd[joint] * 0.2
     wanted = 900.0 * 0.01 + 60.0 * 0.2
     assert np.linalg.solve(quadruped.M, force)[6 + joint] == pytest.approx(wanted, rel=1e-10)
+
+
+def setup(drives):
+    system = System.from_urdf(scenes.LINKS, free_flyer=True)
+    contacts = SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.7)
+    gains = walker.TORQUE_GAINS
+    return controllers.Setup(system=system, contacts=contacts, h=1e-3, torque_gains=gains, drive_gains=drives)
+
+
+@pytest.mark.parametrize("name", ["pid", "id-coulomb-qp", "id-sensed-1"])
+def test_every_controller_sends_impedance_commands_where_there_are_drives(quadruped, name):
+    drives = Gains(kp=np.full(12, 2.0), kd=np.full(12, 0.1))
+    reference = walker.stand(q=scenes.HOME + 0.01, v=np.full(12, 0.1))
+    state = State(t=0.0, q=scenes.home(quadruped), v=np.zeros(18))
+    plain = controllers.build(name, setup(None))(state, reference)
+    driven = controllers.build(name, setup(drives))(state, reference)
+    assert plain.q is None
+    assert driven.driven.shape == (5, 12)
+    if name == "pid":  # all that it does, drives do
+        np.testing.assert_array_equal(driven.tau, np.zeros(12))
+        np.testing.assert_array_equal(driven.kp, walker.TORQUE_GAINS.kp)
+        np.testing.assert_array_equal(driven.kd, walker.TORQUE_GAINS.kd)
+    else:
+        np.testing.assert_array_equal(driven.tau, plain.tau)
+        np.testing.assert_array_equal(driven.kp, drives.kp)

@@ -87,6 +87,24 @@ def test_a_drive_that_asks_for_too_much_moves_its_joint_as_its_limit_does():
     np.testing.assert_array_equal(limited.step(rows(q=1.0, kp=100.0), 0.05).q, free.step(rows(tau=0.1), 0.05).q)
 
 
+def test_the_torque_that_is_told_is_the_mean_over_the_step():
+    """The momentum that it gives in a step is what the joint has gained, but for gravity."""
+    plant, before = pendulum(), 1e-3
+    plant.reset(state(before))
+    after = plant.step(rows(kp=3.0, kd=0.05), 4e-3)
+    pull = -MASS * G * LENGTH * before  # the angle changes by less than a hundredth
+    assert INERTIA * after.v[0] == pytest.approx(4e-3 * (plant.torque[0] + pull), rel=1e-2)
+    assert abs(plant.torque[0]) < 3.0 * before  # less than at the beginning: the joint has moved
+
+
+def test_torques_pass_a_drive_as_they_are():
+    plant = pendulum()
+    plant.reset(state(0.0))
+    after = plant.step(np.array([0.2]), PERIOD_S)
+    assert after.v[0] == pytest.approx(PERIOD_S * 0.2 / INERTIA)
+    assert plant.torque == np.array([0.2])
+
+
 def test_without_gains_a_drive_is_the_plant_with_that_torque_bit_for_bit():
     def quadruped():
         system = scenes.links()

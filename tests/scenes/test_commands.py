@@ -35,6 +35,26 @@ def test_a_trot_that_is_helped_tracks_nearly_as_without_delay_at_full_rate(tmp_p
         assert tracking(tmp_path / str(k), robot, duration_s, settings) <= 1.5 * plain
 
 
+def test_a_delay_that_is_known_costs_nothing_where_the_model_is_right(tmp_path):
+    """Its friction is the best estimate: the share of it that controllers count on had feet slide as they land."""
+    plain = tracking(tmp_path / "plain", "anymal", 2.0, {})
+    # the start differs: until the first command arrives, nothing is known of what acts
+    assert tracking(tmp_path / "late", "anymal", 2.0, LATE | KNOWN) == pytest.approx(plain, rel=0.02)
+
+
+def test_a_pd_law_that_a_slow_loop_makes_unstable_is_stable_in_drives(tmp_path):
+    def run(folder, settings):
+        config = configuration.build(WalkConfig(), {"controller": "pid", "duration_s": 3.0, **settings})
+        return record_walk(WalkScene.of(config), tmp_path / folder)
+
+    plain, slow, driven = run("plain", {}), run("slow", SLOW), run("driven", SLOW | DRIVEN)
+    assert not slow["completed"]
+    assert driven["completed"]
+    assert driven["q_err_rad"] < 1.5 * plain["q_err_rad"]
+    # what is recorded is what the drives gave, though the feed-forward is zero
+    assert driven["tau_mean_nm"] == pytest.approx(plain["tau_mean_nm"], rel=0.1)
+
+
 def test_a_known_delay_is_a_whole_number_of_periods():
     config = configuration.build(WalkConfig(), {"command.ahead_s": 0.0005})
     with pytest.raises(InputError, match=r"command\.ahead_s is 0\.0005; it must be a whole number of control periods"):
