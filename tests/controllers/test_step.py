@@ -319,3 +319,11 @@ def test_a_state_that_is_no_number_gives_no_torque(quadruped):
 
 def test_the_endings_of_a_step_are_told_apart():
     assert len({step.SOLVED, step.LIMIT, step.NO_SOLUTION, step.UNUSABLE}) == 4
+
+
+def test_contacts_are_taken_with_all_that_belongs_to_them():
+    rng, which = np.random.default_rng(3), np.array([3, 0, 2])
+    contacts = scenes.foot_contacts(scenes.links(), 0.7)
+    contacts = replace(contacts, surface_velocity=rng.normal(size=12), drift=rng.normal(size=12), mu=rng.random(4))
+    for taken, expected in zip(step.take(contacts.packed, which, HEAP), contacts.take(which).packed, strict=True):
+        np.testing.assert_array_equal(taken, expected)

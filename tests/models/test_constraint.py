@@ -16,6 +16,7 @@ from idcontrol.models import constraint, coulomb, dissipation
 from idcontrol.models.constraint import solver, unilateral
 from idcontrol.models.friction_lcp import assemble
 from idcontrol.models.step import Bilateral, Prescribed, StepProblem
+from idcontrol.models.whitened import whiten
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.trust.contact_laws import unbalanced
 from idcontrol.trust.machines import inverse_step
@@ -42,6 +43,24 @@ def random_machine(rng, m):
     """A well-conditioned inertia, a velocity and a force."""
     A = rng.normal(size=(m, m))
     return A @ A.T + m * np.eye(m), rng.normal(size=m), 10.0 * rng.normal(size=m)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.3, 1.0, 1.7])
+def test_the_kernel_for_closed_contacts_finds_what_solve_finds(mu):
+    rng, stiffness, damping = np.random.default_rng(5), 1e5, 50.0
+    for _ in range(20):
+        M, v, force = random_machine(rng, 6)
+        J = rng.normal(size=(6, 6))
+        contacts = Contacts(
+            **points(2), gap=np.zeros(2), mu=np.full(2, mu), jacobian=J,
+            stiffness=np.full(2, stiffness), damping=np.full(2, damping),
+        )  # fmt: skip
+        problem = StepProblem(h=1e-3, M=M, kappa=-M @ v - 1e-3 * force, contacts=contacts)
+        f = np.zeros(6)
+        solver.closed_kernel(1e-3, (stiffness, damping), whiten(problem), contacts.mu, f, HEAP)
+        found = constraint.solve(problem)
+        np.testing.assert_allclose(f.reshape(3, 2).T, found.impulses, rtol=0, atol=1e-9 * np.abs(f).max(initial=1.0))
+        assert mu == 0.0 or not found.impulses[:, 0].any() or found.impulses[:, 1:].any()
 
 
 # -- bilateral --------------------------------------------------------------------------------------------------------
