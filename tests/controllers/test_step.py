@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from idcontrol.contact.contacts import ContactArrays
 from idcontrol.contact.landing import Landing
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
@@ -325,5 +326,6 @@ def test_contacts_are_taken_with_all_that_belongs_to_them():
     rng, which = np.random.default_rng(3), np.array([3, 0, 2])
     contacts = scenes.foot_contacts(scenes.links(), 0.7)
     contacts = replace(contacts, surface_velocity=rng.normal(size=12), drift=rng.normal(size=12), mu=rng.random(4))
-    for taken, expected in zip(step.take(contacts.packed, which, HEAP), contacts.take(which).packed, strict=True):
+    taken_here = step.take(ContactArrays(*contacts.packed), which, HEAP)
+    for taken, expected in zip(taken_here, contacts.take(which).packed, strict=True):
         np.testing.assert_array_equal(taken, expected)
