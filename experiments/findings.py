@@ -1,7 +1,7 @@
 """Results of a run: named numbers beside the paper's, series and drawings; and how they are recorded.
 
 In a run's metrics (``metrics.json``, ``idcontrol run NAME --json``) each finding is ``key: value``, with ``paper``,
-``checks``, ``units`` and ``notes`` as tables by key; ``completed`` says whether every check holds.
+``checks``, ``verdicts``, ``units`` and ``notes`` as tables by key; ``completed`` says whether every check holds.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from idcontrol.errors import InputError
+from idcontrol.experiments.verdicts import near, verdict
 from idcontrol.record.recording import Recorder, jsonable
 from idcontrol.record.scenery import Scenery
 from idcontrol.show.drawing import STYLE
@@ -36,6 +37,7 @@ class Finding:
         paper: The paper's number; None where the paper shows none.
         holds: Whether it passes its check; None where there is none.
         note: Whatever a reader must know to compare the two: a definition, or why the paper's is wrong.
+        derivation: The page that derives how the number differs from the paper's; "" if none does.
     """
 
     key: str
@@ -44,6 +46,20 @@ class Finding:
     paper: float | int | str | None = None
     holds: bool | None = None
     note: str = ""
+    derivation: str = ""
+
+    @property
+    def verdict(self) -> str | None:
+        """How the number stands beside the paper's (`idcontrol.experiments.verdicts`); None if nothing is to compare.
+
+        What the paper says in words is compared by the check.
+        """
+        if self.paper is None:
+            return None
+        if isinstance(self.paper, str):
+            return None if self.holds is None else verdict(self.holds and not self.derivation, self.derivation)
+        found = isinstance(self.value, int | float) and near(self.value, self.paper)
+        return verdict(found, self.derivation)
 
 
 class Series(NamedTuple):
@@ -125,6 +141,7 @@ def save(
         **results.extra,
         "paper": {f.key: f.paper for f in findings if f.paper is not None},
         "checks": {f.key: f.holds for f in findings if f.holds is not None},
+        "verdicts": {f.key: f.verdict for f in findings if f.verdict is not None},
         "units": {f.key: f.unit for f in findings if f.unit},
         "notes": {f.key: f.note for f in findings if f.note},
     }

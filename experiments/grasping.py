@@ -11,8 +11,9 @@ import numpy as np
 
 from idcontrol.experiments.grasp import NO_SLIP_MU, PAPER_DROP_S, PAPER_ERROR
 from idcontrol.experiments.tables.claims import PaperClaim, beside_each_other
-from idcontrol.experiments.tables.printed import CHATTER
+from idcontrol.experiments.tables.printed import CHATTER, scored_alike, verdicts
 from idcontrol.experiments.tables.results import PAPER
+from idcontrol.experiments.verdicts import compared
 from idcontrol.record.recording import load
 from idcontrol.show.drawing import STYLE, Picture, panels, picture
 from idcontrol.sweeps.figures import COLORS
@@ -40,6 +41,14 @@ CONTROLLERS = (
 TASKS = {4: math.inf, 5: 1.0}
 """Friction of the rows of Table 6 that are grasps, by row number."""
 
+DERIVED = {
+    "id-noslip-lcp": "theory/no_slip.md",
+    "id-noslip-qp": "theory/no_slip.md",
+    "id-coulomb-lcp": "theory/index.md",
+}
+"""Pages that derive why controllers pass that fail in Table 6: without slip joints give way where there is too little
+friction, and demands that are projected onto the contacts do not chatter."""
+
 DROPS = ("id-coulomb-qp", "pid")
 """Controllers that drop the box at mu 1 in Fig. 18."""
 
@@ -49,7 +58,8 @@ FRAMES = 150
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     """The outcomes in the form of the paper's tables and figures."""
-    return (_held(outcomes), _scores(outcomes), beside_each_other(tuple(_claims(outcomes))), _curves(outcomes))
+    found = _held(outcomes), _scores(outcomes), beside_each_other(tuple(_claims(outcomes)))
+    return (verdicts(found), *found, _curves(outcomes))
 
 
 def _at(outcomes: Sequence[RunOutcome], controller: str, mu: float) -> RunOutcome | None:
@@ -65,7 +75,11 @@ def _held(outcomes: Sequence[RunOutcome]) -> Table:
         paper_held = PAPER_DROP_S if mu == 1.0 and controller in DROPS else None
         found = ("held_s", "q_err_held_rad", "box_pos_max_m", "friction_used", "tips_off", "dtau_mean_nm_s")
         held, error, *others = (o.metric(key) for key in found)
-        rows.append((controller, mu, paper_held, held, paper_error, error, *others))
+        verdict = [
+            None if printed is None else compared(value, printed)
+            for value, printed in ((held, paper_held), (error, paper_error))
+        ]
+        rows.append((controller, mu, paper_held, held, paper_error, error, *others, *verdict))
     dropped = [o for o in outcomes if o.metric("dropped_at_s") is not None]
     said = [f"{o.setting('controller')} at mu {o.setting('mu'):g} after {o.metric('held_s'):.2f} s" for o in dropped]
     lost = [o for o in outcomes if o.metrics is None]
@@ -97,6 +111,8 @@ def _held(outcomes: Sequence[RunOutcome]) -> Table:
             "friction used",
             "part of the time with a tip off",
             "mean torque rate [N m/s]",
+            "verdict, held",
+            "verdict, arm off",
         ),
         rows=tuple(rows),
     )
@@ -110,13 +126,15 @@ def _scores(outcomes: Sequence[RunOutcome]) -> Table:
         baseline = _at(outcomes, "pid", mu)
         rate = None if baseline is None else baseline.metric("dtau_mean_nm_s")
         for controller, printed in zip(PAPER["scores"]["columns"], scored["result"], strict=True):
-            rows.append((scored["task"], controller, printed, _score(_at(outcomes, controller, mu), rate)))
+            found = _score(_at(outcomes, controller, mu), rate)
+            derivation = DERIVED.get(controller, "") if found == "pass" else ""
+            rows.append((scored["task"], controller, printed, found, scored_alike(found, printed, derivation)))
     return Table(
         name="table6-grasp",
         title="Table 6: grasps that pass or fail",
         sentence="Passed is a run that holds the box to its end without chatter, a mean torque rate above "
         f"{CHATTER:g} times pid's.",
-        header=("task", "controller", "printed", "found"),
+        header=("task", "controller", "printed", "found", "verdict"),
         rows=tuple(rows),
     )
 

@@ -275,8 +275,12 @@ def _hertz_depth(config: Config) -> Finding:
         holds=bool(abs(found - exact) <= 0.01 * exact),
         note=f"Hertz' law f = 4/3 E √r d^(3/2) gives {exact:.2e} m for {load:.2f} N at each foot; the paper's is an "
         "estimate, forty times less than its own law (eq. 121) gives",
+        derivation=ERRATA,
     )
 
+
+ERRATA = "theory/constraint.md"
+"""The page that derives how slides and depths differ from what is printed."""
 
 AS_PRINTED_MU = 0.125
 """Friction of the one slide by the printed program: small enough that the box must slide."""
@@ -307,6 +311,7 @@ def _ratio(slides: Mapping[str, Array]) -> Finding:
         paper=2.0,
         note="distance at μ = 0.125 over that at 0.25: the paper calls distances inversely proportional to μ, which "
         "would be 2; the closed form ½ g (sin α - μ cos α) t² gives 7.96",
+        derivation=ERRATA,
     )
 
 

@@ -71,6 +71,10 @@ experiment = Case(
 )
 
 
+ERRATA = "theory/constraint.md"
+"""The page that derives the order of the energy's error."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swing:
     """One run.
@@ -152,6 +156,7 @@ def _of_one(config: Config, h: float, swing: Swing) -> list[Finding]:
             holds=bool(lost <= 5.0 * h / np.sqrt(config.length_m / GRAVITY) * fall),
             note=f"the paper says that energy is kept to precisely zero; it errs by {lost:.1e} of {fall:.1f} J, first "
             "order in h",
+            derivation=ERRATA,
         ),
     ]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from idcontrol.experiments.tables import figures
 from idcontrol.experiments.tables.claims import claims
-from idcontrol.experiments.tables.printed import force_prediction, scores, smoothness, tracking
+from idcontrol.experiments.tables.printed import force_prediction, scores, smoothness, tracking, verdicts
 from idcontrol.experiments.tables.results import (
     CONTROLLERS,
     MITIGATION,
@@ -47,13 +47,13 @@ RUNS = (
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     """The outcomes in the form of the paper's tables, and what follows from them."""
     results = Results(outcomes)
+    printed = tracking(results), smoothness(results), force_prediction(results), scores(results)
+    claimed = claims(results)
     return (
-        tracking(results),
-        smoothness(results),
-        force_prediction(results),
-        scores(results),
+        verdicts((*printed, claimed)),
+        *printed,
         torque_parts(results),
-        claims(results),
+        claimed,
         *figures.figures_data(results),
     )
 

@@ -16,9 +16,13 @@ from idcontrol.experiments.tables.results import (
     Results,
 )
 from idcontrol.experiments.tables.torque_parts import torques_of
+from idcontrol.experiments.verdicts import WITHIN, compared, counted, summed_up, verdict
 from idcontrol.show.report import plain
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Table
+
+VERDICT = "verdict on the preset paper"
+"""Begins the heading of columns with one of `idcontrol.experiments.verdicts`."""
 
 SIDE_BY_SIDE = ("printed", *(f"preset {preset}" for preset in PRESETS))
 """Columns side by side: the paper's own number, then ours in each preset."""
@@ -42,7 +46,10 @@ def tracking(results: Results) -> Table:
                 )
                 for preset in PRESETS
             ]
-            rows.append((title, controller, *(part for pair in zip(printed, *found, strict=True) for part in pair)))
+            said = _verdicts(results, "tracking", controller, terrain, ("q_err_rad", "qd_err_rad_s"))
+            rows.append(
+                (title, controller, *(part for pair in zip(printed, *found, strict=True) for part in pair), *said)
+            )
     return Table(
         name="table3-tracking",
         title="Table 3: tracking",
@@ -51,7 +58,42 @@ def tracking(results: Results) -> Table:
             "terrain",
             "controller",
             *(f"{what}, {whose}" for what in ("|q − q*| [rad]", "|q̇ − q̇*| [rad/s]") for whose in SIDE_BY_SIDE),
+            f"{VERDICT}, |q − q*|",
+            f"{VERDICT}, |q̇ − q̇*|",
         ),
+        rows=tuple(rows),
+    )
+
+
+def _verdicts(
+    results: Results, table: str, controller: str, terrain: str, keys: tuple[str, str]
+) -> tuple[str | None, str | None]:
+    """The verdicts on two numbers of the preset paper; none where the paper prints none."""
+    values = PAPER[table]["values"]
+    printed = values.get(terrain, values).get(controller, ())
+    if printed == ():
+        return None, None
+    first, second = (
+        compared(results.cell("paper", controller, terrain, key), None if printed is None else printed[number])
+        for number, key in enumerate(keys)
+    )
+    return first, second
+
+
+def verdicts(tables: tuple[Table, ...]) -> Table:
+    """The verdicts of other tables, counted: every printed number has one."""
+    rows, everything = [], []
+    for table in tables:
+        columns = [i for i, heading in enumerate(table.header) if heading.startswith(("verdict", VERDICT))]
+        said = [row[i] for row in table.rows for i in columns]
+        everything += said
+        if any(said):
+            rows.append((table.title, *counted(said)))
+    return Table(
+        name="verdicts",
+        title="Verdicts",
+        sentence=f"Of what the paper prints and claims {summed_up(everything)} A number agrees within {WITHIN:.0%}.",
+        header=("where", "agrees with the paper", "differs, as derived", "differs, unexplained"),
         rows=tuple(rows),
     )
 
@@ -82,14 +124,16 @@ def _tracking_says(results: Results) -> str:
 def _paper_preset_says(results: Results, table: str, key: str) -> Iterator[str]:
     """How many errors of the preset paper are within a factor of two of the printed ones, and who falls, in words."""
     paper = PAPER[table]["values"]
-    near, far, fell, both = 0, [], [], 0
+    near, far, fell, both, stood = 0, [], [], 0, 0
     for terrain, (title, _) in TERRAINS.items():
         for controller in CONTROLLERS:
             printed = paper[terrain].get(controller, ())
             if printed == () or not any(run.metrics for run in results.at("paper", controller, terrain)):
                 continue
             value = results.value("paper", controller, terrain, key)
-            if value is None:
+            if value is None and not str(results.cell("paper", controller, terrain, key)).startswith("fell"):
+                stood += 1
+            elif value is None:
                 fell += [f"{controller} on {title}"] if printed is not None else []
                 both += printed is None
             elif printed is not None:
@@ -100,6 +144,8 @@ def _paper_preset_says(results: Results, table: str, key: str) -> Iterator[str]:
     yield f"In the preset paper {near} of {near + len(far)} errors are within a factor of two of the paper's{others}."
     if fell:
         yield f"{len(fell)} runs fall that did not in the paper; {both} fall as they did there."
+    if stood:
+        yield f"{stood} neither fall nor walk their path."
 
 
 def smoothness(results: Results) -> Table:
@@ -113,6 +159,7 @@ def smoothness(results: Results) -> Table:
             row += [results.value(preset, controller, SMOOTHNESS_ON, key, fallen=True) for preset in PRESETS]
         row += [results.value(preset, controller, SMOOTHNESS_ON, "dtau_max_nm_s", fallen=True) for preset in PRESETS]
         row += ["; ".join(_failures(results, controller))]
+        row += _verdicts(results, "smoothness", controller, SMOOTHNESS_ON, ("dtau_mean_nm_s", "tau_mean_nm"))
         rows.append(tuple(row))
     ranked = sorted(
         (c for c in CONTROLLERS if results.done("default", c, SMOOTHNESS_ON)),
@@ -132,6 +179,8 @@ def smoothness(results: Results) -> Table:
             *(f"{what}, {whose}" for what in ("mean |dτ/dt| [N m/s]", "mean |τ| [N m]") for whose in SIDE_BY_SIDE),
             *(f"largest |dτ/dt|, {whose}" for whose in SIDE_BY_SIDE[1:]),
             "fell",
+            f"{VERDICT}, |dτ/dt|",
+            f"{VERDICT}, |τ|",
         ),
         rows=tuple(rows),
     )
@@ -155,6 +204,7 @@ def force_prediction(results: Results) -> Table:
                 printed = paper[terrain][controller]
                 row.append(printed[number] if printed else "fell")
                 row += [results.cell(preset, controller, terrain, key) for preset in PRESETS]
+            row += _verdicts(results, "force_prediction", controller, terrain, ("force_err_n", "force_err_rel"))
             rows.append(tuple(row))
     relative = [
         value
@@ -174,6 +224,8 @@ def force_prediction(results: Results) -> Table:
             "terrain",
             "controller",
             *(f"{what}, {whose}" for what in ("error [N]", "relative error") for whose in SIDE_BY_SIDE),
+            f"{VERDICT}, error",
+            f"{VERDICT}, relative error",
         ),
         rows=tuple(rows),
     )
@@ -187,14 +239,8 @@ def scores(results: Results) -> Table:
         for controller, printed in zip(PAPER["scores"]["columns"], scored["result"], strict=True):
             if number not in tasks:
                 continue
-            rows.append(
-                (
-                    scored["task"],
-                    controller,
-                    printed,
-                    *(_score(results, preset, controller, tasks[number]) for preset in PRESETS),
-                )
-            )
+            found = [_score(results, preset, controller, tasks[number]) for preset in PRESETS]
+            rows.append((scored["task"], controller, printed, *found, scored_alike(found[0], printed)))
     return Table(
         name="table6-scores",
         title="Table 6: pass or fail",
@@ -202,9 +248,14 @@ def scores(results: Results) -> Table:
         f"{CHATTER:g} times pid's: what separates pass from fail in the paper's own Table 4) and with a median control "
         "step shorter than the period; beside it the largest part of the load on one foot while all four stand. The "
         "paper's two-footed gaits are not run here; its grasping rows belong to the experiment grasp.",
-        header=("task", "controller", *SIDE_BY_SIDE),
+        header=("task", "controller", *SIDE_BY_SIDE, VERDICT),
         rows=tuple(rows),
     )
+
+
+def scored_alike(found: str | None, printed: str, derivation: str = "") -> str | None:
+    """The verdict on a score: whether both pass or both fail; None where nothing was run."""
+    return None if found is None else verdict(found.startswith("pass") is printed.startswith("pass"), derivation)
 
 
 def _score(results: Results, preset: str, controller: str, terrain: str) -> str | None:

@@ -116,10 +116,11 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
     from idcontrol.running import HEADLINE
     from idcontrol.show.report import number
 
-    paper, checks, units = (metrics.get(name) or {} for name in ("paper", "checks", "units"))
+    paper, checks, units, verdicts = (metrics.get(name) or {} for name in ("paper", "checks", "units", "verdicts"))
     table = Table(box=None, show_header=bool(paper), header_style="dim")
-    for heading in ("", "found", "", "paper" if paper else "", ""):
+    for heading in ("", "found", "", "", "paper" if paper else ""):
         table.add_column(heading, justify="right" if heading else "left")
+    table.add_column("")
     known = {"experiment", "out", "steps", "missed", *HEADLINE}
     for quantity in QUANTITIES:
         known.add(quantity.key.partition(".")[0])
@@ -133,7 +134,7 @@ def show_metrics(metrics: Mapping[str, Any]) -> None:
         mark = Text("") if held is None else Text("✓", style="green") if held else Text("✗", style="red")
         beside = number(paper[key]) if key in paper else ""
         label, unit = words(key, units.get(key))
-        table.add_row(label, number(value), Text(unit, style="dim"), beside, mark)
+        table.add_row(label, number(value), Text(unit, style="dim"), mark, beside, Text(verdicts.get(key, "")))
 
     screen = console()
     title = ", ".join(_said(key, metrics[key]) for key in ("experiment", *HEADLINE) if metrics.get(key) is not None)

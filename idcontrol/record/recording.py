@@ -348,6 +348,7 @@ class _Metrics(msgspec.Struct, frozen=True):
     fell_at_s: float | None = None
     paper: dict[str, Any] | None = None
     checks: dict[str, bool] | None = None
+    verdicts: dict[str, str] | None = None
     units: dict[str, str] | None = None
     notes: dict[str, str] | None = None
 

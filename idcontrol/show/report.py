@@ -50,13 +50,14 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """One result of a test case beside the paper's value, and whether its check holds; None without a check."""
+    """One result of a test case beside the paper's value, with whether its check holds (None without a check)."""
 
     key: str
     value: str
     unit: str
     paper: str
     holds: bool | None
+    verdict: str
     note: str
 
 
@@ -157,7 +158,7 @@ def table(values: Mapping[str, Any], goals: Mapping[str, Any]) -> dict[str, list
 
 def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[FindingRow]:
     """The results `keys` of a test case beside the paper's values (`idcontrol.experiments.findings`)."""
-    tables = {name: values.get(name) or {} for name in ("paper", "checks", "units", "notes")}
+    tables = {name: values.get(name) or {} for name in ("paper", "checks", "verdicts", "units", "notes")}
     return [
         FindingRow(
             key=key,
@@ -165,6 +166,7 @@ def findings(values: Mapping[str, Any], keys: Iterable[str]) -> list[FindingRow]
             unit=tables["units"].get(key, ""),
             paper=number(tables["paper"][key]) if key in tables["paper"] else "",
             holds=tables["checks"].get(key),
+            verdict=tables["verdicts"].get(key, ""),
             note=tables["notes"].get(key, ""),
         )
         for key in keys

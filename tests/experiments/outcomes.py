@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from idcontrol.sweeps.plan import plan
-from idcontrol.sweeps.record import RunOutcome
+from idcontrol.sweeps.record import RunOutcome, why_not
 
 
 def outcome(
@@ -14,18 +14,14 @@ def outcome(
 ) -> RunOutcome:
     """The row for `run`; it fell if its metrics say so, and never ran if there are none."""
     (row,) = plan(experiment, [run])
-    reason = None
-    if metrics is None:
-        reason = "a fault inside"
-    elif metrics.get("fell_at_s") is not None:
-        reason = f"fell at {metrics['fell_at_s']:.2f} s"
+    reason = "a fault inside" if metrics is None else why_not(metrics)
     return RunOutcome(row=row, metrics=metrics, reason=reason, folder=folder or Path("nowhere") / row.name)
 
 
 def walked(**metrics: Any) -> dict[str, Any]:
     """Metrics of a run that went to its end."""
     return {
-        "completed": True,
+        "completed": metrics.get("fell_at_s") is None,
         "fell_at_s": None,
         "q_err_rad": 0.002,
         "qd_err_rad_s": 0.05,

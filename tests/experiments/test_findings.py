@@ -11,6 +11,7 @@ import pytest
 from idcontrol.cli.run import show_metrics
 from idcontrol.errors import InputError
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes, save
+from idcontrol.experiments.verdicts import AGREES, DERIVED, UNEXPLAINED
 from idcontrol.record.recording import load
 from idcontrol.show.report import report
 
@@ -43,8 +44,30 @@ def test_what_was_found_is_in_the_record_with_the_papers_number_and_the_check(tm
     assert run.metrics["slide_m"] == 0.6779
     assert run.metrics["paper"] == {"slide_m": 0.6773}
     assert run.metrics["checks"] == {"slide_m": True}
+    assert run.metrics["verdicts"] == {"slide_m": AGREES}
     assert run.metrics["completed"] is True
     np.testing.assert_array_equal(run.arrays["t"], [0.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("finding", "verdict"),
+    [
+        (Finding("a", 1.2, paper=1.0), AGREES),
+        (Finding("a", 1.26, paper=1.0, holds=True), UNEXPLAINED),
+        (
+            Finding("a", 1.5, paper=0.0, holds=True, derivation="theory/constraint.md"),
+            f"{DERIVED} (theory/constraint.md)",
+        ),
+        (Finding("a", None, paper=1.0), UNEXPLAINED),
+        (Finding("a", 1e-12, paper="exact", holds=True), AGREES),
+        (Finding("a", 1e-3, paper="exact", holds=False), UNEXPLAINED),
+        (Finding("a", 0.9, paper="dead", holds=True, derivation="errata.md"), f"{DERIVED} (errata.md)"),
+        (Finding("a", 17, paper="2^6 bases"), None),
+        (Finding("a", 1.0, holds=True), None),
+    ],
+)
+def test_a_number_beside_the_papers_has_one_of_three_verdicts(finding, verdict):
+    assert finding.verdict == verdict
 
 
 def test_one_check_that_fails_fails_the_run(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 
 from idcontrol.controllers import available as controllers
 from idcontrol.experiments import rough, studies, trot
+from idcontrol.experiments.verdicts import AGREES, UNEXPLAINED
 from idcontrol.plants import available as plants
 from idcontrol.sweeps import figures
 from idcontrol.sweeps.plan import plan
@@ -104,8 +105,10 @@ def test_monte_carlo_draws_are_the_same_at_every_call_and_within_their_bounds():
     assert all(0.2 <= draw["mu"] <= 1.5 and 0 <= draw["disturbance.payload_share"] <= 0.2 for draw in draws)
 
 
-@pytest.mark.parametrize(("error", "words", "holds"), [(0.008, "20% below", True), (0.0085, "15% below", False)])
-def test_bumps_compare_with_pid_of_the_same_preset(error, words, holds):
+@pytest.mark.parametrize(
+    ("error", "words", "verdict"), [(0.008, "20% below", AGREES), (0.0085, "15% below", UNEXPLAINED)]
+)
+def test_bumps_compare_with_pid_of_the_same_preset(error, words, verdict):
     ours = {"id-coulomb-qp": {"default": error, "paper": 0.015}, "pid": {"default": 0.01, "paper": 0.01}}
     outcomes = [
         outcome(
@@ -120,7 +123,7 @@ def test_bumps_compare_with_pid_of_the_same_preset(error, words, holds):
     assert ("paper", "id-coulomb-qp", 0.015, "50% above", "done") in table.rows
     (row,) = claims.rows
     assert row[1:5] == (
-        "19% below", "50% above pid's, 0.015 against 0.01 rad", f"{words} pid's, {error:.3g} against 0.01 rad", holds
+        "19% below", "50% above pid's, 0.015 against 0.01 rad", f"{words} pid's, {error:.3g} against 0.01 rad", verdict
     )  # fmt: skip
 
 

@@ -223,6 +223,7 @@ def changed(path: Path, *keys: str):
         ("run.json", ("meta", "layout", "gait_period_s"), 1e300),
         ("metrics.json", ("fell_at_s",), "late"),
         ("metrics.json", ("checks",), ["all"]),
+        ("metrics.json", ("verdicts",), ["all"]),
     ],
 )
 def test_facts_of_another_kind_are_refused(run, file, keys, value, capsys):

@@ -1,0 +1,56 @@
+"""Verdicts on numbers that stand beside a paper's: one of three, wherever they are shown.
+
+A number *agrees with the paper* within `WITHIN` of what is printed. Where it differs, it does so *as derived*, with the
+page that says why the print is wrong or ours is another quantity, or *unexplained*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+WITHIN: Final = 0.25
+"""Largest relative difference from a printed number that agrees with it."""
+
+AGREES: Final = "agrees with the paper"
+DERIVED: Final = "differs, as derived"
+UNEXPLAINED: Final = "differs, unexplained"
+VERDICTS: Final = (AGREES, DERIVED, UNEXPLAINED)
+
+
+def near(found: float, printed: float) -> bool:
+    """Whether a number is within `WITHIN` of the printed one."""
+    return bool(abs(found - printed) <= WITHIN * abs(printed))
+
+
+def verdict(agrees: bool, derivation: str = "") -> str:
+    """The verdict on a result; `derivation` is the page that derives how it differs, "" if none does."""
+    if agrees:
+        return AGREES
+    return f"{DERIVED} ({derivation})" if derivation else UNEXPLAINED
+
+
+def compared(found: float | str | None, printed: float | None) -> str | None:
+    """The verdict on a run's number, or the reason why it has none, beside what is printed for it.
+
+    Args:
+        found: The number, or why the run did not do its task; None where nothing was run.
+        printed: The paper's number; None where its robot fell.
+    """
+    if found is None:
+        return None
+    if isinstance(found, str):
+        return verdict(printed is None and found.startswith("fell"))
+    return verdict(printed is not None and near(found, printed))
+
+
+def counted(verdicts: Iterable[str | None]) -> tuple[int, ...]:
+    """How many there are of each of `VERDICTS`."""
+    said = [each for each in verdicts if each is not None]
+    return tuple(sum(each.startswith(kind) for each in said) for kind in VERDICTS)
+
+
+def summed_up(verdicts: Iterable[str | None]) -> str:
+    """A sentence with the numbers of `counted`."""
+    agree, derived, unexplained = counted(verdicts)
+    return f"{agree} agree with the paper, {derived} differ as derived, {unexplained} differ unexplained."
