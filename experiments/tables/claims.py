@@ -155,8 +155,9 @@ def _magnitudes(results: Results, table: str, key: str) -> Iterator[PaperClaim]:
                 continue
             value = results.value("paper", controller, terrain, key)
             if value is None:
-                fell.append(f"{controller} on {title} {str(runs[0].reason).removeprefix('fell ')}")
-                fallen.append(runs[0].folder)
+                fell.append(f"{controller} on {title} {runs[0].reason}")
+                if runs[0].metric("fell_at_s") is not None:
+                    fallen.append(runs[0].folder)
             else:
                 ratios[f"{controller} on {title}"] = value / numbers[0]
     if not ratios and not fell:
@@ -164,7 +165,10 @@ def _magnitudes(results: Results, table: str, key: str) -> Iterator[PaperClaim]:
     off = {name: ratio for name, ratio in ratios.items() if not 1.0 / WITHIN <= ratio <= WITHIN}
     reasons = [
         f"{what}: {'; '.join(which)}."
-        for what, which in (("Off", [f"{name} times {ratio:.3g}" for name, ratio in off.items()]), ("Fell", fell))
+        for what, which in (
+            ("Off", [f"{name} times {ratio:.3g}" for name, ratio in off.items()]),
+            ("Not to the end", fell),
+        )
         if which
     ]
     if fallen:
@@ -183,8 +187,8 @@ def _how_they_fell(folders: Sequence[Path]) -> str:
     """How torques behaved before runs fell, in words."""
     jumps = [near for folder in folders if (near := jumped_at_a_switch(folder)) is not None]
     return (
-        f"Of these {len(folders)}, {len(jumps)} had torques of more than {JUMP:g} times their median before they were "
-        f"down, {sum(jumps)} of them first within {1e3 * SWITCH_S:g} ms of a foot being set down or lifted; the study "
+        f"Of the {len(folders)} that fell, {len(jumps)} had torques of more than {JUMP:g} times their median before they "
+        f"were down, {sum(jumps)} of them first within {1e3 * SWITCH_S:g} ms of a foot being set down or lifted; the study "
         "corrections takes the preset's differences from the default one by one."
     )
 
