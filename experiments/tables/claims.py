@@ -187,9 +187,9 @@ def _how_they_fell(folders: Sequence[Path]) -> str:
     """How torques behaved before runs fell, in words."""
     jumps = [near for folder in folders if (near := jumped_at_a_switch(folder)) is not None]
     return (
-        f"Of the {len(folders)} that fell, {len(jumps)} had torques of more than {JUMP:g} times their median before they "
-        f"were down, {sum(jumps)} of them first within {1e3 * SWITCH_S:g} ms of a foot being set down or lifted; the study "
-        "corrections takes the preset's differences from the default one by one."
+        f"Of the {len(folders)} that fell, {len(jumps)} had torques of more than {JUMP:g} times their median before "
+        f"they were down, {sum(jumps)} of them first within {1e3 * SWITCH_S:g} ms of a foot being set down or lifted; "
+        "the study corrections takes the preset's differences from the default one by one."
     )
 
 
