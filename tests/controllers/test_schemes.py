@@ -122,3 +122,14 @@ def test_where_nothing_has_a_solution_the_last_torque_is_repeated_and_nothing_is
     assert not command.predicted.force.any()
     control.reset()
     assert not control(state, walker.stand()).tau.any()
+
+
+def test_feet_that_slide_keep_their_friction_on_the_circle_while_they_ramp():
+    """Unloaded within the pyramids, as where all feet stick, it would come within the diamond."""
+    state = walker.at_home(scenes.links())
+    state = structs.replace(state, v=np.concatenate(([0.3, 0.2], np.zeros(16))))
+    control = walker.controller("id-coulomb-cone", mu=0.3, learn_friction=False)
+    command = control(state, walker.stand(since_touchdown=np.full(4, 0.012)))
+    force = command.predicted.force
+    assert command.status is Status.SOLVED
+    np.testing.assert_allclose(np.hypot(force[:, 0], force[:, 1]), 0.3 * force[:, 2], rtol=1e-6)

@@ -63,6 +63,20 @@ def test_the_kernel_for_closed_contacts_finds_what_solve_finds(mu):
         assert mu == 0.0 or not found.impulses[:, 0].any() or found.impulses[:, 1:].any()
 
 
+def test_a_body_at_rest_is_carried_and_held_beside_one_that_begins_a_thousand_kilometres_deep():
+    """Pivoting alone takes the other's motion for rounding; its weight is 9.81 mN s a step, its drag half of that."""
+    stiffness, g, slope, v = 1e9, np.array([0.0, 0.0, -9.81] * 2), 0.5, np.array([0.1, 0.0, 0.0, 0.1, 0.05, 0.0])
+    J = np.zeros((6, 6))
+    J[[0, 2, 4], [2, 0, 1]] = J[[1, 3, 5], [5, 3, 4]] = 1.0  # normals along z, tangents along x and y
+    contacts = Contacts(
+        **points(2), gap=np.array([-1e6, -9.81 / stiffness]), mu=np.full(2, slope), jacobian=J,
+        stiffness=np.full(2, stiffness), damping=np.zeros(2),
+    )  # fmt: skip
+    found = constraint.solve(StepProblem(h=1e-3, M=np.eye(6), kappa=-v - 1e-3 * g, contacts=contacts))
+    assert found.status is Status.SOLVED
+    np.testing.assert_allclose(found.impulses[1], [9.81e-3, -4.905e-3, 0.0], rtol=1e-6, atol=1e-12)
+
+
 # -- bilateral --------------------------------------------------------------------------------------------------------
 
 
