@@ -486,6 +486,7 @@ def test_a_squeeze_has_an_answer_on_compliant_contacts_and_a_status_on_rigid_one
     rigid = gripper(0.1)
     assert constraint.solve(rigid).status is Status.FALLBACK
     assert constraint.solve(rigid).note == "squeeze"
+    assert constraint.compliant(constraint.springs(1e15, 0.0))(rigid, None).note != "squeeze"  # a solution exists
     soft = constraint.compliant(constraint.springs(1e4, 1.0))(rigid, None)
     assert soft.status is Status.SOLVED
     assert (soft.impulses[:, 0] > 0.0).all()

@@ -37,6 +37,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, vector, zeros
 from idcontrol.models.constraint.unilateral import solve_springs, spring_kernel
+from idcontrol.models.coulomb import UNSOLVED
 from idcontrol.models.friction_lcp import (
     MOST_RETRIED,
     FrictionLcp,
@@ -48,7 +49,7 @@ from idcontrol.models.friction_lcp import (
     violation,
 )
 from idcontrol.models.no_slip import frictionless
-from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, WarmStart
+from idcontrol.models.step import PUSH_OUT_SPEED, SQUEEZE, Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import CONTRADICTED, UNSETTLED, Attempt, settle
 from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, outcomes, whiten
 from idcontrol.solvers.lemke import TIKHONOV
@@ -86,8 +87,9 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
         warm: Not used: the solvers start cold.
 
     Returns:
-        The solution; FALLBACK with the note ``"squeeze"`` only where rigid contacts are told to squeeze; REPAIRED with
-        the note `INEXACT` where some contact obeys its law to fewer digits than is called solved.
+        The solution. FALLBACK has the note `SQUEEZE` where contacts are rigid and nothing keeps them apart, `UNSOLVED`
+        where none was found that may be there, as at 1e15 N/m. REPAIRED has the note `INEXACT` where some contact obeys
+        its law to fewer digits than is called solved.
 
     Raises:
         InputError: A stiffness or damping is negative.
@@ -108,7 +110,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     whitened.c[: len(contacts)] += rest
     giving = np.concatenate((compliance, creep, creep, soft))
     outcome = _impulses(whitened, contacts.mu, giving)
-    ending = _ending(outcome)
+    ending = _ending(outcome, rigid=not compliance.any())
     if ending.note == INEXACT:  # whether its impulses serve depends on what springs give way, too
         whitened = whitened._replace(rho=np.hstack((whitened.rho, np.diag(np.sqrt(giving)))))
     return finish(problem, whitened, outcome.f, ending)
@@ -349,13 +351,15 @@ def _without(problem: StepProblem, pushing: Booleans) -> StepSolution:
     return structs.replace(solution, impulses=impulses)
 
 
-def _ending(outcome: _Outcome) -> Ending:
+def _ending(outcome: _Outcome, *, rigid: bool) -> Ending:
+    """How the step ended; where all contacts are `rigid`, that nothing keeps them apart is a proof."""
     status, note = Status.SOLVED, ""
     if outcome.status is SolverStatus.INACCURATE:
         status, note = Status.REPAIRED, INEXACT
     elif outcome.status is not SolverStatus.SOLVED:
         status = Status.FALLBACK
-        note = "squeeze" if outcome.status in (RAY, INFEASIBLE) else outcome.status.name.lower()
+        nothing = SQUEEZE if rigid and outcome.status is SolverStatus.INFEASIBLE else UNSOLVED
+        note = nothing if outcome.status in (RAY, INFEASIBLE) else outcome.status.name.lower()
     elif outcome.regularization > 0.0:
         status, note = Status.REPAIRED, "regularized"
     elif outcome.unsettled:
