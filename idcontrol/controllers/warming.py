@@ -19,6 +19,10 @@ DEMANDS: Final = (1e2, 1e3, 1e4)
 """Joint accelerations that are hard to give, up to those that no motor can [rad/s²]."""
 PUSH: Final = 1.0
 """Speed with which the base slides or falls [m/s]."""
+TICK_S: Final = 1e-4
+"""Time between two calls [s]: what is learnt from the motion is learnt within a control period only."""
+SLIDING: Final = 8
+"""Calls in which the base goes on sliding, so that the slip of its feet is believed."""
 
 
 def warm(controller: Controller, planner: Callable[[State], Reference], start: State) -> None:
@@ -35,9 +39,9 @@ def warm(controller: Controller, planner: Callable[[State], Reference], start: S
         start: A state in which the robot stands.
     """
     twin, reference = copy.deepcopy(controller), planner(start)
-    for _ in range(TWICE):
-        for state, asked in _asked(start, reference):
-            twin(state, asked)
+    cases = [*_asked(start, reference)] * TWICE
+    for k, (state, asked) in enumerate(cases):
+        twin(structs.replace(state, t=start.t + k * TICK_S), asked)
 
 
 def _asked(state: State, reference: Reference) -> Iterator[tuple[State, Reference]]:
@@ -55,5 +59,6 @@ def _asked(state: State, reference: Reference) -> Iterator[tuple[State, Referenc
     for axis, speed in enumerate((PUSH, PUSH, -PUSH)[: state.v.size]):
         v = state.v.copy()
         v[axis] = speed
-        yield structs.replace(state, v=v), reference
+        for _ in range(SLIDING):
+            yield structs.replace(state, v=v), reference
     yield state, structs.replace(reference, a=np.nan * one)

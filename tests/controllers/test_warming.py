@@ -64,3 +64,25 @@ def test_warming_leaves_no_trace_in_the_controller(quadruped):
         controller(state, walker.stand(a=np.full(12, -2.0)))
     controllers.warm(warmed, lambda _: reference, state)
     assert cold(state, reference).tau.tobytes() == warmed(state, reference).tau.tobytes()
+
+
+class Kept:
+    """A controller that does not let itself be copied, so that one sees what was done to it."""
+
+    def __init__(self, controller):
+        self.inner = controller
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __call__(self, state, reference):
+        return self.inner(state, reference)
+
+
+def test_warming_weighs_what_the_ground_gives_to_feet_that_slide(quadruped):
+    """Its first time costs milliseconds, in which the library of linear algebra begins its work."""
+    kept = Kept(walker.controller())
+    controllers.warm(kept, lambda _: walker.stand(), walker.at_home(quadruped))
+    normal, tangential = kept.inner._friction.impulse
+    assert normal > 0.0
+    assert tangential > 0.0
