@@ -131,22 +131,33 @@ def _show_timing(metrics: dict[str, Any]) -> None:
     from rich.table import Table
 
     table = Table(box=None, header_style="dim")
-    for heading in ("µs", "50 %", "99 %", "99.9 %", "longest"):
+    for heading in ("µs", "50 %", "99 %", "99.9 %", "99.99 %", "longest"):
         table.add_column(heading, justify="left" if heading == "µs" else "right")
     rows = {
         "period": "period_us",
         "start after its time": "late_us",
         "computing": "compute_us",
         "  of it on the CPU": "compute_cpu_us",
-        "  of it the controller": "step_us",
+        "  listening": "read",
+        "  estimator": "estimate",
+        "  planner": "plan",
+        "  controller": "control",
+        "  gate and sending": "gate",
+        "  keeping the row before": "record",
     }
     for label, key in rows.items():
-        values = metrics.get(key) or {}
-        table.add_row(label, *(_shown(values.get(name)) for name in ("p50", "p99", "p999", "max")))
+        values = metrics.get(key) or metrics["parts_us"].get(key) or {}
+        if values.get("max") is not None:
+            table.add_row(label, *(_shown(values.get(name)) for name in ("p50", "p99", "p999", "p9999", "max")))
     granted = metrics["realtime"]
     screen = console()
     screen.print(table)
-    screen.print(f"{metrics['missed']} beats were missed")
+    _show_worst(metrics["worst_ticks"])
+    stolen = metrics["steal_s"]
+    screen.print(
+        f"{metrics['missed']} beats were missed; the system took the CPU away {metrics['switches']} times"
+        + ("" if stolen is None else f", and a hypervisor {stolen:.2f} s")
+    )
     had = [granted["scheduler"], "memory locked" if granted["memory_locked"] else "memory not locked"]
     had.append("bound to no CPU" if granted["cpu"] is None else f"bound to CPU {granted['cpu']}")
     screen.print(", ".join(had))
@@ -156,5 +167,19 @@ def _show_timing(metrics: dict[str, Any]) -> None:
         screen.print(metrics["error"], markup=False, soft_wrap=True)
 
 
+def _show_worst(ticks: list[dict[str, Any]]) -> None:
+    """Print the ticks that took longest, and what happened in them."""
+    from rich.table import Table
+
+    parts = {"estimator": "estimate_us", "planner": "plan_us", "controller": "control_us", "gate": "gate_us"}
+    table = Table(box=None, header_style="dim")
+    for heading in ("longest ticks, at s", "computing µs", "on the CPU", *parts, "taken away", "controller, faults"):
+        table.add_column(heading, justify="right")
+    for tick in ticks:
+        times = (_shown(tick[name]) for name in ("compute_us", "cpu_us", *parts.values(), "switches"))
+        table.add_row(f"{tick['t']:.3f}", *times, ", ".join(filter(None, (tick["status"], *tick["faults"]))))
+    console().print(table)
+
+
 def _shown(value: float | None) -> str:
-    return "" if value is None else f"{value:.0f}"
+    return "" if value is None or value != value else f"{value:.0f}"

@@ -13,7 +13,7 @@ import secrets
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -192,7 +192,7 @@ class _Work:
             loop.connect(CONNECT_S)
             self.stop.begin()
             real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), self._asked)
-            ending = _ending(loop, self.stop.asked, realtime.Granted())
+            ending = _ending(loop, self.stop.asked, realtime.Granted(), Taken())
         finally:
             metrics = scribe.close(ending)
         assert metrics is not None
@@ -278,14 +278,14 @@ class _Work:
         try:
             self._meet(loop, plant, recorder)
             with realtime.undisturbed() as granted:
-                before = realtime.resident_mb()
+                memory, stolen = realtime.resident_mb(), realtime.stolen_s()
                 stop.begin()
                 began = clock.now()
                 real.run(
                     loop, clock, self.period, ring.push, self._asked,
                     recorded=lambda: recorder.poll() is None and not ring.overrun,
                 )  # fmt: skip
-                memory = before, realtime.resident_mb()
+                taken = Taken((memory, realtime.resident_mb()), realtime.stolen_s() - stolen)
         finally:
             if not stop.moving:
                 loop.leave()
@@ -295,7 +295,7 @@ class _Work:
                 plant.wait(ENDING_S)
         patience_s = WRITING_S + (clock.now() - began) / NS
         try:
-            out, _ = recorder.communicate(encode(_ending(loop, stop.asked, granted, memory)), timeout=patience_s)
+            out, _ = recorder.communicate(encode(_ending(loop, stop.asked, granted, taken)), timeout=patience_s)
             fault = f"ended early (status {recorder.returncode})" if recorder.returncode else ""
         except subprocess.TimeoutExpired:
             fault = f"did not end within {patience_s:.0f} s and was killed"
@@ -355,9 +355,16 @@ class _Work:
         return SharedLink(memory, side=0), start("idcontrol.loop.plant_process", job, [machine_fd, shared_fd])
 
 
-def _ending(
-    loop: ControlLoop, asked: int, granted: realtime.Granted, memory: tuple[float, float] | None = None
-) -> record.Ending:
+class Taken(NamedTuple):
+    """What a loop took of its computer, and what was taken from it."""
+
+    memory_mb: tuple[float, float] | None = None
+    """Memory of its process before the first tick and after the last."""
+    steal_s: float | None = None
+    """Time that a hypervisor took from the computer's CPUs."""
+
+
+def _ending(loop: ControlLoop, asked: int, granted: realtime.Granted, taken: Taken) -> record.Ending:
     counts = loop.counts
     return record.Ending(
         faults=loop.safety.ended_by,
@@ -367,5 +374,6 @@ def _ending(
         realtime=msgspec.to_builtins(granted),
         signal=asked or None,
         error=counts.error,
-        memory_mb=memory,
+        memory_mb=taken.memory_mb,
+        steal_s=taken.steal_s,
     )

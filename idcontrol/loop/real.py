@@ -7,6 +7,7 @@ stays.
 
 from __future__ import annotations
 
+import resource
 import signal
 import time
 import traceback
@@ -85,8 +86,13 @@ class Counts:
 
 COURSE = (
     "tick", "mode", "faults", "cut", "machine_mode", "missed", "period_us", "late_us", "age_us", "compute_us", "cpu_us",
+    "read_us", "estimate_us", "plan_us", "control_us", "gate_us", "record_us", "switches",
 )  # fmt: skip
-"""Channels of one number each, side by side, that tell how the tick went."""
+"""Channels of one number each, side by side, that tell how the tick went. CPU times of its parts are those of `PARTS`;
+`switches` is how often the system took the CPU away since the tick before."""
+PARTS = ("read", "estimate", "plan", "control", "gate", "record")
+"""Parts of a tick of which the CPU time is told: listening, `Parts.sense`, planner, controller, gate and sending, and
+keeping the row of the tick before."""
 HEARD = ("t", "q", "v", "tau_applied", "accelerometer", "force_sensed", "normal_sensed")
 """Channels of the machine's message, side by side, in the order of a state datagram (`idcontrol.loop.wire`)."""
 PLAN = ("q_des", "v_des", "a_des", "base_ref", "feet_des", "stance")
@@ -188,6 +194,8 @@ class ControlLoop:
         self._write_course, self._write_verdict = self.row.writer(COURSE), self.row.writer(VERDICT)
         self._began: int | None = None
         self._first, self._woke, self._farewell = 0, 0, 0
+        self._spent = dict.fromkeys(PARTS, np.nan)  # [µs]
+        self._mark, self._switched = 0, _switches()
         self._alarm, self._asking = interrupt, False
 
     def connect(self, timeout_s: float, alive: Callable[[], bool] = lambda: True) -> bool:
@@ -232,9 +240,10 @@ class ControlLoop:
             faults: Faults that the loop cannot see itself, as of its recorder.
         """
         cpu, policy, endpoint = time.thread_time_ns(), self._policy, self.endpoint
-        now = beat.woke
+        now, self._mark = beat.woke, cpu
         if endpoint.poll(now):
             faults |= self._look()
+        self._spend("read")
         self._answer.fill(np.nan)
         before = self.safety.mode
         age = endpoint.age(now)
@@ -270,12 +279,18 @@ class ControlLoop:
         self.safety = advance(self.safety, policy, now, inputs)
         if before is Mode.READY and self.safety.mode is Mode.RUNNING:
             self._first = beat.index
+        self._mark = time.thread_time_ns()
         cut = self._gate(now, beat)
         endpoint.post(self.safety.mode, self._sent.ravel(), self._clock.now())
+        self._spend("gate")
         self._describe(beat, faults, cut, age, cpu)
         if self.safety.mode is Mode.STOPPED:
             self._farewell += 1
             self.finished = self._farewell >= FAREWELL
+
+    def kept(self) -> None:
+        """Hear that the row of the last tick is kept."""
+        self._spend("record")
 
     def on_alarm(self) -> None:
         """Interrupt planner or controller; what else the loop does is not disturbed.
@@ -302,7 +317,9 @@ class ControlLoop:
         faults = Fault.NONE if last is None or said.t >= last.state.t else Fault.CLOCK
         self._sensed, self._seen = sensed, said
         if parts.sense is not None:
+            self._spend("read")
             self._seen = seen = parts.sense(sensed)
+            self._spend("estimate")
             of = self.row.of
             of["q"][:], of["v"][:] = seen.q, seen.v
             if seen.forces is not None:
@@ -339,12 +356,15 @@ class ControlLoop:
     def _answers(self) -> Fault:
         parts, state, of = self._parts, self._seen, self.row.of
         assert state is not None
+        self._mark = time.thread_time_ns()
         reference = parts.planner(state)
         if parts.stance is not None:
             reference = parts.stance(state, reference)
+        self._spend("plan")
         began = time.perf_counter_ns()
         command = parts.controller(state, reference)
         step_us = 1e-3 * (time.perf_counter_ns() - began)
+        self._spend("control")
         np.concatenate(
             (
                 reference.q,
@@ -416,7 +436,7 @@ class ControlLoop:
 
     def _describe(self, beat: Beat, faults: Fault, cut: Cut, age: int, cpu: int) -> None:
         """Write how the tick went, as its last act; `cpu` is the time of the thread at its beginning [ns]."""
-        newest = self.endpoint.newest
+        newest, switched = self.endpoint.newest, _switches()
         self._dropped[:] = self.endpoint.inbox.dropped
         self._write_course(
             beat.index,
@@ -430,8 +450,22 @@ class ControlLoop:
             1e-3 * age,
             1e-3 * (self._clock.now() - beat.woke),
             1e-3 * (time.thread_time_ns() - cpu),
+            *self._spent.values(),
+            switched - self._switched,
         )
-        self._woke = beat.woke
+        self._woke, self._switched = beat.woke, switched
+        self._spent = dict.fromkeys(PARTS, np.nan)
+
+    def _spend(self, part: str) -> None:
+        """Count the thread's time since the last mark for `part`, and set the mark anew."""
+        now = time.thread_time_ns()
+        self._spent[part] = 1e-3 * (now - self._mark)
+        self._mark = now
+
+
+def _switches() -> int:
+    """How often the system took the CPU away from the thread."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
 
 
 @njit(cache=True)
@@ -470,3 +504,4 @@ def run(
         faults = Fault.NONE if recorded() else Fault.RECORDER
         loop.tick(pacer.wait(), damp=asked(), faults=faults)
         push(loop.row.values)
+        loop.kept()

@@ -107,6 +107,14 @@ def resident_mb() -> float:
     return 1e-6 * pages * resource.getpagesize()
 
 
+def stolen_s() -> float:
+    """Time that a hypervisor has taken from the CPUs since the computer began [s]; NaN where the system is silent."""
+    try:
+        return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return math.nan
+
+
 def _go_first(refused: dict[str, str]) -> bool:
     """Whether the process goes before all ordinary ones."""
     if not hasattr(os, "sched_setscheduler"):

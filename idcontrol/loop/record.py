@@ -33,7 +33,7 @@ from idcontrol.loop.wire import Drop
 from idcontrol.record.channels import views, width
 from idcontrol.record.metrics import percentiles
 from idcontrol.record.recording import Recorder, jsonable
-from idcontrol.types import Array, Event
+from idcontrol.types import Array, Event, Status
 
 EXTRA = {
     "tick": "",
@@ -51,9 +51,17 @@ EXTRA = {
     "compute_us": "us",
     "cpu_us": "us",
     "age_us": "us",
+    "status": "",
+    "step_us": "us",
+    **dict.fromkeys((f"{part}_us" for part in real.PARTS), "us"),
+    "switches": "",
 }
 """Channels of the loop's record beyond those of its session, and their units."""
-WALL_TIME = ("step_us", "missed", "period_us", "late_us", "compute_us", "cpu_us", "age_us")
+PARTS = tuple(f"{part}_us" for part in real.PARTS)
+"""Channels of the CPU times of parts of a tick."""
+WALL_TIME = (*PARTS, "step_us", "missed", "period_us", "late_us", "compute_us", "cpu_us", "age_us", "switches")
+WORST = 5
+"""Ticks that are told one by one."""
 EVERY_S = 0.05
 """Time between two looks at the rings [s]."""
 WRITTEN_AT_ONCE = 200
@@ -80,6 +88,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
         signal: Number of the signal that ended it; null where none did.
         error: Traceback of the error that planner or controller raised; "" if neither did.
         memory_mb: Memory of the loop's process before its first tick and after the last; null in process.
+        steal_s: Time that a hypervisor took from the computer's CPUs meanwhile; null in process.
     """
 
     ended: str
@@ -90,6 +99,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     error: str = ""
     memory_mb: tuple[float, float] | None = None
+    steal_s: float | None = None
 
 
 class Scribe:
@@ -232,6 +242,10 @@ class Scribe:
             "late_us": percentiles(arrays["late_us"]),
             "compute_us": percentiles(arrays["compute_us"]),
             "compute_cpu_us": percentiles(arrays["cpu_us"]),
+            "parts_us": {part: percentiles(arrays[f"{part}_us"]) for part in real.PARTS},
+            "worst_ticks": worst(arrays),
+            "switches": int(np.nansum(arrays["switches"])),
+            "steal_s": ending.steal_s,
             "overruns": ending.overruns,
             "missed": ending.missed,
             "fault_events": self.fault_events,
@@ -265,6 +279,20 @@ def too_slow(compute_us: Array, h: float) -> str | None:
         f"half of the ticks took {median:.0f} us or more of a period of {1e6 * h:.0f} us: with this controller the "
         f"computer cannot keep {1.0 / h:.0f} Hz; ask for a lower rate (--rate)"
     )
+
+
+def worst(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
+    """What happened in the ticks that took longest, longest first: their times, faults and how the controller ended."""
+    numbers = ("t", "compute_us", "cpu_us", *PARTS, "late_us", "missed", "switches")
+    longest = np.argsort(-arrays["compute_us"], kind="stable")[:WORST]
+    return [
+        {name: float(arrays[name][i]) for name in numbers}
+        | {
+            "status": Status(int(arrays["status"][i])).name.lower() if np.isfinite(arrays["status"][i]) else None,
+            "faults": [NAMES[fault] for fault in Fault(int(arrays["faults"][i]))],
+        }
+        for i in longest.tolist()
+    ]
 
 
 def _mean(values: Array) -> float | None:

@@ -506,12 +506,10 @@ def distance(base: Array, stride: int) -> float | None:
 
 
 def percentiles(values: Array) -> dict[str, float | None]:
-    """Median, 99th and 99.9th percentile and maximum of the finite values; None without any. `values` (rows,)."""
+    """Median, 99th, 99.9th and 99.99th percentile and maximum of the finite `values`, shape (rows,); None without."""
     values = values[np.isfinite(values)]
-    if not values.size:
-        return {"p50": None, "p99": None, "p999": None, "max": None}
-    p50, p99, p999 = (float(p) for p in np.percentile(values, [50.0, 99.0, 99.9]))
-    return {"p50": p50, "p99": p99, "p999": p999, "max": float(values.max())}
+    found = np.percentile(values, [50.0, 99.0, 99.9, 99.99, 100.0]).tolist() if values.size else [None] * 5
+    return dict(zip(("p50", "p99", "p999", "p9999", "max"), found, strict=True))
 
 
 def solver_number(solved_by: str | None) -> float:

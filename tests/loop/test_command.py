@@ -49,7 +49,8 @@ def test_json_has_the_keys_of_the_contract(command, tmp_path):
     status, out, _ = command("--duration", "0.2", "--json")
     assert status == 0
     found = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert set(found["period_us"]) == {"p50", "p99", "p999", "max"}
+    assert set(found["period_us"]) == {"p50", "p99", "p999", "p9999", "max"}
+    assert set(found["parts_us"]) == {"read", "estimate", "plan", "control", "gate", "record"}
     assert found["period_mean_us"] == pytest.approx(1000.0)
     assert found["memory_mb"] is None  # of a process of its own only
     for key in ("overruns", "missed", "fault_events"):

@@ -18,6 +18,7 @@ from idcontrol.loop.safety import MEANINGS, NAMES, Fault, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
 from idcontrol.record.channels import views, width
 from idcontrol.record.recording import load
+from idcontrol.types import Status
 from tests.loop.rig import ArmSession
 
 H = 1e-3
@@ -46,6 +47,8 @@ def telemetry(channels, seed):
     of["mode"][:] = np.repeat([Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED], [2, 2, 20, 6])
     of["faults"][:] = Fault.NONE
     of["faults"][9:11] = Fault.OVERRUN
+    if "status" in of:
+        of["status"][:] = Status.SOLVED
     if "tick" in of:
         of["tick"][:] = np.arange(30) + 100
     return rows
@@ -169,13 +172,18 @@ def test_the_metrics_of_a_loop_are_those_of_its_running_ticks_and_its_faults_wit
     of["period_us"][5] = np.nan  # as in a first tick, before which there was none
     of["compute_us"][:], of["cut"][:] = np.where(running, 200.0, 9999.0), np.where(running, 0.0, 8.0)
     of["compute_us"][7], of["cut"][7] = 800.0, 1.0
+    of["plan_us"][:], of["switches"][:] = 30.0, 0.0
+    of["plan_us"][7], of["switches"][7], of["status"][8] = 300.0, 2.0, np.nan
+    of["compute_us"][[8, 9]] = 700.0, 600.0  # the latter an overrun
     of["faults"][24] = Fault.PEER  # the first row of braking tells what ended the running
     of["faults"][[2, 28]] = Fault.SILENT  # before and after, nobody is harmed
     of["dropped"][:] = np.arange(30)[:, None] * np.arange(6)
     scribe = Scribe(session, tmp_path / "run", {}, H, machine_too=False)
     scribe.machine_rows(machine_rows([Mode.RUNNING]))  # nobody asked for them
     scribe.loop_rows(rows)
-    ending = Ending(ended="signal", overruns=2, missed=3, realtime={"cpu": 1}, signal=15, memory_mb=(10.0, 11.0))
+    ending = Ending(
+        ended="signal", overruns=2, missed=3, realtime={"cpu": 1}, signal=15, memory_mb=(10.0, 11.0), steal_s=0.5
+    )
     metrics = scribe.close(ending)
     assert metrics["steps"] == 20
     assert metrics["period_us"]["max"] == metrics["period_mean_us"] == 1000.0
@@ -185,6 +193,14 @@ def test_the_metrics_of_a_loop_are_those_of_its_running_ticks_and_its_faults_wit
     assert metrics["gate_ticks"] == 1
     assert metrics["dropped"] == {"size": 0, "damaged": 29, "foreign": 58, "old": 87, "range": 116, "version": 145}
     assert metrics["memory_mb"] == {"start": 10.0, "end": 11.0}
+    assert (metrics["parts_us"]["plan"]["p50"], metrics["parts_us"]["plan"]["max"]) == (30.0, 300.0)
+    assert (metrics["switches"], metrics["steal_s"]) == (2, 0.5)
+    found = [(tick["compute_us"], tick["plan_us"], tick["switches"], tick["status"], tick["faults"])
+             for tick in metrics["worst_ticks"][:4]]  # fmt: skip
+    assert found == [
+        (800.0, 300.0, 2.0, "solved", []), (700.0, 30.0, 0.0, None, []), (600.0, 30.0, 0.0, "solved", ["overrun"]),
+        (200.0, 30.0, 0.0, "solved", []),
+    ]  # fmt: skip
     told = ("ended", "signal", "overruns", "missed", "realtime", "error", "completed")
     assert [metrics[name] for name in told] == ["signal", 15, 2, 3, {"cpu": 1}, None, False]
     run = load(tmp_path / "run")

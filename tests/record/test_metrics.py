@@ -374,7 +374,7 @@ def test_a_record_without_rows_has_no_numbers():
 
 def test_percentiles_of_a_ladder():
     assert metrics.percentiles(np.arange(0.0, 1001.0)) == pytest.approx(
-        {"p50": 500, "p99": 990, "p999": 999, "max": 1000}
+        {"p50": 500, "p99": 990, "p999": 999, "p9999": 999.9, "max": 1000}
     )
 
 
