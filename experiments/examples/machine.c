@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 enum { HEAD = 48, MOST_JOINTS = 64, MOST_FEET = 16, COMMAND = 1, STATE = 2, FAREWELL = 20, AHEAD = 1000, ROWS = 5 };
-enum { MOST_VALUES = 1 + 7 + 6 + 3 * MOST_JOINTS + 3 + 6 * MOST_FEET };
+enum { MOST_VALUES = 1 + 7 + 6 + 5 * MOST_JOINTS + 3 + 6 * MOST_FEET + 9 };
 enum mode { IDLE, READY, RUNNING, DAMPED, STOPPED };
 
 static const double INERTIA = 0.1; /* of every joint [kg m2] */
@@ -123,6 +123,8 @@ static uint32_t describe(double *value, const struct machine *m) {
     for (uint32_t i = 0; i < m->joints; i++) value[n++] = m->joint[i].tau;
     for (int i = 0; i < 3; i++) value[n++] = i == 2 && m->feet ? 9.81 : 0.0; /* accelerometer */
     for (uint32_t i = 0; i < 6 * m->feet; i++) value[n++] = 0.0;             /* forces, then normals */
+    /* drive errors, temperatures; voltage, emergency stop; joystick (5); numbers of joints and model: NaN, not measured */
+    for (uint32_t i = 0; i < 2 * m->joints + 9; i++) value[n++] = NAN;
     return n;
 }
 

@@ -55,6 +55,13 @@ velocity leads; stands still for
 20 ms while that says it moves
 base leans by more than 1 rad     the torque is sent; braked after 5 ticks in a row; before the start, nothing is begun
 joint 0.5 rad off its reference   the torque is sent; braked after 100 ticks in a row
+a drive reports an error          braked at once
+a drive is hotter than 80 °C,     the torque is sent; braked after 100 ticks in a row
+voltage outside of its limits
+emergency stop pressed            braked at once; before the start, nothing is begun
+quaternion's norm 0.001 off 1     the message is not used; braked after 5 ticks in a row
+joints in another order, another  nothing is begun: one line says so, and which order was expected
+model
 clock jumps, process suspended,   braked
 the machine's time goes back
 recorder killed, disk full,       braked, and the exit status is 3 (2 where the disk is full);

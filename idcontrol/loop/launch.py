@@ -329,6 +329,10 @@ class _Work:
             raise InputError(
                 f"nobody speaks at {self.settings.peer}; is the machine switched on, and its address right?"
             )
+        newest = loop.endpoint.newest
+        if newest is not None and (why := self.wire.stranger(newest.values)):
+            order = ",".join(self.session.system.actuated_names)
+            raise InputError(f"the machine at {self.settings.peer} {why}; expected is {self.wire.robot} with {order}")
         assert recorder.stdout is not None
         if recorder.stdout.readline().strip() != record.READY.encode():
             raise InputError(f"the recorder could not open {self.out}")

@@ -20,7 +20,7 @@ from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.safety import Fault, Inputs, Mode, Policy, Rule, Safety, advance
 from idcontrol.loop.session import Session, wire_format
 from idcontrol.loop.transport import Endpoint, Link
-from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, SessionNumbers, within
+from idcontrol.loop.wire import NOT_MEASURED, Drop, Format, Inbox, Kind, Outbox, SessionNumbers, within
 from idcontrol.plants.drive import drive_torque
 from idcontrol.record.channels import ChannelRow
 from idcontrol.types import Array, Plant, State
@@ -73,6 +73,7 @@ class Machine:
     Attributes:
         safety: Its state machine.
         row: Telemetry of the last tick (`channels`).
+        health: What it says of drives, supply and joystick, which no plant has: NaN, to be filled by whoever has one.
         finished: Whether it has stopped, and told so.
     """
 
@@ -114,6 +115,7 @@ class Machine:
         self.finished = False
         self._farewell = 0
         self._values = np.zeros(wire.state_values)
+        self.health: Array = np.full(wire.health_values, NOT_MEASURED)
         self._range, self._lost = wire.state_range(), False
 
     def tick(self, beat: Beat, *, stop: bool = False) -> None:
@@ -155,7 +157,7 @@ class Machine:
         return bool(speed < self._policy.rest_speed)
 
     def _tell(self, motion: _Motion) -> None:
-        self._wire.write_state(self._values, motion.state, motion.tau, motion.accelerometer)
+        self._wire.write_state(self._values, motion.state, motion.tau, motion.accelerometer, self.health)
 
     def _move(self, command: Array | None) -> None:
         mode, limits, before = self.safety.mode, self._limits, self._motion.state

@@ -12,6 +12,8 @@ import numpy as np
 from numba import njit
 
 from idcontrol.kernels.linear import assign
+from idcontrol.loop.safety import Fault
+from idcontrol.loop.wire import Health
 from idcontrol.types import Array
 
 
@@ -76,6 +78,42 @@ def farthest(q: Array, other: Array) -> float:  # pragma: no cover - compiled
     for i in range(q.shape[0]):
         most = max(most, abs(q[i] - other[i]))
     return most
+
+
+def off_unit(quaternion: Array) -> float:
+    """How far the norm of an orientation, shape (4,), is from 1."""
+    x, y, z, w = quaternion
+    return abs(math.hypot(x, y, z, w) - 1.0)
+
+
+class Bearable(NamedTuple):
+    """What is borne of drives and supply."""
+
+    hot: float
+    """Temperature [°C]."""
+    low: float
+    """Least voltage [V]."""
+    high: float
+    """Largest voltage [V]."""
+
+
+DRIVE, HOT, VOLTAGE, ESTOP = (int(fault) for fault in (Fault.DRIVE, Fault.HOT, Fault.VOLTAGE, Fault.ESTOP))
+
+
+@njit(cache=True)
+def ailing(health: Health, bearable: Bearable) -> int:  # pragma: no cover - compiled
+    """The faults of drives and supply, a sum of `Fault`; what is not measured (NaN) is none."""
+    found = 0
+    for i in range(health.drive_error.shape[0]):
+        if health.drive_error[i] > 0.0 or health.drive_error[i] < 0.0:
+            found |= DRIVE
+        if health.temperature[i] > bearable.hot:
+            found |= HOT
+    if health.supply[0] < bearable.low or health.supply[0] > bearable.high:
+        found |= VOLTAGE
+    if health.supply[1] > 0.0:
+        found |= ESTOP
+    return found
 
 
 def tilt(quaternion: Array) -> float:

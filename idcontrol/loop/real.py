@@ -20,11 +20,11 @@ from numba import njit
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat, Clock, Pacer
 from idcontrol.loop.machine import FAREWELL
-from idcontrol.loop.plausible import Trust, believable, farthest, nothing, tilt
+from idcontrol.loop.plausible import Bearable, Trust, ailing, believable, farthest, nothing, off_unit, tilt
 from idcontrol.loop.safety import Cut, Fault, Inputs, Limits, Mode, Policy, Safety, admit, advance
 from idcontrol.loop.session import Planner
 from idcontrol.loop.transport import Endpoint, Link
-from idcontrol.loop.wire import Drop, Format, Inbox, Kind, Outbox, SessionNumbers
+from idcontrol.loop.wire import AXES, Drop, Format, Inbox, Kind, Outbox, SessionNumbers
 from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import solver_number
 from idcontrol.system import System
@@ -93,8 +93,13 @@ COURSE = (
 PARTS = ("read", "estimate", "plan", "control", "gate", "record")
 """Parts of a tick of which the CPU time is told: listening, `Parts.sense`, planner, controller, gate and sending, and
 keeping the row of the tick before."""
-HEARD = ("t", "q", "v", "tau_applied", "accelerometer", "force_sensed", "normal_sensed")
+HEARD = (
+    "t", "q", "v", "tau_applied", "accelerometer", "force_sensed", "normal_sensed",
+    "drive_error", "temperature", "voltage", "estop", "axes", "buttons", "joints", "model",
+)  # fmt: skip
 """Channels of the machine's message, side by side, in the order of a state datagram (`idcontrol.loop.wire`)."""
+UNIT = 1e-3
+"""How far the norm of a quaternion may be from 1."""
 PLAN = ("q_des", "v_des", "a_des", "base_ref", "feet_des", "stance")
 """Channels of the planner's answer, side by side."""
 VERDICT = ("unreachable", "status", "residual", "clipped", "solved_by", "gap_nm", "step_us")
@@ -119,6 +124,11 @@ def channels(wire: Format, notes: int) -> dict[str, tuple[int, ...]]:
         "accelerometer": (3,),
         "force_sensed": (feet, 3),
         "normal_sensed": (feet, 3),
+        "drive_error": (a,),
+        "temperature": (a,),
+        **dict.fromkeys(("voltage", "estop"), one),
+        "axes": (AXES,),
+        **dict.fromkeys(("buttons", "joints", "model"), one),
         "q_des": (a,),
         "v_des": (a,),
         "a_des": (a,),
@@ -181,6 +191,7 @@ class ControlLoop:
         self._sensed: Sensed | None = None
         self._seen: State | None = None
         self._joints = nothing(len(wire.torque_limit))
+        self._bearable = Bearable(policy.hot_c, *policy.voltage_v)
         self._trust = Trust(jump=policy.jump, speed=policy.rest_speed, still=policy.frozen_s)
         # the torques live in the row, so that no tick has to copy them there
         self._tau, self._wanted = self.row.of["tau"], self.row.of["tau_wanted"]
@@ -308,13 +319,18 @@ class ControlLoop:
         assert newest is not None
         self._heard[:] = newest.values
         sensed = parts.wire.read_state(newest.values)
-        said = sensed.state
+        said, faults = sensed.state, Fault.NONE
+        if found := ailing(parts.wire.health(newest.values), self._bearable):
+            faults = Fault(found)
+        if parts.system.floats and off_unit(said.q[3:7]) > UNIT:
+            return faults | Fault.QUATERNION
         if self.safety.mode is not Mode.RUNNING:
             self._joints.t[0] = np.nan
         q, v = said.q[parts.system.joint_q], parts.system.joint_velocities(said.v)
         if not believable(self._joints, self._trust, said.t, q, v):
-            return Fault.ENCODER
-        faults = Fault.NONE if last is None or said.t >= last.state.t else Fault.CLOCK
+            return faults | Fault.ENCODER
+        if last is not None and said.t < last.state.t:
+            faults |= Fault.CLOCK
         self._sensed, self._seen = sensed, said
         if parts.sense is not None:
             self._spend("read")

@@ -55,6 +55,10 @@ EXTRA = {
     "step_us": "us",
     **dict.fromkeys((f"{part}_us" for part in real.PARTS), "us"),
     "switches": "",
+    "drive_error": "",
+    "temperature": "°C",
+    "voltage": "V",
+    "estop": "",
 }
 """Channels of the loop's record beyond those of its session, and their units."""
 PARTS = tuple(f"{part}_us" for part in real.PARTS)

@@ -104,6 +104,16 @@ class Fault(enum.IntFlag):
     """The base leans by more than `Policy.tilt_rad`; before the start, nothing is begun."""
     ASTRAY = 4096
     """A joint is further from its reference than `Policy.tracking`."""
+    DRIVE = 8192
+    """A drive reports an error."""
+    HOT = 16384
+    """A drive is hotter than `Policy.hot_c`."""
+    VOLTAGE = 32768
+    """The supply is outside of `Policy.voltage`."""
+    ESTOP = 65536
+    """The emergency stop is pressed; before the start, nothing is begun."""
+    QUATERNION = 131072
+    """The norm of the base's quaternion is off 1 by more than 0.001: the message is not used."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType(
@@ -121,6 +131,11 @@ NAMES: Mapping[Fault, str] = MappingProxyType(
         Fault.ENCODER: "encoder",
         Fault.TIPPED: "tipped",
         Fault.ASTRAY: "astray",
+        Fault.DRIVE: "drive",
+        Fault.HOT: "hot",
+        Fault.VOLTAGE: "voltage",
+        Fault.ESTOP: "estop",
+        Fault.QUATERNION: "quaternion",
     }
 )
 """The faults by the names of their fields in `Policy`."""
@@ -139,6 +154,11 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.ENCODER: "a joint's angle jumped, or stood still while its velocity said that it moved",
         Fault.TIPPED: "the base leaned too far",
         Fault.ASTRAY: "a joint was too far from its reference",
+        Fault.DRIVE: "a drive reported an error",
+        Fault.HOT: "a drive was too hot",
+        Fault.VOLTAGE: "the supply's voltage was too low or too high",
+        Fault.ESTOP: "the emergency stop was pressed",
+        Fault.QUATERNION: "the base's quaternion was not of unit norm",
     }
 )
 """The faults in words, for the report of why a loop ended."""
@@ -161,7 +181,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The faults that a side tolerates.
 
-    The first thirteen are the rules for each `Fault`.
+    The first eighteen are the rules for each `Fault`.
 
     Attributes:
         overrun: For `Fault.OVERRUN`.
@@ -177,6 +197,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         encoder: For `Fault.ENCODER`.
         tipped: For `Fault.TIPPED`.
         astray: For `Fault.ASTRAY`.
+        drive: For `Fault.DRIVE`.
+        hot: For `Fault.HOT`.
+        voltage: For `Fault.VOLTAGE`; motors that start together let it sag for some ticks.
+        estop: For `Fault.ESTOP`.
+        quaternion: For `Fault.QUATERNION`.
         start_s: How long the other side may take to become ready before nothing is begun at all.
         late_s: Age of news above which the other side counts as silent.
         hang_s: Time after which planner or controller is interrupted.
@@ -187,6 +212,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         frozen_s: How long a joint may stand still while its velocity says that it moves.
         tilt_rad: How far the base may lean from upright.
         tracking: How far a joint may be from its reference [rad or m].
+        hot_c: How hot a drive may be [°C].
+        voltage_v: Least and largest voltage of the supply; robots differ, so the default looks at none.
     """
 
     overrun: Rule = Rule(tolerate=50)
@@ -202,6 +229,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     encoder: Rule = Rule(tolerate=5)
     tipped: Rule = Rule(tolerate=5)
     astray: Rule = Rule(tolerate=100)
+    drive: Rule = Rule()
+    hot: Rule = Rule(tolerate=100)
+    voltage: Rule = Rule(tolerate=100)
+    estop: Rule = Rule()
+    quaternion: Rule = Rule(tolerate=5)
     start_s: Duration = 5.0
     late_s: Duration = 0.01
     hang_s: Duration = 0.1
@@ -212,6 +244,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     frozen_s: Duration = 0.02
     tilt_rad: Positive = 1.0
     tracking: Positive = 0.5
+    hot_c: Positive = 80.0
+    voltage_v: tuple[NotNegative, Positive] = (0.0, 1e6)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import msgspec
 
 from idcontrol import controllers, places
 from idcontrol.loop.safety import Limits
-from idcontrol.loop.wire import Format
+from idcontrol.loop.wire import Format, model_number, names_number
 from idcontrol.system import System
 from idcontrol.types import Array, Plant, Reference, State
 
@@ -111,4 +111,6 @@ def wire_format(session: Session) -> Format:
         floating=system.n_unactuated >= 6,
         torque_limit=system.effort_limit,
         n_feet=len(session.feet),
+        joints=names_number(system.actuated_names),
+        model=model_number(system.model),
     )

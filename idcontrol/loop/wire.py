@@ -30,6 +30,17 @@ others it gives no torque. A state has, one after the other::
     accelerometer (3)           specific force of the base (acceleration without gravity's), its own axes [m/s²]
     force (n_feet, 3)           force of the ground on each foot, world axes [N]
     normal (n_feet, 3)          contact normal at each foot; zero where the foot has no contact
+    drive_error (a)             error of each drive, a whole number of up to 32 bits in its maker's meaning; 0 is none
+    temperature (a)             of the warmest part of each drive that is measured [°C]
+    voltage                     of the motors' supply [V]
+    estop                       1 while the emergency stop is pressed, else 0
+    axes (4)                    joystick, -1 to 1: forward, left, turn to the left, one that is free
+    buttons                     joystick: bit i is button i, up to 32
+    joints                      CRC-32 of the joints' names in the order above, with commas between, in UTF-8
+    model                       a number of the machine's model (`model_number`)
+
+What a machine does not measure or know is NaN, from `drive_error` on; nobody then looks at it. Before torques flow the
+loop compares `joints` and `model` with its own (`Format.stranger`), so that legs in another order are refused.
 
 A receiver takes datagrams one by one and drops, and counts, what is short or long, damaged, of another version, foreign
 (another kind or another robot), old (not newer than the last it took, or of another session) or out of range. The
@@ -43,11 +54,13 @@ from __future__ import annotations
 import enum
 import struct
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
+import pinocchio as pin
 from numba import njit
 
 from idcontrol.types import Array, ContactForces, Integers, Sensed, State
@@ -67,6 +80,12 @@ loops. A side that is this many times faster than the other would never be belie
 
 FASTEST = 1e3
 """Largest velocity in a state [rad/s, m/s]: no machine of this world exceeds it, only one that has diverged."""
+
+AXES = 4
+"""Axes of a joystick in a state."""
+
+NOT_MEASURED = np.nan
+"""Stands in a state for what a machine does not measure."""
 
 LAST_MODE = 4
 """The largest number of a mode."""
@@ -120,6 +139,25 @@ class SessionNumbers(NamedTuple):
 def robot_number(name: str) -> int:
     """Return the number that stands for a robot's name in a datagram."""
     return zlib.crc32(name.encode())
+
+
+def names_number(names: Iterable[str]) -> float:
+    """Return the number that stands for names in their order: CRC-32 of them with commas between."""
+    return float(zlib.crc32(",".join(names).encode()))
+
+
+def model_number(model: pin.Model) -> float:
+    """Return the number that stands for a Pinocchio model.
+
+    It is the CRC-32 of the names of its joints with commas between, then of float64 numbers, little endian, rounded to
+    1e-6: for each joint but the universe, the translation of its placement and the mass and centre of mass of its body.
+    """
+    numbers = [
+        (*place.translation, body.mass, *body.lever)
+        for place, body in zip(model.jointPlacements, model.inertias, strict=True)
+    ]
+    rounded = np.round(np.array(numbers[1:], dtype="<f8"), 6) + 0.0  # which has no negative zero
+    return float(zlib.crc32(rounded.tobytes(), zlib.crc32(",".join(model.names[1:]).encode())))
 
 
 class Outbox:
@@ -228,11 +266,35 @@ def _of_another_version(data: bytes) -> bool:
 
 @njit(cache=True)
 def within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover - compiled
-    """Whether ``low <= values <= high`` holds of each; a NaN is out of range."""
+    """Whether ``low <= values <= high`` holds of each.
+
+    A NaN is out of range, but where `low` is NaN: what may be not measured is otherwise between -`high` and `high`.
+    """
     inside = True
     for i in range(values.shape[0]):
-        inside &= low[i] <= values[i] <= high[i]
+        if np.isnan(low[i]):
+            inside &= not abs(values[i]) > high[i]
+        else:
+            inside &= low[i] <= values[i] <= high[i]
     return inside
+
+
+class Health(NamedTuple):
+    """What a state says of drives, supply and joystick; NaN is not measured."""
+
+    drive_error: Array
+    """Error of each drive, shape (a,); 0 is none."""
+    temperature: Array
+    """Of each drive, shape (a,) [°C]."""
+    supply: Array
+    """Voltage [V], and 1 where the emergency stop is pressed, shape (2,)."""
+    operator: Array
+    """Axes and buttons of the joystick, shape (5,)."""
+
+    @property
+    def axes(self) -> Array:
+        """Axes of the joystick, shape (4,), -1 to 1."""
+        return self.operator[:AXES]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +308,8 @@ class Format:
         floating: Whether the first seven values of a configuration are a position and a quaternion.
         torque_limit: Torque limit of each actuated joint, shape (a,) [N m]; inf where there is none.
         n_feet: Feet with force sensors.
+        joints: Number of the joints' order (`names_number`); NaN where it is not told.
+        model: Number of the model (`model_number`); NaN where it is not told.
     """
 
     robot: str
@@ -254,6 +318,8 @@ class Format:
     floating: bool
     torque_limit: Array
     n_feet: int
+    joints: float = NOT_MEASURED
+    model: float = NOT_MEASURED
 
     @property
     def command_values(self) -> int:
@@ -263,6 +329,16 @@ class Format:
     @property
     def state_values(self) -> int:
         """How many values a state has."""
+        return self._health + self.health_values + 2
+
+    @property
+    def health_values(self) -> int:
+        """How many values tell of drives, supply and joystick."""
+        return 2 * len(self.torque_limit) + 2 + AXES + 1
+
+    @property
+    def _health(self) -> int:
+        """Where they begin in a state."""
         return 1 + self.nq + self.nv + len(self.torque_limit) + 3 + 6 * self.n_feet
 
     def command_range(self) -> tuple[Array, Array]:
@@ -283,10 +359,44 @@ class Format:
         high[0] = np.finfo(np.float64).max
         low = -high
         low[0] = 0.0
+        low[self._health :] = NOT_MEASURED
+        health = self.health(high)
+        health.drive_error[:] = 2.0**32 - 1.0
+        health.axes[:], health.operator[-1] = 1.0, 2.0**32 - 1.0
+        high[-2:] = 2.0**32 - 1.0
         return low, high
 
-    def write_state(self, out: Array, state: State, tau: Array, accelerometer: Array) -> None:
-        """Fill the values of a state datagram; shape of `out` (state_values,)."""
+    def health(self, values: Array) -> Health:
+        """What a state says of drives, supply and joystick: views of `values`, shape (state_values,)."""
+        a, at = len(self.torque_limit), self._health
+        return Health(
+            drive_error=values[at : at + a],
+            temperature=values[at + a : at + 2 * a],
+            supply=values[at + 2 * a : at + 2 * a + 2],
+            operator=values[at + 2 * a + 2 : at + self.health_values],
+        )
+
+    def stranger(self, values: Array) -> str:
+        """Why a state, shape (state_values,), is of another machine than this one's; "" where nothing says so."""
+        joints, model = values[-2:]
+        if not np.isnan(joints) and joints != self.joints:
+            return "has other joints, or in another order"
+        if not np.isnan(model) and model != self.model:
+            return "has another model (masses, or places of joints)"
+        return ""
+
+    def write_state(
+        self, out: Array, state: State, tau: Array, accelerometer: Array, health: Array | None = None
+    ) -> None:
+        """Fill the values of a state datagram.
+
+        Args:
+            out: Shape (state_values,).
+            state: The state.
+            tau: Torques that were applied, shape (a,) [N m].
+            accelerometer: Specific force of the base, its own axes, shape (3,) [m/s²].
+            health: What drives, supply and joystick say, shape (health_values,); None measures nothing of it.
+        """
         a, nq, nv = len(self.torque_limit), self.nq, self.nv
         out[0] = state.t
         out[1 : 1 + nq] = state.q
@@ -294,17 +404,19 @@ class Format:
         at = 1 + nq + nv
         out[at : at + a] = tau
         out[at + a : at + a + 3] = accelerometer
-        feet = out[at + a + 3 :].reshape(2, self.n_feet, 3)
+        feet = out[at + a + 3 : self._health].reshape(2, self.n_feet, 3)
         feet[:] = 0.0
         if state.forces is not None and self.n_feet:
             feet[0, state.forces.identity] = state.forces.force
             feet[1, state.forces.identity] = state.forces.normal
+        out[self._health : -2] = NOT_MEASURED if health is None else health
+        out[-2:] = self.joints, self.model
 
     def read_state(self, values: Array) -> Sensed:
         """Read the values of a state datagram; the arrays of the result are views of `values`."""
         a, nq, nv = len(self.torque_limit), self.nq, self.nv
         at = 1 + nq + nv
-        identity, force, normal = _touching(values[at + a + 3 :])
+        identity, force, normal = _touching(values[at + a + 3 : self._health])
         forces = ContactForces(identity=identity, force=force, normal=normal)
         return Sensed(
             state=State(t=float(values[0]), q=values[1 : 1 + nq], v=values[1 + nq : at], forces=forces),

@@ -623,7 +623,7 @@ def test_feet_of_which_sensing_says_nothing_are_recorded_without_a_force():
     for _ in range(2):
         loop.endpoint.newest = Datagram(sequence=1, mode=Mode.READY, stamp=0, echo=0, values=told)
         loop._look()
-        of, felt = loop.row.of, told[-24:].reshape(2, 4, 3)
+        of, felt = loop.row.of, told[43:67].reshape(2, 4, 3)  # after time, q, v, two torques and the accelerometer
         np.testing.assert_array_equal(of["q"], -told[1:20])
         for channel, values in zip(("force_sensed", "normal_sensed"), felt, strict=True):
             np.testing.assert_array_equal(of[channel], np.where(np.arange(4)[:, None] == 2, values, 0.0))
@@ -720,3 +720,67 @@ def test_a_controller_that_never_returns_is_interrupted_after_the_time_that_it_m
     assert time.monotonic() - began >= 0.25
     assert rig.modes() == WHOLE
     assert rig.faults() == Fault.HUNG
+
+
+AILMENTS = [
+    # which value of health, what it says, the fault, how many ticks in a row are survived
+    (1, 4.0, Fault.DRIVE, 0),
+    (3, 80.5, Fault.HOT, 100),
+    (4, 20.9, Fault.VOLTAGE, 100),
+    (4, 30.1, Fault.VOLTAGE, 100),
+    (5, 1.0, Fault.ESTOP, 0),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "fault", "survived"), AILMENTS)
+def test_what_is_wrong_with_drives_and_supply_brakes_once_it_lasts(runs, place, value, fault, survived):
+    def wrong(call, command):
+        if call == 150:
+            rig.machine.health[place] = value
+        return command
+
+    rig = Rig(controller=Pd(wrong=wrong), policy=structs.replace(QUICK, voltage_v=(21.0, 30.0)))
+    rig.run()
+    check_torques(rig)
+    assert rig.modes() == WHOLE
+    assert rig.loop.safety.ended_by == fault
+    # the news is told one tick later at the earliest, and heard one tick after that
+    assert 150 + survived <= rig.ticks(Mode.RUNNING) <= 153 + survived
+
+
+@pytest.mark.parametrize(("place", "value"), [(1, 0.0), (3, 79.5), (4, 21.1), (5, 0.0)])
+def test_healthy_drives_and_supply_are_no_fault(runs, place, value):
+    rig = Rig(policy=structs.replace(QUICK, voltage_v=(21.0, 30.0)))
+    rig.machine.health[place] = value
+    rig.run()
+    assert rig.faults() == Fault.NONE
+
+
+@pytest.mark.parametrize(("place", "value", "fault"), [(0, 1.0, Fault.DRIVE), (5, 1.0, Fault.ESTOP)])
+def test_with_a_drive_in_error_or_the_emergency_stop_pressed_nothing_is_begun(place, value, fault):
+    rig = Rig(policy=structs.replace(QUICK, start_s=0.05))
+    rig.machine.health[place] = value
+    rig.run()
+    assert Mode.RUNNING not in rig.modes()
+    assert rig.loop.safety.ended_by == fault
+
+
+class OffUnit(Toppling):
+    """A base at rest whose quaternion is of this norm from 0.1 s on; it has no other fault."""
+
+    def __init__(self, norm=1.0):
+        self.norm = norm
+        super().__init__()
+
+    def leaning(self, t):
+        q = np.zeros(9)
+        q[2], q[6] = 1.0, self.norm if t > 0.1 else 1.0
+        return State(t=t, q=q, v=np.zeros(8))
+
+
+@pytest.mark.parametrize(("norm", "fault"), [(1.0 - 0.9e-3, Fault.NONE), (1.0 - 1.1e-3, Fault.QUATERNION)])
+def test_a_message_whose_quaternion_is_not_of_unit_norm_is_not_used(runs, norm, fault):
+    rig = runs(controller=Limp(), session=OffUnit(norm))
+    assert rig.faults() == rig.loop.safety.ended_by == fault
+    assert rig.modes() == WHOLE
+    assert rig.loop._seen.q[6] == (1.0 if fault else norm)

@@ -7,6 +7,7 @@ import pytest
 
 from idcontrol.errors import InputError
 from idcontrol.loop.session import wire_format
+from idcontrol.loop.wire import within
 from idcontrol.scenes.walk import WalkConfig
 from idcontrol.sensing import Sensing
 from tests.loop.rig import ArmSession
@@ -20,7 +21,7 @@ def test_every_walking_robot_fits_the_wire_and_has_finite_limits(robot):
     values = np.empty(wire.state_values)
     wire.write_state(values, session.start, np.zeros(12), np.zeros(3))
     low, high = wire.state_range()
-    assert ((low <= values) & (values <= high)).all()
+    assert within(low, values, high)
     for field in (limits.torque, limits.torque_rate, limits.speed, limits.damping):
         assert np.isfinite(field).all()
         assert (field > 0).all()

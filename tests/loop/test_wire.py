@@ -10,8 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from idcontrol.loop.wire import AHEAD, HEAD_BYTES, Drop, Format, Inbox, Kind, Outbox, robot_number
+from idcontrol.loop.wire import (
+    AHEAD,
+    HEAD_BYTES,
+    Drop,
+    Format,
+    Inbox,
+    Kind,
+    Outbox,
+    model_number,
+    names_number,
+    robot_number,
+    within,
+)
 from idcontrol.types import ContactForces, State
+from tests.loop.rig import arm
 
 LOW, HIGH = np.full(3, -10.0), np.full(3, 10.0)
 
@@ -174,7 +187,8 @@ def test_a_state_comes_through_whole():
     values = np.empty(form.state_values)
     form.write_state(values, state, tau, felt)
     low, high = form.state_range()
-    assert ((low <= values) & (values <= high)).all()
+    assert within(low, values, high)
+    assert all(np.isnan(part).all() for part in form.health(values))  # nobody has measured it
     read = form.read_state(values)
     assert read.state.t == 1.5
     np.testing.assert_array_equal(read.state.q, q)
@@ -214,10 +228,64 @@ def test_the_range_of_a_state_is_what_no_machine_of_this_world_exceeds():
     low, high = form.state_range()
     # t, place of the base, its quaternion, a joint; velocities; torque, accelerometer, force and normal of a foot
     bounds = np.r_[np.finfo(float).max, [1e4] * 3, [1.0] * 4, 1e4, [1e3] * 7, [1e6] * 10]
-    assert form.state_values == len(bounds)
-    np.testing.assert_allclose(high, bounds, rtol=1e-5)  # a unit quaternion is rounded
+    # drive error, temperature, voltage, emergency stop, joystick, joints, model
+    words = 2.0**32 - 1.0
+    may_be_unknown = np.r_[words, [1e6] * 3, [1.0] * 4, [words] * 3]
+    assert form.state_values == len(bounds) + len(may_be_unknown)
+    np.testing.assert_allclose(high, np.r_[bounds, may_be_unknown], rtol=1e-5)  # a unit quaternion is rounded
     assert (high[4:8] > 1.0).all()
-    np.testing.assert_array_equal(low, np.r_[0.0, -high[1:]])
+    np.testing.assert_array_equal(low[: len(bounds)], np.r_[0.0, -high[1 : len(bounds)]])
+    assert np.isnan(low[len(bounds) :]).all()
+
+
+@pytest.mark.parametrize(("value", "fits"), [(np.nan, True), (-1.0, True), (1.0, True), (1.1, False), (-np.inf, False)])
+def test_what_may_be_not_measured_is_nan_or_within_its_range(value, fits):
+    assert within(np.array([np.nan]), np.array([value]), np.array([1.0])) == fits
+
+
+def test_the_health_of_a_machine_has_its_place_in_a_state():
+    """Written down once more, field by field, as a program in another language would."""
+    form = Format(
+        robot="arm", nq=2, nv=2, floating=False, torque_limit=np.full(2, 20.0), n_feet=0, joints=7.0, model=9.0
+    )
+    values = np.empty(form.state_values)
+    said = np.arange(11.0)  # errors, temperatures, voltage, emergency stop, four axes, buttons
+    state = State(t=0.0, q=np.zeros(2), v=np.zeros(2))
+    form.write_state(values, state, np.zeros(2), np.zeros(3), said)
+    np.testing.assert_array_equal(values[10:], np.r_[said, 7.0, 9.0])
+    health = form.health(values)
+    np.testing.assert_array_equal(health.drive_error, [0.0, 1.0])
+    np.testing.assert_array_equal(health.temperature, [2.0, 3.0])
+    np.testing.assert_array_equal(health.supply, [4.0, 5.0])
+    np.testing.assert_array_equal(health.axes, [6.0, 7.0, 8.0, 9.0])
+    assert health.operator[-1] == 10.0
+
+
+@pytest.mark.parametrize(
+    ("joints", "model", "said"),
+    [(7.0, 9.0, ""), (np.nan, np.nan, ""), (8.0, 9.0, "in another order"), (7.0, 8.0, "another model")],
+)
+def test_a_machine_with_other_joints_or_another_model_is_known_where_it_tells(joints, model, said):
+    form = Format(
+        robot="arm", nq=2, nv=2, floating=False, torque_limit=np.full(2, 20.0), n_feet=0, joints=7.0, model=9.0
+    )
+    why = form.stranger(np.r_[np.zeros(21), joints, model])
+    assert said in why
+    assert bool(why) == bool(said)
+
+
+def test_legs_in_another_order_have_another_number():
+    assert names_number(["FL", "FR"]) == zlib.crc32(b"FL,FR") != names_number(["FR", "FL"])
+
+
+def test_the_number_of_a_model_tells_masses_and_places_apart_but_no_rounding():
+    number = model_number(arm().model)
+    rounded, heavier, moved = arm().model, arm().model, arm().model
+    rounded.inertias[1].mass += 1e-9
+    heavier.inertias[1].mass += 1e-3
+    moved.jointPlacements[2].translation[2] += 1e-3
+    assert model_number(rounded) == number
+    assert len({number, model_number(heavier), model_number(moved)}) == 3
 
 
 def test_the_kind_of_a_datagram_is_1_for_commands_and_2_for_states():
