@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from idcontrol.errors import InputError
+from idcontrol.loop.order import MachineOrder
 from idcontrol.robots.wording import LONGEST_LINE, shown
 
 MOST_BYTES = 1 << 20
@@ -156,6 +157,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         gains: Feedback gains.
         gait: How it walks; None for a robot that does not walk.
         command: How fast its commanded velocity may change.
+        orders: Orders of joints that machines of this robot have, by names such as that of their maker's library.
         remarks: Why the URDF is right in what `check` warns of, by names of links or joints, or patterns with ``*``.
     """
 
@@ -169,6 +171,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     feet: tuple[Foot, ...] = ()
     gait: DefaultGait | None = None
     command: CommandLimits = CommandLimits()
+    orders: dict[str, MachineOrder] = {}
     remarks: dict[str, str] = {}
 
 

@@ -21,6 +21,7 @@ Who talks to whom
 - `wire` - the datagrams, byte by byte; a C program that speaks them is in ``experiments/examples/machine.c``.
 - `transport` - what carries them: within a process, shared memory, UDP. All judge alike what comes.
 - `safety` - the state machine that both sides run, the policy of each fault, the last gate of torques. Pure.
+- `order` - machines whose joints are in another order.
 - `plausible` - whether what the machine says of itself can be.
 - `brake` - what "damped" means: joint damping that is stable at any rate.
 - `real`, `machine` - the two sides. `session` - what they run; `jobs`, `plant_process`, `record` - as processes.

@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -26,6 +26,7 @@ from idcontrol.loop import machine, real, realtime, record
 from idcontrol.loop.clock import AWAKE_NS, NS, Beat, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
+from idcontrol.loop.order import Translation, translation
 from idcontrol.loop.real import ControlLoop, Parts
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import Fault, Policy
@@ -35,7 +36,7 @@ from idcontrol.loop.stop import Stop
 from idcontrol.loop.transport import Link, inprocess
 from idcontrol.loop.transport.shared import BYTES, SharedLink
 from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
-from idcontrol.loop.wire import FASTEST, HEAD_BYTES, MAGIC, Drop, SessionNumbers
+from idcontrol.loop.wire import FASTEST, HEAD_BYTES, MAGIC, Drop, SessionNumbers, names_number
 from idcontrol.record.channels import width
 
 RING_S = 10.0
@@ -59,6 +60,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             ``simulated`` the same slowed down to the wall clock.
         bind: Where to listen for UDP, HOST:PORT; null is a free port of loopback.
         peer: The machine, HOST:PORT over UDP; null starts a plant as a process of its own.
+        joints: Name of the order that the joints of the machine at `peer` have, one of `orders` in the robot file; null
+            is that of the model.
         plant_rate_hz: Rate of the plant; null is that of the loop.
         plant_silence_s: The plant brakes after a silence of this length; null is 20 of its periods.
         policy: Faults that the loop tolerates, and how long.
@@ -69,6 +72,7 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     pacing: Literal["real", "simulated", "fast"] = "real"
     bind: str | None = None
     peer: str | None = None
+    joints: str | None = None
     plant_rate_hz: Rate | None = None
     plant_silence_s: Duration | None = None
     policy: Policy = Policy()
@@ -109,6 +113,10 @@ def run(
     """
     if settings.peer is not None and settings.transport != "udp":
         raise InputError(f"peer={settings.peer} is reached by transport=udp, not {settings.transport}")
+    if settings.joints is not None and settings.peer is None:
+        raise InputError(
+            f"joints={settings.joints} is the order of a machine at loop.peer; the plant here has the model's"
+        )
     if (settings.pacing == "real") != (settings.transport != "inprocess"):
         raise InputError(
             f"transport={settings.transport} with pacing={settings.pacing}: simulated time needs transport=inprocess, "
@@ -150,10 +158,21 @@ class _Work:
             limits=session.limits,
             sense=sensing.sense(settings.sensing, self._feet, session.start),
             stance=sensing.stance(settings.sensing, self._feet),
+            translation=self._translation(),
             notes=session.notes,
         )
         watchdog = machine.watchdog(self.plant_period / NS)
         self.machine_policy = msgspec.structs.replace(watchdog, late_s=settings.plant_silence_s or watchdog.late_s)
+
+    def _translation(self) -> Translation | None:
+        """Between the machine's joints and ours."""
+        session, asked = self.session, self.settings.joints
+        if asked is None:
+            return None
+        if asked not in session.orders:
+            known = ", ".join(session.orders) or "none"
+            raise InputError(f"loop.joints={asked}: {session.robot} has no such order of joints; it has {known}")
+        return translation(session.orders[asked], session.system, session.feet, self.wire)
 
     def _feet(self) -> SphereContacts:
         """The feet, on a system of their own, for estimators of contacts and state."""
@@ -329,13 +348,25 @@ class _Work:
             raise InputError(
                 f"nobody speaks at {self.settings.peer}; is the machine switched on, and its address right?"
             )
-        newest = loop.endpoint.newest
-        if newest is not None and (why := self.wire.stranger(newest.values)):
-            order = ",".join(self.session.system.actuated_names)
-            raise InputError(f"the machine at {self.settings.peer} {why}; expected is {self.wire.robot} with {order}")
+        self._recognise(loop)
         assert recorder.stdout is not None
         if recorder.stdout.readline().strip() != record.READY.encode():
             raise InputError(f"the recorder could not open {self.out}")
+
+    def _recognise(self, loop: ControlLoop) -> None:
+        """Refuse a machine that says that it is another than the one that is expected."""
+        newest, told, session = loop.endpoint.newest, self.parts.translation, self.session
+        assert newest is not None
+        expected = self.wire if told is None else replace(self.wire, joints=told.joints)
+        if why := expected.stranger(newest.values):
+            names = session.system.actuated_names
+            if told is not None and self.settings.joints is not None:
+                names = session.orders[self.settings.joints].joints
+            line = f"the machine at {self.settings.peer} {why}; expected is {session.robot} with {','.join(names)}"
+            for name, order in session.orders.items():
+                if names_number(order.joints) == newest.values[-2]:
+                    line += f"; it has the order {name}: --set loop.joints={name}"
+            raise InputError(line)
 
     def _connect(self, machine_fd: int | None, numbers: SessionNumbers) -> tuple[Link, subprocess.Popen[bytes] | None]:
         """The loop's end of the link, and the process of the plant at its other end if we have started it."""

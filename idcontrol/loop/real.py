@@ -20,6 +20,7 @@ from numba import njit
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat, Clock, Pacer
 from idcontrol.loop.machine import FAREWELL
+from idcontrol.loop.order import Translation
 from idcontrol.loop.plausible import Bearable, Trust, ailing, believable, farthest, nothing, off_unit, tilt
 from idcontrol.loop.safety import Cut, Fault, Inputs, Limits, Mode, Policy, Safety, admit, advance
 from idcontrol.loop.session import Planner
@@ -52,6 +53,7 @@ class Parts:
         limits: Limits of the joints.
         sense: Gives the sensed state; None senses the whole state as the machine sends it.
         stance: Replaces the planned contacts by sensed ones; None keeps the planned ones.
+        translation: Puts the machine's joints into the loop's order; None where it is the same.
         notes: How many numbers the planner notes.
     """
 
@@ -62,6 +64,7 @@ class Parts:
     limits: Limits
     sense: Sense | None = None
     stance: Stance | None = None
+    translation: Translation | None = None
     notes: int = 0
 
 
@@ -221,7 +224,7 @@ class ControlLoop:
             if self._clock.now() > deadline or not alive():
                 return False
             # speaking first tells the machine where we are
-            self.endpoint.post(Mode.IDLE, self._sent.ravel(), self._clock.now())
+            self._post(Mode.IDLE)
             self._clock.sleep_until(self._clock.now() + NS // 100)
         parts = self._parts
         self._look()
@@ -240,7 +243,7 @@ class ControlLoop:
     def leave(self) -> None:
         """Tell a machine that waits that nobody will come; before the first tick."""
         self._sent[:] = 0.0
-        self.endpoint.post(Mode.STOPPED, self._sent.ravel(), self._clock.now())
+        self._post(Mode.STOPPED)
 
     def tick(self, beat: Beat, *, damp: bool = False, faults: Fault = Fault.NONE) -> None:
         """One period.
@@ -292,7 +295,7 @@ class ControlLoop:
             self._first = beat.index
         self._mark = time.thread_time_ns()
         cut = self._gate(now, beat)
-        endpoint.post(self.safety.mode, self._sent.ravel(), self._clock.now())
+        self._post(self.safety.mode)
         self._spend("gate")
         self._describe(beat, faults, cut, age, cpu)
         if self.safety.mode is Mode.STOPPED:
@@ -313,14 +316,20 @@ class ControlLoop:
             self._asking = False
             raise Hung("planner or controller did not return in time")
 
+    def _post(self, mode: Mode) -> None:
+        """Send what may be sent, in the machine's order."""
+        values, translation = self._sent.ravel(), self._parts.translation
+        self.endpoint.post(mode, values if translation is None else translation.command(values), self._clock.now())
+
     def _look(self) -> Fault:
         """Read the newest state; returns what is wrong with it. While it runs, one that cannot be is not used."""
         newest, parts, last = self.endpoint.newest, self._parts, self._sensed
         assert newest is not None
-        self._heard[:] = newest.values
-        sensed = parts.wire.read_state(newest.values)
+        values = newest.values if parts.translation is None else parts.translation.state(newest.values)
+        self._heard[:] = values
+        sensed = parts.wire.read_state(values)
         said, faults = sensed.state, Fault.NONE
-        if found := ailing(parts.wire.health(newest.values), self._bearable):
+        if found := ailing(parts.wire.health(values), self._bearable):
             faults = Fault(found)
         if parts.system.floats and off_unit(said.q[3:7]) > UNIT:
             return faults | Fault.QUATERNION

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from idcontrol import controllers, places
+from idcontrol.loop.order import MachineOrder
 from idcontrol.loop.safety import Limits
 from idcontrol.loop.wire import Format, model_number, names_number
 from idcontrol.system import System
@@ -46,6 +47,7 @@ class Session(Protocol):
         limits: Limits of its joints.
         feet: Names of the feet with force sensors.
         notes: How many numbers the planner notes in each tick.
+        orders: Orders of joints that machines of this robot have, by their names.
     """
 
     robot: str
@@ -54,6 +56,7 @@ class Session(Protocol):
     limits: Limits
     feet: tuple[str, ...]
     notes: int
+    orders: Mapping[str, MachineOrder]
 
     def planner(self) -> Planner:
         """A new planner, which the caller resets."""

@@ -62,6 +62,7 @@ class WalkSession:
         limits: Limits of the robot file and of the URDF.
         feet: Names of the feet.
         notes: `NOTES`.
+        orders: Orders of joints of the robot file.
     """
 
     notes = NOTES
@@ -79,6 +80,7 @@ class WalkSession:
             raise InputError("command.ahead_s is for idcontrol run alone: a loop on the wall clock does not look ahead")
         self._experiment, self._scene = experiment, WalkScene.of(config)
         observer = self._scene.observer()
+        self.orders = self._scene.robot.description.orders
         self.robot, self.feet = self._scene.robot.name, self._scene.feet
         self.system = observer.system
         self.start = self._scene.start(np.random.default_rng(config.seed))

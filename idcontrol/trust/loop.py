@@ -28,6 +28,7 @@ from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.machine import Machine
 from idcontrol.loop.memory import anonymous
+from idcontrol.loop.order import MachineOrder
 from idcontrol.loop.record import Ending
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import Limits, Mode, Policy, admit
@@ -114,6 +115,7 @@ class Flywheel:
     robot: str = "flywheel"
     feet: tuple[str, ...] = ()
     notes: int = 0
+    orders: Mapping[str, MachineOrder] = MappingProxyType({})
 
     def __init__(self) -> None:
         model = pin.Model()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 import signal
@@ -21,8 +22,9 @@ from idcontrol.errors import InputError
 from idcontrol.loop import launch
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.loop.safety import Mode, Policy
+from idcontrol.loop.session import wire_format
 from idcontrol.loop.transport.udp import UdpLink
-from idcontrol.loop.wire import HEAD, HEAD_BYTES, Kind, Outbox
+from idcontrol.loop.wire import HEAD, HEAD_BYTES, Kind, Outbox, names_number
 from idcontrol.record.recording import load
 from idcontrol.scenes.walk import WalkConfig
 from tests.loop import rig
@@ -250,6 +252,41 @@ def test_who_speaks_another_version_is_told_so(tmp_path, monkeypatch):
     over.set()
     speaker.join()
     link.close()
+
+
+@pytest.mark.wallclock
+@pytest.mark.parametrize(
+    ("names", "model", "line"),
+    [
+        (
+            ["elbow", "shoulder"],
+            np.nan,
+            "another order.*shoulder,elbow.*order swapped: --set loop.joints=swapped$",
+        ),
+        (["wrist", "elbow"], np.nan, "has other joints.*expected is arm with shoulder,elbow$"),
+        (["shoulder", "elbow"], 1.0, "has another model"),
+    ],
+)
+def test_a_machine_of_other_joints_or_another_model_is_refused_before_anything_moves(tmp_path, names, model, line):
+    own, there = free_ports(2)
+    link, over = UdpLink(("127.0.0.1", there), ("127.0.0.1", own)), threading.Event()
+    wire = dataclasses.replace(wire_format(rig.ArmSession()), joints=names_number(names), model=model)
+    outbox, heard = Outbox(Kind.STATE, "arm", wire.state_values, 1), []
+    wire.write_state(outbox.values, rig.ArmSession().start, np.zeros(2), np.zeros(3))
+
+    def speak():
+        while not over.wait(0.01):
+            link.send(outbox.seal(Mode.IDLE, 0, 0))
+            heard.append(link.receive())
+
+    speaker = threading.Thread(target=speak)
+    speaker.start()
+    with pytest.raises(InputError, match=line):
+        launch.run("tests.loop.rig:offer", rig.Config(), settings(own, there), tmp_path / "run")
+    over.set()
+    speaker.join()
+    link.close()
+    assert not any(HEAD.unpack_from(data)[2] == Mode.RUNNING for data in heard if data)
 
 
 @needs_compiler

@@ -13,6 +13,7 @@ from idcontrol.configuration import Duration, Rate, Seed
 from idcontrol.loop import machine, real
 from idcontrol.loop.clock import NS, Beat, VirtualClock
 from idcontrol.loop.machine import Machine, watchdog
+from idcontrol.loop.order import MachineOrder
 from idcontrol.loop.real import ControlLoop, Parts, run
 from idcontrol.loop.safety import Limits, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
@@ -144,6 +145,7 @@ class ArmSession:
         self.config = config or Config()
         self.robot, self.system, self.limits, self.feet, self.notes = "arm", arm(), limits(), (), 0
         self.start = State(t=0.0, q=np.array([0.1, -0.1]), v=np.zeros(2))
+        self.orders = {"swapped": MachineOrder(joints=("elbow", "shoulder"), turned=("elbow",))}
 
     def planner(self):
         return Swing()

@@ -1,0 +1,160 @@
+"""Machines whose joints are in another order than the model's: what is told and asked is put right, or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from idcontrol import robots
+from idcontrol.errors import InputError
+from idcontrol.loop import launch
+from idcontrol.loop.order import MachineOrder, translation
+from idcontrol.loop.safety import Fault, Mode
+from idcontrol.loop.session import wire_format
+from idcontrol.scenes.walk import WalkConfig
+from tests.loop import rig
+from tests.loop.rig import ArmSession, Rig
+from tests.scenes import loops
+
+UNITREE = [f"{leg}_{joint}_joint" for leg in ("FR", "FL", "RR", "RL") for joint in ("hip", "thigh", "calf")]
+"""As `unitree_legged_sdk/quadruped.h` numbers them: FR_0 = 0, FR_1 = 1, ... RL_2 = 11."""
+MOTORS = [0, 3, 2, 1, 5, 4, 6, 9, 8, 7, 11, 10]
+REVERSED = [True, False, True, True, False, False] * 2
+"""As in ``demos/config_solo12.yaml`` of odri_control_interface, by joints of the URDF."""
+
+
+@pytest.fixture(scope="module", params=["go1", "solo12"])
+def shipped(request):
+    session = loops.walk.session(WalkConfig(robot=request.param))
+    (order,) = session.orders.values()
+    return session, order
+
+
+def test_the_map_of_go1_is_that_of_its_makers_library():
+    order = robots.load("go1").description.orders["unitree"]
+    assert list(order.joints) == UNITREE
+    assert not order.turned
+    assert [foot[::-1].translate(str.maketrans("HF", "RF")) for foot in order.feet] == ["FR", "FL", "RR", "RL"]
+
+
+def test_the_map_of_solo12_is_that_of_its_master_board():
+    robot = robots.load("solo12")
+    names, order = robot.system().actuated_names, robot.description.orders["odri"]
+    assert [order.joints[motor] for motor in MOTORS] == list(names)
+    assert {name for name, turned in zip(names, REVERSED, strict=True) if turned} == set(order.turned)
+
+
+def test_each_number_of_a_state_comes_to_the_joint_that_the_machine_means(shipped):
+    """A state is written once as the loop means it, once by hand as the machine says it."""
+    session, order = shipped
+    wire, names, rng = wire_format(session), session.system.actuated_names, np.random.default_rng(0)
+    order = structs.replace(order, offset_rad={names[4]: 0.3})
+    q, v, tau, errors, heat = rng.normal(size=(5, 12))
+    force, normal = rng.normal(size=(2, 4, 3))
+    sign = np.array([-1.0 if name in order.turned else 1.0 for name in names])
+    own = np.r_[1.5, rng.normal(size=7), q, rng.normal(size=6), v, tau, rng.normal(size=3)]
+    rest = rng.normal(size=9)
+    ours = np.r_[own, force.ravel(), normal.ravel(), errors, heat, rest]
+    at = [names.index(name) for name in order.joints]
+    feet = [session.feet.index(name) for name in order.feet or session.feet]
+    zero = np.where(np.arange(12) == 4, 0.3, 0.0)
+    theirs = np.r_[
+        own[:8], (sign * (q - zero))[at], own[20:26], (sign * v)[at], (sign * tau)[at], own[50:53],
+        force[feet].ravel(), normal[feet].ravel(), errors[at], heat[at], rest,
+    ]  # fmt: skip
+    made = translation(order, session.system, session.feet, wire)
+    np.testing.assert_allclose(made.state(theirs), ours, rtol=0, atol=1e-15)  # rounding of the offset
+
+    command = np.stack((tau, q, v, rng.random(12), rng.random(12)))
+    asked = np.stack((sign * tau, sign * (q - zero), sign * v, command[3], command[4]))[:, at]
+    np.testing.assert_allclose(made.command(command.ravel()), asked.ravel(), rtol=0, atol=1e-15)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.permutations(["shoulder", "elbow"]), st.sets(st.sampled_from(["shoulder", "elbow"])), st.floats(-3, 3))
+def test_what_a_drive_makes_of_a_command_is_the_same_in_any_order(joints, turned, offset):
+    """The torque of the impedance law, which the machine computes of its own numbers, is the one that was meant."""
+    session = ArmSession()
+    order = MachineOrder(joints=tuple(joints), turned=tuple(turned), offset_rad={"elbow": offset})
+    made = translation(order, session.system, (), wire_format(session))
+    rng = np.random.default_rng(0)
+    theirs = np.r_[0.0, rng.normal(size=6), np.zeros(3), np.full(11, np.nan), np.nan, np.nan]
+    ours = made.state(theirs)
+    command = np.abs(rng.normal(size=(5, 2)))
+
+    def torque(rows, values):
+        return rows[0] + rows[3] * (rows[1] - values[1:3]) + rows[4] * (rows[2] - values[3:5])
+
+    meant = torque(command, ours)
+    applied = torque(made.command(command.ravel()).reshape(5, 2), theirs)
+    told = made.state(np.r_[theirs[:5], applied, theirs[7:]])
+    np.testing.assert_allclose(told[5:7], meant, rtol=0, atol=1e-12)
+
+
+def test_an_arm_in_another_order_swings_as_the_loop_means():
+    plain, swapped = Rig(), Rig()
+    order = ArmSession().orders["swapped"]
+    made = translation(order, ArmSession().system, (), wire_format(ArmSession()))
+    put, back = made.command, made.state
+    swapped.loop._parts = dataclasses.replace(swapped.loop._parts, translation=made)
+    there = swapped.machine
+
+    # limits of its joints in its own order
+    ends = np.stack([put(end) for end in wire_format(ArmSession()).command_range()])
+    there.endpoint.inbox._low, there.endpoint.inbox._high = ends.min(axis=0), ends.max(axis=0)
+    # the machine's electronics: its own order towards the wire, the model's towards its joints
+    post, poll = there.endpoint.post, there.endpoint.poll
+
+    def speak(mode, values, now):
+        post(mode, inverse(back, values), now)
+
+    def listen(now):
+        fresh = poll(now)
+        newest = there.endpoint.newest
+        if fresh and newest is not None:
+            there.endpoint.newest = structs.replace(newest, values=inverse(put, newest.values))
+        return fresh
+
+    there.endpoint.post, there.endpoint.poll = speak, listen
+    plain.run()
+    swapped.run()
+    assert swapped.faults() == Fault.NONE
+    assert swapped.ticks(Mode.RUNNING) == 400
+    for name in ("q", "tau"):
+        np.testing.assert_array_equal([row[name] for row in swapped.rows], [row[name] for row in plain.rows])
+
+
+def inverse(affine, image):
+    values = np.empty_like(image)
+    values[affine.source] = (image - affine.shift) / affine.factor
+    return values
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"joints": ("elbow",)}, "must name each of shoulder, elbow once"),
+        ({"joints": ("elbow", "elbow")}, "must name each of shoulder, elbow once"),
+        ({"turned": ("wrist",)}, "wrist is no joint of arm"),
+        ({"offset_rad": {"wrist": 0.1}}, "wrist is no joint of arm"),
+        ({"feet": ("LF",)}, "feet"),
+    ],
+)
+def test_an_order_that_does_not_name_each_joint_once_is_refused(change, line):
+    session = ArmSession()
+    order = structs.replace(session.orders["swapped"], **change)
+    with pytest.raises(InputError, match=line):
+        translation(order, session.system, session.feet, wire_format(session))
+
+
+def test_an_order_that_the_robot_file_does_not_have_is_refused(tmp_path):
+    far = launch.LoopSettings(transport="udp", peer="127.0.0.1:9", joints="reversed")
+    with pytest.raises(InputError, match="arm has no such order of joints; it has swapped"):
+        launch.run("tests.loop.rig:offer", rig.Config(), far, tmp_path / "run")
+    with pytest.raises(InputError, match=r"the order of a machine at loop\.peer"):
+        launch.run("tests.loop.rig:offer", rig.Config(), launch.LoopSettings(joints="swapped"), tmp_path / "run")
