@@ -71,7 +71,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(page, monkeypatch):
 
 @pytest.mark.parametrize(("page", "line"), commands())
 def test_a_command_of_a_page_is_understood(page, line):
-    words = shlex.split(line, comments=True)
+    words = shlex.split(line.partition(" > ")[0], comments=True)
     if words[0] == "idcontrol":
         name, *arguments = words[1:]
         understood(cli.commands[name], name, arguments)

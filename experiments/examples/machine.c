@@ -1,32 +1,36 @@
 /* A machine in C at the other end of `idcontrol loop`: joints of equal inertia that turn freely.
  *
+ *     idcontrol loop --header > idcontrol_wire.h
  *     cc -O2 -o machine machine.c -lm
  *     ./machine [-f FEET] [-q Q,Q,...] [-r HZ] [-p PATIENCE] ROBOT JOINTS OWN_PORT LOOP_PORT
  *
- * It speaks the datagrams that idcontrol/loop/wire.py describes, on loopback, and does what the electronics of a robot
- * do: hold still until torques are asked for, follow the newest command until a newer one comes (drives close the loop
+ * It speaks the datagrams of idcontrol_wire.h on loopback, in real time where that is permitted (it says where not), and
+ * does what the electronics of a robot do: hold still until torques are asked for, follow the newest command until a newer one comes (drives close the loop
  * of its gains every 0.1 ms, within the torque limit), brake when none came for PATIENCE (20) of its periods, and tell
  * its state in every period, HZ (1000) times in a second. Replace `move` by your drives and sensors.
  *
  * With -f it is a robot on legs that hangs from a hoist: its base stands still, its FEET feel nothing. Without, it is an
- * arm. Joints begin at Q, or at zero. Little-endian computers only: values are copied as they lie in memory.
+ * arm. Joints begin at Q, or at zero.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { HEAD = 48, MOST_JOINTS = 64, MOST_FEET = 16, COMMAND = 1, STATE = 2, FAREWELL = 20, AHEAD = 1000, ROWS = 5 };
+#include "idcontrol_wire.h"
+
+enum { MOST_JOINTS = 64, MOST_FEET = 16, FAREWELL = 20, PRIORITY = 80 };
 enum { MOST_VALUES = 1 + 7 + 6 + 5 * MOST_JOINTS + 3 + 6 * MOST_FEET + 9 };
-enum mode { IDLE, READY, RUNNING, DAMPED, STOPPED };
 
 static const double INERTIA = 0.1; /* of every joint [kg m2] */
 static const double LIMIT = 1e3;   /* of every joint [N m] */
@@ -40,23 +44,10 @@ struct joint {
 };
 
 struct machine {
-    uint32_t robot, joints, feet; /* no feet: an arm */
+    uint32_t joints, feet; /* no feet: an arm */
     struct joint joint[MOST_JOINTS];
     double t;
 };
-
-static uint32_t crc32(uint32_t crc, const unsigned char *data, size_t size) {
-    crc = ~crc;
-    for (size_t i = 0; i < size; i++) {
-        crc ^= data[i];
-        for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0xEDB88320u & (0u - (crc & 1u)));
-    }
-    return ~crc;
-}
-
-static uint32_t checksum(const unsigned char *data, size_t size) {
-    return crc32(crc32(0, data, 44), data + HEAD, size - HEAD);
-}
 
 static int64_t now_ns(void) {
     struct timespec t;
@@ -64,49 +55,26 @@ static int64_t now_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* What the loop said last. */
+/* What the loop may say, and said last. */
 struct heard {
-    int any; /* since we last lost it */
-    uint16_t mode;
-    uint32_t session;
-    uint64_t sequence, far; /* of the last one taken; a number too far beyond it, to be continued by the next */
-    double command[ROWS * MOST_JOINTS]; /* tau, q, v, kp, kd, one after the other */
-    unsigned long accepted, dropped;
+    struct idc_inbox inbox;
+    struct idc_head head;
+    double command[IDC_ROWS * MOST_JOINTS]; /* tau, q, v, kp, kd, one after the other */
+    double low[IDC_ROWS * MOST_JOINTS], high[IDC_ROWS * MOST_JOINTS];
 };
 
-static void listen_to(struct heard *heard, const unsigned char *data, size_t size, uint32_t robot, uint32_t joints) {
-    uint16_t kind, mode;
-    uint32_t to, session, count, sum;
-    uint64_t sequence;
-    double command[ROWS * MOST_JOINTS];
-    const uint32_t values = ROWS * joints;
-    heard->dropped++; /* until it has proved to be sound */
-    if (size != HEAD + 8u * values || memcmp(data, "IDC2", 4) != 0) return;
-    memcpy(&kind, data + 4, 2);
-    memcpy(&mode, data + 6, 2);
-    memcpy(&to, data + 8, 4);
-    memcpy(&session, data + 12, 4);
-    memcpy(&sequence, data + 16, 8);
-    memcpy(&count, data + 40, 4);
-    memcpy(&sum, data + 44, 4);
-    if (sum != checksum(data, size)) return;
-    if (kind != COMMAND || to != robot || count != values || mode > STOPPED) return;
-    if (session == heard->session ? sequence <= heard->sequence : heard->any) return; /* old, or of somebody else */
-    memcpy(command, data + HEAD, 8u * values);
-    for (uint32_t i = 0; i < values; i++)
-        if (!isfinite(command[i]) || (i >= 3 * joints && command[i] < 0.0)) return; /* no gain is negative */
-    const uint64_t last = session == heard->session ? heard->sequence : 0;
-    if (sequence - last > AHEAD && (sequence <= heard->far || sequence - heard->far > AHEAD)) {
-        heard->far = sequence;
-        return;
-    }
-    heard->dropped--;
-    heard->accepted++;
-    heard->any = 1;
-    heard->mode = mode;
-    heard->session = session;
-    heard->sequence = sequence;
-    memcpy(heard->command, command, sizeof heard->command);
+static void listen_to(struct heard *heard, const unsigned char *data, size_t size) {
+    double command[IDC_ROWS * MOST_JOINTS];
+    struct idc_head head;
+    if (idc_accept(&heard->inbox, data, size, &head, command) != IDC_TAKEN) return;
+    heard->head = head;
+    memcpy(heard->command, command, 8u * heard->inbox.count);
+}
+
+static uint64_t dropped(const struct heard *heard) {
+    uint64_t sum = 0;
+    for (int why = 0; why < IDC_TAKEN; why++) sum += heard->inbox.dropped[why];
+    return sum;
 }
 
 /* What is told of the machine, in the order of a state datagram; returns how many values that are. */
@@ -128,41 +96,20 @@ static uint32_t describe(double *value, const struct machine *m) {
     return n;
 }
 
-static size_t speak(unsigned char *data, enum mode mode, uint64_t sequence, uint64_t echo, const struct machine *m) {
-    double value[MOST_VALUES];
-    const uint16_t kind = STATE, as = (uint16_t)mode;
-    const uint32_t session = (uint32_t)getpid(), count = describe(value, m);
-    const int64_t stamp = now_ns();
-    const size_t size = HEAD + 8u * count;
-    memcpy(data, "IDC2", 4);
-    memcpy(data + 4, &kind, 2);
-    memcpy(data + 6, &as, 2);
-    memcpy(data + 8, &m->robot, 4);
-    memcpy(data + 12, &session, 4);
-    memcpy(data + 16, &sequence, 8);
-    memcpy(data + 24, &stamp, 8);
-    memcpy(data + 32, &echo, 8);
-    memcpy(data + 40, &count, 4);
-    memcpy(data + HEAD, value, 8u * count);
-    const uint32_t sum = checksum(data, size);
-    memcpy(data + 44, &sum, 4);
-    return size;
-}
-
 /* The torque of a drive: feed-forward and impedance, the sum within the limit. */
 static double drive(const struct joint *joint, const double *command, uint32_t joints, uint32_t i) {
     const double *tau = command, *q = tau + joints, *v = q + joints, *kp = v + joints, *kd = kp + joints;
     return fmax(-LIMIT, fmin(LIMIT, tau[i] + kp[i] * (q[i] - joint->q) + kd[i] * (v[i] - joint->v)));
 }
 
-static void move(struct machine *m, enum mode mode, const double *command, double dt) {
+static void move(struct machine *m, enum idc_mode mode, const double *command, double dt) {
     const int steps = (int)ceil(dt / DRIVE - 1e-9);
     const double h = dt / steps;
     for (uint32_t i = 0; i < m->joints; i++) {
         struct joint *joint = &m->joint[i];
         for (int k = 0; k < steps; k++) {
-            double tau = mode == RUNNING ? drive(joint, command, m->joints, i) : 0.0;
-            if (mode == DAMPED) tau = -DAMPING * joint->v / (1.0 + h * DAMPING / INERTIA);
+            double tau = mode == IDC_RUNNING ? drive(joint, command, m->joints, i) : 0.0;
+            if (mode == IDC_DAMPED) tau = -DAMPING * joint->v / (1.0 + h * DAMPING / INERTIA);
             if (k == 0) joint->tau = tau;
             joint->v += h * tau / INERTIA;
             joint->q += h * joint->v;
@@ -214,6 +161,13 @@ static int open_channel(long own_port, long loop_port) {
     return channel;
 }
 
+/* Ask for real time: a priority above ordinary processes, and memory that is never swapped out. */
+static void hurry(void) {
+    const struct sched_param param = {.sched_priority = PRIORITY};
+    if (sched_setscheduler(0, SCHED_FIFO, &param) != 0) fprintf(stderr, "SCHED_FIFO: %s\n", strerror(errno));
+    if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) fprintf(stderr, "locked memory: %s\n", strerror(errno));
+}
+
 int main(int argc, char **argv) {
     struct machine machine = {0};
     const char *begin = NULL;
@@ -230,7 +184,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     argv += optind;
-    machine.robot = crc32(0, (const unsigned char *)argv[0], strlen(argv[0]));
+    const uint32_t robot = idc_number(argv[0]);
     machine.joints = (uint32_t)number(argv[1], "JOINTS", 1, MOST_JOINTS);
     if (begin != NULL) place(&machine, begin);
     const int channel = open_channel(number(argv[2], "OWN_PORT", 1, 65535), number(argv[3], "LOOP_PORT", 1, 65535));
@@ -239,10 +193,16 @@ int main(int argc, char **argv) {
         return 3;
     }
 
-    struct heard heard = {0};
-    unsigned char data[65536];
-    enum mode mode = IDLE;
-    uint64_t sequence = 0;
+    static struct heard heard;
+    static unsigned char data[65536];
+    double values[MOST_VALUES], limit[MOST_JOINTS];
+    for (uint32_t i = 0; i < machine.joints; i++) limit[i] = LIMIT;
+    idc_command_range(machine.joints, limit, heard.low, heard.high);
+    heard.inbox = (struct idc_inbox){.kind = IDC_COMMAND, .robot = robot, .count = IDC_ROWS * machine.joints};
+    heard.inbox.low = heard.low, heard.inbox.high = heard.high;
+    struct idc_outbox outbox = {.kind = IDC_STATE, .robot = robot, .session = (uint32_t)getpid()};
+    enum idc_mode mode = IDC_IDLE;
+    hurry();
     const int64_t period = 1000000000 / hz;
     const pid_t parent = getppid();
     int64_t due = now_ns(), since_heard = due, since_damped = 0;
@@ -252,26 +212,30 @@ int main(int argc, char **argv) {
         const struct timespec until = {due / 1000000000, due % 1000000000};
         while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR) {
         }
-        const unsigned long before = heard.accepted;
-        for (ssize_t got; (got = recv(channel, data, sizeof data, 0)) >= 0;)
-            listen_to(&heard, data, (size_t)got, machine.robot, machine.joints);
-        if (heard.accepted != before) since_heard = now_ns();
+        const uint64_t before = heard.inbox.accepted;
+        for (ssize_t got; (got = recv(channel, data, sizeof data, 0)) >= 0;) listen_to(&heard, data, (size_t)got);
+        if (heard.inbox.accepted != before) since_heard = now_ns();
         silent = now_ns() - since_heard > patience * period;
 
-        if (mode == IDLE && heard.any && !silent) mode = READY;
-        if (mode == READY && silent) mode = IDLE, heard.any = 0; /* the next loop is welcome: nothing has moved */
-        if (mode == READY && heard.mode == RUNNING) mode = RUNNING;
-        if (mode == RUNNING && (silent || heard.mode == DAMPED)) mode = DAMPED, since_damped = now_ns();
-        if (heard.any && heard.mode == STOPPED) mode = STOPPED;
-        if (mode == DAMPED && silent && (fastest(&machine) < REST || now_ns() - since_damped > 1000000000))
-            mode = STOPPED;
-        if (mode >= RUNNING) move(&machine, mode, heard.command, 1e-9 * (double)period);
-        const size_t size = speak(data, mode, ++sequence, heard.any ? heard.sequence : 0, &machine);
+        const int known = heard.inbox.known, asked = heard.head.mode;
+        if (mode == IDC_IDLE && known && !silent) mode = IDC_READY;
+        /* as nothing has moved, the next loop is welcome */
+        if (mode == IDC_READY && silent) mode = IDC_IDLE, heard.inbox.known = 0;
+        if (mode == IDC_READY && asked == IDC_RUNNING) mode = IDC_RUNNING;
+        if (mode == IDC_RUNNING && (silent || asked == IDC_DAMPED)) mode = IDC_DAMPED, since_damped = now_ns();
+        if (heard.inbox.known && asked == IDC_STOPPED) mode = IDC_STOPPED;
+        if (mode == IDC_DAMPED && silent && (fastest(&machine) < REST || now_ns() - since_damped > 1000000000))
+            mode = IDC_STOPPED;
+        if (mode >= IDC_RUNNING) move(&machine, mode, heard.command, 1e-9 * (double)period);
+        const uint64_t echo = heard.inbox.known ? heard.head.sequence : 0;
+        const uint32_t count = describe(values, &machine);
+        const size_t size = idc_seal(&outbox, (uint16_t)mode, now_ns(), echo, values, count, data);
         if (send(channel, data, size, 0) < 0 && errno != ECONNREFUSED && errno != EAGAIN) break;
-        farewell += mode == STOPPED;
-        if (getppid() != parent && mode < RUNNING) break; /* whoever started us is gone before we moved */
+        farewell += mode == IDC_STOPPED;
+        if (getppid() != parent && mode < IDC_RUNNING) break; /* whoever started us is gone before we moved */
     }
-    printf("accepted %lu dropped %lu moved %.3f s %s\n", heard.accepted, heard.dropped, machine.t,
+    printf("accepted %llu dropped %llu moved %.3f s %s\n", (unsigned long long)heard.inbox.accepted,
+           (unsigned long long)dropped(&heard), machine.t,
            silent ? "silent" : "told to stop");
     close(channel);
     return 0;

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import shutil
 import sys
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ CONNECTION = ("transport", "pacing", "bind", "peer")
 @click.option("--view", is_flag=True, help="Serve a page that shows it in 3-D while it runs.")
 @click.option("--port", type=int, metavar="N", help="Port of that page on 127.0.0.1.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the record; must be empty.")
+@click.option("--header", is_flag=True, help="Only print the datagrams as a header for C and C++.")
 @click.option("--json", "as_json", is_flag=True, help="Print the metrics as one JSON object.")
 def command(
     experiment: str,
@@ -68,9 +70,13 @@ def command(
     port: int | None,
     out: Path | None,
     as_json: bool,
+    header: bool,
     **options: Any,
 ) -> int:
     """Run a controller at a fixed rate on the wall clock, record it, and print what came out."""
+    if header:
+        click.echo(files("idcontrol.loop").joinpath("idcontrol_wire.h").read_text(encoding="utf-8"), nl=False)
+        return DONE
     from idcontrol.loop.realtime import one_blas_thread
 
     one_blas_thread()

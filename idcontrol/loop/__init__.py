@@ -18,7 +18,8 @@ Who talks to whom
 - `clock` - absolute deadlines; missed beats are counted and skipped. Which clock a loop is given is its pacing:
   `WallClock`, or `VirtualClock` (simulated time, as fast as possible or slowed down to the wall clock). A controller
   cannot tell: the nominal period is its `Setup.h`, the measured one the difference of two `State.t`.
-- `wire` - the datagrams, byte by byte; a C program that speaks them is in ``experiments/examples/machine.c``.
+- `wire` - the datagrams, byte by byte; ``idcontrol_wire.h`` is the same for C and C++ (``idcontrol loop --header``),
+  and ``experiments/examples/machine.c`` a program that speaks them.
 - `transport` - what carries them: within a process, shared memory, UDP. All judge alike what comes.
 - `safety` - the state machine that both sides run, the policy of each fault, the last gate of torques. Pure.
 - `order` - machines whose joints are in another order.

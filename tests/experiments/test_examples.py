@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import idcontrol.experiments.examples
+import idcontrol.loop
 from idcontrol import cli
 from idcontrol.errors import InputError
 from idcontrol.loop import launch
@@ -33,6 +34,7 @@ from tests.loop.test_wire import of_version
 
 ROOT = Path(__file__).parents[2]
 FAST = LoopSettings(transport="inprocess", pacing="fast", policy=Policy(damp_s=0.05))
+HEADER = Path(idcontrol.loop.__file__).parent / "idcontrol_wire.h"
 C_SOURCE = Path(idcontrol.experiments.examples.__file__).parent / "machine.c"
 
 
@@ -69,7 +71,7 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (cc)
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     path = tmp_path_factory.mktemp("c") / "machine"
-    flags = ["-O2", "-std=c99", "-Wall", "-Wextra", "-Werror"]
+    flags = ["-O2", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{HEADER.parent}"]
     subprocess.run([COMPILER, *flags, "-o", path, C_SOURCE, "-lm"], check=True)
     return path
 

@@ -1,0 +1,227 @@
+/* The datagrams between a loop of idcontrol and its machine, for C11 and C++17. No other file is needed.
+ *
+ *     idcontrol loop --header > idcontrol_wire.h
+ *
+ * idcontrol/loop/wire.py describes them byte by byte; this is the same in C: sealing, checking, and where each value of
+ * a state is. No function allocates, waits or keeps a pointer beyond what its structure says. Little-endian computers
+ * only: values are copied as they lie in memory.
+ */
+#ifndef IDCONTROL_WIRE_H
+#define IDCONTROL_WIRE_H
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "idcontrol_wire.h copies numbers as they lie in memory, which must be little endian"
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define IDC_MAGIC "IDC2"
+enum { IDC_HEAD = 48, IDC_LARGEST = 65507, IDC_AHEAD = 1000, IDC_ROWS = 5, IDC_AXES = 4 };
+enum idc_kind { IDC_COMMAND = 1, IDC_STATE = 2 };
+enum idc_mode { IDC_IDLE = 0, IDC_READY = 1, IDC_RUNNING = 2, IDC_DAMPED = 3, IDC_STOPPED = 4 };
+/* Why a datagram was dropped; IDC_TAKEN: it was not. */
+enum idc_drop {
+    IDC_SIZE = 0,
+    IDC_DAMAGED = 1,
+    IDC_FOREIGN = 2,
+    IDC_OLD = 3,
+    IDC_RANGE = 4,
+    IDC_VERSION = 5,
+    IDC_TAKEN = 6
+};
+
+/* CRC-32 as in zlib; begin with 0, and go on with what came out. */
+static inline uint32_t idc_crc32(uint32_t crc, const void *data, size_t size) {
+    const unsigned char *byte = (const unsigned char *)data;
+    crc = ~crc;
+    for (size_t i = 0; i < size; i++) {
+        crc ^= byte[i];
+        for (int bit = 0; bit < 8; bit++) crc = (crc >> 1) ^ (0xEDB88320u & (0u - (crc & 1u)));
+    }
+    return ~crc;
+}
+
+/* The number of a robot's name, or of the names of joints with commas between. */
+static inline uint32_t idc_number(const char *text) { return idc_crc32(0, text, strlen(text)); }
+
+static inline uint32_t idc_checksum(const unsigned char *data, size_t size) {
+    return idc_crc32(idc_crc32(0, data, 44), data + IDC_HEAD, size - IDC_HEAD);
+}
+
+/* What numbers and seals datagrams of one kind. Set kind, robot and session; the rest begins with zero. */
+struct idc_outbox {
+    uint16_t kind;
+    uint32_t robot, session;
+    uint64_t sequence; /* of the last datagram */
+};
+
+/* Write the next datagram into `data`, which holds 48 + 8 * count bytes; returns its size. */
+static inline size_t idc_seal(struct idc_outbox *box, uint16_t mode, int64_t stamp_ns, uint64_t echo,
+                              const double *values, uint32_t count, unsigned char *data) {
+    const size_t size = IDC_HEAD + 8u * (size_t)count;
+    uint32_t sum;
+    box->sequence++;
+    memcpy(data, IDC_MAGIC, 4);
+    memcpy(data + 4, &box->kind, 2);
+    memcpy(data + 6, &mode, 2);
+    memcpy(data + 8, &box->robot, 4);
+    memcpy(data + 12, &box->session, 4);
+    memcpy(data + 16, &box->sequence, 8);
+    memcpy(data + 24, &stamp_ns, 8);
+    memcpy(data + 32, &echo, 8);
+    memcpy(data + 40, &count, 4);
+    memcpy(data + IDC_HEAD, values, 8u * (size_t)count);
+    sum = idc_checksum(data, size);
+    memcpy(data + 44, &sum, 4);
+    return size;
+}
+
+/* What tells good datagrams from bad ones. Set kind, robot, count, low and high; the rest begins with zero. To listen to
+ * one session alone, set `session` and `known`. With `known` back at zero the next session is welcome, but no replay. */
+struct idc_inbox {
+    uint16_t kind;
+    uint32_t robot, count;
+    const double *low, *high; /* range of each value; where low is NaN a NaN is taken, and what is within -high to high */
+    uint32_t session;
+    int known;
+    uint64_t last, far; /* number of the last one taken; one too far beyond it, to be continued by the next */
+    uint64_t accepted, dropped[6];
+};
+
+/* What the head of a datagram says. */
+struct idc_head {
+    uint16_t mode;
+    uint64_t sequence, echo;
+    int64_t stamp_ns;
+};
+
+static inline int idc_within(const double *low, const double *values, const double *high, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        const double value = values[i];
+        if (low[i] != low[i] ? value > high[i] || value < -high[i] : !(low[i] <= value && value <= high[i])) return 0;
+    }
+    return 1;
+}
+
+static inline enum idc_drop idc_judge(const struct idc_inbox *box, const unsigned char *data, size_t size,
+                                      struct idc_head *head, double *values, uint32_t *session) {
+    uint16_t kind;
+    uint32_t robot, count, sum;
+    if (size >= IDC_HEAD) memcpy(&sum, data + 44, 4);
+    if (size >= IDC_HEAD && memcmp(data, IDC_MAGIC, 3) == 0 && data[3] != IDC_MAGIC[3] &&
+        sum == idc_checksum(data, size))
+        return IDC_VERSION;
+    if (size != IDC_HEAD + 8u * (size_t)box->count) return IDC_SIZE;
+    if (memcmp(data, IDC_MAGIC, 4) != 0 || sum != idc_checksum(data, size)) return IDC_DAMAGED;
+    memcpy(&kind, data + 4, 2);
+    memcpy(&head->mode, data + 6, 2);
+    memcpy(&robot, data + 8, 4);
+    memcpy(session, data + 12, 4);
+    memcpy(&head->sequence, data + 16, 8);
+    memcpy(&head->stamp_ns, data + 24, 8);
+    memcpy(&head->echo, data + 32, 8);
+    memcpy(&count, data + 40, 4);
+    if (kind != box->kind || robot != box->robot || count != box->count) return IDC_FOREIGN;
+    const uint64_t last = *session == box->session ? box->last : 0;
+    if ((box->known && *session != box->session) || head->sequence <= last) return IDC_OLD;
+    memcpy(values, data + IDC_HEAD, 8u * (size_t)count);
+    return head->mode > IDC_STOPPED || !idc_within(box->low, values, box->high, count) ? IDC_RANGE : IDC_TAKEN;
+}
+
+/* Take a datagram, or drop and count it. Only where it returns IDC_TAKEN do `head` and `values` (count) hold anything. */
+static inline enum idc_drop idc_accept(struct idc_inbox *box, const void *data, size_t size, struct idc_head *head,
+                                       double *values) {
+    uint32_t session = 0;
+    enum idc_drop why = idc_judge(box, (const unsigned char *)data, size, head, values, &session);
+    if (why == IDC_TAKEN) {
+        const uint64_t last = session == box->session ? box->last : 0;
+        const uint64_t beyond = head->sequence - box->far;
+        if (head->sequence - last > IDC_AHEAD && !(head->sequence > box->far && beyond <= IDC_AHEAD)) {
+            box->far = head->sequence;
+            why = IDC_OLD;
+        }
+    }
+    if (why != IDC_TAKEN) {
+        box->dropped[why]++;
+        return why;
+    }
+    box->accepted++;
+    box->session = session;
+    box->known = 1;
+    box->last = head->sequence;
+    return IDC_TAKEN;
+}
+
+/* Sizes of a machine. */
+struct idc_machine {
+    uint32_t nq, nv;  /* values of a configuration and of a velocity, as Pinocchio has them */
+    uint32_t joints;  /* that are actuated */
+    uint32_t feet;    /* with force sensors */
+    int floating;     /* whether a position and a quaternion (x, y, z, w) come first in a configuration */
+};
+
+/* Where each part of a state begins among its values. */
+struct idc_state_layout {
+    uint32_t t, q, v, tau, accelerometer, force, normal, drive_error, temperature, voltage, estop, axes, buttons;
+    uint32_t joint_order, model; /* numbers of the joints' names in their order, and of the model */
+    uint32_t count;              /* of all values */
+};
+
+static inline struct idc_state_layout idc_state_layout_of(const struct idc_machine *m) {
+    struct idc_state_layout at;
+    at.t = 0;
+    at.q = 1;
+    at.v = at.q + m->nq;
+    at.tau = at.v + m->nv;
+    at.accelerometer = at.tau + m->joints;
+    at.force = at.accelerometer + 3;
+    at.normal = at.force + 3 * m->feet;
+    at.drive_error = at.normal + 3 * m->feet;
+    at.temperature = at.drive_error + m->joints;
+    at.voltage = at.temperature + m->joints;
+    at.estop = at.voltage + 1;
+    at.axes = at.estop + 1;
+    at.buttons = at.axes + IDC_AXES;
+    at.joint_order = at.buttons + 1;
+    at.model = at.joint_order + 1;
+    at.count = at.model + 1;
+    return at;
+}
+
+/* Ranges of a command: rows tau, q, v, kp, kd of `joints` values each; `torque_limit` [N m] of each joint. */
+static inline void idc_command_range(uint32_t joints, const double *torque_limit, double *low, double *high) {
+    for (uint32_t i = 0; i < joints; i++) {
+        const double most[IDC_ROWS] = {torque_limit[i], 1e4, 1e3, 1e6, 1e6};
+        for (uint32_t row = 0; row < IDC_ROWS; row++) {
+            high[row * joints + i] = most[row];
+            low[row * joints + i] = row < 3 ? -most[row] : 0.0; /* no gain is negative */
+        }
+    }
+}
+
+/* Ranges of a state: what no machine of this world exceeds; low is NaN for what may be not measured. */
+static inline void idc_state_range(const struct idc_machine *m, double *low, double *high) {
+    const struct idc_state_layout at = idc_state_layout_of(m);
+    const double word = 4294967295.0, unknown = (double)NAN;
+    for (uint32_t i = 0; i < at.count; i++) {
+        high[i] = i < at.v ? 1e4 : i < at.tau ? 1e3 : 1e6;
+        if (m->floating && i >= 4 && i < 8) high[i] = 1.0 + 1e-6;
+        if ((i >= at.drive_error && i < at.temperature) || i >= at.buttons) high[i] = word;
+        if (i >= at.axes && i < at.buttons) high[i] = 1.0;
+        low[i] = i < at.drive_error ? -high[i] : unknown;
+    }
+    high[0] = 1.7976931348623157e308;
+    low[0] = 0.0;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
