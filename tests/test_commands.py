@@ -5,12 +5,12 @@
 | `idcontrol run` | as long as its experiment's rehearsal, a walk for `WALK_S` | whole |
 | `idcontrol compare` | its runs are as short and made in this process | |
 | one with `--study` or all controllers | is parsed (`test_docs.py`) | its runs are as short |
-| `idcontrol loop`, `./machine` | `WALK_S` on the wall clock | |
+| `idcontrol loop`, `./machine`, `./controller` | `WALK_S` on the wall clock | |
 | `idcontrol view` | until the first picture | |
 | `idcontrol bench` | few samples, the section of controllers | |
 | `idcontrol trust` | the first claim of each part | |
 | `idcontrol list`, `check`, `runs`, `report`, `export`, `doctor`, `completion` | whole | whole |
-| `mkdir`, `cp`, `sed`, `cc` | whole | whole |
+| `mkdir`, `cp`, `sed`, `cc`, `c++` | whole | whole |
 
 `make` is called by whoever runs this. What fetches something, and what reads files of others, is parsed.
 """
@@ -70,7 +70,8 @@ def is_heavy(line: str) -> bool:
 
 def keeps_time(words: Sequence[str]) -> bool:
     """Whether a command runs on the wall clock."""
-    return words[0] == "./machine" or (words[:2] == ["idcontrol", "loop"] and not {"inprocess", "--header"} & {*words})
+    loops = words[:2] == ["idcontrol", "loop"] and not {"inprocess", "--header"} & {*words}
+    return loops or words[0] in ("./machine", "./controller")
 
 
 def is_amount(value: Any) -> bool:
@@ -170,10 +171,10 @@ def test_the_runs_of_a_page_are_made_as_they_are_written(page):
     "page", sorted(page for page, script in SCRIPTS.items() if any(keeps_time(words) for _, words in script))
 )
 def test_the_loops_of_a_page_keep_their_time(page, short):
-    machine = None
+    machines = []
     for _, words in SCRIPTS[page]:
         if words[0] == "./machine":
-            machine = subprocess.Popen(words)
-        elif words[0] == "cc" or "--header" in words or keeps_time(words):
+            machines.append(subprocess.Popen(words))
+        elif words[0] in ("cc", "c++") or "--header" in words or keeps_time(words):
             do(words)
-    assert machine is None or machine.wait(timeout=10.0) == 0
+    assert all(machine.wait(timeout=10.0) == 0 for machine in machines)

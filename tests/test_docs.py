@@ -29,7 +29,19 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "idcontrol" / "docs"
 PAGES = {str(page.relative_to(DOCS)): page.read_text(encoding="utf-8") for page in sorted(DOCS.rglob("*.md"))}
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-ELSEWHERE = ("python3", "tsid/bin/pip", "source", "export", "mkdir", "cp", "sed", "cc", "./machine")
+ELSEWHERE = (
+    "python3",
+    "tsid/bin/pip",
+    "source",
+    "export",
+    "mkdir",
+    "cp",
+    "sed",
+    "cc",
+    "c++",
+    "./machine",
+    "./controller",
+)
 """Commands of other people that pages may show."""
 
 SECTION = re.compile(r"^#{2,3} (\d+(?:\.\d+)?) |^(\d+)\. ", flags=re.M)

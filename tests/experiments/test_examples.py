@@ -345,3 +345,48 @@ def test_a_machine_in_c_brakes_when_its_loop_is_killed(program, tmp_path):
     said, _ = machine.communicate(timeout=10)
     assert machine.returncode == 0
     assert said.strip().endswith("silent")
+
+
+# --- the controller in C++ ---
+
+CPP_COMPILER = shutil.which("c++")
+needs_both = pytest.mark.skipif(CPP_COMPILER is None or COMPILER is None, reason="no C++ compiler (c++) is installed")
+
+
+@pytest.fixture(scope="module")
+def controller(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cpp") / "controller"
+    flags = ["-O2", "-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{HEADER.parent}"]
+    subprocess.run([CPP_COMPILER, *flags, "-o", path, C_SOURCE.parent / "controller.cpp"], check=True)
+    return path
+
+
+@needs_both
+@pytest.mark.wallclock
+def test_a_controller_in_cpp_brings_the_joints_of_a_machine_in_c_where_they_shall_be(program, controller):
+    """A process each; after a second of moving, the joints of 0.1 kg m² have one to settle in, and do so as exp(-10 t)."""
+    own, there = free_ports(2)
+    machine = start(program, "-f", "4", "-p", "1000", "go1", "12", there, own)
+    goal = ",".join(["0,0.8,-1.6"] * 4)
+    done = start(controller, "go1", "12", "4", goal, "2", own, there)
+    said, _ = done.communicate(timeout=20)
+    machine_said, _ = machine.communicate(timeout=10)
+    assert done.returncode == machine.returncode == 0, said
+    assert said.startswith("complete after 2001 ticks")
+    assert float(said.split()[-5]) < 1e-3  # exp(-10) of 1.6 rad
+    assert "dropped 0" in machine_said
+    assert machine_said.endswith("told to stop\n")
+
+
+@needs_both
+@pytest.mark.wallclock
+def test_a_controller_in_cpp_brakes_when_its_machine_is_killed(program, controller):
+    own, there = free_ports(2)
+    machine = start(program, "arm", "2", there, own)
+    done = start(controller, "arm", "2", "0", "0.1,0.1", "60", own, there)
+    time.sleep(0.5)
+    machine.kill()
+    machine.communicate()
+    said, _ = done.communicate(timeout=20)
+    assert done.returncode == 1
+    assert said.startswith("braked after")
