@@ -364,7 +364,7 @@ def controller(tmp_path_factory):
 @needs_both
 @pytest.mark.wallclock
 def test_a_controller_in_cpp_brings_the_joints_of_a_machine_in_c_where_they_shall_be(program, controller):
-    """A process each; after a second of moving, the joints of 0.1 kg m² have one to settle in, and do so as exp(-10 t)."""
+    """A process each; after a second of moving, joints of 0.1 kg m² have one to settle in, and do so as exp(-10 t)."""
     own, there = free_ports(2)
     machine = start(program, "-f", "4", "-p", "1000", "go1", "12", there, own)
     goal = ",".join(["0,0.8,-1.6"] * 4)
