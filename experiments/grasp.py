@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 
 from idcontrol import controllers, plants
 from idcontrol.contact.fingertips import Fingertips
+from idcontrol.errors import Diverged
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, save
 from idcontrol.loop.simulated import Tick, ticks
 from idcontrol.planners import grasp_feasibility
@@ -76,7 +78,7 @@ class Grasp:
         """Run it, record it into `out`, and return its metrics.
 
         Raises:
-            InputError: The robot has no hand, or the plant knows feet on the ground only.
+            InputError: The robot has no hand, or the plant cannot be made.
             UnknownName: There is no such controller, plant or robot.
         """
         began = time.perf_counter()
@@ -88,9 +90,9 @@ class Grasp:
         arrays = _recorded(run, scene, plant, steps, progress)
         arrays["q_err_arm"] = np.abs(arrays["q_err"][:, ~scene.fingers]).mean(axis=1)
         progress(1.0)
-        found = _measured(arrays, scene, h)
+        found = _measured(arrays, scene, h, steps)
         results = Results(
-            findings=[*_results(scene, found, steps), *check],
+            findings=[*_results(scene, found), *check],
             series={
                 name: Series(values, UNITS.get(name, ""), wall_time=name == "step_us")
                 for name, values in arrays.items()
@@ -127,13 +129,13 @@ UNITS = {
 def _recorded(
     run: Iterable[Tick], scene: GraspScene, plant: plants.SimulatedPlant, steps: int, progress: Callable[[float], None]
 ) -> dict[str, Array]:
-    """The record of a run, one row a tick, until its end or until the state is not finite."""
+    """The record of a run, one row a tick, until its end, or until the plant diverges or the state is not finite."""
     system = scene.system()
     model, data = system.model, system.data
     i, j = model.getJointId(scene.mount), model.getJointId(BOX)
     rows: list[dict[str, Any]] = []
     first: Any = None
-    for count, tick in enumerate(run, start=1):
+    for count, tick in enumerate(_while_bounded(run), start=1):
         pin.forwardKinematics(model, data, tick.state.q)
         place = data.oMi[i].actInv(data.oMi[j])
         first = place.copy() if first is None else first
@@ -153,9 +155,18 @@ def _recorded(
         )
         if count % 100 == 0:
             progress(count / steps)
-        if not (np.isfinite(tick.after.q).all() and np.isfinite(tick.after.v).all()):
-            break
     return {key: np.array([row[key] for row in rows], dtype=np.float64) for key in rows[0]}
+
+
+def _while_bounded(run: Iterable[Tick]) -> Iterator[Tick]:
+    """The first tick of a run, and those that follow until the motion leaves all bounds."""
+    ticks = iter(run)
+    yield next(ticks)
+    with contextlib.suppress(Diverged):
+        for tick in ticks:
+            yield tick
+            if not (np.isfinite(tick.after.q).all() and np.isfinite(tick.after.v).all()):
+                return
 
 
 def _row(tick: Tick, system: System, tips: int) -> dict[str, Any]:
@@ -191,16 +202,16 @@ def _row(tick: Tick, system: System, tips: int) -> dict[str, Any]:
     }
 
 
-def _measured(arrays: Mapping[str, Array], scene: GraspScene, h: float) -> dict[str, Any]:
+def _measured(arrays: Mapping[str, Array], scene: GraspScene, h: float, steps: int) -> dict[str, Any]:
     """The numbers of a run, under the names that all experiments use."""
     away = np.linalg.norm(arrays["box_in_hand"], axis=1)
     gone = np.flatnonzero(~(away <= DROPPED_SIDES * scene.config.box_side_m))
-    end = gone[0] if gone.size else len(away)
-    arm, held = ~scene.fingers, slice(0, max(int(end), 1))
+    end = int(gone[0]) if gone.size else len(away)
+    arm, held = ~scene.fingers, slice(0, max(end, 1))
     nothing = np.zeros_like(arrays["q_err"][:, arm])
     return {
         "steps": len(away),
-        "dropped_at_s": float(arrays["t"][gone[0]]) if gone.size else None,
+        "dropped_at_s": end * h if end < steps else None,
         **metrics.tracking(arrays["q_err"][:, arm], arrays["qd_err"][:, arm], nothing, nothing),
         **metrics.torques(arrays["tau"], h),
         "torque_clipped_steps": int(np.count_nonzero(arrays["clipped"])),
@@ -290,13 +301,12 @@ def _given_grip(scene: GraspScene, tips: Fingertips, start: State, system: Syste
     return float(np.abs(-press - scene.config.closing_rad * stiffness)[scene.fingers].max())
 
 
-def _results(scene: GraspScene, found: Mapping[str, Any], steps: int) -> list[Finding]:
+def _results(scene: GraspScene, found: Mapping[str, Any]) -> list[Finding]:
     """Whether the box was held, and the paper's numbers beside ours."""
     config = scene.config
     usual = scene.robot.name == "arm" and config.duration_s == GraspConfig().duration_s
     friction = NO_SLIP_MU if config.mu >= NO_SLIP_MU else config.mu
     dropped = found["dropped_at_s"]
-    held = dropped is None and found["steps"] == steps
     return [
         Finding(
             "held_s",
@@ -305,7 +315,7 @@ def _results(scene: GraspScene, found: Mapping[str, Any], steps: int) -> list[Fi
             paper=PAPER_DROP_S
             if usual and config.mu == 1.0 and config.controller in ("pid", "id-coulomb-qp")
             else None,
-            holds=held,
+            holds=dropped is None,
             note=f"until the box has left its place in the hand by {DROPPED_SIDES:g} of its side",
         ),
         Finding(
@@ -325,7 +335,12 @@ def _results(scene: GraspScene, found: Mapping[str, Any], steps: int) -> list[Fi
             note="largest ratio of tangential to normal force, of all fingertips together, while held: at mu the box "
             "slides out of the hand",
         ),
-        Finding("tips_off", found["tips_off"], note="part of the time held in which a fingertip did not touch"),
+        Finding(
+            "tips_off",
+            found["tips_off"],
+            note="part of the time held in which a fingertip carried nothing; without slip three forces of the hand "
+            "are free, and rigid plants choose them so",
+        ),
         Finding("box_turn_max_rad", found["box_turn_max_rad"], "rad", note="largest turn of the box in the hand"),
     ]
 

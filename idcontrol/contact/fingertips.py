@@ -26,6 +26,9 @@ class Fingertips:
     Attributes:
         system: Hand and body; they are where its last `update` puts them.
         radius: Radii of the k spheres, shape (k,) [m].
+        mu: Friction coefficients, shape (k,); inf means no slip.
+        body: Name of the free body.
+        shape: Its coal geometry.
     """
 
     def __init__(
@@ -61,8 +64,9 @@ class Fingertips:
         centres = np.zeros((k, 3)) if offsets is None else np.asarray(offsets, dtype=np.float64)
         if given.shape not in ((), (k,)) or centres.shape != (k, 3):
             raise InputError(f"{k} fingertips need {k} radii and offsets ({k}, 3), not {given.shape}, {centres.shape}")
-        self.system = system
+        self.system, self.body, self.shape = system, body, shape
         self.radius: Array = np.array(np.broadcast_to(given, (k,)))
+        self.mu: Array = np.full(k, float(mu))
         geometry = pin.GeometryModel()
         for name, r, centre in zip(frames, self.radius, centres, strict=True):
             frame = system.model.frames[system.frame(name)]
@@ -74,6 +78,7 @@ class Fingertips:
         geometry.addGeometryObject(pin.GeometryObject(body, held.parentJoint, held.placement, shape))
         for tip in range(k):
             geometry.addCollisionPair(pin.CollisionPair(tip, k))
+        self._tips, self._frame = geometry.geometryObjects[:k], system.frame(body)
         self._contacts = CollisionContacts(system, geometry, mu, orientation=orientation)
 
     def detect(self, margin: float) -> Contacts:
@@ -81,3 +86,12 @@ class Fingertips:
         found = self._contacts.detect(margin)
         tip: Integers = np.ascontiguousarray(self._contacts.shapes[:, 0])
         return replace(found, identity=tip)
+
+    def mounting(self) -> tuple[Integers, Array]:
+        """The joint that carries each sphere, shape (k,), and its centre in that joint's frame, shape (k, 3) [m]."""
+        joints = np.array([tip.parentJoint for tip in self._tips], dtype=np.int64)
+        return joints, np.array([tip.placement.translation for tip in self._tips]).reshape(-1, 3)
+
+    def body_axes(self) -> Array:
+        """Axes of the body at the system's last update as columns, world frame, shape (3, 3)."""
+        return self.system.frame_rotation[self._frame]

@@ -15,6 +15,7 @@ import numpy as np
 from idcontrol import places
 from idcontrol.configuration import period
 from idcontrol.contact.contacts import Detector
+from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import FootedRobot, SphereContacts, on_flat_ground
 from idcontrol.entries import PLANTS, summaries
 from idcontrol.errors import DuplicateName, InputError
@@ -204,14 +205,14 @@ def _viscous(setup: Setup) -> SimulatedPlant:
     return stepping(solve)(setup)
 
 
-def _spheres(setup: Setup, plant: str) -> SphereContacts:
-    """The foot spheres of plants that build the ground themselves.
+def _spheres(setup: Setup, plant: str) -> SphereContacts | Fingertips:
+    """The contact spheres of plants that build what these touch themselves.
 
     Raises:
         InputError: The contacts are others.
     """
-    if not isinstance(setup.contacts, SphereContacts):
-        raise InputError(f"plant {plant!r} knows feet on the ground only; for other contacts take coulomb-lcp")
+    if not isinstance(setup.contacts, SphereContacts | Fingertips):
+        raise InputError(f"plant {plant!r} knows feet and fingertips only; for other contacts take coulomb-lcp")
     return setup.contacts
 
 

@@ -1,4 +1,4 @@
-"""The robot and the ground, described for external simulators: a tree of rigid links, contact spheres, a height grid.
+"""Robot, ground and a held box, described for external simulators: rigid links, contact spheres, a height grid.
 
 The description comes from the Pinocchio model and not from the URDF. So each simulator gets the same machine to the
 last digit, whatever its own reader makes of a file, and needs no meshes. Joint limits, joint friction and joint damping
@@ -10,10 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import coal
 import numpy as np
 import pinocchio as pin
 from scipy.optimize import linear_sum_assignment
 
+from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
@@ -64,6 +66,8 @@ class RigidLink:
         at_v: Index of its first velocity, in Pinocchio's order.
         circle: Whether the configuration holds cosine and sine of the angle instead of the angle.
         spheres: Contact spheres on the link.
+        box: Side lengths of the box about the origin of the link frame that fingertips touch, shape (3,) [m]; None if
+            the link is no such box.
     """
 
     name: str
@@ -80,6 +84,7 @@ class RigidLink:
     at_v: int
     circle: bool
     spheres: tuple[ContactSphere, ...]
+    box: Array | None
 
     def principal(self) -> tuple[Array, Array]:
         """Principal moments of inertia, shape (3,), and their right-handed axes as columns, shape (3, 3).
@@ -96,14 +101,16 @@ class RigidLink:
         return moments, axes
 
 
-def rigid_links(system: System, contacts: SphereContacts) -> list[RigidLink]:
+def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[RigidLink]:
     """The machine as a tree of links; parents come before their children.
 
     Raises:
-        InputError: A joint is neither free nor a hinge nor a slide, or a link has no mass.
+        InputError: A joint is neither free nor a hinge nor a slide, a link has no mass, or what a hand holds is no box.
     """
     model, neutral = system.model, pin.neutral(system.model)
     joints, centres = contacts.mounting()
+    held = contacts.body if isinstance(contacts, Fingertips) else None
+    sides = _sides(contacts) if isinstance(contacts, Fingertips) else None
     found = []
     for j in range(1, model.njoints):
         joint, inertia, place = model.joints[j], model.inertias[j], model.jointPlacements[j]
@@ -144,9 +151,17 @@ def rigid_links(system: System, contacts: SphereContacts) -> list[RigidLink]:
                     )
                     for i in np.flatnonzero(joints == j)
                 ),
+                box=sides if name == held else None,
             )
         )
     return found
+
+
+def _sides(tips: Fingertips) -> Array:
+    if not isinstance(tips.shape, coal.Box):
+        raise InputError(f"external simulators know boxes in a hand, no {type(tips.shape).__name__}")
+    sides: Array = 2.0 * np.array(tips.shape.halfSide)
+    return sides
 
 
 def quaternion(rotation: Array) -> Array:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
@@ -42,17 +43,17 @@ IMPEDANCE_RATIO = 10.0
 
 
 class MuJoCo:
-    """A machine on the ground in MuJoCo."""
+    """A machine on the ground in MuJoCo, or a hand with a box."""
 
     last: StepSolution | None = None
     """Always None: MuJoCo does not report how it solved a step."""
 
-    def __init__(self, system: System, contacts: SphereContacts, dt: float) -> None:
-        """Build the robot of `system` with the spheres and the ground of `contacts`.
+    def __init__(self, system: System, contacts: SphereContacts | Fingertips, dt: float) -> None:
+        """Build the robot of `system` with the spheres of `contacts` and what they touch, the ground or a box.
 
         Args:
             system: Multibody system of the robot.
-            contacts: Its contact spheres, their friction, and the ground.
+            contacts: Its contact spheres, their friction, and the ground or the box in its hand.
             dt: Longest substep [s].
 
         Raises:
@@ -64,8 +65,9 @@ class MuJoCo:
         self._spheres = {
             sphere.identity: f"sphere {sphere.identity}" for link in self._links for sphere in link.spheres
         }
+        terrain = contacts.terrain if isinstance(contacts, SphereContacts) else None
         try:
-            self.model = _specification(self._links, contacts.terrain, system.model.gravity.linear, dt).compile()
+            self.model = _specification(self._links, terrain, system.model.gravity.linear, dt).compile()
         except ValueError as error:
             raise InputError(f"MuJoCo cannot have this machine: {str(error).splitlines()[0]}") from None
         self.data = mujoco.MjData(self.model)
@@ -174,7 +176,7 @@ class MuJoCo:
         return State(t=t, q=q, v=v)
 
 
-def _specification(machine: list[RigidLink], terrain: Terrain, gravity: Array, dt: float) -> mujoco.MjSpec:
+def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: Array, dt: float) -> mujoco.MjSpec:
     spec = mujoco.MjSpec()
     # Some robot descriptions hold inertias that no rigid body can have (A + B < C). MuJoCo's compiler refuses them, its
     # simulation does not: so the compiler balances them here, and the constructor restores them.
@@ -205,13 +207,17 @@ def _specification(machine: list[RigidLink], terrain: Terrain, gravity: Array, d
                 friction=[sphere.mu, 0.0, 0.0],
             )
             geom.condim = 3 if sphere.mu > 0.0 else 1
-            # spheres touch the ground (bit 1) but not each other
+            # spheres touch the ground or the box (bit 1) but not each other
             geom.contype, geom.conaffinity = 1, 2
             geom.solref[:2] = TIME_CONSTANT * dt, 1.0
             geom.solimp[:] = IMPEDANCE
             geom.priority = 1  # contacts take the parameters of the sphere
+        if link.box is not None:
+            box = body.add_geom(type=mujoco.mjtGeom.mjGEOM_BOX, size=0.5 * link.box)
+            box.contype, box.conaffinity = 2, 1
         bodies.append(body)
-    _add_ground(spec, terrain)
+    if terrain is not None:
+        _add_ground(spec, terrain)
     return spec
 
 

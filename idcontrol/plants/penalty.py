@@ -1,4 +1,4 @@
-r"""Compliant ground: a spring and a damper under every foot (Zapolsky & Drumwright 2017, section 7.5).
+r"""Compliant ground: a spring and a damper under every foot (Zapolsky & Drumwright 2017, section 7.5), or fingertip.
 
 A contact of depth d = -φ > 0 that moves with (v_n, v_t) pushes with
 
@@ -24,6 +24,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.contact.contacts import Contacts
+from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.stops import Stops
 from idcontrol.errors import Diverged
@@ -92,7 +93,7 @@ class FrictionSprings(NamedTuple):
 
 
 class Penalty:
-    """A machine on compliant ground."""
+    """A machine on compliant ground, or a hand with a body between compliant fingertips."""
 
     last: StepSolution | None = None
     """Always None: there is no contact problem to solve."""
@@ -100,7 +101,7 @@ class Penalty:
     def __init__(
         self,
         system: System,
-        contacts: SphereContacts,
+        contacts: SphereContacts | Fingertips,
         dt: float,
         *,
         stiffness: float | None = None,
@@ -175,8 +176,10 @@ class Penalty:
         applied[system.n_unactuated :] += tau
         responses = np.linalg.solve(system.M, np.column_stack((applied, J.T)))
         acceleration, A = responses[:, 0], J @ responses[:, 1:]
-        # in the axes of the contacts; where the normal has turned, the normal part of the stretch is dropped
-        springs = FrictionSprings(np.einsum("nax,nx->an", feet.axes, self._stretch), self._touching)
+        # kept in the axes of what is touched, here in those of the contacts; where the normal has turned, the normal
+        # part of the stretch is dropped
+        axes = feet.axes @ self._contacts.body_axes() if isinstance(self._contacts, Fingertips) else feet.axes
+        springs = FrictionSprings(np.einsum("nax,nx->an", axes, self._stretch), self._touching)
         # the largest absolute row sum bounds the largest eigenvalue
         stable = longest_stable(self._ground, float(np.abs(A).sum(axis=1).max()))
         wanted = h / (STABLE_SHARE * stable)
@@ -188,7 +191,7 @@ class Penalty:
         fine = math.ceil(wanted)
         points = ContactPoints(J @ v, J @ acceleration, A, feet.gap, feet.mu)
         force, moved, pressed = ground_forces(points, self._ground, springs, h, fine)
-        self._stretch = np.einsum("nax,an->nx", feet.axes, springs.stretch)
+        self._stretch = np.einsum("nax,an->nx", axes, springs.stretch)
         v_plus = v + h * (acceleration + responses[:, 1:] @ force)
         mean = v + h * (0.5 * (1.0 + 1.0 / fine) * acceleration + responses[:, 1:] @ moved)
         stops = self._stops.beside(Contacts.none(v.size), state.q, state.v, h)

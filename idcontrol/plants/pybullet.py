@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
@@ -58,17 +59,19 @@ FASTEST = 1e6
 
 
 class PyBullet:
-    """A machine on the ground in Bullet."""
+    """A machine on the ground in Bullet, or a hand with a box."""
 
     last: StepSolution | None = None
     """Always None: Bullet does not report how it solved a step."""
 
-    def __init__(self, system: System, contacts: SphereContacts, dt: float, *, restitution: float = 0.0) -> None:
-        """Build the robot of `system` with the spheres and the ground of `contacts`.
+    def __init__(
+        self, system: System, contacts: SphereContacts | Fingertips, dt: float, *, restitution: float = 0.0
+    ) -> None:
+        """Build the robot of `system` with the spheres of `contacts` and what they touch, the ground or a box.
 
         Args:
             system: Multibody system of the robot.
-            contacts: Its contact spheres, their friction, and the ground.
+            contacts: Its contact spheres, their friction, and the ground or the box in its hand.
             dt: Longest substep [s].
             restitution: Share of an impact's approach that comes back, 0 to 1.
 
@@ -78,8 +81,9 @@ class PyBullet:
         self._dt = require_positive("longest substep", dt)
         if not 0.0 <= restitution <= 1.0:
             raise InputError(f"restitution must be between 0 (plastic) and 1, not {restitution}")
-        self._links = rigid_links(system, contacts)
-        _refuse(self._links)
+        links = rigid_links(system, contacts)
+        machine, boxes = [link for link in links if link.box is None], [link for link in links if link.box is not None]
+        _refuse(machine)
         self._system, self._names = system, system.actuated_names
         self._world = _BulletWorld()
         self._world.call(bullet.setGravity, *system.model.gravity.linear)
@@ -95,14 +99,21 @@ class PyBullet:
             enableConeFriction=1,
             deterministicOverlappingPairs=1,
         )
-        self._ground = _add_ground(self._world, contacts.terrain)
-        self._body = _add_machine(self._world, self._links, restitution)
-        self._floats = self._links[0].kind == "free"
-        # Bullet's index of each link's joint; -1 is the base
-        self._joint = [i - 1 if self._floats else i for i in range(len(self._links))]
-        joint = {link.name: number for link, number in zip(self._links, self._joint, strict=True)}
+        if isinstance(contacts, SphereContacts):
+            self._touched = _add_ground(self._world, contacts.terrain)
+            self._body = _add_multibody(self._world, machine, restitution)
+        else:  # in this order: Bullet reports friction as it acts on the body that was added first
+            self._body = _add_multibody(self._world, machine, restitution)
+            self._touched = _add_multibody(self._world, boxes, restitution)
+        # friction and restitution of a pair are the products of both
+        self._world.call(bullet.changeDynamics, self._touched, -1, lateralFriction=1.0, restitution=1.0)
+        first = -1 if machine[0].kind == "free" else 0
+        self._carrier = dict(enumerate(machine, start=first))
+        # each link with its body, and Bullet's index of its joint there; -1 is the base
+        self._links = [(link, self._body, number) for number, link in self._carrier.items()]
+        self._links += [(box, self._touched, -1) for box in boxes]
+        joint = {link.name: number for number, link in self._carrier.items()}
         self._motors = [joint[name] for name in self._names]
-        self._carrier = {number: link.spheres for link, number in zip(self._links, self._joint, strict=True)}
         self._state = State(t=0.0, q=np.zeros(system.model.nq), v=np.zeros(system.model.nv))
         self._forces = ContactForces.none()
 
@@ -157,7 +168,7 @@ class PyBullet:
 
     def _touches(self) -> Iterator[ContactForces]:
         """Contact forces of the last substep, one by one."""
-        for contact in self._world.call(bullet.getContactPoints, self._body, self._ground):
+        for contact in self._world.call(bullet.getContactPoints, self._body, self._touched):
             number, at, normal, pressure = contact[3], np.array(contact[5]), np.array(contact[7]), contact[9]
             if not pressure > 0.0:
                 continue
@@ -166,50 +177,50 @@ class PyBullet:
 
     def _sphere(self, number: int, at: Array) -> int:
         """Identity of the link's sphere whose surface is nearest to the world point `at`."""
-        spheres = self._carrier[number]
+        link = self._carrier[number]
+        spheres = link.spheres
         if len(spheres) == 1:
             return spheres[0].identity
-        link = self._links[self._joint.index(number)]
-        position, turn = self._frame(number, link)
+        position, turn = self._frame(link, self._body, number)
         near = [abs(float(np.linalg.norm(position + turn @ s.centre - at)) - s.radius) for s in spheres]
         return spheres[int(np.argmin(near))].identity
 
-    def _frame(self, number: int, link: RigidLink) -> tuple[Array, Array]:
+    def _frame(self, link: RigidLink, body: int, number: int) -> tuple[Array, Array]:
         """Origin and axes of a link's frame in the world."""
         if number >= 0:
-            found = self._world.call(bullet.getLinkState, self._body, number, computeForwardKinematics=1)
+            found = self._world.call(bullet.getLinkState, body, number, computeForwardKinematics=1)
             return np.array(found[4]), rotation(np.array(found[5]))
-        position, turn = self._world.call(bullet.getBasePositionAndOrientation, self._body)
+        position, turn = self._world.call(bullet.getBasePositionAndOrientation, body)
         axes = rotation(np.array(turn)) @ link.principal()[1].T
         return np.array(position) - axes @ link.com, axes
 
     def _write(self, state: State) -> None:
-        for link, number in zip(self._links, self._joint, strict=True):
+        for link, body, number in self._links:
             q, v = state.q[link.at_q :], state.v[link.at_v :]
             if link.kind == "free":
                 axes = rotation(q[3:7])
                 position = q[:3] + axes @ link.com
                 turn = quaternion(axes @ link.principal()[1])
-                self._world.call(bullet.resetBasePositionAndOrientation, self._body, position.tolist(), turn.tolist())
+                self._world.call(bullet.resetBasePositionAndOrientation, body, position.tolist(), turn.tolist())
                 linear = axes @ (v[:3] + np.cross(v[3:6], link.com))
                 angular = axes @ v[3:6]
-                self._world.call(bullet.resetBaseVelocity, self._body, linear.tolist(), angular.tolist())
+                self._world.call(bullet.resetBaseVelocity, body, linear.tolist(), angular.tolist())
             else:
                 angle = np.arctan2(q[1], q[0]) if link.circle else q[0]
-                self._world.call(bullet.resetJointState, self._body, number, float(angle), float(v[0]))
+                self._world.call(bullet.resetJointState, body, number, float(angle), float(v[0]))
 
     def _read(self, t: float) -> State:
         q, v = np.empty_like(self._state.q), np.empty_like(self._state.v)
-        for link, number in zip(self._links, self._joint, strict=True):
+        for link, body, number in self._links:
             a, b = link.at_q, link.at_v
             if link.kind == "free":
-                position, axes = self._frame(number, link)
-                linear, angular = (np.array(x) for x in self._world.call(bullet.getBaseVelocity, self._body))
+                position, axes = self._frame(link, body, number)
+                linear, angular = (np.array(x) for x in self._world.call(bullet.getBaseVelocity, body))
                 q[a : a + 3], q[a + 3 : a + 7] = position, quaternion(axes)
                 v[b + 3 : b + 6] = axes.T @ angular
                 v[b : b + 3] = axes.T @ linear - np.cross(v[b + 3 : b + 6], link.com)
                 continue
-            angle, v[b] = self._world.call(bullet.getJointState, self._body, number)[:2]
+            angle, v[b] = self._world.call(bullet.getJointState, body, number)[:2]
             if link.circle:
                 q[a], q[a + 1] = np.cos(angle), np.sin(angle)
             else:
@@ -232,7 +243,7 @@ class _BulletWorld:
 
 
 def _refuse(machine: list[RigidLink]) -> None:
-    """Refuse what Bullet's multibody cannot represent: it is one tree with a free or fixed base, and has no rotors."""
+    """Refuse what a multibody of Bullet cannot represent: it is one tree with a free or fixed base, without rotors."""
     roots = [link for link in machine if link.parent < 0]
     if any(link.kind == "free" for link in machine) and (len(roots) > 1 or machine[0].kind != "free"):
         raise InputError(
@@ -244,7 +255,7 @@ def _refuse(machine: list[RigidLink]) -> None:
             raise InputError(f"Bullet has no armature, but joint {link.name!r} has {link.armature}; use another plant")
 
 
-def _add_machine(world: _BulletWorld, machine: list[RigidLink], restitution: float) -> int:
+def _add_multibody(world: _BulletWorld, machine: list[RigidLink], restitution: float) -> int:
     floats = machine[0].kind == "free"
     carried = machine[1:] if floats else machine
     base: dict[str, Any] = {"baseMass": 0.0}
@@ -292,6 +303,9 @@ def _add_machine(world: _BulletWorld, machine: list[RigidLink], restitution: flo
 
 
 def _shape(world: _BulletWorld, link: RigidLink) -> int:
+    if link.box is not None:
+        box: int = world.call(bullet.createCollisionShape, bullet.GEOM_BOX, halfExtents=(0.5 * link.box).tolist())
+        return box
     if not link.spheres:
         return -1
     if len({sphere.mu for sphere in link.spheres}) > 1:
@@ -322,6 +336,4 @@ def _add_ground(world: _BulletWorld, terrain: Terrain) -> int:
         )
         place = np.array([0.5 * (x[0] + x[-1]), 0.5 * (y[0] + y[-1]), 0.5 * (heights.min() + heights.max())])
     ground: int = world.call(bullet.createMultiBody, 0.0, shape, basePosition=place.tolist())
-    # friction and restitution of a pair are the products of both
-    world.call(bullet.changeDynamics, ground, -1, lateralFriction=1.0, restitution=1.0)
     return ground

@@ -60,6 +60,7 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         grip_n: Internal force that presses each fingertip on the box, on top of what the controller finds; the default
             is what 0.1 N m at the finger joints of `arm` give.
         closing_rad: How far the goals of the fingers lie beyond their home, inside the box.
+        ground: What plants with springs between fingertips and box are told (`plants.GroundSettings`).
         friction: The friction that the controller counts on, and the friction pyramids.
         acceleration_gains: Gains of controllers that know the inertia [1/s², 1/s]; null is the robot file's.
         torque_feedback: Whether these have the robot file's joint feedback on top.
@@ -81,6 +82,7 @@ class GraspConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     box_position_m: tuple[float, float, float] = (0.3, 0.0, 0.2)
     grip_n: NotNegative = 2.83
     closing_rad: NotNegative = 0.0
+    ground: plants.GroundSettings = plants.GroundSettings()
     friction: CountedFriction = CountedFriction(share=0.8, cap=1.0)
     acceleration_gains: tuple[NotNegative, NotNegative] | None = None
     torque_feedback: bool = False
@@ -235,12 +237,14 @@ class GraspScene:
 
         Raises:
             UnknownName: There is no such plant.
-            InputError: The plant knows feet on the ground only.
+            InputError: The plant cannot be made.
         """
         config, system = self.config, self.system()
         dt = self.period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
         tips = self.tips(system, self.pyramid_mu)
-        setup = plants.Setup(system=system, contacts=tips, dt=dt, robot=self.robot, mu=self.pyramid_mu)
+        setup = plants.Setup(
+            system=system, contacts=tips, dt=dt, settings=config.ground, robot=self.robot, mu=self.pyramid_mu
+        )
         return plants.build(config.plant, setup)
 
     def scenery(self) -> Scenery:

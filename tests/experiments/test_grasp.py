@@ -8,8 +8,9 @@ from idcontrol import robots
 from idcontrol.errors import InputError
 from idcontrol.experiments import grasp
 from idcontrol.experiments.grasp import PRESETS
+from idcontrol.plants import GroundSettings
 from idcontrol.record.recording import load
-from idcontrol.scenes.grasp import GraspConfig
+from idcontrol.scenes.grasp import GraspConfig, GraspScene
 from idcontrol.show.view.film import Film
 
 SWING_S = 0.63
@@ -117,9 +118,60 @@ def test_a_robot_without_a_hand_is_refused(tmp_path, robot):
         run(tmp_path / "run", robot=robot)
 
 
-def test_plants_that_know_the_ground_only_are_refused(tmp_path):
-    with pytest.raises(InputError, match="feet on the ground only"):
-        run(tmp_path / "run", plant="penalty")
+@pytest.mark.parametrize("plant", ["mujoco", "pybullet"])
+def test_engines_that_nobody_here_wrote_let_the_same_controller_hold_the_box(tmp_path, plant):
+    pytest.importorskip(plant)
+    metrics = run(tmp_path / "run", plant=plant, mu=1.0, duration_s=SWING_S)
+    assert metrics["completed"]
+    assert metrics["tips_off"] == 0.0
+    assert metrics["q_err_rad"] < 1e-3
+    # the rigid plants have 3e-5; MuJoCo's contacts are soft, Bullet's solver iterates
+    assert metrics["force_err_rel"] < 0.01
+    up = load(tmp_path / "run").arrays["force"].sum(axis=1)[:, 2]
+    assert -up.mean() == pytest.approx(9.81 * 6000.0 * 0.05071**3, rel=0.02)
+
+
+@pytest.mark.parametrize("plant", ["mujoco", "pybullet", "penalty"])
+def test_error_feedback_alone_drops_the_box_at_mu_1_on_every_plant(tmp_path, plant):
+    if plant != "penalty":
+        pytest.importorskip(plant)
+    metrics = run(tmp_path / "run", controller="pid", plant=plant, mu=1.0, duration_s=0.3)
+    # rigid plants: 0.16 to 0.20 s
+    assert 0.05 < metrics["dropped_at_s"] < 0.3
+    # what slides out of the hand uses the whole friction and no more (Bullet's is iterated)
+    assert metrics["friction_used"] == pytest.approx(1.0, abs=2e-3)
+
+
+def test_springs_at_the_fingertips_approach_rigid_ones_as_they_stiffen(tmp_path):
+    """In proportion to their compliance, as forces depend on how far the springs are squeezed."""
+    soft, stiff = (
+        run(tmp_path / f"{k}", plant="penalty", mu=1.0, duration_s=0.3, ground=GroundSettings(stiffness_n_m=k))
+        for k in (1e5, 1e6)
+    )
+    assert soft["completed"]
+    assert stiff["completed"]
+    assert stiff["force_err_rel"] < 0.2 * soft["force_err_rel"] < 0.2 * 0.02
+
+
+def test_a_run_whose_plant_diverges_ends_as_a_drop_and_keeps_its_record(tmp_path):
+    """Inverse dynamics of rigid contacts with soft tips, at a period in which these hardly give way."""
+    soft = GroundSettings(stiffness_n_m=2e4)
+    metrics = run(tmp_path / "run", plant="penalty", mu=1.0, rate_hz=2000.0, duration_s=0.3, ground=soft)
+    assert not metrics["completed"]
+    assert metrics["dropped_at_s"] < 0.05
+    assert load(tmp_path / "run").arrays["t"].shape == (metrics["steps"],)
+
+
+def test_without_slip_three_forces_of_a_hand_are_free_and_rigid_plants_leave_fingertips_without_load(tmp_path):
+    scene = GraspScene.of(GraspConfig())
+    system, start = scene.system(), scene.start()
+    system.update(start.q, start.v)
+    rows = scene.tips(system, np.inf).detect(np.inf).jacobian
+    assert np.linalg.matrix_rank(rows, tol=1e-6) == len(rows) - 3
+    # however hard the fingers press; with finite friction a fraction of that presses all four
+    for grip in (2.83, 24.0):
+        assert run(tmp_path / f"{grip}", grip_n=grip, duration_s=SWING_S)["tips_off"] > 0.5
+    assert run(tmp_path / "finite", mu=1.5, duration_s=SWING_S)["tips_off"] == 0.0
 
 
 @pytest.mark.parametrize("changes", [{"robot": "panda"}, {"box_side_m": 0.04}, {"box_position_m": (0.3, 0.005, 0.2)}])
