@@ -23,6 +23,8 @@ actuated joints and `nf` feet (shape of one row, unit)::
     target, segment (2,)             current and previous waypoint: x, y                           m
     commanded, granted (3,)          command of the source, and what governor and limiter leave of it: ahead and to the
                                      left, counter-clockwise; absent where no planner on board says    m/s, rad/s
+    base_seen (13,)                  the base as it was sensed: position, quaternion, velocity in its
+                                     axes; absent where the plant's own is    m, m/s, rad/s
     waypoints (), turning ()         waypoints reached so far; 1 while turning in place
     step_us ()                       wall time of the controller alone                             µs
     plant_status, plant_residual, plant_regularization ()
@@ -124,6 +126,7 @@ def layout_of(meta: Mapping[str, Any], arrays: Mapping[str, Array], where: str) 
         **dict.fromkeys(("t", "status", "clipped", "base_tilt", "waypoints", "turning"), ()),
         **dict.fromkeys(("plant_status", "plant_residual", "plant_regularization"), ()),
         **dict.fromkeys({"commanded", "granted"} & arrays.keys(), (3,)),
+        **dict.fromkeys({"base_seen"} & arrays.keys(), (13,)),
         **{"base_ref": (4,), "com": (3,), "target": (2,), "segment": (2,)},
     }
     fits = all(name in arrays and arrays[name].shape[1:] == shape for name, shape in shapes.items())
@@ -182,6 +185,7 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         "torque_clipped_steps": int(np.count_nonzero(arrays["clipped"] > 0)),
         **at_limits(arrays["q"][:, list(layout.joint_q)], arrays["v"][:, list(layout.joint_v)], layout),
         **contact_forces(arrays["force"][:, :, 2], arrays["force_pred"][:, :, 2]),
+        **estimate(arrays["q"], arrays["v"], arrays.get("base_seen")),
         "base_pos_err_m": _mean(np.linalg.norm(base - arrays["base_ref"][:, :3], axis=1)),
         "base_height_err_m": height_error(
             arrays["t"], base[:, 2], arrays["base_ref"][:, 2], round(layout.gait_period_s / h)
@@ -197,6 +201,36 @@ def locomotion(arrays: Mapping[str, Array], layout: Layout, duration_s: float) -
         "solver": statuses(arrays["status"], arrays.get("solved_by"), arrays.get("gap_nm")),
         "plant_solver": plant_solver(arrays["plant_status"], arrays["plant_residual"], arrays["plant_regularization"]),
     }
+
+
+def estimate(q: Array, v: Array, seen: Array | None) -> dict[str, float | None]:
+    """Compare the base as it was estimated with what it did.
+
+    Args:
+        q: Configurations, shape (rows, nq): position and quaternion (x, y, z, w) of the base first.
+        v: Velocities, shape (rows, nv): those of the base first, in its axes.
+        seen: Channel ``base_seen``, shape (rows, 13); None where the base was not estimated.
+
+    Returns:
+        Errors of the estimate: ``estimate_drift_m`` and ``estimate_yaw_rad`` at the end, in the plane and in heading,
+        ``estimate_height_m``, the largest, and ``estimate_velocity_m_s``, the root mean square of a vector. All None
+        where there is no estimate.
+    """
+    if seen is None or len(seen) == 0:
+        return dict.fromkeys(("estimate_drift_m", "estimate_height_m", "estimate_velocity_m_s", "estimate_yaw_rad"))
+    off = seen[:, :3] - q[:, :3]
+    turned = np.unwrap(heading(seen)) - np.unwrap(heading(q))
+    return {
+        "estimate_drift_m": _finite(float(np.linalg.norm(off[-1, :2]))),
+        "estimate_height_m": _largest(np.abs(off[:, 2])),
+        "estimate_velocity_m_s": _finite(float(np.sqrt(np.mean(np.sum((seen[:, 7:10] - v[:, :3]) ** 2, axis=1))))),
+        "estimate_yaw_rad": _finite(float(turned[-1])),
+    }
+
+
+def heading(q: Array) -> Array:
+    """Heading of the base in configurations, shape (rows, nq) [rad]."""
+    return np.arctan2(2.0 * (q[:, 6] * q[:, 5] + q[:, 3] * q[:, 4]), 1.0 - 2.0 * (q[:, 4] ** 2 + q[:, 5] ** 2))
 
 
 AT_END_RAD = 1e-3
@@ -246,7 +280,7 @@ def following(q: Array, commanded: Array, granted: Array, layout: Layout) -> dic
     """
     h, possible = layout.period_s, accelerated(commanded, layout)
     speed = np.linalg.norm(granted[:, :2], axis=1)
-    yaw = np.arctan2(2.0 * (q[:, 6] * q[:, 5] + q[:, 3] * q[:, 4]), 1.0 - 2.0 * (q[:, 4] ** 2 + q[:, 5] ** 2))
+    yaw = heading(q)
     way = np.arctan2(granted[:, 1], granted[:, 0]) + yaw
     along = np.stack((np.cos(way), np.sin(way)), axis=1) * (speed > 0.0)[:, None]
     turned = np.unwrap(yaw)

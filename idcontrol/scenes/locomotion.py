@@ -160,13 +160,19 @@ def record_walk(
     walk, observer = scene.simulated(), scene.observer()
     facts = layout(scene, walk.planner)
     shapes, units = channels(observer.system, len(facts.feet))
+    estimated = config.sensing.base == "estimated"
+    if estimated:
+        shapes["base_seen"] = (13,)
     row = TickRow(observer, walk.plant, progress_of(walk.guide), walk.planner)
     began, unreachable = time.perf_counter(), 0
     known = {"layout": msgspec.to_builtins(facts), "scene": msgspec.to_builtins(scene.scenery()), **(meta or {})}
     settings = jsonable(msgspec.to_builtins(config))
     with Recorder(out, shapes, units, known, config=settings, wall_time=("step_us",)) as recorder:
         for count, tick in enumerate(walk.ticks(periods), start=1):
-            recorder.extend(row(tick)[None])
+            told = row(tick)
+            if estimated:
+                told = np.concatenate((told, tick.sensed.q[:7], tick.sensed.v[:6]))
+            recorder.extend(told[None])
             if tick.reference.residual > UNREACHABLE_M:
                 if unreachable == 0:
                     recorder.event(Event(t=tick.state.t, what="a planned foot is out of reach of its leg"))

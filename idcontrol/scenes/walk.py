@@ -52,6 +52,7 @@ from idcontrol.scenes.disturbances import (
     SensorNoise,
     WrongSchedule,
     delay_periods,
+    drive_of,
     leaning,
     loaded,
     noisy,
@@ -415,8 +416,8 @@ class WalkScene:
             plant = DrawnFriction(plant, feet, (self._of_plant(least), self._of_plant(most)), rng)
         if config.patch.mu is not None:
             plant = Patched(plant, feet, config.patch.x_m, self._of_plant(config.patch.mu), mu)
-        if config.command.kind == "impedance":
-            plant = Driven(plant, system)
+        if config.command.kind == "impedance" or config.sensing.forces == "estimated":
+            plant = Driven(plant, system)  # drives know the torques that they apply
         if disturbance.delay_s > 0.0:
             plant = Delayed(plant, delay_periods("disturbance.delay_s", disturbance.delay_s, period_s))
         return plant
@@ -434,7 +435,7 @@ class WalkScene:
         if config.kick.at_s is not None:
             plant = Kicked(plant, round(config.kick.at_s * config.rate_hz), np.array(config.kick.velocity_m_s))
         start, guide = self.start(rng), self.guide()
-        planner, sensor = self.planner(guide), self._sensor(start, rng)
+        planner, sensor = self.planner(guide), self._sensor(start, rng, drive_of(plant))
         planner.reset(start if sensor is None else sensor(start))
         return SimulatedWalk(
             period_s=self.period_s,
@@ -469,14 +470,14 @@ class WalkScene:
             told = WrongSchedule(planner, late, planner.gait.swing_s, planner.gait.stance_s)
         if self.config.command.kind == "impedance":
             told = centred(told, self.period_s)
-        stand = stance(self.config.sensing, self.observer)
+        stand = stance(self.config.sensing, self._told_feet)
         return told if stand is None else lambda state: stand(state, told(state))
 
-    def _sensor(self, start: State, rng: np.random.Generator) -> Sensor | None:
+    def _sensor(self, start: State, rng: np.random.Generator, drive: Driven | None) -> Sensor | None:
         """What turns the true state into the one that planner and controller see; None leaves it as it is."""
         config, h = self.config, self.period_s
         spread = None if config.noise == SensorNoise() else noisy(self.robot.system().model, config.noise, rng)
-        through = sense(config.sensing, self.observer, start, (config.seed, SENSING_STREAM))
+        through = sense(config.sensing, self._told_feet, start, (config.seed, SENSING_STREAM))
         if through is None:
             return spread
         before, idle = start, np.zeros(self.robot.system().n_actuated)
@@ -485,7 +486,8 @@ class WalkScene:
             nonlocal before
             force = specific_force(before, state, h, floating=True)
             before = state
-            return through(Sensed(state=state if spread is None else spread(state), tau=idle, accelerometer=force))
+            torque = idle if drive is None else drive.torque
+            return through(Sensed(state=state if spread is None else spread(state), tau=torque, accelerometer=force))
 
         return seen
 
@@ -531,6 +533,10 @@ class WalkScene:
         gait = self.robot.description.gait
         assert gait is not None  # `of` has checked it
         return gait
+
+    def _told_feet(self) -> SphereContacts:
+        """The feet on the ground as sensing is told it."""
+        return self.robot.contacts(self.config.mu, self._told_ground)
 
     def _of_plant(self, mu: float) -> float:
         """Friction along the tangents that the plant's friction pyramid allows where friction is `mu`."""

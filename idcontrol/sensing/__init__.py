@@ -1,8 +1,9 @@
 """From sensor values to an estimated state: the boundary between a plant, which knows its state, and hardware.
 
 `contacts` says which feet stand, `disturbance` adds delay, bias and noise of real sensors, `estimator` finds the base
-from legs and IMU. Delay, bias, noise and estimator are stages, which take sensor values and return them changed;
-`chain` puts stages together, and `sense` builds the chain that `Sensing` asks for.
+from legs and IMU, `legs` the forces of feet without sensors. Delay, bias, noise and estimators are stages, which take
+sensor values and return them changed; `chain` puts stages together, and `sense` builds the chain that `Sensing` asks
+for.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.sensing.contacts import Fused, Geometry, Planned, StanceSource, Touch, sensed_stance
 from idcontrol.sensing.disturbance import Bias, BiasLevel, Delay, Noise, NoiseLevel
 from idcontrol.sensing.estimator import BaseEstimator
+from idcontrol.sensing.legs import LegForces
 from idcontrol.types import Reference, Sensed, State
 
 __all__ = ["Sensing", "chain", "sense", "stance"]
@@ -32,7 +34,9 @@ class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     Attributes:
         contacts: Which feet count as standing: those that are planned to stand, those that the geometry has at the
             ground, those that feel a force, or those on which two of these three agree.
-        base: Position and linear velocity of the base: those of the plant, or estimated from legs and IMU.
+        base: State of the base: that of the plant, or estimated from legs and IMU; then nothing of the plant's base is
+            used but the IMU's readings.
+        forces: Forces of the feet: of sensors in them, or, where a robot has none, estimated from the legs' torques.
         delay_ticks: Age of all sensor values, in ticks of the loop.
         bias: Constant errors of the sensors.
         noise: Noise on all sensor values.
@@ -41,6 +45,7 @@ class Sensing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     contacts: Literal["planned", "geometry", "sensed", "fused"] = "planned"
     base: Literal["plant", "estimated"] = "plant"
+    forces: Literal["plant", "estimated"] = "plant"
     delay_ticks: Annotated[int, msgspec.Meta(ge=0)] = 0
     bias: BiasLevel = BiasLevel()
     noise: NoiseLevel = NoiseLevel()
@@ -76,7 +81,9 @@ def sense(settings: Sensing, feet: Feet, start: State, seeds: Sequence[int] = ()
     if settings.noise != NoiseLevel():
         stages.append(Noise(settings.noise, feet().system.model, rng))
     if settings.base == "estimated":
-        stages.append(BaseEstimator(feet(), start))
+        stages.append(BaseEstimator(feet(), start, by_torque=settings.forces == "estimated"))
+    elif settings.forces == "estimated":
+        stages.append(LegForces(feet()))
     return chain(stages) if stages else None
 
 

@@ -43,7 +43,8 @@ class BiasLevel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Constant errors of the sensors: how large they are. Which way they go is drawn once.
 
     Attributes:
-        attitude_rad: Tilt of the IMU on the base, about a horizontal axis of the base [rad].
+        attitude_rad: Tilt of the orientation that the IMU tells, about a horizontal axis of the base [rad]; where the
+            base is estimated it is not used.
         encoder_rad: Offset of each joint's encoder, either way [rad].
         gyro_rad_s: Offset of the gyroscope, as a vector [rad/s].
         accelerometer_m_s2: Offset of the accelerometer, as a vector [m/s²].

@@ -1,17 +1,19 @@
-"""Position and velocity of a floating base from its legs and its IMU: a linear Kalman filter.
+"""Position, orientation and velocity of a floating base from its legs and its IMU: an error-state Kalman filter.
 
-This is the filter of Bledt et al. 2018 ("MIT Cheetah 3", IROS). Orientation R and angular velocity come from the IMU;
-the rest is linear. Its state is the base's position p, velocity v and the feet's positions p_i, all in the world::
+This is the filter of Bloesch et al. 2012 ("State estimation for legged robots: consistent fusion of leg kinematics and
+IMU", RSS) in its terms. The state is the base's position r, velocity v, orientation C (base to world), the feet p_i,
+all in the world, and the biases of accelerometer b_f and gyroscope b_w. With the IMU's readings f and w::
 
-    p⁺ = p + h v + ½ h² a,   v⁺ = v + h a,   a = R f + g        f the accelerometer's specific force
-    p_i⁺ = p_i + h ω_i × r e_z                                   a foot that stands rolls on its radius r
-    measured, every foot        p_i - p   = R s_i                s_i by the joints
-    measured, touching feet     v         = -(R ṡ_i)             the lowest point stands still
-                                e_z·p_i   = r                    on level ground at height zero
+    r⁺ = r + h v + ½ h² a,   v⁺ = v + h a,   a = C (f - b_f) + g
+    C⁺ = C exp(h (w - b_w)),  b_f⁺ = b_f,   b_w⁺ = b_w
+    p_i⁺ = p_i + h ω_i × r_i e_z                     beyond the paper: a foot of radius r_i rolls
+    measured, standing feet    s_i = Cᵀ (p_i - r)    by the joints
 
-A foot in the air may move anywhere: its process noise is so large that the prediction has no weight. Measurements are
-independent and are taken one by one, which needs no matrix inverse. Position in the plane and the sum of small slips
-cannot be observed, so they drift.
+The errors are those of r, v, a small turn φ in the world's axes (``C = exp(φ) Ĉ``), b_f, b_w and p_i, in this order. A
+foot that comes to stand is given the place where joints and estimate have it, so ground of any height will do; what is
+known of the ground's height is measured once then, as weakly as ground is uneven, and not at all where it would be far
+off. Measurements are independent and are taken one by one, which needs no matrix inverse. Position and heading cannot
+be observed, so they drift.
 """
 
 from __future__ import annotations
@@ -19,178 +21,329 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pinocchio as pin
 from msgspec import structs
 from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import sphere_gap
+from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.sensing.contacts import Touch
+from idcontrol.sensing.legs import GRAVITY, Legs, orientation
 from idcontrol.types import Array, Booleans, Sensed, State
-
-GRAVITY = np.array([0.0, 0.0, -9.81])
 
 ACCELERATION_STD = 0.5
 """Standard deviation of the accelerometer, including what it misses of impacts between samples [m/s²]."""
+RATE_STD = 0.01
+"""Standard deviation of the gyroscope [rad/s]."""
+DRIFT_F, DRIFT_W = 1e-3, 1e-4
+"""How fast the biases wander: standard deviations after a second [m/s², rad/s]."""
 CREEP_STD = 0.02
 """Standard deviation of the velocity with which a standing foot creeps [m/s]."""
 KINEMATICS_STD = 1e-3
 """Standard deviation of a foot's position relative to the base [m]."""
-SLIP_STD = 0.02
-"""Standard deviation of the velocity of a standing foot's contact point [m/s]."""
-GROUND_STD = 1e-3
+GROUND_STD = 0.02
 """Standard deviation of the height of the ground [m]."""
-UNKNOWN = 1e3
-"""Factor on `CREEP_STD` for a foot in the air."""
+FAR = 3.0
+"""Ground that is so many standard deviations away is not the ground that is known."""
+START_STD = (1e-3, 1e-2, 5e-3, 0.3, 0.02)
+"""Standard deviations at the start: position, velocity, turn, biases of accelerometer and gyroscope
+[m, m/s, rad, m/s², rad/s]."""
 
 
-class Legs(NamedTuple):
-    """The state of n feet as joints and IMU tell it.
+class Estimate(NamedTuple):
+    """The state of the filter, with n feet.
 
     Attributes:
-        place: Centres relative to the base, world axes, shape (n, 3) [m].
-        velocity: Velocities of their lowest points relative to the base, world axes, shape (n, 3) [m/s].
-        turning: Angular velocities, world axes, shape (n, 3) [rad/s].
-        touching: Which feet stand, shape (n,).
-        radius: Radii, shape (n,) [m].
+        r: Position of the base, shape (3,) [m].
+        v: Its velocity, world axes, shape (3,) [m/s].
+        C: Its orientation, base to world, shape (3, 3).
+        b_f: Bias of the accelerometer, shape (3,) [m/s²].
+        b_w: Bias of the gyroscope, shape (3,) [rad/s].
+        p: Centres of the feet, shape (n, 3) [m].
+        P: Covariance of the errors, shape (15 + 3 n, 15 + 3 n).
+        stood: Which feet stood at the last sensor values, shape (n,).
     """
 
-    place: Array
-    velocity: Array
+    r: Array
+    v: Array
+    C: Array
+    b_f: Array
+    b_w: Array
+    p: Array
+    P: Array
+    stood: Booleans
+
+
+class Readings(NamedTuple):
+    """Sensor values, in the base's axes.
+
+    Attributes:
+        f: Specific force of the base, shape (3,) [m/s²].
+        w: Its angular velocity, shape (3,) [rad/s].
+        s: Centres of the feet relative to the base, shape (n, 3) [m].
+        turning: Their angular velocities, shape (n, 3) [rad/s].
+        standing: Which feet stand, shape (n,).
+        radius: Radii of the feet, shape (n,) [m].
+        terrain: `Terrain.parameters` of the known ground.
+        coefficients: `Terrain.coefficients`.
+        gravity: Shape (3,) [m/s²].
+    """
+
+    f: Array
+    w: Array
+    s: Array
     turning: Array
-    touching: Booleans
+    standing: Booleans
     radius: Array
+    terrain: Array
+    coefficients: Array
+    gravity: Array
 
 
 class BaseEstimator:
-    """The filter, as a stage of sensing: replaces base position and linear velocity by its estimate.
+    """The filter, as a stage of sensing: replaces the state of the base by its estimate.
+
+    Of the sensed state it takes joints, angular velocity and forces of the feet, nothing else.
 
     Attributes:
-        x: Estimate: position, velocity, feet, shape (6 + 3 n,) [m, m/s, m].
-        P: Covariance of the estimate, shape (6 + 3 n, 6 + 3 n).
+        estimate: The state of the filter.
     """
 
-    def __init__(self, feet: SphereContacts, start: State) -> None:
+    def __init__(self, feet: SphereContacts, start: State, *, by_torque: bool = False) -> None:
         """Begin at `start`, which is known well: the machine stands where it was put.
 
         Args:
             feet: Foot spheres on a system of their own.
             start: State of the machine.
+            by_torque: Whether the forces of the feet come from the torques of the legs, not from sensors.
         """
-        self._model = feet.system.model
-        self._data = self._model.createData()
-        self._joints, self._centres = feet.mounting()
-        n = len(self._joints)
+        self._by_torque, self._t = by_torque, start.t
+        self._legs = Legs(feet)
+        n, R = feet.radius.size, orientation(start.q)
         self._touch = Touch(n)
-        self._t = start.t
-        self._legs = Legs(
-            place=np.zeros((n, 3)),
-            velocity=np.zeros((n, 3)),
-            turning=np.zeros((n, 3)),
-            touching=np.zeros(n, dtype=np.bool_),
-            radius=feet.radius,
+        self._legs.update(Sensed(start, np.zeros(self._legs.system.n_actuated), np.zeros(3)), R)
+        place = self._legs.feet.place
+        deviations = np.repeat((*START_STD, 0.0), [3, 3, 3, 3, 3, 3 * n])
+        self.estimate = Estimate(
+            r=start.q[:3].copy(),
+            v=R @ start.v[:3],
+            C=R,
+            b_f=np.zeros(3),
+            b_w=np.zeros(3),
+            p=start.q[:3] + place @ R.T,
+            P=np.diag(deviations**2),
+            stood=np.zeros(n, dtype=np.bool_),
         )
-        self.x: Array = np.zeros(6 + 3 * n)
-        self.P: Array = np.diag(np.repeat([1e-6, 1e-4, 1e-6], [3, 3, 3 * n]))
-        self._kinematics(start.q, start.v)
-        self.x[:3] = start.q[:3]
-        self.x[6:] = (self._legs.place + start.q[:3]).ravel()
+        self._readings = Readings(
+            f=np.zeros(3),
+            w=np.zeros(3),
+            s=place,
+            turning=self._legs.feet.turning,
+            standing=np.zeros(n, dtype=np.bool_),
+            radius=feet.radius,
+            terrain=feet.terrain.parameters,
+            coefficients=feet.terrain.coefficients,
+            gravity=GRAVITY,
+        )
+        self._bound = bind((self.estimate, self._readings))
+        self._step = entry(filter_step, self._bound, 0.0, start.q, start.v)
 
     def __call__(self, sensed: Sensed) -> Sensed:
-        """A copy of `sensed` in which the position and linear velocity of the base are estimates."""
-        state = sensed.state
+        """A copy of `sensed` in which the state of the base is an estimate."""
+        state, x, z = sensed.state, self.estimate, self._readings
         h, self._t = max(state.t - self._t, 0.0), state.t
-        R = self._kinematics(state.q, state.v)
-        legs = self._legs._replace(touching=self._touch.feel(state))
-        predict(self.x, self.P, h, R @ sensed.accelerometer + GRAVITY, legs)
-        correct(self.x, self.P, legs)
-        q, v = state.q.copy(), state.v.copy()
-        q[:3], v[:3] = self.x[:3], R.T @ self.x[3:6]
-        return structs.replace(sensed, state=structs.replace(state, q=q, v=v))
-
-    def _kinematics(self, q: Array, v: Array) -> Array:
-        """Feet relative to the base in world axes; returns R. The base's own place and linear velocity are not used."""
-        legs, here, moving = self._legs, q.copy(), v.copy()
-        here[:3], moving[:3] = 0.0, 0.0
-        pin.forwardKinematics(self._model, self._data, here, moving)
-        for i, joint in enumerate(self._joints.tolist()):
-            placed, motion = self._data.oMi[joint], self._data.v[joint]
-            linear, angular = placed.rotation @ motion.linear, placed.rotation @ motion.angular
-            offset = placed.rotation @ self._centres[i]
-            legs.place[i], legs.turning[i] = placed.translation + offset, angular
-            offset[2] -= legs.radius[i]
-            legs.velocity[i] = linear + np.cross(angular, offset)
-        R: Array = self._data.oMi[1].rotation
-        return R
+        self._legs.update(sensed, x.C)
+        forces = self._legs.forces(x.C) if self._by_torque else state.forces
+        state = structs.replace(state, q=state.q.copy(), v=state.v.copy(), forces=forces)
+        z.f[:], z.w[:], z.standing[:] = sensed.accelerometer, state.v[3:6], self._touch.feel(state)
+        self._step(self._bound, h, state.q, state.v)
+        return structs.replace(sensed, state=state)
 
 
-@njit(cache=True)
-def predict(x: Array, P: Array, h: float, acceleration: Array, legs: Legs) -> None:  # pragma: no cover - compiled
-    """Move estimate and covariance ahead by `h` [s], in place.
-
-    Args:
-        x: Estimate, shape (6 + 3 n,).
-        P: Covariance.
-        h: Time [s].
-        acceleration: Acceleration of the base, world axes, shape (3,) [m/s²].
-        legs: The feet.
-    """
-    k, turning, touching, radius = x.shape[0], legs.turning, legs.touching, legs.radius
-    for axis in range(3):
-        x[axis] += h * x[3 + axis] + 0.5 * h * h * acceleration[axis]
-        x[3 + axis] += h * acceleration[axis]
-    for i in range(touching.shape[0]):
-        if touching[i]:
-            x[6 + 3 * i] += h * turning[i, 1] * radius[i]
-            x[7 + 3 * i] -= h * turning[i, 0] * radius[i]
-    # P <- F P Fᵀ + Q with F = 1 + h (position rows from velocity rows)
-    for axis in range(3):
-        for column in range(k):
-            P[axis, column] += h * P[3 + axis, column]
-    for axis in range(3):
-        for row in range(k):
-            P[row, axis] += h * P[row, 3 + axis]
-    impulse = (ACCELERATION_STD * h) ** 2
-    for axis in range(3):
-        P[axis, axis] += 0.25 * h * h * impulse
-        P[axis, 3 + axis] += 0.5 * h * impulse
-        P[3 + axis, axis] += 0.5 * h * impulse
-        P[3 + axis, 3 + axis] += impulse
-    for i in range(touching.shape[0]):
-        creep = (CREEP_STD * h * (1.0 if touching[i] else UNKNOWN)) ** 2
-        for axis in range(3):
-            P[6 + 3 * i + axis, 6 + 3 * i + axis] += creep
+@njit(cache=True, error_model="numpy")
+def filter_step(bound: Bound, h: float, q: Array, v: Array) -> None:  # pragma: no cover - compiled
+    """Predict over `h` [s], correct, and write the base into `q` (nq,) and `v` (nv,), in Pinocchio's layout."""
+    x, z = bound.borrowed
+    if h > 0.0:
+        predict(x, z, h)
+    correct(x, z)
+    for i in range(3):
+        q[i], v[i], v[3 + i] = x.r[i], 0.0, z.w[i] - x.b_w[i]
+        for j in range(3):
+            v[i] += x.C[j, i] * x.v[j]
+    _write_quaternion(x.C, q[3:7])
 
 
-@njit(cache=True)
-def correct(x: Array, P: Array, legs: Legs) -> None:  # pragma: no cover - compiled
-    """Correct estimate and covariance by what legs and ground measure, one number after the other, in place.
+@njit(cache=True, error_model="numpy")
+def predict(x: Estimate, z: Readings, h: float) -> None:  # pragma: no cover - compiled
+    """Move the estimate ahead by `h` [s], in place: ``P⁺ = F P Fᵀ + Q``."""
+    C, P, n = x.C, x.P, x.P.shape[0]
+    felt, turned = np.zeros(3), np.zeros(3)
+    for i in range(3):
+        for j in range(3):
+            felt[i] += C[i, j] * (z.f[j] - x.b_f[j])
+            turned[i] += h * C[i, j] * (z.w[j] - x.b_w[j])
+    _ahead(P, C, felt, h, n)
+    _ahead(P.T, C, felt, h, n)
+    for i in range(3):
+        P[3 + i, 3 + i] += (ACCELERATION_STD * h) ** 2
+        P[6 + i, 6 + i] += (RATE_STD * h) ** 2
+        P[9 + i, 9 + i] += DRIFT_F**2 * h
+        P[12 + i, 12 + i] += DRIFT_W**2 * h
+    for i in range(15, n):
+        P[i, i] += (CREEP_STD * h) ** 2
+    for k in range(z.standing.shape[0]):
+        if x.stood[k]:
+            for i in range(3):
+                spin = z.turning[k]
+                x.p[k, 0] += h * z.radius[k] * C[1, i] * (spin[i] - x.b_w[i])
+                x.p[k, 1] -= h * z.radius[k] * C[0, i] * (spin[i] - x.b_w[i])
+    for i in range(3):
+        a = felt[i] + z.gravity[i]
+        x.r[i] += h * x.v[i] + 0.5 * h * h * a
+        x.v[i] += h * a
+    _turn(C, turned)
 
-    Args:
-        x: Estimate, shape (6 + 3 n,).
-        P: Covariance.
-        legs: The feet.
-    """
-    for i in range(legs.touching.shape[0]):
-        for axis in range(3):
-            _take(x, P, 6 + 3 * i + axis, axis, legs.place[i, axis], KINEMATICS_STD**2)
-        if legs.touching[i]:
-            for axis in range(3):
-                _take(x, P, 3 + axis, -1, -legs.velocity[i, axis], SLIP_STD**2)
-            _take(x, P, 8 + 3 * i, -1, legs.radius[i], GROUND_STD**2)
+
+@njit(cache=True, error_model="numpy")
+def _ahead(P: Array, C: Array, felt: Array, h: float, n: int) -> None:  # pragma: no cover - compiled
+    """Rows of P to F P; with P transposed, columns to P Fᵀ."""
+    for k in range(n):
+        for i in range(3):
+            a, b = (i + 1) % 3, (i + 2) % 3
+            P[i, k] += h * P[3 + i, k]
+            P[3 + i, k] -= h * (felt[a] * P[6 + b, k] - felt[b] * P[6 + a, k])
+            for j in range(3):
+                P[3 + i, k] -= h * C[i, j] * P[9 + j, k]
+        for i in range(3):
+            for j in range(3):
+                P[6 + i, k] -= h * C[i, j] * P[12 + j, k]
 
 
-@njit(cache=True)
-def _take(x: Array, P: Array, i: int, j: int, measured: float, variance: float) -> None:  # pragma: no cover - compiled
-    """Correct by one measurement of ``x_i - x_j``, or of ``x_i`` where j < 0."""
-    k = x.shape[0]
-    column = P[:, i].copy()
-    error = measured - x[i]
-    if j >= 0:
-        error += x[j]
-        column -= P[:, j]
-    total = variance + column[i] - (column[j] if j >= 0 else 0.0)
-    for row in range(k):
-        gain = column[row] / total
-        x[row] += gain * error
-        for other in range(k):
-            P[row, other] -= gain * column[other]
+@njit(cache=True, error_model="numpy")
+def correct(x: Estimate, z: Readings) -> None:  # pragma: no cover - compiled
+    """Correct the estimate by the feet that stand, one number after the other, in place."""
+    P, n = x.P, x.P.shape[0]
+    H, error, work, s = np.zeros(n), np.zeros(n), np.empty(n), np.zeros(3)
+    for k in range(z.standing.shape[0]):
+        first, lands = 15 + 3 * k, z.standing[k] and not x.stood[k]
+        x.stood[k] = z.standing[k]
+        if not z.standing[k]:
+            continue
+        for i in range(3):
+            s[i] = 0.0
+            for j in range(3):
+                s[i] += x.C[i, j] * z.s[k, j]
+        if lands:
+            _land(x, error, s, k)
+            gap, normal, _ = sphere_gap(z.terrain, z.coefficients, x.p[k, 0], x.p[k, 1], x.p[k, 2], z.radius[k])
+            for i in range(3):
+                H[first + i] = normal[i]
+            _take(P, error, H, work, -gap, GROUND_STD**2, FAR)
+            for i in range(3):
+                H[first + i] = 0.0
+            continue
+        for i in range(3):
+            a, b = (i + 1) % 3, (i + 2) % 3
+            H[first + i], H[i], H[6 + a], H[6 + b] = 1.0, -1.0, -s[b], s[a]
+            _take(P, error, H, work, s[i] + x.r[i] - x.p[k, i], KINEMATICS_STD**2, np.inf)
+            H[first + i], H[i], H[6 + a], H[6 + b] = 0.0, 0.0, 0.0, 0.0
+    for i in range(3):
+        x.r[i] += error[i]
+        x.v[i] += error[3 + i]
+        x.b_f[i] += error[9 + i]
+        x.b_w[i] += error[12 + i]
+        for k in range(z.standing.shape[0]):
+            x.p[k, i] += error[15 + 3 * k + i]
+    _turn(x.C, error[6:9])
+
+
+@njit(cache=True, error_model="numpy")
+def _land(x: Estimate, error: Array, s: Array, k: int) -> None:  # pragma: no cover - compiled
+    """Put foot `k` where joints and estimate have it: ``p = r + s``, its error ``r - s × φ`` and that of the joints."""
+    P, first = x.P, 15 + 3 * k
+    n = P.shape[0]
+    for i in range(3):
+        a, b = (i + 1) % 3, (i + 2) % 3
+        x.p[k, i] = x.r[i] + s[i]
+        error[first + i] = error[i] - s[a] * error[6 + b] + s[b] * error[6 + a]
+        for j in range(n):
+            P[first + i, j] = P[i, j] - s[a] * P[6 + b, j] + s[b] * P[6 + a, j]
+    for i in range(3):
+        a, b = (i + 1) % 3, (i + 2) % 3
+        for j in range(n):
+            P[j, first + i] = P[j, i] - s[a] * P[j, 6 + b] + s[b] * P[j, 6 + a]
+        P[first + i, first + i] += KINEMATICS_STD**2
+
+
+@njit(cache=True, error_model="numpy")
+def _take(
+    P: Array, error: Array, H: Array, work: Array, measured: float, variance: float, far: float
+) -> None:  # pragma: no cover - compiled
+    """Correct by one measurement of ``H e`` of the errors e, unless it is more than `far` standard deviations off."""
+    n = P.shape[0]
+    total = variance
+    for i in range(n):
+        work[i] = 0.0
+    for j in range(n):
+        if H[j] != 0.0:
+            measured -= H[j] * error[j]
+            for i in range(n):
+                work[i] += H[j] * P[j, i]
+    for j in range(n):
+        total += H[j] * work[j]
+    if measured * measured > far * far * total:
+        return
+    share = 1.0 / total
+    for i in range(n):
+        error[i] += share * work[i] * measured
+        for j in range(n):
+            P[i, j] -= work[i] * work[j] * share
+
+
+@njit(cache=True, error_model="numpy")
+def _turn(C: Array, phi: Array) -> None:  # pragma: no cover - compiled
+    """``C ← exp(φ) C``, by Rodrigues' formula; rounding is taken out by one step towards the nearest rotation."""
+    x, y, z = phi[0], phi[1], phi[2]
+    square = x * x + y * y + z * z
+    angle = np.sqrt(square)
+    one = np.sin(angle) / angle if angle > 1e-4 else 1.0 - square / 6.0
+    two = (1.0 - np.cos(angle)) / square if angle > 1e-4 else 0.5 - square / 24.0
+    E, old, product = np.empty((3, 3)), C.copy(), np.empty((3, 3))
+    E[0, 0], E[0, 1], E[0, 2] = 1.0 - two * (y * y + z * z), two * x * y - one * z, two * x * z + one * y
+    E[1, 0], E[1, 1], E[1, 2] = two * x * y + one * z, 1.0 - two * (x * x + z * z), two * y * z - one * x
+    E[2, 0], E[2, 1], E[2, 2] = two * x * z - one * y, two * y * z + one * x, 1.0 - two * (x * x + y * y)
+    for i in range(3):
+        for j in range(3):
+            product[i, j] = E[i, 0] * old[0, j] + E[i, 1] * old[1, j] + E[i, 2] * old[2, j]
+    # C (3 - Cᵀ C) / 2
+    for i in range(3):
+        for j in range(3):
+            C[i, j] = 1.5 * product[i, j]
+            for k in range(3):
+                inner = product[0, k] * product[0, j] + product[1, k] * product[1, j] + product[2, k] * product[2, j]
+                C[i, j] -= 0.5 * product[i, k] * inner
+
+
+@njit(cache=True, error_model="numpy")
+def _write_quaternion(C: Array, out: Array) -> None:  # pragma: no cover - compiled
+    """The unit quaternion (x, y, z, w) of `C`, from its largest component (Shepperd 1978)."""
+    trace = C[0, 0] + C[1, 1] + C[2, 2]
+    best = 3
+    most = trace
+    for i in range(3):
+        if C[i, i] > most:
+            best, most = i, C[i, i]
+    if best == 3:
+        out[3] = 1.0 + trace
+        for i in range(3):
+            a, b = (i + 1) % 3, (i + 2) % 3
+            out[i] = C[b, a] - C[a, b]
+    else:
+        a, b = (best + 1) % 3, (best + 2) % 3
+        out[best] = 1.0 + 2.0 * C[best, best] - trace
+        out[3] = C[b, a] - C[a, b]
+        out[a], out[b] = C[best, a] + C[a, best], C[best, b] + C[b, best]
+    length = np.sqrt(out[0] ** 2 + out[1] ** 2 + out[2] ** 2 + out[3] ** 2)
+    for i in range(4):
+        out[i] /= length

@@ -1,0 +1,194 @@
+"""Feet as the joints and the IMU tell them, in the base's axes: where they are, how they turn, what they carry.
+
+What a foot carries follows from the torques that its leg's joints apply beyond what moves the machine, the residual of
+De Luca et al. 2006 ("Collision detection and safe reaction with the DLR-III lightweight manipulator arm", IROS)::
+
+    r⁺ = r + (M v̇ + c - Pᵀτ - r) h / (h + T)
+
+Their integral of the generalised momentum has the same value to first order in h. The base's acceleration is the
+accelerometer's reading: by the principle of equivalence no attitude is needed, so there is none in M, v̇ and c. A foot
+at the end of joints with Jacobian J carries the force f that fits best: ``(J Jᵀ + ε) f = J r``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from msgspec import structs
+from numba import njit
+
+from idcontrol.contact.spheres import SphereContacts
+from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.placements import placement_views
+from idcontrol.system import Terms
+from idcontrol.types import Array, Booleans, ContactForces, Integers, Sensed
+
+GRAVITY = np.array([0.0, 0.0, -9.81])
+SMOOTHING_S = 3e-3
+"""Time constant T of the residual [s]: a fifth of it is noise of joint velocities, and it is short against a step."""
+STRETCHED_M2 = 1e-4
+"""ε, the square of the lever below which a stretched leg tells nothing [m²]."""
+BARELY = 0.04
+"""A foot that carries less than this share of the weight carries nothing: inertia of a swinging leg is known no
+better."""
+
+
+class _Machine(NamedTuple):
+    """Terms of a machine whose base is at the origin, unturned, and its feet.
+
+    Attributes:
+        terms: `System.terms`.
+        position: Origins of the joints' frames, shape (n_joints, 3) [m].
+        rotation: From the joints' axes, shape (n_joints, 3, 3).
+        velocity: `System.motion.velocity`, shape (n_joints, 6).
+        joint: Joint that carries each foot, shape (k,).
+        offset: Its centre in that joint's frame, shape (k, 3) [m].
+        radius: Radii, shape (k,) [m].
+        moves: Which velocities bend each foot's leg, shape (k, m).
+    """
+
+    terms: Terms
+    position: Array
+    rotation: Array
+    velocity: Array
+    joint: Integers
+    offset: Array
+    radius: Array
+    moves: Booleans
+
+
+class Feet(NamedTuple):
+    """The feet, in the base's axes.
+
+    Attributes:
+        place: Centres relative to the base, shape (k, 3) [m].
+        turning: Angular velocities, shape (k, 3) [rad/s].
+        force: Forces of the ground, shape (k, 3) [N].
+        residual: r, shape (m,) [N, N m].
+    """
+
+    place: Array
+    turning: Array
+    force: Array
+    residual: Array
+
+
+class Legs:
+    """The feet at the last sensor values.
+
+    Attributes:
+        feet: Where they are, how they turn, and what they carry.
+        system: The machine, its base at the origin.
+    """
+
+    def __init__(self, spheres: SphereContacts) -> None:
+        """Watch the feet `spheres`, which are on a system of their own."""
+        self.system = system = spheres.system
+        joint, offset = spheres.mounting()
+        k, m = len(joint), system.n_velocities
+        moves = system.support[joint]
+        moves[:, : system.n_unactuated] = False
+        self.feet = Feet(np.zeros((k, 3)), np.zeros((k, 3)), np.zeros((k, 3)), np.zeros(m))
+        position, rotation = placement_views(system.data.oMi)
+        machine = _Machine(
+            system.terms, position, rotation, system.motion.velocity, joint, offset, spheres.radius, moves
+        )
+        self._acceleration, self._torque = np.zeros(m), np.zeros(m)
+        self._up = np.zeros(3)
+        self._bound = bind((machine, self.feet, self._acceleration, self._torque, self._up))
+        self._q, self._v, self._last = np.zeros(system.model.nq), np.zeros(m), np.zeros(m)
+        self._q[6] = 1.0
+        self._look = entry(_look, self._bound, 0.0)
+        self._least = BARELY * system.mass * -GRAVITY[2]
+        self._t = np.nan
+
+    def update(self, sensed: Sensed, R: Array) -> None:
+        """Take new sensor values, of a base whose orientation is believed to be `R`."""
+        state, system, v = sensed.state, self.system, self._v
+        h = state.t - self._t
+        self._t = state.t
+        self._q[7:] = state.q[7:]
+        v[3:] = state.v[3:]
+        system.update(self._q, v)
+        share = 0.0
+        if h > 0.0:
+            self._acceleration[:] = system.from_pinocchio((v - self._last) / h)
+            self._acceleration[:3] = sensed.accelerometer + GRAVITY
+            self._torque[system.n_unactuated :] = sensed.tau
+            share = h / (h + SMOOTHING_S)
+        self._up[:] = R[2]
+        self._last[:] = v
+        self._look(self._bound, share)
+
+    def forces(self, R: Array) -> ContactForces:
+        """What the feet carry, in the world, of a base whose orientation is `R`; upward is normal."""
+        force = self.feet.force @ R.T
+        identity = np.flatnonzero(force[:, 2] > self._least)
+        normal = np.zeros((len(identity), 3))
+        normal[:, 2] = 1.0
+        return ContactForces(identity=identity, force=force[identity], normal=normal)
+
+
+class LegForces:
+    """A stage of sensing: replaces the forces of the feet by those that the torques of the legs tell."""
+
+    def __init__(self, feet: SphereContacts) -> None:
+        """Watch `feet`, which are on a system of their own."""
+        self._legs = Legs(feet)
+
+    def __call__(self, sensed: Sensed) -> Sensed:
+        """A copy of `sensed` in which the forces are estimates."""
+        R = orientation(sensed.state.q)
+        self._legs.update(sensed, R)
+        return structs.replace(sensed, state=structs.replace(sensed.state, forces=self._legs.forces(R)))
+
+
+@njit(cache=True, error_model="numpy")
+def _look(bound: Bound, share: float) -> None:  # pragma: no cover - compiled
+    """Write `Feet`; the residual takes `share` of what is new."""
+    machine, feet, acceleration, torque, up = bound.borrowed
+    M, bias, J = machine.terms
+    m = bias.shape[0]
+    for i in range(m):
+        new = bias[i] - torque[i]
+        for j in range(m):
+            new += M[i, j] * acceleration[j]
+        feet.residual[i] += share * (new - feet.residual[i])
+    A, L, column = np.empty((3, 3)), np.empty((3, 3)), np.empty(3)
+    for k in range(machine.joint.shape[0]):
+        at, turn = machine.position[machine.joint[k]], machine.rotation[machine.joint[k]]
+        place, offset, radius = feet.place[k], machine.offset[k], machine.radius[k]
+        f = feet.force[k]
+        for x in range(3):
+            place[x] = at[x] + turn[x, 0] * offset[0] + turn[x, 1] * offset[1] + turn[x, 2] * offset[2]
+            feet.turning[k, x] = machine.velocity[machine.joint[k], 3 + x]
+            f[x] = 0.0
+            for y in range(3):
+                A[x, y] = STRETCHED_M2 if x == y else 0.0
+        px, py, pz = place[0] - radius * up[0], place[1] - radius * up[1], place[2] - radius * up[2]
+        for j in range(m):
+            if machine.moves[k, j]:
+                column[0] = J[0, j] + J[4, j] * pz - J[5, j] * py
+                column[1] = J[1, j] + J[5, j] * px - J[3, j] * pz
+                column[2] = J[2, j] + J[3, j] * py - J[4, j] * px
+                for x in range(3):
+                    f[x] += column[x] * feet.residual[j]
+                    for y in range(3):
+                        A[x, y] += column[x] * column[y]
+        cholesky(A, L)
+        solve_lower(L, f)
+        solve_lower_transposed(L, f)
+
+
+def orientation(q: Array) -> Array:
+    """R of the base's quaternion in a configuration `q` in Pinocchio's layout."""
+    x, y, z, w = q[3:7].tolist()
+    return np.array(
+        [
+            [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
+            [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
+            [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
+        ]
+    )
