@@ -7,10 +7,11 @@ Fig. 18 is the study `grasping` of the experiment `grasp`, Fig. 19 the experimen
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from idcontrol.experiments.tables import figures
 from idcontrol.experiments.tables.claims import claims
-from idcontrol.experiments.tables.printed import force_prediction, scores, smoothness, tracking, verdicts
+from idcontrol.experiments.tables.printed import force_prediction, gains_say, scores, smoothness, tracking, verdicts
 from idcontrol.experiments.tables.results import (
     CONTROLLERS,
     MITIGATION,
@@ -49,8 +50,9 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     results = Results(outcomes)
     printed = tracking(results), smoothness(results), force_prediction(results), scores(results)
     claimed = claims(results)
+    counted = verdicts((*printed, claimed))
     return (
-        verdicts((*printed, claimed)),
+        replace(counted, sentence=gains_say(results) + counted.sentence),
         *printed,
         torque_parts(results),
         claimed,

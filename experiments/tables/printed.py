@@ -98,6 +98,23 @@ def verdicts(tables: tuple[Table, ...]) -> Table:
     )
 
 
+def gains_say(results: Results) -> str:
+    """Whose gains the preset paper has, and how many runs that walk in the paper walk with them."""
+    walked = [
+        (controller, terrain)
+        for terrain in TERRAINS
+        for controller in CONTROLLERS
+        if PAPER["tracking"]["values"][terrain][controller] and results.at("paper", controller, terrain)
+    ]
+    if not walked:
+        return ""
+    done = sum(results.done("paper", *place) for place in walked)
+    return (
+        "The gains of the preset paper are ours, as no record has those of the paper: "
+        f"with them {done} of {len(walked)} runs that walk in the paper do. "
+    )
+
+
 def _tracking_says(results: Results) -> str:
     places = [(c, t) for c in CONTROLLERS for t in TERRAINS if results.at("default", c, t)]
     standing = [place for place in places if results.done("default", *place)]

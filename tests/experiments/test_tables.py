@@ -99,7 +99,18 @@ def test_every_printed_number_of_a_table_has_a_verdict(walk):
     assert counts["Table 4: torque smoothness"] == 2 * 7
     assert counts["Table 5: predicted contact forces"] == 2 * 16
     assert counts["Table 6: pass or fail"] == 2 * 4
-    assert table(found, "verdicts").sentence.startswith("Of what the paper prints and claims ")
+    assert ". Of what the paper prints and claims " in table(found, "verdicts").sentence
+
+
+def test_the_page_opens_with_whose_gains_the_preset_paper_has_and_who_walks_with_them(walk):
+    def change(run):
+        stands = run["preset"] == "paper" and run["controller"] == "pid"
+        return {"completed": False, "missed": "reached 0 waypoints"} if stands else {}
+
+    first = tables.tables(comparison(walk, change))[0]
+    # four of the 28 fall in the paper; pid walks on all four terrains there
+    assert first.sentence.startswith("The gains of the preset paper are ours, as no record has those of the paper: ")
+    assert "with them 20 of 24 runs that walk in the paper do." in first.sentence
 
 
 def test_a_robot_that_stands_still_is_no_witness_for_the_path_of_fig_17(walk):
