@@ -197,6 +197,36 @@ class ActuatorLimits(NamedTuple):
         return cls(np.full(a, -np.inf), *(np.full(a, np.inf) for _ in range(4)))
 
 
+class Actuators(NamedTuple):
+    """What actuators do beside giving the torque that they are asked for, shapes (a,).
+
+    Attributes:
+        armature: Inertia of the rotors as the joints feel it [kg m² or kg]; it is part of `System.M`.
+        damping: Viscous friction [N m s/rad or N s/m].
+        friction: Dry friction [N m or N].
+        bandwidth: Where the gain of the first-order lag between torques asked for and given is 3 dB down [Hz]; inf
+            where there is none.
+        delay: How late torques are given [s].
+    """
+
+    armature: Array
+    damping: Array
+    friction: Array
+    bandwidth: Array
+    delay: Array
+
+    def wrong(self, error: float) -> Actuators:
+        """Actuators with ``1 + error`` times the inertia, friction, lag and delay."""
+        factor = 1.0 + error
+        return Actuators(
+            armature=factor * self.armature,
+            damping=factor * self.damping,
+            friction=factor * self.friction,
+            bandwidth=self.bandwidth / factor,
+            delay=factor * self.delay,
+        )
+
+
 def _checked(limits: ActuatorLimits, a: int) -> ActuatorLimits:
     """Limits of `a` joints as arrays of their own.
 
@@ -212,6 +242,21 @@ def _checked(limits: ActuatorLimits, a: int) -> ActuatorLimits:
         raise InputError("speeds and torque rates of joints must be positive")
     if not ((found.no_load > found.speed) | np.isinf(found.no_load)).all():
         raise InputError("the speed at which a motor gives no torque must be above the largest speed of its joint")
+    return found
+
+
+def _sound(actuators: Actuators, a: int) -> Actuators:
+    """Actuators of `a` joints as arrays of their own.
+
+    Raises:
+        InputError: They are not that many, or something is negative or no number.
+    """
+    found = Actuators(*(np.array(entry, dtype=np.float64) for entry in actuators))
+    if any(entry.shape != (a,) for entry in found):
+        raise InputError(f"actuators must be {a} numbers each, one for each actuated joint")
+    lossy = (found.armature, found.damping, found.friction, found.delay)
+    if not all(((entry >= 0.0) & np.isfinite(entry)).all() for entry in lossy) or not (found.bandwidth > 0.0).all():
+        raise InputError("inertia, friction and delay of actuators must be finite and not negative, bandwidth positive")
     return found
 
 
@@ -239,6 +284,8 @@ class System:
         actuated_names: Names of the actuated joints, in the system's order.
         effort_limit: Largest torque of each actuated joint, shape (a,) [N m or N]; inf where there is none.
         limits: What else the joints and their motors allow.
+        actuators: What actuators do beside giving their torque; None is nothing. The inertia of their rotors is part of
+            M; friction, lag and delay are part of no term, and are left to plants and controllers.
         joint_q: Index of each actuated joint in Pinocchio's q, shape (a,).
         joint_circle: Whether it is given there by cosine and sine (a continuous joint), shape (a,).
         flyer_q: Where each free-flyer begins in Pinocchio's q, shape (number of free-flyers,).
@@ -267,6 +314,7 @@ class System:
         actuated: Sequence[str] | None = None,
         effort_limit: Array | None = None,
         limits: ActuatorLimits | None = None,
+        actuators: Actuators | None = None,
     ) -> None:
         """Bind the terms of a Pinocchio model.
 
@@ -275,6 +323,8 @@ class System:
             actuated: Names of the actuated joints in the order wanted; None means all with one velocity, in tree order.
             effort_limit: Torque limits in that order, shape (a,) [N m]; None means those of the model.
             limits: What else joints and motors allow, in that order; None is no limit, whatever the model says.
+            actuators: What the actuators do beside giving their torque, in that order; None is nothing, whatever the
+                model says, but for rotors that it has.
 
         Raises:
             UnknownName: An actuated joint does not exist.
@@ -312,6 +362,10 @@ class System:
             raise InputError(f"torque limits must be {self.n_actuated} positive numbers, one for each actuated joint")
         self.effort_limit: Array = np.where(effort >= UNLIMITED, np.inf, effort)
         self.limits = _checked(ActuatorLimits.none(self.n_actuated) if limits is None else limits, self.n_actuated)
+        self.actuators = None if actuators is None else _sound(actuators, self.n_actuated)
+        if self.actuators is not None:
+            self.model = model.copy()
+            self.model.armature[driven] = self.actuators.armature
         self.joint_q: Integers = np.array([joint.idx_q for joint in joints], dtype=np.int64)
         self.joint_circle: Booleans = np.array([joint.nq == 2 for joint in joints], dtype=np.bool_)
         self._circles = [(i, joint.idx_q) for i, joint in enumerate(joints) if joint.nq == 2]
@@ -356,7 +410,13 @@ class System:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, has terms of its own at the neutral configuration."""
-        made = partial(System, actuated=self.actuated_names, effort_limit=self.effort_limit, limits=self.limits)
+        made = partial(
+            System,
+            actuated=self.actuated_names,
+            effort_limit=self.effort_limit,
+            limits=self.limits,
+            actuators=self.actuators,
+        )
         return made, (self.model,)
 
     @classmethod

@@ -17,6 +17,7 @@ from idcontrol.robots import joints, locate, schema, urdf
 from idcontrol.robots.robot import Robot, entry, foot_centres, foot_gaps, legs, table_problems, urdf_of
 from idcontrol.robots.wording import LONGEST_LINE, shown
 from idcontrol.system import System, position_limits
+from idcontrol.types import Array
 
 STANDING_GAP = 1e-3
 """Feet further above the ground than this do not count as standing [m] (planner.md, section 7)."""
@@ -231,10 +232,8 @@ def _summary(robot: Robot, system: System) -> dict[str, Any]:
         "mass_kg": system.mass,
         "height_m": float(q[2]) if floating else 0.0,
         "com_m": system.com(q).tolist(),
-        "joints": [
-            {"joint": name} | {key: _finite(column[i]) for key, column in columns.items()}
-            for i, name in enumerate(names)
-        ],
+        "joints": _rows(names, columns),
+        **_actuators(robot, names),
         "feet": [
             {
                 "foot": foot.name,
@@ -246,6 +245,28 @@ def _summary(robot: Robot, system: System) -> dict[str, Any]:
             for foot, centre, leg in feet
         ],
     }
+
+
+def _actuators(robot: Robot, names: Sequence[str]) -> dict[str, Any]:
+    """A table of what the robot file says of the actuators; nothing where it says nothing."""
+    if robot.description.actuators is None:
+        return {}
+    found = robot.actuators(names)
+    columns = {
+        "armature_kg_m2": found.armature,
+        "damping_nm_s_rad": found.damping,
+        "friction_nm": found.friction,
+        "bandwidth_hz": found.bandwidth,
+        "delay_s": found.delay,
+    }
+    return {"actuators": _rows(names, columns)}
+
+
+def _rows(names: Sequence[str], columns: Mapping[str, Array]) -> list[dict[str, Any]]:
+    """A table with one row for each joint."""
+    return [
+        {"joint": name} | {key: _finite(column[i]) for key, column in columns.items()} for i, name in enumerate(names)
+    ]
 
 
 def _finite(value: float) -> float | None:

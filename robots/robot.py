@@ -15,7 +15,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, plane
 from idcontrol.errors import InputError
 from idcontrol.robots import joints, locate, schema, urdf
-from idcontrol.system import ActuatorLimits, System, position_limits
+from idcontrol.system import ActuatorLimits, Actuators, System, position_limits
 from idcontrol.types import Array, Integers, Reference, State
 
 TABLES = {
@@ -24,6 +24,11 @@ TABLES = {
     "limits.velocity_rad_s": True,
     "limits.torque_rate_nm_s": False,
     "limits.no_load_rad_s": False,
+    "actuators.armature_kg_m2": False,
+    "actuators.damping_nm_s_rad": False,
+    "actuators.friction_nm": False,
+    "actuators.bandwidth_hz": False,
+    "actuators.delay_s": False,
     "gains.torque.kp_nm_rad": True,
     "gains.torque.kd_nm_s_rad": True,
 }
@@ -46,8 +51,11 @@ class Robot:
     description: schema.Description
     urdf: Path
 
-    def system(self) -> System:
+    def system(self, actuators: Actuators | None = None) -> System:
         """The multibody system, with the torque limits of the robot file.
+
+        Args:
+            actuators: What actuators do beside giving their torque, e.g. those of `actuators`; None is nothing.
 
         Raises:
             InputError: The URDF cannot be used, or a per-joint table of the robot file does not fit its joints.
@@ -60,7 +68,12 @@ class Robot:
         if misfits := self.table_problems(bare.actuated_names):
             raise InputError(f"{self.path}: {misfits[0]}")
         names = bare.actuated_names
-        return System(bare.model, effort_limit=self.torque_limit(names), limits=self.joint_limits(bare, names))
+        return System(
+            bare.model,
+            effort_limit=self.torque_limit(names),
+            limits=self.joint_limits(bare, names),
+            actuators=actuators,
+        )
 
     def table_problems(self, names: Sequence[str]) -> list[str]:
         """The mistakes in the per-joint tables for the actuated joints `names`, one line each."""
@@ -84,6 +97,29 @@ class Robot:
             speed=self.velocity_limit(names),
             torque_rate=self._per_joint(given.torque_rate_nm_s, names, "limits.torque_rate_nm_s", default=np.inf),
             no_load=self._per_joint(given.no_load_rad_s, names, "limits.no_load_rad_s", default=np.inf),
+        )
+
+    def actuators(self, names: Sequence[str]) -> Actuators:
+        """What the robot file says of the actuators of the joints `names`, beside their limits.
+
+        Raises:
+            InputError: It says nothing.
+        """
+        given = self.description.actuators
+        if given is None:
+            raise InputError(f"{self.path}: it says nothing of actuators; add [actuators]")
+        tables = {
+            "armature_kg_m2": (given.armature_kg_m2, 0.0),
+            "damping_nm_s_rad": (given.damping_nm_s_rad, 0.0),
+            "friction_nm": (given.friction_nm, 0.0),
+            "bandwidth_hz": (given.bandwidth_hz, np.inf),
+            "delay_s": (given.delay_s, 0.0),
+        }
+        return Actuators(
+            *(
+                self._per_joint(table, names, f"actuators.{key}", default=default)
+                for key, (table, default) in tables.items()
+            )
         )
 
     def acceleration_gains(self) -> tuple[float, float]:

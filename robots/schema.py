@@ -78,6 +78,26 @@ class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     no_load_rad_s: dict[str, Positive] = {}
 
 
+class ActuatorFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What actuators do beside giving the torque that they are asked for, for runs that ask for it.
+
+    Attributes:
+        armature_kg_m2: Inertia of the rotor as the joint feels it, its own times the square of the gear ratio, by joint
+            [kg m²], or [kg] of a sliding one; joints that are not named have none.
+        damping_nm_s_rad: Viscous friction by joint [N m s/rad], or [N s/m]; joints that are not named have none.
+        friction_nm: Dry friction by joint [N m], or [N]; joints that are not named have none.
+        bandwidth_hz: Bandwidth of the torque by joint, that of a first-order lag [Hz]; joints that are not named give
+            it at once.
+        delay_s: How late the torque is given, by joint [s]; joints that are not named give it at once.
+    """
+
+    armature_kg_m2: dict[str, NotNegative] = {}
+    damping_nm_s_rad: dict[str, NotNegative] = {}
+    friction_nm: dict[str, NotNegative] = {}
+    bandwidth_hz: dict[str, Positive] = {}
+    delay_s: dict[str, NotNegative] = {}
+
+
 class AccelerationGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Error feedback of inverse dynamics: accelerations, hence one pair for all joints (planner.md, section 6).
 
@@ -154,6 +174,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         home: The standing pose.
         feet: Feet or fingertips: spheres that may touch something, in the order that results use.
         limits: Limits of the motors.
+        actuators: What else actuators do; None where nothing is known of it.
         gains: Feedback gains.
         gait: How it walks; None for a robot that does not walk.
         command: How fast its commanded velocity may change.
@@ -167,6 +188,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     base: Literal["free-flyer", "fixed"]
     limits: MotorLimits
     gains: RobotGains
+    actuators: ActuatorFigures | None = None
     home: Home = Home()
     feet: tuple[Foot, ...] = ()
     gait: DefaultGait | None = None

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+import numpy as np
 from numba import njit
 
+from idcontrol.system import Actuators
 from idcontrol.types import Array
 
 NEARING: Final = 0.2
 """Largest part of the way to its end that a joint is asked to cover in one period: it comes to rest there."""
+
+TURNS_RAD_S: Final = 0.1
+"""Scale of the speeds at which the feed-forward of dry friction changes its sign [rad/s or m/s]: at twice that it is
+all but whole. A joint that swings passes it within some periods, so that its torque has no step."""
 
 Value = TypeVar("Value", Array, float)
 
@@ -42,3 +48,13 @@ def nearing(at: Value, end: Value, h: float) -> Value:
     section 12.5).
     """
     return NEARING * (end - at) / h
+
+
+def overcoming(actuators: Actuators, v_des: Array) -> Array:
+    """Torques that overcome the friction of joints that are to move with `v_des`, shape (a,) [rad/s].
+
+    The sign of dry friction is that of the wanted velocity, which is smooth: a measured one near zero would make the
+    torque chatter.
+    """
+    torque: Array = actuators.damping * v_des + actuators.friction * np.tanh(v_des / TURNS_RAD_S)
+    return torque

@@ -21,7 +21,7 @@ from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import landing_rates
-from idcontrol.controllers.feedback import Gains
+from idcontrol.controllers.feedback import Gains, overcoming
 from idcontrol.controllers.friction import COUNTED, Friction, watch
 from idcontrol.controllers.giving_way import Outcome, Request, keep, servo, without_slip
 from idcontrol.controllers.inputs import KEPT_FEET, Inputs, Intake, alone, failed
@@ -220,6 +220,8 @@ class InverseDynamics:
         """Multibody terms and contacts at the state that was taken in, at time `t` [s] if it begins a step."""
         inputs = self._intake.inputs
         self._system.update(inputs.q, inputs.v)
+        if self._system.actuators is not None:
+            self._system.bias[self._system.n_unactuated :] += overcoming(self._system.actuators, inputs.joint_v)
         near = self._contacts.detect(self._settings.contact_margin_m)
         if self._rough:
             near = replace(near, mu=np.full(len(near), np.inf))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from idcontrol.controllers.feedback import Gains, nearing, proportional_derivative
+from idcontrol.controllers.feedback import Gains, nearing, overcoming, proportional_derivative
 from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.system import System
 from idcontrol.types import Command, Reference, State
@@ -16,6 +16,8 @@ class Pid:
     """``τ = kp (q_des - q) + kd (v_des - v)``, clipped at the torque limits.
 
     q_des is no farther than the joint's ends, and v_des nears them no faster than `nearing` has it.
+
+    Friction in the joints, where their system has some, is added as a feed-forward.
 
     No integral term: the planner's stance anchors hold what gravity would make drift (planner.md, sections 4.2 and 6).
     """
@@ -49,6 +51,8 @@ class Pid:
         q_des = np.minimum(np.maximum(inputs.joint_q, lower), upper)
         v_des = np.minimum(np.maximum(inputs.joint_v, nearing(q, lower, h)), nearing(q, upper, h))
         wanted = proportional_derivative(self._gains, q_des - q, v_des - v)
+        if system.actuators is not None:
+            wanted += overcoming(system.actuators, v_des)
         limit = self._system.effort_limit
         tau = np.minimum(np.maximum(wanted, -limit), limit)  # a third of what np.clip takes
         return Command(tau=tau, clipped=bool((tau != wanted).any()))

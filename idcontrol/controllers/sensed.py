@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from idcontrol.contact.contacts import Detector
-from idcontrol.controllers.feedback import Gains, nearing, proportional_derivative
+from idcontrol.controllers.feedback import Gains, nearing, overcoming, proportional_derivative
 from idcontrol.controllers.inputs import Intake, alone, failed, unmasked
 from idcontrol.system import LARGEST, System
 from idcontrol.types import Array, Command, ContactForces, Reference, State, Status
@@ -75,6 +75,8 @@ class SensedForces:
             return failed(system, f"state.forces: {error}")
         inputs = self._intake.inputs
         system.update(inputs.q, inputs.v)
+        if system.actuators is not None:
+            system.bias[system.n_unactuated :] += overcoming(system.actuators, inputs.joint_v)
         self._queue.append(forces)
         pull = self._generalized(self._queue[0])
         q, v = system.joint_positions(inputs.q), system.joint_velocities(inputs.v)

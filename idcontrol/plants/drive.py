@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Final
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from idcontrol.models.step import StepSolution
 from idcontrol.plants import SimulatedPlant
 from idcontrol.plants.parts import averaged, substeps
-from idcontrol.system import System
+from idcontrol.system import ActuatorLimits, System
 from idcontrol.types import Array, ContactForces, State
 
 PERIOD_S: Final = 1e-4
@@ -30,8 +31,59 @@ def drive_torque(command: Array, q: Array, v: Array, limit: Array) -> Array:
     return torque
 
 
+class Motors:
+    """What motors give of the torques that they are asked for: later, through a lag, and less at speed."""
+
+    def __init__(self, system: System) -> None:
+        """Begin with motors that have had the first torques for ever.
+
+        Args:
+            system: Tells `System.actuators`, torque limits and the speeds at which these fall; it must have actuators.
+        """
+        assert system.actuators is not None
+        self._actuators, self._limit, self._room = system.actuators, system.effort_limit, system.limits
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all earlier torques."""
+        self._asked: deque[Array] = deque()
+        self._given: Array | None = None
+
+    def __call__(self, asked: Array, v: Array, h: float) -> Array:
+        """Torques that joints get for `h` [s] while `asked` is, shape (a,) [N m], at joint velocities `v`.
+
+        A delay is rounded to a whole number of `h`; a lag is exact for torques that are held for `h`.
+        """
+        late = np.rint(self._actuators.delay / h).astype(np.int64)
+        longest = int(late.max(initial=0)) + 1
+        if self._given is None:
+            self._given = asked
+            self._asked.extend([asked] * longest)
+        self._asked.append(asked.copy())
+        while len(self._asked) > longest:
+            self._asked.popleft()
+        arrived = np.array([self._asked[-1 - periods][joint] for joint, periods in enumerate(late.tolist())])
+        share = -np.expm1(-2.0 * np.pi * h * self._actuators.bandwidth)
+        self._given = self._given + share * (arrived - self._given)
+        forwards, backwards = at_speed(self._limit, self._room, v)
+        torque: Array = np.clip(self._given, -backwards, forwards)
+        return torque
+
+
+def at_speed(limit: Array, room: ActuatorLimits, v: Array) -> tuple[Array, Array]:
+    """The most that motors give forwards and backwards at joint velocities `v`, shapes (a,) [N m].
+
+    From `ActuatorLimits.speed` on, a torque that speeds its joint up falls in a straight line to nothing at `no_load`.
+    """
+    falls = np.isfinite(room.no_load)
+    span = np.where(falls, room.no_load, 1.0) - np.where(falls, room.speed, 0.0)
+    share = np.where(falls, np.clip((room.no_load - np.abs(v)) / span, 0.0, 1.0), 1.0)
+    left = np.where(share > 0.0, limit * np.where(share > 0.0, share, 1.0), 0.0)  # 0 inf is no number
+    return np.where(v > 0.0, left, limit), np.where(v < 0.0, left, limit)
+
+
 class Driven:
-    """A `SimulatedPlant` behind drives: it takes impedance commands, and torques as it is.
+    """A `SimulatedPlant` behind drives: it takes impedance commands and torques; motors are those of its system.
 
     Attributes:
         torque: Torques of the last `step`, averaged over it, shape (a,) [N m].
@@ -42,10 +94,11 @@ class Driven:
 
         Args:
             plant: Takes torques.
-            system: Tells joints and torque limits.
+            system: Tells joints, torque limits and actuators.
             period_s: Longest period of the drives [s].
         """
         self._plant, self._system, self._period = plant, system, period_s
+        self._motors = None if system.actuators is None else Motors(system)
         self._state = State(t=0.0, q=np.zeros(0), v=np.zeros(0))
         self._forces = ContactForces.none()
         self.torque: Array = np.zeros(system.n_actuated)
@@ -58,6 +111,8 @@ class Driven:
     def reset(self, state: State) -> State:
         """Start from `state`."""
         self._state, self._forces = self._plant.reset(state), ContactForces.none()
+        if self._motors is not None:
+            self._motors.reset()
         return self._state
 
     def push(self, velocity: Array) -> None:
@@ -66,7 +121,7 @@ class Driven:
 
     def step(self, command: Array, dt: float) -> State:
         """Hold what `Command.driven` is, shape (5, a) or (a,), for `dt` [s]; return the state after it."""
-        if command.ndim == 1:
+        if command.ndim == 1 and self._motors is None:
             self._state, self.torque = self._plant.step(command, dt), command
             self._forces = self._plant.contact_forces()
             return self._state
@@ -74,7 +129,9 @@ class Driven:
         total = np.zeros_like(self.torque)
         for _ in range(count):
             q, v = system.joint_positions(self._state.q), system.joint_velocities(self._state.v)
-            torque = drive_torque(command, q, v, system.effort_limit)
+            torque = command if command.ndim == 1 else drive_torque(command, q, v, system.effort_limit)
+            if self._motors is not None:
+                torque = self._motors(torque, v, dt / count)
             self._state = self._plant.step(torque, dt / count)
             forces.append(self._plant.contact_forces())
             total += torque

@@ -1,8 +1,8 @@
 """Robot, ground and a held box, described for external simulators: rigid links, contact spheres, a height grid.
 
 The description comes from the Pinocchio model and not from the URDF. So each simulator gets the same machine to the
-last digit, whatever its own reader makes of a file, and needs no meshes. Joint limits, joint friction and joint damping
-are left out, as the multibody terms of `idcontrol.system` have none.
+last digit, whatever its own reader makes of a file, and needs no meshes. Joint limits are left out; friction in joints
+is that of `idcontrol.system.System.actuators`, whatever the URDF says.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ class RigidLink:
         com: Centre of mass in the link frame, shape (3,) [m].
         inertia: Inertia about the centre of mass, in the axes of the link frame, shape (3, 3) [kg m²].
         armature: Rotor inertia reflected at the joint [kg m² or kg].
+        damping: Viscous friction of the joint [N m s/rad or N s/m].
+        friction: Dry friction of the joint [N m or N].
         at_q: Index of the joint's first coordinate in the configuration.
         at_v: Index of its first velocity, in Pinocchio's order.
         circle: Whether the configuration holds cosine and sine of the angle instead of the angle.
@@ -80,6 +82,8 @@ class RigidLink:
     com: Array
     inertia: Array
     armature: float
+    damping: float
+    friction: float
     at_q: int
     at_v: int
     circle: bool
@@ -111,6 +115,10 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
     joints, centres = contacts.mounting()
     held = contacts.body if isinstance(contacts, Fingertips) else None
     sides = _sides(contacts) if isinstance(contacts, Fingertips) else None
+    damping, friction = np.zeros((2, model.nv))
+    if system.actuators is not None:
+        driven = system.order[system.n_unactuated :]
+        damping[driven], friction[driven] = system.actuators.damping, system.actuators.friction
     found = []
     for j in range(1, model.njoints):
         joint, inertia, place = model.joints[j], model.inertias[j], model.jointPlacements[j]
@@ -139,6 +147,8 @@ def rigid_links(system: System, contacts: SphereContacts | Fingertips) -> list[R
                 com=np.array(inertia.lever),
                 inertia=np.array(inertia.inertia),
                 armature=float(model.armature[joint.idx_v]),
+                damping=float(damping[joint.idx_v]),
+                friction=float(friction[joint.idx_v]),
                 at_q=joint.idx_q,
                 at_v=joint.idx_v,
                 circle=joint.nq == 2,

@@ -197,7 +197,15 @@ def _specification(machine: list[RigidLink], terrain: Terrain | None, gravity: A
             body.add_freejoint(name=link.name)
         else:
             kind = mujoco.mjtJoint.mjJNT_HINGE if link.kind == "hinge" else mujoco.mjtJoint.mjJNT_SLIDE
-            body.add_joint(name=link.name, type=kind, axis=link.axis, armature=link.armature)
+            joint = body.add_joint(
+                name=link.name,
+                type=kind,
+                axis=link.axis,
+                armature=link.armature,
+                frictionloss=link.friction,
+            )
+            joint.damping = [link.damping, 0.0, 0.0]
+            joint.solref_friction, joint.solimp_friction = [TIME_CONSTANT * dt, 1.0], IMPEDANCE
         for sphere in link.spheres:
             geom = body.add_geom(
                 name=f"sphere {sphere.identity}",

@@ -39,6 +39,31 @@ def require_not_negative(what: str, value: float) -> float:
     return value
 
 
+STICK_RAD_S: Final = 1e-3
+"""Below this speed a dry joint creeps: its friction is in proportion to its velocity [rad/s or m/s]."""
+
+
+def brake(system: System, v: Array, h: float) -> None:
+    """Put the friction of the joints into the terms of the step of `h` [s] that begins with velocity `v`.
+
+    Friction of d + F / max(|v|, `STICK_RAD_S`) times v⁺, the velocity at the step's end, takes energy at any step and
+    ends in rest: a joint that turns slows down by h F / I in a step, one that is about to stop does not turn back. A
+    joint that is pushed by less than F creeps at that part of `STICK_RAD_S`. It is implicit: ``M + h D`` takes the
+    place of M and ``c + D v`` that of c.
+
+    Args:
+        system: Its terms M and c, those of the last update, are changed.
+        v: In Pinocchio's layout.
+        h: Length of the step.
+    """
+    if system.actuators is None:
+        return
+    at, speed = np.arange(system.n_unactuated, system.n_velocities), system.joint_velocities(v)
+    drag = system.actuators.damping + system.actuators.friction / np.maximum(np.abs(speed), STICK_RAD_S)
+    system.M[at, at] += h * drag
+    system.bias[at] += drag * speed
+
+
 def require_state(system: System, state: State) -> State:
     """Copy a state into arrays of float64, if it can be one of the machine.
 

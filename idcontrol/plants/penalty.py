@@ -32,6 +32,7 @@ from idcontrol.models import coulomb
 from idcontrol.models.step import StepProblem, StepSolution
 from idcontrol.plants.parts import (
     averaged,
+    brake,
     pushed,
     require_not_negative,
     require_positive,
@@ -169,6 +170,7 @@ class Penalty:
     def _substep(self, tau: Array, h: float) -> ContactForces:
         system, state = self._system, self._state
         system.update(state.q, state.v)
+        brake(system, state.v, h)
         v = system.from_pinocchio(state.v)
         feet = self._contacts.detect(np.inf)
         J = feet.jacobian

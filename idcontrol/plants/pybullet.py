@@ -113,6 +113,7 @@ class PyBullet:
         self._links = [(link, self._body, number) for number, link in self._carrier.items()]
         self._links += [(box, self._touched, -1) for box in boxes]
         joint = {link.name: number for number, link in self._carrier.items()}
+        self._dry = [(number, link.friction) for number, link in self._carrier.items() if link.friction > 0.0]
         self._motors = [joint[name] for name in self._names]
         self._state = State(t=0.0, q=np.zeros(system.model.nq), v=np.zeros(system.model.nv))
         self._forces = ContactForces.none()
@@ -146,6 +147,11 @@ class PyBullet:
         require_torques(tau, self._names)
         count = substeps(dt, self._dt)
         self._world.call(bullet.setTimeStep, dt / count)
+        if self._dry:  # Bullet keeps the impulse of a motor in a step, not its force
+            numbers, friction = zip(*self._dry, strict=True)
+            self._world.call(
+                bullet.setJointMotorControlArray, self._body, numbers, bullet.VELOCITY_CONTROL, forces=friction
+            )
         touches: list[ContactForces] = []
         for _ in range(count):
             if self._motors:
@@ -288,7 +294,7 @@ def _add_multibody(world: _BulletWorld, machine: list[RigidLink], restitution: f
             "restitution": restitution,
             "linearDamping": 0.0,
             "angularDamping": 0.0,
-            "jointDamping": 0.0,
+            "jointDamping": link.damping,
             "maxJointVelocity": FASTEST,
             "activationState": bullet.ACTIVATION_STATE_DISABLE_SLEEPING,
             "localInertiaDiagonal": link.principal()[0].tolist(),

@@ -14,6 +14,7 @@ from idcontrol.plants.flight import fly, untouched
 from idcontrol.plants.parts import (
     ROUNDING_N,
     averaged,
+    brake,
     pushed,
     require_positive,
     require_state,
@@ -113,6 +114,7 @@ class Stepping:
     def _substep(self, tau: Array, h: float) -> ContactForces:
         system, state = self._system, self._state
         system.update(state.q, state.v)
+        brake(system, state.v, h)
         feet = self._contacts.detect(NEAR + reach(state.v, h))
         contacts = self._stops.beside(feet, state.q, state.v, h)
         solution, forces = self._solve_at_once(contacts, tau, h) or self._solve(contacts, tau, h)

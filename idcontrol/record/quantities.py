@@ -53,7 +53,7 @@ class Quantity:
 UNITS = {
     "nm_s": "N m/s", "nm_rad": "N m/rad", "nm_s_rad": "N m s/rad", "rad_s": "rad/s", "m_s2": "m/s²", "m_s": "m/s",
     "nm": "N m", "rad": "rad", "deg": "°", "hz": "Hz", "us": "µs", "kg": "kg", "mm": "mm", "m": "m", "s": "s", "n": "N",
-    "j": "J", "mb": "MB",
+    "j": "J", "mb": "MB", "kg_m2": "kg m²",
 }  # fmt: skip
 """Units by the ending of a key."""
 

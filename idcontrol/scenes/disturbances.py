@@ -330,4 +330,5 @@ def loaded(system: System, share: float) -> System:
         actuated=list(system.actuated_names),
         effort_limit=system.effort_limit,
         limits=system.limits,
+        actuators=system.actuators,
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -60,7 +60,7 @@ from idcontrol.scenes.disturbances import (
 from idcontrol.scenes.settings import CountedFriction
 from idcontrol.sensing import Sensing, sense, stance
 from idcontrol.sensing.ahead import Ahead
-from idcontrol.system import System
+from idcontrol.system import Actuators, System
 from idcontrol.types import Controller, Reference, Sensed, State
 
 DIAMOND = ((0.25, 0.0), (0.0, 0.25), (0.0, -0.25), (-0.25, 0.0))
@@ -150,6 +150,23 @@ class CommandSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ahead_s: NotNegative = 0.0
 
 
+class ActuatorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the plant's actuators do beside giving the torque that they are asked for.
+
+    Attributes:
+        kind: ``ideal`` is nothing; ``robot`` is what the robot file says, which the controller is told, too.
+        error: Those of the plant have ``1 + error`` times the inertia, friction, lag and delay that the controller is
+            told.
+        bandwidth_hz: Bandwidth of all torques, that of a first-order lag; null is the robot file's.
+        delay_s: How late all torques are given; null is the robot file's.
+    """
+
+    kind: Literal["ideal", "robot"] = "ideal"
+    error: Annotated[float, msgspec.Meta(gt=-1, le=10)] = 0.0
+    bandwidth_hz: Positive | None = None
+    delay_s: NotNegative | None = None
+
+
 class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that decides a walk.
 
@@ -182,6 +199,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         balance: An extra righting of the base through the stance legs.
         disturbance: How plant and schedule differ from what the controller is told.
         command: What is sent to the motors.
+        actuators: What the motors make of it.
         ground: Settings of plants whose ground is soft or viscous.
         inverse: Settings of inverse-dynamics controllers.
     """
@@ -212,6 +230,7 @@ class WalkConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     balance: BaseRighting = BaseRighting()
     disturbance: Disturbance = Disturbance()
     command: CommandSettings = CommandSettings()
+    actuators: ActuatorSettings = ActuatorSettings()
     ground: plants.GroundSettings = plants.GroundSettings()
     inverse: controllers.InverseSettings = msgspec.field(default_factory=controllers.InverseSettings)
 
@@ -268,6 +287,8 @@ class WalkScene:
         times = [t for t, _ in config.path.gaits]
         if times != sorted(set(times)):
             raise InputError(f"path.gaits: the times must increase; they are {times}")
+        if config.actuators.kind == "ideal" and config.actuators != ActuatorSettings():
+            raise InputError("actuators.error, bandwidth_hz and delay_s are for actuators.kind=robot")
         if robot.description.gait is None or robot.description.base != "free-flyer":
             raise InputError(f"robot {robot.name!r} has no gait or no floating base: it cannot trot")
         return WalkScene(config, robot, _ground(config))
@@ -281,6 +302,22 @@ class WalkScene:
     def feet(self) -> tuple[str, ...]:
         """Names of the feet."""
         return tuple(foot.name for foot in self.robot.description.feet)
+
+    def actuators(self) -> Actuators | None:
+        """What the controller is told of the actuators; None where they are ideal.
+
+        Raises:
+            InputError: The robot file says nothing of them.
+        """
+        given, names = self.config.actuators, self.robot.system().actuated_names
+        if given.kind == "ideal":
+            return None
+        told = self.robot.actuators(names)
+        if given.bandwidth_hz is not None:
+            told = told._replace(bandwidth=np.full(len(names), given.bandwidth_hz))
+        if given.delay_s is not None:
+            told = told._replace(delay=np.full(len(names), given.delay_s))
+        return told
 
     def observer(self) -> SphereContacts:
         """The feet on the ground with its true friction, for whoever looks at true states."""
@@ -359,7 +396,8 @@ class WalkScene:
         """Everything that a controller is built from."""
         config, own, given = self.config, self.robot.description.gains.acceleration, self.config.gains
         counted = config.friction.widened(config.friction.of(config.mu), config.controller)
-        contacts = self.robot.contacts(counted, self._told_ground, orientation=config.friction.turn_rad)
+        own_terms = self.robot.system(self.actuators())
+        contacts = self.robot.contacts(counted, self._told_ground, own_terms, orientation=config.friction.turn_rad)
         system = contacts.system
         torque_kp, torque_kd = self.robot.torque_gains(system.actuated_names)
         acceleration = (
@@ -385,7 +423,7 @@ class WalkScene:
 
     def _drive_gains(self, gains: Gains) -> Gains:
         """Gains of drives that give joints of the standing robot these accelerations."""
-        system = self.robot.system()
+        system = self.robot.system(self.actuators())
         home = self.robot.standing_state(system)
         system.update(home.q, home.v)
         return drive_gains(system, gains)
@@ -399,7 +437,8 @@ class WalkScene:
         """
         config, rng = self.config, np.random.default_rng([self.config.seed, GROUND_STREAM])
         disturbance, angle = config.disturbance, config.disturbance.normal_error_rad
-        system = self.robot.system()
+        told = self.actuators()
+        system = self.robot.system(None if told is None else told.wrong(config.actuators.error))
         if disturbance.payload_share != 0.0:
             system = loaded(system, disturbance.payload_share)
         mu = self._of_plant(config.mu)
@@ -416,7 +455,8 @@ class WalkScene:
             plant = DrawnFriction(plant, feet, (self._of_plant(least), self._of_plant(most)), rng)
         if config.patch.mu is not None:
             plant = Patched(plant, feet, config.patch.x_m, self._of_plant(config.patch.mu), mu)
-        if config.command.kind == "impedance" or config.sensing.forces == "estimated":
+        driven = config.command.kind == "impedance" or config.sensing.forces == "estimated"
+        if driven or told is not None:
             plant = Driven(plant, system)  # drives know the torques that they apply
         if disturbance.delay_s > 0.0:
             plant = Delayed(plant, delay_periods("disturbance.delay_s", disturbance.delay_s, period_s))
@@ -456,7 +496,8 @@ class WalkScene:
             return None
         # the best estimate of friction, not the share of it that a controller counts on
         friction = self.config.friction
-        feet = self.robot.contacts(friction.widened(friction.best(self.config.mu), MODEL), self._told_ground)
+        system = self.robot.system(self.actuators())
+        feet = self.robot.contacts(friction.widened(friction.best(self.config.mu), MODEL), self._told_ground, system)
         model = plants.build(MODEL, plants.Setup(system=feet.system, contacts=feet, dt=MODEL_STEP_S))
         if command.kind == "impedance":
             model = Driven(model, feet.system, MODEL_STEP_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import pickle
 from pathlib import Path
 
 import coal
@@ -219,6 +220,41 @@ def test_motors_are_as_fast_as_the_robot_file_says_and_without_a_word_have_no_bo
     mule.write_text(mule.read_text().replace('"FL_*" = 30', '"FL_*" = 20'))
     with pytest.raises(InputError, match="must be above the largest speed"):
         robots.load(mule).system()
+
+
+def test_actuators_are_as_the_robot_file_says_and_without_a_word_ideal(mule):
+    mule.write_text(
+        mule.read_text()
+        + '[actuators]\narmature_kg_m2 = { "*_knee" = 0.02 }\nfriction_nm = { "FL_*" = 0.3 }\n'
+        + 'bandwidth_hz = { "*" = 80 }\n'
+    )
+    robot = robots.load(mule)
+    names = robot.system().actuated_names
+    found, of = robot.actuators(names), {name: i for i, name in enumerate(names)}
+    assert (found.armature[of["HR_knee"]], found.armature[of["HR_hip"]]) == (0.02, 0.0)
+    assert (found.friction[of["FL_hip"]], found.friction[of["HR_hip"]]) == (0.3, 0.0)
+    assert (set(found.damping), set(found.bandwidth), set(found.delay)) == ({0.0}, {80.0}, {0.0})
+    ideal, real = robot.system(), robot.system(found)
+    assert ideal.actuators is None
+    added = np.diag(real.M - ideal.M)
+    np.testing.assert_allclose(added[6:], found.armature, atol=1e-15)
+    np.testing.assert_array_equal(added[:6], 0.0)
+    assert {row["bandwidth_hz"] for row in robots.check(mule).summary["actuators"]} == {80.0}
+
+
+def test_a_robot_whose_file_says_nothing_of_actuators_has_none_to_ask_for(mule):
+    robot = robots.load(mule)
+    with pytest.raises(InputError, match=r"it says nothing of actuators; add \[actuators\]"):
+        robot.actuators(robot.system().actuated_names)
+    assert "actuators" not in robots.check(mule).summary
+
+
+def test_a_copy_of_a_system_has_its_actuators():
+    robot = robots.load("go1")
+    system = robot.system(robot.actuators(robot.system().actuated_names))
+    twin = pickle.loads(pickle.dumps(system))
+    np.testing.assert_array_equal(twin.M, system.M)
+    np.testing.assert_array_equal(np.array(twin.actuators), np.array(system.actuators))
 
 
 def test_a_fixed_robot_without_feet_and_gait_stays_where_it_is(tmp_path):
