@@ -117,6 +117,27 @@ class Schedule:
         return VelocityCommand(walk=False)
 
 
+class Joystick:
+    """Commands by a joystick; the machine stands while no axis is moved, or no joystick is there."""
+
+    def __init__(self, *, speed: float, turn: float) -> None:
+        """Reach `speed` [m/s] and `turn` [rad/s] at the end of an axis."""
+        self._most = np.array([speed, speed, turn])
+        self._asked = np.zeros(3)
+
+    def steer(self, axes: Array) -> None:
+        """Take its axes: ahead, left, turn to the left, and any more, -1 to 1; NaN where there is none."""
+        self._asked[:] = np.nan_to_num(axes[:3]) * self._most
+
+    def reset(self, position: Array) -> None:
+        """Do nothing: where the axes are is known with the next `steer`."""
+
+    def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
+        """What the axes say, whatever time and pose."""
+        v_x, v_y, omega = self._asked.tolist()
+        return VelocityCommand(v_x=v_x, v_y=v_y, omega=omega, walk=bool(self._asked.any()))
+
+
 @njit(cache=True)
 def limit_command(
     dt: float, target: tuple[float, float, float], linear: float, angular: float, command: LimitedCommand

@@ -23,7 +23,7 @@ from idcontrol.loop.machine import FAREWELL
 from idcontrol.loop.order import Translation
 from idcontrol.loop.plausible import Bearable, Trust, ailing, believable, farthest, nothing, off_unit, tilt
 from idcontrol.loop.safety import Cut, Fault, Inputs, Limits, Mode, Policy, Safety, admit, advance
-from idcontrol.loop.session import Planner
+from idcontrol.loop.session import Planner, Steered
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import AXES, Drop, Format, Inbox, Kind, Outbox, SessionNumbers
 from idcontrol.record.channels import ChannelRow, span
@@ -193,6 +193,7 @@ class ControlLoop:
         self.finished = False
         self._sensed: Sensed | None = None
         self._seen: State | None = None
+        self._steered = parts.planner if isinstance(parts.planner, Steered) else None
         self._joints = nothing(len(wire.torque_limit))
         self._bearable = Bearable(policy.hot_c, *policy.voltage_v)
         self._trust = Trust(jump=policy.jump, speed=policy.rest_speed, still=policy.frozen_s)
@@ -351,6 +352,8 @@ class ControlLoop:
                 for channel, felt in (("force_sensed", seen.forces.force), ("normal_sensed", seen.forces.normal)):
                     of[channel][:] = 0.0
                     of[channel][seen.forces.identity] = felt
+        if self._steered is not None:
+            self._steered.steer(parts.wire.health(values).axes)
         if parts.system.floats and tilt(self._seen.q[3:7]) > self._policy.tilt_rad:
             faults |= Fault.TIPPED
         return faults

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -34,6 +34,15 @@ class Planner(Protocol):
 
     def notes(self) -> Array:
         """Further numbers of the last call for the record, shape (`Session.notes`,)."""
+        ...
+
+
+@runtime_checkable
+class Steered(Protocol):
+    """A planner that a joystick of the machine steers."""
+
+    def steer(self, axes: Array) -> None:
+        """Take the axes of the last message, shape (4,), -1 to 1; NaN where there is none."""
         ...
 
 

@@ -18,7 +18,7 @@ from idcontrol.contact.terrain import sphere_gap
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.placements import placement_views
 from idcontrol.loop.simulated import Tick
-from idcontrol.planners.commands import Schedule
+from idcontrol.planners.commands import Joystick, Schedule
 from idcontrol.plants import SimulatedPlant
 from idcontrol.record.channels import ChannelRow, span
 from idcontrol.record.metrics import Layout, fallen, locomotion, solver_number
@@ -103,7 +103,7 @@ class WaypointProgress(Protocol):
 
 def progress_of(guide: WalkGuide) -> WaypointProgress | None:
     """The progress between waypoints; None where there are none."""
-    return None if isinstance(guide, Schedule) else guide
+    return None if isinstance(guide, Schedule | Joystick) else guide
 
 
 def _finite(limits: Array) -> tuple[float | None, ...]:

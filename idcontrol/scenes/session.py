@@ -14,6 +14,7 @@ from idcontrol import controllers
 from idcontrol.controllers.impedance import centred
 from idcontrol.errors import InputError
 from idcontrol.loop.safety import Limits
+from idcontrol.planners.commands import Joystick
 from idcontrol.record.metrics import Layout, locomotion
 from idcontrol.scenes.locomotion import POSTURE, Posture, WaypointProgress, channels, layout, progress_of
 from idcontrol.scenes.walk import WalkConfig, WalkPlanner, WalkScene
@@ -94,7 +95,7 @@ class WalkSession:
         guide = self._scene.guide()
         planner = self._scene.planner(guide)
         told = centred(planner, self._scene.period_s) if self._scene.config.command.kind == "impedance" else planner
-        return NotedPlanner(planner, progress_of(guide), told)
+        return NotedPlanner(planner, progress_of(guide), told, guide if isinstance(guide, Joystick) else None)
 
     def setup(self) -> controllers.Setup:
         """Everything that its controller is built from."""
@@ -153,9 +154,17 @@ class NotedPlanner:
     """
 
     def __init__(
-        self, planner: WalkPlanner, progress: WaypointProgress | None, told: Callable[[State], Reference]
+        self,
+        planner: WalkPlanner,
+        progress: WaypointProgress | None,
+        told: Callable[[State], Reference],
+        joystick: Joystick | None = None,
     ) -> None:
-        """Note the `progress` between waypoints; None where there are none. `told` is how the controller is told."""
+        """Note the `progress` between waypoints; None where there are none. `told` is how the controller is told.
+
+        The planner follows the `joystick`, if there is one.
+        """
+        self._joystick = joystick
         self.planner, self._progress, self._told = planner, progress, told
         self._notes = np.full(NOTES, np.nan)
 
@@ -166,6 +175,11 @@ class NotedPlanner:
     def __call__(self, state: State) -> Reference:
         """The reference of the joints at ``state.t``."""
         return self._told(state)
+
+    def steer(self, axes: Array) -> None:
+        """Hand over the axes of the machine's joystick, shape (4,)."""
+        if self._joystick is not None:
+            self._joystick.steer(axes)
 
     def notes(self) -> Array:
         """Return the values that `NOTES` names; those of waypoints are NaN where there are none."""

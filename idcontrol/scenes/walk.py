@@ -29,7 +29,7 @@ from idcontrol.errors import InputError
 from idcontrol.loop.machine import specific_force
 from idcontrol.loop.simulated import Sensor, Tick, ticks
 from idcontrol.planners.balance import Balance
-from idcontrol.planners.commands import CommandLimits, Schedule
+from idcontrol.planners.commands import CommandLimits, Joystick, Schedule
 from idcontrol.planners.gait import Gait, named_gait
 from idcontrol.planners.governor import least_standing
 from idcontrol.planners.legs import Feet
@@ -74,7 +74,8 @@ class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Where to walk.
 
     Attributes:
-        kind: ``waypoints`` visits them in turn, again and again; ``command`` follows `command`.
+        kind: ``waypoints`` visits them in turn, again and again; ``command`` follows `command`; ``joystick`` that
+            of the machine of a loop, up to the speeds of the robot file.
         waypoints_m: Goals in the plane.
         command: Pieces (from time [s], v_x [m/s], v_y [m/s], turn [rad/s]); each holds until the next.
         stand_from_s: Time at which to stop and stand; null never.
@@ -82,7 +83,7 @@ class WalkPath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         speed_m_s: Walking speed between waypoints; null is the robot file's.
     """
 
-    kind: Literal["waypoints", "command"] = "waypoints"
+    kind: Literal["waypoints", "command", "joystick"] = "waypoints"
     waypoints_m: tuple[tuple[float, float], ...] = DIAMOND
     command: tuple[tuple[float, float, float, float], ...] = ((0.0, 0.2, 0.0, 0.0),)
     stand_from_s: NotNegative | None = None
@@ -253,7 +254,7 @@ MODEL, MODEL_STEP_S = "coulomb-lcp", 1e-3
 OWN_CONTACTS = ("mujoco", "pybullet")
 """Plants that find their contacts themselves."""
 
-WalkGuide = Schedule | Waypoints | OriginalWaypoints
+WalkGuide = Schedule | Joystick | Waypoints | OriginalWaypoints
 WalkPlanner = TrotPlanner | PaperPlanner
 
 
@@ -352,6 +353,8 @@ class WalkScene:
         if path.kind == "command":
             return Schedule(path.command, stand_from_s=stand_from)
         speed = gait.speed_m_s if path.speed_m_s is None else path.speed_m_s
+        if path.kind == "joystick":
+            return Joystick(speed=speed, turn=gait.turn_rad_s)
         if self.config.planner == "paper":
             return OriginalWaypoints(path.waypoints_m, speed=speed, turn=gait.turn_rad_s, radius=ORIGINAL_RADIUS)
         return Waypoints(path.waypoints_m, speed=speed, turn=gait.turn_rad_s, stand_from_s=stand_from)

@@ -23,7 +23,21 @@ from idcontrol.loop.transport import inprocess
 from idcontrol.loop.wire import HEAD_BYTES, Datagram, Drop, Format, SessionNumbers
 from idcontrol.system import System
 from idcontrol.types import Command, ContactForces, State, Status
-from tests.loop.rig import PERIOD, QUICK, RATE, TORQUE, Arm, ArmSession, H, Pd, Rig, Weather, limits, missed_brake
+from tests.loop.rig import (
+    PERIOD,
+    QUICK,
+    RATE,
+    TORQUE,
+    Arm,
+    ArmSession,
+    H,
+    Pd,
+    Rig,
+    Swing,
+    Weather,
+    limits,
+    missed_brake,
+)
 
 WHOLE = [Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
 
@@ -784,3 +798,21 @@ def test_a_message_whose_quaternion_is_not_of_unit_norm_is_not_used(runs, norm, 
     assert rig.faults() == rig.loop.safety.ended_by == fault
     assert rig.modes() == WHOLE
     assert rig.loop._seen.q[6] == (1.0 if fault else norm)
+
+
+def test_a_joystick_of_the_machine_steers_the_planner():
+    class Steered(Swing):
+        axes = None
+
+        def steer(self, axes):
+            self.axes = axes.copy()
+
+    class Session(ArmSession):
+        def planner(self):
+            return Steered()
+
+    rig = Rig(session=Session())
+    rig.machine.health[6:10] = [0.5, -1.0, 0.25, 0.0]
+    rig.run()
+    np.testing.assert_array_equal(rig.loop._parts.planner.axes, [0.5, -1.0, 0.25, 0.0])
+    assert rig.faults() == Fault.NONE

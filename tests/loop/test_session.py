@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from idcontrol.errors import InputError
 from idcontrol.loop.session import wire_format
 from idcontrol.loop.wire import within
-from idcontrol.scenes.walk import WalkConfig
+from idcontrol.scenes.walk import WalkConfig, WalkPath
 from idcontrol.sensing import Sensing
 from tests.loop.rig import ArmSession
 from tests.scenes import loops
@@ -47,3 +48,19 @@ def test_a_loop_senses_by_its_own_settings_and_says_so():
 
 def test_the_arm_of_these_tests_is_a_session_too():
     assert wire_format(ArmSession()).n_feet == 0
+
+
+def test_a_walk_follows_the_joystick_of_its_machine_and_stands_without_one():
+    session = loops.walk.session(WalkConfig(robot="go1", path=WalkPath(kind="joystick")))
+    planner = session.planner()
+    planner.reset(session.start)
+    planner(session.start)
+    np.testing.assert_array_equal(planner.notes()[:3], 0.0)
+    planner.steer(np.array([0.5, -1.0, 1.0, 0.0]))
+    for t in (0.001, 1.0):  # it does not begin to walk at once
+        planner(structs.replace(session.start, t=session.start.t + t))
+    # half of the speed ahead, all of it to the right, all of the turn: 0.4 m/s and 0.6 rad/s are the robot file's
+    np.testing.assert_allclose(planner.notes()[:3], [0.2, -0.4, 0.6])
+    planner.steer(np.full(4, np.nan))
+    planner(structs.replace(session.start, t=session.start.t + 1.001))
+    np.testing.assert_array_equal(planner.notes()[:3], 0.0)
