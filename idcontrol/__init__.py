@@ -15,7 +15,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from idcontrol import adapters, controllers, planners, plants, robots
+    from idcontrol import adapters, batch, controllers, planners, plants, robots
     from idcontrol.contact.spheres import SphereContacts
     from idcontrol.contact.terrain import Terrain, load_height_map, plane
     from idcontrol.errors import IdControlError
@@ -41,6 +41,7 @@ __all__ = [
     "System",
     "Terrain",
     "adapters",
+    "batch",
     "compare",
     "controllers",
     "load",

@@ -85,7 +85,7 @@ class Motion(NamedTuple):
 
 
 @njit(cache=True, forceinline=True)
-def _move(J: Array, v: Array, tree: Integers, flyers: Integers, motion: Motion) -> None:  # pragma: no cover - compiled
+def move(J: Array, v: Array, tree: Integers, flyers: Integers, motion: Motion) -> None:  # pragma: no cover - compiled
     """Write the motion of all bodies, parents before children: ``Ṡ q̇ = V × S q̇``, of which the parent's V is left.
 
     Source: Featherstone 2008, Rigid Body Dynamics Algorithms, spatial velocity and its derivative.
@@ -123,10 +123,10 @@ def _gather(bound: Bound) -> None:  # pragma: no cover - compiled
 
     Args:
         bound: Pinocchio's terms, the system's (overwritten), `System.order`, where the velocity of each free-flyer
-            begins in Pinocchio's layout, and the velocity v in that layout, shape (nv,); then as `_move` takes them.
+            begins in Pinocchio's layout, and the velocity v in that layout, shape (nv,); then as `move` takes them.
     """
     (M_pin, c_pin, J_pin), (M, c, J), order, flyers, v, tree, motion = bound.borrowed
-    _move(J_pin, v, tree, flyers, motion)
+    move(J_pin, v, tree, flyers, motion)
     m = order.shape[0]
     for i in range(m):
         oi = order[i]

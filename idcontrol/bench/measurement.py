@@ -73,7 +73,7 @@ class Benchmark:
     """A job of ours, and how its times are to be read.
 
     Attributes:
-        section: Section of the bench: solvers, models, controllers or plants.
+        section: Section of the bench: solvers, models, controllers, plants or batch.
         what: Name of the job.
         contacts: Number of contacts; None where it varies.
         job: The job.

@@ -87,7 +87,7 @@ class Intake:
         self._no_acceleration = None if accelerations else np.zeros(system.n_actuated)
         self._rooms: dict[int, tuple[Inputs, Bound]] = {}
         self.inputs, self._bound = self._room(0)
-        self._copy = entry(_copy, self._bound, tuple(self.inputs))
+        self._copy = entry(copy_inputs, self._bound, tuple(self.inputs))
 
     def take(self, state: State, reference: Reference) -> str:
         """Copy state and reference into `inputs`; returns why they cannot be used, or nothing. Never raises."""
@@ -116,7 +116,7 @@ class Intake:
             return f"state or reference cannot be read: {''.join(format_exception_only(error)).strip()}"
 
     def _room(self, feet: int) -> tuple[Inputs, Bound]:
-        """Arrays for references with that many feet, and the argument of `_copy` that they are bound in."""
+        """Arrays for references with that many feet, and the argument of `copy_inputs` that they are bound in."""
         if feet in self._rooms:
             return self._rooms[feet]
         system = self._system
@@ -241,7 +241,7 @@ def _within(x: Array, out: Array) -> bool:
 
 
 @njit(cache=True)
-def _copy(bound: Bound, given: tuple[Any, ...]) -> bool:
+def copy_inputs(bound: Bound, given: tuple[Any, ...]) -> bool:
     """Copy the fields of `Inputs` into bound ones; returns whether they can be used."""
     told = Inputs(*borrow(given))
     inputs, unit = bound.borrowed

@@ -34,6 +34,13 @@ def test_json_is_what_the_contract_says(quick, capsys, tmp_path):
     assert "now / earlier" in capsys.readouterr().out
 
 
+def test_a_thousand_robots_have_rows_with_a_bar(quick, capsys):
+    assert main(["bench", "batch", *FEW, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["what"] for row in found] == ["id-coulomb-qp, 1000 robots", "id-noslip-lcp, 1000 robots"]
+    assert all(row["of"] == "floor" and row["bar"] > 0.0 and row["unsolved"] == 0 for row in found)
+
+
 def test_the_table_names_bars_and_peers(quick, capsys):
     pytest.importorskip("daqp")
     assert main(["bench", "solvers", "--contacts", "4", *FEW]) == 0

@@ -1,0 +1,513 @@
+"""One controller for each of n robots of a kind, stepped in one call: for thousands of simulated robots.
+
+Arrays go in and come out with one row for each robot. Nothing in Python runs for each robot: a compiled loop takes the
+row, computes its multibody terms (`idcontrol.multibody`), finds its contacts and takes the control step, without the
+interpreter's lock, so that threads share the rows. A row whose step does not end at once is stepped again by the
+controller in Python, which gives way.
+
+A row gets, to the bit, what `Controllers.single` would give it, a controller for one robot with the same terms. With
+terms of Pinocchio, as `idcontrol.controllers.make` has them, torques are the same to rounding.
+
+The loop takes the scheme's step as a function value, so it is compiled once for all schemes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import structs
+from numba import config, njit, typeof, types
+
+from idcontrol.configuration import period
+from idcontrol.contact.spheres import SphereContacts, detect_kernel
+from idcontrol.contact.terrain import Terrain
+from idcontrol.controllers import Gains, InverseSettings, Setup, build
+from idcontrol.controllers.friction import watch
+from idcontrol.controllers.inputs import KEPT_FEET, copy_inputs
+from idcontrol.controllers.inverse import InverseDynamics
+from idcontrol.controllers.load import weigh
+from idcontrol.controllers.step import SOLVED, Ended
+from idcontrol.errors import InputError
+from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.linear import assign, assign_rows
+from idcontrol.multibody import CompiledSystem, terms_kernel
+from idcontrol.robots.robot import Robot
+from idcontrol.types import Array, Booleans, Command, Integers, Reference, State, Status
+
+FAILED: Final = int(Status.FAILED)
+FALLBACK: Final = int(Status.FALLBACK)
+"""Statuses as kernels take them."""
+
+
+class References(NamedTuple):
+    """What the joints of n robots are to do; fields as in `idcontrol.types.Reference`, one row for each robot.
+
+    Attributes:
+        q: Joint positions, shape (n, a) [rad].
+        v: Joint velocities, shape (n, a) [rad/s].
+        a: Joint accelerations, shape (n, a) [rad/s²].
+        stance: Which feet are planned to stand, shape (n, n_feet).
+        since_touchdown: Time since each foot's planned touchdown, shape (n, n_feet) [s].
+        to_liftoff: Time to the planned lift-off of each foot, shape (n, n_feet) [s].
+    """
+
+    q: Array
+    v: Array
+    a: Array
+    stance: Booleans
+    since_touchdown: Array
+    to_liftoff: Array
+
+    @staticmethod
+    def standing(q: Array, feet: int) -> References:
+        """Hold the joint positions `q`, shape (n, a) [rad], with all of `feet` feet on the ground."""
+        shape = (len(q), feet)
+        never = np.full(shape, np.inf)
+        return References(q, np.zeros_like(q), np.zeros_like(q), np.ones(shape, dtype=np.bool_), never, never)
+
+    def row(self, i: int) -> Reference:
+        """What robot i is to do."""
+        return structs.replace(
+            Reference.standing(self.q[i], self.stance.shape[1]),
+            v=self.v[i],
+            a=self.a[i],
+            stance=self.stance[i],
+            since_touchdown=self.since_touchdown[i],
+            to_liftoff=self.to_liftoff[i],
+        )
+
+
+class Commands(NamedTuple):
+    """Torques of one period; fields as in `idcontrol.types.Command`, one row for each robot.
+
+    Attributes:
+        tau: Joint torques, shape (n, a) [N m]; zeros where state or reference cannot be used.
+        force: Predicted force on each foot, world axes, shape (n, n_feet, 3) [N]; zeros without contact.
+        status: How each step ended, a `idcontrol.types.Status`, shape (n,).
+        residual: Relative residual of each contact problem, shape (n,).
+        clipped: Whether a torque is at its limit, shape (n,).
+    """
+
+    tau: Array
+    force: Array
+    status: Integers
+    residual: Array
+    clipped: Booleans
+
+
+class _Rows(NamedTuple):
+    """What the controller of each robot remembers, as `InverseDynamics` does; first axis n, k feet."""
+
+    identity: Integers
+    active: Integers
+    used: Integers
+    tau: Array
+    let_go: Integers
+    friction_t: Array
+    friction_v: Array
+    slip: Array
+    impulse: Array
+    balance: Array
+    shown: Array
+    load_t: Array
+    load_v: Array
+    carried: Integers
+    load: Array
+    pressed: Integers
+    force: Array
+
+    @staticmethod
+    def forgotten(n: int, m: int, a: int, k: int) -> _Rows:
+        """Nothing has been seen of n machines."""
+        whole = np.int64
+        return _Rows(
+            identity=np.zeros((n, k), dtype=whole),
+            active=np.zeros((n, k), dtype=whole),
+            used=np.zeros((n, 1), dtype=whole),
+            tau=np.full((n, a), np.nan),
+            let_go=np.zeros((n, 1), dtype=whole),
+            friction_t=np.full((n, 1), -np.inf),
+            friction_v=np.zeros((n, m)),
+            slip=np.zeros((n, k, 2)),
+            impulse=np.zeros((n, 2)),
+            balance=np.zeros((n, 4)),
+            shown=np.full((n, 1), np.inf),
+            load_t=np.full((n, 1), -np.inf),
+            load_v=np.zeros((n, m)),
+            carried=np.zeros((n, 1), dtype=whole),
+            load=np.zeros((n, 3)),
+            pressed=np.zeros((n, k), dtype=whole),
+            force=np.zeros((n, k, 3)),
+        )
+
+
+class _Worker(NamedTuple):
+    """The controller that steps the rows of one thread, as kernels take it.
+
+    Attributes:
+        machine: Its `idcontrol.controllers.step.Machine`.
+        friction: `idcontrol.controllers.friction.Friction`.
+        load: `idcontrol.controllers.load.Load`.
+        intake: Where `copy_inputs` puts state and reference.
+        work: Where `terms_kernel` puts the terms.
+        spheres: Where `detect_kernel` puts the contacts.
+        let_go: Periods in which joints were let go, shape (1,).
+        still: Velocity of the ground at contacts, zeros.
+        margin_m: A foot counts as a contact below this gap [m].
+        rough: Whether contacts never slip.
+        weighs: Whether a load is learnt.
+        learns: Whether friction is.
+    """
+
+    machine: Bound
+    friction: Bound
+    load: Bound
+    intake: Bound
+    work: Bound
+    spheres: Bound
+    let_go: Integers
+    still: Array
+    margin_m: float
+    rough: bool
+    weighs: bool
+    learns: bool
+
+
+class _Given(NamedTuple):
+    """Times, states and references of all rows, and the friction that each may count on."""
+
+    t: Array
+    q: Array
+    v: Array
+    references: References
+    mu: Array
+
+
+class Controllers:
+    """A controller for each of n robots of one kind, on flat ground or one terrain."""
+
+    def __init__(
+        self,
+        name: str,
+        robot: Robot,
+        n: int,
+        *,
+        mu: npt.ArrayLike,
+        rate_hz: float = 1000.0,
+        terrain: Terrain | None = None,
+        settings: InverseSettings | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Make n controllers.
+
+        Args:
+            name: A controller of inverse dynamics that predicts its contact forces, e.g. ``"id-coulomb-qp"``.
+            robot: As `idcontrol.robots.load` gives it.
+            n: How many.
+            mu: Friction that each may count on, one number or shape (n,); inf means no slip.
+            rate_hz: Rate at which they will be called [Hz].
+            terrain: The ground; None is the plane z = 0.
+            settings: Settings of their steps.
+            threads: Threads that share the rows; None takes one for each processor that this process may use.
+
+        Raises:
+            UnknownName: No controller has that name.
+            InputError: It is no such controller, the robot cannot be used, or a number is none.
+        """
+        if n < 1:
+            raise InputError(f"a batch of {n} controllers: give 1 or more")
+        self._made = name, robot, period(rate_hz), terrain, settings or InverseSettings()
+        friction = np.asarray(mu, dtype=np.float64)
+        if friction.shape not in ((), (n,)) or not (friction >= 0.0).all():
+            raise InputError(f"mu must be one number from 0 to inf, or {n} of them")
+        count = _processors() if threads is None else threads
+        if count < 1:
+            raise InputError(f"threads is {threads}; it must be 1 or more")
+        self._singles = [self.single(0.0) for _ in range(min(count, n))]
+        workers = [_worker(single) for single in self._singles]
+        first = self._singles[0]
+        system, k = first._system, len(robot.description.feet)
+        self.n, self.feet = n, k
+        m, a, nq = system.n_velocities, system.n_actuated, system.model.nq
+        self._shape = {"q": (n, nq), "v": (n, m), "joint": (n, a), "foot": (n, k)}
+        self._mu: Array = np.repeat(np.broadcast_to(friction, (n,))[:, None], k, axis=1)
+        self._rows = _Rows.forgotten(n, m, a, k)
+        bounds = np.linspace(0, n, len(workers) + 1).astype(np.int64)
+        self._shares = [
+            (worker, int(begin), int(end)) for worker, begin, end in zip(workers, bounds, bounds[1:], strict=False)
+        ]
+        self._step: Any = first._scheme.step
+        nothing = References.standing(np.zeros((n, a)), k)
+        given = _Given(np.zeros(n), np.zeros((n, nq)), np.zeros((n, m)), nothing, self._mu)
+        self._run, self._take, self._keep = _compiled(self._step, workers[0], self._rows, given, self._commands())
+        self._pool = ThreadPoolExecutor(len(workers)) if len(workers) > 1 else None
+
+    def single(self, mu: float) -> InverseDynamics:
+        """A controller for one robot that gives, to the bit, what a row gives that may count on friction `mu`."""
+        name, robot, h, terrain, settings = self._made
+        contacts = robot.contacts(mu, terrain, CompiledSystem.of(robot.system()))
+        if not 0 < len(robot.description.feet) <= KEPT_FEET:
+            raise InputError(f"batches are for robots with 1 to {KEPT_FEET} feet")
+        kp, kd = robot.acceleration_gains()
+        stiffness, damping = robot.torque_gains(contacts.system.actuated_names)
+        setup = Setup(
+            system=contacts.system,
+            contacts=contacts,
+            h=h,
+            acceleration_gains=Gains(kp=kp, kd=kd),
+            torque_gains=Gains(kp=stiffness, kd=damping),
+            settings=settings,
+        )
+        controller = build(name, setup)
+        if not isinstance(controller, InverseDynamics) or controller._scheme.step is None:
+            raise InputError(f"{name} has no compiled step; id-coulomb-qp, id-noslip-lcp and their like do")
+        return controller
+
+    def reset(self, which: Booleans | None = None) -> None:
+        """Forget the last steps of the robots `which`, shape (n,); None means all."""
+        fresh = _Rows.forgotten(1, *(self._shape[key][1] for key in ("v", "joint", "foot")))
+        for mine, new in zip(self._rows, fresh, strict=True):
+            mine[slice(None) if which is None else which] = new
+
+    def __call__(self, t: npt.ArrayLike, q: Array, v: Array, references: References) -> Commands:
+        """Torques for the periods that begin at `t`; a row that cannot be used harms no other.
+
+        Args:
+            t: Time of all rows, or of each, shape (n,) [s].
+            q: Configurations in Pinocchio's layout, shape (n, nq).
+            v: Velocities in Pinocchio's layout, shape (n, nv).
+            references: What the joints are to do.
+
+        Raises:
+            InputError: An array has another shape.
+        """
+        times: Array = np.array(np.broadcast_to(np.asarray(t, dtype=np.float64), (self.n,)))
+        given = _Given(times, self._real("q", q, "q"), self._real("v", v, "v"), self._asked(references), self._mu)
+        out = self._commands()
+        run = [(self._step, worker, self._rows, given, out, begin, end) for worker, begin, end in self._shares]
+        if self._pool is None:
+            self._run(*run[0])
+        else:
+            list(self._pool.map(lambda arguments: self._run(*arguments), run))
+        for i in np.flatnonzero(out.status == Status.FALLBACK).tolist():
+            self._give_way(i, given, out)
+        return out
+
+    def _give_way(self, i: int, given: _Given, out: Commands) -> None:
+        """Step row i by a controller in Python."""
+        single, (worker, _, _) = self._singles[0], self._shares[0]
+        self._take(worker, self._rows, given, i)
+        state = State(t=float(given.t[i]), q=given.q[i], v=given.v[i])
+        command: Command = single(state, given.references.row(i))
+        self._keep(worker, self._rows, i)
+        out.tau[i], out.residual[i], out.clipped[i] = command.tau, command.residual, command.clipped
+        out.status[i] = command.status
+        out.force[i] = 0.0
+        if command.predicted is not None:
+            out.force[i, command.predicted.identity] = command.predicted.force
+
+    def _commands(self) -> Commands:
+        (n, a), k = self._shape["joint"], self.feet
+        return Commands(
+            tau=np.zeros((n, a)),
+            force=np.zeros((n, k, 3)),
+            status=np.zeros(n, dtype=np.int64),
+            residual=np.zeros(n),
+            clipped=np.zeros(n, dtype=np.bool_),
+        )
+
+    def _real(self, what: str, values: Array, kind: str) -> Array:
+        return _rows_of(what, values, self._shape[kind], np.float64)
+
+    def _asked(self, given: References) -> References:
+        def real(name: str, kind: str) -> Array:
+            return self._real(f"references.{name}", getattr(given, name), kind)
+
+        return References(
+            q=real("q", "joint"),
+            v=real("v", "joint"),
+            a=real("a", "joint"),
+            stance=_rows_of("references.stance", given.stance, self._shape["foot"], np.bool_),
+            since_touchdown=real("since_touchdown", "foot"),
+            to_liftoff=real("to_liftoff", "foot"),
+        )
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _rows_of(what: str, values: Any, shape: tuple[int, ...], kind: Any) -> Any:
+    """Values as a contiguous array of that shape and type.
+
+    Raises:
+        InputError: They have another shape.
+    """
+    array = np.ascontiguousarray(values, dtype=kind)
+    if array.shape != shape:
+        raise InputError(f"{what} has shape {array.shape}; it needs {shape}")
+    return array
+
+
+def _worker(single: InverseDynamics) -> _Worker:
+    """A controller as kernels take it; it must not be used by another thread meanwhile."""
+    system, contacts = single._system, single._contacts
+    assert isinstance(system, CompiledSystem)
+    assert isinstance(contacts, SphereContacts)
+    feet = contacts.radius.size
+    # the first call makes room for references of that many feet
+    single(State(t=0.0, q=_neutral(system), v=np.zeros(system.n_velocities)), _standing(system, feet))
+    single.reset()
+    settings = single._settings
+    return _Worker(
+        machine=single._bound,
+        friction=single._seen,
+        load=single._carried,
+        intake=single._intake._bound,
+        work=system.work,
+        spheres=contacts._bound,
+        let_go=single._let_go,
+        still=np.zeros(3 * feet),
+        margin_m=settings.contact_margin_m,
+        rough=single._rough,
+        weighs=single._weigh is not None,
+        learns=settings.learn_friction,
+    )
+
+
+def _neutral(system: CompiledSystem) -> Array:
+    return system.configuration(np.zeros(system.n_actuated))
+
+
+def _standing(system: CompiledSystem, feet: int) -> Reference:
+    return Reference.standing(np.zeros(system.n_actuated), feet)
+
+
+def _compiled(step: Any, *like: Any) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
+    """`_steps`, `_take_row` and `_keep_row` for arguments like these, compiled now if they have not been."""
+    if config.DISABLE_JIT:
+        return _steps, _take_row, _keep_row
+    worker, rows, given, out = (typeof(value) for value in like)
+    whole = types.int64
+    function = types.FunctionType(step.nopython_signatures[0])
+    return (
+        _steps.compile((function, worker, rows, given, out, whole, whole)),
+        _take_row.compile((worker, rows, given, whole)),
+        _keep_row.compile((worker, rows, whole)),
+    )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _take_row(worker: _Worker, rows: _Rows, given: _Given, i: int) -> None:
+    """Let the worker remember what robot i does, and count on its friction."""
+    machine, friction, load = worker.machine.borrowed, worker.friction.borrowed, worker.load.borrowed
+    assign(worker.spheres.borrowed.mounted.mu, given.mu[i])
+    assign(machine.memory.identity, rows.identity[i])
+    assign(machine.memory.active, rows.active[i])
+    assign(machine.memory.used, rows.used[i])
+    assign(machine.result.tau, rows.tau[i])
+    assign(machine.result.identity, rows.pressed[i])
+    assign_rows(machine.result.force, rows.force[i])
+    assign(worker.let_go, rows.let_go[i])
+    assign(friction.t, rows.friction_t[i])
+    assign(friction.v, rows.friction_v[i])
+    assign_rows(friction.slip, rows.slip[i])
+    assign(friction.impulse, rows.impulse[i])
+    assign(friction.balance, rows.balance[i])
+    assign(friction.mu, rows.shown[i])
+    assign(load.t, rows.load_t[i])
+    assign(load.v, rows.load_v[i])
+    assign(load.contacts, rows.carried[i])
+    assign(load.force, rows.load[i])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
+    """Let robot i remember what the worker does."""
+    machine, friction, load = worker.machine.borrowed, worker.friction.borrowed, worker.load.borrowed
+    k = rows.identity.shape[1]
+    assign(rows.identity[i], machine.memory.identity[:k])
+    assign(rows.active[i], machine.memory.active[:k])
+    assign(rows.used[i], machine.memory.used)
+    assign(rows.tau[i], machine.result.tau)
+    assign(rows.pressed[i], machine.result.identity[:k])
+    assign_rows(rows.force[i], machine.result.force[:k])
+    assign(rows.let_go[i], worker.let_go)
+    assign(rows.friction_t[i], friction.t)
+    assign(rows.friction_v[i], friction.v)
+    assign_rows(rows.slip[i], friction.slip[:k])
+    assign(rows.impulse[i], friction.impulse)
+    assign(rows.balance[i], friction.balance)
+    assign(rows.shown[i], friction.mu)
+    assign(rows.load_t[i], load.t)
+    assign(rows.load_v[i], load.v)
+    assign(rows.carried[i], load.contacts)
+    assign(rows.load[i], load.force)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _one(step: Any, worker: _Worker, t: float) -> Ended:
+    """A control step of the worker at the state that it took in, as `InverseDynamics.__call__` takes it."""
+    inputs, near = worker.machine.borrowed.inputs, worker.spheres.borrowed.near
+    terms_kernel(worker.work, inputs.q, inputs.v)
+    n = detect_kernel(worker.spheres, worker.margin_m)
+    mu = near.mu[:n]
+    if worker.rough:
+        for c in range(n):
+            mu[c] = np.inf
+    rows = 3 * n
+    found = (
+        near.identity[:n],
+        near.axes[:n],
+        near.gap[:n],
+        mu,
+        worker.still[:rows],
+        near.jacobian[:rows],
+        near.drift[:rows],
+    )
+    if worker.weighs:
+        weigh(worker.machine, worker.load, found, t)
+    if worker.learns:
+        counted = watch(worker.machine, worker.friction, found, t)
+        for c in range(n):
+            mu[c] = min(mu[c], counted)
+    ended: Ended = step(worker.machine, found)
+    return ended
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _steps(step: Any, worker: _Worker, rows: _Rows, given: _Given, out: Commands, begin: int, end: int) -> None:
+    """Step the rows from `begin` to `end`; one that is not solved at once is left as it was, with status FALLBACK."""
+    told, machine = given.references, worker.machine.borrowed
+    for i in range(begin, end):
+        row = (
+            given.q[i],
+            given.v[i],
+            told.q[i],
+            told.v[i],
+            told.a[i],
+            told.stance[i],
+            told.since_touchdown[i],
+            told.to_liftoff[i],
+        )
+        if not copy_inputs(worker.intake, row):
+            out.status[i] = FAILED
+            continue
+        _take_row(worker, rows, given, i)
+        ending, _, clipped, residual, n, _ = _one(step, worker, given.t[i])
+        if ending != SOLVED:
+            out.status[i] = FALLBACK
+            continue
+        if worker.let_go[0] > 0:
+            worker.let_go[0] -= 1
+        worker.load.borrowed.contacts[0] = n
+        _keep_row(worker, rows, i)
+        out.residual[i], out.clipped[i] = residual, clipped
+        assign(out.tau[i], machine.result.tau)
+        for c in range(n):
+            assign(out.force[i, machine.result.identity[c]], machine.result.force[c])

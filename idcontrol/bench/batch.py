@@ -1,0 +1,48 @@
+"""Control steps per second of many controllers in one call (`idcontrol.batch`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from idcontrol import robots
+from idcontrol.batch import Commands, Controllers, References
+from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, measure
+from idcontrol.bench.scenes import RecordedWalk, floor
+from idcontrol.bench.timing import Job
+from idcontrol.types import Status
+
+ROBOTS = 1000
+BAR = Bar(of="floor", bar=1870.0, goal=750.0)
+"""80 000 control steps per second where the floor is 6.7 µs; the goal is 200 000."""
+NAMES = ("id-coulomb-qp", "id-noslip-lcp")
+
+
+def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
+    """Rows of a thousand robots, each at another moment of the walk, and in every call one period further."""
+    moments, robot = walk.moments, robots.load(walk.robot)
+    start = np.arange(ROBOTS) % len(moments)
+    t = np.array([moment.state.t for moment in moments])
+    q, v = np.array([moment.state.q for moment in moments]), np.array([moment.state.v for moment in moments])
+    asked = [moment.reference for moment in moments]
+    fields: list[Any] = [np.array([getattr(each, name) for each in asked]) for name in References._fields]
+    for name in NAMES:
+        batch = Controllers(name, robot, ROBOTS, mu=np.linspace(0.3, 1.0, ROBOTS), rate_hz=1.0 / walk.h)
+
+        def run(i: int, batch: Controllers = batch) -> Commands:
+            at = (start + i) % len(moments)
+            return batch(t[at], q[at], v[at], References(*[field[at] for field in fields]))
+
+        benchmark = Benchmark(
+            section="batch",
+            what=f"{name}, {ROBOTS} robots",
+            contacts=None,
+            job=Job(run=run, reset=batch.reset),
+            floor=floor(walk),
+            states=len(moments),
+            solved=lambda commands: bool((commands.status <= Status.REPAIRED).all()),
+            bar=BAR,
+        )
+        yield measure(benchmark, effort)

@@ -1,0 +1,147 @@
+"""Many controllers in one call give what each would give alone."""
+
+import numpy as np
+import pytest
+
+from idcontrol import controllers, robots
+from idcontrol.batch import Commands, Controllers, References
+from idcontrol.errors import InputError, UnknownName
+from idcontrol.experiments.examples import many_robots
+from idcontrol.types import State, Status
+
+ROBOT = robots.load("solo12")
+N, STEPS, H = 12, 6, 1e-3
+MU = np.linspace(0.05, 1.0, N)
+
+
+def demands(seed: int = 0) -> list[tuple[float, np.ndarray, np.ndarray, References]]:
+    """Times, states and references of a few steps; the later rows move faster, so that some steps give way."""
+    rng = np.random.default_rng(seed)
+    start, home = ROBOT.standing_state(), ROBOT.standing_reference().q
+    wild = np.geomspace(1e-3, 2.0, N)[:, None]
+    found = []
+    for step in range(STEPS):
+        q = np.tile(start.q, (N, 1))
+        q[:, 7:] += 0.05 * wild * rng.normal(size=(N, 12))
+        v = wild * rng.normal(size=(N, 18))
+        references = References.standing(home + 0.1 * wild * rng.normal(size=(N, 12)), 4)
+        references.stance[::3, 1] = False
+        references.since_touchdown[::4, 2] = 0.003 + step * H
+        references.to_liftoff[::5, 3] = 0.004
+        found.append((step * H, q, v, references))
+    return found
+
+
+def stepped(batch: Controllers, given: list[tuple[float, np.ndarray, np.ndarray, References]]) -> list[Commands]:
+    return [batch(*each) for each in given]
+
+
+def require_same(ours: list[Commands], theirs: list[Commands], rows: np.ndarray) -> None:
+    for a, b in zip(ours, theirs, strict=True):
+        assert all((x[rows] == y[rows]).all() for x, y in zip(a, b, strict=True))
+
+
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-noslip-lcp", "id-coulomb-lcp"])
+def test_a_row_is_a_single_controller_to_the_bit(name):
+    batch, given = Controllers(name, ROBOT, N, mu=MU), demands()
+    ours = stepped(batch, given)
+    statuses = set()
+    for i in range(N):
+        single = batch.single(MU[i])
+        for (t, q, v, references), command in zip(given, ours, strict=True):
+            alone = single(State(t=t, q=q[i], v=v[i]), references.row(i))
+            assert (command.tau[i] == alone.tau).all()
+            assert (command.status[i], command.residual[i], command.clipped[i]) == (
+                alone.status,
+                alone.residual,
+                alone.clipped,
+            )
+            force = np.zeros((4, 3))
+            force[alone.predicted.identity] = alone.predicted.force
+            assert (command.force[i] == force).all()
+            statuses.add(alone.status)
+    assert {Status.SOLVED, Status.REPAIRED} <= statuses  # some gave way
+
+
+def test_torques_are_those_with_terms_of_pinocchio_to_rounding():
+    batch, given = Controllers("id-coulomb-qp", ROBOT, N, mu=MU), demands()
+    ours = stepped(batch, given)
+    for i in range(3):  # slow ones: no decision hangs on the last digit
+        single = controllers.make("id-coulomb-qp", ROBOT, mu=float(MU[i]))
+        for (t, q, v, references), command in zip(given, ours, strict=True):
+            alone = single(State(t=t, q=q[i], v=v[i]), references.row(i))
+            # terms agree to 1e-14, and contact problems are conditioned to some 1e4
+            assert command.tau[i] == pytest.approx(alone.tau, rel=0, abs=1e-9)
+
+
+def test_a_row_that_is_not_a_number_gets_no_torque_and_harms_no_other():
+    whole = stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU), demands())
+    given = demands()
+    for _, q, v, references in given:
+        q[2, 9] = np.nan
+        v[5, 0] = np.inf
+        references.q[7, 3] = np.nan
+    harmed = stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU), given)
+    bad = np.isin(np.arange(N), (2, 5, 7))
+    assert all((command.status[bad] == Status.FAILED).all() for command in harmed)
+    assert all((command.tau[bad] == 0.0).all() for command in harmed)
+    require_same(harmed, whole, ~bad)
+
+
+@pytest.mark.parametrize("threads", [2, 5, 40])
+def test_the_number_of_threads_changes_nothing(threads):
+    given, every = demands(), np.arange(N)
+    one = stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU, threads=1), given)
+    require_same(stepped(Controllers("id-coulomb-qp", ROBOT, N, mu=MU, threads=threads), given), one, every)
+
+
+def test_reset_forgets_the_chosen_rows_alone():
+    given, chosen = demands(), np.arange(N) % 2 == 0
+    batch, fresh, kept = (Controllers("id-coulomb-qp", ROBOT, N, mu=MU) for _ in range(3))
+    stepped(batch, given[:3])
+    stepped(kept, given[:3])
+    batch.reset(chosen)
+    ours, new, old = batch(*given[3]), fresh(*given[3]), kept(*given[3])
+    require_same([ours], [new], chosen)
+    require_same([ours], [old], ~chosen)
+    assert (new.tau != old.tau).any()
+    batch.reset()
+    require_same([batch(*given[3])], [new], np.arange(N))
+
+
+@pytest.mark.parametrize("field", ["q", "v", "references.q", "references.stance", "references.to_liftoff"])
+def test_an_array_of_another_shape_is_refused_by_name(field):
+    t, q, v, references = demands()[0]
+    changed = {"q": q, "v": v}
+    part = field.removeprefix("references.")
+    if field in changed:
+        changed[field] = changed[field][1:]
+    else:
+        references = references._replace(**{part: getattr(references, part)[:, 1:]})
+    with pytest.raises(InputError, match=f"{field} has shape"):
+        Controllers("id-coulomb-qp", ROBOT, N, mu=0.7)(t, changed["q"], changed["v"], references)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "line"),
+    [
+        ("pid", {}, "pid has no compiled step"),
+        ("id-coulomb-qp", {"mu": np.nan}, "mu must be"),
+        ("id-coulomb-qp", {"mu": np.ones(N + 1)}, "mu must be"),
+        ("id-coulomb-qp", {"n": 0}, "give 1 or more"),
+        ("id-coulomb-qp", {"threads": 0}, "threads is 0"),
+    ],
+)
+def test_what_cannot_be_a_batch_is_refused(name, change, line):
+    with pytest.raises(InputError, match=line):
+        Controllers(**{"name": name, "robot": ROBOT, "n": N, "mu": 0.7, "threads": 1} | change)
+
+
+def test_an_unknown_controller_is_refused():
+    with pytest.raises(UnknownName, match="id-teleport"):
+        Controllers("id-teleport", ROBOT, N, mu=0.7)
+
+
+def test_robots_on_ice_slide_and_others_stand():
+    slid = many_robots.sway(np.array([0.02, 0.6, 0.9]), 0.1)
+    assert slid[0] > 3 * slid[1:].max()  # those move by the rounding of their feet on the ground

@@ -1,0 +1,84 @@
+"""Compiled multibody terms are Pinocchio's to rounding, wherever the machine is."""
+
+import pickle
+
+import numpy as np
+import pinocchio as pin
+import pytest
+
+from idcontrol import robots
+from idcontrol.errors import InputError
+from idcontrol.multibody import CompiledSystem
+from idcontrol.system import Actuators, FreeBody, System
+from tests.test_system import chain, random_state
+
+ROUNDING = 1e-12
+"""Relative to the largest entry; some hundred operations of 1e-16 each."""
+
+
+def terms(system: System) -> list[np.ndarray]:
+    return [*system.terms, *system.motion, system.frame_position, system.frame_rotation]
+
+
+def require_same(compiled: CompiledSystem, system: System) -> None:
+    for ours, theirs in zip(terms(compiled), terms(system), strict=True):
+        assert ours == pytest.approx(theirs, rel=0, abs=ROUNDING * np.abs(theirs).max())
+
+
+def with_passive_joint_and_box(folder) -> System:
+    box = FreeBody(name="box", mass=0.3, inertia=np.diag([1e-3, 2e-3, 2.5e-3]), com=(0.01, 0.02, 0.03))
+    return System.from_urdf(chain(folder), free_flyer=True, actuated=["j3", "j1"], free_bodies=[box])
+
+
+@pytest.mark.parametrize("name", ["links", "go1", "anymal", "panda", "arm", "passive"])
+def test_terms_are_those_of_pinocchio(name, tmp_path):
+    system = with_passive_joint_and_box(tmp_path) if name == "passive" else robots.load(name).system()
+    compiled, rng = CompiledSystem.of(system), np.random.default_rng(7)
+    for _ in range(20):
+        q, v = random_state(system, rng)
+        system.update(q, v)
+        compiled.update(q, v)
+        require_same(compiled, system)
+
+
+def test_a_kilometre_from_the_origin_inertia_and_bias_are_those_at_the_origin():
+    system = robots.load("go1").system()
+    compiled, rng = CompiledSystem.of(system), np.random.default_rng(7)
+    q, v = random_state(system, rng)
+    compiled.update(q, v)
+    M, bias = compiled.M.copy(), compiled.bias.copy()
+    q[:2] += 1000.0
+    compiled.update(q, v)
+    # positions have 1e-13 m at a kilometre, of legs of 0.2 m
+    assert pytest.approx(M, rel=0, abs=1e-11 * M.max()) == compiled.M
+    assert compiled.bias == pytest.approx(bias, rel=0, abs=1e-11 * np.abs(bias).max())
+
+
+def test_rotors_add_to_the_diagonal():
+    none = np.zeros(12)
+    rotors = Actuators(np.linspace(0.01, 0.12, 12), none, none, np.full(12, np.inf), none)
+    system = System(robots.load("go1").system().model, actuators=rotors)
+    compiled = CompiledSystem.of(system)
+    assert compiled.actuators is not None
+    q, v = random_state(system, np.random.default_rng(7))
+    system.update(q, v)
+    compiled.update(q, v)
+    require_same(compiled, system)
+
+
+def test_a_copy_computes_the_same_terms():
+    compiled = CompiledSystem.of(robots.load("links").system())
+    again = pickle.loads(pickle.dumps(compiled))
+    q, v = random_state(compiled, np.random.default_rng(7))
+    compiled.update(q, v)
+    again.update(q, v)
+    assert type(again) is CompiledSystem
+    assert all((a == b).all() for a, b in zip(terms(compiled), terms(again), strict=True))
+
+
+def test_a_joint_about_three_axes_is_refused_by_name():
+    model = pin.Model()
+    ball = model.addJoint(0, pin.JointModelSpherical(), pin.SE3.Identity(), "shoulder")
+    model.appendBodyToJoint(ball, pin.Inertia.Random(), pin.SE3.Identity())
+    with pytest.raises(InputError, match="joint 'shoulder' is a JointModelSpherical"):
+        CompiledSystem(model, actuated=[])
