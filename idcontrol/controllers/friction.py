@@ -24,6 +24,7 @@ from idcontrol.controllers.load import weight
 from idcontrol.controllers.step import Machine, usable
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.linked import linked
 from idcontrol.types import Array
 
 SLIDES_M_S: Final = 0.03
@@ -83,6 +84,7 @@ class Friction(NamedTuple):
             mine[:] = fresh
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def watch(bound: Bound, seen: Bound, near: Packed, t: float) -> float:
     """Take in the motion of the period that has just ended; returns the most friction to count on now, or inf.

@@ -27,6 +27,7 @@ from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.linear import assign, assign_rows
+from idcontrol.kernels.linked import linked
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, specification
 from idcontrol.models.constraint import solver as springs
 from idcontrol.models.coulomb import continued_lcp_kernel
@@ -95,6 +96,7 @@ def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
     return miss / largest if largest > 0.0 else miss
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def stick(p: Posed, f: Array, arena: Arena) -> Answer:
     """The shortcut: where all contacts may stick, stage II alone finds the impulses (docs/theory/sticking.md).
@@ -117,6 +119,7 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
     return Answer(NO_SOLUTION, False, residual, vector(arena, p_joints), np.nan)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
     """Stage II: f with the smallest torque that gives the same motion (`idcontrol.models.distribution`)."""
@@ -131,6 +134,7 @@ def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
     return Answer(SOLVED, False, residual, impulse, np.nan)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
     """Unload feet that ramp and keep motors within their bounds: the same motion, with a torque near the answer's."""
@@ -139,6 +143,7 @@ def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
     return approach(p, f, answer, answer.impulse, arena)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
     """Unload feet that ramp and keep motors within their bounds: the same motion, with a torque near a reference."""
@@ -152,6 +157,7 @@ def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena)
     return Answer(answer.ending, answer.sticking, answer.residual, impulse, answer.gap)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> float:
     """Overwrite f, a solution of the friction LCP, with the solution whose torque is nearest to the last one.

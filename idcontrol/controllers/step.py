@@ -27,6 +27,7 @@ from idcontrol.controllers.projection import projection_kernel
 from idcontrol.kernels.arena import Arena, begin, frames, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.linear import assign, assign_rows
+from idcontrol.kernels.linked import linked
 from idcontrol.models.distribution import MET, Bounds, Cones, within
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.whitened import Whitened, whiten_kernel
@@ -417,6 +418,13 @@ def torque(machine: Machine, bounds: Bounds, contacts: ContactArrays, f: Array, 
     return SOLVED, clipped
 
 
+@linked
+@njit(cache=True, error_model="numpy")
+def pose_borrowed(bound: Bound, near: Packed, arena: Arena) -> Posed:
+    """`pose` of a bound machine within a step."""
+    return pose(bound.borrowed, ContactArrays(*borrow(near)), arena)
+
+
 @njit(inline="always")
 def control(scheme: Any, bound: Bound, near: Packed) -> Ended:
     """One control step with a scheme, which is compiled into it, on the contacts `near` the ground.
@@ -427,7 +435,7 @@ def control(scheme: Any, bound: Bound, near: Packed) -> Ended:
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
     if usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
         begin(machine.arena)
-        posed = pose(machine, detected, machine.arena)
+        posed = pose_borrowed(bound, near, machine.arena)
         n = posed.which.shape[0]
         f = zeros(machine.arena, 3 * n)
         answer = scheme(posed, f, machine.arena)

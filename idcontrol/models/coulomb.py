@@ -24,6 +24,7 @@ from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, vector, zeros
+from idcontrol.kernels.linked import linked
 from idcontrol.models.friction_lcp import (
     MOST_RETRIED,
     FrictionLcp,
@@ -141,6 +142,7 @@ def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma:
     return Unbalanced(problem.rho, problem.c, left, problem.compliance, problem.mu, problem.frictional)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def continued_lcp_kernel(
     rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena

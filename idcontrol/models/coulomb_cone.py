@@ -27,6 +27,7 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import assign, solve_in_place
+from idcontrol.kernels.linked import linked
 from idcontrol.models import coulomb
 from idcontrol.models.coulomb import UNSOLVED, Outcome
 from idcontrol.models.friction_lcp import MOST_RETRIED
@@ -323,6 +324,7 @@ def _modes(
                 share[i] = a * r / (1.0 - a + a * r)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def _newton(
     p: Cones, bold: bool, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
@@ -410,6 +412,7 @@ def _onto_cones(mu: Array, part: float, f: Array) -> bool:  # pragma: no cover -
     return within
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: Arena) -> None:  # pragma: no cover
     """Bring impulses nearer to the law by the alternating direction method of multipliers (ADMM, Boyd et al. 2011).
@@ -552,6 +555,7 @@ def _rests(p: Cones, f: Array, u: Array, i: int) -> bool:  # pragma: no cover - 
     return bool(speed <= RESTS * unit or speed <= RESTS * unit + _left(p, f, u, i))
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def _eased(
     p: Cones, rho: Array, c: Array, modes: Integers, d: Array, share: Array, f: Array, residual: float, arena: Arena
@@ -616,6 +620,7 @@ def _eased(
     return residual
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def cone_kernel(
     rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena

@@ -24,6 +24,7 @@ from numba import njit
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector
 from idcontrol.kernels.linear import assign_rows, solve_lower
+from idcontrol.kernels.linked import linked
 from idcontrol.models import no_slip
 from idcontrol.models.step import CLOSED_GAP, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import Attempt, settle
@@ -57,6 +58,7 @@ MOST_CONTACTS = 1000
 """`one_stage` takes no more contacts than this: its rows have as many entries as there are rows."""
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def edge_lcp_kernel(
     rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
@@ -189,6 +191,7 @@ def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cov
     return delta * largest > YIELD * undone
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def one_stage_kernel(
     rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena

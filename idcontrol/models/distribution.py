@@ -23,6 +23,7 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.linear import assign, assign_rows
+from idcontrol.kernels.linked import linked
 from idcontrol.models.whitened import Whitened
 from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
 from idcontrol.solvers.basis import pivoted_basis
@@ -258,6 +259,7 @@ def smallest_torque_kernel(
     return bool(share_kernel(w, cones, bounds, x, TorqueMap(torque, rest), out, arena))
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def share_kernel(
     w: Whitened, cones: Cones, bounds: Bounds, x: Array, torque: TorqueMap, out: Array, arena: Arena

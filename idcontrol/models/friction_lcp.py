@@ -21,6 +21,7 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import assign, solve_in_place
+from idcontrol.kernels.linked import linked
 from idcontrol.solvers.lcp import lost, missed, row_rounding
 from idcontrol.solvers.lemke import lemke_kernel
 from idcontrol.solvers.status import INACCURATE, SOLVED, TOLERANCE
@@ -358,6 +359,7 @@ def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> fl
     return residual
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def solve_lcp(
     lcp: FrictionLcp, problem: Unbalanced, tikhonov: float, z: Array, f: Array, arena: Arena

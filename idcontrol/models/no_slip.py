@@ -24,6 +24,7 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import assign, assign_rows, solve_upper
+from idcontrol.kernels.linked import linked
 from idcontrol.models.step import CLOSED_GAP, SQUEEZE, Ending, StepProblem, StepSolution, WarmStart, warm_bits
 from idcontrol.models.sticking import (
     CONTRADICTED,
@@ -209,6 +210,7 @@ def _missed(
     return worst
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def no_slip_kernel(
     rho: Array, c: Array, left: Array, closed: Booleans, active: Integers, dual: bool, f: Array, arena: Arena
@@ -405,6 +407,7 @@ class _Frame(NamedTuple):
     dual: bool
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def _attempt_kernel(
     frame: _Frame, stick: Booleans, out: Booleans, rank_tolerance: float, arena: Arena
@@ -454,6 +457,7 @@ def _attempt_kernel(
     return found, presses, parts, moves, answer.status == INFEASIBLE or contradicts
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def _search_kernel(
     frame: _Frame, may: Booleans, near: Booleans, rank_tolerance: float, arena: Arena

@@ -23,6 +23,7 @@ from numba import njit
 from idcontrol.contact.contacts import require_friction
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
 from idcontrol.kernels.linear import assign, assign_rows, cholesky, solve_lower, solve_lower_transposed, solve_upper
+from idcontrol.kernels.linked import linked
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, free_indices
 from idcontrol.solvers.active_set import project
 from idcontrol.solvers.lcp import SLIGHT, rounding, sum_rounding
@@ -389,6 +390,7 @@ def outcomes(
     return found
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def outcomes_kernel(
     whitened: tuple[Array, Array, Array],
@@ -480,6 +482,7 @@ def hold(
     )
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def hold_kernel(
     rho: Array, c: Array, left: Array, held: Integers, tolerance: float, out: Booleans, arena: Arena

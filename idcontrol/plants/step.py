@@ -17,6 +17,7 @@ from idcontrol.contact.contacts import ContactArrays, Packed
 from idcontrol.kernels.arena import Arena, begin, indices, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.linear import assign
+from idcontrol.kernels.linked import linked
 from idcontrol.models.coulomb import MOST_CONTACTS, continued_lcp_kernel
 from idcontrol.models.coulomb_cone import cone_kernel
 from idcontrol.models.dissipation import edge_lcp_kernel
@@ -79,6 +80,7 @@ PlantStep: TypeAlias = Callable[[Bound, float, Packed, Array, Array], Stepped]
 """A compiled step: of a bound machine, of length h [s], contacts, velocity in Pinocchio's layout, torques [N m]."""
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: Array, tau: Array) -> PlantProblem:
     """The problem of one step of `h` [s] from velocity `v_pinocchio` under torques `tau` [N m]."""
@@ -100,6 +102,7 @@ def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: 
     return PlantProblem(w, contacts.mu, recall(machine.memory, contacts.identity, arena))
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -> int:
     """Write the impulses f (3 n,) and the forces of the contacts that press, in the order given; returns how many."""
@@ -162,6 +165,7 @@ def _finite_friction(mu: Array) -> bool:
     return finite
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def coulomb(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
     """`idcontrol.models.coulomb` at the first attempt."""

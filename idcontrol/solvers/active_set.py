@@ -14,6 +14,7 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
+from idcontrol.kernels.linked import linked
 from idcontrol.solvers.factor import RowFactor, append, empty_factor, remove, split
 from idcontrol.solvers.lcp import (
     ACTIVE_SET,
@@ -83,6 +84,7 @@ def _solve_active(factor: RowFactor, count: int, b: Array, y: Array, u: Array) -
     solve_upper(upper, count, u)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def smallest_norm_kernel(columns: Array, b: Array, equalities: int, tolerance: Array, arena: Arena) -> SmallestNorm:
     """The y of smallest norm with row·y = b for the first `equalities` rows and row·y ≥ b for the others.
@@ -274,6 +276,7 @@ def _refine_multipliers(
     return float(residual)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def project_kernel(rho: Array, r: Array, left: Array, arena: Arena) -> RowLcpAnswer:
     """The dual of LCP(r, ρρᵀ): min ½|y|² s.t. ρy + r ≥ 0; its multipliers are z (math.md, section 4.4).

@@ -23,6 +23,7 @@ from idcontrol.kernels.linear import (
     solve_upper,
     solve_upper_transposed,
 )
+from idcontrol.kernels.linked import linked
 from idcontrol.solvers.active_set import FEASIBLE, SmallestNorm, smallest_norm_kernel
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
@@ -246,6 +247,7 @@ def _refine(
     release(arena, at)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     """Solve min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e by the dual active set.

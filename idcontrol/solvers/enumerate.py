@@ -26,6 +26,7 @@ from idcontrol.kernels.linear import (
     solve_upper,
     solve_upper_transposed,
 )
+from idcontrol.kernels.linked import linked
 from idcontrol.solvers.active_set import DEPENDENT, DEPENDENT_EQUALITY, FEASIBLE, ROUNDING, SAME
 from idcontrol.solvers.factor import RowFactor, append, remove, split
 from idcontrol.solvers.status import INFEASIBLE, ITERATIONS, SOLVED
@@ -675,6 +676,7 @@ def _copy(source: _Node, count: int, to: _Node) -> None:
             to.factor.upper[a, c] = source.factor.upper[a, c]
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def nearest_kernel(problem: NearestProblem, start: Array, max_nodes: int, arena: Arena) -> NearestResult:
     """Branch and bound over the choices of Coulomb's law, from a solution (math.md, section 6.3).

@@ -11,6 +11,7 @@ from numba import njit
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector
 from idcontrol.kernels.linear import assign, solve_in_place
+from idcontrol.kernels.linked import linked
 from idcontrol.solvers.lcp import LcpAnswer, lcp_residual
 from idcontrol.solvers.lemke import solve_lemke
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus
@@ -37,6 +38,7 @@ def _potential(z: Array, w: Array, dz: Array, dw: Array, step: float) -> float:
     return float((n + np.sqrt(n)) * np.log(gap) - logs)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def interior_point_kernel(Q: Array, r: Array, start: Array, max_iterations: int, arena: Arena) -> LcpAnswer:
     """Follow the central path by potential reduction (Trinkle et al. 1997, appendix).

@@ -11,6 +11,7 @@ from numba import njit
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import solve_in_place
+from idcontrol.kernels.linked import linked
 from idcontrol.solvers.lcp import LcpAnswer, missed, rounding
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, RAY, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
@@ -327,6 +328,7 @@ def _balanced(Q: Array, r: Array, arena: Arena) -> _Scaled:
     return _Scaled(Q, scale, scaled, largest)
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def lemke_kernel(Q: Array, r: Array, scale: Array, tikhonov: float, max_pivots: int, arena: Arena) -> LcpAnswer:
     """Lemke's method with the lexicographic ratio test (math.md, section 5.2).

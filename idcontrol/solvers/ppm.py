@@ -12,6 +12,7 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, vector
 from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
+from idcontrol.kernels.linked import linked
 from idcontrol.solvers.active_set import SAME
 from idcontrol.solvers.factor import append, empty_factor, remove, split
 from idcontrol.solvers.lcp import (
@@ -61,6 +62,7 @@ def _hash(i: int) -> int:
     return int(x ^ (x >> 27))
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Integers, arena: Arena) -> RowLcpAnswer:
     """Modified Principal Pivoting I with exchange of dependent rows (math.md, section 4.4).

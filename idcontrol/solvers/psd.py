@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, mark, release
+from idcontrol.kernels.linked import linked
 from idcontrol.solvers.active_set import project_kernel
 from idcontrol.solvers.lcp import (
     LEMKE,
@@ -31,6 +32,7 @@ _LEMKE_ROWS = 400
 """Rows up to which Lemke's method, which forms the matrix, is worth its cubic cost."""
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def psd_lcp_kernel(
     rho: Array, r: Array, left: Array, start: Integers, arena: Arena

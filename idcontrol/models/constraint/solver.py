@@ -36,6 +36,7 @@ from numba import njit
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, vector, zeros
+from idcontrol.kernels.linked import linked
 from idcontrol.models.constraint.unilateral import solve_springs, spring_kernel
 from idcontrol.models.coulomb import UNSOLVED
 from idcontrol.models.friction_lcp import (
@@ -167,6 +168,7 @@ def _soft_lcp(
     return lcp
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def closed_kernel(
     h: float, law: tuple[float, float], w: Whitened, mu: Array, f: Array, arena: Arena

@@ -18,6 +18,7 @@ from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.linear import assign, cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.linked import linked
 from idcontrol.solvers.lcp import gram_residual, lost, missed, row_rounding
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import INACCURATE, ITERATIONS, SOLVED, TOLERANCE, SolverStatus
@@ -101,6 +102,7 @@ def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float, kinks: Arr
     return float(min(max(-slope / curvature, start), end))
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def spring_kernel(
     rho: Array, c: Array, left: Array, C: Array, z: Array, w: Array, arena: Arena

@@ -27,6 +27,7 @@ from numba import njit
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.linear import assign, assign_rows, cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.linked import linked
 from idcontrol.models.sap.bounded import Bounded, joint_limits, motors
 from idcontrol.models.sap.cone import OPEN, STICK, project
 from idcontrol.models.sap.many import solve_sparse
@@ -227,6 +228,7 @@ def _solve(
             return ending, total, residual
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def closed_kernel(
     h: float, w: Whitened, mu: Array, parameters: Parameters, mode: Integers, f: Array, away: Array, arena: Arena

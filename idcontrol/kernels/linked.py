@@ -1,0 +1,123 @@
+"""Compiled functions whose callers do not hold a copy of them.
+
+Numba puts a function's code into every function that calls it, and optimizes it there anew: a kernel at the bottom of
+six is compiled six times, and again for each further caller. One that is `linked` is compiled once, and called where it
+is. That takes some nanoseconds: it is meant for stages and solvers, not for what is done with two numbers.
+
+Each place of a call has a pointer, empty when the program begins. The first call asks Python for the kernel, which
+comes from its cache or is compiled. Rounding is the same either way.
+"""
+
+from __future__ import annotations
+
+import functools
+import pickle
+from importlib import import_module
+from typing import Any, TypeVar
+
+from numba import config, types
+from numba.core import cgutils
+from numba.core.typing.templates import AbstractTemplate
+from numba.extending import lower_builtin, typeof_impl
+
+F = TypeVar("F")
+
+
+def linked(kernel: F) -> F:
+    """Let compiled functions call `kernel` where it is; a decorator on top of ``njit(cache=True)``.
+
+    Args:
+        kernel: Compiled function at the top level of a module, which is called with positional arguments.
+    """
+    if config.DISABLE_JIT:
+        return kernel
+    made: Any = _Linked(kernel)
+    lower_builtin(made, types.VarArg(types.Any))(functools.partial(_call, made))
+    return made
+
+
+class _Linked:
+    """Looks like the compiled function that it stands for."""
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self.template = type("_Call", (_Template,), {"key": self})
+        functools.update_wrapper(self, kernel.py_func)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._kernel(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kernel, name)
+
+    def __reduce__(self) -> str:
+        return str(self.__name__)  # copied and pickled as the function that it is
+
+
+class _Template(AbstractTemplate):  # type: ignore[misc]  # numba has no types
+    """The signature of a call."""
+
+    def generic(self, args: Any, kws: Any) -> Any:
+        given = tuple(types.unliteral(kind) for kind in args)
+        assert not kws, f"{self.key.__name__} is called with positional arguments alone"
+        return _compiled(self.key, given).signature.return_type(*given)
+
+
+@typeof_impl.register(_Linked)
+def _type_of(kernel: _Linked, _: Any) -> Any:
+    return types.Function(kernel.template)
+
+
+def _call(kernel: _Linked, context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    """Generate a call."""
+    returned, given = signature.return_type, signature.args
+    name = pickle.dumps((kernel.py_func.__module__, kernel.py_func.__name__, given, returned))
+    slot = cgutils.add_global_variable(builder.module, cgutils.voidptr_t, f"linked.{kernel.py_func.__name__}")
+    slot.linkage, slot.initializer = "internal", cgutils.get_null_value(cgutils.voidptr_t)
+    with cgutils.if_unlikely(builder, cgutils.is_null(builder, builder.load(slot))):
+        _ask(context, builder, slot, name)
+    function = context.call_conv.get_function_type(returned, given)
+    callee = builder.bitcast(builder.load(slot), function.as_pointer())
+    status, result = context.call_conv.call_function(builder, callee, returned, given, values)
+    with cgutils.if_unlikely(builder, status.is_error):
+        context.call_conv.return_status_propagate(builder, status)
+    return result
+
+
+def _ask(context: Any, builder: Any, slot: Any, name: bytes) -> None:
+    """Generate a question to Python for the address of the kernel that `name` tells, which goes to `slot`."""
+    python = context.get_python_api(builder)
+    held = python.gil_ensure()
+    module = python.import_module(context.insert_const_string(builder.module, __name__))
+    text = cgutils.global_constant(builder, "linked.name", cgutils.make_bytearray(name))
+    size = context.get_constant(types.intp, len(name))
+    told = python.bytes_from_string_and_size(builder.bitcast(text, cgutils.voidptr_t), size)
+    address = python.call_method(module, "find", (told,))
+    with builder.if_then(cgutils.is_not_null(builder, address)):
+        builder.store(builder.inttoptr(python.long_as_longlong(address), cgutils.voidptr_t), slot)
+        python.decref(address)
+    python.decref(told)
+    python.decref(module)
+    python.gil_release(held)
+    with cgutils.if_unlikely(builder, cgutils.is_null(builder, builder.load(slot))):
+        context.call_conv.return_exc(builder)
+
+
+def find(name: bytes) -> int:
+    """Where the kernel is that `name` tells, loaded or compiled.
+
+    Raises:
+        RuntimeError: It returns something else than when its caller was compiled.
+    """
+    module, function, given, returned = pickle.loads(name)
+    compiled = _compiled(getattr(import_module(module), function), given)
+    if compiled.signature.return_type != returned:
+        raise RuntimeError(f"{module}.{function} has changed: remove the caches of what calls it (*.nbi, *.nbc)")
+    where: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    return where
+
+
+def _compiled(kernel: Any, given: tuple[Any, ...]) -> Any:
+    """The kernel's code for arguments of the types `given`, compiled now if it has not been."""
+    kernel.compile(given)
+    return kernel.overloads[given]

@@ -1,0 +1,34 @@
+"""Compiled functions for the tests of `linked`, in a module of their own since Numba caches them by their file."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from idcontrol.kernels.linked import linked
+from idcontrol.types import Array
+
+
+class Scaled(NamedTuple):
+    """What `scale` returns."""
+
+    values: Array
+    times: int
+
+
+@linked
+@njit(cache=True)
+def scale(values: Array, times: int) -> Scaled:
+    """Multiply by a number of times that is not negative."""
+    if times < 0:
+        raise ValueError("a negative number of times")
+    return Scaled(np.tanh(values) * times, times + 1)
+
+
+@njit(cache=True)
+def total(values: Array, times: int) -> float:
+    """The sum of what `scale` gives."""
+    found = scale(values, times)
+    return float(found.values.sum() + found.times)

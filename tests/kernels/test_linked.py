@@ -1,0 +1,76 @@
+"""A linked kernel is called where it is, and gives what it gives when Python calls it."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numba import config, njit, typeof, types
+
+from idcontrol.kernels import linked
+from tests.kernels.linking import scale, total
+
+pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
+
+VALUES = np.linspace(0.1, 2.0, 7)
+
+
+def test_compiled_functions_and_python_get_the_same_from_it():
+    found = scale(VALUES, 3)
+    assert total(VALUES, 3) == found.values.sum() + found.times
+    np.testing.assert_allclose(found.values, np.tanh(VALUES) * 3, rtol=1e-15)  # NumPy has its own tanh
+
+
+def test_what_it_raises_comes_through_its_caller():
+    with pytest.raises(ValueError, match="negative"):
+        total(VALUES, -1)
+    assert total(VALUES, 1) == scale(VALUES, 1).values.sum() + 2  # nothing is left of it
+
+
+def test_it_is_copied_and_pickled_as_the_function_that_it_is():
+    assert copy.deepcopy(scale) is pickle.loads(pickle.dumps(scale)) is scale
+    assert (scale.__name__, scale.__doc__) == ("scale", scale.py_func.__doc__)
+
+
+def test_a_caller_from_the_cache_finds_it_in_a_process_that_compiles_nothing_and_holds_no_copy(tmp_path):
+    code = "\n".join(
+        (
+            "import numpy as np",
+            "from tests.kernels.linking import scale, total",
+            "print(total(np.ones(3), 2))",
+            "print(sum(total.stats.cache_misses.values()) + sum(scale.stats.cache_misses.values()))",
+        )
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert told[0][0] == told[1][0] == str(total(np.ones(3), 2))
+    assert (told[0][1], told[1][1]) == ("2", "0")
+    code_of = {name: next(tmp_path.rglob(f"linking.{name}-*.nbc")).read_bytes() for name in ("scale", "total")}
+    assert b"tanh" in code_of["scale"]
+    assert b"tanh" not in code_of["total"]
+
+
+def test_a_caller_that_was_compiled_for_another_result_is_told_so():
+    given = (typeof(VALUES), types.int64)
+    name = pickle.dumps((scale.__module__, scale.__name__, given, types.float64))
+    with pytest.raises(RuntimeError, match=r"linking\.scale has changed"):
+        linked.find(name)
+
+
+def test_a_compiled_function_may_not_name_its_arguments():
+    @njit
+    def named(values):
+        return scale(values=values, times=1).times
+
+    with pytest.raises(Exception, match="positional"):
+        named(VALUES)
