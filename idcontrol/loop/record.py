@@ -288,11 +288,12 @@ def too_slow(compute_us: Array, h: float) -> str | None:
 def worst(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
     """What happened in the ticks that took longest, longest first: their times, faults and how the controller ended."""
     numbers = ("t", "compute_us", "cpu_us", *PARTS, "late_us", "missed", "switches")
+    ended = {float(status): status.name.lower() for status in Status}
     longest = np.argsort(-arrays["compute_us"], kind="stable")[:WORST]
     return [
         {name: float(arrays[name][i]) for name in numbers}
         | {
-            "status": Status(int(arrays["status"][i])).name.lower() if np.isfinite(arrays["status"][i]) else None,
+            "status": ended.get(float(arrays["status"][i])),
             "faults": [NAMES[fault] for fault in Fault(int(arrays["faults"][i]))],
         }
         for i in longest.tolist()

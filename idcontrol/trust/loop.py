@@ -233,12 +233,13 @@ def wrong_units() -> float:
         v = k * h * PUSH / INERTIA
         q = h * (k + 1) / 2.0 * v
         expected = np.array([k * h, q, v, PUSH, 0.0, 0.0, 0.0])
-        worst.append(np.abs(values / np.where(expected == 0.0, 1.0, expected) - (expected != 0.0)).max())
+        worst.append(np.abs(values[:7] / np.where(expected == 0.0, 1.0, expected) - (expected != 0.0)).max())
+        worst.append(abs(values[-2] / zlib.crc32(",".join(Flywheel().system.actuated_names).encode()) - 1.0))
         worst.append(abs((stamp - moving[0][0]) - (k - 1) * h * 1e9) * 1e-9 / h)
     slides = _conversation(SlidingSled(), [Mode.IDLE] + [Mode.RUNNING] * (steps + 1), np.zeros(0))
     for k, (_, _, values) in enumerate((told for told in slides if told[0] is Mode.RUNNING), 1):
         position, velocity, felt = values[1:4], values[8:11], values[14:17]
-        forces, normals = values[17:].reshape(2, 4, 3)
+        forces, normals = values[17:41].reshape(2, 4, 3)
         slowed = 1.0 - machines.SLIDING * g * k * h
         way = h * (k - machines.SLIDING * g * h * k * (k + 1) / 2.0)
         pull = np.array([-machines.SLIDING * g, 0.0, g])
@@ -250,7 +251,7 @@ def wrong_units() -> float:
             np.abs(forces.sum(axis=0) / machines.SLED_MASS - pull).max() / g,
             np.abs(normals[forces[:, 2] > 0.0] - [0.0, 0.0, 1.0]).max(),
         ]
-    if len(worst) != 2 * (steps + 1) + 6 * (steps + 1):
+    if len(worst) != 3 * (steps + 1) + 6 * (steps + 1):
         raise ArithmeticError("a machine that was told to run did not")
     return float(np.max(worst))
 
