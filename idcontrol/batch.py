@@ -45,7 +45,7 @@ FALLBACK: Final = int(Status.FALLBACK)
 
 
 class References(NamedTuple):
-    """What the joints of n robots are to do; fields as in `idcontrol.types.Reference`, one row for each robot.
+    """References of n robots, one row for each; the fields are those of `idcontrol.types.Reference`.
 
     Attributes:
         q: Joint positions, shape (n, a) [rad].
@@ -71,7 +71,7 @@ class References(NamedTuple):
         return References(q, np.zeros_like(q), np.zeros_like(q), np.ones(shape, dtype=np.bool_), never, never)
 
     def row(self, i: int) -> Reference:
-        """What robot i is to do."""
+        """The reference of robot i."""
         return structs.replace(
             Reference.standing(self.q[i], self.stance.shape[1]),
             v=self.v[i],
@@ -101,7 +101,7 @@ class Commands(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """What the controller of each robot remembers, as `InverseDynamics` does; first axis n, k feet."""
+    """The memory of each robot's controller, as `InverseDynamics` has it; first axis n, k feet."""
 
     identity: Integers
     active: Integers

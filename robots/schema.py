@@ -18,7 +18,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from idcontrol.errors import InputError
-from idcontrol.loop.order import MachineOrder
 from idcontrol.robots.wording import LONGEST_LINE, shown
 
 MOST_BYTES = 1 << 20
@@ -96,6 +95,22 @@ class ActuatorFigures(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     friction_nm: dict[str, NotNegative] = {}
     bandwidth_hz: dict[str, Positive] = {}
     delay_s: dict[str, NotNegative] = {}
+
+
+class MachineOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a machine orders, turns and zeroes its joints.
+
+    Attributes:
+        joints: Names of all actuated joints in the machine's order.
+        turned: Those that the machine turns the other way.
+        offset_rad: Angle of a joint where the machine's is zero; joints that are not named have the same zero.
+        feet: Names of all feet in the machine's order; none is the order of the robot file.
+    """
+
+    joints: tuple[str, ...]
+    turned: tuple[str, ...] = ()
+    offset_rad: dict[str, float] = {}
+    feet: tuple[str, ...] = ()
 
 
 class AccelerationGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -47,7 +47,7 @@ SINGULAR: Final = 1e-9
 
 
 class Friction(NamedTuple):
-    """What the steps before have shown.
+    """The memory of earlier steps.
 
     Attributes:
         t: Time of the last step, shape (1,) [s].

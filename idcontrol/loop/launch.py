@@ -391,7 +391,7 @@ class _Work:
 
 
 class Taken(NamedTuple):
-    """What a loop took of its computer, and what was taken from it."""
+    """Memory that a loop used, and CPU time that it lost to a hypervisor."""
 
     memory_mb: tuple[float, float] | None = None
     """Memory of its process before the first tick and after the last."""

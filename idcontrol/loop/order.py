@@ -8,29 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from idcontrol.errors import InputError
 from idcontrol.loop.wire import Format, names_number
+from idcontrol.robots.schema import MachineOrder
 from idcontrol.system import System
 from idcontrol.types import Array, Integers
-
-
-class MachineOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a machine orders, turns and zeroes its joints.
-
-    Attributes:
-        joints: Names of all actuated joints in the machine's order.
-        turned: Those that the machine turns the other way.
-        offset_rad: Angle of a joint where the machine's is zero; joints that are not named have the same zero.
-        feet: Names of all feet in the machine's order; none is the order of the robot file.
-    """
-
-    joints: tuple[str, ...]
-    turned: tuple[str, ...] = ()
-    offset_rad: dict[str, float] = {}
-    feet: tuple[str, ...] = ()
 
 
 class Affine(NamedTuple):

@@ -18,7 +18,7 @@ from idcontrol.types import Array
 
 
 class Heard(NamedTuple):
-    """What was believed of the joints last: overwritten by each message that is plausible."""
+    """The last plausible message about the joints, overwritten by the next one."""
 
     t: Array
     """Time, shape (1,) [s]; NaN before the first message."""
@@ -31,7 +31,7 @@ class Heard(NamedTuple):
 
 
 class Trust(NamedTuple):
-    """What is believed of encoders."""
+    """How far encoders are trusted."""
 
     jump: float
     """How far a joint may be from where its velocities lead [rad or m]."""
@@ -87,7 +87,7 @@ def off_unit(quaternion: Array) -> float:
 
 
 class Bearable(NamedTuple):
-    """What is borne of drives and supply."""
+    """Limits beyond which temperature and voltage are faults."""
 
     hot: float
     """Temperature [°C]."""

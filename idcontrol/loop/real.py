@@ -7,6 +7,7 @@ stays.
 
 from __future__ import annotations
 
+import math
 import resource
 import signal
 import time
@@ -485,9 +486,9 @@ class ControlLoop:
         self._spent = dict.fromkeys(PARTS, np.nan)
 
     def _spend(self, part: str) -> None:
-        """Count the thread's time since the last mark for `part`, and set the mark anew."""
-        now = time.thread_time_ns()
-        self._spent[part] = 1e-3 * (now - self._mark)
+        """Add the thread's time since the last mark to that of `part`, and set the mark anew."""
+        now, before = time.thread_time_ns(), self._spent[part]
+        self._spent[part] = 1e-3 * (now - self._mark) + (0.0 if math.isnan(before) else before)
         self._mark = now
 
 

@@ -286,7 +286,7 @@ def too_slow(compute_us: Array, h: float) -> str | None:
 
 
 def worst(arrays: Mapping[str, Array]) -> list[dict[str, Any]]:
-    """What happened in the ticks that took longest, longest first: their times, faults and how the controller ended."""
+    """The ticks that took longest, longest first, each with its times, its faults and the controller's status."""
     numbers = ("t", "compute_us", "cpu_us", *PARTS, "late_us", "missed", "switches")
     ended = {float(status): status.name.lower() for status in Status}
     longest = np.argsort(-arrays["compute_us"], kind="stable")[:WORST]

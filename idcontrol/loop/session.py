@@ -14,9 +14,9 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from idcontrol import controllers, places
-from idcontrol.loop.order import MachineOrder
 from idcontrol.loop.safety import Limits
 from idcontrol.loop.wire import Format, model_number, names_number
+from idcontrol.robots.schema import MachineOrder
 from idcontrol.system import System
 from idcontrol.types import Array, Plant, Reference, State
 

@@ -280,12 +280,12 @@ def within(low: Array, values: Array, high: Array) -> bool:  # pragma: no cover 
 
 
 class Health(NamedTuple):
-    """What a state says of drives, supply and joystick; NaN is not measured."""
+    """The part of a state that is about drives, supply and joystick; NaN means not measured."""
 
     drive_error: Array
     """Error of each drive, shape (a,); 0 is none."""
     temperature: Array
-    """Of each drive, shape (a,) [°C]."""
+    """Temperature of each drive, shape (a,) [°C]."""
     supply: Array
     """Voltage [V], and 1 where the emergency stop is pressed, shape (2,)."""
     operator: Array
@@ -367,7 +367,7 @@ class Format:
         return low, high
 
     def health(self, values: Array) -> Health:
-        """What a state says of drives, supply and joystick: views of `values`, shape (state_values,)."""
+        """Drives, supply and joystick in a state: views of its `values`, shape (state_values,)."""
         a, at = len(self.torque_limit), self._health
         return Health(
             drive_error=values[at : at + a],

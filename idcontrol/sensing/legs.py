@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import pinocchio as pin
 from msgspec import structs
 from numba import njit
 
@@ -184,11 +185,5 @@ def _look(bound: Bound, share: float) -> None:  # pragma: no cover - compiled
 
 def orientation(q: Array) -> Array:
     """R of the base's quaternion in a configuration `q` in Pinocchio's layout."""
-    x, y, z, w = q[3:7].tolist()
-    return np.array(
-        [
-            [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y - z * w), 2.0 * (x * z + y * w)],
-            [2.0 * (x * y + z * w), 1.0 - 2.0 * (x * x + z * z), 2.0 * (y * z - x * w)],
-            [2.0 * (x * z - y * w), 2.0 * (y * z + x * w), 1.0 - 2.0 * (x * x + y * y)],
-        ]
-    )
+    R: Array = pin.Quaternion(q[3:7]).matrix()
+    return R

@@ -28,7 +28,6 @@ from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.machine import Machine
 from idcontrol.loop.memory import anonymous
-from idcontrol.loop.order import MachineOrder
 from idcontrol.loop.record import Ending
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import Limits, Mode, Policy, admit
@@ -37,6 +36,7 @@ from idcontrol.loop.transport import inprocess
 from idcontrol.loop.wire import Inbox, Kind, Outbox, SessionNumbers
 from idcontrol.record.channels import views, width
 from idcontrol.record.recording import load
+from idcontrol.robots.schema import MachineOrder
 from idcontrol.system import System
 from idcontrol.trust import machines
 from idcontrol.types import Array, Command, ContactForces, Plant, Reference, State

@@ -38,7 +38,7 @@ def test_a_thousand_robots_have_rows_with_a_bar(quick, capsys):
     assert main(["bench", "batch", *FEW, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["rows"]
     assert [row["what"] for row in found] == ["id-coulomb-qp, 1000 robots", "id-noslip-lcp, 1000 robots"]
-    assert all(row["of"] == "floor" and row["bar"] > 0.0 and row["unsolved"] == 0 for row in found)
+    assert all(row["of"] == "us" and row["bar"] > 0.0 and row["unsolved"] == 0 for row in found)
 
 
 def test_the_table_names_bars_and_peers(quick, capsys):

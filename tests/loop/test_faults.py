@@ -6,6 +6,7 @@ changes of torque within the rate.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 
@@ -658,6 +659,32 @@ def test_the_time_that_a_tick_worked_is_told_in_microseconds_whatever_the_clock_
         assert (spent[9::10] >= 3000.0).all()
         assert 0.0 < np.median(spent) < 3000.0
     np.testing.assert_array_equal(compute_us, 0.0)
+
+
+def busy(microseconds):
+    """Keep the thread's CPU."""
+    end = time.thread_time_ns() + 1000 * microseconds
+    while time.thread_time_ns() < end:
+        pass
+
+
+def test_what_is_read_before_the_estimator_and_the_estimator_are_told_apart(monkeypatch):
+    rig, read = Rig(duration_s=0.02), Format.read_state
+
+    def slow(wire, values):
+        busy(2000)
+        return read(wire, values)
+
+    def sense(sensed):
+        busy(1000)
+        return sensed.state
+
+    monkeypatch.setattr(Format, "read_state", slow)
+    rig.loop._parts = dataclasses.replace(rig.loop._parts, sense=sense)
+    rig.run()
+    rows = running(rig)
+    assert min(float(row["read_us"]) for row in rows) >= 2000.0
+    assert 1000.0 <= np.median([float(row["estimate_us"]) for row in rows]) < 2000.0
 
 
 def test_the_time_that_a_step_of_the_plant_took_is_told_in_microseconds():
