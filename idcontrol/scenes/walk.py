@@ -580,7 +580,7 @@ class WalkScene:
 
     def _told_feet(self) -> SphereContacts:
         """The feet on the ground as sensing is told it."""
-        return self.robot.contacts(self.config.mu, self._told_ground)
+        return self.robot.contacts(self.config.mu, self._told_ground, self.robot.system(self.actuators()))
 
     def _of_plant(self, mu: float) -> float:
         """Friction along the tangents that the plant's friction pyramid allows where friction is `mu`."""
