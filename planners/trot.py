@@ -18,7 +18,7 @@ from numba import njit
 from idcontrol.errors import InputError
 from idcontrol.planners.balance import Balance, righting_acceleration
 from idcontrol.planners.base import BaseReference, Push, advance_base, command_base, hold_base, sway_base
-from idcontrol.planners.commands import CommandLimits, CommandSource, LimitedCommand, limit_command
+from idcontrol.planners.commands import CommandLimits, CommandSource, LimitedCommand, VelocityCommand, limit_command
 from idcontrol.planners.feet import (
     GRAVITY,
     STANDING,
@@ -267,7 +267,7 @@ class TrotPlanner:
         weight = GRAVITY * pin.computeTotalMass(system.model)
         ability = Ability.of(legs, self._still[0][legs.actuated], nominal.feet, joint_limits, gait, weight)
         nominal.lead[:] = ability.stroke.min(), ability.stroke.min() / np.hypot(*nominal.feet[:, :2].T).max()
-        self.height, self.nominal = nominal.height, nominal.feet
+        self.height = nominal.height
         self._momentum = MomentumBase(system, legs, self._still[0]) if settings.constant_momentum else None
         self._record, self._parts = pack(
             _Parts(
@@ -292,11 +292,25 @@ class TrotPlanner:
         )
         if self._momentum is not None:
             self._parts.momentum.nominal[:] = self._momentum.nominal
-        self.plan, self.base = self._parts.plan, self._parts.base
+        self.plan, self.base, self.nominal = self._parts.plan, self._parts.base, self._parts.nominal.feet
         self.command: Array = self._parts.command.velocity
         self.commanded: Array = np.zeros(3)
         self.standing = True
         self._t = math.nan
+        self._home_feet, self._halts, self._rests = self.nominal.copy(), False, math.inf
+
+    @property
+    def halted(self) -> bool:
+        """Whether the machine has come to rest since `halt`."""
+        return self._halts and self.standing
+
+    def halt(self, out_m: float = 0.0) -> None:
+        """Walk no more: end the way, trot on the spot for one period, and stand, whatever is commanded, until `reset`.
+
+        Each foot then is `out_m` [m] further out to its side than nominally, where a machine can lie down from.
+        """
+        self._halts, self._rests = True, math.inf
+        self.nominal[:, 1] = self._home_feet[:, 1] + np.copysign(out_m, self._home_feet[:, 1])
 
     def reset(self, state: State) -> None:
         """Begin anew at `state`: all feet stand where they are, the command is zero.
@@ -310,6 +324,7 @@ class TrotPlanner:
         self._commands.reset(measured.position.copy())
         self._t, self.standing = state.t, False
         self._asked, self._settles = self._first, -math.inf
+        self._halts, self._rests, self.nominal[:] = False, math.inf, self._home_feet
         self._take_up(self._first)
         stride = self._parts.stride
         stride.begin[0], stride.pace[0], stride.lean[:] = state.t + self.gait.start_s, 1.0, measured.rotation[2, :2]
@@ -332,7 +347,10 @@ class TrotPlanner:
         dt = max(t - self._t, 0.0)
         self._t = t
 
-        command = self._commands(t, measured.position, yaw)
+        if self._halts and not self.command.any() and self._parts.stride.begin[0] < math.inf == self._rests:
+            self._rests = max(t, self._parts.stride.begin[0]) + self.gait.period_s  # each foot steps once more
+        on_the_spot = VelocityCommand(walk=t < self._rests)
+        command = on_the_spot if self._halts else self._commands(t, measured.position, yaw)
         gait = next((gait for begin, gait in reversed(self._changes) if t >= begin), self._first)
         walk = command.walk and gait is not None
         if self.standing and gait is not None and walk:

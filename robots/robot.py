@@ -141,7 +141,13 @@ class Robot:
         return self._per_joint(table, names, "home.joints_rad", default=0.0)
 
     def contacts(
-        self, mu: float, terrain: Terrain | None = None, system: System | None = None, *, orientation: float = 0.0
+        self,
+        mu: float,
+        terrain: Terrain | None = None,
+        system: System | None = None,
+        *,
+        orientation: float = 0.0,
+        supports: bool = False,
     ) -> SphereContacts:
         """The robot's feet (or fingertips) on the ground, numbered as in the robot file.
 
@@ -150,18 +156,21 @@ class Robot:
             terrain: The ground; None is the plane z = 0.
             system: The machine that carries the feet; None makes a new one, which is then ``contacts.system``.
             orientation: Angle of the first tangent from the projected world x axis, about the normal [rad].
+            supports: Whether the spheres that carry the robot when it lies follow those of the feet.
 
         Raises:
             InputError: The robot cannot be used, or `mu` is negative.
         """
-        feet = self.description.feet
+        spheres, lying = self.description.feet, self.description.lying
+        if supports and lying is not None:
+            spheres += lying.supports
         return SphereContacts(
             self.system() if system is None else system,
-            [foot.frame for foot in feet],
-            [foot.radius_m for foot in feet],
+            [sphere.frame for sphere in spheres],
+            [sphere.radius_m for sphere in spheres],
             plane() if terrain is None else terrain,
             mu,
-            offsets=np.array([foot.offset_m for foot in feet]).reshape(-1, 3),
+            offsets=np.array([sphere.offset_m for sphere in spheres]).reshape(-1, 3),
             orientation=orientation,
         )
 

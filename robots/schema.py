@@ -59,6 +59,18 @@ class Foot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     offset_m: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
 
+class Lying(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How the robot lies, level, with its feet on the ground beside it; the angles of its legs follow.
+
+    Attributes:
+        supports: Spheres under its body that carry it then.
+        feet_out_m: How much further out to their sides the feet are than where the robot stands [m].
+    """
+
+    supports: Annotated[tuple[Foot, ...], msgspec.Meta(min_length=1)]
+    feet_out_m: NotNegative = 0.0
+
+
 class MotorLimits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits of the motors; every actuated joint gets a torque and a speed.
 
@@ -187,6 +199,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         urdf: Path beside the robot file, or ``package:DISTRIBUTION/path`` inside an installed Python distribution.
         base: Whether the root link floats.
         home: The standing pose.
+        lying: How it lies before it stands up; None for one that does not.
         feet: Feet or fingertips: spheres that may touch something, in the order that results use.
         limits: Limits of the motors.
         actuators: What else actuators do; None where nothing is known of it.
@@ -205,6 +218,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     gains: RobotGains
     actuators: ActuatorFigures | None = None
     home: Home = Home()
+    lying: Lying | None = None
     feet: tuple[Foot, ...] = ()
     gait: DefaultGait | None = None
     command: CommandLimits = CommandLimits()

@@ -5,9 +5,10 @@
  *     ./machine [-f FEET] [-q Q,Q,...] [-r HZ] [-p PATIENCE] ROBOT JOINTS OWN_PORT LOOP_PORT
  *
  * It speaks the datagrams of idcontrol_wire.h on loopback, in real time where that is permitted (it says where not), and
- * does what the electronics of a robot do: hold still until torques are asked for, follow the newest command until a newer one comes (drives close the loop
- * of its gains every 0.1 ms, within the torque limit), brake when none came for PATIENCE (20) of its periods, and tell
- * its state in every period, HZ (1000) times in a second. Replace `move` by your drives and sensors.
+ * does what the electronics of a robot do: hold still until torques are asked for, follow the newest command until a
+ * newer one comes (drives close the loop of its gains every 0.1 ms, within the torque limit), brake until it rests when
+ * none came for PATIENCE (20) of its periods or the loop is at its end, begin anew where somebody recovers the loop, and
+ * tell its state in every period, HZ (1000) times in a second. Replace `move` by your drives and sensors.
  *
  * With -f it is a robot on legs that hangs from a hoist: its base stands still, its FEET feel nothing. Without, it is an
  * arm. Joints begin at Q, or at zero.
@@ -36,7 +37,9 @@ static const double INERTIA = 0.1; /* of every joint [kg m2] */
 static const double LIMIT = 1e3;   /* of every joint [N m] */
 static const double DRIVE = 1e-4;  /* longest period of the drives [s] */
 static const double DAMPING = 1.0; /* of the brake [N m s/rad] */
-static const double REST = 0.05;   /* all joints slower than this are at rest [rad/s] */
+static const double REST = 0.05;   /* all joints slower than this may be at rest [rad/s] */
+static const int64_t STILL_NS = 300000000;   /* they are once it has lasted [ns] */
+static const int64_t BRAKED_NS = 3000000000; /* the longest braking [ns] */
 static const double HOIST = 1.0;   /* height at which a robot on legs hangs [m] */
 
 struct joint {
@@ -109,7 +112,7 @@ static void move(struct machine *m, enum idc_mode mode, const double *command, d
         struct joint *joint = &m->joint[i];
         for (int k = 0; k < steps; k++) {
             double tau = mode == IDC_RUNNING ? drive(joint, command, m->joints, i) : 0.0;
-            if (mode == IDC_DAMPED) tau = -DAMPING * joint->v / (1.0 + h * DAMPING / INERTIA);
+            if (mode != IDC_RUNNING && mode != IDC_STOPPED) tau = -DAMPING * joint->v / (1.0 + h * DAMPING / INERTIA);
             if (k == 0) joint->tau = tau;
             joint->v += h * tau / INERTIA;
             joint->q += h * joint->v;
@@ -205,8 +208,8 @@ int main(int argc, char **argv) {
     hurry();
     const int64_t period = 1000000000 / hz;
     const pid_t parent = getppid();
-    int64_t due = now_ns(), since_heard = due, since_damped = 0;
-    int silent = 0, farewell = 0;
+    int64_t due = now_ns(), since_heard = due, since_damped = 0, since_moved = due;
+    int silent = 0, farewell = 0, begun = 0;
     while (farewell < FAREWELL) {
         due += period;
         const struct timespec until = {due / 1000000000, due % 1000000000};
@@ -215,18 +218,22 @@ int main(int argc, char **argv) {
         const uint64_t before = heard.inbox.accepted;
         for (ssize_t got; (got = recv(channel, data, sizeof data, 0)) >= 0;) listen_to(&heard, data, (size_t)got);
         if (heard.inbox.accepted != before) since_heard = now_ns();
-        silent = now_ns() - since_heard > patience * period;
-
         const int known = heard.inbox.known, asked = heard.head.mode;
+        silent = asked != IDC_STOPPED && now_ns() - since_heard > patience * period; /* who has left is not missed */
+
         if (mode == IDC_IDLE && known && !silent) mode = IDC_READY;
         /* as nothing has moved, the next loop is welcome */
         if (mode == IDC_READY && silent) mode = IDC_IDLE, heard.inbox.known = 0;
-        if (mode == IDC_READY && asked == IDC_RUNNING) mode = IDC_RUNNING;
-        if (mode == IDC_RUNNING && (silent || asked == IDC_DAMPED)) mode = IDC_DAMPED, since_damped = now_ns();
-        if (heard.inbox.known && asked == IDC_STOPPED) mode = IDC_STOPPED;
-        if (mode == IDC_DAMPED && silent && (fastest(&machine) < REST || now_ns() - since_damped > 1000000000))
-            mode = IDC_STOPPED;
-        if (mode >= IDC_RUNNING) move(&machine, mode, heard.command, 1e-9 * (double)period);
+        if (mode == IDC_READY && asked == IDC_RUNNING) mode = IDC_RUNNING, begun = 1;
+        /* whether the end was planned or not, nothing goes limp that still moves */
+        if (mode == IDC_RUNNING && (silent || asked != IDC_RUNNING)) mode = IDC_DAMPED, since_damped = now_ns();
+        if (fastest(&machine) >= REST) since_moved = now_ns();
+        if (mode == IDC_DAMPED && (now_ns() - since_moved > STILL_NS || now_ns() - since_damped > BRAKED_NS)) {
+            if (silent || asked == IDC_STOPPED) mode = IDC_STOPPED;
+            else if (asked == IDC_READY) mode = IDC_READY; /* somebody has recovered the loop */
+        }
+        if (mode < IDC_RUNNING && known && asked == IDC_STOPPED) mode = IDC_STOPPED;
+        if (begun) move(&machine, mode, heard.command, 1e-9 * (double)period);
         const uint64_t echo = heard.inbox.known ? heard.head.sequence : 0;
         const uint32_t count = describe(values, &machine);
         const size_t size = idc_seal(&outbox, (uint16_t)mode, now_ns(), echo, values, count, data);

@@ -18,6 +18,7 @@ from idcontrol.cli.view import find_robot
 from idcontrol.loop import real
 from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import ViewJob, decode
+from idcontrol.loop.life import Phase
 from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
 from idcontrol.loop.safety import Mode
@@ -65,7 +66,10 @@ def show(page: Page, stage: Stage, rows: dict[str, Array], h: float) -> None:
     if not np.isfinite(last["q"]).all():
         return
     shot = stage.at({"q": last["q"], "force": last["force_sensed"], "force_pred": last["force_pred"]})
-    words = {"mode": Mode(int(last["mode"])).name.lower(), "tick": f"{int(last['tick'])}"}
+    mode = Mode(int(last["mode"]))
+    words = {"mode": mode.name.lower(), "tick": f"{int(last['tick'])}"}
+    if mode is Mode.RUNNING:
+        words["mode"] += ", " + Phase(int(last["phase"])).name.lower().replace("_", " ")
     if len(rows["tau"]) > 1 and np.isfinite(rows["tau"]).all():
         words["torque rate"] = f"{np.abs(np.diff(rows['tau'], axis=0)).mean() / h:.1f} N m/s"
     words["computing"] = f"{np.nanmedian(rows['compute_us']):.0f} µs"

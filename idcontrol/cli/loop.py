@@ -20,7 +20,7 @@ from idcontrol.entries import entry_points
 from idcontrol.errors import IdControlError, InputError, UnknownName
 
 LOOPS = "idcontrol.loops"
-CONNECTION = ("transport", "pacing", "bind", "peer")
+CONNECTION = ("transport", "pacing", "bind", "peer", "arm")
 """Options that set the loop; the others set its experiment."""
 
 
@@ -51,6 +51,7 @@ CONNECTION = ("transport", "pacing", "bind", "peer")
 @click.option("--pacing", metavar="P", help="real; in process: simulated (not faster than real) or fast.")
 @click.option("--bind", metavar="HOST:PORT", help="Where to listen for UDP; a port of loopback by default.")
 @click.option("--peer", metavar="HOST:PORT", help="The machine, over UDP, instead of a plant of our own.")
+@click.option("--arm", is_flag=True, default=None, help="Arm the machine at --peer as soon as it is ready, unasked.")
 @click.option(
     "--set",
     "settings",
@@ -108,7 +109,7 @@ def command(
     config = build(offer.presets["default"], given | parsed, spelling)
     out = open_folder(f"loop-{experiment}", "default", offer.presets["default"], config, out)
     if sys.stderr.isatty():
-        click.echo(f"preparing, then running for {config.duration_s:g} s; Ctrl-C brakes and ends it", err=True)
+        click.echo(f"preparing, then working for {config.duration_s:g} s; Ctrl-C ends it, twice at once", err=True)
     try:
         with announced(what(f"the loop {experiment}", config)):
             metrics = run(entries[experiment].value, config, how, out, viewer)
@@ -128,7 +129,7 @@ def command(
         show_metrics({key: value for key, value in metrics.items() if key != "error"})  # too long for a table
         _show_timing(metrics)
     if metrics["signal"] is not None:
-        return say(f"stopped by a signal, damped; the record is complete: {out}", 128 + metrics["signal"])
+        return say(f"stopped by a signal; the record is complete: {out}", 128 + metrics["signal"])
     return DONE if metrics["completed"] else TASK_FAILED
 
 

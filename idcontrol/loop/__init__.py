@@ -22,6 +22,7 @@ Who talks to whom
   and ``experiments/examples/machine.c`` a program that speaks them.
 - `transport` - what carries them: within a process, shared memory, UDP. All judge alike what comes.
 - `safety` - the state machine that both sides run, the policy of each fault, the last gate of torques. Pure.
+- `life` - what a running loop does before planner and controller take over, and after them: stand up, and lie down.
 - `order` - machines whose joints are in another order.
 - `plausible` - whether what the machine says of itself can be.
 - `brake` - what "damped" means: joint damping that is stable at any rate.
@@ -56,7 +57,11 @@ a joint is 0.1 rad off where its  the message is not used; braked after 5 ticks 
 velocity leads; stands still for
 20 ms while that says it moves
 base leans by more than 1 rad     the torque is sent; braked after 5 ticks in a row; before the start, nothing is begun
-joint 0.5 rad off its reference   the torque is sent; braked after 100 ticks in a row
+joint 0.5 rad off its reference   the torque is sent; braked after 100 ticks in a row; before the start, nothing is
+                                  begun
+joints beyond their limits, feet  before the start alone: nothing is begun, and one line says what to move
+that cannot follow the way up,
+motors too weak for it
 a drive reports an error          braked at once
 a drive is hotter than 80 °C,     the torque is sent; braked after 100 ticks in a row
 voltage outside of its limits
@@ -68,12 +73,14 @@ clock jumps, process suspended,   braked
 the machine's time goes back
 recorder killed, disk full,       braked, and the exit status is 3 (2 where the disk is full);
 recorder 10 s behind              ``--set loop.policy.recorder.then=hold`` goes on without a record
-SIGINT, SIGTERM, SIGHUP, end      braked, then stopped; the record is complete; before anything moved there is none
-of the run
+SIGINT, SIGTERM, SIGHUP, end      it comes to rest, lies down, and stops; one that cannot lie is braked. The record is
+of the run                        complete; before anything moved there is none
 ================================  ===============================================================================
 
-Braked is the mode *damped*: it ends in *stopped* when the joints rest, or after a second. From there nothing leads
-back; a new session begins anew. Torques never exceed their limits or rates, whatever is asked (`safety.admit`).
+Braked is the mode *damped*: it ends in *stopped* when the joints rest, or after a second. The machine goes on braking
+by itself until its joints rest, or for three seconds. Where somebody attends the loop (a machine at ``--peer``,
+without ``--arm``) it stays braked until Enter is pressed: it is ready again if nothing is wrong any more, and the next
+Enter arms it. Torques never exceed their limits or rates, whatever is asked (`safety.admit`).
 
 To put a robot of one's own behind the loop: let its driver speak `wire` over UDP (``--peer HOST:PORT``), or write a
 `transport.Link`. To run something else than the trot: an object like `idcontrol.scenes.session.WalkLoop` under the

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ class PlantJob(msgspec.Struct, frozen=True, kw_only=True):
         silence_s: The plant brakes after a silence of this length [s].
         ring: File descriptor of the memory for the plant's telemetry.
         shared: File descriptor of the memory of the link; None means UDP.
+        begins: Where the plant begins.
         host: Host of the loop, over UDP.
         port: Port of the loop, over UDP.
     """
@@ -39,6 +40,7 @@ class PlantJob(msgspec.Struct, frozen=True, kw_only=True):
     parent: int
     silence_s: float
     ring: int
+    begins: Literal["lying", "standing"]
     shared: int | None = None
     host: str = ""
     port: int = 0
@@ -55,6 +57,7 @@ class RecordJob(msgspec.Struct, frozen=True, kw_only=True):
         period: Period of the loop [ns].
         ring: File descriptor of the loop's telemetry.
         machine_ring: File descriptor of its machine's telemetry; None for a machine that is not ours.
+        told: Whether somebody reads on standard error what the loop does.
     """
 
     target: str
@@ -64,6 +67,7 @@ class RecordJob(msgspec.Struct, frozen=True, kw_only=True):
     period: int
     ring: int
     machine_ring: int | None
+    told: bool = False
 
 
 class ViewJob(msgspec.Struct, frozen=True, kw_only=True):

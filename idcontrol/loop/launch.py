@@ -10,10 +10,13 @@ import contextlib
 import json
 import os
 import secrets
+import select
 import subprocess
+import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 import numpy as np
@@ -27,10 +30,10 @@ from idcontrol.loop.clock import AWAKE_NS, NS, Beat, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
 from idcontrol.loop.order import Translation, translation
-from idcontrol.loop.real import ControlLoop, Parts
+from idcontrol.loop.real import ControlLoop, Parts, Sense
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import Fault, Policy
-from idcontrol.loop.session import resolve, wire_format
+from idcontrol.loop.session import begins, resolve, wire_format
 from idcontrol.loop.simulated import ticks
 from idcontrol.loop.stop import Stop
 from idcontrol.loop.transport import Link, inprocess
@@ -64,6 +67,9 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             is that of the model.
         plant_rate_hz: Rate of the plant; null is that of the loop.
         plant_silence_s: The plant brakes after a silence of this length; null is 20 of its periods.
+        start: Where the plant begins: lying, where the robot file says on what, or standing.
+        arm: Whether the machine at `peer` is armed as soon as it is ready. If not, Enter at the terminal arms it, and
+            recovers it after it was braked. A plant of ours needs nobody to arm it.
         policy: Faults that the loop tolerates, and how long.
         sensing: How the loop senses the machine's state.
     """
@@ -75,6 +81,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     joints: str | None = None
     plant_rate_hz: Rate | None = None
     plant_silence_s: Duration | None = None
+    start: Literal["lying", "standing"] = "lying"
+    arm: bool = False
     policy: Policy = Policy()
     sensing: sensing.Sensing = sensing.Sensing()
 
@@ -122,6 +130,11 @@ def run(
             f"transport={settings.transport} with pacing={settings.pacing}: simulated time needs transport=inprocess, "
             "and the wall clock a machine of its own (shared or udp)"
         )
+    if settings.peer is not None and not settings.arm and not sys.stdin.isatty():
+        raise InputError(
+            f"the machine at {settings.peer} moves only once somebody arms it: run at a terminal and press Enter, "
+            "or give --arm to have it armed as soon as it is ready"
+        )
     if viewer is not None and settings.transport == "inprocess":
         raise InputError("a loop in process is over too soon to be shown; record it and replay it: idcontrol view DIR")
     # whether numbers are finite is checked in every tick, and told as a fault
@@ -156,13 +169,22 @@ class _Work:
             system=session.system,
             wire=self.wire,
             limits=session.limits,
-            sense=sensing.sense(settings.sensing, self._feet, session.start),
+            sense=self._sense(),
             stance=sensing.stance(settings.sensing, self._feet),
             translation=self._translation(),
             notes=session.notes,
+            between=session.between(),
         )
         watchdog = machine.watchdog(self.plant_period / NS)
         self.machine_policy = msgspec.structs.replace(watchdog, late_s=settings.plant_silence_s or watchdog.late_s)
+
+    def _sense(self) -> Callable[[], Sense] | None:
+        """Makes what senses; None where nothing is to be."""
+
+        def make() -> Sense | None:
+            return sensing.sense(self.settings.sensing, self._feet, self.session.start)
+
+        return None if make() is None else cast("Callable[[], Sense]", make)
 
     def _translation(self) -> Translation | None:
         """Between the machine's joints and ours."""
@@ -193,6 +215,7 @@ class _Work:
         body = machine.Machine(
             there, self.session.plant(dt), self.session,
             period_s=dt, numbers=SessionNumbers(own=1, other=2), policy=self.machine_policy,
+            start=begins(self.session, self.settings.start),
         )  # fmt: skip
 
         def beat() -> None:
@@ -211,6 +234,8 @@ class _Work:
             loop.connect(CONNECT_S)
             self.stop.begin()
             real.run(loop, clock, self.period, lambda row: scribe.loop_rows(row[None].copy()), self._asked)
+            while not body.finished:
+                clock.spend(self.plant_period)  # it brakes until it rests
             ending = _ending(loop, self.stop.asked, realtime.Granted(), Taken())
         finally:
             metrics = scribe.close(ending)
@@ -230,7 +255,7 @@ class _Work:
             machine_fd, _ = anonymous(ring_bytes(plant_width, round(RING_S * NS / self.plant_period)))
         job = RecordJob(
             target=self.target, config=self.config, settings=msgspec.to_builtins(self.settings), out=str(self.out),
-            period=self.period, ring=ring_fd, machine_ring=machine_fd,
+            period=self.period, ring=ring_fd, machine_ring=machine_fd, told=sys.stderr.isatty(),
         )  # fmt: skip
         children = [start("idcontrol.loop.record", job, [ring_fd] if machine_fd is None else [ring_fd, machine_fd])]
         try:
@@ -287,10 +312,11 @@ class _Work:
         link, plant = self._connect(machine_fd, numbers)
         if plant is not None:
             children.append(plant)
-        clock = WallClock(awake=AWAKE_NS)
+        clock, attended = WallClock(awake=AWAKE_NS), self.settings.peer is not None and not self.settings.arm
         loop = ControlLoop(
             link, self.parts, clock, self.settings.policy,
             period=self.period, duration=self.duration, numbers=numbers, interrupt=stop.heeded,
+            attended=attended,
         )  # fmt: skip
         stop.on_alarm = loop.on_alarm
         self._rehearse()
@@ -303,6 +329,7 @@ class _Work:
                 real.run(
                     loop, clock, self.period, ring.push, self._asked,
                     recorded=lambda: recorder.poll() is None and not ring.overrun,
+                    acts=_entered if attended else lambda: False,
                 )  # fmt: skip
                 taken = Taken((memory, realtime.resident_mb()), realtime.stolen_s() - stolen)
         finally:
@@ -375,6 +402,7 @@ class _Work:
             target=self.target, config=self.config, period=self.plant_period, session=numbers.other or 0,
             loop_session=numbers.own, parent=os.getpid(),
             silence_s=self.machine_policy.late_s, ring=-1 if machine_fd is None else machine_fd,
+            begins=self.settings.start,
         )  # fmt: skip
         if settings.transport == "udp":
             bind = (LOOPBACK, 0) if settings.bind is None else address(settings.bind)
@@ -390,6 +418,11 @@ class _Work:
         return SharedLink(memory, side=0), start("idcontrol.loop.plant_process", job, [machine_fd, shared_fd])
 
 
+def _entered() -> bool:
+    """Whether somebody has pressed Enter."""
+    return bool(select.select([sys.stdin], [], [], 0.0)[0]) and bool(sys.stdin.readline())
+
+
 class Taken(NamedTuple):
     """Memory that a loop used, and CPU time that it lost to a hypervisor."""
 
@@ -403,7 +436,7 @@ def _ending(loop: ControlLoop, asked: int, granted: realtime.Granted, taken: Tak
     counts = loop.counts
     return record.Ending(
         faults=loop.safety.ended_by,
-        ended="signal" if asked else "duration" if counts.complete else "fault",
+        ended="signal" if asked else "duration" if counts.complete and not loop.safety.ended_by else "fault",
         overruns=counts.overruns,
         missed=counts.missed,
         realtime=msgspec.to_builtins(granted),

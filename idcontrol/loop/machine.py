@@ -1,7 +1,8 @@
 """The machine's side of the conversation: a plant that behaves as the electronics of a robot do.
 
-It is held still (a robot on its stand, its brakes closed) until the loop is running, applies the newest command until a
-newer one comes, brakes its joints as soon as commands stop, and tells its state in every tick. Drives go on holding the
+It is held still (a robot on its stand, its brakes closed) until the loop is running for the first time, applies the
+newest command until a newer one comes, brakes its joints as soon as commands stop, whether they were to or not, until
+these rest, and tells its state in every tick. Drives go on holding the
 positions of an impedance command while the silence is tolerated. Its world stands still while its process does: what
 the computer steals from it is not charged to the controller. It stops where the plant leaves all bounds
 (`Format.state_range`), as one does that a controller has made unstable: no brake helps there.
@@ -17,13 +18,13 @@ from numba import njit
 
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat
-from idcontrol.loop.safety import Fault, Inputs, Mode, Policy, Rule, Safety, advance
+from idcontrol.loop.safety import NOT_BEGUN, Fault, Inputs, Mode, Policy, Rule, Safety, advance
 from idcontrol.loop.session import Session, wire_format
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import NOT_MEASURED, Drop, Format, Inbox, Kind, Outbox, SessionNumbers, within
 from idcontrol.plants.drive import drive_torque
 from idcontrol.record.channels import ChannelRow
-from idcontrol.types import Array, Plant, State
+from idcontrol.types import Array, ContactForces, Plant, State
 
 GRAVITY = np.array([0.0, 0.0, -9.81])
 FAREWELL = 20
@@ -31,8 +32,11 @@ FAREWELL = 20
 
 
 def watchdog(period_s: float) -> Policy:
-    """The policy of a machine: it tolerates a silence of 20 of its periods, then it brakes."""
-    return Policy(silent=Rule(tolerate=0), late_s=20 * period_s)
+    """The policy of a machine: it tolerates a silence of 20 of its periods, then it brakes, for 3 s at most.
+
+    Robots that stood lie half a second after their joints were braked.
+    """
+    return Policy(silent=Rule(tolerate=0), late_s=20 * period_s, damp_s=3.0)
 
 
 def channels(session_format: Format) -> dict[str, tuple[int, ...]]:
@@ -86,6 +90,7 @@ class Machine:
         period_s: float,
         numbers: SessionNumbers,
         policy: Policy | None = None,
+        start: State | None = None,
     ) -> None:
         """Hold `plant` at the start.
 
@@ -97,6 +102,7 @@ class Machine:
             period_s: Time between two ticks [s].
             numbers: Session numbers of the conversation.
             policy: Faults that are tolerated; None is `watchdog`.
+            start: Where it begins; None is the session's start.
         """
         self._plant, self._system, self._limits = plant, session.system, session.limits
         self._wire = wire = wire_format(session)
@@ -107,7 +113,7 @@ class Machine:
             Outbox(Kind.STATE, wire.robot, wire.state_values, numbers.own),
         )
         a = len(wire.torque_limit)
-        state = plant.reset(session.start)
+        state = plant.reset(session.start if start is None else start)
         at_rest = specific_force(state, state, 1.0, wire.floating)
         self._motion = _Motion(State(t=0.0, q=state.q, v=state.v), np.zeros(a), at_rest)
         self.safety = Safety()
@@ -116,7 +122,7 @@ class Machine:
         self._farewell = 0
         self._values = np.zeros(wire.state_values)
         self.health: Array = np.full(wire.health_values, NOT_MEASURED)
-        self._range, self._lost = wire.state_range(), False
+        self._range, self._lost, self._begun = wire.state_range(), False, False
 
     def tick(self, beat: Beat, *, stop: bool = False) -> None:
         """Take what has come, move for one period, and send the new state.
@@ -125,23 +131,28 @@ class Machine:
             beat: The period that begins.
             stop: Whether to stop, whatever the loop says.
         """
-        now = beat.woke
+        now, mode = beat.woke, self.safety.mode
         self.endpoint.poll(now)
         heard = self.endpoint.newest
         asked = Mode.IDLE if heard is None else Mode(heard.mode)
         silence = self.endpoint.silence(now)
-        faults = Fault.SILENT if silence > self._policy.late_s * NS else Fault.NONE
+        left = asked is Mode.STOPPED  # who has said farewell is not missed
+        faults = Fault.SILENT if silence > self._policy.late_s * NS and not left else Fault.NONE
         if self._lost:
             faults |= Fault.NOT_FINITE
+        ends = stop or left
         inputs = Inputs(
             faults=faults,
             heard=heard is not None,
             start=asked is Mode.RUNNING,
-            damp=asked is Mode.DAMPED,
-            stop=stop or self._lost or asked is Mode.STOPPED,
-            resting=bool(faults) and self._resting(),
+            damp=mode is Mode.RUNNING and (stop or asked is not Mode.RUNNING),
+            stop=self._lost or (ends and mode in NOT_BEGUN),
+            slow=mode is Mode.DAMPED and self._slow(),
+            recover=asked is Mode.READY,
+            wait=not (ends or faults),
         )
         self.safety = advance(self.safety, self._policy, now, inputs)
+        self._begun |= self.safety.mode is Mode.RUNNING
         began = time.perf_counter_ns()
         self._move(None if heard is None else heard.values)
         spent = time.perf_counter_ns() - began
@@ -152,7 +163,7 @@ class Machine:
             self._farewell += 1
             self.finished = self._farewell >= FAREWELL
 
-    def _resting(self) -> bool:
+    def _slow(self) -> bool:
         speed = np.abs(self._system.joint_velocities(self._motion.state.v)).max(initial=0.0)
         return bool(speed < self._policy.rest_speed)
 
@@ -161,7 +172,7 @@ class Machine:
 
     def _move(self, command: Array | None) -> None:
         mode, limits, before = self.safety.mode, self._limits, self._motion.state
-        if mode in (Mode.IDLE, Mode.READY) or self._lost:
+        if self._lost or (mode in NOT_BEGUN and not self._begun):
             return
         told: Array | None = None
         if mode is Mode.RUNNING and command is not None:
@@ -170,7 +181,7 @@ class Machine:
             if rows[3:].any():
                 q, v = self._system.joint_positions(before.q), self._system.joint_velocities(before.v)
                 told, tau = rows, drive_torque(rows, q, v, limits.torque)
-        elif mode is Mode.DAMPED:
+        elif mode is not Mode.STOPPED:
             tau = brake(self._system, limits, before, self._dt)
         else:
             tau = np.zeros_like(limits.torque)
@@ -179,12 +190,21 @@ class Machine:
         except (ArithmeticError, np.linalg.LinAlgError):  # its numbers have left the range of floating point
             self._lost = True
             return
-        state = State(t=before.t + self._dt, q=after.q, v=after.v, forces=self._plant.contact_forces())
+        state = State(t=before.t + self._dt, q=after.q, v=after.v, forces=self._feet(self._plant.contact_forces()))
         motion = _Motion(state, tau, specific_force(before, state, self._dt, self._wire.floating))
         self._tell(motion)
         self._lost = not within(self._range[0], self._values, self._range[1])
         if not self._lost:
             self._motion = motion
+
+    def _feet(self, forces: ContactForces) -> ContactForces:
+        """The forces of the feet, which come before whatever else touches the ground."""
+        of = forces.identity < self._wire.n_feet
+        return (
+            forces
+            if of.all()
+            else ContactForces(identity=forces.identity[of], force=forces.force[of], normal=forces.normal[of])
+        )
 
     def _describe(self, beat: Beat, faults: Fault, silence: int, spent: int) -> None:
         of, motion = self.row.of, self._motion

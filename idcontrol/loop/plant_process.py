@@ -20,8 +20,8 @@ from idcontrol.loop.jobs import PlantJob, decode
 from idcontrol.loop.machine import Machine
 from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
-from idcontrol.loop.safety import Mode
-from idcontrol.loop.session import resolve, wire_format
+from idcontrol.loop.safety import NOT_BEGUN
+from idcontrol.loop.session import begins, resolve, wire_format
 from idcontrol.loop.transport import Link
 from idcontrol.loop.transport.shared import SharedLink
 from idcontrol.loop.transport.udp import UdpLink
@@ -42,7 +42,8 @@ def main() -> int:
     link = SharedLink(attach(job.shared), side=1) if job.shared is not None else UdpLink(peer=(job.host, job.port))
     ring = Ring(attach(job.ring), width(machine.channels(wire)))
     plant = session.plant(dt)
-    plant.reset(session.start)
+    start = begins(session, job.begins)
+    plant.reset(start)
     for _ in range(WARM_STEPS):
         plant.step(np.zeros(len(wire.torque_limit)), dt)
     body = Machine(
@@ -52,6 +53,7 @@ def main() -> int:
         period_s=dt,
         numbers=SessionNumbers(own=job.session, other=job.loop_session),
         policy=msgspec.structs.replace(machine.watchdog(dt), late_s=job.silence_s),
+        start=start,
     )
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
@@ -59,7 +61,7 @@ def main() -> int:
     pacer = Pacer(WallClock(), job.period)
     with realtime.undisturbed(cpu=min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None):
         while not body.finished:
-            orphaned = os.getppid() != job.parent and body.safety.mode in (Mode.IDLE, Mode.READY)
+            orphaned = os.getppid() != job.parent and body.safety.mode in NOT_BEGUN
             body.tick(pacer.wait(), stop=bool(asked) or orphaned)
             ring.push(body.row.values)
     link.close()

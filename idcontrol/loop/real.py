@@ -16,14 +16,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import structs
 from numba import njit
 
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat, Clock, Pacer
+from idcontrol.loop.life import Between, Halting, Life, Phase
 from idcontrol.loop.machine import FAREWELL
 from idcontrol.loop.order import Translation
 from idcontrol.loop.plausible import Bearable, Trust, ailing, believable, farthest, nothing, off_unit, tilt
-from idcontrol.loop.safety import Cut, Fault, Inputs, Limits, Mode, Policy, Safety, admit, advance
+from idcontrol.loop.safety import NOT_BEGUN, Cut, Fault, Inputs, Limits, Mode, Policy, Safety, admit, advance
 from idcontrol.loop.session import Planner, Steered
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import AXES, Drop, Format, Inbox, Kind, Outbox, SessionNumbers
@@ -52,10 +54,12 @@ class Parts:
         system: Multibody terms, for the brake and for the joints' places in a state.
         wire: Format of the datagrams.
         limits: Limits of the joints.
-        sense: Gives the sensed state; None senses the whole state as the machine sends it.
+        sense: Makes what gives the sensed state, anew for each work; None senses the whole state as the machine sends
+            it.
         stance: Replaces the planned contacts by sensed ones; None keeps the planned ones.
         translation: Puts the machine's joints into the loop's order; None where it is the same.
         notes: How many numbers the planner notes.
+        between: How the machine stands up and lies down; None where it does not, and is braked at the end.
     """
 
     planner: Planner
@@ -63,10 +67,11 @@ class Parts:
     system: System
     wire: Format
     limits: Limits
-    sense: Sense | None = None
+    sense: Callable[[], Sense] | None = None
     stance: Stance | None = None
     translation: Translation | None = None
     notes: int = 0
+    between: Between | None = None
 
 
 @dataclass(slots=True)
@@ -77,8 +82,9 @@ class Counts:
         ticks: Control periods.
         overruns: Number of ticks that took longer than their period.
         missed: Number of beats that were skipped.
-        complete: Whether the loop ran for as long as it was meant to.
-        error: Traceback of the first error that planner or controller raised, or of where they hung; "" if neither.
+        complete: Whether planner and controller worked for as long as they were meant to.
+        error: Traceback of the first error that planner or controller raised, or of where they hung; or why the machine
+            could not begin from where it was; "" if none of these.
     """
 
     ticks: int = 0
@@ -89,10 +95,11 @@ class Counts:
 
 
 COURSE = (
-    "tick", "mode", "faults", "cut", "machine_mode", "missed", "period_us", "late_us", "age_us", "compute_us", "cpu_us",
-    "read_us", "estimate_us", "plan_us", "control_us", "gate_us", "record_us", "switches",
+    "tick", "mode", "phase", "faults", "cut", "machine_mode", "missed", "period_us", "late_us", "age_us", "compute_us",
+    "cpu_us", "read_us", "estimate_us", "plan_us", "control_us", "gate_us", "record_us", "switches",
 )  # fmt: skip
-"""Channels of one number each, side by side, that tell how the tick went. CPU times of its parts are those of `PARTS`;
+"""Channels of one number each, side by side, that tell how the tick went; `phase` is what a running loop does
+(`idcontrol.loop.life.Phase`). CPU times of its parts are those of `PARTS`;
 `switches` is how often the system took the CPU away since the tick before."""
 PARTS = ("read", "estimate", "plan", "control", "gate", "record")
 """Parts of a tick of which the CPU time is told: listening, `Parts.sense`, planner, controller, gate and sending, and
@@ -167,6 +174,7 @@ class ControlLoop:
         duration: int,
         numbers: SessionNumbers,
         interrupt: bool = False,
+        attended: bool = False,
     ) -> None:
         """Prepare a loop.
 
@@ -176,10 +184,12 @@ class ControlLoop:
             clock: The clock of its beats.
             policy: Faults that are tolerated.
             period: Time between two beats [ns].
-            duration: Time from the first torque to the end [ns].
+            duration: How long planner and controller work [ns].
             numbers: Session numbers of the conversation.
             interrupt: Whether SIGALRM may interrupt planner and controller; only within a `stop.Stop` that calls
                 `on_alarm`.
+            attended: Whether somebody is there who acts (`tick`), to arm it and to recover it; else it is armed by
+                itself, and stops once it is braked.
         """
         self._parts, self._clock, self._policy, self._period, self._duration = parts, clock, policy, period, duration
         wire = parts.wire
@@ -192,9 +202,14 @@ class ControlLoop:
         layout = channels(wire, parts.notes)
         self.row = ChannelRow(layout)
         self.finished = False
+        self._life = None if parts.between is None else Life(parts.between)
+        self._attended, self._ending = attended, False
+        self._sense: Sense | None = None
         self._sensed: Sensed | None = None
+        self._epoch, self._told = 0.0, Fault.NONE
         self._seen: State | None = None
         self._steered = parts.planner if isinstance(parts.planner, Steered) else None
+        self._halting = parts.planner if isinstance(parts.planner, Halting) else None
         self._joints = nothing(len(wire.torque_limit))
         self._bearable = Bearable(policy.hot_c, *policy.voltage_v)
         self._trust = Trust(jump=policy.jump, speed=policy.rest_speed, still=policy.frozen_s)
@@ -209,7 +224,8 @@ class ControlLoop:
         )
         self._write_course, self._write_verdict = self.row.writer(COURSE), self.row.writer(VERDICT)
         self._began: int | None = None
-        self._first, self._woke, self._farewell = 0, 0, 0
+        self._first: int | None = None
+        self._woke, self._farewell, self._halted = 0, 0, False
         self._spent = dict.fromkeys(PARTS, np.nan)  # [µs]
         self._mark, self._switched = 0, _switches()
         self._alarm, self._asking = interrupt, False
@@ -230,7 +246,13 @@ class ControlLoop:
             self._clock.sleep_until(self._clock.now() + NS // 100)
         parts = self._parts
         self._look()
+        assert self._sensed is not None
         assert self._seen is not None
+        if parts.sense is not None:
+            self._seen = parts.sense()(self._sensed)
+        if self._life is not None:
+            self._life.problem(parts.system.joint_positions(self._seen.q))
+            self._life.on_the_way(0.0)
         _finite(self._wanted)
         farthest(self._wanted, self._wanted)
         for _ in range(WARM_TICKS):
@@ -247,35 +269,47 @@ class ControlLoop:
         self._sent[:] = 0.0
         self._post(Mode.STOPPED)
 
-    def tick(self, beat: Beat, *, damp: bool = False, faults: Fault = Fault.NONE) -> None:
+    def tick(self, beat: Beat, *, end: bool = False, act: bool = False, faults: Fault = Fault.NONE) -> None:
         """One period.
 
         Args:
             beat: The period that begins.
-            damp: Whether somebody asked for the end.
+            end: Whether somebody asked for the end.
+            act: Whether somebody acted: a loop that is ready is armed by it, one that is braked begins anew once the
+                machine rests and nothing is wrong.
             faults: Faults that the loop cannot see itself, as of its recorder.
         """
-        cpu, policy, endpoint = time.thread_time_ns(), self._policy, self.endpoint
+        cpu, policy, endpoint, life = time.thread_time_ns(), self._policy, self.endpoint, self._life
         now, self._mark = beat.woke, cpu
+        before = self.safety.mode
         if endpoint.poll(now):
-            faults |= self._look()
+            self._told = self._look()
+            faults |= self._told
+        if before is not Mode.RUNNING:
+            faults |= self._told
         self._spend("read")
         self._answer.fill(np.nan)
-        before = self.safety.mode
         age = endpoint.age(now)
         if age > policy.late_s * NS:
             faults |= Fault.SILENT
         if beat.jumped:
             faults |= Fault.CLOCK
-        if endpoint.newest is not None and endpoint.newest.mode >= Mode.DAMPED:
+        peer = Mode.IDLE if endpoint.newest is None else endpoint.newest.mode
+        if peer == Mode.STOPPED or (peer == Mode.DAMPED and before is not Mode.DAMPED):
             faults |= Fault.PEER
-        if self._began is None:
-            self._began = now
-        if before in (Mode.IDLE, Mode.READY):
-            damp |= now - self._began > policy.start_s * NS
-        start = before is Mode.READY and not faults and not damp
-        if (before is Mode.RUNNING or start) and (answered := self._ask()):
+        damp, start, done = end, False, False
+        if before in NOT_BEGUN:
+            if self._began is None or (before is Mode.READY and self._attended):
+                self._began = now
+            if before is Mode.ARMED and not faults and not end:
+                faults |= self._check(now)
+                start = Fault.ASTRAY not in faults and Fault.POSE not in faults
+            damp |= Fault.POSE in faults or now - self._began > policy.start_s * NS
+        elif before is Mode.RUNNING:
+            self._ending |= end
+            done, answered = self._go_on(now)
             faults |= answered
+            damp = life is None and self._ending
         worked = self._clock.now() - beat.woke
         if before is Mode.RUNNING:
             self.counts.ticks += 1
@@ -283,17 +317,24 @@ class ControlLoop:
             self.counts.overruns += worked > self._period
             if worked > self._period or beat.missed:
                 faults |= Fault.OVERRUN
-            self.counts.complete = (beat.index - self._first) * self._period >= self._duration
-            damp |= self.counts.complete
+            if self._first is not None and (beat.index - self._first) * self._period >= self._duration:
+                self.counts.complete = self._ending = True
+                damp |= life is None
         inputs = Inputs(
             faults=faults,
             heard=endpoint.newest is not None,
             start=start,
             damp=damp,
-            resting=before is Mode.DAMPED and self._resting(now),
+            slow=before is Mode.DAMPED and self._slow(now),
+            arm=act or not self._attended,
+            done=done,
+            recover=act,
+            wait=self._attended and not (end or self._ending),
         )
         self.safety = advance(self.safety, policy, now, inputs)
-        if before is Mode.READY and self.safety.mode is Mode.RUNNING:
+        if self.safety.mode is not before:
+            self._entered(now)
+        if self._first is None and self.safety.mode is Mode.RUNNING and self.phase is Phase.WORKING:
             self._first = beat.index
         self._mark = time.thread_time_ns()
         cut = self._gate(now, beat)
@@ -303,6 +344,11 @@ class ControlLoop:
         if self.safety.mode is Mode.STOPPED:
             self._farewell += 1
             self.finished = self._farewell >= FAREWELL
+
+    @property
+    def phase(self) -> Phase:
+        """What it does while it runs."""
+        return Phase.WORKING if self._life is None else self._life.phase
 
     def kept(self) -> None:
         """Hear that the row of the last tick is kept."""
@@ -319,7 +365,8 @@ class ControlLoop:
             raise Hung("planner or controller did not return in time")
 
     def _post(self, mode: Mode) -> None:
-        """Send what may be sent, in the machine's order."""
+        """Send what may be sent, in the machine's order; an armed loop is ready to its machine."""
+        mode = Mode.READY if mode is Mode.ARMED else mode
         values, translation = self._sent.ravel(), self._parts.translation
         self.endpoint.post(mode, values if translation is None else translation.command(values), self._clock.now())
 
@@ -329,7 +376,7 @@ class ControlLoop:
         assert newest is not None
         values = newest.values if parts.translation is None else parts.translation.state(newest.values)
         self._heard[:] = values
-        sensed = parts.wire.read_state(values)
+        sensed = parts.wire.read_state(values, self._epoch)
         said, faults = sensed.state, Fault.NONE
         if found := ailing(parts.wire.health(values), self._bearable):
             faults = Fault(found)
@@ -343,24 +390,109 @@ class ControlLoop:
         if last is not None and said.t < last.state.t:
             faults |= Fault.CLOCK
         self._sensed, self._seen = sensed, said
-        if parts.sense is not None:
-            self._spend("read")
-            self._seen = seen = parts.sense(sensed)
-            self._spend("estimate")
-            of = self.row.of
-            of["q"][:], of["v"][:] = seen.q, seen.v
-            if seen.forces is not None:
-                for channel, felt in (("force_sensed", seen.forces.force), ("normal_sensed", seen.forces.normal)):
-                    of[channel][:] = 0.0
-                    of[channel][seen.forces.identity] = felt
+        if self._sense is not None and self._works:
+            self._estimate(self._sense)
         if self._steered is not None:
             self._steered.steer(parts.wire.health(values).axes)
         if parts.system.floats and tilt(self._seen.q[3:7]) > self._policy.tilt_rad:
             faults |= Fault.TIPPED
         return faults
 
-    def _ask(self) -> Fault:
-        """Ask planner and controller; their answers are in `row`, and the torques are wanted if they can be used."""
+    @property
+    def _works(self) -> bool:
+        """Whether planner and controller are asked while it runs."""
+        return self.safety.mode is Mode.RUNNING and self.phase in (Phase.WORKING, Phase.HALTING)
+
+    def _estimate(self, sense: Sense) -> None:
+        """See what `sense` gives of what the machine has sent."""
+        assert self._sensed is not None
+        self._spend("read")
+        self._seen = seen = sense(self._sensed)
+        self._spend("estimate")
+        of = self.row.of
+        of["q"][:], of["v"][:] = seen.q, seen.v
+        if seen.forces is not None:
+            for channel, felt in (("force_sensed", seen.forces.force), ("normal_sensed", seen.forces.normal)):
+                of[channel][:] = 0.0
+                of[channel][seen.forces.identity] = felt
+
+    def _check(self, now: int) -> Fault:
+        """Whether torques may begin from where the machine is; the first ones are wanted then."""
+        life, state, system = self._life, self._seen, self._parts.system
+        assert state is not None
+        if life is None:
+            return self._take_over()
+        joints = system.joint_positions(state.q)
+        self.counts.error = life.problem(joints)
+        if self.counts.error:
+            return Fault.POSE
+        life.stand_up(now / NS, joints)
+        return self._follow(life.on_the_way(now / NS))
+
+    def _go_on(self, now: int) -> tuple[bool, Fault]:
+        """What the running machine wants now; whether it carries itself, and what is wrong."""
+        life, t, halting = self._life, now / NS, self._halting
+        if life is None:
+            return False, self._ask()
+        if life.phase is Phase.STANDING_UP and life.over(t) and not self._ending:
+            life.work(t, self._sent.copy())
+            return False, self._mixed(life, t, self._take_over())
+        if life.phase is Phase.WORKING and self._ending and halting is not None:
+            life.halt(t)
+            return False, self._ask(halting.halt)
+        if life.phase is Phase.LYING_DOWN:
+            if life.over(t):
+                return True, Fault.NONE
+        elif self._ending and (life.phase is not Phase.HALTING or self._halted or life.over(t)):
+            assert self._seen is not None
+            life.lie_down(t, self._parts.system.joint_positions(self._seen.q), self._sent.copy())
+        if life.phase in (Phase.STANDING_UP, Phase.LYING_DOWN):
+            return False, self._follow(life.on_the_way(t))
+        return False, self._mixed(life, t, self._ask())
+
+    def _mixed(self, life: Life, t: float, fault: Fault) -> Fault:
+        """Mix what the controller wants with what held the joints before it, where it has just taken over."""
+        if life.mixes(t):
+            rows = life.taken_over(t, np.vstack((self._wanted, self._held)))
+            self._wanted[:], self._held[:] = rows[0], rows[1:]
+        return fault
+
+    def _take_over(self) -> Fault:
+        """Let planner and controller begin at the machine's state, which is at their time zero."""
+        assert self._sensed is not None
+        state = self._sensed.state
+        self._epoch, self._joints.t[0] = self._epoch + state.t, np.nan
+        self._sensed = structs.replace(self._sensed, state=structs.replace(state, t=0.0))
+        self._seen = self._sensed.state
+        if self._sense is not None:
+            self._estimate(self._sense)
+        return self._ask(self._begin)
+
+    def _begin(self) -> None:
+        assert self._seen is not None
+        self._parts.planner.reset(self._seen)
+        self._parts.controller.reset()
+
+    def _entered(self, now: int) -> None:
+        """Do what a new mode asks for."""
+        if self.safety.mode is Mode.ARMED:
+            self._began, self._first, self._ending, self._halted, self._epoch = now, None, False, False, 0.0
+            self.counts.complete, self.counts.error = False, ""
+            self._sense = None if self._parts.sense is None else self._parts.sense()
+
+    def _follow(self, rows: Array) -> Fault:
+        """Want what the drives shall hold, rows tau, q, v, kp, kd; returns whether a joint is too far from it."""
+        assert self._seen is not None
+        of = self.row.of
+        self._wanted[:], self._held[:], of["q_des"][:], of["v_des"][:] = rows[0], rows[1:], rows[1], rows[2]
+        off = farthest(rows[1], self._parts.system.joint_positions(self._seen.q))
+        return Fault.ASTRAY if off > self._policy.tracking else Fault.NONE
+
+    def _ask(self, first: Callable[[], None] | None = None) -> Fault:
+        """Ask planner and controller; their answers are in `row`, and the torques are wanted if they can be used.
+
+        What is to be done `first` is guarded as they are.
+        """
         # An alarm may come at any moment while `_asking`, so it is caught around everything that happens then. It stays
         # set between two ticks, which saves a call of the system: the next tick sets it anew.
         try:
@@ -368,6 +500,8 @@ class ControlLoop:
                 self._asking = True
                 if self._alarm:
                     signal.setitimer(signal.ITIMER_REAL, self._policy.hang_s)
+                if first is not None:
+                    first()
                 fault = self._answers()
             except Exception as error:  # both may be a user's and raise anything; the machine must still be braked
                 fault = Fault.RAISED
@@ -387,6 +521,8 @@ class ControlLoop:
         assert state is not None
         self._mark = time.thread_time_ns()
         reference = parts.planner(state)
+        if self._halting is not None:
+            self._halted = self._halting.halted
         if parts.stance is not None:
             reference = parts.stance(state, reference)
         self._spend("plan")
@@ -432,8 +568,8 @@ class ControlLoop:
         off = farthest(reference.q, parts.system.joint_positions(state.q))
         return fault | Fault.ASTRAY if off > self._policy.tracking else fault
 
-    def _resting(self, now: int) -> bool:
-        """Whether the machine is known to be at rest."""
+    def _slow(self, now: int) -> bool:
+        """Whether the machine's joints are known to be slow."""
         if self._sensed is None or self.endpoint.silence(now) > self._policy.late_s * NS:
             return False
         speed = np.abs(self._parts.system.joint_velocities(self._sensed.state.v)).max(initial=0.0)
@@ -470,6 +606,7 @@ class ControlLoop:
         self._write_course(
             beat.index,
             self.safety.mode,
+            self.phase if self.safety.mode is Mode.RUNNING else np.nan,
             faults,
             cut,
             np.nan if newest is None else newest.mode,
@@ -517,6 +654,7 @@ def run(
     push: Callable[[Array], None],
     asked: Callable[[], bool],
     recorded: Callable[[], bool] = lambda: True,
+    acts: Callable[[], bool] = lambda: False,
 ) -> None:
     """Tick at every beat until the loop has stopped.
 
@@ -527,10 +665,12 @@ def run(
         push: Takes the telemetry of each tick.
         asked: Whether somebody has asked for the end.
         recorded: Whether the telemetry is being recorded.
+        acts: Whether somebody has just acted; asked only while it is waited for.
     """
     pacer = Pacer(clock, period)
     while not loop.finished:
         faults = Fault.NONE if recorded() else Fault.RECORDER
-        loop.tick(pacer.wait(), damp=asked(), faults=faults)
+        act = loop.safety.mode in (Mode.READY, Mode.DAMPED) and acts()
+        loop.tick(pacer.wait(), end=asked(), act=act, faults=faults)
         push(loop.row.values)
         loop.kept()

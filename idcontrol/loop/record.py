@@ -25,9 +25,10 @@ import numpy as np
 from idcontrol.loop import machine, real
 from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import RecordJob, decode
+from idcontrol.loop.life import Phase
 from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
-from idcontrol.loop.safety import MEANINGS, NAMES, Fault, Mode
+from idcontrol.loop.safety import MEANINGS, NAMES, NOT_BEGUN, Fault, Mode
 from idcontrol.loop.session import Session, resolve, wire_format
 from idcontrol.loop.wire import Drop
 from idcontrol.record.channels import views, width
@@ -38,6 +39,7 @@ from idcontrol.types import Array, Event, Status
 EXTRA = {
     "tick": "",
     "mode": "",
+    "phase": "",
     "faults": "",
     "cut": "",
     "t_machine": "s",
@@ -109,7 +111,16 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 class Scribe:
     """Writes the record of a loop, and beside it (folder ``machine``) that of its machine."""
 
-    def __init__(self, session: Session, out: Path, config: Mapping[str, Any], h: float, *, machine_too: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        out: Path,
+        config: Mapping[str, Any],
+        h: float,
+        *,
+        machine_too: bool,
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> None:
         """Open the record.
 
         Args:
@@ -118,8 +129,9 @@ class Scribe:
             config: Resolved configuration.
             h: Control period [s].
             machine_too: Whether there will be rows of the machine.
+            tell: Told, in a line, what the loop does from now on.
         """
-        self._session, self._h = session, h
+        self._session, self._h, self._tell, self._lies = session, h, tell, session.lying is not None
         wire = wire_format(session)
         self._channels = real.channels(wire, session.notes)
         shapes, units = session.channels()
@@ -145,7 +157,7 @@ class Scribe:
         self._width = width(self._kept)
         self._pending: Array = np.empty((0, width(self._channels)))  # the last row, until the next one is known
         self._first: float | None = None
-        self._mode, self._faults = Mode.IDLE, 0
+        self._mode, self._phase, self._faults = Mode.IDLE, float(Phase.WORKING), 0
         self._machine_mode, self._machine_faults, self._machine_ended_by = Mode.IDLE, 0, 0
         self.fault_events = 0
 
@@ -153,11 +165,15 @@ class Scribe:
         """Take rows of the loop's ring, shape (n, width)."""
         columns = views(rows, self._channels)
         begin = 0 if self._first is not None else len(rows)
-        for i, (mode, faults) in enumerate(zip(columns["mode"].tolist(), columns["faults"].tolist(), strict=True)):
-            if self._first is None and mode not in (Mode.IDLE, Mode.READY):
+        told = zip(*(columns[name].tolist() for name in ("mode", "phase", "faults")), strict=True)
+        for i, (mode, phase, faults) in enumerate(told):
+            if self._first is None and mode not in NOT_BEGUN:
                 self._first, begin = float(columns["tick"][i]), i
             if mode != self._mode or faults != self._faults:
                 self._note(int(columns["tick"][i]), Mode(int(mode)), int(faults))
+            if self._lies and mode == Mode.RUNNING and phase != self._phase:
+                self._event(int(columns["tick"][i]), f"the loop is {Phase(int(phase)).name.lower().replace('_', ' ')}")
+                self._phase = phase
         waiting = np.concatenate((self._pending, rows[begin:]))
         # a row is written once the next one tells which forces came of it
         self._write(waiting[:-1], views(waiting[1:], self._channels)["force_sensed"])
@@ -197,14 +213,17 @@ class Scribe:
             faults = 0  # before and after, what is wrong harms nobody
         if mode is self._mode and faults == self._faults:
             return
-        t = 0.0 if self._first is None else (tick - self._first) * self._h
         for fault in Fault(faults & ~self._faults):
-            self._recorder.event(Event(t=t, what=f"fault: {NAMES[fault]}", detail={"tick": tick}))
+            self._event(tick, f"fault: {NAMES[fault]}")
             self.fault_events += fault is not Fault.OVERRUN
         if mode is not self._mode:
-            what = f"the loop is {mode.name.lower()}"
-            self._recorder.event(Event(t=t, what=what, detail={"tick": tick, "before": self._mode.name.lower()}))
+            self._event(tick, f"the loop is {mode.name.lower()}", before=self._mode.name.lower())
         self._mode, self._faults = mode, faults
+
+    def _event(self, tick: int, what: str, **detail: Any) -> None:
+        t = 0.0 if self._first is None else (tick - self._first) * self._h
+        self._recorder.event(Event(t=t, what=what, detail={"tick": tick, **detail}))
+        self._tell(what)
 
     def _write(self, rows: Array, force: Array) -> None:
         """Write rows of the loop, shape (n, width), and the forces that came of them, shape (n, feet, 3)."""
@@ -225,11 +244,14 @@ class Scribe:
 
     def _metrics(self, ending: Ending) -> dict[str, Any]:
         recorded = self._recorder.arrays()
-        running = recorded["mode"] == Mode.RUNNING
-        # one stretch, for nothing leads back to it (`safety`): views will do, where copies would double the memory
-        began = int(running.argmax()) if running.any() else 0
-        stretch = slice(began, began + int(np.count_nonzero(running)))
+        running, phase = recorded["mode"] == Mode.RUNNING, recorded["phase"]
+        works = running & (phase == Phase.WORKING)
+        # the first stretch: somebody may have recovered the loop. Views will do, where copies would double the memory
+        began = int(works.argmax()) if works.any() else 0
+        ended = np.flatnonzero(~works[began:])
+        stretch = slice(began, began + int(ended[0]) if ended.size else len(works)) if works.any() else slice(0)
         arrays = {name: values[stretch] for name, values in recorded.items()}
+        arrays["t"] = arrays["t"] - arrays["t"][:1]  # of a walk, which planner and controller began at their time zero
         metrics = self._session.metrics(arrays)
         # the tick that ended it is told by its faults, but is no longer one of running
         ended_it = np.concatenate([[False], running[:-1]]) if len(running) else running
@@ -238,6 +260,10 @@ class Scribe:
         return metrics | {
             "completed": ending.ended == "duration" and metrics.get("fell_at_s") is None and bool(running.any()),
             "ended": ending.ended,
+            "phases_s": {
+                kind.name.lower(): float(self._h * np.count_nonzero(running & (phase == kind))) for kind in Phase
+            },
+            "end_speed_m_s": self._end_speed(recorded),
             "fault": ", ".join(NAMES[fault] for fault in Fault(ending.faults)) or None,
             "signal": ending.signal,
             "error": ending.error or (self._error(ending, arrays["compute_us"]) if ending.ended == "fault" else None),
@@ -259,6 +285,13 @@ class Scribe:
             "memory_mb": ending.memory_mb and dict(zip(("start", "end"), ending.memory_mb, strict=True)),
             "realtime": ending.realtime,
         }
+
+    def _end_speed(self, recorded: Mapping[str, Array]) -> float | None:
+        """Largest speed of the base from the last torque of the drives on; None where none is recorded."""
+        ends = recorded["mode"] >= Mode.DAMPED
+        if not (self._session.system.floats and ends.any()):
+            return None
+        return float(np.linalg.norm(recorded["v"][int(ends.argmax()) :, :3], axis=1).max())
 
     def _error(self, ending: Ending, compute_us: Array) -> str:
         """One line about what ended a loop that raised nothing; `compute_us` are the times of its running ticks."""
@@ -345,13 +378,21 @@ def main() -> int:
     return 0
 
 
+def _say(line: str) -> None:
+    """Tell whoever reads at the terminal what the loop does."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def _record(job: RecordJob) -> None:
     """Drain the rings until standard input tells how the loop ended, or ends."""
     os.nice(5)  # after loop and plant, where they have no priority of their own; but it has to keep up
     session = resolve(job.target, job.config)
     wire = wire_format(session)
     config, h = job.config | {"loop": job.settings}, job.period / NS
-    scribe = Scribe(session, Path(job.out), config, h, machine_too=job.machine_ring is not None)
+    scribe = Scribe(
+        session, Path(job.out), config, h, machine_too=job.machine_ring is not None,
+        tell=_say if job.told else lambda line: None,
+    )  # fmt: skip
     drains = [_Drain(Ring(attach(job.ring), width(real.channels(wire, session.notes))), scribe.loop_rows)]
     if job.machine_ring is not None:
         drains.append(_Drain(Ring(attach(job.machine_ring), width(machine.channels(wire))), scribe.machine_rows))

@@ -2,13 +2,16 @@
 
 ::
 
-    idle ──heard──> ready ──start──> running ──damp──> damped ──rest──> stopped
-      <────lost────   │                 │                               ↑
-                      └──────stop───────┴──────────────stop─────────────┘     (stop leads there from anywhere)
+    idle ──heard──> ready ──arm──> armed ──start──> running ──done──> stopped
+      <────lost────   ↑  <───────────────lost          │                ↑
+                      │                               damp              │
+                      └──────────recover──────────── damped ────rest────┘     (stop leads there from anywhere)
 
-There is no way back: a machine that was damped is started by a new session. What is wrong in a tick is a set of
-`Fault`; the `Policy` says for each how many ticks in a row are survived by holding the last admissible torque, and what
-comes then. Loop and machine run the same state machine, each with faults of its own to look for.
+Damping is for faults; a normal end is done when the machine carries itself. A machine that was damped may be recovered
+once it rests and nothing is wrong any more; then it is armed anew. What is wrong in a tick is a set of `Fault`; the
+`Policy` says for each how many ticks in a row are survived by holding the last admissible torque, and what comes then.
+Loop and machine run the same state machine, each with faults of its own to look for; a machine is never armed, it
+follows its loop.
 """
 
 from __future__ import annotations
@@ -41,6 +44,12 @@ class Mode(enum.IntEnum):
     """The machine brakes its own joints: τ = -D q̇."""
     STOPPED = 4
     """No torque; the end."""
+    ARMED = 5
+    """Somebody has allowed torques; whether they may begin is being checked. To its machine the loop is still ready."""
+
+
+NOT_BEGUN = (Mode.IDLE, Mode.READY, Mode.ARMED)
+"""Modes in which nothing has begun."""
 
 
 class Signal(enum.Enum):
@@ -48,7 +57,10 @@ class Signal(enum.Enum):
 
     HEARD = "the other side was heard"
     LOST = "the other side is silent"
+    ARM = "somebody allows torques"
     START = "torques may flow"
+    DONE = "the machine carries itself"
+    RECOVER = "somebody wants to begin anew, and nothing is wrong"
     REST = "the machine rests, or was given time enough"
     DAMP = "brake"
     STOP = "end at once"
@@ -58,14 +70,21 @@ TRANSITIONS: Mapping[tuple[Mode, Signal], Mode] = MappingProxyType(
     {
         (Mode.IDLE, Signal.HEARD): Mode.READY,
         (Mode.READY, Signal.LOST): Mode.IDLE,
-        (Mode.READY, Signal.START): Mode.RUNNING,
+        (Mode.READY, Signal.ARM): Mode.ARMED,
+        (Mode.READY, Signal.START): Mode.RUNNING,  # a machine, by its loop
+        (Mode.ARMED, Signal.LOST): Mode.IDLE,
+        (Mode.ARMED, Signal.START): Mode.RUNNING,
         (Mode.RUNNING, Signal.DAMP): Mode.DAMPED,
+        (Mode.RUNNING, Signal.DONE): Mode.STOPPED,
+        (Mode.DAMPED, Signal.RECOVER): Mode.READY,
         (Mode.DAMPED, Signal.REST): Mode.STOPPED,
         # whoever brakes before it runs has nothing to brake
         (Mode.IDLE, Signal.DAMP): Mode.STOPPED,
         (Mode.READY, Signal.DAMP): Mode.STOPPED,
+        (Mode.ARMED, Signal.DAMP): Mode.STOPPED,
         (Mode.IDLE, Signal.STOP): Mode.STOPPED,
         (Mode.READY, Signal.STOP): Mode.STOPPED,
+        (Mode.ARMED, Signal.STOP): Mode.STOPPED,
         (Mode.RUNNING, Signal.STOP): Mode.STOPPED,
         (Mode.DAMPED, Signal.STOP): Mode.STOPPED,
     }
@@ -114,6 +133,8 @@ class Fault(enum.IntFlag):
     """The emergency stop is pressed; before the start, nothing is begun."""
     QUATERNION = 131072
     """The norm of the base's quaternion is off 1 by more than 0.001: the message is not used."""
+    POSE = 262144
+    """The machine cannot begin from where its joints are; before the start alone."""
 
 
 NAMES: Mapping[Fault, str] = MappingProxyType(
@@ -136,6 +157,7 @@ NAMES: Mapping[Fault, str] = MappingProxyType(
         Fault.VOLTAGE: "voltage",
         Fault.ESTOP: "estop",
         Fault.QUATERNION: "quaternion",
+        Fault.POSE: "pose",
     }
 )
 """The faults by the names of their fields in `Policy`."""
@@ -159,6 +181,7 @@ MEANINGS: Mapping[Fault, str] = MappingProxyType(
         Fault.VOLTAGE: "the supply's voltage was too low or too high",
         Fault.ESTOP: "the emergency stop was pressed",
         Fault.QUATERNION: "the base's quaternion was not of unit norm",
+        Fault.POSE: "the machine cannot begin from where its joints are",
     }
 )
 """The faults in words, for the report of why a loop ended."""
@@ -181,7 +204,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The faults that a side tolerates.
 
-    The first eighteen are the rules for each `Fault`.
+    The first nineteen are the rules for each `Fault`.
 
     Attributes:
         overrun: For `Fault.OVERRUN`.
@@ -202,12 +225,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         voltage: For `Fault.VOLTAGE`; motors that start together let it sag for some ticks.
         estop: For `Fault.ESTOP`.
         quaternion: For `Fault.QUATERNION`.
+        pose: For `Fault.POSE`.
         start_s: How long the other side may take to become ready before nothing is begun at all.
         late_s: Age of news above which the other side counts as silent.
         hang_s: Time after which planner or controller is interrupted.
         soft_start_s: Torques grow from zero to what is asked over this time.
-        rest_speed: All joints slower than this are at rest [rad/s].
-        damp_s: The longest braking.
+        rest_speed: All joints slower than this may be at rest [rad/s].
+        rest_s: They are once it has lasted: a leg that is loaded gathers speed meanwhile.
+        damp_s: After this time of braking it counts as resting, whatever its joints do: legs of a machine that lies may
+            go on sinking for long.
         jump: How far a joint may be from where its velocities lead [rad or m].
         frozen_s: How long a joint may stand still while its velocity says that it moves.
         tilt_rad: How far the base may lean from upright.
@@ -234,11 +260,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     voltage: Rule = Rule(tolerate=100)
     estop: Rule = Rule()
     quaternion: Rule = Rule(tolerate=5)
+    pose: Rule = Rule()
     start_s: Duration = 5.0
     late_s: Duration = 0.01
     hang_s: Duration = 0.1
     soft_start_s: NotNegative = 0.02
     rest_speed: Positive = 0.05
+    rest_s: Duration = 0.3
     damp_s: Duration = 1.0
     jump: Positive = 0.1
     frozen_s: Duration = 0.02
@@ -256,12 +284,14 @@ class Safety:
         mode: The mode.
         since: When it was entered [ns].
         streak: How many ticks in a row each fault has lasted, in the order of `NAMES`; counted while running.
+        slow_since: Since when all joints are slow [ns]; None while they are not, or nothing brakes.
         ended_by: The faults that were no longer tolerated when the running ended, or that kept it from being begun.
     """
 
     mode: Mode = Mode.IDLE
     since: int = 0
     streak: tuple[int, ...] = _CALM
+    slow_since: int | None = None
     ended_by: Fault = Fault.NONE
 
 
@@ -275,11 +305,19 @@ class Inputs(NamedTuple):
     start: bool = False
     """Whether torques may flow."""
     damp: bool = False
-    """Whether somebody asked for the end (Ctrl-C, the end of the run): brake."""
+    """Whether to brake."""
     stop: bool = False
-    """Whether somebody asked for the end at once."""
-    resting: bool = False
-    """Whether the machine is at rest."""
+    """Whether to end at once."""
+    slow: bool = False
+    """Whether all joints are slower than `Policy.rest_speed`."""
+    arm: bool = False
+    """Whether somebody allows torques."""
+    done: bool = False
+    """Whether the machine carries itself, so that torques can end."""
+    recover: bool = False
+    """Whether somebody wants to begin anew."""
+    wait: bool = False
+    """Whether a machine that has been braked is to be held until somebody recovers it."""
 
 
 def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
@@ -291,8 +329,8 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
         now: Time [ns].
         inputs: Faults and requests of this tick.
     """
-    faults, heard, start, damp, stop, resting = inputs
-    mode, streak, ended_by = safety.mode, safety.streak, safety.ended_by
+    faults, damp, stop = inputs.faults, inputs.damp, inputs.stop
+    mode, streak, ended_by, slow_since = safety.mode, safety.streak, safety.ended_by, safety.slow_since
     if mode is Mode.RUNNING and (faults or streak != _CALM):
         streak = tuple(count + 1 if fault in faults else 0 for fault, count in zip(_FAULTS, streak, strict=True))
         for fault, count in zip(_FAULTS, streak, strict=True):
@@ -302,24 +340,34 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
                     ended_by |= fault
                     damp |= rule.then == "damp"
                     stop |= rule.then == "stop"
-    elif damp and mode in (Mode.IDLE, Mode.READY):
+    elif damp and mode in NOT_BEGUN:
         ended_by |= faults  # what kept it from being begun
     if stop:
         signal = Signal.STOP
-    elif damp and mode is not Mode.DAMPED:
-        signal = Signal.DAMP
     elif mode is Mode.DAMPED:
-        if not resting and now - safety.since < policy.damp_s * NS:
-            return safety
-        signal = Signal.REST
-    elif not heard or Fault.SILENT in faults:
+        slow_since = None if not inputs.slow else now if slow_since is None else slow_since
+        resting = slow_since is not None and now - slow_since >= policy.rest_s * NS
+        resting |= now - safety.since >= policy.damp_s * NS
+        if resting and inputs.recover and not faults:
+            signal = Signal.RECOVER
+        elif resting and not inputs.wait:
+            signal = Signal.REST
+        else:
+            return safety if slow_since == safety.slow_since else replace(safety, slow_since=slow_since)
+    elif damp:
+        signal = Signal.DAMP
+    elif inputs.done and mode is Mode.RUNNING:
+        signal = Signal.DONE
+    elif not inputs.heard or Fault.SILENT in faults:
         signal = Signal.LOST
+    elif mode is Mode.READY and inputs.arm:
+        signal = Signal.ARM
     else:
-        signal = Signal.START if start and mode is Mode.READY else Signal.HEARD
+        signal = Signal.START if inputs.start and mode is not Mode.IDLE else Signal.HEARD
     entered = TRANSITIONS.get((mode, signal), mode)
     if entered is mode:
         return safety if streak == safety.streak else replace(safety, streak=streak)
-    return Safety(mode=entered, since=now, ended_by=ended_by)
+    return Safety(mode=entered, since=now, ended_by=Fault.NONE if signal is Signal.RECOVER else ended_by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
 from idcontrol import controllers, places
+from idcontrol.loop.life import Between
 from idcontrol.loop.safety import Limits
 from idcontrol.loop.wire import Format, model_number, names_number
 from idcontrol.robots.schema import MachineOrder
@@ -57,6 +58,7 @@ class Session(Protocol):
         feet: Names of the feet with force sensors.
         notes: How many numbers the planner notes in each tick.
         orders: Orders of joints that machines of this robot have, by their names.
+        lying: State in which it lies on the ground; None where it has no such place.
     """
 
     robot: str
@@ -66,6 +68,7 @@ class Session(Protocol):
     feet: tuple[str, ...]
     notes: int
     orders: Mapping[str, MachineOrder]
+    lying: State | None
 
     def planner(self) -> Planner:
         """A new planner, which the caller resets."""
@@ -77,6 +80,10 @@ class Session(Protocol):
 
     def plant(self, dt: float) -> Plant:
         """The plant that stands in for the hardware, stepped every `dt` [s]."""
+        ...
+
+    def between(self) -> Between | None:
+        """How the machine stands up and lies down; None where it does neither."""
         ...
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
@@ -111,6 +118,11 @@ def resolve(target: str, config: Any) -> Session:
     kind = type(offer.presets["default"])
     made: Session = offer.session(config if isinstance(config, kind) else msgspec.convert(config, kind))
     return made
+
+
+def begins(session: Session, place: Literal["lying", "standing"]) -> State:
+    """State in which the plant of a session begins; one that cannot lie stands."""
+    return session.start if place == "standing" or session.lying is None else session.lying
 
 
 def wire_format(session: Session) -> Format:

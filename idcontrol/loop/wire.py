@@ -412,14 +412,14 @@ class Format:
         out[self._health : -2] = NOT_MEASURED if health is None else health
         out[-2:] = self.joints, self.model
 
-    def read_state(self, values: Array) -> Sensed:
-        """Read the values of a state datagram; the arrays of the result are views of `values`."""
+    def read_state(self, values: Array, since: float = 0.0) -> Sensed:
+        """Read the values of a state datagram, its time counted from `since` [s]; the result's arrays are views."""
         a, nq, nv = len(self.torque_limit), self.nq, self.nv
         at = 1 + nq + nv
         identity, force, normal = _touching(values[at + a + 3 : self._health])
         forces = ContactForces(identity=identity, force=force, normal=normal)
         return Sensed(
-            state=State(t=float(values[0]), q=values[1 : 1 + nq], v=values[1 + nq : at], forces=forces),
+            state=State(t=float(values[0]) - since, q=values[1 : 1 + nq], v=values[1 + nq : at], forces=forces),
             tau=values[at : at + a],
             accelerometer=values[at + a : at + a + 3],
         )

@@ -13,8 +13,11 @@ import numpy as np
 from idcontrol import controllers
 from idcontrol.controllers.impedance import centred
 from idcontrol.errors import InputError
+from idcontrol.loop.life import Between
 from idcontrol.loop.safety import Limits
 from idcontrol.planners.commands import Joystick
+from idcontrol.planners.rise import Lair, Rise
+from idcontrol.planners.trot import TrotPlanner
 from idcontrol.record.metrics import Layout, locomotion
 from idcontrol.scenes.locomotion import POSTURE, Posture, WaypointProgress, channels, layout, progress_of
 from idcontrol.scenes.walk import WalkConfig, WalkPlanner, WalkScene
@@ -64,6 +67,8 @@ class WalkSession:
         feet: Names of the feet.
         notes: `NOTES`.
         orders: Orders of joints of the robot file.
+        lying: State in which it lies where it starts; None where the robot file has no such place, or the ground is no
+            plane.
     """
 
     notes = NOTES
@@ -87,6 +92,8 @@ class WalkSession:
         self.start = self._scene.start(np.random.default_rng(config.seed))
         self.limits = self._limits()
         shapes, _ = self.channels()
+        self._rise = self._make_rise()
+        self.lying = None if self._rise is None else self._on_the_ground(self._rise.lying)
         self._found = {name: np.empty(shapes[name]) for name in POSTURE}
         self._posture = Posture(observer, self._found)
 
@@ -95,7 +102,14 @@ class WalkSession:
         guide = self._scene.guide()
         planner = self._scene.planner(guide)
         told = centred(planner, self._scene.period_s) if self._scene.config.command.kind == "impedance" else planner
-        return NotedPlanner(planner, progress_of(guide), told, guide if isinstance(guide, Joystick) else None)
+        lying = self._scene.robot.description.lying
+        return NotedPlanner(
+            planner,
+            progress_of(guide),
+            told,
+            guide if isinstance(guide, Joystick) else None,
+            out_m=0.0 if lying is None else lying.feet_out_m,
+        )
 
     def setup(self) -> controllers.Setup:
         """Everything that its controller is built from."""
@@ -103,7 +117,14 @@ class WalkSession:
 
     def plant(self, dt: float) -> Plant:
         """The plant, stepped every `dt` [s]."""
-        return self._scene.plant(dt)
+        return self._scene.plant(dt, lies=self._rise is not None)
+
+    def between(self) -> Between | None:
+        """The way between lying and standing, and the gains that hold the joints on it."""
+        if self._rise is None:
+            return None
+        kp, kd = self._scene.robot.torque_gains(self.system.actuated_names)
+        return Between(self._rise, kp, kd)
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """The channels of every walk."""
@@ -133,6 +154,31 @@ class WalkSession:
     def _layout(self) -> Layout:
         return layout(self._scene, self.planner().planner)
 
+    def _make_rise(self) -> Rise | None:
+        """The way between lying and standing, if there is one."""
+        config, robot = self._scene.config, self._scene.robot
+        lying = robot.description.lying
+        if lying is None or config.terrain != "plane" or config.disturbance.normal_error_rad > 0.0:
+            return None
+        whole = robot.contacts(config.mu, supports=True)
+        home = robot.standing_state(whole.system)
+        whole.system.update(home.q, home.v)
+        whole.detect(np.inf)
+        below = float(home.q[2] - whole.gap[len(self.feet) :].min())
+        feet = self._scene.observer()
+        joints = robot.home_joints(feet.system.actuated_names)
+        return Rise(feet, self._scene.planned_feet(feet.system), joints, Lair(below, lying.feet_out_m))
+
+    def _on_the_ground(self, joints: Array) -> State:
+        """The state at rest with these joints, upright, as low as the ground lets it be."""
+        whole = self._scene.robot.contacts(self._scene.config.mu, supports=True)
+        q = whole.system.configuration(joints, self.start.q[:7])
+        v = np.zeros(whole.system.n_velocities)
+        whole.system.update(q, v)
+        whole.detect(np.inf)
+        q[2] -= whole.gap.min()
+        return State(t=0.0, q=q, v=v)
+
     def _limits(self) -> Limits:
         torque, limits = self.system.effort_limit, self.system.limits
         _, damping = self._scene.robot.torque_gains(self.system.actuated_names)
@@ -159,12 +205,14 @@ class NotedPlanner:
         progress: WaypointProgress | None,
         told: Callable[[State], Reference],
         joystick: Joystick | None = None,
+        *,
+        out_m: float = 0.0,
     ) -> None:
         """Note the `progress` between waypoints; None where there are none. `told` is how the controller is told.
 
-        The planner follows the `joystick`, if there is one.
+        The planner follows the `joystick`, if there is one. Halted, feet are `out_m` [m] further out.
         """
-        self._joystick = joystick
+        self._joystick, self._out, self._stands = joystick, out_m, False
         self.planner, self._progress, self._told = planner, progress, told
         self._notes = np.full(NOTES, np.nan)
 
@@ -174,7 +222,19 @@ class NotedPlanner:
 
     def __call__(self, state: State) -> Reference:
         """The reference of the joints at ``state.t``."""
-        return self._told(state)
+        reference = self._told(state)
+        self._stands = bool(reference.stance.all())
+        return reference
+
+    @property
+    def halted(self) -> bool:
+        """Whether the machine has come to rest since `halt`; one that cannot be halted, whether all feet stand."""
+        return self.planner.halted if isinstance(self.planner, TrotPlanner) else self._stands
+
+    def halt(self) -> None:
+        """Come to rest, the feet where the machine can lie down from."""
+        if isinstance(self.planner, TrotPlanner):
+            self.planner.halt(self._out)
 
     def steer(self, axes: Array) -> None:
         """Hand over the axes of the machine's joystick, shape (4,)."""

@@ -362,12 +362,7 @@ class WalkScene:
     def planner(self, guide: WalkGuide) -> WalkPlanner:
         """The planner that follows `guide`; it must be reset before it is called."""
         config, description, gait, system = self.config, self.robot.description, self._gait, self.robot.system()
-        feet = Feet(
-            names=self.feet,
-            frames=tuple(system.frame(foot.frame) for foot in description.feet),
-            radii=np.array([foot.radius_m for foot in description.feet]),
-            offsets=np.array([foot.offset_m for foot in description.feet]),
-        )
+        feet = self.planned_feet(system)
         home = self.robot.home_joints(system.actuated_names)
         own = Gait(
             period_s=gait.period_s,
@@ -394,6 +389,16 @@ class WalkScene:
         flat = config.terrain == "plane" or config.disturbance.unseen_ground
         ground = None if flat else self.ground
         return TrotPlanner(system, feet, home, settings, commands=guide, ground=ground)
+
+    def planned_feet(self, system: System) -> Feet:
+        """The feet as planners know them, on `system`."""
+        feet = self.robot.description.feet
+        return Feet(
+            names=self.feet,
+            frames=tuple(system.frame(foot.frame) for foot in feet),
+            radii=np.array([foot.radius_m for foot in feet]),
+            offsets=np.array([foot.offset_m for foot in feet]),
+        )
 
     def controller_setup(self) -> controllers.Setup:
         """Everything that a controller is built from."""
@@ -431,8 +436,8 @@ class WalkScene:
         system.update(home.q, home.v)
         return drive_gains(system, gains)
 
-    def plant(self, period_s: float) -> SimulatedPlant:
-        """The plant with its disturbances, stepped every `period_s` [s].
+    def plant(self, period_s: float, *, lies: bool = False) -> SimulatedPlant:
+        """The plant with its disturbances, stepped every `period_s` [s]; one that `lies` has a body that touches.
 
         Raises:
             UnknownName: There is no such plant.
@@ -445,7 +450,10 @@ class WalkScene:
         if disturbance.payload_share != 0.0:
             system = loaded(system, disturbance.payload_share)
         mu = self._of_plant(config.mu)
-        feet = self._leaning_feet(system, rng) if angle > 0.0 else self.robot.contacts(mu, self.ground, system)
+        if angle > 0.0:
+            feet: SphereContacts = self._leaning_feet(system, rng)
+        else:
+            feet = self.robot.contacts(mu, self.ground, system, supports=lies)
         dt = period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
         setup = plants.Setup(system=system, contacts=feet, dt=dt, settings=config.ground, robot=self.robot, mu=mu)
         plant = plants.build(config.plant, setup)
@@ -458,7 +466,7 @@ class WalkScene:
             plant = DrawnFriction(plant, feet, (self._of_plant(least), self._of_plant(most)), rng)
         if config.patch.mu is not None:
             plant = Patched(plant, feet, config.patch.x_m, self._of_plant(config.patch.mu), mu)
-        driven = config.command.kind == "impedance" or config.sensing.forces == "estimated"
+        driven = lies or config.command.kind == "impedance" or config.sensing.forces == "estimated"
         if driven or told is not None:
             plant = Driven(plant, system)  # drives know the torques that they apply
         if disturbance.delay_s > 0.0:

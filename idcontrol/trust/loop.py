@@ -116,6 +116,7 @@ class Flywheel:
     feet: tuple[str, ...] = ()
     notes: int = 0
     orders: Mapping[str, MachineOrder] = MappingProxyType({})
+    lying: State | None = None
 
     def __init__(self) -> None:
         model = pin.Model()
@@ -137,6 +138,9 @@ class Flywheel:
     def plant(self, dt: float) -> Plant:
         """The wheel."""
         return FreeWheel()
+
+    def between(self) -> None:
+        """It neither stands nor lies."""
 
     def channels(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """The channels that are recorded, and their units."""

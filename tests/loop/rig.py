@@ -145,6 +145,7 @@ class ArmSession:
         self.config = config or Config()
         self.robot, self.system, self.limits, self.feet, self.notes = "arm", arm(), limits(), (), 0
         self.start = State(t=0.0, q=np.array([0.1, -0.1]), v=np.zeros(2))
+        self.lying = None
         self.orders = {"swapped": MachineOrder(joints=("elbow", "shoulder"), turned=("elbow",))}
 
     def planner(self):
@@ -155,6 +156,9 @@ class ArmSession:
 
     def plant(self, dt):
         return Arm(dt)
+
+    def between(self):
+        return None
 
     def channels(self):
         names = ("t", "q", "v", "q_des", "tau", "status", "residual", "clipped", "force_pred", "step_us")
@@ -237,6 +241,7 @@ class Rig:
     duration_s: float = 0.4
     seed: int = 0
     session: object = field(default_factory=ArmSession)
+    attended: bool = False
 
     def __post_init__(self):
         self.clock = VirtualClock()
@@ -252,11 +257,12 @@ class Rig:
         )  # fmt: skip
         parts = Parts(
             planner=session.planner(), controller=self.controller, system=type(session)().system, wire=wire,
-            limits=session.limits, notes=session.notes,
+            limits=session.limits, notes=session.notes, between=session.between(),
         )  # fmt: skip
         self.loop = ControlLoop(
             self.to_machine, parts, self.clock, self.policy,
             period=PERIOD, duration=round(self.duration_s * NS), numbers=SessionNumbers(own=9),
+            attended=self.attended,
         )  # fmt: skip
         self.machine_alive, self.machine_channels = True, machine.channels(wire)
         self.rows, self.machine_rows = [], []
@@ -268,7 +274,12 @@ class Rig:
             self.machine.tick(Beat(index=now // PERIOD, due=now, woke=now))
             self.machine_rows.append(views(self.machine.row.values.copy(), self.machine_channels))
 
-    def run(self, damp_at: float = np.inf, unrecorded_at: float = np.inf):
+    def run(self, damp_at: float = np.inf, unrecorded_at: float = np.inf, acts=()):
+        """Run until the loop has stopped.
+
+        The end is asked for at `damp_at` [s], and somebody acts as soon after the times `acts` [s] as it is waited for.
+        """
+        due = sorted(round(act * NS) for act in acts)
         assert self.loop.connect(1.0)
 
         loop_channels = real.channels(wire_format(self.session), self.session.notes)
@@ -279,6 +290,7 @@ class Rig:
         run(
             self.loop, self.clock, PERIOD, keep, lambda: self.clock.now() > damp_at * NS,
             recorded=lambda: self.clock.now() <= unrecorded_at * NS,
+            acts=lambda: bool(due) and self.clock.now() >= due[0] and bool(due.pop(0)),
         )  # fmt: skip
         self.clock.spend(NS // 10)  # the machine ends its own farewell
         return self

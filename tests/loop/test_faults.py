@@ -18,7 +18,7 @@ from msgspec import structs
 from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.machine import FAREWELL
 from idcontrol.loop.real import ControlLoop, Parts
-from idcontrol.loop.safety import Fault, Mode, Policy, Rule
+from idcontrol.loop.safety import Fault, Mode, Policy, Rule, Safety
 from idcontrol.loop.stop import Stop
 from idcontrol.loop.transport import inprocess
 from idcontrol.loop.wire import HEAD_BYTES, Datagram, Drop, Format, SessionNumbers
@@ -40,7 +40,7 @@ from tests.loop.rig import (
     missed_brake,
 )
 
-WHOLE = [Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
+WHOLE = [Mode.IDLE, Mode.READY, Mode.ARMED, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
 
 
 def check_torques(rig):
@@ -215,7 +215,7 @@ def test_overruns_may_be_held_over_for_ever(runs):
 
 def test_overruns_may_end_it_at_once(runs):
     rig = runs(controller=slow(2 * PERIOD), before=give_clock, policy=Policy(overrun=Rule(then="stop")))
-    assert rig.modes() == [Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.STOPPED]
+    assert rig.modes() == [*WHOLE[:4], Mode.STOPPED]
     assert rig.loop.counts.overruns == 1
 
 
@@ -379,7 +379,7 @@ def test_a_base_that_tips_over_is_braked(runs):
 
 def test_with_a_machine_that_lies_on_its_side_nothing_is_begun(runs):
     rig = runs(controller=Limp(), session=Toppling(1.5), policy=structs.replace(QUICK, start_s=0.1))
-    assert rig.modes() == [Mode.IDLE, Mode.READY, Mode.STOPPED]
+    assert rig.modes() == [*WHOLE[:3], Mode.STOPPED]
     assert rig.loop.safety.ended_by == Fault.TIPPED
 
 
@@ -631,10 +631,11 @@ def test_feet_of_which_sensing_says_nothing_are_recorded_without_a_force():
         return structs.replace(sensed.state, q=-sensed.state.q, forces=touching)
 
     rig = Rig()
-    parts = Parts(planner=None, controller=None, system=rig.loop._parts.system, wire=wire, limits=limits(), sense=sense)
+    parts = Parts(planner=None, controller=None, system=rig.loop._parts.system, wire=wire, limits=limits())
     loop = ControlLoop(
         inprocess.pair()[0], parts, rig.clock, QUICK, period=PERIOD, duration=NS, numbers=SessionNumbers(own=9)
     )
+    loop.safety, loop._sense = Safety(mode=Mode.RUNNING), sense
     for _ in range(2):
         loop.endpoint.newest = Datagram(sequence=1, mode=Mode.READY, stamp=0, echo=0, values=told)
         loop._look()
@@ -671,16 +672,16 @@ def busy(microseconds):
 def test_what_is_read_before_the_estimator_and_the_estimator_are_told_apart(monkeypatch):
     rig, read = Rig(duration_s=0.02), Format.read_state
 
-    def slow(wire, values):
+    def slow(wire, values, since=0.0):
         busy(2000)
-        return read(wire, values)
+        return read(wire, values, since)
 
     def sense(sensed):
         busy(1000)
         return sensed.state
 
     monkeypatch.setattr(Format, "read_state", slow)
-    rig.loop._parts = dataclasses.replace(rig.loop._parts, sense=sense)
+    rig.loop._parts = dataclasses.replace(rig.loop._parts, sense=lambda: sense)
     rig.run()
     rows = running(rig)
     assert min(float(row["read_us"]) for row in rows) >= 2000.0

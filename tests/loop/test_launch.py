@@ -357,8 +357,9 @@ def test_a_loop_that_is_killed_leaves_a_braked_machine_and_a_readable_record(tmp
     [
         (LoopSettings(transport="inprocess"), "pacing"),
         (LoopSettings(pacing="fast"), "pacing"),
-        (LoopSettings(transport="udp", peer="nowhere"), "HOST:PORT"),
+        (LoopSettings(transport="udp", peer="nowhere", arm=True), "HOST:PORT"),
         (LoopSettings(transport="shared", peer="127.0.0.1:7500"), "udp"),
+        (LoopSettings(transport="udp", peer="127.0.0.1:7500"), "moves only once somebody arms it"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_one_line(tmp_path, settings, line):

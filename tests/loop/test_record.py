@@ -11,6 +11,7 @@ import pytest
 from idcontrol.loop import machine, real
 from idcontrol.loop.clock import NS
 from idcontrol.loop.jobs import RecordJob, encode, start
+from idcontrol.loop.life import Phase
 from idcontrol.loop.memory import anonymous
 from idcontrol.loop.record import READY, WRITTEN_AT_ONCE, Ending, Scribe, _Drain, too_slow
 from idcontrol.loop.ring import Ring, ring_bytes
@@ -51,6 +52,8 @@ def telemetry(channels, seed):
         of["status"][:] = Status.SOLVED
     if "tick" in of:
         of["tick"][:] = np.arange(30) + 100
+    if "phase" in of:
+        of["phase"][:] = np.where(of["mode"] == Mode.RUNNING, Phase.WORKING, np.nan)
     return rows
 
 

@@ -31,11 +31,13 @@ from idcontrol.loop.safety import (
 
 ALLOWED = {
     Mode.IDLE: {Mode.READY, Mode.STOPPED},
-    Mode.READY: {Mode.IDLE, Mode.RUNNING, Mode.STOPPED},
+    Mode.READY: {Mode.IDLE, Mode.ARMED, Mode.RUNNING, Mode.STOPPED},
+    Mode.ARMED: {Mode.IDLE, Mode.RUNNING, Mode.STOPPED},
     Mode.RUNNING: {Mode.DAMPED, Mode.STOPPED},
-    Mode.DAMPED: {Mode.STOPPED},
+    Mode.DAMPED: {Mode.READY, Mode.STOPPED},
     Mode.STOPPED: set(),
 }
+BEGUN = {Mode.RUNNING, Mode.DAMPED}
 MS = NS // 1000
 EVERY = int(~Fault.NONE)
 """All faults at once."""
@@ -45,29 +47,40 @@ def test_ten_thousand_random_sequences_of_faults_make_no_transition_that_is_not_
     rng = np.random.default_rng(1)
     rules = [Rule(tolerate=tolerate, then=then) for tolerate in range(4) for then in ("hold", "damp", "stop")]
     policies = [
-        Policy(**dict(zip(NAMES.values(), rng.choice(rules, len(NAMES)), strict=True)), damp_s=0.005)
+        Policy(**dict(zip(NAMES.values(), rng.choice(rules, len(NAMES)), strict=True)), damp_s=0.005, rest_s=0.002)
         for _ in range(100)
     ]
     entered = set()
     for run in range(10_000):
         policy = policies[run % len(policies)]
-        safety, now, ever_damped = Safety(), 0, False
-        draws = rng.random((12, 6)) < rng.random(6) * rng.random()
+        safety, now, since_calm = Safety(), 0, 0
+        draws = rng.random((12, 10)) < rng.random(10) * rng.random()
         some = rng.integers(EVERY + 1, size=12) & rng.integers(EVERY + 1, size=12)
         for draw, chosen in zip(draws.tolist(), some.tolist(), strict=True):
             now += MS
             faults = Fault(chosen) if draw[0] else Fault.NONE
             before = safety
-            safety = advance(before, policy, now, Inputs(faults, not draw[1], not draw[5], *draw[2:5]))
+            _, lost, damp, stop, slow, held, disarmed, done, recover, wait = draw
+            since_calm = 0 if not slow else since_calm or now
+            told = Inputs(
+                faults, heard=not lost, damp=damp, stop=stop, slow=slow, start=not held, arm=not disarmed, done=done,
+                recover=recover, wait=wait,
+            )  # fmt: skip
+            safety = advance(before, policy, now, told)
             assert safety.mode is before.mode or safety.mode in ALLOWED[before.mode]
-            assert not (ever_damped and safety.mode is Mode.RUNNING)
-            if draw[3]:
+            if stop:
                 assert safety.mode is Mode.STOPPED
-            if draw[2] and before.mode is Mode.RUNNING:
+            if before.mode is Mode.IDLE and not (lost or damp or stop or Fault.SILENT in faults):
+                assert safety.mode is Mode.READY
+            if damp and before.mode is Mode.RUNNING:
                 assert safety.mode in (Mode.DAMPED, Mode.STOPPED)
-            if before.mode is Mode.RUNNING and not (faults or draw[2] or draw[3]):
+            if before.mode is Mode.RUNNING and not (faults or damp or stop or done):
                 assert safety.mode is Mode.RUNNING
-            ever_damped |= safety.mode >= Mode.DAMPED
+            if before.mode is Mode.DAMPED and safety.mode is not Mode.DAMPED and not stop:
+                # braked until it rests, or for as long as it may last
+                assert now - before.since >= 5 * MS or now - max(since_calm, before.since + MS) >= 2 * MS
+                assert not (safety.mode is Mode.STOPPED and wait)
+                assert not (safety.mode is Mode.READY and (faults or not recover))
             entered.add((before.mode, safety.mode))
     # and the sequences were wild enough to go every way that there is
     assert entered >= {(a, b) for a, reached in ALLOWED.items() for b in reached}
@@ -80,7 +93,7 @@ def test_the_table_says_what_is_allowed_and_nothing_else():
 
 
 def test_a_stop_is_obeyed_from_everywhere():
-    for mode in (Mode.IDLE, Mode.READY, Mode.RUNNING, Mode.DAMPED):
+    for mode in set(Mode) - {Mode.STOPPED}:
         assert TRANSITIONS[mode, Signal.STOP] is Mode.STOPPED
 
 
@@ -108,7 +121,44 @@ def test_braking_lasts_until_rest_but_not_for_ever():
     policy, safety = Policy(damp_s=0.5), Safety(mode=Mode.DAMPED, since=7 * NS)
     assert advance(safety, policy, 7 * NS + 499 * MS, Inputs(heard=True)) is safety
     assert advance(safety, policy, 7 * NS + 500 * MS, Inputs(heard=True)).mode is Mode.STOPPED
-    assert advance(safety, policy, 7 * NS + MS, Inputs(heard=True, resting=True)).mode is Mode.STOPPED
+    policy, slow = Policy(damp_s=0.5, rest_s=0.1), Inputs(heard=True, slow=True)
+    slowed = advance(safety, policy, 7 * NS + 50 * MS, slow)
+    assert advance(slowed, policy, 7 * NS + 149 * MS, slow) is slowed
+    assert advance(slowed, policy, 7 * NS + 150 * MS, slow).mode is Mode.STOPPED
+    moved = advance(slowed, policy, 7 * NS + 100 * MS, Inputs(heard=True))
+    assert advance(moved, policy, 7 * NS + 150 * MS, slow).mode is Mode.DAMPED
+
+
+def test_a_way_leads_from_every_mode_to_the_end_and_from_all_but_the_end_back_to_running():
+    def reached(mode):
+        found = {mode}
+        while (more := {b for a in found for b in ALLOWED[a]}) - found:
+            found |= more
+        return found
+
+    for mode in Mode:
+        assert Mode.STOPPED in reached(mode)
+        assert Mode.RUNNING in reached(mode) or mode is Mode.STOPPED
+
+
+def test_who_is_braked_is_recovered_by_an_act_alone_once_the_cause_is_gone():
+    policy, safety = Policy(damp_s=0.5), Safety(mode=Mode.DAMPED, since=0, ended_by=Fault.ESTOP)
+    late = 600 * MS
+    waits = Inputs(heard=True, wait=True)
+    assert advance(safety, policy, late, waits) is safety
+    assert advance(safety, policy, late, waits._replace(recover=True, faults=Fault.ESTOP)) is safety
+    ready = advance(safety, policy, late, waits._replace(recover=True))
+    assert (ready.mode, ready.ended_by) == (Mode.READY, Fault.NONE)
+    assert advance(ready, policy, late, Inputs(heard=True)).mode is Mode.READY
+    assert advance(ready, policy, late, Inputs(heard=True, arm=True)).mode is Mode.ARMED
+
+
+def test_an_end_that_was_planned_is_not_braked():
+    ended = advance(Safety(mode=Mode.RUNNING), Policy(), 0, Inputs(heard=True, done=True))
+    assert (ended.mode, ended.ended_by) == (Mode.STOPPED, Fault.NONE)
+    # but a fault in the same tick goes before it
+    failed = advance(Safety(mode=Mode.RUNNING), Policy(), 0, Inputs(Fault.ESTOP, heard=True, done=True))
+    assert failed.mode is Mode.DAMPED
 
 
 def test_the_package_says_what_its_default_policy_does():
@@ -246,7 +296,7 @@ def test_the_faults_that_ended_the_running_are_known_and_those_that_were_tolerat
     safety = advance(Safety(mode=Mode.RUNNING), policy, 0, Inputs(both, heard=True))
     assert safety.mode is Mode.DAMPED
     assert safety.ended_by == Fault.SILENT
-    stopped = advance(safety, policy, MS, Inputs(Fault.OVERRUN, heard=True, resting=True))
+    stopped = advance(safety, policy, NS, Inputs(Fault.OVERRUN, heard=True))
     assert (stopped.mode, stopped.ended_by) == (Mode.STOPPED, Fault.SILENT)
     asked = advance(Safety(mode=Mode.RUNNING), policy, 0, Inputs(heard=True, damp=True))
     assert (asked.mode, asked.ended_by) == (Mode.DAMPED, Fault.NONE)

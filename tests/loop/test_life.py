@@ -1,0 +1,277 @@
+"""From the first torque to the last: a machine stands up, works, lies down; and comes back once it was braked."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from msgspec import structs
+
+from idcontrol import robots
+from idcontrol.loop import launch
+from idcontrol.loop.clock import NS
+from idcontrol.loop.launch import LoopSettings
+from idcontrol.loop.life import MIX_S, Phase, mixed, smooth
+from idcontrol.loop.safety import Fault, Mode, Policy, Rule
+from idcontrol.plants.drive import drive_torque
+from idcontrol.record.recording import load
+from idcontrol.scenes.walk import WalkConfig
+from idcontrol.types import Command
+from tests.loop.rig import PERIOD, QUICK, TORQUE, ArmSession, H, Pd, Rig
+
+TARGET = "idcontrol.experiments.live:loop"
+FAST = LoopSettings(transport="inprocess", pacing="fast")
+PHASES = [f"the loop is {name}" for name in ("standing up", "working", "halting", "lying down")]
+
+
+@pytest.mark.parametrize(
+    "robot", ["go1", *(pytest.param(name, marks=pytest.mark.slow) for name in ("links", "solo12", "anymal"))]
+)
+def test_a_robot_stands_up_walks_and_lies_down_and_its_base_is_at_rest_when_torques_end(robot, tmp_path):
+    metrics = launch.run(TARGET, WalkConfig(robot=robot, duration_s=1.2), FAST, tmp_path / "run")
+    assert metrics["completed"]
+    assert metrics["steps"] == pytest.approx(1200, abs=1)  # of work
+    assert metrics["end_speed_m_s"] < 0.01
+    assert 2.0 <= metrics["phases_s"]["standing_up"] <= 3.0
+    run, body = load(tmp_path / "run"), load(tmp_path / "run" / "machine").arrays
+    assert [event["what"] for event in run.events if event["what"] in PHASES] == PHASES
+    of, height = run.arrays, body["q"][:, 2]
+    stood = of["q"][of["phase"] == Phase.STANDING_UP][-1, 2]
+    home = robots.load(robot).standing_state().q[2]
+    assert stood == pytest.approx(home, abs=0.001)
+    # a quarter of a metre in two seconds
+    for phase in (Phase.STANDING_UP, Phase.LYING_DOWN):
+        assert np.linalg.norm(of["v"][of["phase"] == phase, :3], axis=1).max() < 0.4
+        assert np.abs(of["q"][of["phase"] == phase, 3:5]).max() < 0.01  # level
+    ended = int(np.argmax(body["mode"] >= Mode.DAMPED))
+    assert height[ended:].max() - height[ended:].min() < 1e-3  # it is carried by its body before torques end
+    assert height[-1] == pytest.approx(height[0], abs=1e-3)
+
+
+def test_no_torque_jumps_where_planner_and_controller_take_over_and_where_they_hand_back(tmp_path):
+    launch.run(TARGET, WalkConfig(robot="go1", duration_s=0.6), FAST, tmp_path / "run")
+    of = load(tmp_path / "run").arrays
+    steps = np.abs(np.diff(of["tau_applied"], axis=0)).max(axis=1)
+    for phase in (Phase.WORKING, Phase.LYING_DOWN):
+        begins = int(np.argmax(of["phase"] == phase))
+        # they differ by some N m, and are mixed over a hundred periods
+        assert steps[begins : begins + 100].max() < 0.3
+
+
+def test_a_robot_that_stands_is_taken_over_at_once(tmp_path):
+    how = structs.replace(FAST, start="standing")
+    metrics = launch.run(TARGET, WalkConfig(robot="go1", duration_s=0.4), how, tmp_path / "run")
+    assert metrics["completed"]
+    assert metrics["phases_s"]["standing_up"] < 0.4
+
+
+def test_a_signal_while_it_stands_up_makes_it_lie_down_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch._Work, "_asked", lambda work: work.parts.system is not None)  # from the first tick on
+    monkeypatch.setattr(launch, "_ending", ended := Ended(launch._ending))
+    metrics = launch.run(TARGET, WalkConfig(robot="go1", duration_s=0.4), FAST, tmp_path / "run")
+    assert ended.mode is Mode.STOPPED
+    assert metrics["phases_s"]["working"] == 0.0
+    assert metrics["steps"] == 0
+
+
+class Ended:
+    """Keeps the mode that a loop ended in."""
+
+    def __init__(self, ending):
+        self._ending, self.mode = ending, None
+
+    def __call__(self, loop, *rest):
+        self.mode = loop.safety.mode
+        return self._ending(loop, *rest)
+
+
+# --- mixing ---
+
+rows = hnp.arrays(np.float64, (5, 2), elements=st.floats(0.0, 50.0))
+states = hnp.arrays(np.float64, 2, elements=st.floats(-2.0, 2.0))
+
+
+@given(rows, rows, states, states, st.floats(0.0, 1.0))
+def test_drives_give_the_mean_of_the_torques_of_two_commands_that_are_mixed(before, after, q, v, share):
+    free = np.full(2, np.inf)
+    torques = [drive_torque(command, q, v, free) for command in (before, after, mixed(before, after, share))]
+    expected = (1.0 - share) * torques[0] + share * torques[1]
+    # rounding of products of gains and positions of up to 50 each
+    np.testing.assert_allclose(torques[2], expected, rtol=0, atol=1e-9)
+
+
+def test_a_way_begins_and_ends_at_rest():
+    assert (smooth(0.0), smooth(1.0)) == ((0.0, 0.0), (1.0, 0.0))
+    at, h = np.linspace(0.0, 1.0, 1001), 1e-6
+    for u in at[1:-1]:
+        assert smooth(u)[1] == pytest.approx((smooth(u + h)[0] - smooth(u - h)[0]) / (2 * h), rel=1e-6, abs=1e-9)
+
+
+# --- armed, braked, recovered ---
+
+ESTOP = 5
+"""Place of the emergency stop in `Machine.health` of an arm of two joints."""
+
+
+def test_a_loop_that_somebody_attends_gives_no_torque_before_it_is_armed():
+    rig = Rig(attended=True, duration_s=0.1)
+    rig.run(acts=[7.0])  # longer than the machine may take to become ready
+    ready = [row for row in rig.rows if int(row["mode"]) == Mode.READY]
+    assert len(ready) == pytest.approx(7000, abs=100)
+    assert not np.any([row["tau"] for row in ready])
+    assert rig.loop.counts.complete
+
+
+def test_a_braked_machine_is_recovered_by_an_act_once_the_cause_is_gone_and_armed_by_the_next():
+    rig = Rig(attended=True, duration_s=0.3, policy=structs.replace(QUICK, damp_s=0.2))
+    rig.clock.at(round(0.15 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 1.0))
+    rig.clock.at(round(1.0 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 0.0))
+    rig.run(acts=[0.01, 0.8, 1.5, 2.0])  # arm; too early; recover; arm
+    expected = [Mode.IDLE, Mode.READY, Mode.ARMED, Mode.RUNNING, Mode.DAMPED]
+    assert rig.modes() == [*expected, *expected[1:4], *expected[4:], Mode.STOPPED]
+    damped = [k for k, row in enumerate(rig.rows) if int(row["mode"]) == Mode.DAMPED]
+    assert rig.rows[damped[0]]["tick"] * H == pytest.approx(0.15, abs=0.02)
+    recovered = next(k for k in range(damped[0], len(rig.rows)) if int(rig.rows[k]["mode"]) == Mode.READY)
+    assert rig.rows[recovered]["tick"] * H == pytest.approx(1.5, abs=0.02)
+    assert rig.loop.counts.complete
+    assert rig.loop.safety.ended_by == Fault.NONE  # its second life ended as it should
+    # meanwhile the machine went on braking, and what it was told in between did not move it
+    modes = rig.modes(rig.machine_rows)
+    assert modes[-6:] == [Mode.RUNNING, Mode.DAMPED, Mode.READY, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
+
+
+def test_whoever_asks_for_the_end_of_a_braked_machine_gets_it():
+    rig = Rig(attended=True, duration_s=5.0, policy=structs.replace(QUICK, damp_s=0.2))
+    rig.clock.at(round(0.15 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 1.0))
+    rig.run(acts=[0.01], damp_at=1.0)
+    assert rig.modes()[-2:] == [Mode.DAMPED, Mode.STOPPED]
+    assert rig.rows[-1]["tick"] * H == pytest.approx(1.0, abs=0.05)
+    assert rig.loop.safety.ended_by == Fault.ESTOP
+
+
+class Folded(ArmSession):
+    """An arm that begins 1.2 rad from where its planner wants it."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.start = structs.replace(self.start, q=np.array([1.2, 0.0]))
+
+
+def test_a_machine_far_from_its_plan_is_not_begun():
+    rig = Rig(session=Folded(), policy=structs.replace(QUICK, start_s=0.05))
+    rig.run()
+    assert Mode.RUNNING not in rig.modes()
+    assert rig.loop.safety.ended_by == Fault.ASTRAY
+    assert not np.any([row["tau"] for row in rig.rows])
+
+
+# --- a thousand storms ---
+
+
+class Moody(Pd):
+    """A controller that does one of these on a whim."""
+
+    def __init__(self, rng):
+        self.whim = 0
+        self.rng = rng
+        super().__init__(wrong=self.change)
+
+    def change(self, call, command):
+        whim, self.whim = self.whim, 0
+        if whim == 1:
+            raise ZeroDivisionError("a gain is zero")
+        if whim == 2:
+            return Command(tau=np.full(2, np.nan))
+        if whim == 3:
+            return Command(tau=1e3 * self.rng.standard_normal(2))
+        return command
+
+
+def storm(seed):
+    """A loop that somebody attends, in a storm of faults that ends after two seconds; then it is asked to end."""
+    rng = np.random.default_rng(seed)
+    controller = Moody(rng)
+    policy = Policy(damp_s=0.2, start_s=10.0, voltage_v=(20.0, 30.0), silent=Rule(tolerate=int(rng.integers(0, 20))))
+    rig = Rig(attended=True, controller=controller, duration_s=30.0, policy=policy, seed=seed)
+    health = rig.machine.health
+    calm = health.copy()
+
+    def at(t, call):
+        rig.clock.at(round(t * NS), call)
+
+    def cut(cable, t):
+        at(t, lambda: setattr(cable, "cut", True))
+        at(t + 0.2 * rng.random(), lambda: setattr(cable, "cut", False))
+
+    def ail(t, place, value):
+        at(t, lambda: health.__setitem__(place, value))
+        at(t + 0.3 * rng.random(), lambda: health.__setitem__(place, calm[place]))
+
+    def jump():
+        motion = rig.machine._motion
+        motion.state = structs.replace(motion.state, q=motion.state.q + rng.uniform(-1.0, 1.0, 2))
+
+    for t in np.sort(rng.uniform(0.05, 2.0, rng.integers(1, 9))).tolist():
+        kind = rng.integers(9)
+        if kind < 2:
+            cut((rig.to_loop, rig.to_machine)[kind], t)
+        elif kind < 6:
+            ail(t, *[(ESTOP, 1.0), (1, 3.0), (3, 95.0), (4, 10.0)][kind - 2])
+        elif kind == 6:
+            at(t, jump)
+        elif kind == 7:
+            at(t, lambda: setattr(controller, "whim", int(rng.integers(1, 4))))
+        else:
+            cut(rig.to_loop, t)
+            cut(rig.to_machine, t)
+    rig.run(acts=np.sort(rng.uniform(0.0, 4.0, 40)).tolist(), damp_at=4.0)
+    return rig
+
+
+def check_storm(rig):
+    """No torque beyond its limit, none that ends while a joint moves, and a way out of whatever happened."""
+    for row in rig.rows:
+        assert (np.abs(row["tau"]) <= TORQUE).all()
+        assert int(row["mode"]) in (Mode.RUNNING, Mode.DAMPED) or not row["tau"].any()
+    for _ in range(50):
+        if rig.machine.finished:
+            break
+        rig.clock.spend(NS // 10)
+    assert rig.machine.finished
+    assert rig.loop.finished
+    body = rig.machine_rows
+    modes = np.array([int(row["mode"]) for row in body])
+    for row in body:
+        assert (np.abs(row["tau"]) <= TORQUE).all()
+    begun = np.flatnonzero(modes == Mode.RUNNING)
+    if begun.size:  # it was braked before it went limp, until it rested or for as long as it may take
+        ends = int(np.argmax(modes == Mode.STOPPED))
+        braked = ends - 1 - int(np.flatnonzero(modes[:ends] == Mode.RUNNING)[-1])
+        speed = np.array([np.abs(row["v"]).max() for row in body[max(ends - 300, 0) : ends]])
+        assert braked >= 100 or speed.max() < 0.05  # the machine of these tests brakes for 0.1 s at most
+
+
+def test_storms_of_faults_end_in_order_whatever_happened():
+    lived = 0
+    for seed in range(20):
+        rig = storm(seed)
+        check_storm(rig)
+        gc.collect()  # its rows, which are many, are held by a circle
+        lived += rig.modes().count(Mode.RUNNING) > 1
+    assert lived >= 5  # and somebody has recovered it meanwhile
+
+
+@pytest.mark.slow
+def test_a_thousand_storms_of_faults_end_in_order():
+    for seed in range(1000, 2000):
+        check_storm(storm(seed))
+        gc.collect()
+
+
+def test_periods_of_these_tests_are_milliseconds():
+    assert PERIOD == NS * H
+    assert MIX_S >= 0.05

@@ -1,0 +1,127 @@
+"""The way between lying and standing, and the walk's end from which it begins."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from idcontrol import robots
+from idcontrol.planners.rise import SPARE, carrying
+from idcontrol.scenes.walk import WalkConfig, WalkPath
+from tests.scenes import loops
+
+ROBOTS = ["links", "solo12", "go1", "anymal"]
+
+
+@pytest.fixture(scope="module", params=ROBOTS)
+def session(request):
+    return loops.walk.session(WalkConfig(robot=request.param))
+
+
+def spheres(session):
+    """The robot's feet, and then what it lies on, on a system of their own."""
+    return robots.load(session.robot).contacts(0.8, supports=True)
+
+
+def test_a_robot_that_lies_has_all_feet_and_its_belly_on_the_ground_and_can_stand_up(session):
+    whole = spheres(session)
+    whole.system.update(session.lying.q, session.lying.v)
+    whole.detect(np.inf)
+    np.testing.assert_allclose(whole.gap, 0.0, atol=1e-4)  # of the inverse kinematics of the feet
+    way = session.between().way
+    assert way.problem(way.lying) == ""
+    limits = session.limits
+    assert ((limits.low <= way.lying) & (way.lying <= limits.high)).all()
+
+
+def test_on_the_way_feet_roll_where_they_are_and_joints_move_as_fast_as_told(session):
+    whole, way, h = spheres(session), session.between().way, 1e-3
+    system, feet = whole.system, len(session.feet)
+    way.begin(way.lying, down=False)
+    before = None
+    for share in np.arange(0.0, 1.0, h):
+        at = way(share, 1.0)
+        system.update(system.configuration(at.q), system.from_pinocchio(np.zeros(system.n_velocities)))
+        rows = whole.detect(np.inf).jacobian[:, system.n_unactuated :]
+        gap = whole.gap[:feet] - whole.gap[:feet].min()
+        # level: all feet are as far below the base
+        np.testing.assert_allclose(gap, 0.0, atol=2e-4)
+        if share > 0.05:  # by then the rolling, which is a step late, has begun
+            # joints move by what their velocities say, up to h² of a curve
+            np.testing.assert_allclose((at.q - before.q) / h, (at.v + before.v) / 2.0, rtol=0, atol=2e-2)
+            # as seen from the base contact points move straight down, all alike: no foot slides on the ground
+            normal, *across = (rows @ at.v).reshape(3, -1)[:, :feet]
+            np.testing.assert_allclose(normal, normal.mean(), rtol=0, atol=1e-4)
+            np.testing.assert_allclose(across, 0.0, rtol=0, atol=1e-4)
+        before = at
+
+
+def test_what_carries_a_robot_at_rest_is_its_weight_on_forces_that_have_no_part_along_the_base(session):
+    contacts = robots.load(session.robot).contacts(0.8)
+    system, home = contacts.system, session.system.joint_positions(session.start.q)
+    torque = carrying(contacts, home)
+    u, jacobian = system.n_unactuated, contacts.detect(np.inf).jacobian
+    force = np.linalg.lstsq(jacobian.T, system.bias - np.concatenate((np.zeros(u), torque)), rcond=None)[0]
+    # with these torques some forces of the feet are an equilibrium, the base included
+    left = jacobian.T @ force + np.concatenate((np.zeros(u), torque)) - system.bias
+    assert np.abs(left).max() < 1e-9 * np.abs(system.bias).max()
+    assert np.abs(torque).max() < SPARE * system.effort_limit.max()
+
+
+def go1():
+    return loops.walk.session(WalkConfig(robot="go1")).between().way
+
+
+@pytest.mark.parametrize(
+    ("joints", "line"),
+    [
+        ([0.0, 0.8, -2.95] * 4, r"F._calf_joint is at -2.95 rad, beyond its limits of -2.82 to -0.89; move it back"),
+        ([0.0, 3.5, -1.0] * 4, r"a foot is 407 mm above the ground on which the body lies; fold the legs"),
+        ([0.0, -0.4, -0.9] * 4, r"to carry the machine R._thigh_joint would need 21\.7 N m of 23\.7; fold the legs"),
+    ],
+)
+def test_a_pose_from_which_go1_cannot_stand_up_is_told_in_a_line(joints, line):
+    assert re.search(line, go1().problem(np.array(joints)))
+
+
+def test_a_robot_that_stands_has_no_way_left_up_and_all_of_it_down():
+    way = go1()
+    home = robots.load("go1").home_joints(loops.walk.session(WalkConfig(robot="go1")).system.actuated_names)
+    way.begin(home, down=False)
+    assert way.share < 1e-6
+    way.begin(home, down=True)
+    assert way.share == pytest.approx(1.0)
+
+
+def test_a_walk_that_is_halted_ends_with_its_feet_further_out_and_a_reset_undoes_it():
+    session = loops.walk.session(WalkConfig(robot="go1", path=WalkPath(kind="command", command=[(0.0, 0.3, 0.0, 0.0)])))
+    noted = session.planner()
+    planner, nominal, state, h = noted.planner, noted.planner.nominal.copy(), session.start, 2e-3
+
+    def walk(seconds):
+        """Follow the plan exactly."""
+        nonlocal state
+        for _ in range(round(seconds / h)):
+            reference = noted(state)
+            system = session.system
+            half = reference.base_yaw / 2.0
+            base = np.concatenate((reference.base_position, [0.0, 0.0, np.sin(half), np.cos(half)]))
+            v = np.concatenate((planner.base.twist[:3], np.zeros(3), reference.v))
+            state = structs.replace(state, t=state.t + h, q=system.configuration(reference.q, base), v=v)
+            if noted.halted:
+                return
+
+    noted.reset(state)
+    walk(1.0)
+    assert not noted.halted
+    noted.halt()
+    walk(4.0)
+    assert noted.halted
+    out = np.abs(planner.plan.position[:, 1] - state.q[1])
+    np.testing.assert_allclose(out, np.abs(nominal[:, 1]) + 0.05, atol=0.01)
+    noted.reset(state)
+    np.testing.assert_array_equal(planner.nominal, nominal)
+    assert not noted.halted
