@@ -17,6 +17,8 @@ its curvature.
 
 from __future__ import annotations
 
+import bisect
+import functools
 import math
 from typing import NamedTuple
 
@@ -172,13 +174,18 @@ class Ability(NamedTuple):
         return Ability(reached, stroke, speed, rim, acceleration, np.array([least_duty(gait)]))
 
 
+@functools.lru_cache(maxsize=64)
 def least_duty(gait: Gait) -> float:
-    """The least duty up to the gait's own at which no fewer feet stand at any time; its own if it sways."""
+    """The least duty up to the gait's own at which no fewer feet stand at any time; its own if it sways.
+
+    A planner asks within a tick when it changes its gait, and always for the same few.
+    """
     if gait.sways:
         return gait.duty
-    most = least_standing(gait, gait.duty)
-    enough = [duty for duty in np.arange(gait.duty, 0.0, -0.005) if least_standing(gait, duty) == most]
-    return min(gait.duty, float(enough[-1]) + OVERLAP)
+    most, duties = least_standing(gait, gait.duty), np.arange(gait.duty, 0.0, -0.005)
+    # with a smaller duty never more feet stand
+    fewer = bisect.bisect_left(duties, 1, key=lambda duty: least_standing(gait, duty) < most)
+    return min(gait.duty, float(duties[fewer - 1]) + OVERLAP)
 
 
 def least_standing(gait: Gait, duty: float) -> int:

@@ -17,19 +17,35 @@ import numpy as np
 from idcontrol.loop import machine, realtime
 from idcontrol.loop.clock import NS, Pacer, WallClock
 from idcontrol.loop.jobs import PlantJob, decode
+from idcontrol.loop.life import Life
 from idcontrol.loop.machine import Machine
 from idcontrol.loop.memory import attach
 from idcontrol.loop.ring import Ring
 from idcontrol.loop.safety import NOT_BEGUN
-from idcontrol.loop.session import begins, resolve, wire_format
+from idcontrol.loop.session import Session, begins, resolve, wire_format
 from idcontrol.loop.transport import Link
 from idcontrol.loop.transport.shared import SharedLink
 from idcontrol.loop.transport.udp import UdpLink
 from idcontrol.loop.wire import SessionNumbers
 from idcontrol.record.channels import width
+from idcontrol.types import Plant
 
+HASTE = 10.0
+"""How much faster than in a loop it is moved up and down then."""
 WARM_STEPS = 20
 """Steps before the first tick, so that all is compiled, loaded and in caches."""
+
+
+def _rise_and_lie_down(plant: Plant, session: Session, dt: float) -> None:
+    """Move `plant` up and down once, faster than it ever will, so that whatever that needs is compiled and loaded."""
+    if (between := session.between()) is None or session.lying is None:
+        return
+    state, life = plant.reset(session.lying), Life(between)
+    for begin, since in ((life.stand_up, 0.0), (lambda t, q: life.lie_down(t, q, np.zeros((5, q.size))), 1e3)):
+        begin(since, session.system.joint_positions(state.q))
+        t = since
+        while not life.over(t):
+            state, t = plant.step(life.on_the_way(t), dt), t + HASTE * dt
 
 
 def main() -> int:
@@ -46,6 +62,7 @@ def main() -> int:
     plant.reset(start)
     for _ in range(WARM_STEPS):
         plant.step(np.zeros(len(wire.torque_limit)), dt)
+    _rise_and_lie_down(plant, session, dt)
     body = Machine(
         link,
         plant,

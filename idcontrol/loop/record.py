@@ -223,7 +223,8 @@ class Scribe:
     def _event(self, tick: int, what: str, **detail: Any) -> None:
         t = 0.0 if self._first is None else (tick - self._first) * self._h
         self._recorder.event(Event(t=t, what=what, detail={"tick": tick, **detail}))
-        self._tell(what)
+        if what != f"fault: {NAMES[Fault.OVERRUN]}":  # they are counted, and on a busy computer they are many
+            self._tell(what)
 
     def _write(self, rows: Array, force: Array) -> None:
         """Write rows of the loop, shape (n, width), and the forces that came of them, shape (n, feet, 3)."""

@@ -107,6 +107,15 @@ class Stepping:
         self._forces = averaged([self._substep(tau, dt / count) for _ in range(count)], count)
         return self._state
 
+    def warm(self, state: State) -> None:
+        """Solve a substep at `state` as where the compiled one gives up: the first such solution loads much code.
+
+        A plant on the wall clock would stand still for that, far longer than its loop waits for news.
+        """
+        self.reset(state)
+        self._system.update(state.q, state.v)
+        self._solve(self._contacts.detect(NEAR), np.zeros(self._system.n_actuated), self._dt)
+
     def contact_forces(self) -> ContactForces:
         """Forces of the last `step`, averaged over it; contacts without any are not listed."""
         return self._forces

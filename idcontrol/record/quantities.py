@@ -160,6 +160,7 @@ QUANTITIES = (
     Quantity("Loop", "fault_events", "faults noticed"),
     Quantity("Loop", "switches", "times that the CPU was taken away"),
     Quantity("Loop", "steal_s", "time that a hypervisor took", "s"),
+    Quantity("Loop", "end_speed_m_s", "speed of the base once torques have ended", "m/s"),
     Quantity("Loop", "gate_ticks", "ticks with a torque cut to its bounds"),
     Quantity("Time", "step_us.p50", "controller step, median", "µs"),
     Quantity("Time", "step_us.p99", "controller step, 99 %", "µs"),

@@ -36,7 +36,7 @@ from idcontrol.planners.legs import Feet
 from idcontrol.planners.paper import LINKS_NOMINAL, OriginalWaypoints, PaperPlanner
 from idcontrol.planners.trot import TrotPlanner, TrotSettings
 from idcontrol.planners.waypoints import Waypoints
-from idcontrol.plants import SimulatedPlant
+from idcontrol.plants import SimulatedPlant, Stepping
 from idcontrol.plants.drive import Driven
 from idcontrol.record.scenery import DrawableGround, Scenery
 from idcontrol.robots import schema
@@ -437,7 +437,7 @@ class WalkScene:
         return drive_gains(system, gains)
 
     def plant(self, period_s: float, *, lies: bool = False) -> SimulatedPlant:
-        """The plant with its disturbances, stepped every `period_s` [s]; one that `lies` has a body that touches.
+        """The plant with its disturbances, stepped every `period_s` [s]; for a loop one that `lies` has a belly, too.
 
         Raises:
             UnknownName: There is no such plant.
@@ -457,6 +457,8 @@ class WalkScene:
         dt = period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
         setup = plants.Setup(system=system, contacts=feet, dt=dt, settings=config.ground, robot=self.robot, mu=mu)
         plant = plants.build(config.plant, setup)
+        if lies and isinstance(plant, Stepping):
+            plant.warm(self.robot.standing_state(system))
         patched = config.patch.mu is not None
         if (config.mu_range is not None or patched or angle > 0.0) and config.plant in OWN_CONTACTS:
             what = "mu_range, patch.mu and disturbance.normal_error_rad"

@@ -12,6 +12,7 @@ import pytest
 from idcontrol import cli, robots
 from idcontrol.cli.live import show
 from idcontrol.cli.view import find_robot
+from idcontrol.loop.life import Phase
 from idcontrol.loop.safety import Mode
 from idcontrol.record.scenery import Scenery
 from idcontrol.show.view.page import Page, serve, stop
@@ -37,6 +38,7 @@ def rows(q, n):
         "tau": 0.1 * np.arange(n)[:, None] * np.ones(12),
         "tick": np.arange(n, dtype=float),
         "mode": np.full(n, float(Mode.RUNNING)),
+        "phase": np.full(n, float(Phase.WORKING)),
         "compute_us": np.full(n, 400.0),
     }
 
