@@ -17,7 +17,7 @@ from idcontrol.contact.spheres import FootedRobot, on_flat_ground
 from idcontrol.controllers.feedback import Gains
 from idcontrol.controllers.impedance import Impedance
 from idcontrol.controllers.inverse import InverseDynamics
-from idcontrol.controllers.pid import Pid
+from idcontrol.controllers.pid import Beside, Pid
 from idcontrol.controllers.schemes import (
     COULOMB_CONE,
     COULOMB_LCP,
@@ -74,6 +74,7 @@ class Setup:
         mu: The friction coefficient that the controller may count on; None if it is not one number.
         drive_gains: Gains of the drives that impedance commands go to [N m/rad, N m s/rad]; None sends torques. `pid`
             gives them its own, `torque_gains`.
+        beside: Whether `torque_gains` act beside inverse dynamics, too.
     """
 
     system: System
@@ -85,6 +86,7 @@ class Setup:
     robot: TunedRobot | None = None
     mu: float | None = None
     drive_gains: Gains | None = None
+    beside: bool = False
 
     @property
     def rate_hz(self) -> float:
@@ -167,6 +169,8 @@ def build(name: str, setup: Setup) -> Controller:
         InputError: There is no controller at that place, or it cannot be made.
     """
     controller = factory(name)(setup)
+    if setup.beside and setup.torque_gains is not None and not isinstance(controller, Pid):
+        controller = Beside(controller, setup.system, setup.torque_gains)
     if setup.drive_gains is None or isinstance(controller, Impedance):
         return controller
     return Impedance(controller, setup.drive_gains, setup.h)

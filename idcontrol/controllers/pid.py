@@ -1,15 +1,16 @@
-"""Joint-space error feedback alone: the baseline that knows neither inertia nor contacts."""
+"""Joint-space error feedback: alone, as the baseline that knows neither inertia nor contacts, or beside another law."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from idcontrol.controllers.feedback import Gains, nearing, overcoming, proportional_derivative
 from idcontrol.controllers.inputs import Intake, alone, failed
 from idcontrol.system import System
-from idcontrol.types import Command, Reference, State
+from idcontrol.types import Command, Controller, Reference, State, Status
 
 
 class Pid:
@@ -56,3 +57,34 @@ class Pid:
         limit = self._system.effort_limit
         tau = np.minimum(np.maximum(wanted, -limit), limit)  # a third of what np.clip takes
         return Command(tau=tau, clipped=bool((tau != wanted).any()))
+
+
+class Beside:
+    """A controller with the torques ``kp (q_des - q) + kd (v_des - v)`` beside its own, clipped at the torque limits.
+
+    Inverse dynamics does not know of them: the forces that it predicts are those of its own torques.
+    """
+
+    def __init__(self, controller: Controller, system: System, gains: Gains) -> None:
+        """Add feedback to a controller.
+
+        Args:
+            controller: Gives the other torques.
+            system: Tells joints and torque limits.
+            gains: Gains in torque, kp [N m/rad] and kd [N m s/rad], one for each joint.
+        """
+        self._controller, self._system, self._gains = controller, system, gains
+
+    def reset(self) -> None:
+        """Forget all earlier steps."""
+        self._controller.reset()
+
+    def __call__(self, state: State, reference: Reference) -> Command:
+        """Torques for the period that begins at `state.t`; those of the controller alone where it has failed."""
+        command, system = self._controller(state, reference), self._system
+        if command.status is Status.FAILED:
+            return command
+        q, v, limit = system.joint_positions(state.q), system.joint_velocities(state.v), system.effort_limit
+        wanted = command.tau + proportional_derivative(self._gains, reference.q - q, reference.v - v)
+        tau = np.minimum(np.maximum(wanted, -limit), limit)
+        return structs.replace(command, tau=tau, clipped=command.clipped or bool((tau != wanted).any()))

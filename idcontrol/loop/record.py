@@ -247,10 +247,10 @@ class Scribe:
         recorded = self._recorder.arrays()
         running, phase = recorded["mode"] == Mode.RUNNING, recorded["phase"]
         works = running & (phase == Phase.WORKING)
-        # the first stretch: somebody may have recovered the loop. Views will do, where copies would double the memory
-        began = int(works.argmax()) if works.any() else 0
-        ended = np.flatnonzero(~works[began:])
-        stretch = slice(began, began + int(ended[0]) if ended.size else len(works)) if works.any() else slice(0)
+        # the last stretch: somebody may have recovered the loop. Views will do, where copies would double the memory
+        end = len(works) - int(works[::-1].argmax()) if works.any() else 0
+        before = np.flatnonzero(~works[:end])
+        stretch = slice(int(before[-1]) + 1 if before.size else 0, end)
         arrays = {name: values[stretch] for name, values in recorded.items()}
         arrays["t"] = arrays["t"] - arrays["t"][:1]  # of a walk, which planner and controller began at their time zero
         metrics = self._session.metrics(arrays)

@@ -129,12 +129,15 @@ class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         kd_1_s: Their damping [1/s].
         kp_nm_rad: Stiffness of `pid` [N m/rad].
         kd_nm_s_rad: Damping of `pid` [N m s/rad]; at most half of what a joint moves over the control period.
+        beside: Whether the torques of `pid` act beside those of the other controllers, as in the authors' program
+            (Pacer) of July 2015.
     """
 
     kp_1_s2: NotNegative | None = None
     kd_1_s: NotNegative | None = None
     kp_nm_rad: NotNegative | None = None
     kd_nm_s_rad: NotNegative | None = None
+    beside: bool = False
 
 
 class CommandSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -426,6 +429,7 @@ class WalkScene:
             settings=config.inverse,
             robot=self.robot,
             mu=counted,
+            beside=config.gains.beside,
             drive_gains=self._drive_gains(Gains(kp=kp, kd=kd)) if config.command.kind == "impedance" else None,
         )
 

@@ -36,6 +36,25 @@ def test_torque_is_clipped_joint_by_joint_and_that_is_said(quadruped):
     np.testing.assert_array_equal(command.tau, np.clip(free, -limit, limit))
 
 
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-sensed-1"])
+def test_beside_another_controller_the_torques_add_up_and_are_clipped_once(quadruped, name):
+    state, reference = errors(quadruped, np.random.default_rng(2))
+    inverse, feedback = walker.controller(name)(state, reference), walker.controller("pid")(state, reference)
+    command = walker.controller(name, beside=True)(state, reference)
+    np.testing.assert_allclose(command.tau, inverse.tau + feedback.tau, rtol=0, atol=1e-12)
+    limit = float(np.median(np.abs(command.tau)))
+    clipped = walker.controller(name, beside=True, limit=limit)(state, reference)
+    assert clipped.clipped
+    assert np.abs(clipped.tau).max() == limit
+
+
+def test_beside_a_controller_that_has_failed_no_feedback_acts(quadruped):
+    state, reference = errors(quadruped, np.random.default_rng(3))
+    command = walker.controller("id-coulomb-qp", beside=True)(state, structs.replace(reference, q=np.full(12, np.nan)))
+    assert command.status is Status.FAILED
+    np.testing.assert_array_equal(command.tau, 0.0)
+
+
 @pytest.mark.parametrize("part", ["q", "v"])
 def test_what_is_not_finite_gives_zero_torque(quadruped, part):
     state, reference = errors(quadruped, np.random.default_rng(2))

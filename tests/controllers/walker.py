@@ -28,6 +28,7 @@ def controller(
     limit: float | None = None,
     limits: dict[str, float] | None = None,
     gains: Gains | None = None,
+    beside: bool = False,
     frames: tuple[str, ...] = scenes.FEET,
     **settings: Any,
 ) -> Controller:
@@ -42,6 +43,7 @@ def controller(
         acceleration_gains=Gains(kp=400.0, kd=40.0) if gains is None else gains,
         torque_gains=TORQUE_GAINS,
         settings=InverseSettings(**settings),
+        beside=beside,
     )
     return controllers.build(name, setup)
 

@@ -114,6 +114,18 @@ def test_the_fault_that_ended_a_loop_is_named(tmp_path, faults, at_machine, faul
     assert "\n" not in metrics["error"]
 
 
+def test_the_figures_of_a_loop_that_was_recovered_are_those_of_its_last_stretch_of_work(tmp_path):
+    session = TouchingArm()
+    channels = real.channels(wire_format(session), session.notes)
+    rows = telemetry(channels, 0)
+    of = views(rows, channels)
+    of["mode"][10:14] = Mode.DAMPED
+    of["compute_us"][:] = np.where(np.arange(30) < 12, 900.0, 100.0)
+    scribe = Scribe(session, tmp_path / "run", {}, H, machine_too=False)
+    scribe.loop_rows(rows)
+    assert scribe.close(OUTCOME)["compute_us"]["max"] == 100.0
+
+
 def test_every_fault_has_a_rule_and_is_told_in_words():
     assert set(NAMES) == set(MEANINGS) == set(Fault)
     assert all(isinstance(getattr(Policy(), name), Rule) for name in NAMES.values())
