@@ -33,7 +33,7 @@ from idcontrol.controllers.schemes import (
 )
 from idcontrol.controllers.sensed import SensedForces
 from idcontrol.controllers.settings import InverseSettings
-from idcontrol.controllers.warming import warm
+from idcontrol.controllers.warming import StandingRobot, remember, warm
 from idcontrol.entries import CONTROLLERS, summaries
 from idcontrol.errors import DuplicateName, InputError
 from idcontrol.system import System
@@ -46,8 +46,8 @@ def __dir__() -> list[str]:
     return __all__
 
 
-class TunedRobot(FootedRobot, Protocol):
-    """The part of `idcontrol.robots.Robot` that `make` needs: feet and gains."""
+class TunedRobot(FootedRobot, StandingRobot, Protocol):
+    """The part of `idcontrol.robots.Robot` that `make` needs: feet, gains, and how it stands."""
 
     def acceleration_gains(self) -> tuple[float, float]:
         """Stiffness [1/s²] and damping [1/s] for controllers that know the inertia."""
@@ -171,9 +171,11 @@ def build(name: str, setup: Setup) -> Controller:
     controller = factory(name)(setup)
     if setup.beside and setup.torque_gains is not None and not isinstance(controller, Pid):
         controller = Beside(controller, setup.system, setup.torque_gains)
-    if setup.drive_gains is None or isinstance(controller, Impedance):
-        return controller
-    return Impedance(controller, setup.drive_gains, setup.h)
+    if setup.drive_gains is not None and not isinstance(controller, Impedance):
+        controller = Impedance(controller, setup.drive_gains, setup.h)
+    if setup.robot is not None:
+        remember(controller, setup.robot)
+    return controller
 
 
 def inverse_dynamics(scheme: Scheme) -> Factory:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from msgspec import structs
 
+from idcontrol.errors import InputError
 from idcontrol.types import Controller, Reference, State
 
 TWICE: Final = 2
@@ -25,7 +28,37 @@ SLIDING: Final = 8
 """Calls in which the base goes on sliding, so that the slip of its feet is believed."""
 
 
-def warm(controller: Controller, planner: Callable[[State], Reference], start: State) -> None:
+class StandingRobot(Protocol):
+    """A robot that knows how it stands, as `idcontrol.robots.Robot` does."""
+
+    def standing_state(self) -> State:
+        """At rest in its home pose, feet on the ground."""
+        ...
+
+    def standing_reference(self) -> Reference:
+        """Hold the home pose with all feet on the ground."""
+        ...
+
+
+_ROBOTS: WeakKeyDictionary[Controller, StandingRobot] = WeakKeyDictionary()
+"""What `warm` knows of controllers: the robots that they were made for."""
+
+
+def remember(controller: Controller, robot: StandingRobot) -> None:
+    """Tell `warm` for which robot `controller` was made; a user's own that cannot be referred to weakly is not kept."""
+    with contextlib.suppress(TypeError):
+        _ROBOTS[controller] = robot
+
+
+def _robot_of(controller: Controller) -> StandingRobot:
+    with contextlib.suppress(TypeError, KeyError):
+        return _ROBOTS[controller]
+    raise InputError("this controller was not made for a robot by its name: give warm a planner and a start")
+
+
+def warm(
+    controller: Controller, planner: Callable[[State], Reference] | None = None, start: State | None = None
+) -> None:
     """Load or compile whatever a call of `controller` may need, so that no later call pays for being the first.
 
     A kernel that is first needed in trouble takes 0.1 s and more to be loaded, and minutes to be compiled where nothing
@@ -35,10 +68,20 @@ def warm(controller: Controller, planner: Callable[[State], Reference], start: S
 
     Args:
         controller: The controller; it can be copied, as all of ours can.
-        planner: What will ask it, called once; ``lambda state: reference`` is one, too.
-        start: A state in which the robot stands.
+        planner: What will ask it, called once; ``lambda state: reference`` is one, too. None asks the controller to
+            stand.
+        start: A state in which the robot stands; None is the home pose of the robot that the controller was made for.
+
+    Raises:
+        InputError: The controller was not made for a robot, so that `planner` or `start` is missing.
     """
-    twin, reference = copy.deepcopy(controller), planner(start)
+    if planner is None or start is None:
+        robot = _robot_of(controller)
+        start = robot.standing_state() if start is None else start
+        reference = robot.standing_reference() if planner is None else planner(start)
+    else:
+        reference = planner(start)
+    twin = copy.deepcopy(controller)
     cases = [*_asked(start, reference)] * TWICE
     for k, (state, asked) in enumerate(cases):
         twin(structs.replace(state, t=start.t + k * TICK_S), asked)

@@ -209,7 +209,10 @@ class _Work:
         """Run both sides on one virtual clock."""
         clock = VirtualClock(pace=1.0 if self.settings.pacing == "simulated" else None)
         config = self.config | {"loop": msgspec.to_builtins(self.settings)}
-        scribe = record.Scribe(self.session, self.out, config, self.period / NS, machine_too=True)
+        estimated = self.settings.sensing.base == "estimated"
+        scribe = record.Scribe(
+            self.session, self.out, config, self.period / NS, machine_too=True, estimated=estimated
+        )  # fmt: skip
         here, there = inprocess.pair()
         dt = self.plant_period / NS
         body = machine.Machine(

@@ -32,7 +32,7 @@ from idcontrol.loop.safety import MEANINGS, NAMES, NOT_BEGUN, Fault, Mode
 from idcontrol.loop.session import Session, resolve, wire_format
 from idcontrol.loop.wire import Drop
 from idcontrol.record.channels import views, width
-from idcontrol.record.metrics import percentiles
+from idcontrol.record.metrics import estimate, percentiles
 from idcontrol.record.recording import Recorder, jsonable
 from idcontrol.types import Array, Event, Status
 
@@ -119,6 +119,7 @@ class Scribe:
         h: float,
         *,
         machine_too: bool,
+        estimated: bool = False,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Open the record.
@@ -129,9 +130,11 @@ class Scribe:
             config: Resolved configuration.
             h: Control period [s].
             machine_too: Whether there will be rows of the machine.
+            estimated: Whether what the loop's rows say of the base is an estimate.
             tell: Told, in a line, what the loop does from now on.
         """
         self._session, self._h, self._tell, self._lies = session, h, tell, session.lying is not None
+        self._estimated = estimated
         wire = wire_format(session)
         self._channels = real.channels(wire, session.notes)
         shapes, units = session.channels()
@@ -200,10 +203,10 @@ class Scribe:
     def close(self, ending: Ending | None) -> dict[str, Any] | None:
         """End the record; the metrics if it is known how the loop ended."""
         self._write(self._pending, views(self._pending, self._channels)["force_sensed"])
+        metrics = None if ending is None else self._metrics(ending)
         if self._machine is not None:
             ended_in_order = ending is not None and self._machine_mode is Mode.STOPPED
             self._machine.close({} if ended_in_order else None)
-        metrics = None if ending is None else self._metrics(ending)
         self._recorder.close(metrics)
         return metrics
 
@@ -253,7 +256,7 @@ class Scribe:
         stretch = slice(int(before[-1]) + 1 if before.size else 0, end)
         arrays = {name: values[stretch] for name, values in recorded.items()}
         arrays["t"] = arrays["t"] - arrays["t"][:1]  # of a walk, which planner and controller began at their time zero
-        metrics = self._session.metrics(arrays)
+        metrics = self._session.metrics(arrays) | self._estimate(arrays)
         # the tick that ended it is told by its faults, but is no longer one of running
         ended_it = np.concatenate([[False], running[:-1]]) if len(running) else running
         faults = recorded["faults"][running | ended_it].astype(np.int64)
@@ -286,6 +289,15 @@ class Scribe:
             "memory_mb": ending.memory_mb and dict(zip(("start", "end"), ending.memory_mb, strict=True)),
             "realtime": ending.realtime,
         }
+
+    def _estimate(self, arrays: Mapping[str, Array]) -> dict[str, float | None]:
+        """Errors of the base that the loop estimated, where its machine is a plant, which knows what the base did."""
+        if self._machine is None or not self._estimated:
+            return {}
+        truth = self._machine.arrays()
+        row = np.minimum(np.searchsorted(truth["t"], arrays["t_machine"]), len(truth["t"]) - 1)
+        seen = np.hstack((arrays["q"][:, :7], arrays["v"][:, :6]))
+        return estimate(truth["q"][row], truth["v"][row], seen)
 
     def _end_speed(self, recorded: Mapping[str, Array]) -> float | None:
         """Largest speed of the base from the last torque of the drives on; None where none is recorded."""
@@ -391,7 +403,9 @@ def _record(job: RecordJob) -> None:
     wire = wire_format(session)
     config, h = job.config | {"loop": job.settings}, job.period / NS
     scribe = Scribe(
-        session, Path(job.out), config, h, machine_too=job.machine_ring is not None,
+        session, Path(job.out), config, h,
+        machine_too=job.machine_ring is not None,
+        estimated=job.settings["sensing"]["base"] == "estimated",
         tell=_say if job.told else lambda line: None,
     )  # fmt: skip
     drains = [_Drain(Ring(attach(job.ring), width(real.channels(wire, session.notes))), scribe.loop_rows)]

@@ -9,7 +9,9 @@ import textwrap
 import numpy as np
 import pytest
 
-from idcontrol import controllers
+from idcontrol import controllers, robots
+from idcontrol.errors import InputError
+from idcontrol.types import Command, Status
 from tests.controllers import walker
 
 HARD = """
@@ -24,7 +26,7 @@ HARD = """
     start, reference = robot.standing_state(), robot.standing_reference()
     controller = controllers.make(sys.argv[1], robot, mu=0.5)
     if sys.argv[2] == "warm":
-        controllers.warm(controller, lambda state: reference, start)
+        controllers.warm(controller)
     known = sum(len(kernel.overloads) for kernel in gc.get_objects() if isinstance(kernel, Dispatcher))
     rng, ended = np.random.default_rng(7), set()
     for k in range(300):
@@ -64,6 +66,45 @@ def test_warming_leaves_no_trace_in_the_controller(quadruped):
         controller(state, walker.stand(a=np.full(12, -2.0)))
     controllers.warm(warmed, lambda _: reference, state)
     assert cold(state, reference).tau.tobytes() == warmed(state, reference).tau.tobytes()
+
+
+def test_a_controller_that_was_made_for_no_robot_is_warmed_in_a_state_that_is_given(quadruped):
+    state, reference = walker.at_home(quadruped), walker.stand()
+    with pytest.raises(InputError, match="give warm a planner and a start"):
+        controllers.warm(walker.controller())
+    with pytest.raises(InputError, match="give warm a planner and a start"):
+        controllers.warm(walker.controller(), lambda _: reference)
+    controllers.warm(walker.controller(), lambda _: reference, state)
+
+
+def test_a_planner_is_asked_where_the_robot_stands_that_the_controller_was_made_for():
+    robot, asked = robots.load("links"), []
+    controller = controllers.make("pid", robot, mu=0.5)
+    controllers.warm(controller, lambda state: (asked.append(state), robot.standing_reference())[1])
+    assert [state.q.tobytes() for state in asked] == [robot.standing_state().q.tobytes()]
+
+
+def test_a_controller_of_a_users_own_that_cannot_be_referred_to_weakly_can_still_be_made():
+    robot = robots.load("links")
+    made = controllers.make(f"{__name__}:Slotted", robot, mu=0.5)
+    controllers.warm(made, lambda _: robot.standing_reference(), robot.standing_state())
+    with pytest.raises(InputError, match="give warm a planner and a start"):
+        controllers.warm(made)
+
+
+class Slotted:
+    """A controller that holds still, without room for a weak reference."""
+
+    __slots__ = ("a",)
+
+    def __init__(self, robot, mu, rate_hz):
+        self.a = robot.standing_reference().q.size
+
+    def reset(self):
+        pass
+
+    def __call__(self, state, reference):
+        return Command(tau=np.zeros(self.a), status=Status.SOLVED)
 
 
 class Kept:

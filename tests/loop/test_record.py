@@ -283,7 +283,7 @@ def test_the_process_of_the_recorder_keeps_every_row_and_prints_the_metrics(tmp_
     descriptor, memory = anonymous(ring_bytes(width(channels), 100))
     ring, rows = Ring(memory, width(channels)), telemetry(channels, 0)
     job = RecordJob(
-        target="tests.loop.rig:offer", config={}, settings={"rate_hz": 1000.0}, out=str(tmp_path / "run"),
+        target="tests.loop.rig:offer", config={}, settings={"sensing": {"base": "plant"}}, out=str(tmp_path / "run"),
         period=NS // 1000, ring=descriptor, machine_ring=None,
     )  # fmt: skip
     recorder = start("idcontrol.loop.record", job, [descriptor])
@@ -295,4 +295,4 @@ def test_the_process_of_the_recorder_keeps_every_row_and_prints_the_metrics(tmp_
     assert (recorder.returncode, metrics["steps"], metrics["rows_lost"]) == (0, 20, 0)  # of running
     run = load(tmp_path / "run")
     np.testing.assert_array_equal(run.arrays["q"], views(rows, channels)["q"][4:])
-    assert run.config["loop"] == {"rate_hz": 1000.0}
+    assert run.config["loop"] == job.settings

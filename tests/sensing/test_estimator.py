@@ -11,6 +11,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.loop import launch
 from idcontrol.loop.launch import LoopSettings
+from idcontrol.loop.life import Phase
 from idcontrol.loop.machine import GRAVITY, specific_force
 from idcontrol.record.recording import load
 from idcontrol.scenes.locomotion import record_walk
@@ -271,6 +272,13 @@ def test_links_walks_on_what_it_knows_of_itself(tmp_path):
     assert p_true[-1, 0] - p_true[0, 0] > 0.08  # it walked
     assert np.abs(p - p_true).max() < 0.01
     assert np.sqrt(np.mean((v - v_true) ** 2)) < 0.03
+    # the loop tells so itself, of the time in which it worked; a state is heard in the tick after the machine's row
+    k = np.flatnonzero(believed["phase"][running] == Phase.WORKING)
+    off = believed["q"][running][k, :3] - truth["q"][moving][k - 1, :3]
+    slow = believed["v"][running][k, :3] - truth["v"][moving][k - 1, :3]
+    found = [metrics[f"estimate_{name}"] for name in ("drift_m", "height_m", "velocity_m_s")]
+    wanted = [np.linalg.norm(off[-1, :2]), np.abs(off[:, 2]).max(), np.sqrt(np.mean(np.sum(slow**2, axis=1)))]
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
 
 
 TYPICAL = {
