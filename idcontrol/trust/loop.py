@@ -392,7 +392,8 @@ def rows_lost_by_the_recorder() -> float:
         descriptors.append(descriptor)
     with TemporaryDirectory() as parent:
         job = jobs.RecordJob(
-            target=TARGET, config={}, settings={}, out=str(Path(parent) / "run"), period=round(machines.H * NS),
+            target=TARGET, config={}, settings=msgspec.to_builtins(launch.LoopSettings()),
+            out=str(Path(parent) / "run"), period=round(machines.H * NS),
             ring=descriptors[0], machine_ring=descriptors[1],
         )  # fmt: skip
         process = jobs.start("idcontrol.loop.record", job, descriptors)
