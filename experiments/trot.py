@@ -51,6 +51,7 @@ PRESETS = {
             ramp_s=0.0,
             learn_friction=False,
             learn_load=False,
+            impacts=False,
             repair=False,
             rate_limit_nm_s=None,
             objective="printed",

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -212,7 +213,7 @@ class Controllers:
             mu: Friction that each may count on, one number or shape (n,); inf means no slip.
             rate_hz: Rate at which they will be called [Hz].
             terrain: The ground; None is the plane z = 0.
-            settings: Settings of their steps.
+            settings: Settings of their steps; impacts are not predicted.
             threads: Threads that share the rows; None takes one for each processor that this process may use.
 
         Raises:
@@ -221,7 +222,7 @@ class Controllers:
         """
         if n < 1:
             raise InputError(f"a batch of {n} controllers: give 1 or more")
-        self._made = name, robot, period(rate_hz), terrain, settings or InverseSettings()
+        self._made = name, robot, period(rate_hz), terrain, replace(settings or InverseSettings(), impacts=False)
         friction = np.asarray(mu, dtype=np.float64)
         if friction.shape not in ((), (n,)) or not (friction >= 0.0).all():
             raise InputError(f"mu must be one number from 0 to inf, or {n} of them")
@@ -499,7 +500,7 @@ def _steps(step: Any, worker: _Worker, rows: _Rows, given: _Given, out: Commands
             out.status[i] = FAILED
             continue
         _take_row(worker, rows, given, i)
-        ending, _, clipped, residual, n, _ = _one(step, worker, given.t[i])
+        ending, _, clipped, residual, n, _, _ = _one(step, worker, given.t[i])
         if ending != SOLVED:
             out.status[i] = FALLBACK
             continue

@@ -252,8 +252,8 @@ def on_own_plant(run: RunOutcome) -> Iterator[PaperClaim]:
         default=f"{found.mean:.2%}",
         holds=found.mean <= OWN_MODEL,
         why=f"{found.landing:.0%} of the error is made in the {1.0 - found.same_feet_share:.1%} of time in which other "
-        "feet carry load than were predicted to: one lands within the period, its impact is left to happen, no torque "
-        f"answers it, and no force is predicted. In the rest of the time the error is {found.same_feet:.3%}.",
+        "feet carry load than were predicted to. An impact within the period is answered by no torque, but its force "
+        f"is predicted. In the rest of the time the error is {found.same_feet:.3%}.",
     )
     yield PaperClaim(
         what=f"{what} in the median",

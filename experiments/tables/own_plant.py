@@ -1,9 +1,10 @@
 """Force prediction where the plant has the controller's own contact model: what is still off, and where it comes from.
 
 ``idcontrol compare trot --study own-plant``. Two things stand between the two, although both solve the same problem:
-feet that land within a period, whose impact the controller leaves to happen, and gaps under standing feet, which the
-plant closes within a period and the controller slowly. The study closes them at once, too, and adds noise to what is
-sensed, which is why the controller does not.
+feet that land within a period, whose impact no torque answers, and gaps under standing feet, which the plant closes
+within a period and the controller slowly. By default an impact is predicted from the torques that leave it to happen.
+The study leaves that out, closes gaps at once instead, and adds noise to what is sensed, which is why the controller
+does not.
 """
 
 from __future__ import annotations
@@ -19,11 +20,15 @@ from idcontrol.sweeps.study import Study, Table
 DURATION_S = 5.0
 """Length of a run: sixteen gait periods. More change nothing."""
 
-GAPS: Mapping[str, dict[str, Any]] = {
-    "slowly": {},
-    "at once": {"inverse.landing.closing_s": 1e-3, "inverse.landing.decay_s": 1e-3},
+BY_DEFAULT, UNPREDICTED, AT_ONCE = "by default", "impacts not predicted", "gaps closed at once"
+
+TREATMENTS: Mapping[str, dict[str, Any]] = {
+    BY_DEFAULT: {},
+    UNPREDICTED: {"inverse.impacts": False},
+    AT_ONCE: {"inverse.impacts": False, "inverse.landing.closing_s": 1e-3, "inverse.landing.decay_s": 1e-3},
 }
-"""How fast the controller closes the gap under a standing foot: by default, and within its period of 1 ms."""
+"""What the controller does about feet that land: by default, without predicting their impact, and as the plant does,
+which closes a gap within its period of 1 ms."""
 
 NOISE_M = (0.0, 1e-4)
 """Standard deviation of the sensed position of the base."""
@@ -38,7 +43,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
             (
                 o.setting("controller"),
                 o.setting("plant"),
-                _gap(o),
+                _treatment(o),
                 1e3 * o.setting("noise.position_m"),
                 *(
                     (None,) * 5
@@ -63,7 +68,7 @@ def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
             header=(
                 "controller",
                 "plant",
-                "gaps are closed",
+                "treatment of landing feet",
                 "noise [mm]",
                 "mean error",
                 "median error",
@@ -83,10 +88,9 @@ def _claims(outcome: RunOutcome) -> Iterator[PaperClaim]:
     """Claims about a run without noise: the preset default as it is, or with the gaps closed at once."""
     if outcome.setting("noise.position_m") != 0.0:
         return
-    if _gap(outcome) == "slowly":
+    if _treatment(outcome) == BY_DEFAULT:
         yield from on_own_plant(outcome)
-        return
-    found = prediction(outcome.folder) if outcome.done else None
+    found = prediction(outcome.folder) if outcome.done and _treatment(outcome) == AT_ONCE else None
     if found is not None:
         yield PaperClaim(
             what=f"{outcome.setting('controller')} that closes gaps at once predicts forces to {OWN_MODEL:.1%} while "
@@ -98,30 +102,33 @@ def _claims(outcome: RunOutcome) -> Iterator[PaperClaim]:
         )
 
 
-def _gap(outcome: RunOutcome) -> str:
-    """How gaps are closed in a row."""
-    at_once = all(outcome.setting(key) == value for key, value in GAPS["at once"].items())
-    return "at once" if at_once else "slowly"
+def _treatment(outcome: RunOutcome) -> str:
+    """What is done about landing feet in a row: the treatment with most settings in common."""
+    with_it = [
+        name for name, own in TREATMENTS.items() if all(outcome.setting(key) == value for key, value in own.items())
+    ]
+    return max(with_it, key=lambda name: len(TREATMENTS[name]))
 
 
 def _says(outcomes: Sequence[RunOutcome]) -> str:
     said = [
         "Sum of the normal forces, relative to the load. Controller and plant solve the same contact problem. They "
-        "differ where a foot lands within the period: its impact is left to happen and not predicted."
+        "differ where a foot lands within the period, whose impact no torque answers: it is predicted from the torques."
     ]
     for noise in NOISE_M:
-        for gap in GAPS:
-            alike = [o for o in outcomes if o.setting("noise.position_m") == noise and _gap(o) == gap]
+        for treatment in TREATMENTS:
+            alike = [o for o in outcomes if o.setting("noise.position_m") == noise and _treatment(o) == treatment]
             of_it = [o for o in alike if o.done]
+            label = f"{treatment[0].upper()}{treatment[1:]}, {1e3 * noise:g} mm of noise"
             if alike and not of_it:
-                said.append(f"Gaps closed {gap}, {1e3 * noise:g} mm of noise: none walks to the end.")
+                said.append(f"{label}: none walks to the end.")
             found = [p for o in of_it if (p := prediction(o.folder)) is not None]
             if not found:
                 continue
-            same, rates = [p.same_feet for p in found], [o.metric("dtau_mean_nm_s") for o in of_it]
+            means, rates = [p.mean for p in found], [o.metric("dtau_mean_nm_s") for o in of_it]
             said.append(
-                f"Gaps closed {gap}, {1e3 * noise:g} mm of noise: while the predicted feet carry load the error is "
-                f"{min(same):.2g} to {max(same):.2g} of it, the torque rate {min(rates):.3g} to {max(rates):.3g} N m/s."
+                f"{label}: the mean error is {min(means):.2%} to {max(means):.2%}, the torque rate {min(rates):.3g} to "
+                f"{max(rates):.3g} N m/s."
             )
     said.append(f"The goal is {OWN_MODEL:.1%}.")
     return " ".join(said)
@@ -131,14 +138,14 @@ study = Study(
     experiment="trot",
     summary="force prediction where the plant has the controller's own contact model: what is off, and why",
     runs=tuple(
-        {"controller": controller, "duration_s": DURATION_S, "noise.position_m": noise} | own | gap
+        {"controller": controller, "duration_s": DURATION_S, "noise.position_m": noise} | own | treatment
         for noise in NOISE_M
         for controller, own in OWN_PLANTS.items()
-        for gap in GAPS.values()
+        for treatment in TREATMENTS.values()
     ),
     tables=tables,
     grouping=lambda outcome: (
         outcome.setting("controller"),
-        f"gaps closed {_gap(outcome)}, noise {1e3 * outcome.setting('noise.position_m'):g} mm",
+        f"{_treatment(outcome)}, noise {1e3 * outcome.setting('noise.position_m'):g} mm",
     ),
 )

@@ -84,6 +84,7 @@ def request(problem: StepProblem, cones: Cones, *, last: Array, bounds: Bounds |
         bounds=unbounded(last.size) if bounds is None else bounds,
         h=problem.h,
         sticks=False,
+        lands=False,
     )
     return Request(problem=problem, posed=posed, warm={}, repair=True)
 

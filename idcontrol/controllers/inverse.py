@@ -32,12 +32,14 @@ from idcontrol.controllers.step import (
     NO_SOLUTION,
     SOLVED,
     Answer,
+    Ended,
     JointLaw,
     Machine,
     MachineTerms,
     Posed,
     Result,
     StanceRule,
+    meets_ground,
     pose_bound,
     usable,
 )
@@ -182,19 +184,21 @@ class InverseDynamics:
             near = self._look(state.t)
         except Exception as error:  # a detector may be a user's and raise anything; a controller raises nothing
             return failed(self._system, f"contacts cannot be found: {type(error).__name__}: {error}")
-        ending, sticking, clipped, residual, n, gap = (
-            (NO_SOLUTION, False, False, 0.0, 0, np.nan) if self._step is None else self._step(self._bound, near.packed)
-        )
+        ended: Ended = (NO_SOLUTION, False, False, 0.0, 0, np.nan, False)
+        if self._step is not None:
+            ended = self._step(self._bound, near.packed)
+        ending, sticking, clipped, residual, n, gap, lands = ended
         self._load.contacts[0] = n if ending == SOLVED else 0
         if ending == SOLVED:
             if self._let_go[0] > 0:
                 self._let_go -= 1
             found = self._found[n]
+            predicted = ContactForces(
+                identity=found.identity.copy(), force=found.force.copy(), normal=found.normal.copy()
+            )
             return Command(
                 tau=self._tau.copy(),
-                predicted=ContactForces(
-                    identity=found.identity.copy(), force=found.force.copy(), normal=found.normal.copy()
-                ),
+                predicted=self._with_impacts(self._begin(near), near, predicted) if lands else predicted,
                 residual=residual,
                 clipped=clipped,
                 solved_by="sticking" if sticking else self._scheme.name,
@@ -284,6 +288,7 @@ class InverseDynamics:
             kept = self._found[len(contacts)]
             kept.identity[:], kept.force[:] = predicted.identity, predicted.force
             self._load.contacts[0] = len(contacts)
+            predicted = self._with_impacts(request, near, predicted)
         return Command(
             tau=tau,
             predicted=predicted,
@@ -293,6 +298,36 @@ class InverseDynamics:
             dropped=dropped,
             solved_by=solved_by,
             gap=gap,
+        )
+
+    def _with_impacts(self, request: Request, near: Contacts, predicted: ContactForces) -> ContactForces:
+        """Forces of a period in which a foot lands: its contact model forward from the torques that were chosen.
+
+        The torques leave an impact to happen, so their own problem has none. What stands already is taken to touch.
+
+        Args:
+            request: The step as posed.
+            near: All contacts near the ground.
+            predicted: Forces of the feet in stance, which are left where nothing lands or the model has no answer.
+        """
+        if not (self._settings.impacts and request.posed.lands):
+            return predicted
+        problem, u = request.problem, self._system.n_unactuated
+        v, rule = self._intake.inputs.v[self._system.order], self._machine.rule
+        meet = [meets_ground(near.arrays, i, v, self._h, rule.approach_speed_m_s) for i in range(len(near))]
+        meets = np.array(meet, dtype=np.bool_)
+        stands = np.zeros_like(meets)
+        stands[request.posed.which] = True
+        kappa = problem.kappa.copy()
+        kappa[u:] -= self._h * self._tau
+        contacts = replace(near, gap=np.where(stands & ~meets, 0.0, near.gap)).take(stands | meets)
+        solution = self._scheme.forward(replace(problem, kappa=kappa, contacts=contacts, prescribed=None), None)
+        if solution.status is Status.FALLBACK:
+            return predicted
+        return ContactForces(
+            identity=contacts.identity,
+            force=contacts.force_world(solution.impulses, self._h),
+            normal=contacts.axes[:, 0],
         )
 
     def _begin(self, near: Contacts) -> Request:

@@ -48,6 +48,8 @@ class InverseSettings:
             (`idcontrol.controllers.friction`).
         learn_load: Whether a force on a floating base that nobody told of is counted on as it shows in the motion
             (`idcontrol.controllers.load`).
+        impacts: Whether the forces of a period in which a foot lands are predicted with its impact: by the contact
+            model, forward from the torques. No torque depends on it (planner.md, section 7).
         repair: Whether schemes without slip stay within friction cones and torque limits: joints give way then, or
             contacts slip (math.md, section 12.2). Off, they keep the motion without slip and do not look at
             friction, as the original.
@@ -73,6 +75,7 @@ class InverseSettings:
     rate_limit_nm_s: float | Literal["robot"] | None = "robot"
     learn_friction: bool = True
     learn_load: bool = True
+    impacts: bool = True
     repair: bool = True
     objective: Objective = "consistent"
     solver: Literal["fast", "reference"] = "fast"

@@ -145,9 +145,9 @@ class Machine(NamedTuple):
     result: Result
 
 
-Ended: TypeAlias = tuple[int, bool, bool, float, int, float]
+Ended: TypeAlias = tuple[int, bool, bool, float, int, float, bool]
 """How a step ended, whether contacts simply stick, whether a torque is at its limit, the residual, how many contacts
-are in stance, the gap [N m]."""
+are in stance, the gap [N m], whether a foot lands (`Posed.lands`)."""
 
 
 class Posed(NamedTuple):
@@ -165,6 +165,7 @@ class Posed(NamedTuple):
         bounds: What the motors can give.
         h: Control period [s].
         sticks: Whether the sticking motion is to be tried first: b agrees with it.
+        lands: Whether a foot meets the ground within the period (`meets_ground`).
     """
 
     w: Whitened
@@ -178,6 +179,7 @@ class Posed(NamedTuple):
     bounds: Bounds
     h: float
     sticks: bool
+    lands: bool
 
 
 class Answer(NamedTuple):
@@ -234,6 +236,24 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
         angle = np.arctan2(q[at + 1], q[at]) if terms.joint_circle[j] else q[at]
         wanted = speed + h * (a_des[j] + (joints.kp[j] * (q_des[j] - angle) + joints.kd[j] * (v_des[j] - speed)))
         b[j] = min(max(wanted, nearing(angle, joints.room.lower[j], h)), nearing(angle, joints.room.upper[j], h))
+
+
+@njit(cache=True, error_model="numpy")
+def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_speed_m_s: float) -> bool:
+    """Whether contact i nears the ground faster than a foot at rest does, and closes its gap within a period.
+
+    Args:
+        contacts: All that are near the ground.
+        i: Which of them.
+        v: Velocity in our order, shape (m,).
+        h: Control period [s].
+        approach_speed_m_s: A slower foot rests.
+    """
+    opening = -contacts.surface_velocity[i]
+    for k in range(v.shape[0]):
+        opening += contacts.jacobian[i, k] * v[k]
+    meets: bool = opening < -approach_speed_m_s and contacts.gap[i] + h * opening < 0.0
+    return meets
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
@@ -371,6 +391,9 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     for r in range(3 * n):
         w.c[r] -= target[r]
     last, bounds = motors(machine, v, arena)
+    lands = False
+    for i in range(detected.identity.shape[0]):
+        lands = lands or meets_ground(detected, i, v, h, machine.rule.approach_speed_m_s)
     return Posed(
         w,
         b,
@@ -383,6 +406,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
         bounds,
         h,
         machine.shortcut and machine.projects and n > 0,
+        lands,
     )
 
 
@@ -431,12 +455,12 @@ def control(scheme: Any, bound: Bound, near: Packed) -> Ended:
 
     Forces are written into `Machine.result`, and torques, too, if the step ended as `SOLVED`.
     """
-    ending, sticking, clipped, residual, n, gap = UNUSABLE, False, False, 0.0, 0, np.nan
+    ending, sticking, clipped, residual, n, gap, lands = UNUSABLE, False, False, 0.0, 0, np.nan, False
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
     if usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
         begin(machine.arena)
         posed = pose_borrowed(bound, near, machine.arena)
-        n = posed.which.shape[0]
+        n, lands = posed.which.shape[0], posed.lands
         f = zeros(machine.arena, 3 * n)
         answer = scheme(posed, f, machine.arena)
         ending, sticking, residual, gap = answer.ending, answer.sticking, answer.residual, answer.gap / machine.h
@@ -444,7 +468,7 @@ def control(scheme: Any, bound: Bound, near: Packed) -> Ended:
             ending, clipped = torque(machine, posed.bounds, posed.contacts, f, answer.impulse)
             if ending == SOLVED:
                 remember(machine.memory, posed.contacts.identity, posed.active)
-    return ending, sticking, clipped, residual, n, gap
+    return ending, sticking, clipped, residual, n, gap, lands
 
 
 @njit(cache=True)

@@ -102,6 +102,8 @@ def _asked(state: State, reference: Reference) -> Iterator[tuple[State, Referenc
     for axis, speed in enumerate((PUSH, PUSH, -PUSH)[: state.v.size]):
         v = state.v.copy()
         v[axis] = speed
+        moving = structs.replace(state, v=v)
         for _ in range(SLIDING):
-            yield structs.replace(state, v=v), reference
+            yield moving, reference
+        yield moving, structs.replace(reference, stance=np.zeros_like(reference.stance))  # lands as nobody planned
     yield state, structs.replace(reference, a=np.nan * one)

@@ -1,5 +1,7 @@
 """Inverse dynamics with predicted forces: what it must do whatever the numerics inside (math.md 7.4, 12, 13.6, 16)."""
 
+from dataclasses import replace
+
 import numpy as np
 import pinocchio as pin
 import pytest
@@ -13,6 +15,7 @@ from idcontrol.contact.terrain import plane
 from idcontrol.controllers import InverseSettings, Setup
 from idcontrol.controllers.inverse import MOST_LET_GO
 from idcontrol.controllers.projection import project
+from idcontrol.controllers.step import meets_ground
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb, dissipation, specification
 from idcontrol.models.distribution import Cones
@@ -107,7 +110,7 @@ def test_in_the_air_joints_accelerate_as_feedback_asks(quadruped, name):
 def test_torque_and_forces_are_those_of_the_smallest_torque_that_clarabel_finds(quadruped, unloading):
     """The whole step written out: desired velocity, landing rows, projection, stage I, and stage II by Clarabel."""
     rng = np.random.default_rng(int(unloading))
-    control = walker.controller(gains=walker.NO_FEEDBACK, landing=Landing())
+    control = walker.controller(gains=walker.NO_FEEDBACK, landing=Landing(), impacts=False)
     for _ in range(10):
         state = moving_state(quadruped, rng, speed=rng.choice([0.01, 0.3]))
         to_liftoff = rng.uniform(0.0, 0.05, 4) if unloading else np.full(4, np.inf)
@@ -325,7 +328,7 @@ def test_a_rate_that_is_not_positive_is_refused(rate):
 def test_at_their_limits_motors_still_get_the_forces_that_are_predicted(quadruped, limit, demand):
     """A joint at its limit is solved again as a known torque, not only clipped (math.md 12.4)."""
     rng = np.random.default_rng(0)
-    control = walker.controller(limit=limit, gains=walker.NO_FEEDBACK, edge_speed_m_s=1e-6)
+    control = walker.controller(limit=limit, gains=walker.NO_FEEDBACK, edge_speed_m_s=1e-6, impacts=False)
     misses = []
     for _ in range(60):
         state = moving_state(quadruped, rng, speed=0.01)
@@ -484,6 +487,45 @@ def test_a_landing_foot_counts_only_once_it_has_met_the_ground(quadruped):
     standing = walker.controller()(state, walker.stand(since_touchdown=long_ago))
     assert landing.predicted.identity.tolist() == [0, 2, 3]
     assert standing.predicted.identity.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_foot_that_meets_the_ground_is_predicted_to_hit_it_and_no_torque_depends_on_that(quadruped, planned):
+    """The oracle is a plant's step: the same contact model forward from the torques."""
+    state = lifted(quadruped, 1, 5e-5)
+    state = structs.replace(state, v=quadruped.to_pinocchio(-0.1 * raise_foot(quadruped, state, 1)))
+    since, stance = np.full(4, np.inf), np.ones(4, dtype=bool)
+    since[1], stance[1] = 1e-3, planned
+    reference = walker.stand(q=quadruped.joint_positions(state.q), since_touchdown=since, stance=stance)
+    command = walker.controller()(state, reference)
+    without = walker.controller(impacts=False)(state, reference)
+    np.testing.assert_array_equal(command.tau, without.tau)
+    assert without.predicted.identity.tolist() == [0, 2, 3]
+    assert command.predicted.identity.tolist() == [0, 1, 2, 3]
+
+    quadruped.update(state.q, state.v)
+    near = SphereContacts(quadruped, scenes.FEET, scenes.RADIUS, plane(), 0.7).detect(1e-3)
+    near = replace(near, gap=np.array([0.0, 5e-5, 0.0, 0.0]))
+    plant = dissipation.solve(forward_step(quadruped, quadruped.from_pinocchio(state.v), scenes.H * command.tau, near))
+    oracle = near.force_world(plant.impulses, scenes.H)
+    assert oracle[1, 2] > 1.0  # newtons
+    np.testing.assert_allclose(command.predicted.force, oracle, rtol=0, atol=1e-6 * walker.WEIGHT)
+
+
+@pytest.mark.parametrize(
+    ("gap", "speed", "meets"),
+    [(5e-5, 0.1, True), (2e-4, 0.1, False), (1e-7, 1e-3, False), (-1e-3, 0.1, True), (5e-5, -0.1, False)],
+)
+def test_a_contact_meets_the_ground_if_it_comes_faster_than_one_at_rest_and_closes_its_gap(
+    quadruped, gap, speed, meets
+):
+    state = walker.at_home(quadruped)
+    v = -speed * raise_foot(quadruped, state, 1)
+    near = contacts_of(quadruped, state)
+    foot = near.identity.tolist().index(1)
+    gaps = np.where(near.identity == 1, gap, 0.0)
+    contacts = replace(near, gap=gaps, surface_velocity=np.zeros(3 * len(near)))
+    assert meets_ground(contacts.arrays, foot, v, scenes.H, 2e-3) == meets
 
 
 @pytest.mark.parametrize("name", sorted({*INVERSE} - {"id-coulomb-qp-raw"}))

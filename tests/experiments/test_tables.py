@@ -264,7 +264,12 @@ def test_forces_on_the_own_plant_are_judged_by_mean_and_median_and_with_gaps_clo
     # the mean, the median; with the gaps closed at once, while the predicted feet stand
     assert [row[4] in HELD for row in found.rows] == [False, True, True] * 3
     assert "100% of the error is made in" in found.rows[0][5]
-    assert "the error is 0 to 0" in table(own_plant.tables(rows), "own-plant").sentence
+    page = table(own_plant.tables(rows), "own-plant")
+    treatments = ["by default", "impacts not predicted", "gaps closed at once"]
+    assert [row[2] for row in page.rows] == treatments * 3 * len(own_plant.NOISE_M)
+    assert all(
+        f"{name[0].upper()}{name[1:]}, 0.1 mm of noise: the mean error is" in page.sentence for name in treatments
+    )
 
 
 def test_a_score_names_what_was_measured(walk):
