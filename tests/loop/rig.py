@@ -232,7 +232,10 @@ class Cable:
 
 @dataclass
 class Rig:
-    """Loop and machine on one virtual clock; every row of both is kept."""
+    """Loop and machine on one virtual clock; every row of both is kept.
+
+    The machine begins at `start`, by default that of its session; `system` is the loop's own.
+    """
 
     controller: object = field(default_factory=Pd)
     states: Weather = field(default_factory=Weather)
@@ -242,6 +245,9 @@ class Rig:
     seed: int = 0
     session: object = field(default_factory=ArmSession)
     attended: bool = False
+    machine_policy: Policy = field(default_factory=lambda: msgspec.structs.replace(watchdog(H), damp_s=0.1))
+    start: State | None = None
+    system: object = None
 
     def __post_init__(self):
         self.clock = VirtualClock()
@@ -253,11 +259,11 @@ class Rig:
         wire = wire_format(session)
         self.machine = Machine(
             self.to_loop, session.plant(H), session,
-            period_s=H, numbers=SessionNumbers(own=7), policy=msgspec.structs.replace(watchdog(H), damp_s=0.1),
+            period_s=H, numbers=SessionNumbers(own=7), policy=self.machine_policy, start=self.start,
         )  # fmt: skip
         parts = Parts(
-            planner=session.planner(), controller=self.controller, system=type(session)().system, wire=wire,
-            limits=session.limits, notes=session.notes, between=session.between(),
+            planner=session.planner(), controller=self.controller, system=self.system or type(session)().system,
+            wire=wire, limits=session.limits, notes=session.notes, between=session.between(),
         )  # fmt: skip
         self.loop = ControlLoop(
             self.to_machine, parts, self.clock, self.policy,

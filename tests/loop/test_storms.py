@@ -1,0 +1,221 @@
+"""Storms of faults: whatever happens to a running machine, it is left in order."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from idcontrol import controllers
+from idcontrol.loop.clock import NS
+from idcontrol.loop.machine import watchdog
+from idcontrol.loop.safety import Mode, Policy, Rule
+from idcontrol.loop.session import begins, resolve
+from idcontrol.scenes.walk import CommandSettings, WalkConfig
+from idcontrol.types import Command
+from tests.loop.rig import H, Pd, Rig
+
+WALK = "idcontrol.experiments.live:loop"
+
+
+class Moody:
+    """A controller that does one of these on a whim."""
+
+    def __init__(self, controller, rng, joints):
+        self.whim = 0
+        self._controller, self._rng, self._joints = controller, rng, joints
+
+    def reset(self):
+        self._controller.reset()
+
+    def __call__(self, state, reference):
+        whim, self.whim = self.whim, 0
+        if whim == 1:
+            raise ZeroDivisionError("a gain is zero")
+        if whim == 2:
+            return Command(tau=np.full(self._joints, np.nan))
+        if whim == 3:
+            return Command(tau=1e3 * self._rng.standard_normal(self._joints))
+        return self._controller(state, reference)
+
+
+@dataclass
+class Weather:
+    """When a storm ends, and when the machine is asked to end [s]."""
+
+    calm_s: float
+    end_s: float
+
+
+def brew(rig, rng, weather, push):
+    """Faults at random times; meanwhile somebody tries now and then to recover and to arm the machine."""
+    a = rig.session.limits.torque.size
+    health = rig.machine.health
+    calm = health.copy()
+
+    def at(t, call):
+        rig.clock.at(round(t * NS), call)
+
+    def cut(cable, t):
+        at(t, lambda: setattr(cable, "cut", True))
+        at(t + 0.2 * rng.random(), lambda: setattr(cable, "cut", False))
+
+    def ail(t, place, value):
+        at(t, lambda: health.__setitem__(place, value))
+        at(t + 0.3 * rng.random(), lambda: health.__setitem__(place, calm[place]))
+
+    def move():
+        motion = rig.machine._motion
+        motion.state = push(motion.state)
+
+    ailments = [(2 * a + 1, 1.0), (a - 1, 3.0), (2 * a - 1, 95.0), (2 * a, 10.0)]  # estop, drive, hot, voltage
+    for t in np.sort(rng.uniform(0.05, weather.calm_s, rng.integers(1, 9))).tolist():
+        kind = rng.integers(9)
+        if kind < 2:
+            cut((rig.to_loop, rig.to_machine)[kind], t)
+        elif kind < 6:
+            ail(t, *ailments[kind - 2])
+        elif kind == 6:
+            at(t, move)
+        elif kind == 7:
+            at(t, lambda: setattr(rig.controller, "whim", int(rng.integers(1, 4))))
+        else:
+            cut(rig.to_loop, t)
+            cut(rig.to_machine, t)
+    rig.run(acts=np.sort(rng.uniform(0.0, weather.end_s, 40)).tolist(), damp_at=weather.end_s)
+    return rig
+
+
+def policy(rng, **settings):
+    """A policy in which all faults have a cause that is gone some time."""
+    silent = Rule(tolerate=int(rng.integers(0, 20)))
+    return Policy(start_s=10.0, voltage_v=(20.0, 30.0), silent=silent, **settings)
+
+
+def check_torques(rig):
+    """No torque is beyond its limit, and a loop that does not run asks for none."""
+    limit = rig.session.limits.torque
+    for row in rig.rows:
+        assert (np.abs(row["tau"]) <= limit).all()
+        assert int(row["mode"]) in (Mode.RUNNING, Mode.DAMPED) or not row["tau"].any()
+    for row in rig.machine_rows:
+        assert (np.abs(row["tau"]) <= limit).all()
+
+
+def check_end(rig):
+    """There is a way out of whatever happened: both sides come to their end."""
+    for _ in range(50):
+        if rig.machine.finished:
+            break
+        rig.clock.spend(NS // 10)
+    assert rig.machine.finished
+    assert rig.loop.finished
+
+
+def lives(rig):
+    """How often torques began."""
+    return rig.modes().count(Mode.RUNNING)
+
+
+# --- an arm ---
+
+
+def storm(seed):
+    """An arm in a storm of two seconds."""
+    rng = np.random.default_rng(seed)
+    rig = Rig(
+        attended=True, controller=Moody(Pd(), rng, 2), duration_s=30.0, policy=policy(rng, damp_s=0.2), seed=seed
+    )  # fmt: skip
+    return brew(
+        rig, rng, Weather(calm_s=2.0, end_s=4.0), lambda s: structs.replace(s, q=s.q + rng.uniform(-1.0, 1.0, 2))
+    )  # fmt: skip
+
+
+def check_storm(rig):
+    """No torque beyond its limit, none that ends while a joint moves, and a way out of whatever happened."""
+    check_torques(rig)
+    check_end(rig)
+    body = rig.machine_rows
+    modes = np.array([int(row["mode"]) for row in body])
+    begun = np.flatnonzero(modes == Mode.RUNNING)
+    if begun.size:  # it was braked before it went limp, until it rested or for as long as it may take
+        ends = int(np.argmax(modes == Mode.STOPPED))
+        braked = ends - 1 - int(np.flatnonzero(modes[:ends] == Mode.RUNNING)[-1])
+        speed = np.array([np.abs(row["v"]).max() for row in body[max(ends - 300, 0) : ends]])
+        assert braked >= 100 or speed.max() < 0.05  # the machine of these tests brakes for 0.1 s at most
+
+
+def test_storms_of_faults_end_in_order_whatever_happened():
+    lived = 0
+    for seed in range(20):
+        rig = storm(seed)
+        check_storm(rig)
+        gc.collect()  # its rows, which are many, are held by a circle
+        lived += lives(rig) > 1
+    assert lived >= 5  # and somebody has recovered it meanwhile
+
+
+@pytest.mark.slow
+def test_a_thousand_storms_of_faults_end_in_order():
+    for seed in range(1000, 2000):
+        check_storm(storm(seed))
+        gc.collect()
+
+
+# --- robots on their legs ---
+
+
+def storm_on_legs(robot, seed):
+    """A robot that walks, or is about to stand up, in a storm of 1.5 s; pushes are up to 0.5 m/s and 1 rad/s."""
+    rng = np.random.default_rng(seed)
+    kind, place = ("torque", "impedance")[seed % 2], ("standing", "lying")[seed // 2 % 2]
+    config = WalkConfig(robot=robot, duration_s=30.0, command=CommandSettings(kind=kind), seed=seed)
+    session = resolve(WALK, config)
+    controller = controllers.build(config.controller, session.setup())
+    rig = Rig(
+        attended=True, session=session, system=resolve(WALK, config).system, duration_s=30.0, seed=seed,
+        controller=Moody(controller, rng, session.limits.torque.size), policy=policy(rng),
+        machine_policy=watchdog(H), start=begins(session, place),
+    )  # fmt: skip
+    begun = 3.0 if place == "lying" else 0.0
+
+    def push(state):
+        v = state.v.copy()
+        v[:6] += rng.uniform(-1.0, 1.0, 6) * np.array([0.5, 0.5, 0.5, 1.0, 1.0, 1.0])
+        return structs.replace(state, v=v)
+
+    return brew(rig, rng, Weather(calm_s=begun + 1.5, end_s=begun + 6.0), push)
+
+
+def check_storm_on_legs(rig):
+    """As of an arm; and its body carries it when torques end, so that it does not fall in the 20 ticks after."""
+    check_torques(rig)
+    check_end(rig)
+    modes = np.array([int(row["mode"]) for row in rig.machine_rows])
+    if (modes == Mode.RUNNING).any():
+        after = np.array(
+            [row["v"][:3] for row, mode in zip(rig.machine_rows, modes, strict=True) if mode == Mode.STOPPED]
+        )
+        assert np.abs(after).max() < 0.05  # m/s; 20 ms of free fall are 0.2
+
+
+@pytest.mark.parametrize("robot", ["links", pytest.param("go1", marks=pytest.mark.slow)])
+def test_a_robot_is_never_limp_while_its_legs_carry_it_whatever_happened(robot):
+    rig = storm_on_legs(robot, 1)
+    check_storm_on_legs(rig)
+    assert lives(rig) == 2  # it was recovered, stood up from where it lay, and lay down again
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robot", ["links", "go1"])
+def test_in_a_hundred_storms_a_robot_is_never_limp_while_its_legs_carry_it(robot):
+    recovered = 0
+    for seed in range(1000, 1100):
+        rig = storm_on_legs(robot, seed)
+        check_storm_on_legs(rig)
+        recovered += lives(rig) > 1
+        gc.collect()
+    assert recovered >= 50
