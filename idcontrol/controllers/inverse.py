@@ -146,11 +146,17 @@ class InverseDynamics:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, remembers the same last step; a shallow one shares the system."""
-        return type(self), self._made, self._remembered
+        kept = self._found[self._load.contacts[0]]
+        return type(self), self._made, (self._remembered, kept.identity, kept.force)
 
-    def __setstate__(self, remembered: tuple[Array | Integers, ...]) -> None:
-        for room, values in zip(self._remembered, remembered, strict=True):
+    def __setstate__(self, remembered: tuple[tuple[Array | Integers, ...], Integers, Array]) -> None:
+        memories, identity, force = remembered
+        for room, values in zip(self._remembered, memories, strict=True):
             room[:] = values
+        if identity.size > self._machine.result.identity.size:
+            self._rebind(self._machine.inputs, identity.size)
+        kept = self._found[identity.size]
+        kept.identity[:], kept.force[:] = identity, force
 
     @property
     def _remembered(self) -> tuple[Array | Integers, ...]:
