@@ -45,5 +45,6 @@ def rows(walk: RecordedWalk, effort: Effort) -> Iterator[TimingRow]:
             states=len(moments),
             solved=lambda commands: bool((commands.status <= Status.REPAIRED).all()),
             bar=BAR,
+            robots=ROBOTS,
         )
         yield measure(benchmark, effort)

@@ -83,6 +83,7 @@ class Benchmark:
         counted: States whose times count, shape (states,); None counts all of them.
         bar: The bound that was set for it, if any.
         note: A remark for the reader.
+        robots: Number of robots that the job steps in one call; None where it does not step whole robots at once.
     """
 
     section: str
@@ -95,6 +96,7 @@ class Benchmark:
     counted: Booleans | None = None
     bar: Bar | None = None
     note: str = ""
+    robots: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +161,8 @@ class TimingRow:
             "unsolved": self.unsolved,
             "peer_unsolved": self.peer_unsolved,
             "note": asked.note,
+            "robots": asked.robots,
+            "steps_per_s": None if asked.robots is None else 1e6 * asked.robots / self.us["p50"],
         }
 
 

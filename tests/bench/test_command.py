@@ -30,6 +30,8 @@ def test_json_is_what_the_contract_says(quick, capsys, tmp_path):
         assert set(row["us"]) == {"p50", "p99", "p999"}
         assert {"what", "contacts", "floor_ratio", "peer", "peer_us", "peer_ratio", "bar", "goal", "met"} <= set(row)
         assert row["unsolved"] == 0
+        assert row["robots"] is None
+        assert row["steps_per_s"] is None
     assert main(["bench", "controllers", *FEW, "--against", str(path)]) == 0
     assert "now / earlier" in capsys.readouterr().out
 
@@ -39,6 +41,9 @@ def test_a_thousand_robots_have_rows_with_a_bar(quick, capsys):
     found = json.loads(capsys.readouterr().out)["rows"]
     assert [row["what"] for row in found] == ["id-coulomb-qp, 1000 robots", "id-noslip-lcp, 1000 robots"]
     assert all(row["of"] == "us" and row["bar"] > 0.0 and row["unsolved"] == 0 for row in found)
+    for row in found:
+        assert row["robots"] == 1000
+        assert row["steps_per_s"] == pytest.approx(row["robots"] / (1e-6 * row["us"]["p50"]))
 
 
 def test_the_table_names_bars_and_peers(quick, capsys):
