@@ -24,6 +24,7 @@ from numba import njit
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import linked
+from idcontrol.models.reduced import ALL_EDGES, MOTION_RANK_TOLERANCE, PRESSES, impulses, in_cones, reduce_kernel
 from idcontrol.models.whitened import Whitened
 from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
 from idcontrol.solvers.basis import pivoted_basis
@@ -41,8 +42,9 @@ KEPT = 1e-8
 """Largest relative miss of the motion that impulses of stage II may have; the program meets it to some 1e-12, but rows
 that its generators cannot span are left out of it (math.md, section 7.4)."""
 
-MOTION_RANK_TOLERANCE = 1e-8
-"""Relative length below which a direction of J_bᵀ depends on the others (math.md, sections 7.4 and 13.4)."""
+CROWD = 2
+"""With more unknowns than this times the number of motions and motors, a program in no more coordinates than these is
+tried first (`idcontrol.models.reduced`)."""
 
 
 class TorqueMap(NamedTuple):
@@ -136,34 +138,57 @@ def shifted(bounds: Bounds, reference: Array, arena: Arena) -> Bounds:
 
 
 @njit(cache=True)
-def _generators(
-    u: Array, cones: Cones, row: Integers, other: Integers, weight: Array, A: Array
-) -> tuple[int, int]:  # pragma: no cover - compiled
-    """Generators B with y = B ξ (3 n x d), and inequality rows A ξ ≥ 0, after the edge rule.
+def _allowed(u: Array, cones: Cones, cone: Integers) -> int:  # pragma: no cover - compiled
+    """Write what the edge rule leaves of each contact's cone, shape (n,), as in `idcontrol.models.reduced`.
 
-    Column j of B has 1 at `row[j]` and `weight[j]` at `other[j]`: a single component (weight 0) or a friction edge.
-    `u` are contact velocities (3 n,), φ/h included.
+    Args:
+        u: Contact velocities (3 n,), φ/h included.
+        cones: Where impulses may lie.
+        cone: Result: bits 0 to 3 for the edges +S, -S, +T, -T, one bit alone for a contact without friction, or
+            `PRESSES` for a held one.
 
     Returns:
-        d, and the number of rows of A.
+        The number of generators, at most 3 n.
     """
     mu, held, v_tol = cones.mu, cones.held, cones.v_tol
+    n, d = mu.shape[0], 0
+    for i in range(n):
+        cone[i] = 0
+        if held[i] or not mu[i] > 0.0:
+            if u[i] <= v_tol:
+                cone[i] = PRESSES if held[i] else 1
+                d += 3 if held[i] else 1
+            continue
+        allowed = 0
+        for axis in range(1, 3):
+            for sign in (1.0, -1.0):
+                if u[i] + sign * mu[i] * u[axis * n + i] <= v_tol:
+                    cone[i] |= 1 << (2 * axis - (2 if sign > 0.0 else 1))
+                    allowed += 1
+        d += min(allowed, 3)
+    return d
+
+
+@njit(cache=True)
+def _generators(
+    cone: Integers, mu: Array, row: Integers, other: Integers, weight: Array, A: Array
+) -> int:  # pragma: no cover - compiled
+    """Generators B with y = B ξ (3 n x d), and inequality rows A ξ ≥ 0, of the cones that `_allowed` leaves.
+
+    Column j of B has 1 at `row[j]` and `weight[j]` at `other[j]`: a single component (weight 0) or a friction edge.
+
+    Returns:
+        The number of rows of A.
+    """
     n = mu.shape[0]
     d, rows = 0, 0
     for i in range(n):
-        sticks = held[i] and u[i] <= v_tol
-        allowed = 0
-        if not held[i] and mu[i] > 0.0:
-            for axis in range(1, 3):
-                for sign in (1.0, -1.0):
-                    if u[i] + sign * mu[i] * u[axis * n + i] <= v_tol:
-                        allowed += 1
-        if sticks or allowed == 4:
+        if cone[i] == PRESSES or cone[i] == ALL_EDGES:
             for axis in range(3):
                 row[d + axis] = axis * n + i
                 other[d + axis] = axis * n + i
                 weight[d + axis] = 0.0
-            if sticks:
+            if cone[i] == PRESSES:
                 A[rows] = 0.0
                 A[rows, d] = 1.0
                 rows += 1
@@ -176,25 +201,18 @@ def _generators(
                         A[rows, d + 2] = t
                         rows += 1
             d += 3
-        elif held[i]:
             continue
-        elif not mu[i] > 0.0:
-            if u[i] <= v_tol:
-                row[d], other[d], weight[d] = i, i, 0.0
-                A[rows] = 0.0
-                A[rows, d] = 1.0
-                rows += 1
-                d += 1
-        else:
-            for axis in range(1, 3):
-                for sign in (1.0, -1.0):
-                    if u[i] + sign * mu[i] * u[axis * n + i] <= v_tol:
-                        row[d], other[d], weight[d] = i, axis * n + i, sign * mu[i]
-                        A[rows] = 0.0
-                        A[rows, d] = 1.0
-                        rows += 1
-                        d += 1
-    return d, rows
+        for edge in range(4):
+            if not cone[i] >> edge & 1:
+                continue
+            rubs = mu[i] > 0.0
+            row[d], other[d] = i, (1 + edge // 2) * n + i if rubs else i
+            weight[d] = mu[i] * (1.0 - 2.0 * (edge % 2)) if rubs else 0.0
+            A[rows] = 0.0
+            A[rows, d] = 1.0
+            rows += 1
+            d += 1
+    return rows
 
 
 @njit(cache=True, error_model="numpy")
@@ -216,15 +234,84 @@ def _into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cove
 
 
 @njit(cache=True, error_model="numpy")
-def _keeps(rho: Array, y: Array, x: Array, typical: float) -> bool:  # pragma: no cover - compiled
-    """Whether impulses y give the motion x, ρᵀy = x, relative to its length or to a typical one."""
-    miss, largest = 0.0, typical
+def _keeps(w: Whitened, y: Array, x: Array, longest: float) -> bool:  # pragma: no cover - compiled
+    """Whether impulses y (3 n,) give the motion x, ρᵀy = x, relative to its length or to a typical one.
+
+    Typical is what stops the fastest contact, with `longest` the square of the longest column of ρ: a motion that is
+    shorter still is rounding.
+    """
+    fastest = 0.0
+    for r in range(y.shape[0]):
+        fastest = max(fastest, abs(w.c[r]))
+    miss, largest = 0.0, fastest / np.sqrt(longest) if longest > 0.0 else 0.0
     for d in range(x.shape[0]):
         given = 0.0
         for r in range(y.shape[0]):
-            given += rho[r, d] * y[r]
+            given += w.rho[r, d] * y[r]
         miss, largest = max(miss, abs(given - x[d])), max(largest, abs(x[d]))
     return bool(miss <= KEPT * largest)
+
+
+@njit(cache=True, error_model="numpy")
+def _share_in_crowd(
+    w: Whitened,
+    cones: Cones,
+    bounds: Bounds,
+    x: Array,
+    torque: TorqueMap,
+    typical: float,
+    cone: Integers,
+    out: Array,
+    arena: Arena,
+) -> bool:  # pragma: no cover - compiled
+    """`share_kernel` where no cone is reached, for the cones that `_allowed` leaves; whether that is so."""
+    n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
+    n, unit = n3 // 3, np.sqrt(typical)
+    T, t, weight, scaled = matrix(arena, p, n3), vector(arena, p), vector(arena, n), vector(arena, p)
+    for a in range(p):
+        t[a] = torque.constant[a] / unit
+        for r in range(n3):
+            T[a, r] = torque.matrix[a, r] / unit
+    for i in range(n):
+        weight[i] = RIDGE + cones.weight[i]
+    reduced = reduce_kernel(w.rho[:n3], x, T, t, cone, cones.mu, weight, arena)
+    S, rest = reduced.torque, reduced.rest
+    free = S.shape[1]
+    H, g = matrix(arena, free, free), zeros(arena, free)
+    for i in range(free):
+        for j in range(free):
+            H[i, j] = 1.0 if i == j else 0.0
+            for a in range(p):
+                H[i, j] += S[a, i] * S[a, j]
+        for a in range(p):
+            g[i] += S[a, i] * rest[a]
+    none, nothing = matrix(arena, 0, free), vector(arena, 0)
+    answer = qp_kernel(QuadraticProgram(H, g, none, nothing, none, nothing), arena)
+    if answer.status != SOLVED:
+        return False
+    for a in range(p):
+        scaled[a] = rest[a]
+        for j in range(free):
+            scaled[a] += S[a, j] * answer.x[j]
+    narrow = Bounds(vector(arena, p), vector(arena, p))
+    for a in range(p):
+        narrow.least[a], narrow.most[a] = bounds.least[a] / unit, bounds.most[a] / unit
+    if not within(narrow, scaled):
+        A, least = _with_bounds(none, S, rest, narrow, arena)
+        answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
+        if answer.status != SOLVED:
+            return False
+    impulses(reduced, answer.x, out)
+    if not in_cones(out, cone, cones.mu):
+        return False
+    _into_cones(cones.mu, cones.held, out)
+    longest = 0.0
+    for i in range(k):
+        square = 0.0
+        for r in range(n3):
+            square += w.rho[r, i] * w.rho[r, i]
+        longest = max(longest, square)
+    return bool(_keeps(w, out, x, longest))
 
 
 @njit(cache=True, error_model="numpy")
@@ -287,19 +374,22 @@ def share_kernel(
         u[r] = c[r]
         for i in range(k):
             u[r] += rho[r, i] * x[i]
-    row, other, weight = indices(arena, n3), indices(arena, n3), vector(arena, n3)
-    space = matrix(arena, 4 * n, n3)
-    d, limits = _generators(u, cones, row, other, weight, space)
+    cone = indices(arena, n)
+    d = _allowed(u, cones, cone)
     if d == 0:
         out[:] = 0.0
         return not x.any()
-    A = matrix(arena, limits, d)
-    assign_rows(A, space[:limits, :d])
     typical = 0.0
     for a in range(p):
         for r in range(n3):
             typical += torque.matrix[a, r] * torque.matrix[a, r]
     typical = typical / n3 if typical > 0.0 else 1.0  # no contact transmits a torque
+    if d > CROWD * (k + p) and _share_in_crowd(w, cones, bounds, x, torque, typical, cone, out, arena):
+        return True
+    row, other, weight = indices(arena, n3), indices(arena, n3), vector(arena, n3)
+    space = matrix(arena, 4 * n, d)
+    limits = _generators(cone, mu, row, other, weight, space)
+    A = space[:limits]
     TB = matrix(arena, p, d)
     for a in range(p):
         for j in range(d):
@@ -347,11 +437,7 @@ def share_kernel(
         out[row[j]] += answer.x[j]
         out[other[j]] += weight[j] * answer.x[j]
     _into_cones(mu, held, out)
-    fastest = 0.0
-    for r in range(n3):
-        fastest = max(fastest, abs(c[r]))
-    # what stops the fastest contact: a motion that is shorter still is rounding
-    return _keeps(rho, out, x, fastest / np.sqrt(longest) if longest > 0.0 else 0.0)
+    return _keeps(w, out, x, longest)
 
 
 @njit(cache=True, error_model="numpy")

@@ -124,17 +124,18 @@ def test_motors_stay_within_their_bounds_where_some_impulses_of_the_same_motion_
 
 
 def generated(u, cones):
-    """What `_generators` writes: B (3 n x d) and A (rows x d), for velocities u (3 n,)."""
+    """What `_allowed` and `_generators` write: B (3 n x d) and A (rows x d), for velocities u (3 n,)."""
     n3 = u.size
     row, other, weight = np.zeros(n3, dtype=np.int64), np.zeros(n3, dtype=np.int64), np.full(n3, np.nan)
-    A = np.full((4 * n3 // 3, n3), np.nan)
-    A[:, :] = 9.0
-    d, rows = distribution._generators(u, cones, row, other, weight, A)
+    cone = np.full(n3 // 3, -1)
+    d = distribution._allowed(u, cones, cone)
+    A = np.full((4 * n3 // 3, d), 9.0)
+    rows = distribution._generators(cone, cones.mu, row, other, weight, A)
     B = np.zeros((n3, d))
     for j in range(d):
         B[row[j], j] += 1.0
         B[other[j], j] += weight[j]
-    return B, A[:rows, :d]
+    return B, A[:rows]
 
 
 def test_each_contact_has_the_generators_that_the_edge_rule_leaves_it():
@@ -163,11 +164,13 @@ def test_impulses_that_rounding_puts_outside_come_back_into_their_cones():
     np.testing.assert_allclose(y, [2.0, 0.0, 1.0, 3.0, 0.8, 0.0, 50.0, 0.1, -0.4, 0.0, -60.0, 0.0], rtol=1e-15)
 
 
-@pytest.mark.parametrize(("miss", "typical", "keeps"), [(0.9, 0.0, True), (1.1, 0.0, False), (1.1, 20.0, True)])
-def test_impulses_keep_a_motion_relative_to_its_length_or_to_what_is_typical(miss, typical, keeps):
+@pytest.mark.parametrize(("miss", "fastest", "keeps"), [(0.9, 0.0, True), (1.1, 0.0, False), (1.1, 40.0, True)])
+def test_impulses_keep_a_motion_relative_to_its_length_or_to_what_is_typical(quadruped, miss, fastest, keeps):
     rho, x = np.array([[1.0, 0.0], [0.5, 2.0]]), np.array([4.0, -10.0])
     y = np.linalg.solve(rho.T, x + distribution.KEPT * np.array([0.0, 10.0 * miss]))
-    assert distribution._keeps(rho, y, x, typical) == keeps
+    step = whiten(standing_problem(quadruped, np.random.default_rng(0)))
+    w = step._replace(rho=rho, c=np.array([0.0, fastest]))
+    assert distribution._keeps(w, y, x, 4.0) == keeps  # the longest column is 2 long: 40 m/s are 20 typically
 
 
 def test_motor_impulses_answer_to_contacts_as_the_whole_machine_does(quadruped):
@@ -301,6 +304,40 @@ def test_duplicate_contacts_share_evenly(quadruped):
     # thirds weigh less in the ridge than a whole: 1e-8 of the torque
     np.testing.assert_allclose(twice, once, rtol=0, atol=1e-6 * np.abs(once).max())
     np.testing.assert_allclose(g[[2, 4, 5]].sum(axis=0), f[2], rtol=0, atol=1e-5 * np.abs(f).max())
+
+
+@pytest.mark.parametrize(
+    ("mu", "weighted"), [(None, True), (0.9, False), (0.2, False)], ids=["mixed", "sticky", "slick"]
+)
+def test_many_contacts_get_the_torque_that_clarabel_finds(quadruped, mu, weighted):
+    """Where no cone is reached in as many unknowns as there are motors, else in those of all edges."""
+    rng = np.random.default_rng(12)
+    reduced = 0
+    for _ in range(6):
+        if mu is None:
+            problem = random_problem(quadruped, rng, projected=True, speed=0.01, lifted=rng.random() < 0.3)
+        else:
+            problem = standing_problem(quadruped, rng, mu=mu)
+        problem = replace(problem, contacts=problem.contacts.take(np.sort(np.resize(np.arange(4), 20))))
+        weights, bounds = rng.uniform(0.0, 1.0, 20) * weighted, unbounded(12)
+        first, w = dissipation.solve(problem), whiten(problem)
+        y_1 = first.impulses.T.ravel()
+        free, _ = smallest_torque(w, cones(problem, weight=weights), y_1, first.multipliers)
+        largest = np.abs(recover(w, free)[1])
+        for room in (np.inf, 0.95):  # of the largest torque
+            motor = np.argmax(largest)
+            bounds.most[motor] = room * largest[motor]
+            bounds.least[motor] = -bounds.most[motor]
+            y, better = smallest_torque(w, cones(problem, weight=weights), y_1, first.multipliers, None, bounds)
+            expected, _ = specification.smallest_torque(problem, first, cones(problem, weight=weights), bounds=bounds)
+            assert better
+            v_plus, motor_impulse = recover(w, y)
+            np.testing.assert_allclose(motor_impulse, expected, rtol=0, atol=1e-6 * largest.max())
+            np.testing.assert_allclose(v_plus, first.v_plus, rtol=0, atol=1e-9 * np.abs(first.v_plus).max() + 1e-12)
+            inside = problem.contacts.mu * y[:20] - np.abs(y[20:40]) - np.abs(y[40:])
+            assert inside.min() > -1e-15 * np.abs(y).max()
+            reduced += inside.min() > 1e-6 * np.abs(y).max() or mu is None
+    assert reduced > 3 or mu == 0.2
 
 
 def test_no_impulse_is_outside_its_cone_by_as_little_as_rounding(quadruped):

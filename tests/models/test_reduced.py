@@ -1,0 +1,110 @@
+"""Stage II with many contacts: the program of all impulses in as many unknowns as there are motors."""
+
+import numpy as np
+import pytest
+
+from idcontrol.kernels.arena import HEAP
+from idcontrol.models.reduced import ALL_EDGES, PRESSES, impulses, in_cones, reduce_kernel
+
+MU = 0.5
+EDGES = np.array([[1.0, MU, 0.0], [1.0, -MU, 0.0], [1.0, 0.0, MU], [1.0, 0.0, -MU]])
+K, P = 6, 4
+
+
+def spanned(cone, mu):
+    """Directions (3, d) that span a cone; not orthonormal."""
+    if cone == PRESSES:
+        return np.eye(3)
+    edges = np.array([edge * (1.0, mu / MU, mu / MU) for bit, edge in enumerate(EDGES) if cone >> bit & 1])
+    return edges.reshape(-1, 3).T
+
+
+def smallest(rho, x, T, t, B, weight):
+    """The y = B ξ with ρᵀy = x of least ½ |T y + t|² + ½ Σ w |y|², by least squares in the null space of the motion."""
+    M, root = rho.T @ B, np.sqrt(weight)[:, None] * B
+    first, *_ = np.linalg.lstsq(M, x, rcond=1e-10)
+    _, lengths, V = np.linalg.svd(M)
+    null = V[(lengths > 1e-10 * lengths[0]).sum() :].T
+    A = np.vstack((T @ B, root))
+    free, *_ = np.linalg.lstsq(A @ null, -A @ first - np.concatenate((t, np.zeros(root.shape[0]))), rcond=None)
+    return B @ (first + null @ free)
+
+
+def solved(reduced):
+    """The impulses of the reduced program, without bounds."""
+    f = reduced.torque.shape[1]
+    A = np.vstack((reduced.torque, np.eye(f)))
+    free, *_ = np.linalg.lstsq(A, -np.concatenate((reduced.rest, np.zeros(f))), rcond=None)
+    y = np.empty(reduced.moving.size)
+    impulses(reduced, free, y)
+    return y
+
+
+@pytest.mark.parametrize("torques", [P, 2, 0], ids=["all", "two", "none"])
+def test_the_reduced_program_has_the_answer_of_the_whole_one(torques):
+    """Whatever edges the contacts have, however torques depend on one another, and with weights apart by 1e3."""
+    rng = np.random.default_rng(torques)
+    for n in (3, 8, 40):
+        for _ in range(20):
+            cone = rng.choice([0, 1, 2, 4, 8, 3, 12, 5, 6, 9, 10, 7, 13, ALL_EDGES, ALL_EDGES, PRESSES], n)
+            cone[:2] = ALL_EDGES  # six directions at least: any motion can be had
+            mu = np.where(cone == PRESSES, np.inf, rng.choice([0.1, 1.0], n))
+            smooth = rng.random(n) < 0.2
+            cone[2:][smooth[2:]], mu[2:][smooth[2:]] = 1, 0.0
+            B = np.zeros((3 * n, 0))
+            for i in range(n):
+                directions = np.zeros((3 * n, 3))
+                directions[[i, n + i, 2 * n + i]] = np.eye(3)
+                B = np.hstack((B, directions @ spanned(cone[i], mu[i])))
+            rho, x = rng.normal(size=(3 * n, K)), rng.normal(size=K)
+            T = rng.normal(size=(P, torques)) @ rng.normal(size=(torques, 3 * n))
+            t, weight = rng.normal(size=P), 10.0 ** rng.uniform(-3, 0, n)
+            # a basis of the span: edges may depend on one another
+            U, lengths, _ = np.linalg.svd(B, full_matrices=False)
+            expected = smallest(rho, x, T, t, U[:, lengths > 1e-8], np.tile(weight, 3))
+            y = solved(reduce_kernel(rho, x, T, t, cone, mu, weight, HEAP))
+            largest = np.abs(expected).max()
+            np.testing.assert_allclose(y, expected, rtol=0, atol=1e-9 * largest)
+            np.testing.assert_allclose(rho.T @ y, x, rtol=0, atol=1e-11 * largest * n)
+
+
+def test_motions_that_depend_on_others_are_dropped():
+    """Contacts on one line cannot turn about it: that row is a combination of the others, but for rounding."""
+    rng = np.random.default_rng(1)
+    n = 12
+    rho = rng.normal(size=(3 * n, K))
+    rho[:, 3] = rho[:, 0] - 2.0 * rho[:, 5] + 1e-15 * rng.normal(size=3 * n)
+    pressed = rng.normal(size=3 * n)
+    T, t = rng.normal(size=(P, 3 * n)), rng.normal(size=P)
+    cone, mu, weight = np.full(n, ALL_EDGES), np.full(n, MU), np.full(n, 1e-6)
+    y = solved(reduce_kernel(rho, rho.T @ pressed, T, t, cone, mu, weight, HEAP))
+    np.testing.assert_allclose(rho.T @ y, rho.T @ pressed, rtol=0, atol=1e-12 * n)
+    expected = smallest(rho, rho.T @ pressed, T, t, np.eye(3 * n), np.full(3 * n, 1e-6))
+    np.testing.assert_allclose(y, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("cone", [1, 2, 4, 8, 3, 12, 5, 6, 9, 10, 7, 11, 13, 14, ALL_EDGES])
+def test_an_impulse_is_in_a_cone_if_and_only_if_its_edges_give_it(cone):
+    rng = np.random.default_rng(cone)
+    edges = spanned(cone, MU)
+    for _ in range(50):
+        inside = edges @ rng.uniform(0.0, 1.0, edges.shape[1])
+        assert in_cones(inside, np.array([cone]), np.array([MU]))
+        assert in_cones(np.zeros(3), np.array([cone]), np.array([MU]))
+        # outside of one of its faces, within its span
+        shares = np.abs(rng.normal(size=edges.shape[1]))
+        outside = edges @ shares - 3.0 * shares.sum() * edges[:, rng.integers(edges.shape[1])]
+        assert not in_cones(outside, np.array([cone]), np.array([MU]))
+    opposite = {1: 1, 2: 0, 4: 3, 8: 2}
+    for bit, other in opposite.items():
+        if not cone & (1 << other) and cone & bit:
+            across = EDGES[other] + 0.1 * EDGES[[b for b in range(4) if cone >> b & 1]].mean(axis=0)
+            assert not in_cones(across, np.array([cone]), np.array([MU]))
+
+
+def test_a_contact_without_friction_or_without_a_bound_on_it_must_press():
+    for cone, mu, rubs in ((1, 0.0, 0.0), (PRESSES, np.inf, 5.0)):
+        for normal, inside in ((1.0, True), (-1e-6, False), (-1.0, False)):
+            assert in_cones(np.array([normal, rubs, -rubs]), np.array([cone]), np.array([mu])) == inside
+    assert in_cones(np.array([-1e-10, 0.0, 5.0]), np.array([PRESSES]), np.array([np.inf]))  # rounding
+    assert not in_cones(np.array([np.nan, 0.0, 0.0]), np.array([ALL_EDGES]), np.array([MU]))
