@@ -191,14 +191,13 @@ def without_slip(request: Request) -> Outcome:
     `Request.repair` off the motion is kept.
     """
     problem, w, cones = request.problem, request.posed.w, request.posed.cones
-    solution = no_slip.solve_whitened(problem, w, request.warm)
     if not request.repair:
+        solution = no_slip.solve_whitened(problem, w, request.warm)
         shared = None if solution.status is Status.FALLBACK else _shared(request, solution, cones)
         return keep(request, solution) if shared is None else shared
     held = closed = problem.contacts.gap <= CLOSED_GAP
-    if solution.status is not Status.FALLBACK:
-        n = closed.size
-        opening = w.c[:n] + w.rows[:n] @ (solution.v_plus - w.v_free)
+    opening = no_slip.normal_velocities(problem, w, request.warm)
+    if opening is not None:
         held = closed & (opening <= cones.v_tol)
     if w.fixed.size > 0:
         moved = nearest_motion(problem, w, held, request.posed.bounds, cones.weight)

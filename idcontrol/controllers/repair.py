@@ -13,23 +13,191 @@ way: where no motion at all meets the rows there is no answer, and the contacts 
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Final
 
-from idcontrol.models.distribution import Bounds
+import numpy as np
+from numba import njit
+
+from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.linear import cholesky
+from idcontrol.kernels.linked import linked
+from idcontrol.models.distribution import Bounds, into_cones
 from idcontrol.models.step import StepProblem, StepSolution
 from idcontrol.models.whitened import Whitened
-from idcontrol.solvers.active_set_qp import solve_qp
+from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
 from idcontrol.types import Array, Booleans, Status
 
-MOTOR_WEIGHT = 1e-8
+MOTOR_WEIGHT: Final = 1e-8
 """Weight of the motor impulses, relative to what they are worth in tracking: small enough that tracking decides."""
 
-CONTACT_WEIGHT = 1e-10
+CONTACT_WEIGHT: Final = 1e-10
 """Weight of the contact impulses, relative to the same: makes duplicate contacts share evenly."""
 
-ACCURATE = 1e-6
+ACCURATE: Final = 1e-6
 """Largest residual of an answer that is used [-]. Where the joints need not give way at all, what is left of the
 gradient is the weights' share, 1e-10 of the terms that cancel in it, and rounding alone leaves 1e-8 of that."""
+
+
+@njit(cache=True, error_model="numpy")
+def _subtract(row: Array, factor: float, other: Array) -> None:
+    """Subtract factor times another row from a row, shapes (n,)."""
+    for j in range(row.shape[0]):
+        row[j] -= factor * other[j]
+
+
+@njit(cache=True, error_model="numpy")
+def _divide(row: Array, by: float) -> None:
+    """Divide a row by a number."""
+    for j in range(row.shape[0]):
+        row[j] /= by
+
+
+@njit(cache=True, error_model="numpy")
+def _condition(w: Whitened, i: int, A: Array, row: Array) -> float:
+    """Write row i of the contacts times A into `row` (k,); returns what it must be for the contact to be still.
+
+    Args:
+        w: The step in whitened form.
+        i: Number of the row.
+        A: Velocities for each impulse, and for none in the last column, shape (m, k + 1).
+        row: Result.
+    """
+    k = row.shape[0]
+    row[:] = 0.0
+    still = -w.c[i]
+    for d in range(A.shape[0]):
+        along = w.rows[i, d]
+        still += along * (w.v_free[d] - A[d, k])
+        for j in range(k):
+            row[j] += along * A[d, j]
+    return still
+
+
+@linked
+@njit(cache=True, error_model="numpy")
+def nearest_motion_kernel(
+    w: Whitened,
+    held: Booleans,
+    mu: Array,
+    weight: Array,
+    bounds: Bounds,
+    v_plus: Array,
+    f: Array,
+    impulse: Array,
+    arena: Arena,
+) -> tuple[float, int]:
+    """Solve the quadratic program that the module's text states, in the impulses x = (those of held rows, hτ).
+
+    Args:
+        w: The step in whitened form, with the rows of contacts and of rigid joints and their constants.
+        held: Contacts that neither slip nor open, shape (n,).
+        mu: Friction, shape (n,).
+        weight: Extra weight of each contact's impulse, shape (n,).
+        bounds: Of the motor impulses.
+        v_plus: Result, velocities, shape (m,).
+        f: Result, impulses of the contacts, shape (3 n,).
+        impulse: Result, motor impulses, shape (p,).
+        arena: Where arrays come from.
+
+    Returns:
+        Residual of the program, inf where it has no answer, and iterations.
+    """
+    m, p, n = w.M.shape[0], w.fixed.shape[0], mu.shape[0]
+    stand, apart, s, parts = indices(arena, n), indices(arena, n), 0, 0
+    for i in range(n):
+        if held[i]:
+            stand[s] = i
+            s += 1
+        else:
+            apart[parts] = i
+            parts += 1
+    pushing = indices(arena, w.rows.shape[0])  # rows that hold, and that have impulses
+    rows = 3 * s + w.rows.shape[0] - 3 * n
+    for j in range(s):
+        for axis in range(3):
+            pushing[axis * s + j] = axis * n + stand[j]
+    for j in range(3 * s, rows):
+        pushing[j] = 3 * (n - s) + j
+
+    # v⁺ = A (x, 1): M⁻¹ of all right sides at once
+    size, L = rows + p, matrix(arena, m, m)
+    if not cholesky(w.M, L):
+        return np.inf, 0
+    A = matrix(arena, m, size + 1)
+    for i in range(m):
+        for j in range(rows):
+            A[i, j] = w.rows[pushing[j], i]
+        for j in range(rows, size):
+            A[i, j] = 1.0 if i == w.fixed[j - rows] else 0.0
+        A[i, size] = -w.kappa[i]
+        for o in range(i):
+            _subtract(A[i], L[i, o], A[o])
+        _divide(A[i], L[i, i])
+    for i in range(m - 1, -1, -1):
+        for o in range(i + 1, m):
+            _subtract(A[i], L[o, i], A[o])
+        _divide(A[i], L[i, i])
+
+    H, g, carried = matrix(arena, size, size), zeros(arena, size), vector(arena, size + 1)
+    H[:, :] = 0.0
+    for a in range(p):
+        carried[:] = 0.0
+        for other in range(p):
+            _subtract(carried, -w.M[w.fixed[a], w.fixed[other]], A[w.fixed[other]])
+        miss = A[w.fixed[a], size] - w.v_free[w.fixed[a]]
+        for i in range(size):
+            g[i] += carried[i] * miss
+            _subtract(H[i], -A[w.fixed[a], i], carried[:size])
+    worth, torque_worth = 0.0, 0.0
+    for i in range(size):
+        if i < rows:
+            worth += CONTACT_WEIGHT * H[i, i] / rows
+        else:
+            torque_worth += MOTOR_WEIGHT * H[i, i] / p
+    for i in range(size):
+        if i < 3 * s:
+            H[i, i] += worth * (1.0 + weight[stand[i % s]])
+        else:
+            H[i, i] += worth if i < rows else torque_worth
+
+    most = 5 * s + 2 * p + parts
+    G, least = matrix(arena, most, size), zeros(arena, most)
+    G[:, :] = 0.0
+    count = 0
+    for j in range(s):
+        G[count, j] = 1.0
+        count += 1
+        if np.isfinite(mu[stand[j]]):
+            for sign in (1.0, -1.0):
+                for across in (1.0, -1.0):
+                    G[count, j], G[count, s + j], G[count, 2 * s + j] = mu[stand[j]], sign, across
+                    count += 1
+    for a in range(p):
+        for sign, bound in ((1.0, bounds.least[a]), (-1.0, bounds.most[a])):
+            if np.isfinite(bound):
+                G[count, rows + a], least[count] = sign, sign * bound
+                count += 1
+    for i in apart[:parts]:  # it comes down by no more than its gap
+        least[count] = _condition(w, i, A, G[count])
+        count += 1
+    E, e = matrix(arena, rows, size), vector(arena, rows)
+    for r in range(rows):
+        e[r] = _condition(w, pushing[r], A, E[r])
+
+    answer = qp_kernel(QuadraticProgram(H, g, G[:count], least[:count], E, e), arena)
+    if not answer.residual <= ACCURATE:
+        return np.inf, answer.iterations
+    for i in range(m):
+        v_plus[i] = A[i, size]
+        for j in range(size):
+            v_plus[i] += A[i, j] * answer.x[j]
+    f[:] = 0.0
+    for j in range(3 * s):
+        f[pushing[j]] = answer.x[j]
+    into_cones(mu, np.isinf(mu), f)
+    for a in range(p):
+        impulse[a] = min(max(answer.x[rows + a], bounds.least[a]), bounds.most[a])
+    return answer.residual, answer.iterations
 
 
 def nearest_motion(
@@ -47,73 +215,17 @@ def nearest_motion(
     Returns:
         The solution, its status REPAIRED, its multipliers the motor impulses; None if there is none.
     """
-    assert problem.prescribed is not None
-    r, mu = whitened, problem.contacts.mu
-    n, index, b = mu.size, problem.prescribed.index, problem.prescribed.velocity
-    stand, apart = np.flatnonzero(held), np.flatnonzero(~held)
-    s, p = stand.size, index.size
-    tangents = np.concatenate((n + stand, 2 * n + stand))
-    rigid = np.arange(3 * n, r.rows.shape[0])
-    pushing = np.concatenate((stand, tangents, rigid))  # rows that hold, and that have impulses
-    offset = r.c - r.rows @ r.v_free
-
-    # v⁺ = v_0 + A x in the impulses x = (f, hτ)
-    forces = np.zeros((pushing.size + p, r.M.shape[0]))
-    forces[: pushing.size] = r.rows[pushing]
-    forces[pushing.size + np.arange(p), index] = 1.0
-    answer = np.linalg.solve(r.M, np.column_stack((forces.T, -r.kappa)))
-    A, v_0 = answer[:, :-1], answer[:, -1]
-
-    W = r.M[np.ix_(index, index)]
-    H = A[index].T @ W @ A[index]
-    scale = np.concatenate(
-        (
-            # a mean, of nothing where no contact is held
-            np.full(pushing.size, CONTACT_WEIGHT * H.diagonal()[: pushing.size].sum() / max(pushing.size, 1)),
-            np.full(p, MOTOR_WEIGHT * H.diagonal()[pushing.size :].mean()),
-        )
-    )
-    scale[: 3 * s] *= 1.0 + np.tile(weight[stand], 3)
-    pyramid = np.zeros((5 * s, pushing.size + p))
-    for j, i in enumerate(stand):
-        pyramid[5 * j, j] = 1.0
-        if np.isfinite(mu[i]):
-            for k, (sign, other) in enumerate(((1.0, 1.0), (1.0, -1.0), (-1.0, 1.0), (-1.0, -1.0)), start=1):
-                pyramid[5 * j + k, [j, s + j, 2 * s + j]] = mu[i], sign, other
-    least, most = (np.flatnonzero(np.isfinite(bound)) for bound in bounds)
-    motor = np.eye(pushing.size + p)[pushing.size :]
-    result = solve_qp(
-        H + np.diag(scale),
-        A[index].T @ W @ (v_0[index] - b),
-        np.vstack((pyramid, motor[least], -motor[most], r.rows[apart] @ A)),
-        np.concatenate(
-            (np.zeros(5 * s), bounds.least[least], -bounds.most[most], -offset[apart] - r.rows[apart] @ v_0)
-        ),
-        r.rows[pushing] @ A,
-        -offset[pushing] - r.rows[pushing] @ v_0,
-    )
-    if not result.residual <= ACCURATE:
+    mu = problem.contacts.mu
+    v_plus, f, impulse = np.empty(whitened.v_free.size), np.empty(3 * mu.size), np.empty(whitened.fixed.size)
+    residual, iterations = nearest_motion_kernel(whitened, held, mu, weight, bounds, v_plus, f, impulse, HEAP)
+    if not residual <= ACCURATE:
         return None
-    impulses = np.zeros((n, 3))
-    impulses[stand] = _within_pyramids(result.x[: 3 * s].reshape(3, s).T, mu[stand])
     return StepSolution(
-        v_plus=v_0 + A @ result.x,
-        impulses=impulses,
-        multipliers=np.clip(result.x[pushing.size :], bounds.least, bounds.most),
+        v_plus=v_plus,
+        impulses=np.ascontiguousarray(f.reshape(3, -1).T),
+        multipliers=impulse,
         status=Status.REPAIRED,
-        residual=result.residual,
-        iterations=result.iterations,
+        residual=residual,
+        iterations=iterations,
         note="the joints gave way so that no contact slips",
     )
-
-
-def _within_pyramids(f: Array, mu: Array) -> Array:
-    """Impulses (s, 3) without what rounding has put outside their pyramids."""
-    pressing = np.maximum(f[:, 0], 0.0)
-    friction = np.abs(f[:, 1:]).sum(axis=1)
-    bound, share = np.full_like(friction, np.inf), np.ones_like(friction)
-    finite = np.isfinite(mu)
-    bound[finite] = mu[finite] * pressing[finite]
-    beyond = friction > bound
-    share[beyond] = bound[beyond] / friction[beyond]
-    return np.column_stack((pressing, share[:, None] * f[:, 1:]))

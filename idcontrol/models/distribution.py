@@ -216,7 +216,7 @@ def _generators(
 
 
 @njit(cache=True, error_model="numpy")
-def _into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover - compiled
+def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover - compiled
     """Take from y (3 n,) what rounding has put outside the pyramids of its contacts, `held` ones but pressing.
 
     It is rounding of the impulses that would give the torque alone, and those of feet that carry little are smaller.
@@ -304,7 +304,7 @@ def _share_in_crowd(
     impulses(reduced, answer.x, out)
     if not in_cones(out, cone, cones.mu):
         return False
-    _into_cones(cones.mu, cones.held, out)
+    into_cones(cones.mu, cones.held, out)
     longest = 0.0
     for i in range(k):
         square = 0.0
@@ -436,7 +436,7 @@ def share_kernel(
     for j in range(d):
         out[row[j]] += answer.x[j]
         out[other[j]] += weight[j] * answer.x[j]
-    _into_cones(mu, held, out)
+    into_cones(mu, held, out)
     return _keeps(w, out, x, longest)
 
 

@@ -375,6 +375,22 @@ def solve_whitened(
     return finish(problem, whitened, found.f, Ending(status, residual, found.iterations, note=note), found.active)
 
 
+def normal_velocities(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> Array | None:
+    """Velocities N v⁺ + φ/h of the n contacts that `solve_whitened` finds, shape (n,); None where there is no solution.
+
+    Where trying finds the roles of contacts this takes half as long: v⁺ and the motor impulses are left out.
+    """
+    n, f = len(problem.contacts), np.zeros(whitened.rho.shape[0])
+    active, closed = warm_bits(warm, problem.contacts), problem.contacts.gap <= CLOSED_GAP
+    number, _, _, slip = no_slip_kernel(whitened.rho, whitened.c, whitened.left, closed, active, PIVOTING, f, HEAP)
+    if number == SOLVED and slip <= SLIP_SPEED:
+        return np.asarray(whitened.c[:n] + whitened.rho[:n] @ (whitened.rho.T @ f))
+    solution = solve_whitened(problem, whitened, warm)
+    if solution.status is Status.FALLBACK:
+        return None
+    return np.asarray(whitened.c[:n] + whitened.rows[:n] @ (solution.v_plus - whitened.v_free))
+
+
 class Frictionless(NamedTuple):
     """Impulses of all rows, the memory that they leave, and how the solver ended."""
 

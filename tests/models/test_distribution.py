@@ -159,7 +159,7 @@ def test_each_contact_has_the_generators_that_the_edge_rule_leaves_it():
 
 def test_impulses_that_rounding_puts_outside_come_back_into_their_cones():
     y = np.array([2.0, -1e-9, 1.0, 3.0, 1.2, 0.1, 50.0, 0.1, -0.6, 0.0, -60.0, 0.0])
-    distribution._into_cones(np.array([0.6, 0.6, 0.6, 0.6]), np.array([False, False, True, False]), y)
+    distribution.into_cones(np.array([0.6, 0.6, 0.6, 0.6]), np.array([False, False, True, False]), y)
     # the first keeps its direction, the second has none left, the third is held, the last is inside
     np.testing.assert_allclose(y, [2.0, 0.0, 1.0, 3.0, 0.8, 0.0, 50.0, 0.1, -0.4, 0.0, -60.0, 0.0], rtol=1e-15)
 

@@ -144,6 +144,17 @@ def test_pivoting_and_the_dual_active_set_agree(quadruped, inverse):
         np.testing.assert_allclose(one.v_plus, other.v_plus, rtol=0, atol=1e-10 * max(1.0, np.abs(one.v_plus).max()))
 
 
+@pytest.mark.parametrize("inverse", [True, False])
+def test_normal_velocities_alone_are_those_of_the_whole_solution(quadruped, inverse):
+    rng = np.random.default_rng(20)
+    for _ in range(30):
+        problem = moving_problem(quadruped, rng, inverse=inverse, airborne=0.5)
+        contacts, w = problem.contacts, whiten(problem)
+        expected = contacts.jacobian[: len(contacts)] @ no_slip.solve(problem).v_plus + contacts.gap / problem.h
+        found = no_slip.normal_velocities(problem, w, None)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max() + 1e-12)
+
+
 def test_standing_forces_carry_exactly_the_weight_and_are_symmetric_after_distribution(quadruped, standing):
     problem = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
     solution = no_slip.solve(problem)
@@ -398,6 +409,7 @@ def test_a_squeeze_ends_with_a_status_and_no_impulse():
     assert solution.status is Status.FALLBACK
     assert solution.note == "squeeze"
     assert not solution.impulses.any()
+    assert no_slip.normal_velocities(gripper(0.1), whiten(gripper(0.1)), None) is None
     assert no_slip.solve(gripper(-0.1)).status is Status.SOLVED
 
 
