@@ -2,7 +2,7 @@
  *
  *     idcontrol loop --header > idcontrol_wire.h
  *     cc -O2 -o machine machine.c -lm
- *     ./machine [-f FEET] [-q Q,Q,...] [-r HZ] [-p PATIENCE] ROBOT JOINTS OWN_PORT LOOP_PORT
+ *     ./machine [-f FEET] [-j NAME,NAME,...] [-q Q,Q,...] [-r HZ] [-p PATIENCE] ROBOT JOINTS OWN_PORT LOOP_PORT
  *
  * It speaks the datagrams of idcontrol_wire.h on loopback, in real time where that is permitted (it says where not), and
  * does what the electronics of a robot do: hold still until torques are asked for, follow the newest command until a
@@ -11,7 +11,8 @@
  * tell its state in every period, HZ (1000) times in a second. Replace `move` by your drives and sensors.
  *
  * With -f it is a robot on legs that hangs from a hoist: its base stands still, its FEET feel nothing. Without, it is an
- * arm. Joints begin at Q, or at zero.
+ * arm. Joints begin at Q, or at zero. With -j it tells the NAMEs of its joints in its order, so that a loop that counts on
+ * another one refuses it.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
@@ -48,6 +49,7 @@ struct joint {
 
 struct machine {
     uint32_t joints, feet; /* no feet: an arm */
+    double names;          /* number of the joints' names; NaN: not told */
     struct joint joint[MOST_JOINTS];
     double t;
 };
@@ -94,8 +96,11 @@ static uint32_t describe(double *value, const struct machine *m) {
     for (uint32_t i = 0; i < m->joints; i++) value[n++] = m->joint[i].tau;
     for (int i = 0; i < 3; i++) value[n++] = i == 2 && m->feet ? 9.81 : 0.0; /* accelerometer */
     for (uint32_t i = 0; i < 6 * m->feet; i++) value[n++] = 0.0;             /* forces, then normals */
-    /* drive errors, temperatures; voltage, emergency stop; joystick (5); numbers of joints and model: NaN, not measured */
-    for (uint32_t i = 0; i < 2 * m->joints + 9; i++) value[n++] = NAN;
+    /* drive errors, temperatures; voltage, emergency stop; joystick (5): NaN, as nothing here measures them. A zero would
+     * say that a drive is well, or that the emergency stop is not pressed, of which this machine knows nothing */
+    for (uint32_t i = 0; i < 2 * m->joints + 7; i++) value[n++] = NAN;
+    value[n++] = m->names;
+    value[n++] = NAN; /* number of the model: it has masses and lengths, which a driver need not know */
     return n;
 }
 
@@ -172,18 +177,20 @@ static void hurry(void) {
 }
 
 int main(int argc, char **argv) {
-    struct machine machine = {0};
+    struct machine machine = {.names = NAN};
     const char *begin = NULL;
     long hz = 1000, patience = 20;
-    for (int option; (option = getopt(argc, argv, "f:q:r:p:")) != -1;) {
+    for (int option; (option = getopt(argc, argv, "f:j:q:r:p:")) != -1;) {
         if (option == 'f') machine.feet = (uint32_t)number(optarg, "FEET", 1, MOST_FEET);
+        if (option == 'j') machine.names = idc_number(optarg);
         if (option == 'q') begin = optarg;
         if (option == 'r') hz = number(optarg, "HZ", 1, 100000);
         if (option == 'p') patience = number(optarg, "PATIENCE", 1, 1000000);
         if (option == '?') return 2;
     }
     if (argc - optind != 4) {
-        fprintf(stderr, "usage: machine [-f FEET] [-q Q,Q,...] [-r HZ] [-p PATIENCE] ROBOT JOINTS OWN_PORT LOOP_PORT\n");
+        fprintf(stderr, "usage: machine [-f FEET] [-j NAME,NAME,...] [-q Q,Q,...] [-r HZ] [-p PATIENCE] "
+                        "ROBOT JOINTS OWN_PORT LOOP_PORT\n");
         return 2;
     }
     argv += optind;

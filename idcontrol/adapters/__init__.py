@@ -1,12 +1,13 @@
-"""Our controllers in other people's simulators: `mujoco` (any MJCF) and `gymnasium` (an environment).
+"""Our controllers in other people's simulators and on other people's robots.
 
-Each needs the package that it is called after, and is loaded when it is first used.
+`mujoco` takes any MJCF, `gymnasium` makes an environment. `bus` lets a loop drive a robot that speaks the messages of
+`unitree` over DDS. Each is loaded when it is first used, and needs a package then.
 """
 
 import importlib
 from typing import Any
 
-__all__ = ["gymnasium", "mujoco"]
+__all__ = ["bus", "gymnasium", "mujoco", "unitree"]
 
 
 def __getattr__(name: str) -> Any:

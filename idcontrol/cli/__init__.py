@@ -15,6 +15,7 @@ import click
 
 from idcontrol.cli import (
     bench,
+    bus,
     check,
     compare,
     completion,
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 GROUPS = {
-    "Start": (listing, run, compare, loop),
+    "Start": (listing, run, compare, loop, bus),
     "Look": (runs, report, view, export),
     "Check": (check, doctor, trust),
     "Measure": (bench, league),

@@ -83,6 +83,6 @@ without ``--arm``) it stays braked until Enter is pressed: it is ready again if 
 Enter arms it. Torques never exceed their limits or rates, whatever is asked (`safety.admit`).
 
 To put a robot of one's own behind the loop: let its driver speak `wire` over UDP (``--peer HOST:PORT``), or write a
-`transport.Link`. To run something else than the trot: an object like `idcontrol.scenes.session.WalkLoop` under the
-entry points ``idcontrol.loops``.
+`transport.Link`; ``idcontrol bus`` is the driver of robots that speak Unitree's messages. To run something else than
+the trot: an object like `idcontrol.scenes.session.WalkLoop` under the entry points ``idcontrol.loops``.
 """

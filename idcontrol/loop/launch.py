@@ -397,6 +397,11 @@ class _Work:
                 if names_number(order.joints) == newest.values[-2]:
                     line += f"; it has the order {name}: --set loop.joints={name}"
             raise InputError(line)
+        if self.wire.floating and self.settings.sensing.base == "plant" and not newest.values[1:4].any():
+            raise InputError(
+                f"the machine at {self.settings.peer} does not know where its base is: "
+                "--set loop.sensing.base=estimated, and --set loop.sensing.forces=estimated where its feet feel nothing"
+            )
 
     def _connect(self, machine_fd: int | None, numbers: SessionNumbers) -> tuple[Link, subprocess.Popen[bytes] | None]:
         """The loop's end of the link, and the process of the plant at its other end if we have started it."""

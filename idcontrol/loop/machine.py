@@ -11,6 +11,7 @@ the computer steals from it is not charged to the controller. It stops where the
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,27 +132,12 @@ class Machine:
             beat: The period that begins.
             stop: Whether to stop, whatever the loop says.
         """
-        now, mode = beat.woke, self.safety.mode
+        now = beat.woke
         self.endpoint.poll(now)
-        heard = self.endpoint.newest
-        asked = Mode.IDLE if heard is None else Mode(heard.mode)
-        silence = self.endpoint.silence(now)
-        left = asked is Mode.STOPPED  # who has said farewell is not missed
-        faults = Fault.SILENT if silence > self._policy.late_s * NS and not left else Fault.NONE
-        if self._lost:
-            faults |= Fault.NOT_FINITE
-        ends = stop or left
-        inputs = Inputs(
-            faults=faults,
-            heard=heard is not None,
-            start=asked is Mode.RUNNING,
-            damp=mode is Mode.RUNNING and (stop or asked is not Mode.RUNNING),
-            stop=self._lost or (ends and mode in NOT_BEGUN),
-            slow=mode is Mode.DAMPED and self._slow(),
-            recover=asked is Mode.READY,
-            wait=not (ends or faults),
+        heard, silence = self.endpoint.newest, self.endpoint.silence(now)
+        self.safety, faults = follow(
+            self.safety, self._policy, now, self.endpoint, slow=self._slow, stop=stop, lost=self._lost
         )
-        self.safety = advance(self.safety, self._policy, now, inputs)
         self._begun |= self.safety.mode is Mode.RUNNING
         began = time.perf_counter_ns()
         self._move(None if heard is None else heard.values)
@@ -216,6 +202,47 @@ class Machine:
         of["silence_us"][...], of["step_us"][...] = 1e-3 * silence, 1e-3 * spent
         of["late_us"][...], of["missed"][...] = 1e-3 * (beat.woke - beat.due), beat.missed
         of["dropped"][:] = self.endpoint.inbox.dropped
+
+
+def follow(
+    safety: Safety,
+    policy: Policy,
+    now: int,
+    endpoint: Endpoint,
+    *,
+    slow: Callable[[], bool],
+    stop: bool = False,
+    lost: bool = False,
+) -> tuple[Safety, Fault]:
+    """Advance the state machine of a machine, which follows its loop; returns it, and what is wrong.
+
+    Args:
+        safety: State before.
+        policy: Faults that are tolerated.
+        now: Time [ns].
+        endpoint: The machine's side of the conversation, which has taken what has come.
+        slow: Tells whether all joints are slow; asked while they are braked.
+        stop: Whether to stop, whatever the loop says.
+        lost: Whether the machine's own numbers are lost.
+    """
+    mode, heard = safety.mode, endpoint.newest
+    asked = Mode.IDLE if heard is None else Mode(heard.mode)
+    left = asked is Mode.STOPPED  # who has said farewell is not missed
+    faults = Fault.SILENT if endpoint.silence(now) > policy.late_s * NS and not left else Fault.NONE
+    if lost:
+        faults |= Fault.NOT_FINITE
+    ends = stop or left
+    inputs = Inputs(
+        faults=faults,
+        heard=heard is not None,
+        start=asked is Mode.RUNNING,
+        damp=mode is Mode.RUNNING and (stop or asked is not Mode.RUNNING),
+        stop=lost or (ends and mode in NOT_BEGUN),
+        slow=mode is Mode.DAMPED and slow(),
+        recover=asked is Mode.READY,
+        wait=not (ends or faults),
+    )
+    return advance(safety, policy, now, inputs), faults
 
 
 def specific_force(before: State, after: State, dt: float, floating: bool) -> Array:

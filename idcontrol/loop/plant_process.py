@@ -28,7 +28,7 @@ from idcontrol.loop.transport.shared import SharedLink
 from idcontrol.loop.transport.udp import UdpLink
 from idcontrol.loop.wire import SessionNumbers
 from idcontrol.record.channels import width
-from idcontrol.types import Plant
+from idcontrol.types import Plant, State
 
 HASTE = 10.0
 """How much faster than in a loop it is moved up and down then."""
@@ -36,8 +36,14 @@ WARM_STEPS = 20
 """Steps before the first tick, so that all is compiled, loaded and in caches."""
 
 
-def _rise_and_lie_down(plant: Plant, session: Session, dt: float) -> None:
-    """Move `plant` up and down once, faster than it ever will, so that whatever that needs is compiled and loaded."""
+def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
+    """Move `plant` from `start`, then up and down once, faster than it ever will, so that nothing is compiled later.
+
+    It must be reset afterwards.
+    """
+    plant.reset(start)
+    for _ in range(WARM_STEPS):
+        plant.step(np.zeros(session.system.n_actuated), dt)
     if (between := session.between()) is None or session.lying is None:
         return
     state, life = plant.reset(session.lying), Life(between)
@@ -59,10 +65,7 @@ def main() -> int:
     ring = Ring(attach(job.ring), width(machine.channels(wire)))
     plant = session.plant(dt)
     start = begins(session, job.begins)
-    plant.reset(start)
-    for _ in range(WARM_STEPS):
-        plant.step(np.zeros(len(wire.torque_limit)), dt)
-    _rise_and_lie_down(plant, session, dt)
+    warm(plant, session, start, dt)
     body = Machine(
         link,
         plant,

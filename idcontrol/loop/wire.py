@@ -39,8 +39,9 @@ others it gives no torque. A state has, one after the other::
     joints                      CRC-32 of the joints' names in the order above, with commas between, in UTF-8
     model                       a number of the machine's model (`model_number`)
 
-What a machine does not measure or know is NaN, from `drive_error` on; nobody then looks at it. Before torques flow the
-loop compares `joints` and `model` with its own (`Format.stranger`), so that legs in another order are refused.
+What a machine does not measure or know is NaN, from `drive_error` on; nobody then looks at it. A base whose position
+the machine does not know is at zero: only a loop that estimates it drives such a machine. Before torques flow the loop
+compares `joints` and `model` with its own (`Format.stranger`), so that legs in another order are refused.
 
 A receiver takes datagrams one by one and drops, and counts, what is short or long, damaged, of another version, foreign
 (another kind or another robot), old (not newer than the last it took, or of another session) or out of range. The

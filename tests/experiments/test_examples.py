@@ -20,6 +20,7 @@ import idcontrol.experiments.examples
 import idcontrol.loop
 from idcontrol import cli
 from idcontrol.errors import InputError
+from idcontrol.experiments import live
 from idcontrol.loop import launch
 from idcontrol.loop.launch import LoopSettings
 from idcontrol.loop.life import Phase
@@ -29,6 +30,7 @@ from idcontrol.loop.transport.udp import UdpLink
 from idcontrol.loop.wire import HEAD, HEAD_BYTES, Kind, Outbox, names_number
 from idcontrol.record.recording import load
 from idcontrol.scenes.walk import WalkConfig
+from idcontrol.types import State
 from tests.loop import rig
 from tests.loop.test_launch import wait_for_event
 from tests.loop.test_wire import of_version
@@ -293,6 +295,50 @@ def test_a_machine_of_other_joints_or_another_model_is_refused_before_anything_m
     speaker.join()
     link.close()
     assert not any(HEAD.unpack_from(data)[2] == Mode.RUNNING for data in heard if data)
+
+
+@needs_compiler
+@pytest.mark.wallclock
+def test_a_machine_in_c_that_tells_its_joints_is_refused_in_another_order(program, tmp_path):
+    own, there = free_ports(2)
+    machine = start(program, "-r", "100", "-j", "elbow,shoulder", "arm", "2", there, own)
+    with pytest.raises(InputError, match=r"another order.*order swapped: --set loop.joints=swapped$"):
+        launch.run("tests.loop.rig:offer", rig.Config(), settings(own, there), tmp_path / "run")
+    assert machine.communicate(timeout=10)[0].endswith("told to stop\n")
+    link = UdpLink(("127.0.0.1", own), ("127.0.0.1", there))
+    machine = start(program, "-r", "100", "-j", "shoulder,elbow", "arm", "2", there, own)
+    values = np.frombuffer(hear(link), offset=HEAD_BYTES)
+    machine.kill()
+    machine.communicate()
+    link.close()
+    assert wire_format(rig.ArmSession()).stranger(values) == ""
+    assert values[-2] == names_number(["shoulder", "elbow"])
+    # nothing here measures health or knows the model
+    assert np.isnan(np.delete(values[-(2 * 2 + 9) :], -2)).all()
+
+
+@pytest.mark.wallclock
+def test_a_floating_base_that_nobody_knows_is_refused_by_a_loop_that_counts_on_it(tmp_path):
+    own, there = free_ports(2)
+    link, over = UdpLink(("127.0.0.1", there), ("127.0.0.1", own)), threading.Event()
+    session = live.loop.session(WalkConfig(robot="go1"))
+    wire = wire_format(session)
+    outbox = Outbox(Kind.STATE, "go1", wire.state_values, 1)
+    unknown = session.start.q.copy()
+    unknown[:3] = 0.0
+    wire.write_state(outbox.values, State(t=0.0, q=unknown, v=session.start.v), np.zeros(12), np.zeros(3))
+
+    def speak():
+        while not over.wait(0.01):
+            link.send(outbox.seal(Mode.IDLE, 0, 0))
+
+    speaker = threading.Thread(target=speak)
+    speaker.start()
+    with pytest.raises(InputError, match=r"does not know where its base is: --set loop\.sensing\.base=estimated"):
+        launch.run("idcontrol.experiments.live:loop", WalkConfig(robot="go1"), settings(own, there), tmp_path / "run")
+    over.set()
+    speaker.join()
+    link.close()
 
 
 @needs_compiler

@@ -80,6 +80,10 @@ class UdpLink:
             self._socket.connect(self._sender)
             self._connected = True
 
+    def fileno(self) -> int:
+        """What can be read as soon as a datagram has come, for `select`."""
+        return self._socket.fileno()
+
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()

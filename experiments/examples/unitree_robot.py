@@ -1,0 +1,102 @@
+"""A robot that speaks nothing but Unitree's low-level interface, with our plant in place of its body.
+
+::
+
+    python -m idcontrol.experiments.examples.unitree_robot
+    idcontrol bus --robot go1
+    idcontrol loop --robot go1 --rate 500 --peer 127.0.0.1:9002 ...
+
+It lies on its belly with its motors off until it hears its first command, follows the newest one with drives at 10 kHz,
+brakes by itself when none has come for 20 of its periods, tells its state 500 times in a second, and ends once its
+motors are turned off again. It says what came of the commands then: ``late`` are periods without a new one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+import numpy as np
+
+from idcontrol.adapters.bus import ORDER, Bus
+from idcontrol.adapters.unitree import LOW_STATE, OFF, SERVO, Message, checksum, read_command
+from idcontrol.loop import realtime
+from idcontrol.loop.brake import brake
+from idcontrol.loop.clock import NS, Pacer, WallClock
+from idcontrol.loop.machine import specific_force
+from idcontrol.loop.plant_process import warm
+from idcontrol.loop.session import begins, resolve
+from idcontrol.plants.drive import drive_torque
+from idcontrol.scenes.walk import WalkConfig
+from idcontrol.types import Array, ContactForces, Integers, State
+
+RATE_HZ = 500.0
+
+
+def describe(message: Message, state: State, tau: Array, accelerometer: Array, joints: Integers) -> None:
+    """Fill what IMU and motors measure; `joints` are the numbers of the motors' joints."""
+    imu, motors = message["imu_state"], message["motor_state"][: joints.size]
+    imu["quaternion"], imu["gyroscope"] = np.roll(state.q[3:7], 1), state.v[3:6]
+    imu["accelerometer"] = accelerometer
+    motors["mode"], motors["q"], motors["dq"] = SERVO, state.q[7:][joints], state.v[6:][joints]
+    motors["tau_est"] = tau[joints]
+
+
+def upward(forces: ContactForces, feet: Integers) -> Array:
+    """The force on each foot, shape (n,) [N]; `feet` are the numbers of the feet in the robot's order."""
+    felt = np.zeros(feet.size)
+    for foot, force in zip(forces.identity, forces.force, strict=True):
+        if foot < feet.size:  # else it is the belly
+            felt[foot] = force[2]
+    return felt[feet]
+
+
+def main() -> None:
+    """Be the robot until its motors are turned off."""
+    parser = argparse.ArgumentParser(description="A go1 that speaks Unitree's low-level interface on this computer.")
+    parser.add_argument("--silence", type=float, default=20.0 / RATE_HZ, help="it brakes after it [s] (%(default)s)")
+    parser.add_argument("--domain", type=int, default=0, help="number of the DDS domain (%(default)s)")
+    given = parser.parse_args()
+    silence_s: float = given.silence
+    np.seterr(all="ignore")
+    session, dt = resolve("idcontrol.experiments.live:loop", WalkConfig(robot="go1")), 1.0 / RATE_HZ
+    system, limits, order = session.system, session.limits, session.orders[ORDER]
+    joints = np.array([system.actuated_names.index(name) for name in order.joints])
+    feet = np.array([session.feet.index(name) for name in order.feet])
+    start, plant = begins(session, "lying"), session.plant(dt)
+    warm(plant, session, start, dt)
+    state, tau = plant.reset(start), np.zeros(joints.size)
+    t, message = 0.0, np.zeros((), dtype=LOW_STATE)
+    rows, now, heard, off, begun, braked = np.zeros((5, joints.size)), 0, 0, True, False, False
+    taken = late = overtaken = 0
+    pacer = Pacer(WallClock(), round(NS * dt))
+    with realtime.undisturbed(cpu=min(os.sched_getaffinity(0))):
+        bus = Bus(robot=True, domain=given.domain)
+        while not (begun and off and now - heard > silence_s * NS):
+            now = pacer.wait().woke
+            commands = list(bus.take())
+            if commands:
+                off = not (commands[-1]["motor_cmd"]["mode"][: joints.size] != OFF).any()
+                rows[:, joints] = read_command(commands[-1], joints.size)
+                begun, heard = begun or not off, now
+                taken, overtaken = taken + len(commands), overtaken + len(commands) - 1
+            late += begun and not off and not commands
+            before = state
+            if begun:
+                braked = not off and now - heard > silence_s * NS
+                q, v = system.joint_positions(state.q), system.joint_velocities(state.v)
+                tau = brake(system, limits, state, dt) if braked else drive_torque(rows, q, v, limits.torque)
+                state = plant.step(tau if braked else rows, dt)
+                message["foot_force"] = np.rint(upward(plant.contact_forces(), feet))
+            describe(message, state, tau, specific_force(before, state, dt, True), joints)
+            t += dt
+            message["tick"] = round(1e3 * t)
+            message["crc"] = checksum(message)
+            bus.put(message)
+        bus.close()
+    print(json.dumps({"taken": taken, "damaged": bus.damaged, "overtaken": overtaken, "late": late, "t": t}))
+
+
+if __name__ == "__main__":
+    main()

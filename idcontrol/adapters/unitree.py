@@ -1,0 +1,213 @@
+"""The messages of Unitree's low-level interface: what each motor shall do, and what motors and IMU measure.
+
+`LOW_CMD` and `LOW_STATE` are ``unitree_go::msg::dds_::LowCmd_`` and ``LowState_`` of Unitree's SDK2 (unitree_sdk2,
+``idl/go2``), which Go2 and B2 speak over DDS (`idcontrol.adapters.bus`). A message here is a NumPy record, laid out as
+the SDK's C structures are, since that is what its checksum is of. Of 20 motors the first ones are those of the legs FR,
+FL, RR, RL with hip, thigh and calf (`unitree` in the robot file), each in the angles of the URDF.
+
+What the robot does not say stays unknown: it has no position and no velocity of its base, no number of its model and no
+state of an emergency stop. Its sensors in the feet give raw numbers, not newtons, so they are not taken either.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Final
+
+import numpy as np
+
+from idcontrol.loop.wire import Format
+from idcontrol.system import System
+from idcontrol.types import Array
+
+Message = np.ndarray[Any, np.dtype[np.void]]
+"""A record of `LOW_CMD` or `LOW_STATE`, shape ()."""
+
+MOTOR_CMD: Final = np.dtype(
+    [(name, kind) for name, kind in zip(("mode", "q", "dq", "tau", "kp", "kd"), ("u1", *["<f4"] * 5), strict=True)]
+    + [("reserve", "<u4", (3,))],
+    align=True,
+)
+"""What a motor shall do: ``tau + kp (q - q_measured) + kd (dq - dq_measured)`` in mode 1, nothing in mode 0."""
+BMS_CMD: Final = np.dtype([("off", "u1"), ("reserve", "u1", (3,))], align=True)
+_HEAD: Final = [
+    ("head", "u1", (2,)),
+    ("level_flag", "u1"),
+    ("frame_reserve", "u1"),
+    ("sn", "<u4", (2,)),
+    ("version", "<u4", (2,)),
+    ("bandwidth", "<u2"),
+]
+LOW_CMD: Final = np.dtype(
+    [
+        *_HEAD,
+        ("motor_cmd", MOTOR_CMD, (20,)),
+        ("bms_cmd", BMS_CMD),
+        ("wireless_remote", "u1", (40,)),
+        ("led", "u1", (12,)),
+        ("fan", "u1", (2,)),
+        ("gpio", "u1"),
+        ("reserve", "<u4"),
+        ("crc", "<u4"),
+    ],
+    align=True,
+)
+"""What the robot shall do."""
+IMU_STATE: Final = np.dtype(
+    [
+        ("quaternion", "<f4", (4,)),
+        ("gyroscope", "<f4", (3,)),
+        ("accelerometer", "<f4", (3,)),
+        ("rpy", "<f4", (3,)),
+        ("temperature", "u1"),
+    ],
+    align=True,
+)
+"""Orientation (w first), angular velocity [rad/s] and specific force [m/s²], the latter two in the base's axes."""
+MOTOR_STATE: Final = np.dtype(
+    [
+        ("mode", "u1"),
+        *((name, "<f4") for name in ("q", "dq", "ddq", "tau_est", "q_raw", "dq_raw", "ddq_raw")),
+        ("temperature", "u1"),
+        ("lost", "<u4"),
+        ("reserve", "<u4", (2,)),
+    ],
+    align=True,
+)
+BMS_STATE: Final = np.dtype(
+    [
+        *((name, "u1") for name in ("version_high", "version_low", "status", "soc")),
+        ("current", "<i4"),
+        ("cycle", "<u2"),
+        ("bq_ntc", "u1", (2,)),
+        ("mcu_ntc", "u1", (2,)),
+        ("cell_vol", "<u2", (15,)),
+    ],
+    align=True,
+)
+LOW_STATE: Final = np.dtype(
+    [
+        *_HEAD,
+        ("imu_state", IMU_STATE),
+        ("motor_state", MOTOR_STATE, (20,)),
+        ("bms_state", BMS_STATE),
+        ("foot_force", "<i2", (4,)),
+        ("foot_force_est", "<i2", (4,)),
+        ("tick", "<u4"),
+        ("wireless_remote", "u1", (40,)),
+        ("bit_flag", "u1"),
+        ("adc_reel", "<f4"),
+        ("temperature_ntc1", "u1"),
+        ("temperature_ntc2", "u1"),
+        ("power_v", "<f4"),
+        ("power_a", "<f4"),
+        ("fan_frequency", "<u2", (4,)),
+        ("reserve", "<u4"),
+        ("crc", "<u4"),
+    ],
+    align=True,
+)
+"""What the robot measures; `tick` counts its time [ms]."""
+NAMES: Final = {
+    MOTOR_CMD: "MotorCmd_",
+    BMS_CMD: "BmsCmd_",
+    LOW_CMD: "LowCmd_",
+    IMU_STATE: "IMUState_",
+    MOTOR_STATE: "MotorState_",
+    BMS_STATE: "BmsState_",
+    LOW_STATE: "LowState_",
+}
+"""Names of the structures in the SDK."""
+MODULE: Final = "unitree_go.msg.dds_"
+"""The module of the SDK that they are in."""
+LOW_CMD_TOPIC: Final = "rt/lowcmd"
+LOW_STATE_TOPIC: Final = "rt/lowstate"
+"""Where the SDK publishes the messages."""
+
+OFF: Final = 0
+"""Mode of a motor without torque."""
+SERVO: Final = 1
+"""Mode of a motor that follows its command."""
+REMOTE: Final = np.dtype(
+    {
+        "names": ["buttons", "lx", "rx", "ry", "ly"],
+        "formats": ["<u2", "<f4", "<f4", "<f4", "<f4"],
+        "offsets": [2, 4, 8, 12, 20],
+        "itemsize": 40,
+    }
+)
+"""The joystick in `wireless_remote`: x to the right, y forward, -1 to 1; the buttons as the SDK numbers them."""
+
+_REVERSED: Final = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+
+
+def checksum(message: Message) -> int:
+    """The CRC-32 of a message that belongs into its field `crc`.
+
+    It is CRC-32/MPEG-2 (polynomial 0x04C11DB7, begun with ones, nothing reversed) of all 32-bit words but the last, the
+    most significant byte first. That of zlib reverses the bits of each byte and of the result, and inverts the result.
+    """
+    words = np.frombuffer(message.tobytes()[:-4], dtype="<u4").astype(">u4")
+    turned = zlib.crc32(words.tobytes().translate(_REVERSED)) ^ 0xFFFFFFFF
+    return int(f"{turned:032b}"[::-1], 2)
+
+
+def blank_command() -> Message:
+    """A command that asks for nothing: the head of low-level commands, and motors that are off."""
+    message = np.zeros((), dtype=LOW_CMD)
+    message["head"], message["level_flag"] = (0xFE, 0xEF), 0xFF
+    return message
+
+
+def write_command(message: Message, rows: Array, mode: int) -> None:
+    """Fill a command for the first motors, and seal it.
+
+    Args:
+        message: Of `LOW_CMD`.
+        rows: What drives shall hold, rows tau, q, v, kp, kd, in the robot's order of joints, shape (5, a).
+        mode: `SERVO` or `OFF`.
+    """
+    motors = message["motor_cmd"][: rows.shape[1]]
+    motors["mode"] = mode
+    for name, row in zip(("tau", "q", "dq", "kp", "kd"), rows, strict=True):
+        motors[name] = row
+    message["crc"] = checksum(message)
+
+
+def read_command(message: Message, joints: int) -> Array:
+    """What drives shall hold, rows tau, q, v, kp, kd, in the robot's order of joints, shape (5, joints).
+
+    Motors that are off have no gains and no torque.
+    """
+    motors = message["motor_cmd"][:joints]
+    rows = np.array([motors[name] for name in ("tau", "q", "dq", "kp", "kd")], dtype=np.float64)
+    rows[:, motors["mode"] == OFF] = 0.0
+    return rows
+
+
+def read_state(message: Message, out: Array, wire: Format, system: System) -> None:
+    """Fill the values of a state datagram (`idcontrol.loop.wire`), joints in the robot's order.
+
+    Position and velocity of the base are zero, as are the forces of the feet: the robot does not know them.
+
+    Args:
+        message: Of `LOW_STATE`.
+        out: Shape (state_values,).
+        wire: Sizes of the datagram.
+        system: Says where joints are in configuration and velocity.
+    """
+    imu, a = message["imu_state"], system.n_actuated
+    motors = message["motor_state"][:a]
+    out[:] = 0.0
+    out[0] = 1e-3 * message["tick"]
+    q, v, tau = out[1:], out[1 + wire.nq :], out[1 + wire.nq + wire.nv :]
+    q[3:7] = np.roll(imu["quaternion"], -1)
+    v[3:6] = imu["gyroscope"]
+    q[system.joint_q] = motors["q"]
+    v[system.order[system.n_unactuated :]] = motors["dq"]
+    tau[:a], tau[a : a + 3] = motors["tau_est"], imu["accelerometer"]
+    health, remote = wire.health(out), message["wireless_remote"].view(REMOTE)[0]
+    health.drive_error[:], health.temperature[:] = np.nan, motors["temperature"]
+    health.supply[:] = message["power_v"], np.nan
+    health.operator[:] = remote["ly"], -remote["lx"], -remote["rx"], remote["ry"], remote["buttons"]
+    out[-2:] = wire.joints, np.nan

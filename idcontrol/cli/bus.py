@@ -1,0 +1,63 @@
+"""``idcontrol bus``: let a loop drive a robot that speaks on a bus."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from idcontrol.cli import completion
+from idcontrol.cli.console import DONE, real
+from idcontrol.cli.loop import LOOPS
+
+
+@click.command("bus", short_help="Let a loop drive a robot that speaks Unitree's messages on DDS.")
+@click.option(
+    "--robot",
+    shell_complete=completion.robots,
+    default="go1",
+    show_default=True,
+    metavar="R",
+    help="Robot whose file has the order `unitree` of joints.",
+)
+@click.option(
+    "--bind", default="127.0.0.1:9002", show_default=True, metavar="HOST:PORT", help="Where the loop finds it."
+)
+@click.option("--interface", metavar="NAME", help="Network interface to the robot; without, on this computer alone.")
+@click.option("--domain", type=click.IntRange(0, 232), default=0, show_default=True, help="Number of the DDS domain.")
+@click.option(
+    "--silence",
+    "silence_s",
+    type=real,
+    default=0.04,
+    show_default=True,
+    metavar="S",
+    help="Brake after a silence of the loop of this length [s].",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what has passed as one JSON object.")
+def command(robot: str, bind: str, interface: str | None, domain: int, silence_s: float, as_json: bool) -> int:
+    """Be the machine at --peer of a loop, and hand on what it says to a robot on the bus, until the loop ends."""
+    from idcontrol.loop.realtime import one_blas_thread
+
+    one_blas_thread()
+    import msgspec
+
+    from idcontrol.adapters.bus import serve
+    from idcontrol.configuration import build
+    from idcontrol.entries import entry_points
+    from idcontrol.loop.session import resolve
+    from idcontrol.loop.transport.udp import address
+
+    entry = entry_points(LOOPS)["trot"]
+    config = build(entry.load().presets["default"], {"robot": robot}, {"robot": "--robot"})
+    session = resolve(entry.value, config)
+    count = serve(session, address(bind), interface=interface, domain=domain, silence_s=silence_s)
+    if as_json:
+        click.echo(json.dumps(msgspec.to_builtins(count)))
+    else:
+        click.echo(
+            f"{count.commands} commands of the loop: {count.lost} lost, {count.overtaken} overtaken by newer ones; "
+            f"{count.put} put on the bus, then {count.brakes} to brake; "
+            f"{count.states} states of the robot: {count.damaged} damaged"
+        )
+    return DONE
