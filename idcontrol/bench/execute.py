@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from idcontrol.bench import batch, controllers, history, models, plants, scenes, solvers
+from idcontrol.bench import batch, controllers, history, models, plants, scenes, solvers, tick
 from idcontrol.bench.measurement import Effort, TimingRow
 from idcontrol.bench.scenes import RecordedWalk, floor
 from idcontrol.bench.timing import in_turns
 from idcontrol.errors import UnknownName
 
-SECTIONS = ("solvers", "models", "controllers", "plants", "batch")
+SECTIONS = ("solvers", "models", "controllers", "plants", "batch", "tick")
 ROBOT, PLANT = "solo12", "coulomb-lcp"
 PERIODS = 640
 """Length of the recorded walk in control periods of 1 ms: two gait periods."""
@@ -71,7 +71,9 @@ def _rows(name: str, walk: RecordedWalk, effort: Effort, contacts: Sequence[int]
         return controllers.rows(walk, effort)
     if name == "plants":
         return plants.rows(walk, effort)
-    return batch.rows(walk, effort)
+    if name == "batch":
+        return batch.rows(walk, effort)
+    return tick.rows(walk, effort)
 
 
 def exponents(rows: Sequence[dict[str, Any]]) -> dict[str, float]:

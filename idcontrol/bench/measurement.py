@@ -70,14 +70,14 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """A job of ours, and how its times are to be read.
+    """What was timed, and how its times are to be read.
 
     Attributes:
-        section: Section of the bench: solvers, models, controllers, plants or batch.
+        section: Section of the bench: solvers, models, controllers, plants, batch or tick.
         what: Name of the job.
         contacts: Number of contacts; None where it varies.
-        job: The job.
-        floor: The floor's job, for the same states.
+        job: The job; None where something else than `measure` takes the times.
+        floor: The floor's job, for the same states; None likewise.
         states: Length of the sequence of states.
         solved: Tells whether an answer solves the problem; None skips the check.
         counted: States whose times count, shape (states,); None counts all of them.
@@ -89,9 +89,9 @@ class Benchmark:
     section: str
     what: str
     contacts: int | None
-    job: Job
-    floor: Job
-    states: int
+    job: Job | None = None
+    floor: Job | None = None
+    states: int = 0
     solved: Solved | None = None
     counted: Booleans | None = None
     bar: Bar | None = None
@@ -175,6 +175,8 @@ def measure(benchmark: Benchmark, effort: Effort, peer: Peer | None = None) -> T
         peer: Another implementation to run beside it.
     """
     job, floor, states = benchmark.job, benchmark.floor, benchmark.states
+    assert job is not None
+    assert floor is not None
     ours = answers(job, min(states, effort.compared), effort.budget_s)
     theirs = [] if peer is None else answers(peer.job, len(ours), effort.budget_s)
     answers(floor, min(states, 3))

@@ -22,7 +22,7 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @click.command("bench", short_help="Time our code beside that of peers.")
-@click.argument("section", default="all", metavar="[solvers|models|controllers|plants|batch|memory|all]")
+@click.argument("section", default="all", metavar="[solvers|models|controllers|plants|batch|tick|memory|all]")
 @click.option("--contacts", metavar="N,N,...", help="Numbers of contacts for solvers and models.")
 @click.option("--samples", type=click.IntRange(min=10), default=2000, help="Times taken of each job, at most [2000].")
 @click.option("--budget", type=click.FloatRange(min=0.01), default=2.0, metavar="S", help="Time spent on a row [2 s].")

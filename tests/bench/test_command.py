@@ -46,6 +46,16 @@ def test_a_thousand_robots_have_rows_with_a_bar(quick, capsys):
         assert row["steps_per_s"] == pytest.approx(row["robots"] / (1e-6 * row["us"]["p50"]))
 
 
+@pytest.mark.wallclock
+def test_a_tick_has_rows_of_its_parts_which_do_not_take_longer_than_the_whole(quick, capsys):
+    assert main(["bench", "tick", *FEW, "--json"]) == 0
+    found = {row["what"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert list(found) == ["tick", "read", "plan", "control", "gate", "record"]
+    assert found["tick"]["of"] == "us"
+    parts = sum(row["us"]["p50"] for what, row in found.items() if what != "tick")
+    assert 0.0 < parts < 2.0 * found["tick"]["us"]["p50"]  # medians need not add up
+
+
 def test_the_table_names_bars_and_peers(quick, capsys):
     pytest.importorskip("daqp")
     assert main(["bench", "solvers", "--contacts", "4", *FEW]) == 0
