@@ -13,6 +13,7 @@ from idcontrol import controllers
 from idcontrol.bench.timing import Job
 from idcontrol.bodies import BodyState
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.contact.terrain import plane
 from idcontrol.controllers import giving_way
 from idcontrol.controllers.giving_way import Request
 from idcontrol.controllers.inverse import InverseDynamics
@@ -23,6 +24,7 @@ from idcontrol.plants.bodies import FreeBodies
 from idcontrol.scenes import clutter
 from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.system import System
+from idcontrol.trust.machines import free_body
 from idcontrol.types import Array, Booleans, Reference, State
 
 MOST_COPIES = 10_000
@@ -33,6 +35,10 @@ SETTLING = 480
 
 HEAP_MU, HEAP_STEP_S = 1.0, 0.01
 """Friction of a heap, and the step of its plant [s]."""
+
+PATCH_MU, PATCH_M, PATCH_M_S, PATCH_FOOT_M = 0.5, 0.2, 0.2, 1e-3
+"""Friction of a box on a plate, edge of the square of its contacts [m], the speed that it slides with at first [m/s],
+and the radius of what it stands on [m]."""
 
 FILM = 1e-6
 """Added to the radius of feet in simulators that act on closed contacts only [m]: in our states contacts are closed to
@@ -156,6 +162,20 @@ def heap(bodies: int) -> Heap:
         mu=HEAP_MU,
         period_s=HEAP_STEP_S,
     )
+
+
+def patch(side: int) -> tuple[System, SphereContacts, State]:
+    """A box on a plate, and how it begins: it slides, turning, on side² contacts in a square, and comes to rest."""
+    system, contacts = free_body(np.diag([0.01, 0.01, 0.015])), side * side
+    x, y = np.meshgrid(*2 * [np.linspace(-0.5 * PATCH_M, 0.5 * PATCH_M, side)])
+    feet = np.column_stack((x.ravel(), y.ravel(), np.full(contacts, PATCH_FOOT_M - 0.05)))
+    ground = SphereContacts(system, ("body",) * contacts, PATCH_FOOT_M, plane(), PATCH_MU, offsets=feet)
+    start = State(
+        t=0.0,
+        q=np.array([0.0, 0.0, 0.05, 0.0, 0.0, 0.0, 1.0]),
+        v=np.array([PATCH_M_S, 0.0, 0.0, 0.0, 0.0, 1.0]),
+    )
+    return system, ground, start
 
 
 def floor(walk: RecordedWalk) -> Job:

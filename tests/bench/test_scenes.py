@@ -5,8 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from idcontrol import plants
 from idcontrol.bench.plants import step
-from idcontrol.bench.scenes import copied, floor, problems
+from idcontrol.bench.scenes import PATCH_M_S, PATCH_MU, copied, floor, patch, problems
 from idcontrol.bench.timing import answers
 from idcontrol.models import dissipation
 from idcontrol.models.whitened import whiten
@@ -57,3 +58,22 @@ def test_posed_problems_are_copies_that_the_next_moment_does_not_overwrite():
 
 def test_the_floor_runs_on_every_state():
     assert answers(floor(solo12()), 5) == [None] * 5
+
+
+def test_a_box_slides_on_all_its_contacts_and_comes_to_rest_after_the_same_way_however_many_they_are():
+    ends = []
+    for side in (2, 5, 9):
+        system, ground, start = patch(side)
+        plant = plants.build("dissipation", plants.Setup(system=system, contacts=ground, dt=1e-3))
+        state = plant.reset(start)
+        for _ in range(100):
+            state = plant.step(np.zeros(0), 1e-3)
+        system.update(state.q, state.v)
+        assert len(ground.detect(1e-6)) == side * side
+        assert np.abs(state.v).max() < 1e-9
+        ends.append(state.q)
+    # a box that turns as well brakes more slowly along its way than v²/2μg says, and pyramids are narrower than cones
+    way, straight = np.linalg.norm(ends[0][:2]), PATCH_M_S**2 / (2.0 * PATCH_MU * 9.81)
+    assert straight < way < 1.5 * straight
+    for end in ends[1:]:
+        assert end == pytest.approx(ends[0], abs=0.05 * way)
