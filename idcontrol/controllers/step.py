@@ -30,6 +30,7 @@ from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import linked
 from idcontrol.models.distribution import MET, Bounds, Cones, within
 from idcontrol.models.memory import Memory, recall, remember
+from idcontrol.models.step import CLOSED_GAP
 from idcontrol.models.whitened import Whitened, whiten_kernel
 from idcontrol.system import UNIT, ActuatorLimits
 from idcontrol.types import Array, Booleans, Integers
@@ -242,6 +243,8 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
 def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_speed_m_s: float) -> bool:
     """Whether contact i nears the ground faster than a foot at rest does, and closes its gap within a period.
 
+    One that is believed to be in the ground already has met it before, or the ground is not where it is believed to be.
+
     Args:
         contacts: All that are near the ground.
         i: Which of them.
@@ -252,7 +255,8 @@ def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_s
     opening = -contacts.surface_velocity[i]
     for k in range(v.shape[0]):
         opening += contacts.jacobian[i, k] * v[k]
-    meets: bool = opening < -approach_speed_m_s and contacts.gap[i] + h * opening < 0.0
+    gap = contacts.gap[i]
+    meets: bool = opening < -approach_speed_m_s and gap >= -CLOSED_GAP and gap + h * opening < 0.0
     return meets
 
 
