@@ -205,6 +205,7 @@ class ControlLoop:
         self._life = None if parts.between is None else Life(parts.between)
         self._attended, self._ending = attended, False
         self._sense: Sense | None = None
+        self._used = False
         self._sensed: Sensed | None = None
         self._epoch, self._told = 0.0, Fault.NONE
         self._seen: State | None = None
@@ -249,7 +250,7 @@ class ControlLoop:
         assert self._sensed is not None
         assert self._seen is not None
         if parts.sense is not None:
-            self._seen = parts.sense()(self._sensed)
+            self._seen, self._sense = parts.sense()(self._sensed), parts.sense()
         if self._life is not None:
             self._life.problem(parts.system.joint_positions(self._seen.q))
             self._life.on_the_way(0.0)
@@ -407,6 +408,7 @@ class ControlLoop:
         """See what `sense` gives of what the machine has sent."""
         assert self._sensed is not None
         self._spend("read")
+        self._used = True
         self._seen = seen = sense(self._sensed)
         self._spend("estimate")
         of = self.row.of
@@ -475,10 +477,12 @@ class ControlLoop:
 
     def _entered(self, now: int) -> None:
         """Do what a new mode asks for."""
+        if self.safety.mode is Mode.READY and self._used and self._parts.sense is not None:
+            # an estimator takes 0.1 s to make, after which the machine's news are old: who is armed then is disarmed
+            self._sense, self._used = self._parts.sense(), False
         if self.safety.mode is Mode.ARMED:
             self._began, self._first, self._ending, self._halted, self._epoch = now, None, False, False, 0.0
             self.counts.complete, self.counts.error = False, ""
-            self._sense = None if self._parts.sense is None else self._parts.sense()
 
     def _follow(self, rows: Array) -> Fault:
         """Want what the drives shall hold, rows tau, q, v, kp, kd; returns whether a joint is too far from it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -139,6 +141,32 @@ def test_a_braked_machine_is_recovered_by_an_act_once_the_cause_is_gone_and_arme
     # meanwhile the machine went on braking, and what it was told in between did not move it
     modes = rig.modes(rig.machine_rows)
     assert modes[-6:] == [Mode.RUNNING, Mode.DAMPED, Mode.READY, Mode.RUNNING, Mode.DAMPED, Mode.STOPPED]
+
+
+def test_an_estimator_is_there_before_the_loop_is_armed_and_another_one_before_it_is_armed_again():
+    """Making one takes so long that the machine would have been silent meanwhile."""
+    rig, made = Rig(attended=True, duration_s=0.3, policy=structs.replace(QUICK, damp_s=0.2)), []
+
+    def make():
+        number = len(made)
+        made.append((rig.loop.safety.mode, used := []))
+
+        def sense(sensed):
+            used.append(number)
+            return sensed.state
+
+        return sense
+
+    rig.loop._parts = dataclasses.replace(rig.loop._parts, sense=make)
+    rig.clock.at(round(0.15 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 1.0))
+    rig.clock.at(round(1.0 * NS), lambda: rig.machine.health.__setitem__(ESTOP, 0.0))
+    rig.run(acts=[0.01, 1.5, 2.0])  # arm, recover, arm
+    assert rig.loop.counts.complete
+    modes, used = zip(*made, strict=True)
+    assert modes == (Mode.IDLE, Mode.IDLE, Mode.READY)  # the first one only warms
+    assert len(used[0]) == 1
+    assert len(used[1]) > 100
+    assert len(used[2]) > 200
 
 
 def test_whoever_asks_for_the_end_of_a_braked_machine_gets_it():
