@@ -7,7 +7,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: trot test slow coverage mutants lint docs figures gallery
+.PHONY: trot test slow coverage mutants lint docs figures verdicts gallery
 
 trot: $(VENV)/.core
 	$(BIN)/idcontrol run trot
@@ -52,6 +52,12 @@ figures: $(VENV)/.dev
 	$(BIN)/idcontrol trust --json > idcontrol/docs/data/trust.json
 	$(BIN)/idcontrol bench all --json > idcontrol/docs/data/bench.json
 	$(BIN)/python idcontrol/docs/pictures.py idcontrol/docs/pictures
+
+# What agrees with the papers: every run that is put beside one, those of before kept; an hour on two cores.
+verdicts: $(VENV)/.dev
+	@mkdir -p build
+	$(BIN)/python -m idcontrol.experiments.papers > build/verdicts.json
+	mv build/verdicts.json idcontrol/docs/data/verdicts.json
 
 # A page with a picture of every experiment that draws one, and the film of the README; needs Chromium.
 gallery: $(VENV)/.dev

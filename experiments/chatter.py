@@ -23,6 +23,7 @@ from idcontrol.controllers import Gains, InverseSettings
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.experiments.verdicts import MOST_FACTOR
 from idcontrol.types import Array, Reference, State, Status
 
 JUMP_NM: Final = 0.2
@@ -233,7 +234,9 @@ def findings(runs: Sequence[NoisyRun], config: Config) -> list[Finding]:
                 f"factor_noise_{_number(noise)}",
                 raw["dtau_max_nm_s"] / smooth["dtau_max_nm_s"],
                 paper=PAPER_FACTOR,
+                source="Zapolsky & Drumwright 2017, Fig. 15",
                 holds=raw["jumps"] > 0.5 * len(runs[0].changes),
+                derivation=MOST_FACTOR,
                 note=f"largest dτ/dt of {RAW} ({raw['dtau_max_nm_s']:.0f} N m/s, {raw['jumps']} jumps) over that of "
                 f"{SMOOTHED} ({smooth['dtau_max_nm_s']:.1f} N m/s), which cannot be less than the noise of {noise:g} "
                 "rad/s² times the inertia; the paper's factor is of a walk. Holds if the former jumps in more than "

@@ -24,6 +24,10 @@ AT_REST_M_S = 1e-3
 """The estimate of slip holds for heaps in which no body is faster than this, or ten times the estimate."""
 
 PAPER_ITERATIONS, PAPER_MOMENTUM_ERROR = 3, 1e-5
+PAPER_STEPS = {60: 21, 520: 5}
+"""Iterations of two steps of the heap with walls, by number of the step (Castro et al. 2022, Fig. 10)."""
+
+PAPER = "Castro et al. 2022, Fig. {}"
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -178,6 +182,7 @@ def run(config: Config, progress: Progress) -> Results:
     grown = {walls: [timed(size, walls) for size in config.sizes] for walls in (True, False)}
     slipped = {walls: [timed(config.bodies, walls, sigma) for sigma in config.sigmas] for walls in (True, False)}
     findings = [finding for walls in (True, False) for finding in _main(config, walls, main[walls])]
+    findings += _of_figures(config, main, slipped[True])
     for walls in (True, False):
         findings.extend(_growth(config, walls, grown[walls]))
         findings.extend(_slips(config, walls, slipped[walls]))
@@ -214,6 +219,7 @@ def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
             f"iterations_{where}",
             iterations,
             paper=PAPER_ITERATIONS if walls else None,
+            source=PAPER.format(9),
             # "only about 3": up to half more would still be that
             holds=iterations <= 1.5 * PAPER_ITERATIONS if walls else None,
             note=f"Newton steps in the second half, in the mean; in the first at most {fall.iterations.max():.0f}",
@@ -228,7 +234,8 @@ def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
         Finding(
             f"momentum_error_{where}",
             float(fall.momentum_error.max()),
-            paper=PAPER_MOMENTUM_ERROR,
+            paper=f"below {PAPER_MOMENTUM_ERROR:g}",
+            source=PAPER.format(13),
             holds=bool(fall.momentum_error.max() <= config.tolerance and fall.solved.all()),
             note="Castro et al. 2022, eq. 24, largest of all steps, recomputed from velocities and impulses",
         ),
@@ -251,6 +258,46 @@ def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
             note="no body is in the ground" + (" or outside the container" if walls else ""),
         ),
     ]
+
+
+def _of_figures(config: Config, main: Mapping[bool, Fall], slipped: Sequence[Fall]) -> list[Finding]:
+    """Contacts with and without walls, two steps, and iterations against the slip parameter: Figs. 10, 11 and 15."""
+    walls, ground = (float(main[where].contacts[-1]) for where in (True, False))
+    findings = [
+        Finding(
+            "contacts_open_over_walls",
+            ground / walls if walls else None,
+            paper="more than 1",
+            source=PAPER.format(11),
+            agrees=ground > walls,
+            note="contacts on open ground over those in the container, at the end",
+        )
+    ]
+    findings += [
+        Finding(
+            f"iterations_step_{step}",
+            int(main[True].iterations[step - 1]),
+            paper=printed,
+            source=PAPER.format(10),
+            note="of the heap with walls, whose bodies and places the paper does not tell",
+        )
+        for step, printed in PAPER_STEPS.items()
+        if step <= len(main[True].iterations)
+    ]
+    if len(slipped) > 1:
+        means = [float(slipped[i].iterations.mean()) for i in np.argsort(config.sigmas)]
+        falls = bool(np.all(np.diff(means) < 0.0))
+        findings.append(
+            Finding(
+                "iterations_fall_with_sigma",
+                falls,
+                paper="proportional to ln σ",
+                source=PAPER.format(15),
+                agrees=falls,
+                note="means in the container, from the smallest σ on: " + ", ".join(f"{m:.2f}" for m in means),
+            )
+        )
+    return findings
 
 
 def _growth(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
@@ -286,6 +333,8 @@ def _slips(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
                 f"slip_{_where(walls)}_sigma_{sigma:.0e}_m_s".replace("-", "m"),
                 float(fall.slip[-1]),
                 "m/s",
+                paper=f"below {bound:.1e}",
+                source=PAPER.format(14),
                 holds=bool(fall.slip[-1] <= bound) if rests else None,
                 note=f"mean at the end; the estimate σ μ h g is {bound:.1e} m/s; "
                 f"{fall.iterations.mean():.2f} iterations in the mean"

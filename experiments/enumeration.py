@@ -395,6 +395,7 @@ def findings(table: Sequence[dict[str, Any]], floor_us: float) -> list[Finding]:
                 f"nodes_{n}",
                 row["nodes"]["p50"],
                 paper=f"2^{6 * n} bases",
+                source="Zapolsky & Drumwright 2017, Algorithm 3",
                 note=f"quadratic programs, median; p99 {row['nodes']['p99']:.0f}, most {row['nodes']['max']:.0f}",
             ),
             Finding(f"first_{n}_us", row["first_us"]["p50"], "us", note="nearest with the modes of Lemke's solution"),

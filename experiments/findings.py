@@ -1,7 +1,8 @@
 """Results of a run: named numbers beside the paper's, series and drawings; and how they are recorded.
 
 In a run's metrics (``metrics.json``, ``idcontrol run NAME --json``) each finding is ``key: value``, with ``paper``,
-``checks``, ``verdicts``, ``units`` and ``notes`` as tables by key; ``completed`` says whether every check holds.
+``checks``, ``verdicts``, ``sources``, ``units`` and ``notes`` as tables by key; ``completed`` says whether every check
+holds.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Finding:
         value: The number; None where it could not be found.
         unit: Its unit as text; "" if it has none.
         paper: The paper's number; None where the paper shows none.
+        source: The place where the paper prints it: "Drumwright 2019, Table 1".
         holds: Whether it passes its check; None where there is none.
+        agrees: Whether it is as the paper says in words; None takes `holds`.
         note: Whatever a reader must know to compare the two: a definition, or why the paper's is wrong.
         derivation: The page that derives how the number differs from the paper's; "" if none does.
     """
@@ -44,20 +47,20 @@ class Finding:
     value: float | int | str | bool | None
     unit: str = ""
     paper: float | int | str | None = None
+    source: str = ""
     holds: bool | None = None
+    agrees: bool | None = None
     note: str = ""
     derivation: str = ""
 
     @property
     def verdict(self) -> str | None:
-        """How the number stands beside the paper's (`idcontrol.experiments.verdicts`); None if nothing is to compare.
-
-        What the paper says in words is compared by the check.
-        """
+        """How it stands beside the paper's (`idcontrol.experiments.verdicts`); None if there is nothing to compare."""
         if self.paper is None:
             return None
         if isinstance(self.paper, str):
-            return None if self.holds is None else verdict(self.holds and not self.derivation, self.derivation)
+            said = self.holds if self.agrees is None else self.agrees
+            return None if said is None else verdict(said and not self.derivation, self.derivation)
         found = isinstance(self.value, int | float) and near(self.value, self.paper)
         return verdict(found, self.derivation)
 
@@ -142,6 +145,7 @@ def save(
         "paper": {f.key: f.paper for f in findings if f.paper is not None},
         "checks": {f.key: f.holds for f in findings if f.holds is not None},
         "verdicts": {f.key: f.verdict for f in findings if f.verdict is not None},
+        "sources": {f.key: f.source for f in findings if f.verdict is not None},
         "units": {f.key: f.unit for f in findings if f.unit},
         "notes": {f.key: f.note for f in findings if f.note},
     }

@@ -20,6 +20,7 @@ from idcontrol.configuration import Duration, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts
 from idcontrol.experiments.case import GRAVITY, Case, Progress, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.experiments.verdicts import TIMES
 from idcontrol.models import constraint
 from idcontrol.models.constraint import printed
 from idcontrol.models.step import StepProblem
@@ -47,6 +48,7 @@ PAPER: Mapping[tuple[int, float, float], tuple[float, float, float, float, float
     (900, 1e11, 5.0): (8.23, 1.10, 17100.0, 2.71e-9, 2.42e-9),
     (900, 1e11, 50.0): (26.00, 2.31, 17400.0, 1.0e-2, 8.95e-3),
 }
+TABLE_1, TABLE_2 = "Drumwright 2019, Table 1", "Drumwright 2019, Table 2"
 MATLAB = {"BDF": 1, "RK45": 2}
 """Column of `PAPER` beside an integrator: ode15s is a BDF method, ode45 is RK45."""
 
@@ -326,15 +328,24 @@ def _of_solver(config: Config, case: tuple[int, float, float], took: float, erro
     beside = paper if same else None
     better = None if beside is None or config.form == "as-printed" else bool(error <= beside[3])
     return [
-        Finding(f"time_{_key(case)}_s", took, "s", paper=beside and beside[0], note="the constraint solver, all steps"),
+        Finding(
+            f"time_{_key(case)}_s",
+            took,
+            "s",
+            paper=beside and beside[0],
+            source=TABLE_1,
+            note="the constraint solver, all steps",
+            derivation=TIMES,
+        ),
         Finding(
             f"error_{_key(case)}",
             error,
             paper=beside and beside[3],
+            source=TABLE_2,
             holds=better,
             note="norm over position [m] and quaternion after the last step; to hold, it must not exceed the paper's",
         ),
-        Finding(f"relative_error_{_key(case)}", error / size, paper=beside and beside[4]),
+        Finding(f"relative_error_{_key(case)}", error / size, paper=beside and beside[4], source=TABLE_2),
     ]
 
 
@@ -342,12 +353,18 @@ def _of_integrator(config: Config, case: tuple[int, float, float], bed: Bed, nam
     """Time of a SciPy integrator beside Table 1's MATLAB ones."""
     took = integrate(bed, config.duration_s, name, config.time_limit_s)
     paper, column = PAPER.get(case), MATLAB.get(name)
+    printed = None if paper is None or column is None else paper[column]
+    unknown = took is None and printed is not None and printed > config.time_limit_s
     return Finding(
         f"time_{name.lower()}_{_key(case)}_s",
         took,
         "s",
-        paper=None if paper is None or column is None else paper[column],
-        note=f"stopped after {config.time_limit_s:g} s" if took is None else "",
+        paper=None if unknown else printed,
+        source=TABLE_1,
+        note=f"stopped after {config.time_limit_s:g} s" + (f", before the paper's {printed:g} s" if unknown else "")
+        if took is None
+        else "",
+        derivation="" if took is None else TIMES,
     )
 
 

@@ -43,6 +43,8 @@ PAPER_ERROR = {100.0: 0.10, 1.0: 0.074}
 PAPER_DROP_S = 1.5
 """Time at which the box drops in the paper at mu 1, read from Fig. 18 [s]."""
 
+FIG_18 = "Zapolsky & Drumwright 2017, Fig. 18"
+
 NO_SLIP_MU = 100.0
 """From this friction on a contact did not slip in the original simulator."""
 
@@ -315,6 +317,7 @@ def _results(scene: GraspScene, found: Mapping[str, Any]) -> list[Finding]:
             paper=PAPER_DROP_S
             if usual and config.mu == 1.0 and config.controller in ("pid", "id-coulomb-qp")
             else None,
+            source=FIG_18,
             holds=dropped is None,
             note=f"until the box has left its place in the hand by {DROPPED_SIDES:g} of its side",
         ),
@@ -323,6 +326,7 @@ def _results(scene: GraspScene, found: Mapping[str, Any]) -> list[Finding]:
             found["q_err_rad"],
             "rad",
             paper=PAPER_ERROR.get(friction) if usual and config.controller == "pid" else None,
+            source=FIG_18,
             note="mean over the joints of the arm and the whole run, after a drop too; the paper's is that of its "
             "recorded runs. Its inverse dynamics had contact forces a thousand times too small, so that only its pid "
             "is a reference",

@@ -9,11 +9,11 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from idcontrol.experiments.grasp import NO_SLIP_MU, PAPER_DROP_S, PAPER_ERROR
-from idcontrol.experiments.tables.claims import PaperClaim, beside_each_other
-from idcontrol.experiments.tables.printed import CHATTER, scored_alike, verdicts
+from idcontrol.experiments.grasp import FIG_18, NO_SLIP_MU, PAPER_DROP_S, PAPER_ERROR
+from idcontrol.experiments.tables.claims import PaperClaim, beside_each_other, claimed
+from idcontrol.experiments.tables.printed import CHATTER, scored, scored_alike, verdicts
 from idcontrol.experiments.tables.results import PAPER
-from idcontrol.experiments.verdicts import compared
+from idcontrol.experiments.verdicts import Judged, compared
 from idcontrol.record.recording import load
 from idcontrol.show.drawing import STYLE, Picture, panels, picture
 from idcontrol.sweeps.figures import COLORS
@@ -52,14 +52,41 @@ friction, and demands that are projected onto the contacts do not chatter."""
 DROPS = ("id-coulomb-qp", "pid")
 """Controllers that drop the box at mu 1 in Fig. 18."""
 
+JUDGED = ("held_s", "q_err_held_rad")
+"""Metrics that Fig. 18 has: for how long the box is held, and how far the arm is off in that time."""
+
+MEASURED = ("box_pos_max_m", "friction_used", "tips_off", "dtau_mean_nm_s")
+"""Further metrics of the table of Fig. 18."""
+
 FRAMES = 150
 """Number of time averages that a curve is drawn from."""
 
 
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     """The outcomes in the form of the paper's tables and figures."""
-    found = _held(outcomes), _scores(outcomes), beside_each_other(tuple(_claims(outcomes)))
-    return (verdicts(found), *found, _curves(outcomes))
+    return (
+        verdicts(judged(outcomes)),
+        _held(outcomes),
+        _scores(outcomes),
+        beside_each_other(tuple(_claims(outcomes))),
+        _curves(outcomes),
+    )
+
+
+def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
+    """What the paper prints of grasps, beside the runs."""
+    return (*_numbers(outcomes), *scored(_scores(outcomes)), *claimed(tuple(_claims(outcomes))))
+
+
+def _numbers(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
+    """The numbers of Fig. 18: when the box falls, and how far pid's arm is off."""
+    for o in outcomes:
+        controller, mu = o.setting("controller"), o.setting("mu")
+        fell = PAPER_DROP_S if mu == 1.0 and controller in DROPS else None
+        error = PAPER_ERROR[min(mu, NO_SLIP_MU)] if controller == "pid" else None
+        for key, printed in zip(JUDGED, (fell, error), strict=True):
+            if printed is not None and (said := compared(found := o.metric(key), printed)) is not None:
+                yield Judged(FIG_18, f"{key}, {controller}, µ {mu:g}", printed, found, said)
 
 
 def _at(outcomes: Sequence[RunOutcome], controller: str, mu: float) -> RunOutcome | None:
@@ -70,16 +97,11 @@ def _held(outcomes: Sequence[RunOutcome]) -> Table:
     """How long each controller held the box, and how far off the arm was."""
     rows = []
     for o in outcomes:
-        controller, mu = o.setting("controller"), o.setting("mu")
-        paper_error = PAPER_ERROR[min(mu, NO_SLIP_MU)] if controller == "pid" else None
-        paper_held = PAPER_DROP_S if mu == 1.0 and controller in DROPS else None
-        found = ("held_s", "q_err_held_rad", "box_pos_max_m", "friction_used", "tips_off", "dtau_mean_nm_s")
-        held, error, *others = (o.metric(key) for key in found)
-        verdict = [
-            None if printed is None else compared(value, printed)
-            for value, printed in ((held, paper_held), (error, paper_error))
-        ]
-        rows.append((controller, mu, paper_held, held, paper_error, error, *others, *verdict))
+        of_it = {one.what.partition(",")[0]: one for one in _numbers([o])}
+        printed = [(one.printed, one.verdict) if (one := of_it.get(key)) else (None, None) for key in JUDGED]
+        held, error, *others = (o.metric(key) for key in (*JUDGED, *MEASURED))
+        (fell, fell_says), (off, off_says) = printed
+        rows.append((o.setting("controller"), o.setting("mu"), fell, held, off, error, *others, fell_says, off_says))
     dropped = [o for o in outcomes if o.metric("dropped_at_s") is not None]
     said = [f"{o.setting('controller')} at mu {o.setting('mu'):g} after {o.metric('held_s'):.2f} s" for o in dropped]
     lost = [o for o in outcomes if o.metrics is None]
@@ -176,6 +198,7 @@ def _claims(outcomes: Sequence[RunOutcome]) -> Iterator[PaperClaim]:
         off = worst.metric("q_err_held_rad")
         yield PaperClaim(
             what="at mu inf their arm is off by at most half of pid's",
+            source=FIG_18,
             printed=f"pid {PAPER_ERROR[NO_SLIP_MU]:.2g} rad, recorded",
             default=f"worst {worst.setting('controller')} {off:.3g} rad, pid {error:.3g} rad",
             holds=off <= 0.5 * error,

@@ -29,6 +29,9 @@ from idcontrol.types import Array
 CORNER_FORCE_N = 2.5
 """Normal force at each foot in Drumwright 2019, section 6.4."""
 
+PAPER_SLIDES: Mapping[float, str] = {0.0: "no friction", 0.375: "sticks"}
+"""What Drumwright 2019, section 6.4, says of the box by friction; how far it slides is drawn without numbers."""
+
 DEPTH_M = 1e-8
 """Depth of the feet in the ramp in Drumwright 2019, section 6.4."""
 
@@ -224,7 +227,9 @@ def _distance(config: Config, model: RampModel, mu: float | None, key: str, slid
         creep = model.creep * (1.0 if mu is None else mu) * GRAVITY * config.step_s
         holds = abs(slide.speed) <= creep
         note = f"it sticks: creeps at {abs(slide.speed):.1e} m/s, at most {creep:.1e} m/s may be"
-    return Finding(key, found, "m", holds=bool(holds), note=note)
+    # the paper's box has the constraint model
+    printed = PAPER_SLIDES.get(mu) if mu is not None and key.startswith("slide_constraint") else None
+    return Finding(key, found, "m", paper=printed, source=FIG_9, holds=bool(holds), note=note)
 
 
 def _corner_force(config: Config, name: str, model: RampModel) -> Finding:
@@ -236,7 +241,8 @@ def _corner_force(config: Config, name: str, model: RampModel) -> Finding:
         f"{_key('corner_force', name)}_n",
         found,
         "N",
-        paper=CORNER_FORCE_N if config == Config(plant=config.plant) else None,
+        paper=CORNER_FORCE_N if name == "constraint" and config == Config(plant=config.plant) else None,
+        source=TEXT,
         # no model is stiffer in time than a step: what is left after the first ones is below a thousandth
         holds=bool(abs(found - exact) <= 1e-3 * exact),
         note=f'm g cos α / 4 is {exact:.4f} N; the paper rounds ("tends to lie around 2.5 N")',
@@ -271,6 +277,7 @@ def _hertz_depth(config: Config) -> Finding:
         found,
         "m",
         paper=DEPTH_M,
+        source=TEXT,
         # the two lower feet carry more, and depth grows as the 2/3 power of the load: the mean differs a little
         holds=bool(abs(found - exact) <= 0.01 * exact),
         note=f"Hertz' law f = 4/3 E √r d^(3/2) gives {exact:.2e} m for {load:.2f} N at each foot; the paper's is an "
@@ -279,6 +286,7 @@ def _hertz_depth(config: Config) -> Finding:
     )
 
 
+TEXT, FIG_9 = "Drumwright 2019, section 6.4", "Drumwright 2019, Fig. 9"
 ERRATA = "theory/constraint.md"
 """The page that derives how slides and depths differ from what is printed."""
 
@@ -309,6 +317,7 @@ def _ratio(slides: Mapping[str, Array]) -> Finding:
         "slide_ratio_constraint",
         far / near,
         paper=2.0,
+        source=FIG_9,
         note="distance at μ = 0.125 over that at 0.25: the paper calls distances inversely proportional to μ, which "
         "would be 2; the closed form ½ g (sin α - μ cos α) t² gives 7.96",
         derivation=ERRATA,

@@ -30,6 +30,9 @@ from idcontrol.solvers.status import TOLERANCE, SolverStatus
 from idcontrol.trust.piles import random_pile
 from idcontrol.types import Array
 
+SOURCE: Final = "Trinkle et al. 1997, Table 1"
+LEFT_OPEN: Final = "theory/acceleration.md#the-papers-table"
+"""The section that derives the shares of data sets that can be solved."""
 PAPER_PIVOTS: Final = 100
 """Pivots after which the paper gave up Lemke's method (Trinkle et al. 1997, section 6)."""
 PAPER_STEPS: Final = 300
@@ -58,12 +61,11 @@ class PaperRow:
     sets: int
     lemke: float
     restarts: float | None
-    lemke_iterations: float | None
+    lemke_iterations: float | str | None
     interior: float
-    interior_iterations: float | None
+    interior_iterations: float | str | None
 
 
-# At size 120 the paper prints only "< 100" and "< 300" iterations.
 TABLE_1: Final = (
     PaperRow(2, 20, 1.00, 1.0, 2.0, 0.50, 8.4),
     PaperRow(10, 60, 0.92, 1.3, 8.9, 0.35, 10.4),
@@ -71,7 +73,7 @@ TABLE_1: Final = (
     PaperRow(30, 26, 0.62, 1.7, 44.1, 0.42, 19.6),
     PaperRow(50, 20, 0.35, 2.0, 107.4, 0.30, 61.1),
     PaperRow(90, 23, 0.00, None, None, 0.35, 30.4),
-    PaperRow(120, 10, 0.10, 1.0, None, 0.70, None),
+    PaperRow(120, 10, 0.10, 1.0, "< 100", 0.70, "< 300"),
     PaperRow(150, 6, 0.00, None, None, 0.50, 46.3),
     PaperRow(170, 10, 0.00, None, None, 0.00, None),
 )
@@ -365,14 +367,39 @@ def findings(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> list[
                 f"lemke_solved_{paper.size}",
                 lemke["solved"],
                 paper=paper.lemke,
+                source=SOURCE,
                 holds=lemke["solved_of_solvable"] in (1.0, None),
                 note=f"of {row['sets']} data sets {row['solvable']} have a solution, {row['without_solution']} have "
                 f"none ({row['proved_by_certificate']} by certificate, {row['proved_by_enumeration']} by enumeration), "
                 f"{row['undecided']} are undecided; holds if all that have one are solved",
+                # what is not solved has no solution, by proof: the share is one of the data, not of the method
+                derivation=LEFT_OPEN if lemke["solved_of_solvable"] == 1.0 and not row["undecided"] else "",
             )
         )
+        out.append(Finding(f"lemke_starts_{paper.size}", lemke["starts"], paper=paper.restarts, source=SOURCE))
+        for method, given, printed in (
+            ("lemke", lemke, paper.lemke_iterations),
+            ("interior_point", row["interior_point"], paper.interior_iterations),
+        ):
+            most = float(printed.removeprefix("<")) if isinstance(printed, str) else None
+            took = given["iterations"]
+            out.append(
+                Finding(
+                    f"{method}_iterations_{paper.size}",
+                    took,
+                    paper=printed,
+                    source=SOURCE,
+                    agrees=None if most is None else took is not None and took < most,
+                    note="mean over the data sets that it solves",
+                )
+            )
         out.append(
-            Finding(f"interior_point_solved_{paper.size}", row["interior_point"]["solved"], paper=paper.interior)
+            Finding(
+                f"interior_point_solved_{paper.size}",
+                row["interior_point"]["solved"],
+                paper=paper.interior,
+                source=SOURCE,
+            )
         )
         out.append(Finding(f"ppm_solved_{paper.size}", row["ppm"]["solved"], note="a method for P-matrices"))
     for key in ("solvable", "without_solution", "proved_by_certificate", "proved_by_enumeration", "undecided"):

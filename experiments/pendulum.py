@@ -71,6 +71,7 @@ experiment = Case(
 )
 
 
+FIG_4 = "Drumwright 2019, Fig. 4"
 ERRATA = "theory/constraint.md"
 """The page that derives the order of the energy's error."""
 
@@ -152,6 +153,7 @@ def _of_one(config: Config, h: float, swing: Swing) -> list[Finding]:
             lost,
             "J",
             paper=0.0,
+            source=FIG_4,
             # first order: a step loses or gains what it turns; the fall is g times length
             holds=bool(lost <= 5.0 * h / np.sqrt(config.length_m / GRAVITY) * fall),
             note=f"the paper says that energy is kept to precisely zero; it errs by {lost:.1e} of {fall:.1f} J, first "
@@ -166,7 +168,14 @@ def _orders(swings: Mapping[float, Swing]) -> list[Finding]:
     joint = order({h: one.joint_error.max() for h, one in swings.items()})
     energy = order({h: np.abs(one.energy).max() for h, one in swings.items()})
     return [
-        Finding("joint_order", joint, paper=2.0, holds=abs(joint - 2.0) < 0.1, note="power of h in the joint's error"),
+        Finding(
+            "joint_order",
+            joint,
+            paper=2.0,
+            source=FIG_4,
+            holds=abs(joint - 2.0) < 0.1,
+            note="power of h in the joint's error",
+        ),
         Finding(
             "energy_order",
             energy,

@@ -16,6 +16,8 @@ from idcontrol.experiments.case import GRAVITY, Case, Progress, order, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.types import Array
 
+FIG_6 = "Drumwright 2019, Fig. 6"
+
 SAMPLES = 1000
 """Rows of the record; runs have up to 10⁸ steps."""
 
@@ -171,6 +173,7 @@ def _of_one(config: Config, h: float, one: Bounce) -> list[Finding]:
             f"restitution_h_{h:g}",
             one.restitution,
             paper='"dead"' if h >= 1e-5 else None,
+            source=FIG_6,
             holds=bool(holds) if undamped else None,
             note=f"speed after over speed before; hω = {h * omega:.2g}, and implicit Euler damps a contact to about "
             f"{expected:.3g}; a spring without damper would give 1",
@@ -200,6 +203,7 @@ def _order(bounces: Mapping[float, Bounce]) -> Finding:
         "restitution_order",
         found,
         paper=1.0,
+        source=FIG_6,
         holds=abs(found - 1.0) < 0.15,
         note="power of h in 1 - restitution, from the two finest steps",
     )

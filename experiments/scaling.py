@@ -19,6 +19,7 @@ from idcontrol.configuration import Count, Positive
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress, exponent
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.experiments.verdicts import TIMES
 from idcontrol.models.coulomb import MOST_CONTACTS
 from idcontrol.sweeps.figures import COLORS
 from idcontrol.types import Array
@@ -28,6 +29,8 @@ PERIODS = 320
 
 PERIOD_US = 1000.0
 """Period of a controller at 1 kHz, to which Fig. 19 compares times."""
+
+FIG_19 = "Zapolsky & Drumwright 2017, Fig. 19"
 
 PAPER_CONTACTS: Mapping[str, tuple[int, str]] = {
     "no-slip LCP alone": (40, "in excess of 40 contacts below 1 ms; linear"),
@@ -144,16 +147,24 @@ def _findings(name: str, contacts: Sequence[int], medians: Array, floors: Array)
         Finding(
             f"{key}_contacts_within_1_ms",
             most,
-            paper=paper,
+            paper=words if words.startswith("in excess") else paper,
+            source=FIG_19,
             holds=None if paper is None else _as_many(paper, contacts, medians),
             note=(f"paper: {words}; " if words else "") + "the largest of the numbers tried",
+            derivation="" if words.startswith("in excess") else TIMES,
         )
     ]
     # in floors, so that a load on the machine that comes and goes within a run cancels
     power = growth(contacts, medians / floors)
     if power is not None:
         findings.append(
-            Finding(f"{key}_exponent", power, paper=PAPER_EXPONENTS.get(name), note=f"from {MANY} contacts on")
+            Finding(
+                f"{key}_exponent",
+                power,
+                paper=PAPER_EXPONENTS.get(name),
+                source=FIG_19,
+                note=f"from {MANY} contacts on",
+            )
         )
     return findings
 

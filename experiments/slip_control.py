@@ -29,6 +29,7 @@ from idcontrol.types import Array, Booleans, Integers, Status
 
 PAPER_CONTACTS_FIRM, PAPER_CONTACTS_LOOSE = 160, 60
 PAPER_ITERATIONS, PAPER_MOMENTUM_ERROR = 0.62, 9.99e-4
+TEXT = "Castro et al. 2022, section X-D"
 """Castro et al. 2022, section X-D: contacts in stiction and in slip ("about"), mean Newton steps, largest momentum
 error."""
 
@@ -333,6 +334,7 @@ def _sizes(config: Config, history: GripHistory) -> list[Finding]:
                 f"contacts_{name}",
                 found,
                 paper=paper,
+                source=TEXT,
                 # a cell is inside or not: the rim of the patch decides about as many as it is long
                 holds=bool(abs(found - expected) <= 2.0 * 2.0 * np.pi * radius / config.cell_m * 0.5),
                 note=f"both pads; the area of the patches has room for {expected:.0f}",
@@ -345,6 +347,7 @@ def _sizes(config: Config, history: GripHistory) -> list[Finding]:
                 grip,
                 "N",
                 paper=force,
+                source="Castro et al. 2022, Fig. 17",
                 holds=bool(abs(grip - force) < 1e-2 * force),
                 note="normal force of a pad, mean of both: the effort limit of the finger's motor",
             )
@@ -407,6 +410,7 @@ def _solver(config: Config, history: GripHistory, solved: bool) -> list[Finding]
             "iterations",
             iterations,
             paper=PAPER_ITERATIONS if same else None,
+            source=TEXT,
             holds=iterations <= 1.0 if same else None,
             note=f"Newton steps in the mean, from the velocity at the beginning of each; at most "
             f"{history.iterations.max():.0f}",
@@ -415,6 +419,7 @@ def _solver(config: Config, history: GripHistory, solved: bool) -> list[Finding]
             "momentum_error",
             error,
             paper=PAPER_MOMENTUM_ERROR if same else None,
+            source=TEXT,
             holds=bool(error <= config.tolerance and solved),
             note="Castro et al. 2022, eq. 24, largest of all steps",
         ),

@@ -26,6 +26,8 @@ PAPER_BAND, PAPER_ROLLING_BAND, PAPER_LOSS = 0.28, 0.0016, 0.10
 """Castro et al. 2022, section X-B: energy band of symplectic Euler without friction, band of the midpoint rule with
 friction, loss in ten minutes."""
 
+FIG_5, FIG_6, FIG_7 = (f"Castro et al. 2022, Fig. {number}" for number in (5, 6, 7))
+
 SCHEMES: Mapping[str, Theta] = {"symplectic": SYMPLECTIC_EULER, "midpoint": MIDPOINT, "implicit": IMPLICIT_EULER}
 
 
@@ -209,17 +211,21 @@ def _energy(config: Config, sliding: Mapping[str, Oscillation], rolling: Mapping
     rolling_band = float(np.ptp(rolling["midpoint"].energy))
     lost = 1.0 - float(np.exp(-loss_rate(config) * config.duration_s))
     findings = [
-        Finding("steps_per_period_sliding", 2.0 * np.pi / phase, paper=22, note="a definition, not a result"),
+        Finding(
+            "steps_per_period_sliding", 2.0 * np.pi / phase, paper=22, source=FIG_5, note="a definition, not a result"
+        ),
         Finding(
             "steps_per_period_rolling",
             2.0 * np.pi / (frequency(config, rolling=True) * config.step_s),
             paper=27,
+            source=FIG_6,
             note="effective mass m + I/R² = 3m/2",
         ),
         Finding(
             "energy_band_symplectic_sliding",
             band,
             paper=PAPER_BAND,
+            source=FIG_5,
             # the samples of a few periods miss the extremes of the ellipse by a little
             holds=bool(0.95 * exact_band <= band <= exact_band * (1.0 + 1e-9)),
             note=f"peak to peak over the energy at the start; closed form ωh/(1 - ω²h²/4) = {exact_band:.4f}",
@@ -228,6 +234,7 @@ def _energy(config: Config, sliding: Mapping[str, Oscillation], rolling: Mapping
             "energy_error_midpoint_sliding",
             kept,
             paper="exact",
+            source=FIG_5,
             holds=kept < 1e-10,  # rounding of some hundred steps
             note="largest relative change of energy without friction",
         ),
@@ -235,6 +242,7 @@ def _energy(config: Config, sliding: Mapping[str, Oscillation], rolling: Mapping
             "energy_band_midpoint_rolling",
             rolling_band,
             paper=PAPER_ROLLING_BAND,
+            source=FIG_6,
             holds=bool(rolling_band < 1.5 * lost + 2e-4),
             note=f"peak to peak in {config.duration_s:g} s, the paper's time is not said; {lost:.4f} of it is what "
             "regularized friction takes by closed form, and grows with time",
@@ -247,6 +255,7 @@ def _energy(config: Config, sliding: Mapping[str, Oscillation], rolling: Mapping
                 f"energy_left_implicit_{name}",
                 left,
                 paper="a few periods",
+                source=FIG_5 if name == "sliding" else FIG_6,
                 holds=left < 1e-3,
                 note=f"share left after {config.duration_s:g} s, about ten periods",
             )
@@ -266,6 +275,7 @@ def _orders(config: Config, steps: Array, errors: Mapping[str, Array]) -> list[F
                 f"order_{name}_rolling",
                 order,
                 paper=paper,
+                source=FIG_7,
                 # the slip of regularized friction is all that may differ from ideal rolling
                 holds=bool(abs(order - ideal) < 0.02),
                 note=f"error {errors[name][-1]:.1e} m at {fine:.2e} s; ideal rolling has the order {ideal:.3f} there",
@@ -277,6 +287,7 @@ def _orders(config: Config, steps: Array, errors: Mapping[str, Array]) -> list[F
             "error_implicit_over_symplectic",
             ratio,
             paper="significantly smaller",
+            source=FIG_7,
             holds=ratio > 3.0,
             note="both of first order; symplectic Euler is the better one",
         )
@@ -294,6 +305,7 @@ def _loss(config: Config, name: str) -> Finding:
         f"energy_lost_{name}_rolling",
         lost,
         paper=PAPER_LOSS if config.long_s == 600.0 else None,
+        source=FIG_6,
         holds=bool(abs(lost - exact) < 0.1 * exact),
         note=f"in {config.long_s:g} s; closed form h R_t f²/2n of {config.contacts} contact points: {exact:.3f}. The "
         "paper does not say how many points its line of contact has",

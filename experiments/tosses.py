@@ -28,6 +28,9 @@ from idcontrol.record.scenery import DrawableBody, Scenery
 from idcontrol.system import System
 from idcontrol.types import Array
 
+RECORD = "the record of the tosses"
+"""Where the numbers stand that ours are beside: they are of its makers, not of a paper of ours."""
+
 POINT_M = 1e-4
 """Radius of the spheres at the corners; outside engines need one."""
 
@@ -355,9 +358,11 @@ def _of_cube(cube: Cube, hits: Impacts) -> list[Finding]:
     """What the record says without any engine."""
     findings = [
         Finding("scale", cube.scale, note="true lengths over those of the record, from g in flight"),
-        Finding("half_width_m", cube.half_width_m, "m", paper=0.0524, note="height at rest times the scale"),
+        Finding(
+            "half_width_m", cube.half_width_m, "m", paper=0.0524, source=RECORD, note="height at rest times the scale"
+        ),
         Finding("centre_z_m", cube.centre_m[2], "m", note="mass centre above the middle along body z, from flight"),
-        Finding("inertia_kg_m2", cube.inertia_kg_m2, "kg m²", paper=0.00081, note="from single impacts"),
+        Finding("inertia_kg_m2", cube.inertia_kg_m2, "kg m²", paper=0.00081, source=RECORD, note="from single impacts"),
     ]
     if hits.number.size:
         findings.append(
@@ -366,7 +371,7 @@ def _of_cube(cube: Cube, hits: Impacts) -> list[Finding]:
         for what, values, stated in (("friction", hits.friction, 0.18), ("restitution", hits.restitution, 0.125)):
             low, middle, high = np.percentile(values, (5, 50, 95)).tolist()
             note = f"median of {values.size} impacts of single corners; 5 and 95 %: {low:.3f}, {high:.3f}"
-            findings.append(Finding(f"{what}_in_impacts", middle, paper=stated, note=note))
+            findings.append(Finding(f"{what}_in_impacts", middle, paper=stated, source=RECORD, note=note))
     return findings
 
 

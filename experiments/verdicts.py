@@ -7,7 +7,7 @@ page that says why the print is wrong or ours is another quantity, or *unexplain
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 WITHIN: Final = 0.25
 """Largest relative difference from a printed number that agrees with it."""
@@ -16,6 +16,12 @@ AGREES: Final = "agrees with the paper"
 DERIVED: Final = "differs, as derived"
 UNEXPLAINED: Final = "differs, unexplained"
 VERDICTS: Final = (AGREES, DERIVED, UNEXPLAINED)
+
+TIMES: Final = "verdicts.md#times-of-other-machines"
+"""The section that derives how times differ."""
+
+MOST_FACTOR: Final = "theory/dissipation.md#how-much-smoothing-can-gain"
+"""The section that derives by what factor smoothing can lower the largest torque rate."""
 
 
 def near(found: float, printed: float) -> bool:
@@ -42,6 +48,32 @@ def compared(found: float | str | None, printed: float | None) -> str | None:
     if isinstance(found, str):
         return verdict(printed is None and found.startswith("fell"))
     return verdict(printed is not None and near(found, printed))
+
+
+class Judged(NamedTuple):
+    """A number, or a statement in words, that a paper prints, beside ours.
+
+    Attributes:
+        source: The place where it is printed: "Drumwright 2019, Table 1".
+        what: What it is a number of.
+        printed: As it is printed.
+        found: Ours; None where there is none.
+        verdict: One of `VERDICTS`, with the page that derives how they differ.
+    """
+
+    source: str
+    what: str
+    printed: float | str
+    found: float | str | bool | None
+    verdict: str
+
+
+def by_source(judged: Iterable[Judged]) -> dict[str, tuple[int, ...]]:
+    """How many there are of each of `VERDICTS`, by the place where they are printed."""
+    told: dict[str, list[str]] = {}
+    for one in judged:
+        told.setdefault(one.source, []).append(one.verdict)
+    return {source: counted(verdicts) for source, verdicts in told.items()}
 
 
 def counted(verdicts: Iterable[str | None]) -> tuple[int, ...]:

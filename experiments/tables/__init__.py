@@ -10,8 +10,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from idcontrol.experiments.tables import figures
-from idcontrol.experiments.tables.claims import claims
-from idcontrol.experiments.tables.printed import force_prediction, gains_say, scores, smoothness, tracking, verdicts
+from idcontrol.experiments.tables.claims import beside_each_other, claimed, claims
+from idcontrol.experiments.tables.printed import (
+    force_prediction,
+    gains_say,
+    numbers,
+    scored,
+    scores,
+    smoothness,
+    tracking,
+    verdicts,
+)
 from idcontrol.experiments.tables.results import (
     CONTROLLERS,
     MITIGATION,
@@ -22,6 +31,7 @@ from idcontrol.experiments.tables.results import (
     Results,
 )
 from idcontrol.experiments.tables.torque_parts import torque_parts
+from idcontrol.experiments.verdicts import Judged
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
@@ -48,16 +58,23 @@ RUNS = (
 def tables(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
     """The outcomes in the form of the paper's tables, and what follows from them."""
     results = Results(outcomes)
-    printed = tracking(results), smoothness(results), force_prediction(results), scores(results)
-    claimed = claims(results)
-    counted = verdicts((*printed, claimed))
+    counted = verdicts(judged(outcomes))
     return (
         replace(counted, sentence=gains_say(results) + counted.sentence),
-        *printed,
+        tracking(results),
+        smoothness(results),
+        force_prediction(results),
+        scores(results),
         torque_parts(results),
-        claimed,
+        beside_each_other(claims(results)),
         *figures.figures_data(results),
     )
+
+
+def judged(outcomes: Sequence[RunOutcome]) -> tuple[Judged, ...]:
+    """What the paper prints in its tables and figures of walking, beside the runs."""
+    results = Results(outcomes)
+    return (*numbers(results), *scored(scores(results)), *claimed(claims(results)))
 
 
 def _line_and_panel(outcome: RunOutcome) -> tuple[str, str]:

@@ -9,6 +9,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from idcontrol.experiments.tables.printed import CHATTER
 from idcontrol.experiments.tables.results import (
     CONTROLLERS,
     MITIGATION,
@@ -18,11 +21,12 @@ from idcontrol.experiments.tables.results import (
     PRESETS,
     SENSING,
     SMOOTHNESS_ON,
+    SOURCE,
     TERRAINS,
     Results,
 )
 from idcontrol.experiments.tables.torque_parts import JUMP, SWITCH_S, WORDS, jumped_at_a_switch, torques_of
-from idcontrol.experiments.verdicts import summed_up, verdict
+from idcontrol.experiments.verdicts import MOST_FACTOR, Judged, near, summed_up, verdict
 from idcontrol.record.metrics import contact_forces
 from idcontrol.record.recording import load
 from idcontrol.show.report import plain
@@ -57,6 +61,7 @@ class PaperClaim:
 
     Attributes:
         what: The claim.
+        source: The place in the paper where it is made; "" if it is a goal of our own.
         printed: Value in the paper.
         paper: Value in the preset paper.
         default: Value in the preset default.
@@ -66,6 +71,7 @@ class PaperClaim:
     """
 
     what: str
+    source: str = ""
     printed: str = NOT_PRINTED
     paper: str = "–"
     default: str = "–"
@@ -76,19 +82,34 @@ class PaperClaim:
     @property
     def verdict(self) -> str:
         """How the claim stands beside the paper's; `GOAL_MET` or `GOAL_MISSED` where it is our own."""
-        if self.printed == NOT_PRINTED:
+        if not self.source:
             return GOAL_MET if self.holds else GOAL_MISSED
         return verdict(self.holds, self.derivation)
 
 
-def claims(results: Results) -> Table:
+def claims(results: Results) -> tuple[PaperClaim, ...]:
     """All claims of the study, against the measurements."""
-    return beside_each_other((*_tracking(results), *_forces(results), *_smoothness(results), *_path(results)))
+    return (
+        *_tracking(results),
+        *_errors(results),
+        *_forces(results),
+        *_smoothness(results),
+        *_mitigation(results),
+        *_path(results),
+    )
+
+
+def claimed(found: Sequence[PaperClaim]) -> Iterator[Judged]:
+    """The paper's among some claims."""
+    for claim in found:
+        if claim.source:
+            ours = claim.default if claim.paper == NOT_PRINTED else claim.paper
+            yield Judged(claim.source, claim.what, claim.printed, ours, claim.verdict)
 
 
 def beside_each_other(found: Sequence[PaperClaim]) -> Table:
     """The table of some claims."""
-    goals = [claim.holds for claim in found if claim.printed == NOT_PRINTED]
+    goals = [claim.holds for claim in found if not claim.source]
     missed = [claim.what for claim in found if not claim.holds]
     said = [
         f"Of {len(found) - len(goals)} claims of the paper {summed_up(c.verdict for c in found)}",
@@ -115,6 +136,7 @@ def _tracking(results: Results) -> Iterator[PaperClaim]:
             others = results.at("default", controller, "rigid_low")
             yield PaperClaim(
                 what=f"{controller} {'stands' if printed else 'falls'} on rigid ground of µ 0.1",
+                source=SOURCE.format("Table 3, as a whole"),
                 printed=f"{printed[0]:.3g} rad" if printed else "fell",
                 paper=run.reason or "went to its end",
                 default=(others[0].reason or "went to its end") if others else "–",
@@ -207,6 +229,7 @@ def _order(results: Results, terrain: str, title: str) -> Iterator[PaperClaim]:
 
     yield PaperClaim(
         what=f"on {title} the preset paper has the paper's order of joint errors",
+        source=SOURCE.format("Table 3, as a whole"),
         printed=ranking({c: paper[c][0] for c in ours if paper[c]}),
         paper=ranking(ours),
         holds=not wrong,
@@ -335,6 +358,7 @@ def _smoothness(results: Results) -> Iterator[PaperClaim]:
         text = said(preset, "id-coulomb-qp", next_one)
         yield PaperClaim(
             what=f"id-coulomb-qp is smoothest of those that know contacts in the preset {preset}",
+            source=SOURCE.format("Table 4, as a whole"),
             printed=f"{printed['id-coulomb-qp']:.3g}; next {next_printed:.3g} N m/s",
             holds=qp <= TIE * aware[next_one],
             why=_made_of(results, preset, "id-coulomb-qp")
@@ -345,6 +369,7 @@ def _smoothness(results: Results) -> Iterator[PaperClaim]:
         if "pid" in rate[preset]:
             yield PaperClaim(
                 what=f"id-coulomb-qp is smoother than pid in the preset {preset}",
+                source=SOURCE.format("Table 4, as a whole"),
                 printed=f"{printed['id-coulomb-qp']:.3g} against {printed['pid']:.3g} N m/s",
                 holds=qp < rate[preset]["pid"],
                 why=" ".join(_made_of(results, preset, c) for c in ("id-coulomb-qp", "pid")),
@@ -363,6 +388,7 @@ def _smoothness(results: Results) -> Iterator[PaperClaim]:
     if lcp is not None and "id-coulomb-smooth" in rate["paper"]:
         yield PaperClaim(
             what="id-coulomb-smooth cannot mitigate chatter in the preset paper",
+            source=SOURCE.format("Fig. 15"),
             printed="unable to mitigate chatter",
             paper=said("paper", "id-coulomb-smooth", "id-coulomb-lcp"),
             holds=rate["paper"]["id-coulomb-smooth"] > 0.5 * lcp,
@@ -375,6 +401,7 @@ def _smoothness(results: Results) -> Iterator[PaperClaim]:
             second = max(others, key=lambda c: others[c])
             yield PaperClaim(
                 what=f"id-sensed-2 is roughest by far in the preset {preset}",
+                source=SOURCE.format("Table 4, as a whole"),
                 printed=f"{plain(printed['id-sensed-2'])}; next id-sensed-1 {printed['id-sensed-1']:.3g} N m/s",
                 holds=rate[preset]["id-sensed-2"] > 2.0 * others[second],
                 why=" ".join(_made_of(results, preset, c) for c in ("id-sensed-2", second)) + fell(preset, *rivals),
@@ -393,18 +420,119 @@ def _made_of(results: Results, preset: str, controller: str) -> str:
     return ""
 
 
+def _mitigation(results: Results) -> Iterator[PaperClaim]:
+    """What the second stage does to the torques of id-coulomb-qp: Figs. 6 and 15."""
+    for preset in PRESETS:
+        ratios = []
+        for key in ("dtau_mean_nm_s", "dtau_max_nm_s"):
+            raw, smooth = (
+                results.value(preset, c, SMOOTHNESS_ON, key, fallen=True)
+                for c in ("id-coulomb-qp-raw", "id-coulomb-qp")
+            )
+            if raw and smooth:
+                ratios.append(raw / smooth)
+        if len(ratios) < 2:
+            continue
+        rougher, factor = ratios
+        texts: tuple[dict[str, Any], ...] = ({preset: f"{rougher:.3g} times"}, {preset: f"by a factor of {factor:.3g}"})
+        yield PaperClaim(
+            what=f"in the preset {preset} torques chatter without the second stage: their mean rate is {CHATTER:g} "
+            "times that with it",
+            source=SOURCE.format("Fig. 6"),
+            printed="drawn",
+            holds=rougher >= CHATTER,
+            **texts[0],
+        )
+        printed = PAPER["claims"]["smoothing_dtau_max_factor"]
+        yield PaperClaim(
+            what=f"in the preset {preset} the second stage lowers the largest torque rate",
+            source=SOURCE.format("Fig. 15"),
+            printed=f"by a factor of {plain(printed)}",
+            holds=near(factor, printed),
+            derivation=MOST_FACTOR,
+            **texts[1],
+        )
+
+
+def _errors(results: Results) -> Iterator[PaperClaim]:
+    """Who follows joints best: Fig. 14 and section 8.0.1. Who does not walk its path is no witness."""
+    source = SOURCE.format("Fig. 14")
+    for preset in PRESETS:
+        for terrain, (title, _) in TERRAINS.items():
+            cells = {c: results.cell(preset, c, terrain, "q_err_rad") for c in CONTROLLERS}
+            off = {c: value for c, value in cells.items() if isinstance(value, float)}
+            stopped = [f"{c} {value}" for c, value in cells.items() if isinstance(value, str)]
+            why = f"Not to the end: {'; '.join(stopped)}." if stopped else ""
+
+            def told(*names: str, off: dict[str, float] = off, preset: str = preset) -> dict[str, Any]:
+                return {preset: ", ".join(f"{c} {off[c]:.3g} rad" for c in names if c in off) or "none walks its path"}
+
+            sensed = min((c for c in SENSING if c in off), key=off.__getitem__, default="")
+            if cells["id-coulomb-qp"] is not None and any(cells[c] is not None for c in SENSING):
+                yield PaperClaim(
+                    what=f"in the preset {preset} id-coulomb-qp follows joints as well as inverse dynamics on sensed "
+                    f"forces or better, {title}",
+                    source=source,
+                    printed="outperformed or matched",
+                    holds="id-coulomb-qp" in off and sensed in off and off["id-coulomb-qp"] <= off[sensed],
+                    why=why,
+                    **told("id-coulomb-qp", sensed),
+                )
+            others = [c for c in CONTROLLERS if c != "pid" and cells[c] is not None]
+            if cells["pid"] is None or not others:
+                continue
+            if terrain == "rigid_low":
+                worst = max((c for c in others if c in off), key=off.__getitem__, default="")
+                yield PaperClaim(
+                    what=f"in the preset {preset} pid is worse than all inverse dynamics that walks, {title}",
+                    source=source,
+                    printed="substantially worse",
+                    holds="pid" in off and worst in off and off["pid"] > off[worst],
+                    why=why,
+                    **told("pid", worst),
+                )
+            if terrain == "rigid_high" and any(cells[c] is not None for c in SENSING):
+                yield PaperClaim(
+                    what=f"in the preset {preset} inverse dynamics on sensed forces is worse than pid, {title}",
+                    source=source,
+                    printed="performed the worst",
+                    holds="pid" in off and sensed in off and off["pid"] < off[sensed],
+                    why=why,
+                    **told("pid", sensed),
+                )
+
+
 def _path(results: Results) -> Iterator[PaperClaim]:
     """A robot that does not walk its path is on it for ever, and no witness."""
+    source = SOURCE.format("Fig. 17")
     for preset in PRESETS:
         for terrain in ("rigid_high", "rigid_low"):
-            strayed = results.cell(preset, "id-coulomb-qp", terrain, "com_path_max_m")
-            if strayed is None:
-                continue
-            texts: dict[str, Any] = {preset: strayed if isinstance(strayed, str) else f"{1e3 * strayed:.3g} mm"}
-            yield PaperClaim(
-                what=f"in the preset {preset} id-coulomb-qp walks its path, with its centre of mass within "
-                f"{1e3 * OFF_PATH_M:g} mm of the lines except at turns, {TERRAINS[terrain][0]}",
-                printed="drawn in Fig. 17",
-                holds=not isinstance(strayed, str) and strayed <= OFF_PATH_M,
-                **texts,
-            )
+            title = TERRAINS[terrain][0]
+            strayed = {
+                c: value
+                for c in ("id-coulomb-qp", "pid", *SENSING)
+                if (value := results.cell(preset, c, terrain, "com_path_max_m")) is not None
+            }
+            said = {c: value if isinstance(value, str) else f"{1e3 * value:.3g} mm" for c, value in strayed.items()}
+            off = {c: np.nan if isinstance(value, str) else value for c, value in strayed.items()}  # no witness
+            for controller in ("id-coulomb-qp", "pid"):
+                if controller in off:
+                    texts: dict[str, Any] = {preset: said[controller]}
+                    yield PaperClaim(
+                        what=f"in the preset {preset} {controller} walks its path, with its centre of mass within "
+                        f"{1e3 * OFF_PATH_M:g} mm of the lines except at turns, {title}",
+                        source=source,
+                        printed="drawn in Fig. 17",
+                        holds=off[controller] <= OFF_PATH_M,
+                        **texts,
+                    )
+            for better, worse in (("id-coulomb-qp", "id-sensed-1"), ("id-sensed-1", "id-sensed-2")):
+                if better in off and worse in off:
+                    texts = {preset: f"{said[better]}; {said[worse]}"}
+                    yield PaperClaim(
+                        what=f"in the preset {preset} {worse} strays farther from its path than {better}, {title}",
+                        source=source,
+                        printed="worse tracking",
+                        holds=off[better] < off[worse],
+                        **texts,
+                    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from idcontrol.experiments.tables.results import (
@@ -12,17 +12,18 @@ from idcontrol.experiments.tables.results import (
     PREDICTING,
     PRESETS,
     SMOOTHNESS_ON,
+    SOURCE,
     TERRAINS,
     Results,
 )
 from idcontrol.experiments.tables.torque_parts import torques_of
-from idcontrol.experiments.verdicts import WITHIN, compared, counted, summed_up, verdict
+from idcontrol.experiments.verdicts import VERDICTS, WITHIN, Judged, by_source, compared, summed_up, verdict
 from idcontrol.show.report import plain
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Table
 
 VERDICT = "verdict on the preset paper"
-"""Begins the heading of columns with one of `idcontrol.experiments.verdicts`."""
+"""Begins the heading of columns with a verdict (`idcontrol.experiments.verdicts`)."""
 
 SIDE_BY_SIDE = ("printed", *(f"preset {preset}" for preset in PRESETS))
 """Columns side by side: the paper's own number, then ours in each preset."""
@@ -80,22 +81,39 @@ def _verdicts(
     return first, second
 
 
-def verdicts(tables: tuple[Table, ...]) -> Table:
-    """The verdicts of other tables, counted: every printed number has one."""
-    rows, everything = [], []
-    for table in tables:
-        columns = [i for i, heading in enumerate(table.header) if heading.startswith(("verdict", VERDICT))]
-        said = [row[i] for row in table.rows for i in columns]
-        everything += said
-        if any(said):
-            rows.append((table.title, *counted(said)))
+def verdicts(judged: Sequence[Judged]) -> Table:
+    """The verdicts by the place where the paper prints what they are on."""
+    said = summed_up(one.verdict for one in judged)
     return Table(
         name="verdicts",
         title="Verdicts",
-        sentence=f"Of what the paper prints and claims {summed_up(everything)} A number agrees within {WITHIN:.0%}.",
-        header=("where", "agrees with the paper", "differs, as derived", "differs, unexplained"),
-        rows=tuple(rows),
+        sentence=f"Of what the paper prints and claims {said} A number agrees within {WITHIN:.0%}.",
+        header=("where", *VERDICTS),
+        rows=tuple((source, *counts) for source, counts in by_source(judged).items()),
     )
+
+
+def numbers(results: Results) -> Iterator[Judged]:
+    """The numbers of Tables 3 to 5 beside those of the preset paper."""
+    for name in ("tracking", "smoothness", "force_prediction"):
+        table = PAPER[name]
+        by_terrain = {SMOOTHNESS_ON: table["values"]} if name == "smoothness" else table["values"]
+        source = SOURCE.format(f"Table {table['table']}")
+        for terrain, by_controller in by_terrain.items():
+            for controller, values in by_controller.items():
+                for column, key in enumerate(table["columns"]):
+                    printed = None if values is None else values[column]
+                    found = results.cell("paper", controller, terrain, key)
+                    if (said := compared(found, printed)) is not None:
+                        what = f"{key}, {controller}, {TERRAINS[terrain][0]}"
+                        yield Judged(source, what, "fell" if printed is None else printed, found, said)
+
+
+def scored(table: Table) -> Iterator[Judged]:
+    """The rows of a table of scores: task, controller, printed score, ours, and last the verdict."""
+    for task, controller, printed, found, *_, said in table.rows:
+        if said is not None:
+            yield Judged(SOURCE.format("Table 6"), f"{controller}, {task}", printed, found, said)
 
 
 def gains_say(results: Results) -> str:

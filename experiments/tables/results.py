@@ -13,6 +13,9 @@ from idcontrol.sweeps.record import RunOutcome
 
 PAPER: Mapping[str, Any] = json.loads((Path(__file__).parents[1] / "paper" / "tables.json").read_text(encoding="utf-8"))
 
+SOURCE = "Zapolsky & Drumwright 2017, {}"
+"""A table, figure or section of the paper."""
+
 TERRAINS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "rigid_low": ("rigid, µ 0.1", {"plant": "coulomb-lcp", "mu": 0.1}),
     "rigid_high": ("rigid, µ ∞", {"plant": "coulomb-lcp", "mu": float("inf")}),

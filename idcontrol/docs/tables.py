@@ -115,7 +115,71 @@ def machine() -> str:
     )
 
 
-TABLES = {"policy": policy, "trust": trust, "bench": bench, "machine": machine}
+def verdicts() -> str:
+    """The output of ``python -m idcontrol.experiments.papers``: how many numbers of each table and figure agree."""
+    places = _papers()["places"]
+    header = ["", "shows", "numbers", *KINDS.values(), "compared by"]
+    sums = {kind: sum(place[kind] for place in places) for kind in ("printed", *KINDS)}
+    rows = [["all papers", "", *(f"**{count}**" for count in sums.values()), ""]]
+    for paper in dict.fromkeys(place["paper"] for place in places):
+        of_it = [place for place in places if place["paper"] == paper]
+        counts = [str(sum(place[kind] for place in of_it)) for kind in sums]
+        rows.append([f"**{paper}**", "", *(f"**{count}**" for count in counts), ""])
+        for place in of_it:
+            how = [f"`{command}`" for command in place["command"].split("; ") if command]
+            counts = ["" if place[kind] == 0 else str(place[kind]) for kind in sums]
+            rows.append(
+                [place["where"], place["what"], *counts, "; ".join(how + [place["lacks"]] * bool(place["lacks"]))]
+            )
+    return markdown(header, rows)
+
+
+def differing() -> str:
+    """What differs from the papers, by place: found and printed, with the page that derives it, or unexplained."""
+    said = _papers()["judged"]
+    parts = []
+    for source in dict.fromkeys(one["source"] for one in said):
+        rows = [
+            [one["what"].replace("_", " "), _value(one["printed"]), _value(one["found"]), _linked(one["verdict"])]
+            for one in said
+            if one["source"] == source and not one["verdict"].startswith("agrees")
+        ]
+        if rows:
+            parts += [f"### {source}", markdown(["", "printed", "found", "verdict"], rows)]
+    return "\n\n".join(parts)
+
+
+KINDS = {
+    "agree": "agree",
+    "derived": "differ, as derived",
+    "unexplained": "differ, unexplained",
+    "not_compared": "not compared",
+}
+
+
+def _papers() -> dict[str, Any]:
+    said: dict[str, Any] = json.loads((DATA / "verdicts.json").read_text(encoding="utf-8"))
+    return said
+
+
+def _value(value: Any) -> str:
+    return "–" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value).replace("|", "\\|")
+
+
+def _linked(verdict: str) -> str:
+    """The verdict, with a link to the page in its brackets."""
+    kind, bracket, page = verdict.partition(" (")
+    return f"[{kind}]({page.removesuffix(')')})" if bracket else kind
+
+
+TABLES = {
+    "policy": policy,
+    "trust": trust,
+    "bench": bench,
+    "machine": machine,
+    "verdicts": verdicts,
+    "differing": differing,
+}
 
 
 class Table(SphinxDirective):

@@ -349,6 +349,7 @@ class _Metrics(msgspec.Struct, frozen=True):
     paper: dict[str, Any] | None = None
     checks: dict[str, bool] | None = None
     verdicts: dict[str, str] | None = None
+    sources: dict[str, str] | None = None
     units: dict[str, str] | None = None
     notes: dict[str, str] | None = None
 
