@@ -19,6 +19,8 @@ def test_no_slip_holds_the_boxes_and_needs_a_sixth_of_the_variables(tmp_path):
     assert abs(metrics["drop_noslip_m"]) < 1e-14
     assert abs(metrics["drop_coulomb_lcp_m"]) < 1e-9
     assert metrics["speedup_noslip"] > 1.0
+    # solved afresh each step, Lemke's method needs many more pivots than principal pivoting
+    assert metrics["pivots_mean_coulomb_lcp"] > 5.0 * metrics["pivots_mean_noslip"]
 
 
 def test_too_little_friction_lets_the_boxes_fall_and_the_run_says_so(tmp_path):
