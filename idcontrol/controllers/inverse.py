@@ -309,7 +309,7 @@ class InverseDynamics:
     def _with_impacts(self, request: Request, near: Contacts, predicted: ContactForces) -> ContactForces:
         """Forces of a period in which a foot lands: its contact model forward from the torques that were chosen.
 
-        The torques leave an impact to happen, so their own problem has none. What stands already is taken to touch.
+        The torques leave an impact to happen, so their own problem has none. What stands is measured as there.
 
         Args:
             request: The step as posed.
@@ -322,11 +322,14 @@ class InverseDynamics:
         v, rule = self._intake.inputs.v[self._system.order], self._machine.rule
         meet = [meets_ground(near.arrays, i, v, self._h, rule.approach_speed_m_s) for i in range(len(near))]
         meets = np.array(meet, dtype=np.bool_)
-        stands = np.zeros_like(meets)
-        stands[request.posed.which] = True
+        which, gap, surface = request.posed.which, near.gap.copy(), near.surface_velocity.reshape(3, -1).copy()
+        stays = ~meets[which]
+        stands = which[stays]
+        gap[stands], surface[:, stands] = 0.0, request.posed.target.reshape(3, -1)[:, stays]
+        contacts = replace(near, gap=gap, surface_velocity=surface.ravel())
+        contacts = contacts.take(np.union1d(which, np.flatnonzero(meets)))
         kappa = problem.kappa.copy()
         kappa[u:] -= self._h * self._tau
-        contacts = replace(near, gap=np.where(stands & ~meets, 0.0, near.gap)).take(stands | meets)
         solution = self._scheme.forward(replace(problem, kappa=kappa, contacts=contacts, prescribed=None), None)
         if solution.status is Status.FALLBACK:
             return predicted
