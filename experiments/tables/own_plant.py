@@ -27,8 +27,8 @@ TREATMENTS: Mapping[str, dict[str, Any]] = {
     UNPREDICTED: {"inverse.impacts": False},
     AT_ONCE: {"inverse.impacts": False, "inverse.landing.closing_s": 1e-3, "inverse.landing.decay_s": 1e-3},
 }
-"""What the controller does about feet that land: by default, without predicting their impact, and as the plant does,
-which closes a gap within its period of 1 ms."""
+"""Settings for feet that land: the default, which predicts their impact; no such prediction; and gaps closed within a
+period of 1 ms, as the plant closes them."""
 
 NOISE_M = (0.0, 1e-4)
 """Standard deviation of the sensed position of the base."""
@@ -103,7 +103,7 @@ def _claims(outcome: RunOutcome) -> Iterator[PaperClaim]:
 
 
 def _treatment(outcome: RunOutcome) -> str:
-    """What is done about landing feet in a row: the treatment with most settings in common."""
+    """The treatment of a row: of those whose settings it has, the one with the most settings."""
     with_it = [
         name for name, own in TREATMENTS.items() if all(outcome.setting(key) == value for key, value in own.items())
     ]

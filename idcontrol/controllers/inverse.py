@@ -194,6 +194,7 @@ class InverseDynamics:
         if self._step is not None:
             ended = self._step(self._bound, near.packed)
         ending, sticking, clipped, residual, n, gap, lands = ended
+        impact = lands and self._settings.impacts
         self._load.contacts[0] = n if ending == SOLVED else 0
         if ending == SOLVED:
             if self._let_go[0] > 0:
@@ -204,7 +205,7 @@ class InverseDynamics:
             )
             return Command(
                 tau=self._tau.copy(),
-                predicted=self._with_impacts(self._begin(near), near, predicted) if lands else predicted,
+                predicted=self._with_impacts(self._begin(near), near, predicted) if impact else predicted,
                 residual=residual,
                 clipped=clipped,
                 solved_by="sticking" if sticking else self._scheme.name,
@@ -294,7 +295,8 @@ class InverseDynamics:
             kept = self._found[len(contacts)]
             kept.identity[:], kept.force[:] = predicted.identity, predicted.force
             self._load.contacts[0] = len(contacts)
-            predicted = self._with_impacts(request, near, predicted)
+            if self._settings.impacts and request.posed.lands:
+                predicted = self._with_impacts(request, near, predicted)
         return Command(
             tau=tau,
             predicted=predicted,
@@ -309,15 +311,14 @@ class InverseDynamics:
     def _with_impacts(self, request: Request, near: Contacts, predicted: ContactForces) -> ContactForces:
         """Forces of a period in which a foot lands: its contact model forward from the torques that were chosen.
 
-        The torques leave an impact to happen, so their own problem has none. What stands is measured as there.
+        The torques leave an impact to happen, so the step's own problem has none. Feet that stand are measured against
+        the velocities of that problem, feet that land against the ground and their measured gap.
 
         Args:
             request: The step as posed.
             near: All contacts near the ground.
-            predicted: Forces of the feet in stance, which are left where nothing lands or the model has no answer.
+            predicted: Forces of the feet in stance, which are kept where the model has no answer.
         """
-        if not (self._settings.impacts and request.posed.lands):
-            return predicted
         problem, u = request.problem, self._system.n_unactuated
         v, rule = self._intake.inputs.v[self._system.order], self._machine.rule
         meet = [meets_ground(near.arrays, i, v, self._h, rule.approach_speed_m_s) for i in range(len(near))]
