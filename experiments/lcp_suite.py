@@ -33,6 +33,8 @@ from idcontrol.types import Array
 SOURCE: Final = "Trinkle et al. 1997, Table 1"
 LEFT_OPEN: Final = "theory/acceleration.md#the-papers-table"
 """The section that derives the shares of data sets that can be solved."""
+METHODS: Final = ("lemke", "interior_point")
+"""The methods that the table compares."""
 PAPER_PIVOTS: Final = 100
 """Pivots after which the paper gave up Lemke's method (Trinkle et al. 1997, section 6)."""
 PAPER_STEPS: Final = 300
@@ -361,7 +363,9 @@ def findings(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> list[
     """Shares solved beside the paper's, by size; then what is known of the rest."""
     out: list[Finding] = []
     for paper, row in zip(rows, table, strict=True):
-        lemke = row["lemke"]
+        lemke, interior = row["lemke"], row["interior_point"]
+        # what is not solved has no solution, by proof: the share is one of the data, not of the method
+        known = {name: row[name]["solved_of_solvable"] == 1.0 and not row["undecided"] for name in METHODS}
         out.append(
             Finding(
                 f"lemke_solved_{paper.size}",
@@ -372,14 +376,13 @@ def findings(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> list[
                 note=f"of {row['sets']} data sets {row['solvable']} have a solution, {row['without_solution']} have "
                 f"none ({row['proved_by_certificate']} by certificate, {row['proved_by_enumeration']} by enumeration), "
                 f"{row['undecided']} are undecided; holds if all that have one are solved",
-                # what is not solved has no solution, by proof: the share is one of the data, not of the method
-                derivation=LEFT_OPEN if lemke["solved_of_solvable"] == 1.0 and not row["undecided"] else "",
+                derivation=LEFT_OPEN if known["lemke"] else "",
             )
         )
         out.append(Finding(f"lemke_starts_{paper.size}", lemke["starts"], paper=paper.restarts, source=SOURCE))
         for method, given, printed in (
             ("lemke", lemke, paper.lemke_iterations),
-            ("interior_point", row["interior_point"], paper.interior_iterations),
+            ("interior_point", interior, paper.interior_iterations),
         ):
             most = float(printed.removeprefix("<")) if isinstance(printed, str) else None
             took = given["iterations"]
@@ -396,9 +399,10 @@ def findings(rows: Sequence[PaperRow], table: Sequence[dict[str, Any]]) -> list[
         out.append(
             Finding(
                 f"interior_point_solved_{paper.size}",
-                row["interior_point"]["solved"],
+                interior["solved"],
                 paper=paper.interior,
                 source=SOURCE,
+                derivation=LEFT_OPEN if known["interior_point"] else "",
             )
         )
         out.append(Finding(f"ppm_solved_{paper.size}", row["ppm"]["solved"], note="a method for P-matrices"))

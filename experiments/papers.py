@@ -1,8 +1,8 @@
 """The tables and figures of the papers, and how many of their numbers recorded runs agree with.
 
-``python -m idcontrol.experiments.papers RUN_DIR...`` reads runs and comparisons and prints the verdicts as one JSON
-object, of which the page `verdicts.md` is made. Without folders it makes the runs first, in ``runs/papers``; what is
-there is kept.
+``python -m idcontrol.experiments.papers [VERDICTS.json] RUN_DIR...`` reads runs and comparisons and prints the verdicts
+as one JSON object, of which the page `verdicts.md` is made. Verdicts of before that no run judges anew are kept, if
+their file is given. Without folders it makes the runs first, in ``runs/papers``; what is there is kept.
 """
 
 from __future__ import annotations
@@ -139,11 +139,14 @@ STUDIES: Final[Mapping[str, Callable[[Sequence[RunOutcome]], Iterable[Judged]]]]
 
 
 def judged(folder: Path) -> Iterator[Judged]:
-    """The verdicts of a recorded run or comparison, of whose runs those count that have been tried.
+    """The verdicts of a recorded run or comparison, of whose runs those count that have been tried; or those of a file.
 
     Raises:
         InputError: The folder holds neither, or a comparison of a study that no paper has.
     """
+    if folder.suffix == ".json":
+        yield from (Judged(**one) for one in json.loads(folder.read_text(encoding="utf-8"))["judged"])
+        return
     if (folder / "comparison.json").is_file():
         comparison = record.load(folder)
         if comparison.study is None or comparison.study not in STUDIES:
@@ -176,6 +179,11 @@ def summed(everything: Sequence[Judged]) -> dict[str, Any]:
     return {"places": places, "judged": [one._asdict() for one in everything]}
 
 
+def newest(everything: Iterable[Judged]) -> list[Judged]:
+    """Of verdicts on the same number the last."""
+    return list({(one.source, one.what): one for one in everything}.values())
+
+
 def conduct(out: Path) -> Iterator[Path]:
     """Run the command of every place that has not been run, each in a folder of its own; yields the folders."""
     commands = dict.fromkeys(command for place in PLACES for command in place.command.split("; ") if command)
@@ -191,7 +199,7 @@ if __name__ == "__main__":
     try:
         with contextlib.redirect_stdout(sys.stderr):
             folders = [Path(name) for name in sys.argv[1:]] or list(conduct(Path("runs/papers")))
-        found = summed([one for folder in folders for one in judged(folder)])
+        found = summed(newest(one for folder in folders for one in judged(folder)))
     except InputError as error:
         sys.exit(str(error))
     print(json.dumps(jsonable(found), ensure_ascii=False, indent=1, allow_nan=False))

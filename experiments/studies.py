@@ -13,8 +13,9 @@ import numpy as np
 
 from idcontrol.experiments.tables.claims import PaperClaim, beside_each_other, claimed
 from idcontrol.experiments.tables.results import PAPER, SOURCE
-from idcontrol.experiments.trot import ORIGINAL_GAINS
+from idcontrol.experiments.trot import SOUGHT_GAINS
 from idcontrol.experiments.verdicts import Judged
+from idcontrol.scenes.settings import GAINS
 from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
@@ -82,7 +83,9 @@ CORRECTIONS: dict[str, dict[str, Any]] = {
         "inverse.landing_s": 0.0,
         "inverse.landing.decay_s": 1e-3,
     },
-    "the original's gains": {"gains.kp_1_s2": ORIGINAL_GAINS.kp_1_s2, "gains.kd_1_s": ORIGINAL_GAINS.kd_1_s},
+    "the preset's gains": {
+        f"gains.{key}": getattr(SOUGHT_GAINS.of("id-coulomb-qp"), key) for key in (*GAINS, "beside")
+    },
     "the original planner": {"planner": "paper"},
     "everything as in the paper": {"preset": "paper"},
 }

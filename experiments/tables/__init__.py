@@ -36,16 +36,9 @@ from idcontrol.sweeps.plan import product
 from idcontrol.sweeps.record import RunOutcome
 from idcontrol.sweeps.study import Study, Table
 
-SOFT = {"inverse.landing.decay_s": 0.01}
-"""How feet land in the preset paper on soft ground.
-
-Told to stop at once, as the original tells them, feet swing up against its dampers (`idcontrol.contact.landing`):
-id-coulomb-lcp and id-coulomb-qp fall within 3 s. The dampers of the original are not known.
-"""
-
 RUNS = (
     *(
-        run | TERRAINS[terrain][1] | (SOFT if run["preset"] == "paper" and terrain.startswith("compliant") else {})
+        run | TERRAINS[terrain][1]
         for terrain in TERRAINS
         for run in product(
             {"preset": PRESETS, "controller": CONTROLLERS + (MITIGATION if terrain == SMOOTHNESS_ON else ())}

@@ -220,7 +220,7 @@ def _order(results: Results, terrain: str, title: str) -> Iterator[PaperClaim]:
     paper = PAPER["tracking"]["values"][terrain]
     ours = {c: x for c in CONTROLLERS if (x := results.value("paper", c, terrain, "q_err_rad")) is not None}
     pairs = [(a, b) for a, b in combinations(ours, 2) if paper[a] and paper[b] and paper[a][0] != paper[b][0]]
-    if not pairs:
+    if not any(results.at("paper", c, terrain) for c in CONTROLLERS):
         return
     wrong = [(a, b) for a, b in pairs if (paper[a][0] < paper[b][0]) is not (ours[a] < ours[b])]
 
@@ -230,9 +230,9 @@ def _order(results: Results, terrain: str, title: str) -> Iterator[PaperClaim]:
     yield PaperClaim(
         what=f"on {title} the preset paper has the paper's order of joint errors",
         source=SOURCE.format("Table 3, as a whole"),
-        printed=ranking({c: paper[c][0] for c in ours if paper[c]}),
-        paper=ranking(ours),
-        holds=not wrong,
+        printed=ranking({c: paper[c][0] for c in (ours if pairs else CONTROLLERS) if paper[c]}),
+        paper=ranking(ours) or "none walks its path",
+        holds=bool(pairs) and not wrong,
         why=f"{len(wrong)} of {len(pairs)} pairs the other way round: {', '.join(f'{a} and {b}' for a, b in wrong)}"
         if wrong
         else "",
@@ -453,26 +453,28 @@ def _mitigation(results: Results) -> Iterator[PaperClaim]:
 
 
 def _errors(results: Results) -> Iterator[PaperClaim]:
-    """Who follows joints best: Fig. 14 and section 8.0.1. Who does not walk its path is no witness."""
+    """Who follows joints best: Fig. 14 and section 8.0.1. A robot that falls follows them worse than any that walks."""
     source = SOURCE.format("Fig. 14")
     for preset in PRESETS:
         for terrain, (title, _) in TERRAINS.items():
             cells = {c: results.cell(preset, c, terrain, "q_err_rad") for c in CONTROLLERS}
-            off = {c: value for c, value in cells.items() if isinstance(value, float)}
+            off = {c: rank for c, value in cells.items() if not np.isnan(rank := _ranked(value))}
             stopped = [f"{c} {value}" for c, value in cells.items() if isinstance(value, str)]
             why = f"Not to the end: {'; '.join(stopped)}." if stopped else ""
 
             def told(*names: str, off: dict[str, float] = off, preset: str = preset) -> dict[str, Any]:
-                return {preset: ", ".join(f"{c} {off[c]:.3g} rad" for c in names if c in off) or "none walks its path"}
+                said = (f"{c} {off[c]:.3g} rad" if off[c] < np.inf else f"{c} fell" for c in names if c in off)
+                return {preset: ", ".join(said) or "none walks its path"}
 
             sensed = min((c for c in SENSING if c in off), key=off.__getitem__, default="")
+            best = off.get("id-coulomb-qp", np.inf)
             if cells["id-coulomb-qp"] is not None and any(cells[c] is not None for c in SENSING):
                 yield PaperClaim(
                     what=f"in the preset {preset} id-coulomb-qp follows joints as well as inverse dynamics on sensed "
                     f"forces or better, {title}",
                     source=source,
                     printed="outperformed or matched",
-                    holds="id-coulomb-qp" in off and sensed in off and off["id-coulomb-qp"] <= off[sensed],
+                    holds=sensed in off and best <= off[sensed] and best < np.inf,
                     why=why,
                     **told("id-coulomb-qp", sensed),
                 )
@@ -480,7 +482,7 @@ def _errors(results: Results) -> Iterator[PaperClaim]:
             if cells["pid"] is None or not others:
                 continue
             if terrain == "rigid_low":
-                worst = max((c for c in others if c in off), key=off.__getitem__, default="")
+                worst = max((c for c in others if off.get(c, np.inf) < np.inf), key=off.__getitem__, default="")
                 yield PaperClaim(
                     what=f"in the preset {preset} pid is worse than all inverse dynamics that walks, {title}",
                     source=source,
@@ -500,8 +502,15 @@ def _errors(results: Results) -> Iterator[PaperClaim]:
                 )
 
 
+def _ranked(found: float | str | None) -> float:
+    """A number among others: inf for a robot that fell, nan for one that was not run or did not walk its path."""
+    if isinstance(found, str):
+        return np.inf if found.startswith("fell") else np.nan
+    return np.nan if found is None else found
+
+
 def _path(results: Results) -> Iterator[PaperClaim]:
-    """A robot that does not walk its path is on it for ever, and no witness."""
+    """A robot that falls strays farther than any that walks; one that stands still is on its path, and no witness."""
     source = SOURCE.format("Fig. 17")
     for preset in PRESETS:
         for terrain in ("rigid_high", "rigid_low"):
@@ -512,7 +521,7 @@ def _path(results: Results) -> Iterator[PaperClaim]:
                 if (value := results.cell(preset, c, terrain, "com_path_max_m")) is not None
             }
             said = {c: value if isinstance(value, str) else f"{1e3 * value:.3g} mm" for c, value in strayed.items()}
-            off = {c: np.nan if isinstance(value, str) else value for c, value in strayed.items()}  # no witness
+            off = {c: _ranked(value) for c, value in strayed.items()}
             for controller in ("id-coulomb-qp", "pid"):
                 if controller in off:
                     texts: dict[str, Any] = {preset: said[controller]}

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,6 +24,7 @@ from idcontrol.contact.spheres import SphereContacts
 from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION, PRESETS, SMOOTHNESS_ON, Results
 from idcontrol.record.metrics import TOUCHING_N, Layout
 from idcontrol.record.recording import Run, load
+from idcontrol.scenes.settings import FeedbackGains
 from idcontrol.show.report import plain
 from idcontrol.sweeps.study import Table
 from idcontrol.types import Array, Booleans, Integers
@@ -163,11 +164,7 @@ def _taken_apart(run: Run, rows: Integers, h: float) -> tuple[float, float, floa
     spheres = robot.contacts(1.0)
     controller, delay = run.config["controller"], SENSED.get(run.config["controller"], 0)
     force = run.arrays["force"] if delay else np.nan_to_num(run.arrays["force_pred"])
-    told, known = run.config.get("gains", {}), robot.description.gains.acceleration
-    gains = (
-        known.kp_1_s2 if told.get("kp_1_s2") is None else told["kp_1_s2"],
-        known.kd_1_s if told.get("kd_1_s") is None else told["kd_1_s"],
-    )
+    gains = _gains(run, robot, spheres.system.actuated_names)
     signed, absolute, forbidden = np.zeros(3), 0.0, 0.0
     for k in rows.tolist():
         change = run.arrays["tau"][k] - run.arrays["tau"][k - 1]
@@ -183,6 +180,34 @@ def _taken_apart(run: Run, rows: Integers, h: float) -> tuple[float, float, floa
     count = max(1, rows.size)
     internal, borne, feedback = (signed / absolute).tolist() if absolute > 0.0 else (0.0, 0.0, 0.0)
     return internal, borne, feedback, forbidden / count
+
+
+class _Gains(NamedTuple):
+    """Gains of the error feedback of inverse dynamics.
+
+    Attributes:
+        acceleration: Stiffness [1/s²] and damping [1/s].
+        beside: Stiffness [N m/rad] and damping [N m s/rad] of the torques beside it, shape (2, a); 0 where none are.
+    """
+
+    acceleration: tuple[float, float]
+    beside: Array
+
+
+def _gains(run: Run, robot: robots.Robot, joints: Sequence[str]) -> _Gains:
+    """The gains that a run was made with."""
+    told = msgspec.convert(run.config.get("gains", {}), FeedbackGains).of(run.config["controller"])
+    known = robot.description.gains.acceleration
+    beside = np.array(robot.torque_gains(joints))
+    for row, gain in zip(beside, (told.kp_nm_rad, told.kd_nm_s_rad), strict=True):
+        row[:] = row if gain is None else gain
+    return _Gains(
+        acceleration=(
+            known.kp_1_s2 if told.kp_1_s2 is None else told.kp_1_s2,
+            known.kd_1_s if told.kd_1_s is None else told.kd_1_s,
+        ),
+        beside=beside * told.beside,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +227,7 @@ class _Split:
     demand: Array
 
     @staticmethod
-    def at(spheres: SphereContacts, run: Run, k: int, force: Array, gains: tuple[float, float]) -> _Split:
+    def at(spheres: SphereContacts, run: Run, k: int, force: Array, gains: _Gains) -> _Split:
         """Split the tick of row `k`, whose torques answer the contact forces `force` (n_feet, 3) [N]."""
         system, arrays = spheres.system, run.arrays
         u = system.n_unactuated
@@ -219,10 +244,11 @@ class _Split:
         borne = J[:, :u] @ to_base @ f
         C = onto_base @ J[:, :u].T - J[:, u:].T
         q, v = system.joint_positions(arrays["q"][k]), system.joint_velocities(arrays["v"][k])
-        feedback = gains[0] * (arrays["q_des"][k] - q) + gains[1] * (arrays["v_des"][k] - v)
+        error = np.array([arrays["q_des"][k] - q, arrays["v_des"][k] - v])
+        feedback = np.dot(gains.acceleration, error)
         S = M[u:, u:] - onto_base @ M[:u, u:]
         return _Split(
-            torques=np.array([C @ (f - borne), C @ borne, S @ feedback]),
+            torques=np.array([C @ (f - borne), C @ borne, S @ feedback + (gains.beside * error).sum(axis=0)]),
             J=J,
             to_base=to_base,
             demand=arrays["a_des"][k] + feedback,

@@ -70,6 +70,57 @@ class CountedFriction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return math.pi / 4.0 if self.pyramid == "original" else 0.0
 
 
+class TunedGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Gains of some controllers.
+
+    Attributes:
+        controllers: Their names.
+        kp_1_s2: See `FeedbackGains`.
+        kd_1_s: See `FeedbackGains`.
+        kp_nm_rad: See `FeedbackGains`.
+        kd_nm_s_rad: See `FeedbackGains`.
+    """
+
+    controllers: tuple[str, ...]
+    kp_1_s2: NotNegative | None = None
+    kd_1_s: NotNegative | None = None
+    kp_nm_rad: NotNegative | None = None
+    kd_nm_s_rad: NotNegative | None = None
+
+
+class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Gains of the error feedback, one number for all joints; null is that of `tuned`, or else of the robot file.
+
+    Attributes:
+        kp_1_s2: Stiffness of controllers that know the inertia [1/s²].
+        kd_1_s: Their damping [1/s].
+        kp_nm_rad: Stiffness of `pid` [N m/rad].
+        kd_nm_s_rad: Damping of `pid` [N m s/rad]; at most half of what a joint moves over the control period.
+        beside: Whether the torques of `pid` act beside those of the other controllers, as in the authors' program
+            (Pacer) of July 2015.
+        tuned: Gains that only some controllers have; the first that names a controller counts.
+    """
+
+    kp_1_s2: NotNegative | None = None
+    kd_1_s: NotNegative | None = None
+    kp_nm_rad: NotNegative | None = None
+    kd_nm_s_rad: NotNegative | None = None
+    beside: bool = False
+    tuned: tuple[TunedGains, ...] = ()
+
+    def of(self, controller: str) -> FeedbackGains:
+        """The gains of the controller of this name: nulls are filled from `tuned`, as far as it says them."""
+        for tuned in self.tuned:
+            if controller in tuned.controllers:
+                nulls = [key for key in GAINS if getattr(self, key) is None]
+                return msgspec.structs.replace(self, **{key: getattr(tuned, key) for key in nulls})
+        return self
+
+
+GAINS: Final = ("kp_1_s2", "kd_1_s", "kp_nm_rad", "kd_nm_s_rad")
+"""The gains of `FeedbackGains`."""
+
+
 def control_periods(duration_s: float, rate_hz: float) -> int:
     """Number of control periods in `duration_s` [s] at `rate_hz` [Hz].
 

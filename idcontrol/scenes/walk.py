@@ -57,7 +57,7 @@ from idcontrol.scenes.disturbances import (
     loaded,
     noisy,
 )
-from idcontrol.scenes.settings import CountedFriction
+from idcontrol.scenes.settings import CountedFriction, FeedbackGains
 from idcontrol.sensing import Sensing, sense, stance
 from idcontrol.sensing.ahead import Ahead
 from idcontrol.system import Actuators, System
@@ -119,25 +119,6 @@ class BaseRighting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     stiffness_1_s2: NotNegative = 0.0
     damping_1_s: NotNegative = 0.0
-
-
-class FeedbackGains(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Gains of the error feedback, one number for all joints; null is the value of the robot file.
-
-    Attributes:
-        kp_1_s2: Stiffness of controllers that know the inertia [1/s²].
-        kd_1_s: Their damping [1/s].
-        kp_nm_rad: Stiffness of `pid` [N m/rad].
-        kd_nm_s_rad: Damping of `pid` [N m s/rad]; at most half of what a joint moves over the control period.
-        beside: Whether the torques of `pid` act beside those of the other controllers, as in the authors' program
-            (Pacer) of July 2015.
-    """
-
-    kp_1_s2: NotNegative | None = None
-    kd_1_s: NotNegative | None = None
-    kp_nm_rad: NotNegative | None = None
-    kd_nm_s_rad: NotNegative | None = None
-    beside: bool = False
 
 
 class CommandSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -405,7 +386,8 @@ class WalkScene:
 
     def controller_setup(self) -> controllers.Setup:
         """Everything that a controller is built from."""
-        config, own, given = self.config, self.robot.description.gains.acceleration, self.config.gains
+        config, own = self.config, self.robot.description.gains.acceleration
+        given = config.gains.of(config.controller)
         counted = config.friction.widened(config.friction.of(config.mu), config.controller)
         own_terms = self.robot.system(self.actuators())
         contacts = self.robot.contacts(counted, self._told_ground, own_terms, orientation=config.friction.turn_rad)
@@ -429,7 +411,7 @@ class WalkScene:
             settings=config.inverse,
             robot=self.robot,
             mu=counted,
-            beside=config.gains.beside,
+            beside=given.beside,
             drive_gains=self._drive_gains(Gains(kp=kp, kd=kd)) if config.command.kind == "impedance" else None,
         )
 

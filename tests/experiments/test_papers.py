@@ -12,7 +12,7 @@ import pytest
 from idcontrol.errors import InputError
 from idcontrol.experiments import papers
 from idcontrol.experiments.findings import Finding, Results, save
-from idcontrol.experiments.papers import PLACES, STUDIES, judged, summed
+from idcontrol.experiments.papers import PLACES, STUDIES, judged, newest, summed
 from idcontrol.experiments.tables.results import PAPER
 from idcontrol.experiments.verdicts import AGREES, DERIVED, UNEXPLAINED, Judged
 
@@ -54,6 +54,19 @@ def test_one_run_told_twice_is_refused():
     assert place(summed(once), "Castro et al. 2022, Fig. 11")["not_compared"] == 0
     with pytest.raises(InputError, match="has 1 more verdicts than numbers"):
         summed(once * 2)
+
+
+def test_verdicts_of_before_are_kept_but_for_what_is_judged_anew(tmp_path):
+    before = [
+        Judged("Drumwright 2019, Fig. 9", "slide_m", 2.0, 9.0, UNEXPLAINED),
+        Judged("Drumwright 2019, Fig. 4", "order", 2.0, 1.9, AGREES),
+    ]
+    file = tmp_path / "before.json"
+    file.write_text(json.dumps(summed(before)))
+    findings = (Finding("slide_m", 2.1, paper=2.0, source="Drumwright 2019, Fig. 9"),)
+    save(tmp_path / "run", "incline", Config(), Results(findings=findings))
+    found = newest(one for each in (file, tmp_path / "run") for one in judged(each))
+    assert found == [before[0]._replace(found=2.1, verdict=AGREES), before[1]]
 
 
 def test_a_comparison_with_no_paper_is_refused(tmp_path):

@@ -15,12 +15,13 @@ import pytest
 
 from idcontrol.controllers import InverseSettings
 from idcontrol.errors import InputError
+from idcontrol.experiments.tables.results import CONTROLLERS, MITIGATION
 from idcontrol.experiments.trot import PRESETS, experiment
 from idcontrol.record.metrics import SHORTFALL
 from idcontrol.record.recording import load
 from idcontrol.scenes.disturbances import Disturbance, Kick, SensorNoise
-from idcontrol.scenes.settings import CountedFriction
-from idcontrol.scenes.walk import FeedbackGains, WalkConfig, WalkPath, WalkScene
+from idcontrol.scenes.settings import CountedFriction, FeedbackGains, TunedGains
+from idcontrol.scenes.walk import WalkConfig, WalkPath, WalkScene
 from idcontrol.sensing import Sensing
 from idcontrol.sensing.disturbance import BiasLevel
 
@@ -255,6 +256,33 @@ def test_gains_that_are_not_set_are_those_of_the_robot_file():
     kp, _ = robot.torque_gains(robot.system().actuated_names)
     np.testing.assert_array_equal(torque.kp, kp)
     assert set(torque.kd) == {0.1}
+
+
+def test_gains_that_are_tuned_are_those_of_the_controllers_that_they_name_unless_they_are_set():
+    tuned = (
+        TunedGains(controllers=("pid", "id-sap"), kp_nm_rad=7.0, kd_1_s=11.0),
+        TunedGains(controllers=("id-sap",), kp_nm_rad=8.0),
+    )
+    gains = FeedbackGains(kd_1_s=5.0, beside=True, tuned=tuned)
+    for controller in ("pid", "id-sap"):
+        found = gains.of(controller)
+        assert (found.kp_1_s2, found.kd_1_s, found.kp_nm_rad, found.kd_nm_s_rad) == (None, 5.0, 7.0, None)
+        assert found.beside
+    assert gains.of("id-coulomb-qp") == gains
+
+
+def test_every_controller_of_the_paper_has_gains_of_its_family_in_the_preset_paper():
+    """What acts on the joints is what the search tried: feedback of torques, beside that of accelerations."""
+    stiffness = {}
+    for controller in (*CONTROLLERS, *MITIGATION):
+        config = msgspec.structs.replace(PRESETS["paper"], controller=controller)
+        setup = WalkScene.of(config).controller_setup()
+        stiffness[controller] = (set(setup.acceleration_gains.kp), set(setup.torque_gains.kp), setup.beside)
+    assert stiffness["id-coulomb-qp"] == stiffness["id-noslip-qp"] == stiffness["id-coulomb-qp-raw"]
+    assert stiffness["id-coulomb-lcp"] == stiffness["id-noslip-lcp"] == stiffness["id-coulomb-smooth"]
+    assert stiffness["id-sensed-1"] == stiffness["id-sensed-2"]
+    assert stiffness["id-coulomb-qp"] == ({2224.0}, {17.62}, True)
+    assert stiffness["pid"][1] == {16.07}
 
 
 def test_the_original_planner_stays_upright_under_the_original_feedback_but_goes_backwards(tmp_path):
