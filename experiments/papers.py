@@ -61,7 +61,7 @@ GENERAL_SOLVERS = "Numbers of Gurobi and of a geodesic interior point, which are
 JAR = "The two arms, the jar and the marbles are not modelled here."
 
 PLACES: Final = (
-    Place(ZAPOLSKY, "Tables 1 and 2", "operations of stage I", 6, lacks="Operations of our kernels are not counted."),
+    Place(ZAPOLSKY, "Tables 1 and 2", "operations of stage I", 6, "idcontrol run scaling --preset paper"),
     Place(ZAPOLSKY, "Table 3", "joint errors of seven controllers on four terrains", 56, TABLES),
     Place(ZAPOLSKY, "Table 3, as a whole", "order of the errors, and whether schemes without slip fall", 6, TABLES),
     Place(ZAPOLSKY, "Table 4", "torques and their rates", 14, TABLES),

@@ -6,7 +6,7 @@ import pytest
 
 from idcontrol.cli import main
 from idcontrol.errors import InputError
-from idcontrol.experiments.scaling import Config, _as_many, experiment, growth
+from idcontrol.experiments.scaling import FLOPS, Config, _as_many, experiment, growth, table_1
 
 
 def test_growth_is_the_exponent_of_a_power_law_and_leaves_few_contacts_out():
@@ -23,6 +23,11 @@ def test_each_scheme_has_its_times_and_its_paper_beside_it(tmp_path):
     assert "id_coulomb_qp_contacts_within_1_ms" not in metrics["checks"]  # thirty were not tried
     assert np.isfinite(metrics["no_slip_lcp_alone_exponent"])  # its sign is the clock's: others may use this computer
     assert (tmp_path / "figure-1.svg").is_file()
+    assert metrics["stage_1_flops_12_joints"] < 0.05 * metrics["paper"]["stage_1_flops_12_joints"]
+
+
+def test_the_rows_of_table_1_add_up_to_the_printed_sums():
+    assert {joints: table_1(18, joints, 4, 4) for joints in FLOPS} == {16: 77_729, 12: 62_109}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,89 @@
+"""Floating-point operations of a kernel, counted while its Python runs.
+
+The source of a kernel, and of every kernel that it calls, is rewritten so that the result of each arithmetic operation
+is looked at: one on numbers counts once, one on arrays once for each entry. Integers, comparisons, signs and absolute
+values are free, and a square root counts once (Hunger 2007, "Floating point operations in matrix-vector calculus").
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections import Counter
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+COUNTED = "counted_operation"
+"""Name under which rewritten code knows the function that counts."""
+
+
+def count(kernel: Callable[..., Any], *arguments: Any) -> Counter[str]:
+    """Operations of ``kernel(*arguments)`` by the name of the function in which they are written.
+
+    Args:
+        kernel: A compiled function, or a plain one; products of matrices (``@``) and functions of numpy other than
+            ``sqrt`` are not counted, which kernels do without.
+        arguments: What it is called with; it writes into them as ever.
+    """
+    found: Counter[str] = Counter()
+    with np.errstate(over="ignore"):  # hashes of 64 bits wrap round
+        _rewritten(kernel, found, {})(*arguments)
+    return found
+
+
+class _Numpy:
+    """numpy, with a square root that is counted."""
+
+    def __init__(self, counted: Callable[[Any], Any]) -> None:
+        self._counted = counted
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+    def sqrt(self, x: Any) -> Any:
+        """The square root."""
+        return self._counted(np.sqrt(x))
+
+
+class _Looking(ast.NodeTransformer):
+    """Passes results of arithmetic through `COUNTED`."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.Call(ast.Name(COUNTED, ast.Load()), [node], [])
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        self.generic_visit(node)
+        changed = ast.parse(ast.unparse(node.target), mode="eval").body
+        return [node, ast.Expr(ast.Call(ast.Name(COUNTED, ast.Load()), [changed], []))]
+
+
+def _rewritten(kernel: Any, found: Counter[str], made: dict[Any, Callable[..., Any]]) -> Callable[..., Any]:
+    """The function of a kernel, and those of the kernels that it calls, with every result looked at."""
+    function: FunctionType = getattr(kernel, "py_func", kernel)
+    if function in made:
+        return made[function]
+
+    def counted(result: Any) -> Any:
+        if isinstance(result, float):
+            found[function.__name__] += 1
+        elif isinstance(result, np.ndarray) and result.dtype.kind == "f":
+            found[function.__name__] += result.size
+        return result
+
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    (definition,) = tree.body
+    assert isinstance(definition, ast.FunctionDef)
+    definition.decorator_list, definition.returns = [], None
+    names = {COUNTED: counted, **function.__globals__, "np": _Numpy(counted)}
+    exec(compile(ast.fix_missing_locations(_Looking().visit(tree)), function.__name__, "exec"), names)
+    made[function] = names[function.__name__]
+    for name in function.__code__.co_names:
+        called = function.__globals__.get(name)
+        if hasattr(called, "py_func") and called.__module__ != "idcontrol.kernels.arena":
+            names[name] = _rewritten(called, found, made)
+    return made[function]

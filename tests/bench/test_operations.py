@@ -1,0 +1,46 @@
+"""Operations are counted as closed forms say, and what is counted computes what it computed before."""
+
+import numpy as np
+import pytest
+
+from idcontrol.bench import operations
+from idcontrol.kernels.arena import HEAP
+from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.models.whitened import recover_kernel, whiten_kernel
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 12])
+def test_a_cholesky_factor_takes_a_third_of_the_cube_and_a_triangle_the_square(n):
+    """Hunger 2007: n³/3 + n²/2 + n/6 with the roots, and n²."""
+    root = np.random.default_rng(0).normal(size=(n, n))
+    A, L, x = root @ root.T + np.eye(n), np.zeros((n, n)), np.ones(n)
+    assert operations.count(cholesky, A, L) == {"cholesky": round(n**3 / 3 + n**2 / 2 + n / 6)}
+    assert np.allclose(L @ L.T, A, rtol=1e-13, atol=1e-13)
+    assert operations.count(solve_lower, L, x).total() == n**2
+    assert operations.count(solve_lower_transposed, L, x).total() == n**2
+    assert np.allclose(A @ x, np.ones(n), rtol=1e-10)
+
+
+def test_arrays_count_once_for_each_entry_and_whole_numbers_do_not_count():
+    def kernel(x, n):
+        n += 3 * n
+        y = 2.0 * x
+        y[:n] -= x[:n] / x[:n]
+        return np.sqrt(abs(-y[0]))
+
+    x = np.arange(1.0, 11.0)
+    assert operations.count(kernel, x, 1).total() == 10 + 4 + 4 + 1
+
+
+def test_kernels_that_are_called_count_under_their_own_names_and_write_what_they_would():
+    rng = np.random.default_rng(1)
+    m, k, n = 9, 6, 2
+    root, J = rng.normal(size=(m, m)), rng.normal(size=(3 * n, m))
+    posed = (root @ root.T + np.eye(m), rng.normal(size=m), np.arange(k), np.arange(k, m), rng.normal(size=m - k), J)
+    found = operations.count(whiten_kernel, *posed, HEAP)
+    assert {"whiten_kernel", "cholesky", "solve_lower", "solve_lower_transposed"} < set(found)
+    assert found["solve_lower"] == found["solve_lower_transposed"] == k**2
+    # torques: h τ = [M v⁺ + κ - Jᵀ f]_q, and ρᵀ f, L⁻ᵀ of it, v° plus that
+    whitened = whiten_kernel(*posed, HEAP)
+    recovered = operations.count(recover_kernel, whitened, np.ones(3 * n), HEAP)
+    assert recovered.total() == 2 * 3 * n * k + k**2 + k + (m - k) * 2 * (m + 3 * n)
