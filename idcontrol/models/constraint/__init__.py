@@ -1,7 +1,8 @@
 """The first-order constraint solver: every constraint is a stiff spring with a damper, integrated implicitly.
 
-`solver` holds the contact model, `unilateral` its problem without friction, `laws` the stiffness of springs, spheres
-and elastic foundations, and the rows of joint limits and of bilateral springs (math.md, section 11).
+`solver` holds the contact model, `sparse` that of many bodies, `unilateral` its problem without friction, `laws` the
+stiffness of springs, spheres and elastic foundations, and the rows of joint limits and of bilateral springs (math.md,
+section 11).
 
 Source: Drumwright 2019, "An unconditionally stable first-order constraint solver for multibody systems".
 """
@@ -20,6 +21,7 @@ from idcontrol.models.constraint.laws import (
     springs,
 )
 from idcontrol.models.constraint.solver import solve
+from idcontrol.models.constraint.sparse import solve_sparse
 
 __all__ = [
     "DAMPING",
@@ -32,6 +34,7 @@ __all__ = [
     "joint_limits",
     "solve",
     "solve_nearly_rigid",
+    "solve_sparse",
     "spring_rows",
     "springs",
 ]

@@ -50,6 +50,7 @@ from idcontrol.models.friction_lcp import (
     violation,
 )
 from idcontrol.models.no_slip import frictionless
+from idcontrol.models.sparse import SparseProblem
 from idcontrol.models.step import PUSH_OUT_SPEED, SQUEEZE, Ending, StepProblem, StepSolution, WarmStart
 from idcontrol.models.sticking import CONTRADICTED, UNSETTLED, Attempt, settle
 from idcontrol.models.whitened import INEXACT, Whitened, finish, held_rows, hold, outcomes, whiten
@@ -117,7 +118,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     return finish(problem, whitened, outcome.f, ending)
 
 
-def contact_law(contacts: Contacts, h: float) -> tuple[Array, Array]:
+def contact_law(contacts: Contacts | SparseProblem, h: float) -> tuple[Array, Array]:
     """C_n = 1/(h²K + hB) and C_n h K φ of each contact, shapes (n,) [m/s per N s], [m/s]; inf where nothing can push.
 
     A contact that is open (φ > 0) has B = 0. Penetration of rigid contacts is undone at `PUSH_OUT_SPEED` at most.

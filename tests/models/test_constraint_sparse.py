@@ -1,0 +1,109 @@
+"""The constraint solver of many bodies: the dense one as oracle, and what it leaves to that."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from idcontrol.contact.contacts import Contacts
+from idcontrol.models import constraint
+from idcontrol.models.sparse import WORLD, dense_inertia, dense_rows
+from idcontrol.models.step import StepProblem
+from idcontrol.types import Status
+from tests.models.test_constraint import laws_missed
+from tests.models.test_sap_sparse import flat, random_problem
+
+
+def springs(seed, sizes=(6, 6, 3, 12), n=5, mu=1e6):
+    """Random trees on springs, whose contacts stick where they press."""
+    problem = random_problem(np.random.default_rng(seed), sizes, n)
+    return replace(problem, mu=np.full(n, mu), stiffness=np.full(n, 1e7), damping=np.full(n, 10.0))
+
+
+def dense(problem):
+    """The same problem on dense matrices."""
+    n, M = len(problem.gap), dense_inertia(problem)
+    contacts = Contacts(
+        identity=np.arange(n),
+        point=np.zeros((n, 3)),
+        axes=np.zeros((n, 3, 3)),
+        gap=problem.gap,
+        mu=problem.mu,
+        jacobian=dense_rows(problem),
+        stiffness=problem.stiffness,
+        damping=problem.damping,
+        surface_velocity=problem.surface_velocity.T.ravel(),
+    )
+    return StepProblem(h=problem.h, M=M, kappa=-M @ flat(problem, problem.v_star), contacts=contacts)
+
+
+def test_without_friction_sparse_and_dense_find_the_same_motion_and_impulses():
+    """Which is unique."""
+    solved = 0
+    for seed in range(20):
+        problem = springs(seed, mu=0.0)
+        ours, whole = constraint.solve_sparse(problem), constraint.solve(dense(problem))
+        assert ours is not None
+        assert ours.status is Status.SOLVED
+        if whole.status is not Status.SOLVED:
+            continue
+        solved += 1
+        # the dense one obeys its law to 1e-8
+        assert np.abs(ours.impulses - whole.impulses).max() <= 1e-6 * np.abs(whole.impulses).max()
+        assert np.abs(flat(problem, ours.v_plus) - whole.v_plus).max() <= 1e-6 * np.abs(whole.v_plus).max()
+    assert solved >= 18
+
+
+@pytest.mark.parametrize("mu", [1.0, 1e6])
+def test_with_friction_answers_obey_the_law_of_the_dense_problem(mu):
+    """There may be several: with much friction, a contact that opens in one may hold in another.
+
+    Where contacts slide, or do not settle, there is none.
+    """
+    answered = 0
+    for seed in range(60):
+        problem = springs(seed, n=3, mu=mu)
+        found = constraint.solve_sparse(problem)
+        if found is not None:
+            answered += 1
+            # stiff dampers lose ten digits of what they take away
+            assert laws_missed(dense(problem), replace(found, v_plus=flat(problem, found.v_plus))) <= 1e-8, seed
+    assert answered >= (30 if mu > 1.0 else 5)
+
+
+def test_impulses_obey_the_law_of_the_springs():
+    """Λ = max(0, -h (K φ⁺ + B φ̇⁺)) with φ⁺ = φ + h φ̇⁺, B of closed contacts only."""
+    problem = springs(3)
+    found = constraint.solve_sparse(problem)
+    speed = found.contact_velocity[:, 0]
+    damping = np.where(problem.gap > 0.0, 0.0, problem.damping)
+    law = -problem.h * (problem.stiffness * (problem.gap + problem.h * speed) + damping * speed)
+    size = found.impulses[:, 0].max()
+    assert size > 0.0
+    assert np.abs(found.impulses[:, 0] - np.maximum(0.0, law)).max() <= 1e-8 * size
+    assert found.residual <= 1e-9
+
+
+def test_without_contact_bodies_move_freely():
+    found = constraint.solve_sparse(springs(0, n=0))
+    assert np.array_equal(flat(springs(0, n=0), found.v_plus), flat(springs(0, n=0), springs(0, n=0).v_star))
+    assert found.residual == 0.0
+
+
+def test_what_slides_or_is_rigid_is_left_to_the_dense_solver():
+    problem = springs(3)
+    pressing = constraint.solve_sparse(problem).impulses[:, 0] > 0.0
+    assert pressing.any()
+    assert constraint.solve_sparse(replace(problem, mu=np.full(5, 1e-3))) is None
+    assert constraint.solve_sparse(replace(problem, mu=np.full(5, np.inf))) is None
+    assert constraint.solve_sparse(replace(problem, stiffness=np.full(5, np.inf))) is None
+
+
+def test_bodies_that_do_not_touch_do_not_feel_each_other():
+    problem = springs(5, sizes=(6, 6), n=4)
+    apart = replace(problem, tree=np.array([[0, WORLD], [0, WORLD], [1, WORLD], [1, WORLD]]))
+    apart = replace(apart, rows=np.nan_to_num(problem.rows))
+    first = replace(apart, v_star=np.vstack((apart.v_star[:1], 2.0 * apart.v_star[1:])))
+    here, there = constraint.solve_sparse(apart), constraint.solve_sparse(first)
+    assert np.allclose(here.v_plus[0], there.v_plus[0], rtol=1e-12, atol=1e-14)
+    assert not np.allclose(here.v_plus[1], there.v_plus[1])
