@@ -20,6 +20,12 @@ VERDICTS: Final = (AGREES, DERIVED, UNEXPLAINED)
 TIMES: Final = "verdicts.md#times-of-other-machines"
 """The section that derives how times differ."""
 
+CONTRADICTED: Final = "verdicts.md#numbers-that-a-paper-contradicts-itself"
+"""The section that names them."""
+
+LEAST_TORQUE: Final = "verdicts.md#less-torque-than-carries-the-robot"
+"""The section that derives with how little torque the robot can stand."""
+
 MOST_FACTOR: Final = "theory/dissipation.md#how-much-smoothing-can-gain"
 """The section that derives by what factor smoothing can lower the largest torque rate."""
 
@@ -36,18 +42,19 @@ def verdict(agrees: bool, derivation: str = "") -> str:
     return f"{DERIVED} ({derivation})" if derivation else UNEXPLAINED
 
 
-def compared(found: float | str | None, printed: float | None) -> str | None:
+def compared(found: float | str | None, printed: float | None, derivation: str = "") -> str | None:
     """The verdict on a run's number, or the reason why it has none, beside what is printed for it.
 
     Args:
         found: The number, or why the run did not do its task; None where nothing was run.
         printed: The paper's number; None where its robot fell.
+        derivation: The page that derives how they differ, "" if none does.
     """
     if found is None:
         return None
     if isinstance(found, str):
-        return verdict(printed is None and found.startswith("fell"))
-    return verdict(printed is not None and near(found, printed))
+        return verdict(printed is None and found.startswith("fell"), derivation)
+    return verdict(printed is not None and near(found, printed), derivation)
 
 
 class Judged(NamedTuple):

@@ -24,6 +24,7 @@ from idcontrol.experiments.tables.results import (
     SOURCE,
     TERRAINS,
     Results,
+    contradicted,
 )
 from idcontrol.experiments.tables.torque_parts import JUMP, SWITCH_S, WORDS, jumped_at_a_switch, torques_of
 from idcontrol.experiments.verdicts import MOST_FACTOR, Judged, near, summed_up, verdict
@@ -141,6 +142,7 @@ def _tracking(results: Results) -> Iterator[PaperClaim]:
                 paper=run.reason or "went to its end",
                 default=(others[0].reason or "went to its end") if others else "–",
                 holds=run.done is (printed is not None),
+                derivation=contradicted(controller, "rigid_low", run.reason),
                 why="Table 6 of the paper says that both slip and fall there, its Table 3 has an error for "
                 "id-noslip-qp. Ours ask for the same motion, S v⁺ = T v⁺ = 0; the original's had no such rows."
                 if run.done is (printed is None)
@@ -340,19 +342,20 @@ def _smoothness(results: Results) -> Iterator[PaperClaim]:
     def said(preset: str, *names: str) -> str:
         return ", ".join(f"{c} {plain(rate[preset][c])}" for c in names if c in rate[preset]) or "–"
 
-    # the torques of a robot that falls say nothing about walking: they are reported, not compared
+    # the torques of a robot that does not walk to the end say nothing about walking: they are reported, not compared
     stands = {preset: [c for c in rate[preset] if results.done(preset, c, SMOOTHNESS_ON)] for preset in PRESETS}
 
     def fell(preset: str, *names: str) -> str:
         gone = said(preset, *(c for c in names if c not in stands[preset]))
-        return "" if gone == "–" else f" Not compared, since they fall: {gone} N m/s until then."
+        return "" if gone == "–" else f" Not compared, since they do not walk to the end: {gone} N m/s."
 
     for preset in PRESETS:
         known = [c for c in CONTROLLERS if c not in ("pid", "id-coulomb-qp")]
         aware = {c: rate[preset][c] for c in known if c in stands[preset]}
-        if "id-coulomb-qp" not in rate[preset] or not aware:
+        if "id-coulomb-qp" not in rate[preset] or not any(c in rate[preset] for c in known):
             continue
-        qp, next_one = rate[preset]["id-coulomb-qp"], min(aware, key=lambda c: aware[c])
+        qp, next_one = rate[preset]["id-coulomb-qp"], min(aware, key=lambda c: aware[c], default="")
+        walks = "id-coulomb-qp" in stands[preset]
         same = [c for c, value in aware.items() if qp / TIE <= value <= qp * TIE]
         next_printed = min(printed[c] for c in known)
         text = said(preset, "id-coulomb-qp", next_one)
@@ -360,10 +363,10 @@ def _smoothness(results: Results) -> Iterator[PaperClaim]:
             what=f"id-coulomb-qp is smoothest of those that know contacts in the preset {preset}",
             source=SOURCE.format("Table 4, as a whole"),
             printed=f"{printed['id-coulomb-qp']:.3g}; next {next_printed:.3g} N m/s",
-            holds=qp <= TIE * aware[next_one],
+            holds=walks and next_one in aware and qp <= TIE * aware[next_one],
             why=_made_of(results, preset, "id-coulomb-qp")
             + (f" Where nothing slips the same problem is solved by {', '.join(same)}." if same else "")
-            + fell(preset, *known),
+            + fell(preset, "id-coulomb-qp", *known),
             **{preset: text},
         )
         if "pid" in rate[preset]:
@@ -371,7 +374,7 @@ def _smoothness(results: Results) -> Iterator[PaperClaim]:
                 what=f"id-coulomb-qp is smoother than pid in the preset {preset}",
                 source=SOURCE.format("Table 4, as a whole"),
                 printed=f"{printed['id-coulomb-qp']:.3g} against {printed['pid']:.3g} N m/s",
-                holds=qp < rate[preset]["pid"],
+                holds=walks and "pid" in stands[preset] and qp < rate[preset]["pid"],
                 why=" ".join(_made_of(results, preset, c) for c in ("id-coulomb-qp", "pid")),
                 **{preset: said(preset, "id-coulomb-qp", "pid")},
             )
@@ -397,13 +400,13 @@ def _smoothness(results: Results) -> Iterator[PaperClaim]:
     for preset in PRESETS:
         rivals = [c for c in CONTROLLERS if c != "id-sensed-2"]
         others = {c: rate[preset][c] for c in rivals if c in stands[preset]}
-        if "id-sensed-2" in rate[preset] and others:
-            second = max(others, key=lambda c: others[c])
+        if "id-sensed-2" in rate[preset] and any(c in rate[preset] for c in rivals):
+            second = max(others, key=lambda c: others[c], default="")
             yield PaperClaim(
                 what=f"id-sensed-2 is roughest by far in the preset {preset}",
                 source=SOURCE.format("Table 4, as a whole"),
                 printed=f"{plain(printed['id-sensed-2'])}; next id-sensed-1 {printed['id-sensed-1']:.3g} N m/s",
-                holds=rate[preset]["id-sensed-2"] > 2.0 * others[second],
+                holds=second in others and rate[preset]["id-sensed-2"] > 2.0 * others[second],
                 why=" ".join(_made_of(results, preset, c) for c in ("id-sensed-2", second)) + fell(preset, *rivals),
                 **{preset: said(preset, "id-sensed-2", second)},
             )

@@ -15,6 +15,7 @@ from idcontrol.experiments.tables.results import (
     SOURCE,
     TERRAINS,
     Results,
+    derivation_of,
 )
 from idcontrol.experiments.tables.torque_parts import torques_of
 from idcontrol.experiments.verdicts import VERDICTS, WITHIN, Judged, by_source, compared, summed_up, verdict
@@ -75,10 +76,16 @@ def _verdicts(
     if printed == ():
         return None, None
     first, second = (
-        compared(results.cell("paper", controller, terrain, key), None if printed is None else printed[number])
+        _compared(results, controller, terrain, key, None if printed is None else printed[number])
         for number, key in enumerate(keys)
     )
     return first, second
+
+
+def _compared(results: Results, controller: str, terrain: str, key: str, printed: float | None) -> str | None:
+    """The verdict on a number of the preset paper."""
+    found = results.cell("paper", controller, terrain, key)
+    return compared(found, printed, derivation_of(controller, terrain, key, printed, found))
 
 
 def verdicts(judged: Sequence[Judged]) -> Table:
@@ -104,7 +111,7 @@ def numbers(results: Results) -> Iterator[Judged]:
                 for column, key in enumerate(table["columns"]):
                     printed = None if values is None else values[column]
                     found = results.cell("paper", controller, terrain, key)
-                    if (said := compared(found, printed)) is not None:
+                    if (said := _compared(results, controller, terrain, key, printed)) is not None:
                         what = f"{key}, {controller}, {TERRAINS[terrain][0]}"
                         yield Judged(source, what, "fell" if printed is None else printed, found, said)
 

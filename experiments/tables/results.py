@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from idcontrol.experiments.verdicts import CONTRADICTED, LEAST_TORQUE
 from idcontrol.sweeps.record import RunOutcome
 
 PAPER: Mapping[str, Any] = json.loads((Path(__file__).parents[1] / "paper" / "tables.json").read_text(encoding="utf-8"))
@@ -51,6 +52,23 @@ SENSING = ("id-sensed-1", "id-sensed-2")
 PRESETS = ("paper", "default")
 SMOOTHNESS_ON = "rigid_high"
 """The terrain that Table 4 is compared on; the paper does not say its own."""
+
+
+CARRIES_NM = 0.206
+"""No torques carry the robot standing in its home pose with a smaller mean [N m], whatever its feet press."""
+
+
+def contradicted(controller: str, terrain: str, found: float | str | None) -> str:
+    """The page that says that Table 6 contradicts Tables 3 and 5, if a robot did as Table 6 has it; "" otherwise."""
+    fell = isinstance(found, str) and found.startswith("fell")
+    return CONTRADICTED if (controller, terrain) == ("id-noslip-qp", "rigid_low") and fell else ""
+
+
+def derivation_of(controller: str, terrain: str, key: str, printed: float | None, found: float | str | None) -> str:
+    """The page that derives how a number differs from the printed one; "" if none does."""
+    if key == "tau_mean_nm" and printed is not None and printed < CARRIES_NM:
+        return LEAST_TORQUE
+    return contradicted(controller, terrain, found)
 
 
 class Results:

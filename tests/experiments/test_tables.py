@@ -8,13 +8,15 @@ from functools import cache
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.optimize
 
 from idcontrol import robots
 from idcontrol.experiments import tables
+from idcontrol.experiments.papers import PLACES
 from idcontrol.experiments.tables import own_plant
 from idcontrol.experiments.tables.claims import GOAL_MET, GOAL_MISSED, prediction
 from idcontrol.experiments.tables.printed import tracking
-from idcontrol.experiments.tables.results import CONTROLLERS, PAPER, SOURCE, TERRAINS, Results
+from idcontrol.experiments.tables.results import CARRIES_NM, CONTROLLERS, PAPER, SOURCE, TERRAINS, Results
 from idcontrol.experiments.tables.torque_parts import WORDS, jumped_at_a_switch, near_switches, torques_of
 from idcontrol.experiments.trot import experiment
 from idcontrol.experiments.verdicts import AGREES, UNEXPLAINED
@@ -100,6 +102,49 @@ def test_every_printed_number_of_a_table_has_a_verdict(walk):
     assert counts[SOURCE.format("Table 5")] == 2 * 16
     assert counts[SOURCE.format("Table 6")] == 2 * 4
     assert ". Of what the paper prints and claims " in table(found, "verdicts").sentence
+
+
+@pytest.mark.parametrize(("feet", "least"), [((0, 1, 2, 3), CARRIES_NM), ((0, 3), 0.256)])
+def test_no_forces_under_the_feet_carry_the_robot_with_less_torque(feet, least):
+    """A linear program over the forces and bounds on the torques, no friction cone."""
+    robot = robots.load("links")
+    system = robot.system()
+    system.update(robot.standing_state(system).q, np.zeros(18))
+    found = robot.contacts(1.0, system=system).detect(np.inf)
+    rows = found.axes.transpose(0, 2, 1) @ found.jacobian.reshape(3, 4, 18).transpose(1, 0, 2)
+    J, weight, one = rows[list(feet)].reshape(-1, 18), system.bias, np.eye(12)
+    program = scipy.optimize.linprog(
+        np.r_[np.zeros(len(J)), np.full(12, 1 / 12)],
+        A_ub=np.block([[-J[:, 6:].T, -one], [J[:, 6:].T, -one]]),
+        b_ub=np.r_[-weight[6:], weight[6:]],
+        A_eq=np.c_[J[:, :6].T, np.zeros((6, 12))],
+        b_eq=weight[:6],
+        bounds=[(None, None)] * len(J) + [(0.0, None)] * 12,
+    )
+    assert program.fun == pytest.approx(least, rel=2e-3)  # three digits
+    assert PAPER["smoothness"]["values"]["id-coulomb-qp"][1] < CARRIES_NM
+
+
+def test_a_printed_torque_that_carries_no_robot_is_told_apart_from_what_nobody_explains(walk):
+    rows = {row[0]: row for row in table(tables.tables(comparison(walk)), "table4-smoothness").rows}
+    assert rows["id-coulomb-qp"][-1] == "differs, as derived (verdicts.md#less-torque-than-carries-the-robot)"
+    assert rows["id-sensed-2"][-1] == UNEXPLAINED  # 2.7 N m
+
+
+@pytest.mark.parametrize("falls", [True, False])
+def test_a_robot_that_falls_as_table_6_says_contradicts_table_3_as_the_paper_does_itself(walk, falls):
+    def change(run):
+        here = run["preset"] == "paper" and run["controller"] == "id-noslip-qp" and run["mu"] == 0.1
+        return {"fell_at_s": 0.5} if falls and here else {"q_err_rad": 1.0, "qd_err_rad_s": 9.0}
+
+    found = tables.tables(comparison(walk, change))
+    rows = {(row[0], row[1]): row for row in table(found, "table3-tracking").rows}
+    derived = "differs, as derived (verdicts.md#numbers-that-a-paper-contradicts-itself)"
+    assert rows["rigid, µ 0.1", "id-noslip-qp"][8:] == ((derived if falls else UNEXPLAINED),) * 2
+    (claim,) = [row for row in table(found, "claims").rows if row[0].startswith("id-noslip-qp stands on rigid")]
+    assert claim[4] == (derived if falls else AGREES)
+    # on compliant ground the paper prints that it falls
+    assert rows["compliant, µ 0.1", "id-noslip-qp"][8] == (AGREES if falls else UNEXPLAINED)
 
 
 def test_the_page_opens_with_whose_gains_the_preset_paper_has_and_who_walks_with_them(walk):
@@ -219,7 +264,7 @@ def test_torque_rates_of_those_that_fall_are_told_but_not_compared(walk):
     row = next(row for row in found.rows if row[0].endswith("that know contacts in the preset default"))
     assert row[4] in HELD
     assert "the same problem is solved by id-noslip-qp." in row[5]
-    assert "Not compared, since they fall: id-sensed-1 5 N m/s until then." in row[5]
+    assert "Not compared, since they do not walk to the end: id-sensed-1 5 N m/s." in row[5]
 
 
 def test_a_row_without_bound_on_friction_counts_as_run_on_the_own_plant(walk):
@@ -453,6 +498,15 @@ def test_a_robot_that_fell_is_outperformed_by_one_that_walks_and_one_that_stands
         assert said("default", words) == AGREES
         assert said("paper", words) == UNEXPLAINED
     assert said("default", "id-sensed-2 strays farther from its path than id-sensed-1") == UNEXPLAINED  # both fell
+
+
+def test_what_the_paper_says_has_a_verdict_where_nobody_walks_too(walk):
+    places = tables.judged(comparison(walk, lambda run: {"fell_at_s": 0.5}))
+    said = {source: sum(one.source == source for one in places) for source in {one.source for one in places}}
+    printed = {f"{place.paper}, {place.where}": place.printed for place in PLACES}
+    for where in ("Table 3, as a whole", "Table 4, as a whole", "Fig. 14", "Fig. 17"):
+        assert said[SOURCE.format(where)] == printed[SOURCE.format(where)]
+    assert {one.verdict for one in places if one.source == SOURCE.format("Table 4, as a whole")} == {UNEXPLAINED}
 
 
 def test_who_follows_joints_best_is_told_of_those_that_walk(walk):
