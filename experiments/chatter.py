@@ -4,6 +4,9 @@ Zapolsky & Drumwright 2017, Figs. 6 and 15; math.md, section 6.4. Four feet stan
 motion, and the footholds never quite allow the noisy demand. If a controller's forces jump between equally good
 answers, its torque jumps; 0.2 N m in a millisecond counts as a jump. A good controller leaves only the noise itself,
 which enters the torque through the inertia.
+
+Besides, the states of a trot are shown to stage I alone and to both stages, with ever more friction and motors without
+limits: internal forces of stage I then have no bound but friction (docs/theory/dissipation.md).
 """
 
 from __future__ import annotations
@@ -11,13 +14,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec import structs
 
 from idcontrol import controllers, robots
+from idcontrol.bench import scenes
 from idcontrol.configuration import Duration, NotNegative, Positive, Rate, Seed
 from idcontrol.controllers import Gains, InverseSettings
 from idcontrol.errors import InputError
@@ -27,6 +31,9 @@ from idcontrol.experiments.verdicts import MOST_FACTOR
 from idcontrol.types import Array, Reference, State, Status
 
 JUMP_NM: Final = 0.2
+PERIODS: Final = 320
+"""Control periods of the trot: a gait period of the slowest robot, at 1 kHz."""
+FIG_15: Final = "Zapolsky & Drumwright 2017, Fig. 15"
 PAPER_FACTOR: Final = 1e5
 """Factor by which smoothing lowers the largest derivative of torque (Zapolsky & Drumwright 2017, on Fig. 15)."""
 MOST_JUMPS: Final = {"id-coulomb-qp": 0, "id-coulomb-smooth": 0, "id-noslip-lcp": 1}
@@ -48,6 +55,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         duration_s: Length of a run.
         rate_hz: Rate of the control loop.
         seed: Seed of the noise.
+        trot_mu: Friction that controllers are told of on the states of a trot.
         noise_rad_s2: Standard deviations of the white noise on the desired joint accelerations; each is a run.
         speed_m_s: Largest speed of the base.
     """
@@ -57,6 +65,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     duration_s: Duration = 0.2
     rate_hz: Rate = 1000.0
     seed: Seed = 0
+    trot_mu: tuple[Positive, ...] = (0.7, 1.5, 100.0, 1000.0)
     noise_rad_s2: Annotated[tuple[NotNegative, ...], msgspec.Meta(min_length=1)] = (0.01, 1.0)
     speed_m_s: NotNegative = 0.1
 
@@ -122,12 +131,13 @@ def run(config: Config, progress: Progress) -> Results:
     for name, projected, noise in cases:
         runs.append(follow(robot, path, config, name, projected=projected, noise=noise, h=h))
         progress(len(runs) / len(cases))
+    trots = _on_a_trot(config)
     return Results(
-        findings=findings(runs, config),
+        findings=[*findings(runs, config), *_trot_findings(trots)],
         series={"t": Series(h * np.arange(steps, dtype=np.float64), "s")}
         | {_key(one): Series(one.torque, "N m") for one in runs},
         drawings=[drawing(runs, config)],
-        extra={"rows": [one.row() for one in runs]},
+        extra={"rows": [one.row() for one in runs], "trot": [trot._asdict() for trot in trots]},
     )
 
 
@@ -137,7 +147,7 @@ experiment = Case(
     "2017, Figs. 6, 15)",
     presets={"default": Config()},
     simulate=run,
-    smallest=Config(duration_s=0.003),
+    smallest=Config(duration_s=0.003, trot_mu=()),
 )
 
 
@@ -234,7 +244,7 @@ def findings(runs: Sequence[NoisyRun], config: Config) -> list[Finding]:
                 f"factor_noise_{_number(noise)}",
                 raw["dtau_max_nm_s"] / smooth["dtau_max_nm_s"],
                 paper=PAPER_FACTOR,
-                source="Zapolsky & Drumwright 2017, Fig. 15",
+                source=FIG_15,
                 holds=raw["jumps"] > 0.5 * len(runs[0].changes),
                 derivation=MOST_FACTOR,
                 note=f"largest dτ/dt of {RAW} ({raw['dtau_max_nm_s']:.0f} N m/s, {raw['jumps']} jumps) over that of "
@@ -244,6 +254,59 @@ def findings(runs: Sequence[NoisyRun], config: Config) -> list[Finding]:
             )
         )
     return out
+
+
+class _Trot(NamedTuple):
+    """Largest |dτ/dt| on the states of a trot by controller [N m/s], and the friction that they are told."""
+
+    mu: float
+    raw: float
+    smoothed: float
+
+    @property
+    def factor(self) -> float:
+        """By how much the second stage lowers it."""
+        return self.raw / self.smoothed
+
+
+def _on_a_trot(config: Config) -> list[_Trot]:
+    """Show the states of one walk to both controllers, whose torques move nothing and have no limit."""
+    if not config.trot_mu:
+        return []
+    walk, robot = scenes.walk(config.robot, "coulomb-lcp", PERIODS), robots.load(config.robot)
+
+    def roughest(name: str, mu: float) -> float:
+        system = robot.system()
+        system.effort_limit = np.full(system.n_actuated, np.inf)
+        setup = controllers.Setup(
+            system=system,
+            contacts=robot.contacts(mu, system=system),
+            h=walk.h,
+            acceleration_gains=walk.setup().acceleration_gains,
+            settings=InverseSettings(rate_limit_nm_s=None),
+        )
+        control = controllers.build(name, setup)
+        torque = np.array([control(moment.state, moment.reference).tau for moment in walk.moments])
+        return float(np.abs(np.diff(torque, axis=0)).max() / walk.h)
+
+    return [_Trot(mu, roughest(RAW, mu), roughest(SMOOTHED, mu)) for mu in config.trot_mu]
+
+
+def _trot_findings(trots: Sequence[_Trot]) -> list[Finding]:
+    """The factor for each friction; the paper's belongs to the most of it, which stands for infinite."""
+    most = max((trot.mu for trot in trots), default=0.0)
+    return [
+        Finding(
+            f"trot_factor_mu_{_number(trot.mu)}",
+            trot.factor,
+            paper="five orders of magnitude" if trot.mu == most else None,
+            source=FIG_15,
+            agrees=round(np.log10(trot.factor)) == round(np.log10(PAPER_FACTOR)),
+            note=f"largest dτ/dt on the states of a trot: {RAW} {trot.raw:.4g} N m/s, {SMOOTHED} {trot.smoothed:.4g}; "
+            "motors without limits",
+        )
+        for trot in trots
+    ]
 
 
 def drawing(runs: Sequence[NoisyRun], config: Config) -> Drawing:

@@ -1,12 +1,31 @@
-"""The trot over bumps whose friction changes with every step (Zapolsky & Drumwright 2017, Fig. 16)."""
+"""The trot over bumps whose friction changes with every step (Zapolsky & Drumwright 2017, Fig. 16).
+
+Drumwright 2015, section VII-B, times such walks on ground without slip and with viscous friction:
+``idcontrol compare rough --study walk-times``.
+"""
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+import msgspec
+import numpy as np
+
+from idcontrol import plants
 from idcontrol.experiments.trot import PRESETS, WalkExperiment
+from idcontrol.experiments.verdicts import DERIVED, TIMES, Judged, near, summed_up, verdict
+from idcontrol.models import dissipation, viscous
+from idcontrol.models.step import Ending, StepProblem, StepSolution, WarmStart
+from idcontrol.models.whitened import Whitened, finish
 from idcontrol.scenes.settings import CountedFriction
 from idcontrol.scenes.walk import WalkPath
+from idcontrol.solvers.lemke import solve_regularized
+from idcontrol.solvers.status import SolverStatus
+from idcontrol.sweeps.record import RunOutcome
+from idcontrol.sweeps.study import Study, Table
+from idcontrol.types import Status
 
 STRAIGHT_ON = WalkPath(kind="command", command=((0.0, 0.2, 0.0, 0.0),))
 
@@ -31,4 +50,97 @@ ROUGH = {
 
 experiment = WalkExperiment(
     "rough", "a quadruped trots straight on over bumps, on another friction with every step", ROUGH
+)
+
+TIMED_S = 10.0
+"""Length of the walks that Drumwright 2015 times."""
+
+SAVES = "theory/no_slip.md#what-a-simulation-gains"
+"""Why less is saved of a walk here than in the paper."""
+
+drumwright_shell: plants.Factory = plants.stepping(dissipation.solve)
+"""The plant ``dissipation`` without its compiled step, which the models of Drumwright 2015 do not have either."""
+
+
+def viscous_by_lemke(setup: plants.Setup) -> plants.SimulatedPlant:
+    """The plant ``viscous`` with its normal impulses from Lemke's method instead of principal pivoting."""
+
+    def step(problem: StepProblem, warm: WarmStart | None) -> StepSolution:
+        drag = np.full(len(problem.contacts), setup.settings.drag_n_s_m)
+        return viscous.solve(replace(problem, contacts=replace(problem.contacts, damping=drag)), warm, _by_lemke)
+
+    return plants.stepping(step)(setup)
+
+
+def _by_lemke(problem: StepProblem, whitened: Whitened, warm: WarmStart | None) -> StepSolution:
+    n, f = len(problem.contacts), np.zeros(whitened.c.size)
+    found = solve_regularized(whitened.rho[:n] @ whitened.rho[:n].T, whitened.c[:n])
+    solved = found.status is SolverStatus.SOLVED
+    f[:n] = found.z if solved else 0.0
+    status = Status.SOLVED if solved else Status.FALLBACK
+    return finish(problem, whitened, f, Ending(status, found.residual, found.iterations, found.regularization, ""))
+
+
+WALKS: Mapping[str, tuple[str, float, dict[str, Any]]] = {
+    "Drumwright-Shell": ("Table II", 416.284, {"plant": "idcontrol.experiments.rough:drumwright_shell", "mu": 100.0}),
+    "no slip": ("Table II", 301.796, {"plant": "noslip", "mu": 100.0}),
+    "viscous, Lemke": ("Table III", 2936.36, {"plant": "idcontrol.experiments.rough:viscous_by_lemke", "mu": 0.0}),
+    "viscous, principal pivoting": ("Table III", 2139.73, {"plant": "viscous", "mu": 0.0}),
+}
+"""The walks: their table in Drumwright 2015, its seconds for ten seconds, and settings."""
+
+SAVED: Mapping[str, tuple[str, str, float]] = {
+    "Table II": ("Drumwright-Shell", "no slip", 0.275),
+    "Table III": ("viscous, Lemke", "viscous, principal pivoting", 0.271),
+}
+"""Walks of a table, and the share of the first one's time that the second one saves there. The text calls the former
+"nearly 28%" and the latter, as 2936.36 / 2139.73 - 1, "over 37%"."""
+
+
+def _seconds(outcomes: Sequence[RunOutcome]) -> dict[str, float]:
+    """Wall time of `TIMED_S` of each walk that was run, as long as it lasted [s]."""
+    found = {}
+    for o in outcomes:
+        name = next(name for name, (_, _, settings) in WALKS.items() if o.setting("plant") == settings["plant"])
+        if o.metric("realtime_factor") is not None:
+            found[name] = TIMED_S / o.metric("realtime_factor")
+    return found
+
+
+def judged_times(outcomes: Sequence[RunOutcome]) -> Iterator[Judged]:
+    """Tables II and III of Drumwright 2015, beside the runs."""
+    found, place = _seconds(outcomes), "Drumwright 2015, Tables II and III"
+    for name, (_, printed, _) in WALKS.items():
+        if name in found:
+            yield Judged(place, f"time of ten seconds, {name} [s]", printed, found[name], f"{DERIVED} ({TIMES})")
+    for table, (slow, fast, printed) in SAVED.items():
+        if {slow, fast} <= set(found):
+            saved = 1.0 - found[fast] / found[slow]
+            yield Judged(
+                place, f"share of the time that is saved, {table}", printed, saved, verdict(near(saved, printed), SAVES)
+            )
+
+
+def _times(outcomes: Sequence[RunOutcome]) -> tuple[Table, ...]:
+    judged = tuple(judged_times(outcomes))
+    return (
+        Table(
+            name="walk-times",
+            title="Tables II and III of Drumwright 2015: what ten seconds of a walk cost",
+            sentence=f"{summed_up(one.verdict for one in judged)} Times are of the whole simulation on the wall clock, "
+            "to be read after a run on an idle machine, one at a time.",
+            header=("quantity", "printed", "here", "verdict"),
+            rows=tuple((one.what, one.printed, one.found, one.verdict) for one in judged),
+        ),
+    )
+
+
+walk_times = Study(
+    experiment="rough",
+    summary="Drumwright 2015, Tables II and III: time of a walk without slip and with viscous friction, by method",
+    runs=tuple(
+        {"duration_s": TIMED_S, "mu_range": None, "ground.drag_n_s_m": 0.1} | settings
+        for _, _, settings in WALKS.values()
+    ),
+    tables=_times,
 )

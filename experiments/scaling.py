@@ -13,8 +13,8 @@ import numpy as np
 
 from idcontrol.bench import operations, scenes
 from idcontrol.bench.models import SCHEMES, scheme_job
-from idcontrol.bench.scenes import RecordedWalk, floor, problems
-from idcontrol.bench.timing import in_turns
+from idcontrol.bench.scenes import PosedProblem, RecordedWalk, floor, problems
+from idcontrol.bench.timing import Job, in_turns
 from idcontrol.configuration import Count, Positive
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import Case, Progress, exponent
@@ -101,11 +101,13 @@ def run(config: Config, progress: Progress) -> Results:
     walk = scenes.walk(config.robot, "coulomb-lcp", PERIODS)
     sizes = len(counts)
     medians, floors = np.full((2, len(names), sizes), np.nan)
+    posed: dict[int, tuple[Sequence[PosedProblem], Job]] = {}
     for k, name in enumerate(names):
         for j, n in enumerate(counts):
             if name == "id-coulomb-lcp" and n > MOST_CONTACTS:
                 break
-            medians[k, j], floors[k, j] = _medians(config, walk, name, n)
+            posed[n] = posed.get(n) or _pose(walk, n)
+            medians[k, j], floors[k, j] = _medians(config, name, *posed[n])
             progress((k * sizes + j + 1) / (len(names) * sizes))
             if medians[k, j] > config.slowest_us:
                 break
@@ -132,16 +134,20 @@ experiment = Case(
         "paper": Config(robot="links", contacts=(1, 2, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40), samples=50),
     },
     simulate=run,
-    smallest=Config(contacts=(1, 4), samples=3),
+    smallest=Config(contacts=(1, 4), samples=3, schemes=("id-coulomb-qp",)),
 )
 
 
-def _medians(config: Config, walk: RecordedWalk, name: str, contacts: int) -> tuple[float, float]:
-    """Median time of a scheme, warm, and of the floor in turns with it [us]."""
+def _pose(walk: RecordedWalk, contacts: int) -> tuple[Sequence[PosedProblem], Job]:
+    """The problems of a walk whose feet are copied, and the floor of the same moments."""
     posed = problems(walk, contacts)
     if not posed:
-        raise InputError(f"the trot of {config.robot} never has all feet on the ground; take a robot whose does")
-    below = floor(replace(walk, moments=[walk.moments[each.moment] for each in posed]))
+        raise InputError(f"the trot of {walk.robot} never has all feet on the ground; take a robot whose does")
+    return posed, floor(replace(walk, moments=[walk.moments[each.moment] for each in posed]))
+
+
+def _medians(config: Config, name: str, posed: Sequence[PosedProblem], below: Job) -> tuple[float, float]:
+    """Median time of a scheme, warm, and of the floor in turns with it [us]."""
     job = scheme_job(SCHEMES[name], posed, warm=True)
     job.run(0)  # loads what is compiled
     times, _ = in_turns([job, below], len(posed), config.samples, config.budget_s)

@@ -32,6 +32,7 @@ from idcontrol import running, trust
 from idcontrol.bench import execute as bench
 from idcontrol.bench.measurement import Effort
 from idcontrol.cli import main
+from idcontrol.experiments import scaling
 from idcontrol.loop import launch
 from idcontrol.sweeps import comparison
 from tests.test_docs import ROOT, blocks, commands
@@ -136,7 +137,8 @@ def short(monkeypatch):
         launch, "run", lambda at, config, *rest: loop(at, changed(config, {"duration_s": WALK_S}), *rest)
     )
     monkeypatch.setattr(comparison, "on_this_machine", lambda jobs: make_runs)
-    monkeypatch.setattr(bench, "PERIODS", 60)
+    for walking in (bench, scaling):
+        monkeypatch.setattr(walking, "PERIODS", 60)
     monkeypatch.setattr(bench, "SECTIONS", ("controllers",))
     monkeypatch.setattr(bench, "run", lambda section, *_, **__: measure(section, FEW))
     monkeypatch.setattr(trust, "CLAIMS", {part: claims[:1] for part, claims in trust.CLAIMS.items()})

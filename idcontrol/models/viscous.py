@@ -14,7 +14,9 @@ Source: Drumwright 2015, section IV, where drag is explicit (`solve_explicit`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 import numpy as np
 from msgspec import structs
@@ -28,8 +30,13 @@ from idcontrol.models.whitened import Whitened, balances, whiten
 from idcontrol.solvers.lcp import SLIGHT, rounding
 from idcontrol.types import Array, Integers, Status
 
+WhitenedModel: TypeAlias = Callable[[StepProblem, Whitened, WarmStart | None], StepSolution]
+"""A contact model for a problem that is whitened already."""
 
-def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
+
+def solve(
+    problem: StepProblem, warm: WarmStart | None = None, normals: WhitenedModel = dissipation.solve_whitened
+) -> StepSolution:
     """One step with implicit drag, stable for any h: ``f_S = -h μ_v (S v⁺ - s)``, T alike.
 
     A drag row is a soft bilateral row, ``S v⁺ = s - f_S / (h μ_v)``; inverse, the motor impulses are those of M̃.
@@ -37,6 +44,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     Args:
         problem: The step, forward or inverse.
         warm: The last solution's `warm`: which contacts pressed, by contact identity.
+        normals: Solves what is left without friction.
 
     Returns:
         The solution; FALLBACK with the note ``"squeeze"`` where no impulses can keep contacts apart, drag alone acts
@@ -52,7 +60,7 @@ def solve(problem: StepProblem, warm: WarmStart | None = None) -> StepSolution:
     ties = drag if problem.bilateral is None else _joined(problem.bilateral, drag)
     dragging = replace(problem, contacts=_frictionless(problem), bilateral=ties)
     whitened = whiten(dragging)
-    solution = dissipation.solve_whitened(dragging, whitened, warm)
+    solution = normals(dragging, whitened, warm)
     solution = _with_drag(solution, axis, dragged, rate * (target - drag.rows @ solution.v_plus))
     if solution.status is Status.SOLVED and problem.bilateral is None and not _exact(problem, whitened, solution):
         return structs.replace(solution, status=Status.REPAIRED, note="drag loses the momentum of light bodies")

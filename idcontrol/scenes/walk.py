@@ -267,8 +267,8 @@ class WalkScene:
         robot = robots.load(config.robot)
         if config.planner == "paper" and robot.name != "links":
             raise InputError(f"planner=paper is the original of the robot links; {robot.name} needs planner=trot")
-        if config.planner == "paper" and (config.gait != WalkGait() or config.path.gaits):
-            raise InputError("planner=paper has the trot of the robot file alone; other gaits need planner=trot")
+        if config.planner == "paper" and (config.gait.kind != "trot" or config.path.gaits):
+            raise InputError("planner=paper has trots alone; other gaits need planner=trot")
         times = [t for t, _ in config.path.gaits]
         if times != sorted(set(times)):
             raise InputError(f"path.gaits: the times must increase; they are {times}")
@@ -357,7 +357,7 @@ class WalkScene:
         )
         first, changes = self._gaits(own)
         if config.planner == "paper":
-            return PaperPlanner(system, feet, home, gait=own, commands=guide, nominal=LINKS_NOMINAL)
+            return PaperPlanner(system, feet, home, gait=first, commands=guide, nominal=LINKS_NOMINAL)
         settings = TrotSettings(
             gait=first,
             changes=changes,

@@ -11,14 +11,15 @@ from idcontrol.experiments.box_grip import Config, Copies
 
 
 def test_no_slip_holds_the_boxes_and_needs_a_sixth_of_the_variables(tmp_path):
-    metrics = box_grip.experiment.run(Config(steps=30, trials=2), tmp_path, lambda share: None)
+    metrics = box_grip.experiment.run(Config(steps=12, trials=1), tmp_path, lambda share: None)
     assert metrics["completed"]
     assert metrics["variables_noslip"] == 36
     assert metrics["variables_coulomb_lcp"] == 216
-    # no slip holds tangential velocities to rounding: 30 steps of it
+    # no slip holds tangential velocities to rounding: 12 steps of it
     assert abs(metrics["drop_noslip_m"]) < 1e-14
     assert abs(metrics["drop_coulomb_lcp_m"]) < 1e-9
-    assert metrics["speedup_noslip"] > 1.0
+    # what is gained on contact problems is diluted by collision detection and the rest of a step
+    assert 1.0 < metrics["speedup_noslip"] < metrics["speedup_solving_noslip"]
     # solved afresh each step, Lemke's method needs many more pivots than principal pivoting
     assert metrics["pivots_mean_coulomb_lcp"] > 5.0 * metrics["pivots_mean_noslip"]
 

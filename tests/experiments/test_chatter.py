@@ -8,6 +8,7 @@ import pytest
 from idcontrol import robots
 from idcontrol.errors import InputError
 from idcontrol.experiments.chatter import Config, NoisyRun, experiment, swaying
+from idcontrol.experiments.verdicts import AGREES
 from idcontrol.robots.robot import foot_centres
 
 
@@ -54,6 +55,17 @@ def test_stage_one_alone_jumps_in_most_steps_and_by_much_more(metrics):
     assert metrics["factor_noise_1"] == pytest.approx(
         raw["dtau_max_nm_s"] / row(metrics, "id-coulomb-qp")["dtau_max_nm_s"]
     )
+
+
+def test_on_a_trot_stage_one_alone_is_bounded_by_friction_alone(metrics):
+    """With both stages the largest rate does not depend on it."""
+    friction = [one["mu"] for one in metrics["trot"]]
+    raw, smoothed = ([one[name] for one in metrics["trot"]] for name in ("raw", "smoothed"))
+    assert friction == [0.7, 1.5, 100.0, 1000.0]
+    assert np.ptp(smoothed) < 0.05 * max(smoothed)
+    assert raw[1] < 100.0 * smoothed[1]
+    assert raw[3] > 10.0 * raw[2] > 100.0 * raw[1]  # at least in proportion to friction
+    assert metrics["verdicts"]["trot_factor_mu_1000"] == AGREES
 
 
 def test_the_less_noise_the_larger_the_factor(metrics):

@@ -9,7 +9,7 @@ from idcontrol.models.sparse import dense_inertia, dense_rows
 
 
 def test_a_small_heap_passes_every_check(tmp_path):
-    config = Config(bodies=12, sizes=(4, 12), sigmas=(1e-3,), duration_s=2.5)
+    config = Config(bodies=6, sizes=(3, 6), sigmas=(1e-3,), duration_s=2.0)
     metrics = clutter.experiment.run(config, tmp_path, lambda share: None)
     assert metrics["completed"], {key for key, holds in metrics["checks"].items() if not holds}
     assert metrics["momentum_error_walls"] < 1e-5

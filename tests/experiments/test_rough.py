@@ -6,11 +6,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from idcontrol.experiments.rough import ROUGH, experiment
+from idcontrol import plants, robots
+from idcontrol.experiments.rough import ROUGH, WALKS, experiment, judged_times, viscous_by_lemke, walk_times
+from idcontrol.experiments.verdicts import AGREES, DERIVED
 from idcontrol.record.recording import load
 from idcontrol.scenes.disturbances import Disturbance
 from idcontrol.scenes.settings import CountedFriction
 from idcontrol.scenes.walk import WalkScene
+from tests.experiments.outcomes import outcome, walked
 
 
 def run(folder, preset="default", **changes):
@@ -62,3 +65,37 @@ def test_id_coulomb_qp_is_at_least_19_percent_below_pid(tmp_path):
         for controller in ("pid", "id-coulomb-qp")
     }
     assert error["id-coulomb-qp"] <= 0.81 * error["pid"]
+
+
+def test_both_ways_to_the_normal_forces_of_viscous_ground_move_a_robot_alike():
+    """Legs are let go above the ground: feet land, and slide on drag alone."""
+    robot = robots.load("links")
+    drag = plants.GroundSettings(drag_n_s_m=0.1)
+    ends = []
+    for factory in (plants.factory("viscous"), viscous_by_lemke):
+        system = robot.system()
+        plant = factory(
+            plants.Setup(system=system, contacts=robot.contacts(0.0, system=system), dt=1e-3, settings=drag)
+        )
+        start = robot.standing_state(system)
+        state = plant.reset(msgspec.structs.replace(start, v=np.concatenate((np.full(6, 0.3), start.v[6:]))))
+        for _ in range(60):
+            state = plant.step(np.zeros(system.n_actuated), 1e-3)
+        assert plant.contact_forces().force[:, 2].sum() > 1.0
+        ends.append(np.concatenate((state.q, state.v)))
+    assert np.abs(ends[1] - ends[0]).max() < 1e-7
+
+
+def test_times_of_walks_stand_beside_the_papers_and_what_is_saved_is_judged():
+    """A run's time is told for ten seconds, however long it was."""
+    seconds = dict(zip(WALKS, (20.0, 19.0, 30.0, 22.0), strict=True))
+    outcomes = [
+        outcome(experiment, dict(run), walked(realtime_factor=10.0 / spent))
+        for run, spent in zip(walk_times.runs, seconds.values(), strict=True)
+    ]
+    judged = list(judged_times(outcomes))
+    assert [one.found for one in judged] == pytest.approx([20.0, 19.0, 30.0, 22.0, 0.05, 8.0 / 30.0])
+    assert [one.verdict.split(" (")[0] for one in judged] == [DERIVED] * 5 + [AGREES]
+    (table,) = walk_times.tables(outcomes)
+    assert len(table.rows) == 6
+    assert len(list(judged_times(outcomes[:1]))) == 1

@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.optimize
+from msgspec import structs
 
 from idcontrol import robots
 from idcontrol.experiments import tables
 from idcontrol.experiments.papers import PLACES
-from idcontrol.experiments.tables import own_plant
+from idcontrol.experiments.tables import own_plant, two_feet
 from idcontrol.experiments.tables.claims import GOAL_MET, GOAL_MISSED, prediction
 from idcontrol.experiments.tables.printed import tracking
 from idcontrol.experiments.tables.results import CARRIES_NM, CONTROLLERS, PAPER, SOURCE, TERRAINS, Results
 from idcontrol.experiments.tables.torque_parts import WORDS, jumped_at_a_switch, near_switches, torques_of
-from idcontrol.experiments.trot import experiment
+from idcontrol.experiments.trot import PRESETS, experiment
 from idcontrol.experiments.verdicts import AGREES, UNEXPLAINED
+from idcontrol.scenes.walk import WalkGait, WalkScene
 from tests import walks
 from tests.experiments.outcomes import outcome, walked
 
@@ -524,3 +526,27 @@ def test_who_follows_joints_best_is_told_of_those_that_walk(walk):
     assert said("default", "id-coulomb-qp follows joints as well as") == UNEXPLAINED
     assert said("paper", "pid is worse than all inverse dynamics that walks") == UNEXPLAINED  # id-sensed-2 is worse
     assert said("paper", "inverse dynamics on sensed forces is worse than pid") == UNEXPLAINED  # id-sensed-1 is better
+
+
+def test_gaits_of_two_feet_are_scored_against_the_first_rows_of_table_6(walk):
+    def change(run):
+        slips = run["mu"] == 0.1 and run["controller"].startswith("id-noslip")
+        return {"fell_at_s": 0.5, "completed": False} if slips else {}
+
+    outcomes = [outcome(experiment, dict(run), walked(**change(run)), walk) for run in two_feet.study.runs]
+    assert len(outcomes) == 20
+    judged = list(two_feet.judged(outcomes))
+    assert len(judged) == 8
+    assert all(one.verdict == AGREES for one in judged)
+    (scores,) = two_feet.study.tables(outcomes)
+    assert [row[2] for row in scores.rows] == [one.printed for one in judged]
+
+
+def test_the_original_planner_walks_on_two_feet():
+    """With a duty factor of a half exactly one pair of feet is told to stand at any time."""
+    scene = WalkScene.of(structs.replace(PRESETS["paper"], gait=WalkGait(duty=0.5)))
+    planner = scene.planner(scene.guide())
+    state = scene.start(np.random.default_rng(0))
+    planner.reset(state)
+    stands = [planner(structs.replace(state, t=t)).stance.sum() for t in np.arange(0.5, 1.1, 1e-3)]
+    assert set(stands) == {2}
