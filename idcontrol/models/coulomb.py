@@ -23,7 +23,8 @@ import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import HEAP, Arena, indices, vector, zeros
+from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import linked
 from idcontrol.models.friction_lcp import (
     MOST_RETRIED,
@@ -58,6 +59,9 @@ KEPT: Final = 1e-10
 """Part of what impulses change in a contact's velocity by which the last step's vertex may miss the law, beside the
 tolerance: the error of one step is in the gaps of the next, and grows where boxes balance on edges. Another solution
 may be far away, such that boxes fall that were held."""
+
+CROWD: Final = 2
+"""With more contacts than this for each unknown velocity, few of them are tried first (`_by_few`)."""
 
 SEARCH_NODES: Final = 200
 """Quadratic programs of the search over contact modes: some milliseconds at a few contacts, two seconds at 54. It
@@ -144,28 +148,10 @@ def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma:
 
 @linked
 @njit(cache=True, error_model="numpy")
-def continued_lcp_kernel(
+def _by_all(
     rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
-    """`friction_lcp_kernel`, but the vertex of the last step is kept where it still is a solution.
-
-    Solutions at sticking feet are many, and Lemke's path ends elsewhere when the demand changes by little: started cold
-    at each step, torques jump between equally good answers (math.md, section 6.4).
-
-    Args:
-        rho: Whitened contact rows, shape (3 n, k).
-        c: Their constants, shape (3 n,).
-        left: What rounding may leave of them, shape (3 n,).
-        mu: Friction, shape (n,); contacts with 0 or inf have no tangential unknowns.
-        active: In and out, which unknowns of a contact are positive, shape (n,): bit 0 its normal, bits 1 to 4 its
-            edges +S, -S, +T, -T, bit 5 its slip speed λ.
-        f: Result, contact impulses, shape (3 n,).
-        arena: Where arrays come from.
-
-    Returns:
-        Status number, pivots (0 where the last vertex was kept), residual. Impulses of status INACCURATE are those
-        that were found.
-    """
+    """`continued_lcp_kernel` with all contacts in one LCP."""
     lcp, problem = _rigid_lcp(rho, c, left, mu, arena)
     n, t = mu.shape[0], lcp.frictional.shape[0]
     z = vector(arena, lcp.r.shape[0])
@@ -191,6 +177,121 @@ def continued_lcp_kernel(
             if z[at] / lcp.scale[at] > positive:
                 active[lcp.frictional[j]] |= 2 << unknown
     return status, pivots, residual
+
+
+@njit(cache=True, error_model="numpy")
+def _approaching(problem: Unbalanced, f: Array, chosen: Integers, arena: Arena) -> int:  # pragma: no cover - compiled
+    """Of the contacts that are not `chosen`, the one that approaches fastest under impulses f (3 n,); -1 if none."""
+    at, rho, c = mark(arena), problem.rho, problem.c
+    n, k = problem.mu.shape[0], rho.shape[1]
+    y, fastest, which = zeros(arena, k), 0.0, -1
+    for i in chosen:
+        for row in (i, n + i, 2 * n + i):
+            for d in range(k):
+                y[d] += rho[row, d] * f[row]
+    for i in range(n):
+        change = 0.0
+        for d in range(k):
+            change += rho[i, d] * y[d]
+        speed = -c[i] - change
+        if speed > fastest and speed > TOLERANCE * (abs(c[i]) + abs(change)):
+            taken = False
+            for other in chosen:
+                taken = taken or other == i
+            if not taken:
+                fastest, which = speed, i
+    release(arena, at)
+    return which
+
+
+@linked
+@njit(cache=True, error_model="numpy")
+def _by_few(
+    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """`continued_lcp_kernel` with the LCP of few of the contacts, for many that act on few velocities.
+
+    A contact without impulses obeys its law if it does not approach, whatever its slip. So a solution for some contacts
+    is one for all once no other approaches; the one that does so fastest joins them. The first are those that pressed
+    in the last step. Where it takes more than a crowd, or the contacts so far have no solution, this one gives up.
+    """
+    n, k = mu.shape[0], rho.shape[1]
+    problem = Unbalanced(rho, c, left, zeros(arena, 3 * n), mu, frictional_contacts(mu, arena))
+    most, count, pivots = CROWD * k, 0, 0
+    chosen, bits = indices(arena, most), indices(arena, most)
+    for i in range(n):
+        if active[i] and count < most:
+            chosen[count], bits[count] = i, active[i]
+            count += 1
+    f[:] = 0.0
+    while True:
+        if count > 0:
+            at, rows = mark(arena), 3 * count
+            rho_few, c_few, left_few = matrix(arena, rows, k), vector(arena, rows), vector(arena, rows)
+            mu_few, f_few = vector(arena, count), vector(arena, rows)
+            for row in range(rows):
+                i = chosen[row % count]
+                mu_few[row % count] = mu[i]
+                whole = row // count * n + i
+                assign(rho_few[row], rho[whole])
+                c_few[row], left_few[row] = c[whole], left[whole]
+            status, more, residual = _by_all(rho_few, c_few, left_few, mu_few, bits[:count], f_few, arena)
+            for row in range(rows):
+                f[row // count * n + chosen[row % count]] = f_few[row]
+            release(arena, at)
+            pivots += more
+            if status != SOLVED:
+                return status, pivots, residual
+        joins = _approaching(problem, f, chosen[:count], arena)
+        if joins < 0:
+            break
+        if count == most:
+            return INACCURATE, pivots, np.inf
+        chosen[count] = joins
+        count += 1
+        bits[:count] = 0
+    residual = judged(problem, f, arena)
+    if residual > TOLERANCE and pivots == 0:
+        residual = judged(_worn(problem, f, arena), f, arena)
+    if residual > TOLERANCE:
+        return INACCURATE, pivots, residual
+    active[:] = 0
+    for a in range(count):
+        active[chosen[a]] = bits[a]
+    return SOLVED, pivots, residual
+
+
+@linked
+@njit(cache=True, error_model="numpy")
+def continued_lcp_kernel(
+    rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
+) -> tuple[int, int, float]:  # pragma: no cover - compiled
+    """`friction_lcp_kernel`, but the vertex of the last step is kept where it still is a solution.
+
+    Solutions at sticking feet are many, and Lemke's path ends elsewhere when the demand changes by little: started cold
+    at each step, torques jump between equally good answers (math.md, section 6.4).
+
+    Args:
+        rho: Whitened contact rows, shape (3 n, k).
+        c: Their constants, shape (3 n,).
+        left: What rounding may leave of them, shape (3 n,).
+        mu: Friction, shape (n,); contacts with 0 or inf have no tangential unknowns.
+        active: In and out, which unknowns of a contact are positive, shape (n,): bit 0 its normal, bits 1 to 4 its
+            edges +S, -S, +T, -T, bit 5 its slip speed λ.
+        f: Result, contact impulses, shape (3 n,).
+        arena: Where arrays come from.
+
+    Returns:
+        Status number, pivots (0 where the last vertex was kept), residual. Impulses of status INACCURATE are those
+        that were found.
+    """
+    pivots = 0
+    if mu.shape[0] > CROWD * rho.shape[1]:
+        status, pivots, residual = _by_few(rho, c, left, mu, active, f, arena)
+        if status == SOLVED:
+            return status, pivots, residual
+    status, more, residual = _by_all(rho, c, left, mu, active, f, arena)
+    return status, pivots + more, residual
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
