@@ -24,7 +24,18 @@ from numba import njit
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import linked
-from idcontrol.models.reduced import ALL_EDGES, MOTION_RANK_TOLERANCE, PRESSES, impulses, in_cones, reduce_kernel
+from idcontrol.models.reduced import (
+    ALL_EDGES,
+    MOTION_RANK_TOLERANCE,
+    PRESSES,
+    Crowd,
+    Multipliers,
+    Reduced,
+    impulses,
+    in_cones,
+    reduce_kernel,
+    turn_to_faces,
+)
 from idcontrol.models.whitened import Whitened
 from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
 from idcontrol.solvers.basis import pivoted_basis
@@ -45,6 +56,10 @@ that its generators cannot span are left out of it (math.md, section 7.4)."""
 CROWD = 2
 """With more unknowns than this times the number of motions and motors, a program in no more coordinates than these is
 tried first (`idcontrol.models.reduced`)."""
+
+FACES = 12
+"""Times that impulses in a crowd may turn to other faces of their cones, an eighth of the contacts where they are few:
+as many as take less time than the program in all impulses, which is solved where they do not end."""
 
 
 class TorqueMap(NamedTuple):
@@ -253,6 +268,45 @@ def _keeps(w: Whitened, y: Array, x: Array, longest: float) -> bool:  # pragma: 
 
 
 @njit(cache=True, error_model="numpy")
+def _least_torque(
+    reduced: Reduced, bounds: Bounds, free: Array, z: Array, arena: Arena
+) -> bool:  # pragma: no cover - compiled
+    """Write the free coordinates (f,) of least torque within bounds, and its multipliers z (p,); whether they exist."""
+    S, rest = reduced.torque, reduced.rest
+    p, f = S.shape
+    H, g = matrix(arena, f, f), zeros(arena, f)
+    for i in range(f):
+        for j in range(f):
+            H[i, j] = 1.0 if i == j else 0.0
+            for a in range(p):
+                H[i, j] += S[a, i] * S[a, j]
+        for a in range(p):
+            g[i] += S[a, i] * rest[a]
+    none, nothing = matrix(arena, 0, f), vector(arena, 0)
+    answer = qp_kernel(QuadraticProgram(H, g, none, nothing, none, nothing), arena)
+    if answer.status != SOLVED:
+        return False
+    _torque_of(reduced, answer.x, z)
+    if not within(bounds, z):
+        A, least = _with_bounds(none, S, rest, bounds, arena)
+        answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
+        if answer.status != SOLVED:
+            return False
+        _torque_of(reduced, answer.x, z)
+    assign(free, answer.x)
+    return True
+
+
+@njit(cache=True, error_model="numpy")
+def _torque_of(reduced: Reduced, free: Array, out: Array) -> None:  # pragma: no cover - compiled
+    """Write the torque (p,) of free coordinates (f,)."""
+    for a in range(out.shape[0]):
+        out[a] = reduced.rest[a]
+        for j in range(free.shape[0]):
+            out[a] += reduced.torque[a, j] * free[j]
+
+
+@njit(cache=True, error_model="numpy")
 def _share_in_crowd(
     w: Whitened,
     cones: Cones,
@@ -264,7 +318,7 @@ def _share_in_crowd(
     out: Array,
     arena: Arena,
 ) -> bool:  # pragma: no cover - compiled
-    """`share_kernel` where no cone is reached, for the cones that `_allowed` leaves; whether that is so."""
+    """`share_kernel` in few unknowns, for the cones that `_allowed` leaves; whether it has come to an answer."""
     n3, k, p = out.shape[0], x.shape[0], torque.constant.shape[0]
     n, unit = n3 // 3, np.sqrt(typical)
     T, t, weight, scaled = matrix(arena, p, n3), vector(arena, p), vector(arena, n), vector(arena, p)
@@ -274,36 +328,30 @@ def _share_in_crowd(
             T[a, r] = torque.matrix[a, r] / unit
     for i in range(n):
         weight[i] = RIDGE + cones.weight[i]
-    reduced = reduce_kernel(w.rho[:n3], x, T, t, cone, cones.mu, weight, arena)
-    S, rest = reduced.torque, reduced.rest
-    free = S.shape[1]
-    H, g = matrix(arena, free, free), zeros(arena, free)
-    for i in range(free):
-        for j in range(free):
-            H[i, j] = 1.0 if i == j else 0.0
-            for a in range(p):
-                H[i, j] += S[a, i] * S[a, j]
-        for a in range(p):
-            g[i] += S[a, i] * rest[a]
-    none, nothing = matrix(arena, 0, free), vector(arena, 0)
-    answer = qp_kernel(QuadraticProgram(H, g, none, nothing, none, nothing), arena)
-    if answer.status != SOLVED:
-        return False
-    for a in range(p):
-        scaled[a] = rest[a]
-        for j in range(free):
-            scaled[a] += S[a, j] * answer.x[j]
     narrow = Bounds(vector(arena, p), vector(arena, p))
     for a in range(p):
         narrow.least[a], narrow.most[a] = bounds.least[a] / unit, bounds.most[a] / unit
-    if not within(narrow, scaled):
-        A, least = _with_bounds(none, S, rest, narrow, arena)
-        answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
-        if answer.status != SOLVED:
+    crowd = Crowd(w.rho[:n3], x, T, t, cone, cones.mu, weight)
+    now = Multipliers(zeros(arena, k), zeros(arena, p), zeros(arena, n3))
+    face = indices(arena, n)
+    for i in range(n):
+        face[i] = cone[i]
+    turns = min(FACES, n // 8)
+    for turn in range(turns + 1):
+        reduced = reduce_kernel(crowd.rho, x, T, t, face, cones.mu, weight, arena)
+        free = vector(arena, reduced.torque.shape[1])
+        if not _least_torque(reduced, narrow, free, scaled, arena):
             return False
-    impulses(reduced, answer.x, out)
-    if not in_cones(out, cone, cones.mu):
-        return False
+        impulses(reduced, free, out)
+        if turn == 0 and in_cones(out, cone, cones.mu):
+            break
+        if not within(narrow, scaled):
+            return False
+        changed = turn_to_faces(crowd, reduced, now, scaled, face, arena)
+        if changed == 0 and in_cones(out, cone, cones.mu):
+            break
+        if changed <= 0 or turn == turns:
+            return False
     into_cones(cones.mu, cones.held, out)
     longest = 0.0
     for i in range(k):

@@ -9,6 +9,18 @@ in the span of the k + p rows of ρᵀ and T, over √w_i and projected on the s
 rows orthonormal, the motion's first, so that the motion decides its own coordinates. The torque is a dense program in
 the others, at most p, which the caller solves, with bounds if there are any. A contact costs some (k + p)²
 multiplications; in a program in y it costs the square of their number, and more once its matrix outgrows the cache.
+
+Where cones are reached, y_i is the point of cone i nearest to the y_i that multipliers λ of the motion and z of the
+torque ask for,
+
+    y_i = P_i((ρ_i λ - T_iᵀ z) / w_i),
+
+so it lies in a face of that cone, and the program with the spans of these faces in place of the cones' has the same
+answer. To go from the multipliers towards those of the answer on their faces, as far as the dual program
+
+    minimize  Σ ½ |P_i(ρ_i λ - T_iᵀ z)|² / w_i - xᵀλ + ½ |z|² - tᵀz
+
+falls (`turn_to_faces`), is Newton's method on it, which ends as it is convex and piecewise quadratic.
 """
 
 from __future__ import annotations
@@ -18,7 +30,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numba import njit
 
-from idcontrol.kernels.arena import Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.arena import Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import linked
 from idcontrol.types import Array, Integers
 
@@ -37,8 +50,20 @@ INSIDE: Final = 1e-9
 ALL_EDGES: Final = 15
 """A friction cone with the edges +S, -S, +T, -T, which are the bits 0 to 3."""
 
+FLAT: Final = 1e-9
+"""Slope at the end of a way, relative to that at its beginning, that counts as none."""
+
+LEVEL: Final = 0.1
+"""Slope at which a search along the way ends, relative to that at its beginning."""
+
+HALVINGS: Final = 20
+"""Steps of that search."""
+
 PRESSES: Final = 16
 """The half space in which a contact without a bound on friction presses."""
+
+HOLDS: Final = 32
+"""Its face: such a contact holds along its tangents, and does not press."""
 
 
 class Reduced(NamedTuple):
@@ -51,6 +76,10 @@ class Reduced(NamedTuple):
         scale: 1/√w, shape (3 n,).
         torque: Torque of the free coordinates, shape (p, f).
         rest: Torque of `moving`, with what there is at no impulse, shape (p,).
+        R: The rows ρᵀ and T, over √w and projected, in terms of the orthonormal ones: row i was Σ_j R[i, j]
+            rows[basis[j]], shape (k + p, k + p).
+        basis: Which row each orthonormal one came from, those of the motion first, shape (k + p,).
+        along: The motion's coordinates, shape (rank of the motion,).
     """
 
     moving: Array
@@ -59,6 +88,9 @@ class Reduced(NamedTuple):
     scale: Array
     torque: Array
     rest: Array
+    R: Array
+    basis: Integers
+    along: Array
 
 
 @njit(cache=True, error_model="numpy")
@@ -149,6 +181,10 @@ def _onto_spans(rows: Array, cone: Integers, mu: Array, arena: Arena) -> None:
         edges = plus_s + minus_s + plus_t + minus_t
         if cone[i] == PRESSES or edges > 2:
             continue
+        if cone[i] == HOLDS:
+            for r in range(rows.shape[0]):
+                rows[r, i] = 0.0
+            continue
         s, t = mu[i] * (plus_s - minus_s), mu[i] * (plus_t - minus_t)
         span[:, :] = 0.0
         if edges == 1:
@@ -216,7 +252,7 @@ def reduce_kernel(
             rest[a] += R[k + a, j] * along[j]
         for j in range(fixed, rank):
             torque[a, j - fixed] = R[k + a, j]
-    return Reduced(moving, rows, order[fixed:rank], scale, torque, rest)
+    return Reduced(moving, rows, order[fixed:rank], scale, torque, rest, R, order, along)
 
 
 @njit(cache=True, error_model="numpy")
@@ -249,3 +285,175 @@ def in_cones(y: Array, cone: Integers, mu: Array) -> bool:
         if (t > slack and not cone[i] & 4) or (t < -slack and not cone[i] & 8):
             return False
     return True
+
+
+@njit(cache=True, error_model="numpy")
+def _nearest(point: Array, mu: float, cone: int, along: Array) -> int:
+    """Overwrite `point` (3,) with the nearest one of a cone; returns the edges of the face in which that lies.
+
+    `along` is scratch, shape (4,).
+    """
+    normal, s, t = point[0], point[1], point[2]
+    if cone == PRESSES:
+        point[0] = max(normal, 0.0)
+        return PRESSES if normal >= 0.0 else HOLDS
+    count = 0
+    for edge in range(4):
+        along[edge] = -np.inf
+        if cone >> edge & 1:
+            along[edge] = normal + mu * (1.0 - 2.0 * (edge & 1)) * (s if edge < 2 else t)
+            count += 1
+    if count > 2 and abs(s) + abs(t) <= mu * normal:
+        inside = True
+        for edge in range(4):
+            beyond = (s if edge < 2 else t) * (1.0 - 2.0 * (edge & 1))
+            inside = inside and (along[edge] > -np.inf or beyond <= 0.0)
+        if inside:
+            return cone
+    # it is Σ α_e e with α ≥ 0 for one edge or two, and what is left of the point is along none of the edges
+    square, opposite = 1.0 + mu * mu, 1.0 - mu * mu
+    face, least, a, b = 0, 0.0, 0.0, 0.0
+    for edge in range(4):
+        least = max(least, along[edge])
+    for first in range(4):
+        for second in range(first, 4):
+            if min(along[first], along[second]) == -np.inf:
+                continue
+            one, other = along[first] / square, 0.0
+            if second > first:
+                between = opposite if first // 2 == second // 2 else 1.0
+                determinant = square * square - between * between
+                if not determinant > 0.0:
+                    continue
+                one = (square * along[first] - between * along[second]) / determinant
+                other = (square * along[second] - between * along[first]) / determinant
+            worst = square * max(-one, -other)
+            for edge in range(4):
+                if along[edge] > -np.inf and edge != first and edge != second:
+                    left = along[edge] - one * (opposite if edge // 2 == first // 2 else 1.0)
+                    worst = max(worst, left - other * (opposite if edge // 2 == second // 2 else 1.0))
+            if worst < least:
+                least, face, a, b = worst, 1 << first | 1 << second, one, other
+    point[0], point[1], point[2] = 0.0, 0.0, 0.0
+    for edge in range(4):
+        if face >> edge & 1:
+            share = max(a, 0.0)
+            a = b  # of two edges the later one
+            point[0] += share
+            point[1 + edge // 2] += share * mu * (1.0 - 2.0 * (edge & 1))
+    return face
+
+
+class Crowd(NamedTuple):
+    """The program of the module; fields as `reduce_kernel` takes them.
+
+    Attributes:
+        rho: ρ, shape (3 n, k).
+        x: The motion, shape (k,).
+        T: Torque of the impulses, shape (p, 3 n).
+        t: Torque at no impulse, shape (p,).
+        cone: Edges of each contact's cone, or `PRESSES`, shape (n,).
+        mu: Friction, shape (n,).
+        weight: w, shape (n,).
+    """
+
+    rho: Array
+    x: Array
+    T: Array
+    t: Array
+    cone: Integers
+    mu: Array
+    weight: Array
+
+
+class Multipliers(NamedTuple):
+    """Multipliers of the motion, shape (k,), and of the torque, shape (p,), and the w y that they ask for, (3 n,)."""
+
+    motion: Array
+    torque: Array
+    asked: Array
+
+
+@njit(cache=True, error_model="numpy")
+def _slope(crowd: Crowd, now: Multipliers, to: Multipliers, step: float, face: Integers, arena: Arena) -> float:
+    """Derivative of the dual program along the way from multipliers `now` to others, after that part of it.
+
+    The faces there are written into `face` (n,).
+    """
+    at, n = mark(arena), crowd.mu.shape[0]
+    point, along = vector(arena, 3), vector(arena, 4)
+    slope = 0.0
+    for i in range(n):
+        for axis in range(3):
+            r = axis * n + i
+            point[axis] = now.asked[r] + step * (to.asked[r] - now.asked[r])
+        face[i] = _nearest(point, crowd.mu[i], crowd.cone[i], along)
+        for axis in range(3):
+            r = axis * n + i
+            slope += point[axis] / crowd.weight[i] * (to.asked[r] - now.asked[r])
+    for d in range(crowd.x.shape[0]):
+        slope -= crowd.x[d] * (to.motion[d] - now.motion[d])
+    for a in range(crowd.t.shape[0]):
+        change = to.torque[a] - now.torque[a]
+        slope += (now.torque[a] + step * change - crowd.t[a]) * change
+    release(arena, at)
+    return slope
+
+
+@linked
+@njit(cache=True, error_model="numpy")
+def turn_to_faces(crowd: Crowd, reduced: Reduced, now: Multipliers, z: Array, face: Integers, arena: Arena) -> int:
+    """Go from multipliers towards those of the answer on some faces, as far as the dual program falls.
+
+    Args:
+        crowd: The whole program.
+        reduced: The program with the spans of the faces.
+        now: In and out.
+        z: Torque of its answer, shape (p,).
+        face: In and out, edges of the faces, shape (n,).
+        arena: Where arrays come from.
+
+    Returns:
+        How many faces are others at the multipliers of the answer, none where it is that of the whole program; -1
+        where the dual program does not fall on the way.
+    """
+    n3, k = crowd.rho.shape
+    n, p, R, basis, fixed = n3 // 3, z.shape[0], reduced.R, reduced.basis, reduced.along.shape[0]
+    to, turned = Multipliers(zeros(arena, k), z, zeros(arena, n3)), indices(arena, n)
+    for j in range(fixed - 1, -1, -1):
+        missing = reduced.along[j]
+        for a in range(p):
+            missing += z[a] * R[k + a, j]
+        for i in range(j + 1, fixed):
+            missing -= to.motion[basis[i]] * R[basis[i], j]
+        to.motion[basis[j]] = missing / R[basis[j], j]
+    for a in range(p):
+        _add(to.asked, -z[a], crowd.T[a])
+    for r in range(n3):
+        for d in range(k):
+            to.asked[r] += crowd.rho[r, d] * to.motion[d]
+    first = _slope(crowd, now, to, 0.0, turned, arena)
+    low, high, step = 0.0, 1.0, 1.0
+    slope = _slope(crowd, now, to, step, turned, arena)
+    changed = 0
+    for i in range(n):
+        changed += 1 if turned[i] != face[i] else 0
+    if changed == 0:  # the answer on these faces is that of the whole program
+        return 0
+    if not first < 0.0:
+        return -1
+    if slope > FLAT * -first:  # the way goes up again before its end
+        for _ in range(HALVINGS):
+            low, high = (low, step) if slope > 0.0 else (step, high)
+            step = 0.5 * (low + high)
+            slope = _slope(crowd, now, to, step, turned, arena)
+            if abs(slope) <= LEVEL * -first:
+                break
+    for d in range(k):
+        now.motion[d] += step * (to.motion[d] - now.motion[d])
+    for a in range(p):
+        now.torque[a] += step * (z[a] - now.torque[a])
+    for r in range(n3):
+        now.asked[r] += step * (to.asked[r] - now.asked[r])
+    assign(face, turned)
+    return changed

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import nnls
 
 from idcontrol.kernels.arena import HEAP
-from idcontrol.models.reduced import ALL_EDGES, PRESSES, impulses, in_cones, reduce_kernel
+from idcontrol.models.reduced import ALL_EDGES, HOLDS, PRESSES, _nearest, impulses, in_cones, reduce_kernel
 
 MU = 0.5
 EDGES = np.array([[1.0, MU, 0.0], [1.0, -MU, 0.0], [1.0, 0.0, MU], [1.0, 0.0, -MU]])
@@ -15,6 +16,8 @@ def spanned(cone, mu):
     """Directions (3, d) that span a cone; not orthonormal."""
     if cone == PRESSES:
         return np.eye(3)
+    if cone == HOLDS:
+        return np.eye(3)[:, 1:]
     edges = np.array([edge * (1.0, mu / MU, mu / MU) for bit, edge in enumerate(EDGES) if cone >> bit & 1])
     return edges.reshape(-1, 3).T
 
@@ -46,9 +49,9 @@ def test_the_reduced_program_has_the_answer_of_the_whole_one(torques):
     rng = np.random.default_rng(torques)
     for n in (3, 8, 40):
         for _ in range(20):
-            cone = rng.choice([0, 1, 2, 4, 8, 3, 12, 5, 6, 9, 10, 7, 13, ALL_EDGES, ALL_EDGES, PRESSES], n)
+            cone = rng.choice([0, 1, 2, 4, 8, 3, 12, 5, 6, 9, 10, 7, 13, ALL_EDGES, ALL_EDGES, PRESSES, HOLDS], n)
             cone[:2] = ALL_EDGES  # six directions at least: any motion can be had
-            mu = np.where(cone == PRESSES, np.inf, rng.choice([0.1, 1.0], n))
+            mu = np.where(cone >= PRESSES, np.inf, rng.choice([0.1, 1.0], n))
             smooth = rng.random(n) < 0.2
             cone[2:][smooth[2:]], mu[2:][smooth[2:]] = 1, 0.0
             B = np.zeros((3 * n, 0))
@@ -108,3 +111,28 @@ def test_a_contact_without_friction_or_without_a_bound_on_it_must_press():
             assert in_cones(np.array([normal, rubs, -rubs]), np.array([cone]), np.array([mu])) == inside
     assert in_cones(np.array([-1e-10, 0.0, 5.0]), np.array([PRESSES]), np.array([np.inf]))  # rounding
     assert not in_cones(np.array([np.nan, 0.0, 0.0]), np.array([ALL_EDGES]), np.array([MU]))
+
+
+@pytest.mark.parametrize("cone", [0, 1, 2, 4, 8, 3, 12, 5, 6, 9, 10, 7, 11, 13, 14, ALL_EDGES])
+def test_the_nearest_point_of_a_cone_lies_in_the_face_that_is_told(cone):
+    """Oracle: nonnegative least squares in the edges (Lawson & Hanson 1974)."""
+    rng = np.random.default_rng(cone)
+    edges = spanned(cone, MU)
+    for _ in range(200):
+        point = rng.normal(size=3)
+        share, _ = nnls(edges, point) if cone else (np.zeros(0), 0.0)
+        nearest = point.copy()
+        face = _nearest(nearest, MU, cone, np.empty(4))
+        np.testing.assert_allclose(nearest, edges @ share if cone else 0.0, rtol=0, atol=1e-14)
+        assert face & ~cone == 0
+        # it is in the span of that face, and so is the nearest point of it
+        span = spanned(face, MU)
+        assert np.linalg.matrix_rank(np.column_stack((span, nearest)), tol=1e-12) == np.linalg.matrix_rank(span)
+        assert face == cone or not np.allclose(nearest, point, rtol=0, atol=1e-14) or cone in (3, 12, 5, 6, 9, 10)
+
+
+def test_a_contact_without_a_bound_on_friction_holds_also_where_it_does_not_press():
+    for normal, face in ((1.0, PRESSES), (-1.0, HOLDS)):
+        point = np.array([normal, 5.0, -5.0])
+        assert _nearest(point, np.inf, PRESSES, np.empty(4)) == face
+        np.testing.assert_array_equal(point, [max(normal, 0.0), 5.0, -5.0])
