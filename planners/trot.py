@@ -16,6 +16,7 @@ import pinocchio as pin
 from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.bound import entry
 from idcontrol.planners.balance import Balance, righting_acceleration
 from idcontrol.planners.base import BaseReference, Push, advance_base, command_base, hold_base, sway_base
 from idcontrol.planners.commands import CommandLimits, CommandSource, LimitedCommand, VelocityCommand, limit_command
@@ -49,7 +50,7 @@ from idcontrol.planners.measured import Measured, heading, read_state
 from idcontrol.planners.momentum import MomentumBase, MomentumSystem, momentum_acceleration, momentum_velocity
 from idcontrol.planners.packing import Record, pack, put
 from idcontrol.system import System
-from idcontrol.types import Array, Reference, State
+from idcontrol.types import Array, Booleans, Reference, State
 
 FADED = 0.02
 """Part of a sway that is left when a gait has ended [-]."""
@@ -163,23 +164,38 @@ def _yield_acceleration(record: Record, M: Array, bias: Array, v: Array) -> None
 
 
 @njit(cache=True)
-def _plan_joints(record: Record, dt: float, joints: Array) -> float:  # pragma: no cover - compiled
+def _tell(
+    record: Record, dt: float, still: Array, told: Array, stance: Booleans
+) -> float:  # pragma: no cover - compiled
     """Joint angles, velocities and accelerations that move the feet as planned, within the limits of the joints.
 
     Args:
         record: The planner's record.
         dt: Time since the last tick [s].
-        joints: Out: angles, velocities, accelerations of the joints of the legs, shape (3, a) [rad, rad/s, rad/s²].
+        still: Angles, velocities and accelerations of joints that belong to no leg, shape (3, a) [rad, rad/s, rad/s²].
+        told: Out: those of all joints (3 a), times since touchdown and to lift-off (n each) [s], feet (3 n) [m],
+            position [m] and yaw [rad] of the base.
+        stance: Out: which feet are planned to stand and do, shape (n,).
 
     Returns:
         Largest distance between a planned foot and where the joints can put it [m].
     """
     parts: _Parts = record[0]
-    balance, measured, leg_plan = parts.balance, parts.measured, parts.leg_plan
+    balance, measured, leg_plan, plan, timing = parts.balance, parts.measured, parts.leg_plan, parts.plan, parts.timing
     righting = righting_acceleration(balance.stiffness_1_s2, balance.damping_1_s, measured.rotation, measured.omega_B)
-    move_joints(parts.plan, parts.base, righting, measured, leg_plan)
+    move_joints(plan, parts.base, righting, measured, leg_plan)
     limit_joints(dt, parts.joint_limits, leg_plan.motion, leg_plan.reference)
+    a, n = still.shape[1], stance.shape[0]
+    joints, times, feet = told[: 3 * a].reshape(3, a), told[3 * a :], told[3 * a + 2 * n :]
+    joints[:] = still
     residual: float = collect_joints(leg_plan.reference, leg_plan.residual, parts.legs.actuated, joints)
+    for i in range(n):
+        stance[i] = timing.stance[i] and plan.phase[i] == STANDING
+        times[i], times[n + i] = timing.since_touchdown[i], timing.to_liftoff[i]
+        for k in range(3):
+            feet[3 * i + k] = plan.position[i, k]
+    for k in range(4):
+        feet[3 * n + k] = parts.base.pose[k]
     return residual
 
 
@@ -290,7 +306,16 @@ class TrotPlanner:
                 push=_push(system, legs, nominal.feet, self._still[0]),
             )
         )
+        # compiled functions of arrays whose types never change
+        record, stance = self._record, np.empty(n, dtype=np.bool_)
+        zero, never = (0.0, 0.0, 0.0), False
+        self._plan_base = entry(_plan_base_and_footholds, record, 0.0, 0.0, zero, never, never)
+        self._plan_feet = entry(_plan_feet, record, 0.0)
+        self._tell = entry(_tell, record, 0.0, self._still, self._still[0], stance)
         if self._momentum is not None:
+            M, bias, v = self._momentum.M, self._momentum.bias, self._momentum.v
+            self._yield_velocity = entry(_yield_velocity, record, M, v)
+            self._yield_acceleration = entry(_yield_acceleration, record, M, bias, v)
             self._parts.momentum.nominal[:] = self._momentum.nominal
         self.plan, self.base, self.nominal = self._parts.plan, self._parts.base, self._parts.nominal.feet
         self.command: Array = self._parts.command.velocity
@@ -349,9 +374,10 @@ class TrotPlanner:
 
         if self._halts and not self.command.any() and self._parts.stride.begin[0] < math.inf == self._rests:
             self._rests = max(t, self._parts.stride.begin[0]) + self.gait.period_s  # each foot steps once more
-        on_the_spot = VelocityCommand(walk=t < self._rests)
-        command = on_the_spot if self._halts else self._commands(t, measured.position, yaw)
-        gait = next((gait for begin, gait in reversed(self._changes) if t >= begin), self._first)
+        command = VelocityCommand(walk=t < self._rests) if self._halts else self._commands(t, measured.position, yaw)
+        gait: Gait | None = self._first
+        for begin, other in self._changes:
+            gait = other if t >= begin else gait
         walk = command.walk and gait is not None
         if self.standing and gait is not None and walk:
             self._asked = gait
@@ -363,7 +389,7 @@ class TrotPlanner:
         changes = walk and gait is not self._asked
         if changes or t < self._settles:
             target = (0.0, 0.0, 0.0)  # the feet wait for each other, and lag behind
-        if _plan_base_and_footholds(record, t, dt, target, stops, changes):
+        if self._plan_base(record, t, dt, target, stops, changes):
             if gait is not None and changes:
                 self._asked = gait
                 self._take_up(replace(gait, touchdown=self._first_lift(gait)))
@@ -372,22 +398,23 @@ class TrotPlanner:
             else:
                 self.standing, self._parts.stride.begin[0] = True, math.inf
         self._sample_ground()
-        _plan_feet(record, dt)
+        self._plan_feet(record, dt)
         if self._momentum is not None:
             self._keep_momentum(self._momentum)
-        joints = self._still.copy()
-        residual = _plan_joints(record, dt, joints)
-        pose = self.base.pose
+        a, n, still = self._still.shape[1], timing.stance.size, self._still
+        told, stance = np.empty(3 * a + 5 * n + 4), np.empty(n, dtype=np.bool_)
+        residual = self._tell(record, dt, still, told, stance)
+        feet = 3 * a + 2 * n
         return Reference(
-            q=joints[0],
-            v=joints[1],
-            a=joints[2],
-            stance=timing.stance & (self.plan.phase == STANDING),
-            since_touchdown=timing.since_touchdown.copy(),
-            to_liftoff=timing.to_liftoff.copy(),
-            base_position=pose[:3].copy(),
-            base_yaw=float(pose[3]),
-            feet=self.plan.position.copy(),
+            q=told[:a],
+            v=told[a : 2 * a],
+            a=told[2 * a : 3 * a],
+            stance=stance,
+            since_touchdown=told[3 * a : 3 * a + n],
+            to_liftoff=told[3 * a + n : feet],
+            base_position=told[-4:-1],
+            base_yaw=float(told[-1]),
+            feet=told[feet:-4].reshape(n, 3),
             residual=residual,
         )
 
@@ -421,9 +448,9 @@ class TrotPlanner:
     def _keep_momentum(self, momentum: MomentumBase) -> None:
         """Let the base yield to the motion of the feet (planner.md 3.3)."""
         momentum.find_inertia(self._parts.leg_plan.motion)
-        _yield_velocity(self._record, momentum.M, momentum.v)
+        self._yield_velocity(self._record, momentum.M, momentum.v)
         momentum.find_bias()
-        _yield_acceleration(self._record, momentum.M, momentum.bias, momentum.v)
+        self._yield_acceleration(self._record, momentum.M, momentum.bias, momentum.v)
 
 
 def _nominal_stance(system: System, spheres: Feet, legs: Legs, home: Array) -> NominalStance:

@@ -72,9 +72,8 @@ class Waypoints:
 
     def reset(self, position: Array) -> None:
         """Begin with the first waypoint, coming from `position`, world frame, shape (3,) [m]."""
-        self.previous: Array = np.array(position[:2], dtype=np.float64)
-        self.target: Array = self.points[0]
         self.reached = 0
+        self._go(np.array(position[:2], dtype=np.float64), self.points[0])
         self.turning = False
 
     def __call__(self, t: float, position: Array, yaw: float) -> VelocityCommand:
@@ -83,16 +82,15 @@ class Waypoints:
             self.turning = False
             return VelocityCommand(walk=False)
         x, y = float(position[0]), float(position[1])
-        x1, y1 = self.target.tolist()
+        _, _, x1, y1 = self._line
         distance = math.hypot(x1 - x, y1 - y)
         if distance < RADIUS:
             self.reached += 1
-            self.previous, self.target = self.target, self.points[self.reached % len(self.points)]
-            x1, y1 = self.target.tolist()
+            self._go(self.target, self.points[self.reached % len(self.points)])
+            _, _, x1, y1 = self._line
             distance = math.hypot(x1 - x, y1 - y)
 
-        x0, y0 = self.previous.tolist()
-        aim_x, aim_y = _carrot(x, y, x0, y0, x1, y1)
+        aim_x, aim_y = _carrot(x, y, *self._line)
         error = wrap(math.atan2(aim_y - y, aim_x - x) - yaw)
         self.turning = abs(error) > (TURN_UNTIL if self.turning else TURN_FROM)
         if self.turning:
@@ -101,6 +99,11 @@ class Waypoints:
         return VelocityCommand(
             v_x=min(self._speed * math.cos(error), slow), omega=min(max(2.0 * error, -self._turn), self._turn)
         )
+
+    def _go(self, previous: Array, target: Array) -> None:
+        """Go from one point to the next, shapes (2,) [m]."""
+        self.previous, self.target = previous, target
+        self._line: tuple[float, float, float, float] = (*previous.tolist(), *target.tolist())
 
 
 def _carrot(x: float, y: float, x0: float, y0: float, x1: float, y1: float) -> tuple[float, float]:

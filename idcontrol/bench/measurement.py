@@ -17,17 +17,19 @@ Solved = Callable[[Any], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """An upper bound on the median of a row, as a multiple of a reference time.
+    """An upper bound on a percentile of a row, as a multiple of a reference time.
 
     Attributes:
         of: The reference time: the floor's median, the peer's median, or one microsecond.
         bar: The multiple that must not be exceeded.
         goal: The multiple that we aim at.
+        at: The percentile, where the reference time is a microsecond; else it is the median.
     """
 
     of: Literal["floor", "peer", "us"]
     bar: float
     goal: float
+    at: Literal["p50", "p99", "p999"] = "p50"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +137,7 @@ class TimingRow:
         bar = self.benchmark.bar
         if bar is None:
             return None
-        return {"floor": self.floor_ratio, "peer": self.peer_ratio, "us": self.us["p50"]}[bar.of]
+        return {"floor": self.floor_ratio, "peer": self.peer_ratio, "us": self.us[bar.at]}[bar.of]
 
     def as_json(self) -> dict[str, Any]:
         """The row as plain data, with verdicts on bar and goal."""

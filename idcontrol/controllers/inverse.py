@@ -137,6 +137,8 @@ class InverseDynamics:
         self._kept: dict[int, tuple[Machine, Bound]] = {}
         none = Contacts.none(system.n_velocities).packed
         self._step = None if scheme.step is None else entry(scheme.step, self._bound, none)
+        predicts = scheme.impact if s.impacts else None
+        self._impact = None if predicts is None else entry(predicts, self._bound, none)
         self._friction = Friction.unknown(system.n_velocities)
         self._seen = bind(self._friction)
         self._watch = entry(watch, self._bound, self._seen, none, 0.0)
@@ -205,7 +207,7 @@ class InverseDynamics:
             )
             return Command(
                 tau=self._tau.copy(),
-                predicted=self._with_impacts(self._begin(near), near, predicted) if impact else predicted,
+                predicted=self._with_impacts(near, predicted) if impact else predicted,
                 residual=residual,
                 clipped=clipped,
                 solved_by="sticking" if sticking else self._scheme.name,
@@ -296,7 +298,7 @@ class InverseDynamics:
             kept.identity[:], kept.force[:] = predicted.identity, predicted.force
             self._load.contacts[0] = len(contacts)
             if self._settings.impacts and request.posed.lands:
-                predicted = self._with_impacts(request, near, predicted)
+                predicted = self._with_impacts(near, predicted)
         return Command(
             tau=tau,
             predicted=predicted,
@@ -308,17 +310,17 @@ class InverseDynamics:
             gap=gap,
         )
 
-    def _with_impacts(self, request: Request, near: Contacts, predicted: ContactForces) -> ContactForces:
-        """Forces of a period in which a foot lands: its contact model forward from the torques that were chosen.
+    def _with_impacts(self, near: Contacts, predicted: ContactForces) -> ContactForces:
+        """Forces of a period in which a foot lands; `predicted` ones are kept where the model has no answer."""
+        if self._impact is not None:
+            solved, identity, force, normal = self._impact(self._bound, near.packed)
+            if solved:
+                return ContactForces(identity=identity, force=force, normal=normal)
+        return self._impact_in_python(near, predicted)
 
-        The torques leave an impact to happen, so the step's own problem has none. Feet that stand are measured against
-        the velocities of that problem, feet that land against the ground and their measured gap.
-
-        Args:
-            request: The step as posed.
-            near: All contacts near the ground.
-            predicted: Forces of the feet in stance, which are kept where the model has no answer.
-        """
+    def _impact_in_python(self, near: Contacts, predicted: ContactForces) -> ContactForces:
+        """`idcontrol.controllers.impacts` with the model in Python, with all that it can do."""
+        request = self._begin(near)
         problem, u = request.problem, self._system.n_unactuated
         v, rule = self._intake.inputs.v[self._system.order], self._machine.rule
         meet = [meets_ground(near.arrays, i, v, self._h, rule.approach_speed_m_s) for i in range(len(near))]

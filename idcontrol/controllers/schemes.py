@@ -20,8 +20,9 @@ import numpy as np
 from numba import njit
 
 from idcontrol.contact.contacts import Packed
-from idcontrol.controllers import giving_way
+from idcontrol.controllers import giving_way, impacts
 from idcontrol.controllers.giving_way import FADES_S, Distribution, Outcome, Request
+from idcontrol.controllers.impacts import Prediction
 from idcontrol.controllers.step import NO_SOLUTION, SOLVED, Answer, Ended, Posed, control
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, matrix, vector, zeros
@@ -440,7 +441,8 @@ class Scheme:
         solve: The compiled scheme; None where the model runs in Python only.
         step: The compiled control step with it; None likewise.
         model: The same contact model with all that it can do, in Python.
-        forward: The contact model with which joints give way (math.md, section 12.3).
+        forward: The contact model with which joints give way (math.md, section 12.3), and that predicts impacts.
+        impact: Its compiled prediction of impacts; None where the model runs in Python only.
         after: From a solution of `model` to impulses and torques.
         instead: Tried before `model` where `solve` has no solution; it may give up that nothing slips.
         calms: Whether anything is done against chatter: the demand is projected onto what contacts allow (math.md,
@@ -456,6 +458,7 @@ class Scheme:
     model: ContactModel
     forward: ContactModel
     after: Distribution
+    impact: Prediction | None = None
     instead: Callable[[Request], Outcome] | None = None
     calms: bool = True
     specified: ContactModel | None = None
@@ -486,6 +489,7 @@ def as_specified(scheme: Scheme) -> Scheme:
         step=None,
         model=scheme.specified,
         forward=specification.dissipation,
+        impact=None,
         after=after,
     )
 
@@ -503,6 +507,7 @@ COULOMB_QP = Scheme(
     step=coulomb_qp_step,
     model=dissipation.solve,
     forward=dissipation.solve,
+    impact=impacts.by_dissipation,
     after=giving_way.share,
     specified=specification.dissipation,
     printed=dissipation.solve_printed,
@@ -513,6 +518,7 @@ COULOMB_QP_RAW = Scheme(
     step=coulomb_qp_raw_step,
     model=dissipation.solve,
     forward=dissipation.solve,
+    impact=impacts.by_dissipation,
     after=giving_way.keep,
     calms=False,
     specified=specification.dissipation,
@@ -533,6 +539,7 @@ NO_SLIP_LCP = Scheme(
     step=no_slip_lcp_step,
     model=no_slip.solve,
     forward=dissipation.solve,
+    impact=impacts.by_dissipation,
     after=giving_way.share,
     instead=giving_way.without_slip,
 )
@@ -549,6 +556,7 @@ COULOMB_LCP = Scheme(
     step=coulomb_lcp_step,
     model=coulomb.solve,
     forward=coulomb.solve,
+    impact=impacts.by_coulomb,
     after=giving_way.unload,
 )
 COULOMB_SMOOTH = replace(COULOMB_LCP, solve=coulomb_smooth, step=coulomb_smooth_step, after=giving_way.nearest)
@@ -558,6 +566,7 @@ COULOMB_CONE = Scheme(
     step=cone_step,
     model=coulomb_cone.solve,
     forward=coulomb_cone.solve,
+    impact=impacts.by_cone,
     after=giving_way.unload_sticking,
 )
 SAP = Scheme(

@@ -6,15 +6,16 @@ Cyclic redundancy checks find damage on the way; these find what was wrong befor
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numba import njit
 
+from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.linear import assign
 from idcontrol.loop.safety import Fault
 from idcontrol.loop.wire import Health
-from idcontrol.types import Array
+from idcontrol.types import Array, Booleans, Integers
 
 
 class Heard(NamedTuple):
@@ -80,10 +81,13 @@ def farthest(q: Array, other: Array) -> float:  # pragma: no cover - compiled
     return most
 
 
-def off_unit(quaternion: Array) -> float:
+@njit(cache=True)
+def off_unit(quaternion: Array) -> float:  # pragma: no cover - compiled
     """How far the norm of an orientation, shape (4,), is from 1."""
-    x, y, z, w = quaternion
-    return abs(math.hypot(x, y, z, w) - 1.0)
+    square = 0.0
+    for x in quaternion:
+        square += x * x
+    return abs(math.sqrt(square) - 1.0)
 
 
 class Bearable(NamedTuple):
@@ -97,7 +101,16 @@ class Bearable(NamedTuple):
     """Largest voltage [V]."""
 
 
-DRIVE, HOT, VOLTAGE, ESTOP = (int(fault) for fault in (Fault.DRIVE, Fault.HOT, Fault.VOLTAGE, Fault.ESTOP))
+DRIVE, HOT, VOLTAGE, ESTOP, QUATERNION, ENCODER, TIPPED = (
+    int(fault)
+    for fault in (
+        Fault.DRIVE, Fault.HOT, Fault.VOLTAGE, Fault.ESTOP, Fault.QUATERNION, Fault.ENCODER, Fault.TIPPED,
+    )
+)  # fmt: skip
+UNUSED: Final = QUATERNION | ENCODER
+"""Faults of a message that is not used."""
+UNIT: Final = 1e-3
+"""How far the norm of a quaternion may be from 1."""
 
 
 @njit(cache=True)
@@ -116,7 +129,91 @@ def ailing(health: Health, bearable: Bearable) -> int:  # pragma: no cover - com
     return found
 
 
-def tilt(quaternion: Array) -> float:
+@njit(cache=True)
+def tilt(quaternion: Array) -> float:  # pragma: no cover - compiled
     """Angle between a base's z axis and the world's [rad], from its orientation, shape (4,): x, y, z, w."""
-    x, y, z, w = quaternion
-    return 2.0 * math.atan2(math.hypot(x, y), math.hypot(z, w))
+    x, y, z, w = quaternion[0], quaternion[1], quaternion[2], quaternion[3]
+    return 2.0 * math.atan2(math.sqrt(x * x + y * y), math.sqrt(z * z + w * w))
+
+
+class Joints(NamedTuple):
+    """Where the actuated joints are in a state, and where they were seen last.
+
+    Attributes:
+        at_q: Their places in a configuration, shape (a,).
+        circle: Which of them are given by cosine and sine, shape (a,).
+        at_v: Their places in a velocity, shape (a,).
+        q: Positions, shape (a,) [rad or m]; continuous joints within (-π, π].
+        v: Velocities, shape (a,) [rad/s or m/s].
+    """
+
+    at_q: Integers
+    circle: Booleans
+    at_v: Integers
+    q: Array
+    v: Array
+
+
+@njit(cache=True)
+def see(joints: Joints, q: Array, v: Array) -> None:  # pragma: no cover - compiled
+    """Write positions and velocities of the joints of a state in Pinocchio's layout, shapes (nq,) and (nv,)."""
+    for j in range(joints.at_q.shape[0]):
+        at = joints.at_q[j]
+        joints.q[j] = math.atan2(q[at + 1], q[at]) if joints.circle[j] else q[at]
+        joints.v[j] = v[joints.at_v[j]]
+
+
+class Judge(NamedTuple):
+    """What messages are judged by, and where what they say is written.
+
+    Attributes:
+        floats: Whether a configuration begins with a position and a quaternion.
+        joints: The joints of the last message that is used.
+        heard: What is remembered of them.
+        trust: How far encoders are trusted.
+        bearable: What drives and supply may reach.
+        tilt_rad: How far the base may lean [rad].
+        values: Room for all values of a message.
+        q: The configuration therein, shape (nq,): a view, as the next two.
+        v: The velocity, shape (nv,).
+        health: Drives and supply.
+    """
+
+    floats: bool
+    joints: Joints
+    heard: Heard
+    trust: Trust
+    bearable: Bearable
+    tilt_rad: float
+    values: Array
+    q: Array
+    v: Array
+    health: Health
+
+
+@njit(cache=True, error_model="numpy")
+def judge(bound: Bound, values: Array, t: float, fresh: bool) -> int:  # pragma: no cover - compiled
+    """The faults of a message, a sum of `Fault`. It is kept in `Judge.values`; its joints are if it can be used.
+
+    Args:
+        bound: A `Judge`.
+        values: The values of the message.
+        t: Its time [s].
+        fresh: Whether joints may be anywhere, whatever was heard before.
+    """
+    by: Judge = bound.borrowed
+    assign(by.values, values)
+    found = ailing(by.health, by.bearable)
+    if by.floats and off_unit(by.q[3:7]) > UNIT:
+        return found | QUATERNION
+    if fresh:
+        by.heard.t[0] = np.nan
+    q, v = np.empty(by.joints.q.shape[0]), np.empty(by.joints.q.shape[0])
+    for j in range(q.shape[0]):
+        q[j], v[j] = by.q[by.joints.at_q[j]], by.v[by.joints.at_v[j]]
+    if not believable(by.heard, by.trust, t, q, v):
+        return found | ENCODER
+    see(by.joints, by.q, by.v)
+    if by.floats and tilt(by.q[3:7]) > by.tilt_rad:
+        found |= TIPPED
+    return found

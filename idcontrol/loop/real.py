@@ -17,15 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from msgspec import structs
-from numba import njit
 
+from idcontrol.kernels.bound import bind, entry
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat, Clock, Pacer
+from idcontrol.loop.gate import Asked, Gate, let_through, take
 from idcontrol.loop.life import Between, Halting, Life, Phase
 from idcontrol.loop.machine import FAREWELL
 from idcontrol.loop.order import Translation
-from idcontrol.loop.plausible import Bearable, Trust, ailing, believable, farthest, nothing, off_unit, tilt
-from idcontrol.loop.safety import NOT_BEGUN, Cut, Fault, Inputs, Limits, Mode, Policy, Safety, admit, advance
+from idcontrol.loop.plausible import UNUSED, Bearable, Joints, Judge, Trust, farthest, judge, nothing, see, tilt
+from idcontrol.loop.safety import NOT_BEGUN, Cut, Fault, Inputs, Limits, Mode, Policy, Safety, advance
 from idcontrol.loop.session import Planner, Steered
 from idcontrol.loop.transport import Endpoint, Link
 from idcontrol.loop.wire import AXES, Drop, Format, Inbox, Kind, Outbox, SessionNumbers
@@ -102,17 +103,16 @@ COURSE = (
 (`idcontrol.loop.life.Phase`). CPU times of its parts are those of `PARTS`;
 `switches` is how often the system took the CPU away since the tick before."""
 PARTS = ("read", "estimate", "plan", "control", "gate", "record")
-"""Parts of a tick of which the CPU time is told: listening, `Parts.sense`, planner, controller, gate and sending, and
-keeping the row of the tick before."""
+"""Parts of a tick of which the CPU time is told: listening and judging what the machine says, `Parts.sense`, planner,
+controller, gate (judging and keeping their answers, the state machine, the gate, sending), and keeping the row of the
+tick before."""
 HEARD = (
     "t", "q", "v", "tau_applied", "accelerometer", "force_sensed", "normal_sensed",
     "drive_error", "temperature", "voltage", "estop", "axes", "buttons", "joints", "model",
 )  # fmt: skip
 """Channels of the machine's message, side by side, in the order of a state datagram (`idcontrol.loop.wire`)."""
-UNIT = 1e-3
-"""How far the norm of a quaternion may be from 1."""
 PLAN = ("q_des", "v_des", "a_des", "base_ref", "feet_des", "stance")
-"""Channels of the planner's answer, side by side."""
+"""Channels of the planner's answer."""
 VERDICT = ("unreachable", "status", "residual", "clipped", "solved_by", "gap_nm", "step_us")
 """Channels of one number each, side by side, of the answers of planner and controller."""
 ANSWER = (*PLAN, *VERDICT, "notes", "force_pred")
@@ -211,18 +211,52 @@ class ControlLoop:
         self._seen: State | None = None
         self._steered = parts.planner if isinstance(parts.planner, Steered) else None
         self._halting = parts.planner if isinstance(parts.planner, Halting) else None
-        self._joints = nothing(len(wire.torque_limit))
-        self._bearable = Bearable(policy.hot_c, *policy.voltage_v)
-        self._trust = Trust(jump=policy.jump, speed=policy.rest_speed, still=policy.frozen_s)
         # the torques live in the row, so that no tick has to copy them there
         self._tau, self._wanted = self.row.of["tau"], self.row.of["tau_wanted"]
         self._tau[:], self._wanted[:] = 0.0, 0.0
         # rows tau, q, v, kp, kd: what is sent, and what the controller wants of the last four
         self._sent, self._held = np.zeros((5, len(self._tau))), np.zeros((4, len(self._tau)))
-        self._dropped = self.row.of["dropped"]
-        self._heard, self._plan, self._answer = (
-            self.row.values[span(layout, names)] for names in (HEARD, PLAN, ANSWER)
+        self._dropped, self._axes = self.row.of["dropped"], self.row.of["axes"]
+        heard, self._answer = (self.row.values[span(layout, names)] for names in (HEARD, ANSWER))
+        self._plan, self._force = tuple(self.row.of[name] for name in PLAN), self.row.of["force_pred"]
+        system = parts.system
+        self._joints = Joints(
+            at_q=system.joint_q,
+            circle=system.joint_circle,
+            at_v=system.order[system.n_unactuated :],
+            q=np.zeros(system.n_actuated),
+            v=np.zeros(system.n_actuated),
         )
+        self._last = nothing(system.n_actuated)
+        self._judge = bind(
+            Judge(
+                floats=system.floats,
+                joints=self._joints,
+                heard=self._last,
+                trust=Trust(jump=policy.jump, speed=policy.rest_speed, still=policy.frozen_s),
+                bearable=Bearable(policy.hot_c, *policy.voltage_v),
+                tilt_rad=policy.tilt_rad,
+                values=heard,
+                q=heard[1 : 1 + wire.nq],
+                v=heard[1 + wire.nq : 1 + wire.nq + wire.nv],
+                health=wire.health(heard),
+            )
+        )
+        self._judged = entry(judge, self._judge, heard, 0.0, False)
+        self._asked_for = bind(Asked(self._wanted, self._held, self.row.of["q_des"], self._joints.q))
+        self._take = entry(take, self._asked_for, self._tau)
+        self._gated = bind(
+            Gate(
+                limits=parts.limits.gate,
+                wanted=self._wanted,
+                held=self._held,
+                q=self._joints.q,
+                v=self._joints.v,
+                tau=self._tau,
+                sent=self._sent,
+            )
+        )
+        self._let_through = entry(let_through, self._gated, False, 0.0, 0.0)
         self._write_course, self._write_verdict = self.row.writer(COURSE), self.row.writer(VERDICT)
         self._began: int | None = None
         self._first: int | None = None
@@ -251,16 +285,16 @@ class ControlLoop:
         assert self._seen is not None
         if parts.sense is not None:
             self._seen, self._sense = parts.sense()(self._sensed), parts.sense()
+            see(self._joints, self.row.of["q"], self.row.of["v"])
+            _ = parts.system.floats and tilt(self._seen.q[3:7])
         if self._life is not None:
             self._life.problem(parts.system.joint_positions(self._seen.q))
             self._life.on_the_way(0.0)
-        _finite(self._wanted)
-        farthest(self._wanted, self._wanted)
         for _ in range(WARM_TICKS):
             parts.planner.reset(self._seen)
             parts.controller.reset()
             parts.controller(self._seen, parts.planner(self._seen))
-        admit(parts.limits, self._wanted, self._tau, self._wanted, self._wanted, 0.0, 1.0, self._tau)
+        farthest(self._wanted, self._wanted)
         parts.planner.reset(self._seen)
         parts.controller.reset()
         return True
@@ -283,10 +317,10 @@ class ControlLoop:
         cpu, policy, endpoint, life = time.thread_time_ns(), self._policy, self.endpoint, self._life
         now, self._mark = beat.woke, cpu
         before = self.safety.mode
-        if endpoint.poll(now):
+        fresh = endpoint.poll(now)
+        if fresh:
             self._told = self._look()
-            faults |= self._told
-        if before is not Mode.RUNNING:
+        if self._told and (fresh or before is not Mode.RUNNING):
             faults |= self._told
         self._spend("read")
         self._answer.fill(np.nan)
@@ -309,7 +343,8 @@ class ControlLoop:
         elif before is Mode.RUNNING:
             self._ending |= end
             done, answered = self._go_on(now)
-            faults |= answered
+            if answered:
+                faults |= answered
             damp = life is None and self._ending
         worked = self._clock.now() - beat.woke
         if before is Mode.RUNNING:
@@ -337,7 +372,6 @@ class ControlLoop:
             self._entered(now)
         if self._first is None and self.safety.mode is Mode.RUNNING and self.phase is Phase.WORKING:
             self._first = beat.index
-        self._mark = time.thread_time_ns()
         cut = self._gate(now, beat)
         self._post(self.safety.mode)
         self._spend("gate")
@@ -376,28 +410,21 @@ class ControlLoop:
         newest, parts, last = self.endpoint.newest, self._parts, self._sensed
         assert newest is not None
         values = newest.values if parts.translation is None else parts.translation.state(newest.values)
-        self._heard[:] = values
         sensed = parts.wire.read_state(values, self._epoch)
-        said, faults = sensed.state, Fault.NONE
-        if found := ailing(parts.wire.health(values), self._bearable):
-            faults = Fault(found)
-        if parts.system.floats and off_unit(said.q[3:7]) > UNIT:
-            return faults | Fault.QUATERNION
-        if self.safety.mode is not Mode.RUNNING:
-            self._joints.t[0] = np.nan
-        q, v = said.q[parts.system.joint_q], parts.system.joint_velocities(said.v)
-        if not believable(self._joints, self._trust, said.t, q, v):
-            return faults | Fault.ENCODER
+        said = sensed.state
+        found = self._judged(self._judge, values, said.t, self.safety.mode is not Mode.RUNNING)
+        if found & UNUSED:
+            return Fault(found)
         if last is not None and said.t < last.state.t:
-            faults |= Fault.CLOCK
+            found |= Fault.CLOCK
         self._sensed, self._seen = sensed, said
         if self._sense is not None and self._works:
             self._estimate(self._sense)
+            leans = parts.system.floats and tilt(self._seen.q[3:7]) > self._policy.tilt_rad
+            found = found | Fault.TIPPED if leans else found & ~Fault.TIPPED
         if self._steered is not None:
-            self._steered.steer(parts.wire.health(values).axes)
-        if parts.system.floats and tilt(self._seen.q[3:7]) > self._policy.tilt_rad:
-            faults |= Fault.TIPPED
-        return faults
+            self._steered.steer(self._axes)
+        return Fault(found) if found else Fault.NONE
 
     @property
     def _works(self) -> bool:
@@ -413,6 +440,7 @@ class ControlLoop:
         self._spend("estimate")
         of = self.row.of
         of["q"][:], of["v"][:] = seen.q, seen.v
+        see(self._joints, of["q"], of["v"])
         if seen.forces is not None:
             for channel, felt in (("force_sensed", seen.forces.force), ("normal_sensed", seen.forces.normal)):
                 of[channel][:] = 0.0
@@ -463,7 +491,7 @@ class ControlLoop:
         """Let planner and controller begin at the machine's state, which is at their time zero."""
         assert self._sensed is not None
         state = self._sensed.state
-        self._epoch, self._joints.t[0] = self._epoch + state.t, np.nan
+        self._epoch, self._last.t[0] = self._epoch + state.t, np.nan
         self._sensed = structs.replace(self._sensed, state=structs.replace(state, t=0.0))
         self._seen = self._sensed.state
         if self._sense is not None:
@@ -489,7 +517,7 @@ class ControlLoop:
         assert self._seen is not None
         of = self.row.of
         self._wanted[:], self._held[:], of["q_des"][:], of["v_des"][:] = rows[0], rows[1:], rows[1], rows[2]
-        off = farthest(rows[1], self._parts.system.joint_positions(self._seen.q))
+        off = farthest(rows[1], self._joints.q)
         return Fault.ASTRAY if off > self._policy.tracking else Fault.NONE
 
     def _ask(self, first: Callable[[], None] | None = None) -> Fault:
@@ -523,7 +551,6 @@ class ControlLoop:
     def _answers(self) -> Fault:
         parts, state, of = self._parts, self._seen, self.row.of
         assert state is not None
-        self._mark = time.thread_time_ns()
         reference = parts.planner(state)
         if self._halting is not None:
             self._halted = self._halting.halted
@@ -534,18 +561,9 @@ class ControlLoop:
         command = parts.controller(state, reference)
         step_us = 1e-3 * (time.perf_counter_ns() - began)
         self._spend("control")
-        np.concatenate(
-            (
-                reference.q,
-                reference.v,
-                reference.a,
-                reference.base_position,
-                (reference.base_yaw,),
-                reference.feet.ravel(),
-                reference.stance,
-            ),
-            out=self._plan,
-        )
+        q_des, v_des, a_des, base, feet, stance = self._plan
+        q_des[:], v_des[:], a_des[:], stance[:] = reference.q, reference.v, reference.a, reference.stance
+        base[:3], base[3], feet[:] = reference.base_position, reference.base_yaw, reference.feet
         self._write_verdict(
             reference.residual,
             command.status,
@@ -558,18 +576,17 @@ class ControlLoop:
         if parts.notes:
             of["notes"][:] = parts.planner.notes()
         if command.predicted is not None:
-            of["force_pred"][:] = 0.0
-            of["force_pred"][command.predicted.identity] = command.predicted.force
+            self._force.fill(0.0)
+            self._force[command.predicted.identity] = command.predicted.force
         if command.status == Status.FAILED:
             return Fault.FAILED  # its torque is zero, under which a robot would sink: the last one holds
         told: Array = np.ascontiguousarray(command.driven, dtype=np.float64)
-        impedance = told.ndim == 2
-        if told.shape != (self._sent.shape if impedance else self._wanted.shape) or not _finite(told.ravel()):
+        if told.shape != (self._sent.shape if told.ndim == 2 else self._wanted.shape):
             return Fault.NOT_FINITE
-        self._wanted[:] = told[0] if impedance else told
-        self._held[:] = told[1:] if impedance else 0.0
+        finite, off = self._take(self._asked_for, told.ravel())
+        if not finite:
+            return Fault.NOT_FINITE
         fault = Fault.FALLBACK if command.status == Status.FALLBACK else Fault.NONE
-        off = farthest(reference.q, parts.system.joint_positions(state.q))
         return fault | Fault.ASTRAY if off > self._policy.tracking else fault
 
     def _slow(self, now: int) -> bool:
@@ -581,27 +598,17 @@ class ControlLoop:
 
     def _gate(self, now: int, beat: Beat) -> Cut:
         """Write what may be sent."""
-        limits, mode, state, sent = self._parts.limits, self.safety.mode, self._seen, self._sent
-        sent[:] = 0.0
+        mode, state = self.safety.mode, self._seen
         if mode not in (Mode.RUNNING, Mode.DAMPED) or state is None:
-            self._tau[:] = 0.0
+            self._tau[:], self._sent[:] = 0.0, 0.0
             return Cut.NONE
-        system = self._parts.system
-        q = system.joint_positions(state.q)
-        v = system.joint_velocities(state.v)
-        share = 1.0
+        share, drives = 1.0, mode is Mode.RUNNING
         if mode is Mode.DAMPED:
-            self._wanted[:] = brake(system, limits, state, self._period / NS)
+            self._wanted[:] = brake(self._parts.system, self._parts.limits, state, self._period / NS)
         elif self._policy.soft_start_s > 0.0:
             share = min(1.0, (now - self.safety.since + self._period) / (self._policy.soft_start_s * NS))
-        dt = (1 + beat.missed) * self._period / NS
-        cut = admit(limits, self._wanted, self._tau, q, v, share, dt, self._tau)
-        sent[0] = self._tau
-        if mode is Mode.RUNNING:
-            sent[1] = np.minimum(np.maximum(self._held[0], limits.low), limits.high)
-            sent[2] = np.minimum(np.maximum(self._held[1], -limits.speed), limits.speed)
-            sent[3:] = share * self._held[2:]
-        return cut
+        cut = self._let_through(self._gated, drives, share, (1 + beat.missed) * self._period / NS)
+        return Cut(cut) if cut else Cut.NONE
 
     def _describe(self, beat: Beat, faults: Fault, cut: Cut, age: int, cpu: int) -> None:
         """Write how the tick went, as its last act; `cpu` is the time of the thread at its beginning [ns]."""
@@ -636,15 +643,6 @@ class ControlLoop:
 def _switches() -> int:
     """How often the system took the CPU away from the thread."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
-
-
-@njit(cache=True)
-def _finite(tau: Array) -> bool:  # pragma: no cover - compiled
-    """Whether all torques are numbers."""
-    finite = True
-    for torque in tau:
-        finite &= np.isfinite(torque)
-    return finite
 
 
 WARM_TICKS = 20

@@ -331,8 +331,12 @@ def advance(safety: Safety, policy: Policy, now: int, inputs: Inputs) -> Safety:
     """
     faults, damp, stop = inputs.faults, inputs.damp, inputs.stop
     mode, streak, ended_by, slow_since = safety.mode, safety.streak, safety.ended_by, safety.slow_since
+    wanted = damp or stop or inputs.done
+    if mode is Mode.RUNNING and streak is _CALM and inputs.heard and not (wanted or faults):
+        return safety  # as in almost all ticks
     if mode is Mode.RUNNING and (faults or streak != _CALM):
         streak = tuple(count + 1 if fault in faults else 0 for fault, count in zip(_FAULTS, streak, strict=True))
+        streak = streak if any(streak) else _CALM
         for fault, count in zip(_FAULTS, streak, strict=True):
             if count:
                 rule: Rule = getattr(policy, NAMES[fault])
@@ -425,14 +429,15 @@ def admit(limits: Limits, wanted: Array, last: Array, q: Array, v: Array, share:
     Returns:
         The limits at which a torque was cut.
     """
-    cut = _admit(limits.gate, wanted, last, q, v, share, dt, out)
+    cut = admit_kernel(limits.gate, wanted, last, q, v, share, dt, out)
     return Cut(cut) if cut else Cut.NONE
 
 
 @njit(cache=True)
-def _admit(
+def admit_kernel(
     gate: Array, wanted: Array, last: Array, q: Array, v: Array, share: float, dt: float, out: Array
 ) -> int:  # pragma: no cover - compiled
+    """`admit`, with `Limits.gate`; the sum of the limits at which a torque was cut."""
     torque, rate, low, high, speed = gate
     cut = 0
     for i in range(wanted.shape[0]):

@@ -53,10 +53,11 @@ datagram continues it: one that is wrong must not make all of the sender's own o
 from __future__ import annotations
 
 import enum
+import itertools
 import struct
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
@@ -321,6 +322,12 @@ class Format:
     n_feet: int
     joints: float = NOT_MEASURED
     model: float = NOT_MEASURED
+    _parts: tuple[slice, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Reckon once where the parts of a state are: q, v, tau, accelerometer, what feet feel."""
+        sizes = np.cumsum([1, self.nq, self.nv, len(self.torque_limit), 3, 6 * self.n_feet]).tolist()
+        object.__setattr__(self, "_parts", tuple(slice(*ends) for ends in itertools.pairwise(sizes)))
 
     @property
     def command_values(self) -> int:
@@ -415,14 +422,13 @@ class Format:
 
     def read_state(self, values: Array, since: float = 0.0) -> Sensed:
         """Read the values of a state datagram, its time counted from `since` [s]; the result's arrays are views."""
-        a, nq, nv = len(self.torque_limit), self.nq, self.nv
-        at = 1 + nq + nv
-        identity, force, normal = _touching(values[at + a + 3 : self._health])
+        q, v, tau, accelerometer, feet = self._parts
+        identity, force, normal = _touching(values[feet])
         forces = ContactForces(identity=identity, force=force, normal=normal)
         return Sensed(
-            state=State(t=float(values[0]) - since, q=values[1 : 1 + nq], v=values[1 + nq : at], forces=forces),
-            tau=values[at : at + a],
-            accelerometer=values[at + a : at + a + 3],
+            state=State(t=float(values[0]) - since, q=values[q], v=values[v], forces=forces),
+            tau=values[tau],
+            accelerometer=values[accelerometer],
         )
 
 

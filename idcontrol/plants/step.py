@@ -1,8 +1,7 @@
 """One plant step with a contact model, compiled: contacts, whitened rows, impulses, v⁺ and forces in world axes.
 
-The plant's side of `idcontrol.controllers.step`: no velocity is prescribed, the torques are known. A model takes part
-with a compiled function ``model(problem, f, arena) -> (solved, iterations, residual)`` that writes the impulses of
-contacts with finite friction; what it does not solve at once, `idcontrol.plants.stepping` hands to the model in Python.
+The plant's side of `idcontrol.controllers.step`: no velocity is prescribed, the torques are known. What a model does
+not solve at its first attempt (`idcontrol.models.forward`), `idcontrol.plants.stepping` hands to the model in Python.
 """
 
 from __future__ import annotations
@@ -14,18 +13,14 @@ import numpy as np
 from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Packed
-from idcontrol.kernels.arena import Arena, begin, indices, vector, zeros
+from idcontrol.kernels.arena import Arena, begin, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import linked
-from idcontrol.models.coulomb import MOST_CONTACTS, continued_lcp_kernel
-from idcontrol.models.coulomb_cone import cone_kernel
-from idcontrol.models.dissipation import edge_lcp_kernel
+from idcontrol.models.forward import ForwardProblem, cone, coulomb, dissipation, whiten_forward
 from idcontrol.models.memory import Memory, recall, remember
-from idcontrol.models.step import PUSH_OUT_SPEED
-from idcontrol.models.whitened import Whitened, recover_kernel, whiten_kernel
+from idcontrol.models.whitened import recover_kernel
 from idcontrol.plants.parts import ROUNDING_N
-from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array, Integers
 
 
@@ -58,20 +53,6 @@ class PlantMachine(NamedTuple):
     result: PlantResult
 
 
-class PlantProblem(NamedTuple):
-    """A plant step that a contact model solves.
-
-    Attributes:
-        w: The whitened problem, φ/h added to the normals' constants.
-        mu: Friction, shape (n,).
-        active: Bit set of each contact's active rows, in and out, shape (n,).
-    """
-
-    w: Whitened
-    mu: Array
-    active: Integers
-
-
 Stepped: TypeAlias = tuple[bool, int, float, int, bool]
 """Whether the model solved the step at once, iterations, the residual, how many contacts press, and whether these are
 in the order of their identities."""
@@ -82,24 +63,19 @@ PlantStep: TypeAlias = Callable[[Bound, float, Packed, Array, Array], Stepped]
 
 @linked
 @njit(cache=True, error_model="numpy")
-def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: Array, tau: Array) -> PlantProblem:
+def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: Array, tau: Array) -> ForwardProblem:
     """The problem of one step of `h` [s] from velocity `v_pinocchio` under torques `tau` [N m]."""
-    arena, n = machine.arena, contacts.gap.shape[0]
-    m = machine.M.shape[0]
-    v, kappa, free = vector(arena, m), vector(arena, m), indices(arena, m)
+    arena, m = machine.arena, machine.M.shape[0]
+    v, kappa = vector(arena, m), vector(arena, m)
     for i in range(m):
-        v[i], free[i] = v_pinocchio[machine.order[i]], i
+        v[i] = v_pinocchio[machine.order[i]]
     np.dot(machine.M, v, kappa)
     for i in range(m):
         kappa[i] = h * machine.bias[i] - kappa[i]
     for j in range(tau.shape[0]):
         kappa[m - tau.shape[0] + j] -= h * tau[j]
-    w = whiten_kernel(machine.M, kappa, free, indices(arena, 0), vector(arena, 0), contacts.jacobian, arena)
-    for r in range(3 * n):
-        w.c[r] -= contacts.surface_velocity[r]
-    for i in range(n):
-        w.c[i] += max(contacts.gap[i] / h, -PUSH_OUT_SPEED)
-    return PlantProblem(w, contacts.mu, recall(machine.memory, contacts.identity, arena))
+    active = recall(machine.memory, contacts.identity, arena)
+    return whiten_forward(machine.M, kappa, h, contacts, active, arena)
 
 
 @linked
@@ -155,48 +131,6 @@ def reach(v: Array, h: float) -> float:
     for speed in v:
         total += abs(speed)
     return min(2.0 * h * total, 0.1)
-
-
-@njit(cache=True, error_model="numpy")
-def _finite_friction(mu: Array) -> bool:
-    finite = True
-    for value in mu:
-        finite = finite and np.isfinite(value)
-    return finite
-
-
-@linked
-@njit(cache=True, error_model="numpy")
-def coulomb(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
-    """`idcontrol.models.coulomb` at the first attempt."""
-    mu = problem.mu
-    if mu.shape[0] > MOST_CONTACTS or not _finite_friction(mu):
-        return False, 0, np.inf
-    ending, pivots, residual = continued_lcp_kernel(
-        problem.w.rho, problem.w.c, problem.w.left, mu, problem.active, f, arena
-    )
-    return ending == SOLVED, pivots, residual
-
-
-@njit(cache=True, error_model="numpy")
-def cone(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
-    """`idcontrol.models.coulomb_cone` at the first attempt."""
-    mu = problem.mu
-    if mu.shape[0] > MOST_CONTACTS or not _finite_friction(mu):
-        return False, 0, np.inf
-    ending, steps, residual = cone_kernel(problem.w.rho, problem.w.c, problem.w.left, mu, problem.active, f, arena)
-    return ending == SOLVED, steps, residual
-
-
-@njit(cache=True, error_model="numpy")
-def dissipation(problem: PlantProblem, f: Array, arena: Arena) -> tuple[bool, int, float]:
-    """`idcontrol.models.dissipation` at the first attempt."""
-    if not _finite_friction(problem.mu):
-        return False, 0, np.inf
-    ending, pivots, residual = edge_lcp_kernel(
-        problem.w.rho, problem.w.c, problem.w.left, problem.mu, problem.active, f, arena
-    )
-    return ending == SOLVED, pivots, residual
 
 
 @njit(cache=True, error_model="numpy")

@@ -212,7 +212,7 @@ class NotedPlanner:
 
         The planner follows the `joystick`, if there is one. Halted, feet are `out_m` [m] further out.
         """
-        self._joystick, self._out, self._stands = joystick, out_m, False
+        self._joystick, self._out, self._stance = joystick, out_m, np.zeros(1, dtype=np.bool_)
         self.planner, self._progress, self._told = planner, progress, told
         self._notes = np.full(NOTES, np.nan)
 
@@ -223,13 +223,13 @@ class NotedPlanner:
     def __call__(self, state: State) -> Reference:
         """The reference of the joints at ``state.t``."""
         reference = self._told(state)
-        self._stands = bool(reference.stance.all())
+        self._stance = reference.stance
         return reference
 
     @property
     def halted(self) -> bool:
         """Whether the machine has come to rest since `halt`; one that cannot be halted, whether all feet stand."""
-        return self.planner.halted if isinstance(self.planner, TrotPlanner) else self._stands
+        return self.planner.halted if isinstance(self.planner, TrotPlanner) else bool(self._stance.all())
 
     def halt(self) -> None:
         """Come to rest, the feet where the machine can lie down from."""

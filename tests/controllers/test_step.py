@@ -267,6 +267,27 @@ def test_the_posed_problem_is_the_one_that_is_solved(quadruped):
         np.testing.assert_array_equal(command.predicted.identity, asked.problem.contacts.identity)
 
 
+@pytest.mark.parametrize(
+    "scheme", [schemes.COULOMB_LCP, schemes.COULOMB_CONE, schemes.COULOMB_QP], ids=lambda s: s.name
+)
+def test_compiled_impacts_are_those_of_the_model_in_python(quadruped, scheme):
+    """Feet in random motion at the ground, planned to stand or not; the reference is the model in Python."""
+    rng, landed = np.random.default_rng(3), 0
+    compiled, python = controller(scheme), controller(replace(scheme, impact=None))
+    without = controller(scheme, impacts=False)
+    for _ in range(20):
+        state = structs.replace(walker.at_home(quadruped), v=0.2 * rng.normal(size=18))
+        reference = walker.stand(stance=rng.random(4) < 0.5, since_touchdown=rng.uniform(0.0, 0.02, 4))
+        ours, theirs, none = (each(state, reference) for each in (compiled, python, without))
+        np.testing.assert_array_equal(ours.tau, theirs.tau)
+        np.testing.assert_array_equal(ours.predicted.identity, theirs.predicted.identity)
+        np.testing.assert_array_equal(ours.predicted.normal, theirs.predicted.normal)
+        # constants of rows are summed in another order: rounding of 1e-16 m/s in velocities that give these forces
+        np.testing.assert_allclose(ours.predicted.force, theirs.predicted.force, rtol=1e-9, atol=1e-9 * walker.WEIGHT)
+        landed += ours.predicted.identity.size > none.predicted.identity.size
+    assert landed > 5
+
+
 def test_a_foot_that_has_settled_rests(quadruped):
     settles, never = (
         controller(schemes.COULOMB_QP, landing=landing)
