@@ -34,7 +34,7 @@ from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.load import weigh
 from idcontrol.controllers.step import SOLVED, Ended
 from idcontrol.errors import InputError
-from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.multibody import CompiledSystem, terms_kernel
 from idcontrol.robots.robot import Robot
@@ -462,14 +462,16 @@ def _one(step: Any, worker: _Worker, t: float) -> Ended:
         for c in range(n):
             mu[c] = np.inf
     rows = 3 * n
-    found = (
-        near.identity[:n],
-        near.axes[:n],
-        near.gap[:n],
-        mu,
-        worker.still[:rows],
-        near.jacobian[:rows],
-        near.drift[:rows],
+    found = bind(
+        (
+            near.identity[:n],
+            near.axes[:n],
+            near.gap[:n],
+            mu,
+            worker.still[:rows],
+            near.jacobian[:rows],
+            near.drift[:rows],
+        )
     )
     if worker.weighs:
         weigh(worker.machine, worker.load, found, t)

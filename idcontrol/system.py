@@ -157,10 +157,13 @@ def rotate(quaternion: Array, v: Array, out: Array) -> None:  # pragma: no cover
 
 @njit(cache=True)
 def _carry(
-    q: Array, q_next: Array, v: Array, v_next: Array, h: float, at_q: Integers, at_v: Integers
+    flyers: Bound, q: Array, q_next: Array, v: Array, v_next: Array, h: float
 ) -> None:  # pragma: no cover - compiled
-    """Move free-flyers straight along their linear velocity, ``p + h R v``; turn v⁺ into their new axes, R⁺ᵀR v⁺."""
-    world, back = np.empty(3), np.empty(4)
+    """Move free-flyers straight along their linear velocity, ``p + h R v``; turn v⁺ into their new axes, R⁺ᵀR v⁺.
+
+    Bound are where each begins in q and in v, and scratch for a vector and a quaternion.
+    """
+    at_q, at_v, world, back = flyers.borrowed
     for i in range(at_q.shape[0]):
         k, j = at_q[i], at_v[i]
         turn, linear = q[k + 3 : k + 7], slice(j, j + 3)
@@ -374,6 +377,7 @@ class System:
         self.flyer_q: Integers = np.array([joint.idx_q for joint in flyers], dtype=np.int64)
         self.flyer_v: Integers = np.array([joint.idx_v for joint in flyers], dtype=np.int64)
 
+        self._flyers = bind((self.flyer_q, self.flyer_v, np.zeros(3), np.zeros(4)))
         self.flyer_rows: Integers = np.argsort(self.order)[self.flyer_v[:, None] + np.arange(6)]
         self.floats = len(flyers) > 0 and flyers[0].idx_v == 0 and len(model.subtrees[1]) == model.njoints - 1
 
@@ -529,7 +533,7 @@ class System:
         v_next: Array = self.to_pinocchio(v_plus)
         v = v_next if mean is None else self.to_pinocchio(mean)
         q_next: Array = pin.integrate(self.model, q, h * v)
-        _carry(q, q_next, v, v_next, h, self.flyer_q, self.flyer_v)
+        _carry(self._flyers, q, q_next, v, v_next, h)
         return q_next, v_next
 
     def joint_positions(self, q: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import is_
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.bound import Bound, bind
 from idcontrol.types import Array, Booleans, Integers
 
 
@@ -58,6 +59,9 @@ _REAL, _INTEGER = np.dtype(np.float64), np.dtype(np.int64)
 
 Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array, Array]
 """The fields of `ContactArrays` as a plain tuple, which compiled calls take in a quarter of the time."""
+
+Near: TypeAlias = Bound | Packed
+"""The same as a compiled step takes it: `Contacts.bound`, or a tuple from compiled code."""
 
 
 class ContactArrays(NamedTuple):
@@ -108,6 +112,7 @@ class Contacts:
     stiffness: Array = field(default_factory=_unset)
     damping: Array = field(default_factory=_unset)
     _packed: Packed | None = field(default=None, init=False, repr=False, compare=False)
+    _bound: Bound | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         n = self.identity.shape[0]
@@ -145,6 +150,20 @@ class Contacts:
         if packed[0] is self.identity and all(map(is_, given, reals)):
             object.__setattr__(self, "_packed", packed)
         return packed
+
+    @property
+    def bound(self) -> Bound:
+        """`packed` as one argument of compiled calls."""
+        if self._bound is not None:
+            return self._bound
+        bound = bind(self.packed)
+        if self._packed is not None:
+            object.__setattr__(self, "_bound", bound)
+        return bound
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or what comes out of a pickle, is bound anew."""
+        return _of_fields, ({each.name: getattr(self, each.name) for each in fields(self) if each.init},)
 
     def _misfit(self, n: int) -> str:
         wanted = {
@@ -226,6 +245,10 @@ class Contacts:
         """
         force: Array = (impulses[:, None, :] @ self.axes)[:, 0] / h
         return force
+
+
+def _of_fields(values: dict[str, Any]) -> Contacts:
+    return Contacts(**values)
 
 
 class Detector(Protocol):

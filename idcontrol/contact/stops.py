@@ -14,7 +14,7 @@ from numba import njit
 from idcontrol.contact.contacts import Contacts, concatenate
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.system import System
-from idcontrol.types import Array, Integers
+from idcontrol.types import Array
 
 FIRST: Final = 1 << 40
 """Identities of stops begin here; those of other contacts are smaller."""
@@ -24,13 +24,13 @@ NEAR_RAD: Final = 5e-3
 
 
 @njit(cache=True, error_model="numpy")
-def _near(bound: Bound, q: Array, v: Array, h: float, found: Integers) -> int:
+def _near(bound: Bound, q: Array, v: Array, h: float) -> int:
     """Write 2 j for a lower end near joint j and 2 j + 1 for an upper one into `found`, (2 a,); returns how many.
 
-    The bound values are the joints' limits, their places in q and in v, and which have no ends; q and v are in
+    The bound values are the joints' limits, their places in q and in v, which have no ends, and `found`; q and v are in
     Pinocchio's layout.
     """
-    limits, at_q, at_v, circle = bound.borrowed
+    limits, at_q, at_v, circle, found = bound.borrowed
     count = 0
     for j in range(at_q.shape[0]):
         angle, speed = q[at_q[j]], v[at_v[j]]
@@ -52,9 +52,9 @@ class Stops:
         self._system = system
         self._found = np.zeros(2 * system.n_actuated, dtype=np.int64)
         at_v = np.ascontiguousarray(system.order[system.n_unactuated :])
-        self._bound = bind((system.limits, system.joint_q, at_v, system.joint_circle))
+        self._bound = bind((system.limits, system.joint_q, at_v, system.joint_circle, self._found))
         q, v = np.zeros(system.model.nq), np.zeros(system.n_velocities)
-        self._near: Any = entry(_near, self._bound, q, v, 0.0, self._found)
+        self._near: Any = entry(_near, self._bound, q, v, 0.0)
 
     def beside(self, contacts: Contacts, q: Array, v: Array, h: float) -> Contacts:
         """The contacts, and after them the ends that joints could meet within a step.
@@ -65,7 +65,7 @@ class Stops:
             v: Velocity in Pinocchio's layout, shape (m,).
             h: Length of the step [s].
         """
-        count = self._near(self._bound, q, v, h, self._found)
+        count = self._near(self._bound, q, v, h)
         if count == 0:
             return contacts
         system, limits = self._system, self._system.limits

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numba import njit
 
-from idcontrol.contact.contacts import ContactArrays, Packed
+from idcontrol.contact.contacts import ContactArrays, Near
 from idcontrol.controllers.inputs import KEPT_FEET
 from idcontrol.controllers.load import weight
 from idcontrol.controllers.step import Machine, usable
@@ -86,7 +86,7 @@ class Friction(NamedTuple):
 
 @linked
 @njit(cache=True, error_model="numpy")
-def watch(bound: Bound, seen: Bound, near: Packed, t: float) -> float:
+def watch(bound: Bound, seen: Bound, near: Near, t: float) -> float:
     """Take in the motion of the period that has just ended; returns the most friction to count on now, or inf.
 
     Args:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numba import njit
 
-from idcontrol.contact.contacts import ContactArrays, Packed
+from idcontrol.contact.contacts import ContactArrays, Near
 from idcontrol.controllers.step import meets_ground, pose_borrowed, take
 from idcontrol.kernels.arena import Arena, begin, indices, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
@@ -24,13 +24,13 @@ from idcontrol.types import Array, Integers
 Predicted: TypeAlias = tuple[bool, Integers, Array, Array]
 """Whether the model has solved the problem; identities, forces [N] and normals of the contacts, in world axes."""
 
-Prediction: TypeAlias = Callable[[Bound, Packed], Predicted]
+Prediction: TypeAlias = Callable[[Bound, Near], Predicted]
 """A compiled prediction: of a bound controller whose step is done, and the contacts near the ground."""
 
 
 @linked
 @njit(cache=True, error_model="numpy")
-def impact(bound: Bound, near: Packed, arena: Arena) -> tuple[ForwardProblem, ContactArrays]:
+def impact(bound: Bound, near: Near, arena: Arena) -> tuple[ForwardProblem, ContactArrays]:
     """The forward problem of a step that has been solved: its contacts, and the feet that land (`meets_ground`).
 
     Args:
@@ -39,7 +39,7 @@ def impact(bound: Bound, near: Packed, arena: Arena) -> tuple[ForwardProblem, Co
         arena: Where arrays come from.
     """
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
-    posed = pose_borrowed(bound, near, arena)
+    posed = pose_borrowed(bound, detected, arena)
     h, found, m = machine.h, detected.gap.shape[0], machine.terms.M.shape[0]
     v, kappa = vector(arena, m), vector(arena, m)
     for i in range(m):
@@ -67,7 +67,7 @@ def impact(bound: Bound, near: Packed, arena: Arena) -> tuple[ForwardProblem, Co
 
 
 @njit(inline="always")
-def predict(model: Any, bound: Bound, near: Packed) -> Predicted:
+def predict(model: Any, bound: Bound, near: Near) -> Predicted:
     """The forces of a landing by a contact model (`idcontrol.models.forward`), which is compiled into it."""
     arena, h = bound.borrowed.arena, bound.borrowed.h
     begin(arena)
@@ -87,18 +87,18 @@ def predict(model: Any, bound: Bound, near: Packed) -> Predicted:
 
 
 @njit(cache=True, error_model="numpy")
-def by_coulomb(bound: Bound, near: Packed) -> Predicted:
+def by_coulomb(bound: Bound, near: Near) -> Predicted:
     """`predict` with Coulomb friction."""
     return predict(forward.coulomb, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def by_cone(bound: Bound, near: Packed) -> Predicted:
+def by_cone(bound: Bound, near: Near) -> Predicted:
     """`predict` with friction cones."""
     return predict(forward.cone, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def by_dissipation(bound: Bound, near: Packed) -> Predicted:
+def by_dissipation(bound: Bound, near: Near) -> Predicted:
     """`predict` with maximal dissipation."""
     return predict(forward.dissipation, bound, near)

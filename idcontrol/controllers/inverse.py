@@ -135,7 +135,7 @@ class InverseDynamics:
         )
         self._bound, self._found = bind(self._machine), _first(self._machine.result)
         self._kept: dict[int, tuple[Machine, Bound]] = {}
-        none = Contacts.none(system.n_velocities).packed
+        none = Contacts.none(system.n_velocities).bound
         self._step = None if scheme.step is None else entry(scheme.step, self._bound, none)
         predicts = scheme.impact if s.impacts else None
         self._impact = None if predicts is None else entry(predicts, self._bound, none)
@@ -194,7 +194,7 @@ class InverseDynamics:
             return failed(self._system, f"contacts cannot be found: {type(error).__name__}: {error}")
         ended: Ended = (NO_SOLUTION, False, False, 0.0, 0, np.nan, False)
         if self._step is not None:
-            ended = self._step(self._bound, near.packed)
+            ended = self._step(self._bound, near.bound)
         ending, sticking, clipped, residual, n, gap, lands = ended
         impact = lands and self._settings.impacts
         self._load.contacts[0] = n if ending == SOLVED else 0
@@ -241,10 +241,10 @@ class InverseDynamics:
         if inputs is not self._machine.inputs or len(near) > self._machine.result.identity.size:
             self._rebind(inputs, len(near))
         if self._weigh is not None:
-            self._weigh(self._bound, self._carried, near.packed, np.nan if t is None else t)
+            self._weigh(self._bound, self._carried, near.bound, np.nan if t is None else t)
         if not self._settings.learn_friction:
             return near
-        counted = COUNTED * self.friction if t is None else self._watch(self._bound, self._seen, near.packed, t)
+        counted = COUNTED * self.friction if t is None else self._watch(self._bound, self._seen, near.bound, t)
         return near if counted == np.inf else replace(near, mu=np.minimum(near.mu, counted))
 
     def _rebind(self, inputs: Inputs, contacts: int) -> None:
@@ -313,7 +313,7 @@ class InverseDynamics:
     def _with_impacts(self, near: Contacts, predicted: ContactForces) -> ContactForces:
         """Forces of a period in which a foot lands; `predicted` ones are kept where the model has no answer."""
         if self._impact is not None:
-            solved, identity, force, normal = self._impact(self._bound, near.packed)
+            solved, identity, force, normal = self._impact(self._bound, near.bound)
             if solved:
                 return ContactForces(identity=identity, force=force, normal=normal)
         return self._impact_in_python(near, predicted)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numba import njit
 
-from idcontrol.contact.contacts import ContactArrays, Packed
+from idcontrol.contact.contacts import ContactArrays, Near
 from idcontrol.controllers.step import MachineTerms, usable
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.types import Array, Integers
@@ -67,7 +67,7 @@ def weight(terms: MachineTerms) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def weigh(bound: Bound, seen: Bound, near: Packed, t: float) -> None:
+def weigh(bound: Bound, seen: Bound, near: Near, t: float) -> None:
     """Take in the motion of the period that has just ended, and put the load into the bias of the step that begins.
 
     A foot that lands gives an impulse that no step predicts: nothing is learnt meanwhile. Nothing is learnt in the air,

@@ -19,7 +19,7 @@ from typing import Any, Final, SupportsIndex
 import numpy as np
 from numba import njit
 
-from idcontrol.contact.contacts import Packed
+from idcontrol.contact.contacts import Near
 from idcontrol.controllers import giving_way, impacts
 from idcontrol.controllers.giving_way import FADES_S, Distribution, Outcome, Request
 from idcontrol.controllers.impacts import Prediction
@@ -370,61 +370,61 @@ def stiff_springs(p: Posed, f: Array, arena: Arena) -> Answer:
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_qp_step(bound: Bound, near: Packed) -> Ended:
+def coulomb_qp_step(bound: Bound, near: Near) -> Ended:
     """A control step with `coulomb_qp`; this one and the next as `idcontrol.controllers.step.control`."""
     return control(coulomb_qp, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_qp_raw_step(bound: Bound, near: Packed) -> Ended:
+def coulomb_qp_raw_step(bound: Bound, near: Near) -> Ended:
     """A control step with `coulomb_qp_raw`."""
     return control(coulomb_qp_raw, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_qp_1_step(bound: Bound, near: Packed) -> Ended:
+def coulomb_qp_1_step(bound: Bound, near: Near) -> Ended:
     """A control step with `coulomb_qp_1`."""
     return control(coulomb_qp_1, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def no_slip_lcp_step(bound: Bound, near: Packed) -> Ended:
+def no_slip_lcp_step(bound: Bound, near: Near) -> Ended:
     """A control step with `no_slip_lcp`."""
     return control(no_slip_lcp, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def no_slip_qp_step(bound: Bound, near: Packed) -> Ended:
+def no_slip_qp_step(bound: Bound, near: Near) -> Ended:
     """A control step with `no_slip_qp`."""
     return control(no_slip_qp, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_lcp_step(bound: Bound, near: Packed) -> Ended:
+def coulomb_lcp_step(bound: Bound, near: Near) -> Ended:
     """A control step with `coulomb_lcp`."""
     return control(coulomb_lcp, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def cone_step(bound: Bound, near: Packed) -> Ended:
+def cone_step(bound: Bound, near: Near) -> Ended:
     """A control step with `cone`."""
     return control(cone, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_smooth_step(bound: Bound, near: Packed) -> Ended:
+def coulomb_smooth_step(bound: Bound, near: Near) -> Ended:
     """A control step with `coulomb_smooth`."""
     return control(coulomb_smooth, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def stiff_sap_step(bound: Bound, near: Packed) -> Ended:
+def stiff_sap_step(bound: Bound, near: Near) -> Ended:
     """A control step with `stiff_sap`."""
     return control(stiff_sap, bound, near)
 
 
 @njit(cache=True, error_model="numpy")
-def stiff_springs_step(bound: Bound, near: Packed) -> Ended:
+def stiff_springs_step(bound: Bound, near: Near) -> Ended:
     """A control step with `stiff_springs`."""
     return control(stiff_springs, bound, near)
 
@@ -454,7 +454,7 @@ class Scheme:
 
     name: str
     solve: Callable[[Posed, Array, Arena], Answer] | None
-    step: Callable[[Bound, Packed], Ended] | None
+    step: Callable[[Bound, Near], Ended] | None
     model: ContactModel
     forward: ContactModel
     after: Distribution

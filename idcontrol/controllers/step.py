@@ -19,12 +19,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numba import njit
 
-from idcontrol.contact.contacts import ContactArrays, Packed
+from idcontrol.contact.contacts import ContactArrays, Near, Packed
 from idcontrol.contact.landing import LandingRates, landing_kernel
 from idcontrol.controllers.feedback import nearing
 from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.projection import projection_kernel
-from idcontrol.kernels.arena import Arena, begin, frames, indices, matrix, vector, zeros
+from idcontrol.kernels.arena import Arena, begin, flags, frames, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import linked
@@ -377,7 +377,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     contacts = take(detected, which, arena)
     n = which.shape[0]
     since, target = vector(arena, n), vector(arena, 3 * n)
-    held = np.empty(n, dtype=np.bool_)
+    held = flags(arena, n)
     for i in range(n):
         since[i] = inputs.since_touchdown[contacts.identity[i]]
         held[i] = np.isinf(contacts.mu[i])
@@ -448,13 +448,13 @@ def torque(machine: Machine, bounds: Bounds, contacts: ContactArrays, f: Array, 
 
 @linked
 @njit(cache=True, error_model="numpy")
-def pose_borrowed(bound: Bound, near: Packed, arena: Arena) -> Posed:
+def pose_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> Posed:
     """`pose` of a bound machine within a step."""
-    return pose(bound.borrowed, ContactArrays(*borrow(near)), arena)
+    return pose(bound.borrowed, detected, arena)
 
 
 @njit(inline="always")
-def control(scheme: Any, bound: Bound, near: Packed) -> Ended:
+def control(scheme: Any, bound: Bound, near: Near) -> Ended:
     """One control step with a scheme, which is compiled into it, on the contacts `near` the ground.
 
     Forces are written into `Machine.result`, and torques, too, if the step ended as `SOLVED`.
@@ -463,7 +463,7 @@ def control(scheme: Any, bound: Bound, near: Packed) -> Ended:
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
     if usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
         begin(machine.arena)
-        posed = pose_borrowed(bound, near, machine.arena)
+        posed = pose_borrowed(bound, detected, machine.arena)
         n, lands = posed.which.shape[0], posed.lands
         f = zeros(machine.arena, 3 * n)
         answer = scheme(posed, f, machine.arena)

@@ -17,7 +17,7 @@ from numba import config, njit, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
-from idcontrol.types import Array, Integers
+from idcontrol.types import Array, Booleans, Integers
 
 STEP: Final = 1 << 14
 """Size of a control step's arena: a step on a dozen feet takes fewer numbers than this."""
@@ -62,10 +62,10 @@ def release(arena: Arena, at: int) -> None:  # pragma: no cover - compiled
     arena.used[0] = at
 
 
-def _view(kind: Any, dimensions: int) -> Any:
+def _view(kind: Any, dimensions: int, itemsize: int = 8) -> Any:
     """An intrinsic: entries of a block from `at` on as an array of a type and shape, without a count of its users."""
     if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage or mutate the code
-        return lambda space, at, shape: space[at : at + math.prod(shape)].view(str(kind)).reshape(shape)
+        return lambda space, at, shape: space[at:].view(str(kind))[: math.prod(shape)].reshape(shape)
 
     @intrinsic
     def view(_: Any, space: Any, at: Any, shape: Any) -> Any:
@@ -73,7 +73,7 @@ def _view(kind: Any, dimensions: int) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             begin = builder.gep(make_array(space)(context, builder, value=arguments[0]).data, [arguments[1]])
-            size = context.get_constant(types.intp, 8)
+            size = context.get_constant(types.intp, itemsize)
             lengths = [builder.extract_value(arguments[2], axis) for axis in range(dimensions)]
             strides = [size]
             for length in lengths[:0:-1]:
@@ -89,7 +89,7 @@ def _view(kind: Any, dimensions: int) -> Any:
 
 
 _vector, _matrix, _stack = _view(types.float64, 1), _view(types.float64, 2), _view(types.float64, 3)
-_indices = _view(types.int64, 1)
+_indices, _flags = _view(types.int64, 1), _view(types.boolean, 1, 1)
 
 
 @njit(cache=True)
@@ -128,6 +128,13 @@ def indices(arena: Arena, n: int) -> Integers:  # pragma: no cover - compiled
     """An array of integers of shape (n,), not initialized."""
     at = _take(arena, n)
     return np.empty(n, dtype=np.int64) if at < 0 else _indices(arena.space, at, (n,))
+
+
+@njit(cache=True)
+def flags(arena: Arena, n: int) -> Booleans:  # pragma: no cover - compiled
+    """An array of booleans of shape (n,), not initialized."""
+    at = _take(arena, (n + 7) // 8)
+    return np.empty(n, dtype=np.bool_) if at < 0 else _flags(arena.space, at, (n,))
 
 
 @njit(cache=True)

@@ -10,6 +10,8 @@ Arrays are bound, not copied: what is written into them later is seen. Scalars k
 Numba counts the users of every array at each assignment and call, with atomic operations: for the forty arrays of a
 control step some microseconds. ``bound.borrowed`` are the same values as ``bound.values``, not counted, and `borrow`
 does so with an argument: who called keeps their arrays alive, so they must not be returned or kept beyond the call.
+
+A call takes a handle from the heap for each array that it is given, and none for what is bound.
 """
 
 from __future__ import annotations
@@ -75,12 +77,17 @@ def _lower_attribute(context: Any, builder: Any, kind: Any, bound: Any, name: st
 
 @intrinsic
 def borrow(_: Any, values: Any) -> Any:
-    """Return `values` (arrays, numbers, tuples of them) in a form whose users are not counted from here on."""
+    """Return `values` (arrays, numbers, tuples of them, also bound) in a form whose users are not counted any more."""
+    is_bound = isinstance(values, _BoundType)
+    held = values.field_dict["values"] if is_bound else values
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _uncounted(context, builder, values, arguments[0])
+        given = arguments[0]
+        if is_bound:
+            given = structref._Utils(context, builder, values).get_data_struct(given).values
+        return _uncounted(context, builder, held, given)
 
-    return values(values), generate
+    return held(values), generate
 
 
 structref.define_constructor(Bound, _BoundType, ["values"])
@@ -100,7 +107,7 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
 
     def borrow(values: Any) -> Any:
         """Return `values` as they are: interpreted code has no counts to save."""
-        return values
+        return values.values if isinstance(values, Bound) else values
 
 
 @njit(cache=True)

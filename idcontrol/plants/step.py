@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numba import njit
 
-from idcontrol.contact.contacts import ContactArrays, Packed
+from idcontrol.contact.contacts import ContactArrays, Near
 from idcontrol.kernels.arena import Arena, begin, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.linear import assign
@@ -57,7 +57,7 @@ Stepped: TypeAlias = tuple[bool, int, float, int, bool]
 """Whether the model solved the step at once, iterations, the residual, how many contacts press, and whether these are
 in the order of their identities."""
 
-PlantStep: TypeAlias = Callable[[Bound, float, Packed, Array, Array], Stepped]
+PlantStep: TypeAlias = Callable[[Bound, float, Near, Array, Array], Stepped]
 """A compiled step: of a bound machine, of length h [s], contacts, velocity in Pinocchio's layout, torques [N m]."""
 
 
@@ -102,7 +102,7 @@ def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -
 
 
 @njit(inline="always")
-def plant_step(model: Any, bound: Bound, h: float, near: Packed, v_pinocchio: Array, tau: Array) -> Stepped:
+def plant_step(model: Any, bound: Bound, h: float, near: Near, v_pinocchio: Array, tau: Array) -> Stepped:
     """One step with a contact model, which is compiled into it; the result is in `PlantMachine.result`."""
     machine = bound.borrowed
     begin(machine.arena)
@@ -134,18 +134,18 @@ def reach(v: Array, h: float) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def coulomb_step(bound: Bound, h: float, near: Packed, v_pinocchio: Array, tau: Array) -> Stepped:
+def coulomb_step(bound: Bound, h: float, near: Near, v_pinocchio: Array, tau: Array) -> Stepped:
     """A plant step with `coulomb`; see `plant_step`."""
     return plant_step(coulomb, bound, h, near, v_pinocchio, tau)
 
 
 @njit(cache=True, error_model="numpy")
-def cone_step(bound: Bound, h: float, near: Packed, v_pinocchio: Array, tau: Array) -> Stepped:
+def cone_step(bound: Bound, h: float, near: Near, v_pinocchio: Array, tau: Array) -> Stepped:
     """A plant step with `cone`; see `plant_step`."""
     return plant_step(cone, bound, h, near, v_pinocchio, tau)
 
 
 @njit(cache=True, error_model="numpy")
-def dissipation_step(bound: Bound, h: float, near: Packed, v_pinocchio: Array, tau: Array) -> Stepped:
+def dissipation_step(bound: Bound, h: float, near: Near, v_pinocchio: Array, tau: Array) -> Stepped:
     """A plant step with `dissipation`; see `plant_step`."""
     return plant_step(dissipation, bound, h, near, v_pinocchio, tau)

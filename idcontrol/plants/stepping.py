@@ -74,7 +74,7 @@ class Stepping:
         )
         self._bound = bind(self._machine)
         if step is not None:
-            none = Contacts.none(system.n_velocities).packed
+            none = Contacts.none(system.n_velocities).bound
             self._step = entry(step, self._bound, self._dt, none, system.bias, system.effort_limit)
         self.last: StepSolution | None = None
         self.solved = self.repaired = self.fallback = 0
@@ -156,9 +156,7 @@ class Stepping:
         if n > self._machine.result.identity.size:
             self._machine = self._machine._replace(result=_room(self._system.n_velocities, 2 * n))
             self._bound = bind(self._machine)
-        solved, iterations, residual, pressing, ordered = self._step(
-            self._bound, h, contacts.packed, self._state.v, tau
-        )
+        solved, iterations, residual, pressing, ordered = self._step(self._bound, h, contacts.bound, self._state.v, tau)
         if not solved:
             return None
         result = self._machine.result

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from idcontrol.kernels.arena import HEAP, begin, frames, indices, mark, matrix, release, reserve, vector, zeros
+from idcontrol.kernels.arena import HEAP, begin, flags, frames, indices, mark, matrix, release, reserve, vector, zeros
 
 
 @njit
@@ -57,6 +57,25 @@ def test_arrays_lie_one_after_the_other_in_an_arena_that_just_holds_them(n):
     written = np.r_[arena.space[:-n], arena.space[-n:].view(np.int64)]
     np.testing.assert_array_equal(written, np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], lengths))
     assert arena.used.tolist() == [sum(lengths)]
+
+
+@njit
+def raised(arena, n):
+    """Take flags, raise all, and write a vector that comes after them; how many were up before that, and after."""
+    up = flags(arena, n)
+    up[:] = True
+    before = up.sum()
+    vector(arena, 2)[:] = 0.0
+    return before, up.sum()
+
+
+@pytest.mark.parametrize("n", [0, 1, 8, 9])
+@pytest.mark.parametrize("size", [0, 4, 100])
+def test_eight_flags_take_the_room_of_a_number(n, size):
+    arena = reserve(size)
+    before, after = raised(arena, n)
+    assert before == after == n
+    assert size < 4 or arena.used[0] == -(-n // 8) + 2
 
 
 def test_frames_that_an_arena_cannot_hold_come_from_the_heap():
