@@ -1,4 +1,4 @@
-"""Growth of memory over many steps, peak memory of a long run, and import time."""
+"""Growth of memory over many steps, what a step takes from the heap, peak memory of a long run, and import time."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ import time
 from typing import Any
 
 import numpy as np
+from numba.core.runtime import _nrt_python, rtsys
 
 from idcontrol import controllers, plants
 from idcontrol.bench import scenes
 from idcontrol.bench.execute import PLANT, ROBOT
 from idcontrol.loop.realtime import resident_mb
-from idcontrol.types import Array
+from idcontrol.types import Array, Controller
 
 PEAK_BAR_MB, IMPORT_BAR_S = 500.0, 1.0
 LIBRARY = "idcontrol.controllers, idcontrol.plants"
 """Modules that a program imports to control and simulate."""
 GROWTH_BAR_MB = 1.0
 """Bound on growth over 10^6 steps [MB]; it leaves room for pages that the allocator takes and keeps."""
+
+HANDLES_BARS = {"control": 8.0, "plant": 10.0}
+"""Bounds on what compiled calls take from the heap in a plain step: a handle for each array that a caller hands in."""
 
 SAMPLES = 20
 PERIODS = 320
@@ -28,10 +32,7 @@ PERIODS = 320
 
 def sampled(steps: int) -> Array:
     """Resident memory over `steps` control and plant steps, after a warm-up, shape (SAMPLES + 1,) [MB]."""
-    walk = scenes.walk(ROBOT, PLANT, PERIODS)
-    system, contacts = walk.machine()
-    plant = plants.build(PLANT, plants.Setup(system=system, contacts=contacts, dt=walk.h))
-    controller = controllers.build("id-coulomb-qp", walk.setup())
+    walk, controller, plant = _machines()
 
     def go_through(count: int) -> None:
         for step in range(count):
@@ -47,6 +48,32 @@ def sampled(steps: int) -> Array:
         go_through(max(1, steps // SAMPLES))
         found.append(resident_mb())
     return np.array(found)
+
+
+def _machines() -> tuple[scenes.RecordedWalk, Controller, plants.SimulatedPlant]:
+    walk = scenes.walk(ROBOT, PLANT, PERIODS)
+    system, contacts = walk.machine()
+    plant = plants.build(PLANT, plants.Setup(system=system, contacts=contacts, dt=walk.h))
+    return walk, controllers.build("id-coulomb-qp", walk.setup()), plant
+
+
+def handles() -> dict[str, float]:
+    """How often compiled calls take memory from the heap in a control and in a plant step, medians over a walk.
+
+    Numba takes a handle for each array that a call is given, and for each that does not come from an arena. What else
+    a step takes from the heap are the objects that it returns, and what Pinocchio's Python calls copy.
+    """
+    walk, controller, plant = _machines()
+    _nrt_python.memsys_enable_stats()
+    state, found = plant.reset(walk.moments[0].state), np.empty((PERIODS, 2))
+    for i, moment in enumerate(walk.moments):
+        before = rtsys.get_allocation_stats().alloc
+        tau = controller(state, moment.reference).tau
+        between = rtsys.get_allocation_stats().alloc
+        state = plant.step(tau, walk.h)
+        found[i] = between - before, rtsys.get_allocation_stats().alloc - between
+    control, simulated = np.median(found, axis=0)
+    return {"control": float(control), "plant": float(simulated)}
 
 
 def growth(found: Array, steps: int) -> float:
@@ -81,7 +108,9 @@ def peak_mb() -> float:
 def run(steps: int) -> dict[str, Any]:
     """All measurements of memory and import, as ``idcontrol bench memory --json`` prints them."""
     found = sampled(steps)
+    taken = handles()
     measured: dict[str, tuple[float, float | None]] = {
+        **{f"handles_{step}_step": (taken[step], bar) for step, bar in HANDLES_BARS.items()},
         "growth_mb_per_million_steps": (growth(found, steps), GROWTH_BAR_MB),
         "peak_trot_30_s_mb": (peak_mb(), PEAK_BAR_MB),
         "import_s": (import_s(), IMPORT_BAR_S),

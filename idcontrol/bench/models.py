@@ -14,6 +14,7 @@ import numpy as np
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, measure
 from idcontrol.bench.scenes import PosedProblem, RecordedWalk, crowded, floor, problems
 from idcontrol.bench.timing import Job, in_turns
+from idcontrol.controllers import giving_way
 from idcontrol.controllers.giving_way import Outcome, keep
 from idcontrol.controllers.inverse import solve
 from idcontrol.controllers.schemes import (
@@ -66,15 +67,35 @@ KERNEL_BARS = {
 """Bounds on the no-slip kernel by number of contacts. With 40 contacts, Zapolsky & Drumwright (2017, Fig. 19) took 900
 us on a laptop of 2011."""
 
+SCHEME_BARS: Mapping[tuple[str, int], Bar] = {
+    **{(f"id-noslip-{kind}", n): Bar(of="floor", bar=12.0, goal=5.0) for kind in ("lcp", "qp") for n in (1, 2)},
+    **{
+        (name, n): Bar(of="floor", bar=1.5 * goal, goal=goal)
+        for name in ("id-coulomb-qp", "id-noslip-lcp", "id-noslip-qp")
+        for n, goal in ((40, 8.0), (100, 14.0), (400, 40.0))
+    },
+    ("id-coulomb-lcp", 40): Bar(of="floor", bar=10.0, goal=8.0),
+    ("id-coulomb-lcp", 100): Bar(of="floor", bar=40.0, goal=10.0),
+}
+"""Bounds on cold steps by scheme and number of contacts."""
+
+SLIPPERY, SLIPPERY_MU = (10, 40, 100, 400), 0.1
+"""Numbers of contacts of the rows in which friction cones are reached, and their friction."""
+
 PROOF_BAR = Bar(of="floor", bar=40.0, goal=10.0)
 PROOF_NODES = 100_000
 
 
 def rows(walk: RecordedWalk, effort: Effort, contacts: Sequence[int] = CONTACTS) -> Iterator[TimingRow]:
-    """Each scheme and the no-slip kernel at each number of contacts, then the proven nearest torque at four."""
+    """Each scheme and the no-slip kernel at each number of contacts, then the proven nearest torque at four.
+
+    `id-coulomb-qp` has rows on slippery ground, too, where the smallest torque lies on the friction cones.
+    """
     sets = {n: problems(walk, n) for n in sorted(contacts)}
     for name, scheme in SCHEMES.items():
         yield from growing(name, scheme, walk, sets, effort)
+    slippery = {n: [_rougher(each, SLIPPERY_MU) for each in posed] for n, posed in sets.items() if n in SLIPPERY}
+    yield from growing(f"id-coulomb-qp, friction {SLIPPERY_MU}", COULOMB_QP, walk, slippery, effort)
     for n, posed in sets.items():
         for warm in (True, False):
             yield _no_slip_kernel(walk, posed, n, effort, warm=warm)
@@ -102,11 +123,20 @@ def growing(
                 floor=_floor(walk, posed),
                 states=len(posed),
                 solved=lambda outcome: outcome.solution.status is not Status.FALLBACK,
+                bar=None if warm else SCHEME_BARS.get((name, n)),
             )
             row = measure(benchmark, effort)
             yield row
         if row.us["p50"] > SLOWEST_US:
             return
+
+
+def _rougher(posed: PosedProblem, mu: float) -> PosedProblem:
+    """The posed problem on ground with another friction."""
+    request, friction = posed.request, np.full(len(posed.problem.contacts), mu)
+    problem = replace(request.problem, contacts=replace(request.problem.contacts, mu=friction))
+    cones = request.posed.cones._replace(mu=friction, held=np.zeros(friction.size, dtype=np.bool_))
+    return replace(posed, request=giving_way.request(problem, cones, last=request.posed.last))
 
 
 def _affordable(scheme: Scheme, walk: RecordedWalk, there: int, n: int) -> bool:

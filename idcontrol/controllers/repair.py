@@ -38,14 +38,14 @@ ACCURATE: Final = 1e-6
 gradient is the weights' share, 1e-10 of the terms that cancel in it, and rounding alone leaves 1e-8 of that."""
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def _subtract(row: Array, factor: float, other: Array) -> None:
     """Subtract factor times another row from a row, shapes (n,)."""
     for j in range(row.shape[0]):
         row[j] -= factor * other[j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, forceinline=True, error_model="numpy")
 def _divide(row: Array, by: float) -> None:
     """Divide a row by a number."""
     for j in range(row.shape[0]):

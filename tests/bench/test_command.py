@@ -46,6 +46,12 @@ def test_a_thousand_robots_have_rows_with_a_bar(quick, capsys):
         assert row["steps_per_s"] == pytest.approx(row["robots"] / (1e-6 * row["us"]["p50"]))
 
 
+def test_a_plain_step_takes_no_memory_but_a_handle_for_each_array_that_it_is_given(monkeypatch):
+    """State and reference of a control step are eight arrays; a plant's state, torque and velocities nine."""
+    monkeypatch.setattr(memory, "PERIODS", 40)
+    assert memory.handles() == {"control": 8.0, "plant": 9.0}
+
+
 @pytest.mark.wallclock
 def test_a_tick_has_rows_of_its_parts_which_do_not_take_longer_than_the_whole(quick, capsys):
     assert main(["bench", "tick", *FEW, "--json"]) == 0
