@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -13,15 +14,18 @@ from idcontrol.bodies import BodyState
 from idcontrol.configuration import Count, Duration, Positive, Seed
 from idcontrol.experiments.case import Case, Progress, exponent, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.experiments.general_solvers import as_rows, beside, heap_drawings, in_heaps
+from idcontrol.league import conic
 from idcontrol.models import sap
 from idcontrol.models.sap.regularization import BETA, SIGMA
 from idcontrol.models.sparse import SparseProblem, SparseSolution
 from idcontrol.plants.bodies import FreeBodies
 from idcontrol.scenes.clutter import CONTAINER_M, GRAVITY, RADIUS_M, drop
-from idcontrol.types import Array, Status
+from idcontrol.types import Array, Booleans, Status
 
-AT_REST_M_S = 1e-3
-"""The estimate of slip holds for heaps in which no body is faster than this, or ten times the estimate."""
+AT_REST = 10.0
+"""The estimate of slip is for bodies that rest, which are not faster than this many times the estimate, spin included.
+Balls roll on for minutes, as nothing brakes them."""
 
 PAPER_ITERATIONS, PAPER_MOMENTUM_ERROR = 3, 1e-5
 PAPER_STEPS = {60: 21, 520: 5}
@@ -45,6 +49,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         sigma: SAP's slip parameter.
         beta: SAP's period of a near-rigid contact, in steps.
         tolerance: Tolerance of SAP's momentum error.
+        solver_steps: Number of steps of each heap of `sizes` that general solvers are given, too; 0 leaves them out.
+        solver_tolerance: Tolerance of the general solvers.
     """
 
     bodies: Count = 40
@@ -58,6 +64,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     sigma: Positive = SIGMA
     beta: Positive = BETA
     tolerance: Positive = 1e-5
+    solver_steps: Annotated[int, msgspec.Meta(ge=0)] = 10
+    solver_tolerance: Positive = 1e-8
+
+    def parameters(self, sigma: float | None = None) -> sap.Parameters:
+        """SAP's parameters, with another slip parameter if one is given."""
+        return sap.Parameters(sigma=self.sigma if sigma is None else sigma, beta=self.beta, tolerance=self.tolerance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +85,10 @@ class Fall:
         slip: Mean tangential speed of the contacts that press [m/s].
         solved: Whether the solver met its tolerance.
         state: State at the end.
+        problems: Problems of `Config.solver_steps` steps, at equal distances, the last one among them.
+        condition: Condition of the Hessian at the end.
+        resting_slip: Mean tangential speed, at the end, of the contacts that press between bodies that rest [m/s].
+        rolling: Number of bodies that do not rest at the end.
     """
 
     iterations: Array
@@ -82,6 +98,10 @@ class Fall:
     slip: Array
     solved: Array
     state: BodyState
+    problems: Sequence[SparseProblem]
+    condition: float
+    resting_slip: float
+    rolling: int
 
     @property
     def steady(self) -> slice:
@@ -105,9 +125,7 @@ def scene(config: Config, bodies: int, *, walls: bool, sigma: float | None = Non
         step_s=config.step_s,
         mu=config.mu,
         stiffness_n_m=config.stiffness_n_m,
-        parameters=sap.Parameters(
-            sigma=config.sigma if sigma is None else sigma, beta=config.beta, tolerance=config.tolerance
-        ),
+        parameters=config.parameters(sigma),
     )
 
 
@@ -117,6 +135,7 @@ def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = 
     state = plant.reset(start)
     steps = max(2, round(config.duration_s / config.step_s))
     iterations, contacts, error, step_us, slip, solved = np.zeros((6, steps))
+    kept, problems = set(np.linspace(0, steps - 1, config.solver_steps + 1).astype(int)[1:]), []
     for step in range(steps):
         began = time.thread_time()
         state = plant.step(config.step_s)
@@ -125,9 +144,17 @@ def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = 
         assert problem is not None
         assert solution is not None
         iterations[step], contacts[step] = solution.iterations, len(problem.gap)
+        if step in kept:
+            problems.append(problem)
         error[step] = momentum_error(problem, solution)
-        slip[step] = _mean_slip(solution)
+        slip[step] = _mean_slip(solution, solution.impulses[:, 0] > 0.0)
         solved[step] = solution.status is Status.SOLVED
+    assert problem is not None
+    assert solution is not None
+    speed = np.linalg.norm(state.velocity[:, :3], axis=1) + RADIUS_M * np.linalg.norm(state.velocity[:, 3:], axis=1)
+    moves = speed > AT_REST * _estimate(config, sigma)
+    # the world, -1, is the last and rests
+    rests = ~np.append(moves, False)[problem.tree].any(axis=1) & (solution.impulses[:, 0] > 0.0)
     return Fall(
         iterations=iterations,
         contacts=contacts,
@@ -136,7 +163,18 @@ def simulate(config: Config, bodies: int, *, walls: bool, sigma: float | None = 
         slip=slip,
         solved=solved,
         state=state,
+        problems=problems,
+        condition=conic.condition(
+            conic.program(problem, config.parameters(sigma).sigma, config.beta), solution.v_plus.ravel()
+        ),
+        resting_slip=_mean_slip(solution, rests),
+        rolling=int(moves.sum()),
     )
+
+
+def _estimate(config: Config, sigma: float | None = None) -> float:
+    """Slip of a contact that sticks, σ μ h g (Castro et al. 2022, eq. 23) [m/s]."""
+    return config.parameters(sigma).sigma * config.mu * config.step_s * GRAVITY
 
 
 def momentum_error(problem: SparseProblem, solution: SparseSolution) -> float:
@@ -156,12 +194,11 @@ def momentum_error(problem: SparseProblem, solution: SparseSolution) -> float:
     return float(np.linalg.norm(scale * left) / size) if size > 0.0 else 0.0
 
 
-def _mean_slip(solution: SparseSolution) -> float:
-    """Mean tangential speed of the contacts that press [m/s]; 0 where none does."""
-    pressing = solution.impulses[:, 0] > 0.0
-    if not pressing.any():
+def _mean_slip(solution: SparseSolution, which: Booleans) -> float:
+    """Mean tangential speed of some contacts [m/s]; 0 where there are none."""
+    if not which.any():
         return 0.0
-    return float(np.linalg.norm(solution.contact_velocity[pressing, 1:], axis=1).mean())
+    return float(np.linalg.norm(solution.contact_velocity[which, 1:], axis=1).mean())
 
 
 def run(config: Config, progress: Progress) -> Results:
@@ -183,6 +220,14 @@ def run(config: Config, progress: Progress) -> Results:
     slipped = {walls: [timed(config.bodies, walls, sigma) for sigma in config.sigmas] for walls in (True, False)}
     findings = [finding for walls in (True, False) for finding in _main(config, walls, main[walls])]
     findings += _of_figures(config, main, slipped[True])
+    found = {
+        (walls, size): beside(fall.problems, config.parameters(), config.solver_tolerance)
+        for walls, falls in grown.items()
+        for size, fall in zip(config.sizes, falls, strict=True)
+        if fall.problems
+    }
+    if found:
+        findings += in_heaps(found, config.bodies, config.solver_tolerance)
     for walls in (True, False):
         findings.extend(_growth(config, walls, grown[walls]))
         findings.extend(_slips(config, walls, slipped[walls]))
@@ -191,7 +236,13 @@ def run(config: Config, progress: Progress) -> Results:
         drawings.append(_growth_drawing(config.sizes, grown))
     if config.sigmas:
         drawings.append(_slip_drawing(config, slipped))
-    return Results(findings=findings, series=_series(config, main), drawings=drawings)
+    solvers = [row for (walls, size), each in found.items() for row in as_rows(each, heap=_where(walls), bodies=size)]
+    return Results(
+        findings=findings,
+        series=_series(config, main),
+        drawings=[*drawings, *heap_drawings(found)],
+        extra={"solvers": solvers} if solvers else {},
+    )
 
 
 experiment = Case(
@@ -210,7 +261,7 @@ def _where(walls: bool) -> str:
 def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
     """Findings about the heap that is shown in full."""
     where, steady = _where(walls), fall.steady
-    bound = config.sigma * config.mu * config.step_s * GRAVITY
+    bound = _estimate(config)
     inside = np.abs(fall.state.position[:, :2]).max() < 0.5 * CONTAINER_M or not walls
     through = bool(fall.state.position[:, 2].min() > 0.9 * RADIUS_M)
     iterations = float(fall.iterations[steady].mean())
@@ -248,8 +299,9 @@ def _main(config: Config, walls: bool, fall: Fall) -> list[Finding]:
             f"slip_{where}_m_s",
             float(fall.slip[steady].mean()),
             "m/s",
-            holds=bool(fall.slip[-1] <= bound) if walls else None,
-            note=f"mean over the contacts that press and the second half; the estimate σ μ h g is {bound:.1e} m/s",
+            holds=fall.resting_slip <= bound,
+            note=f"mean over the contacts that press and the second half; of bodies that rest at the end "
+            f"{fall.resting_slip:.1e}, where the estimate σ μ h g is {bound:.1e} m/s; {fall.rolling} bodies roll on",
         ),
         Finding(
             f"kept_{where}",
@@ -280,21 +332,33 @@ def _of_figures(config: Config, main: Mapping[bool, Fall], slipped: Sequence[Fal
             paper=printed,
             source=PAPER.format(10),
             note="of the heap with walls, whose bodies and places the paper does not tell",
+            derivation="theory/sap.md#many-bodies" if step < 100 else "",  # still in the fall, which sweeps shorten
         )
         for step, printed in PAPER_STEPS.items()
         if step <= len(main[True].iterations)
     ]
     if len(slipped) > 1:
-        means = [float(slipped[i].iterations.mean()) for i in np.argsort(config.sigmas)]
-        falls = bool(np.all(np.diff(means) < 0.0))
+        means = [float(fall.iterations.mean()) for fall in slipped]
+        correlation = float(np.corrcoef(np.log(config.sigmas), means)[0, 1])
         findings.append(
             Finding(
-                "iterations_fall_with_sigma",
-                falls,
-                paper="proportional to ln σ",
+                "iterations_correlation_with_ln_sigma",
+                correlation,
+                paper="roughly proportional to ln σ",
                 source=PAPER.format(15),
-                agrees=falls,
-                note="means in the container, from the smallest σ on: " + ", ".join(f"{m:.2f}" for m in means),
+                agrees=correlation < -0.9,
+                note="means in the container, in the order of `sigmas`: " + ", ".join(f"{m:.2f}" for m in means),
+            )
+        )
+        conditions = [fall.condition for fall in slipped]
+        findings.append(
+            Finding(
+                "condition_exponent_of_sigma",
+                exponent(config.sigmas, conditions),
+                paper=-1,
+                source=PAPER.format(15),
+                note="condition of the Hessian at the end in the container, in the order of `sigmas`: "
+                + ", ".join(f"{c:.1e}" for c in conditions),
             )
         )
     return findings
@@ -322,23 +386,23 @@ def _growth(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]
 
 
 def _slips(config: Config, walls: bool, falls: Sequence[Fall]) -> list[Finding]:
-    """Slip at the end against the slip parameter."""
+    """Slip at the end against the slip parameter, in every heap."""
     findings = []
     for sigma, fall in zip(config.sigmas, falls, strict=True):
-        bound = sigma * config.mu * config.step_s * GRAVITY
-        fastest = float(np.linalg.norm(fall.state.velocity[:, :3], axis=1).max())
-        rests = fastest < max(AT_REST_M_S, 10.0 * bound)
+        bound = _estimate(config, sigma)
         findings.append(
             Finding(
                 f"slip_{_where(walls)}_sigma_{sigma:.0e}_m_s".replace("-", "m"),
-                float(fall.slip[-1]),
+                fall.resting_slip,
                 "m/s",
                 paper=f"below {bound:.1e}",
                 source=PAPER.format(14),
-                holds=bool(fall.slip[-1] <= bound) if rests else None,
-                note=f"mean at the end; the estimate σ μ h g is {bound:.1e} m/s; "
+                holds=fall.resting_slip <= bound,
+                note=f"mean at the end over contacts of bodies that rest; the estimate σ μ h g is {bound:.1e} m/s; "
                 f"{fall.iterations.mean():.2f} iterations in the mean"
-                + ("" if rests else f"; a body still moves at {fastest:.1e} m/s, so the estimate is not for this heap"),
+                + (
+                    f"; {fall.rolling} bodies roll, with their contacts {fall.slip[-1]:.1e} m/s" if fall.rolling else ""
+                ),
             )
         )
     return findings
@@ -392,16 +456,19 @@ def _growth_drawing(sizes: Sequence[int], grown: Mapping[bool, Sequence[Fall]]) 
 
 def _slip_drawing(config: Config, slipped: Mapping[bool, Sequence[Fall]]) -> Drawing:
     sigmas = np.array(config.sigmas)
-    with axes(columns=2, size=(7.0, 3.5)) as (left, right):
+    with axes(columns=3, size=(9.0, 3.5)) as (left, right, condition):
         for walls, falls in slipped.items():
-            left.loglog(sigmas, [fall.slip[-1] for fall in falls], "o-", label=_where(walls))
+            left.loglog(sigmas, [fall.resting_slip for fall in falls], "o-", label=_where(walls))
             right.semilogx(sigmas, [fall.iterations.mean() for fall in falls], "o-", label=_where(walls))
+            condition.loglog(sigmas, [fall.condition for fall in falls], "o-", label=_where(walls))
         left.loglog(sigmas, sigmas * config.mu * config.step_s * GRAVITY, "--", label="σ μ h g")
-        left.set(xlabel="σ", ylabel="mean slip at the end [m/s]")
+        left.set(xlabel="σ", ylabel="mean slip at rest [m/s]")
         right.set(xlabel="σ", ylabel="iterations, mean")
+        condition.set(xlabel="σ", ylabel="condition of the Hessian")
         left.legend()
+        left.figure.tight_layout()
     return Drawing(
-        "Slip and iterations against the slip parameter (Castro et al. 2022, Figs. 14 and 15)",
+        "Slip, iterations and condition against the slip parameter (Castro et al. 2022, Figs. 14 and 15)",
         "Contacts that stick creep in proportion to σ, below the estimate; a smaller σ costs iterations.",
         left.figure,
     )

@@ -21,8 +21,11 @@ from idcontrol.configuration import Count, NotNegative, Positive
 from idcontrol.contact.contacts import Contacts, contact_rows
 from idcontrol.experiments.case import GRAVITY, Case, Progress
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.experiments.general_solvers import as_rows, beside, in_a_grip
+from idcontrol.league import conic
 from idcontrol.models import sap
 from idcontrol.models.sap.regularization import SIGMA
+from idcontrol.models.sparse import SparseProblem
 from idcontrol.models.step import StepProblem
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Integers, Status
@@ -57,6 +60,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         bar_m: Length of the bar, width between the pads, height.
         offset_m: Distance of the bar's centre from the pads' middle, along the bar.
         finger_kg: Mass of a finger.
+        solver_steps: Number of steps that general solvers are given, too; 0 leaves them out.
+        solver_tolerance: Tolerance of the general solvers; the paper's of Gurobi.
     """
 
     step_s: Positive = 5e-3
@@ -75,6 +80,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     bar_m: tuple[Positive, Positive, Positive] = (0.25, 0.01, 0.03)
     offset_m: NotNegative = 0.03
     finger_kg: Positive = 0.1
+    solver_steps: Annotated[int, msgspec.Meta(ge=0)] = 60
+    solver_tolerance: Positive = 1e-8
 
 
 def grip_force(config: Config, t: float) -> float:
@@ -106,6 +113,7 @@ class Gripper:
         pressing: Number of contacts that pressed in the last step.
         creep: Largest tangential speed of contacts that pressed in the last step [m/s].
         grip: Normal force of the last step, mean of both pads [N].
+        problem: The last step, with the impulses of the motors that were found; None before the first.
     """
 
     def __init__(self, config: Config) -> None:
@@ -127,6 +135,7 @@ class Gripper:
         self.v: Array = np.zeros(self.system.n_velocities)
         self.momentum_error, self.iterations, self.solved = 0.0, 0, True
         self.pressing, self.creep, self.grip = 0, 0.0, 0.0
+        self.problem: SparseProblem | None = None
 
     @property
     def pitch(self) -> float:
@@ -152,12 +161,14 @@ class Gripper:
         drive = np.array([-1.0, 1.0])
         fingers = np.array([6, 7])
         rows = sap.motors(h, 8, fingers, drive, np.zeros(2), np.full(2, 1e3), np.full(2, 10.0), np.full(2, force))
-        solution, _ = sap.solve_bounded(
-            StepProblem(h=h, M=system.M, kappa=kappa, contacts=contacts),
+        problem = StepProblem(h=h, M=system.M.copy(), kappa=kappa, contacts=contacts)
+        solution, impulses = sap.solve_bounded(
+            problem,
             rows,
             parameters=sap.Parameters(tolerance=self.config.tolerance),
             start=v,
         )
+        self.problem = conic.of_step(problem, v, impulses @ rows.rows)
         self.q, self.v = system.advance(self.q, solution.v_plus, h)
         self.momentum_error, self.iterations = solution.residual, solution.iterations
         self.solved = self.solved and solution.status is Status.SOLVED
@@ -237,16 +248,19 @@ class GripHistory(NamedTuple):
 UNITS = {"t": "s", "force": "N", "pitch": "rad", "creep": "m/s", "step_us": "us", "grip": "N"}
 
 
-def simulate(config: Config, progress: Progress = lambda share: None) -> tuple[GripHistory, bool]:
-    """The whole square wave; and whether every step was solved."""
+def simulate(config: Config, progress: Progress = lambda share: None) -> tuple[GripHistory, bool, list[SparseProblem]]:
+    """The whole square wave; whether every step was solved; and `Config.solver_steps` of them, at equal distances."""
     gripper = Gripper(config)
     steps = round(config.periods * config.period_s / config.step_s)
     rows = np.empty((len(GripHistory._fields), steps))
+    kept, problems = set(np.linspace(0, steps - 1, config.solver_steps + 1).astype(int)[1:]), []
     for step in range(steps):
         force = grip_force(config, step * config.step_s)
         began = time.perf_counter()
         gripper.step(force)
         took = 1e6 * (time.perf_counter() - began)
+        if step in kept and gripper.problem is not None:
+            problems.append(gripper.problem)
         rows[:, step] = (
             (step + 1) * config.step_s,
             force,
@@ -260,7 +274,7 @@ def simulate(config: Config, progress: Progress = lambda share: None) -> tuple[G
         )
         if step % 100 == 0:
             progress(step / steps)
-    return GripHistory(*rows), gripper.solved
+    return GripHistory(*rows), gripper.solved, problems
 
 
 def torque_that_slips(config: Config, force: float) -> float:
@@ -280,10 +294,12 @@ def torque_that_slips(config: Config, force: float) -> float:
 
 def run(config: Config, progress: Progress) -> Results:
     """Run the square wave, then find the torque that turns the bar."""
-    history, solved = simulate(config, lambda share: progress(0.8 * share))
+    history, solved, problems = simulate(config, lambda share: progress(0.8 * share))
     findings = [*_sizes(config, history), *_motion(config, history), *_solver(config, history, solved)]
     progress(0.9)
     findings.append(_torque(config))
+    found = beside(problems, sap.Parameters(tolerance=config.tolerance), config.solver_tolerance) if problems else {}
+    findings += in_a_grip(found, TEXT)
     return Results(
         findings=findings,
         series={
@@ -291,6 +307,7 @@ def run(config: Config, progress: Progress) -> Results:
             for name, values in history._asdict().items()
         },
         drawings=[_drawing(history)],
+        extra={"solvers": as_rows(found)} if found else {},
     )
 
 
@@ -413,7 +430,7 @@ def _solver(config: Config, history: GripHistory, solved: bool) -> list[Finding]
             source=TEXT,
             holds=iterations <= 1.0 if same else None,
             note=f"Newton steps in the mean, from the velocity at the beginning of each; at most "
-            f"{history.iterations.max():.0f}",
+            f"{history.iterations.max():.0f}. Most steps take none: what the last one left is within the tolerance",
         ),
         Finding(
             "momentum_error",

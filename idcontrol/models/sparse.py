@@ -39,6 +39,8 @@ class SparseProblem:
         damping: Normal damping, shape (n,) [N s/m].
         surface_velocity: Velocity that the contact's relative velocity is measured against, shape (n, 3) [m/s], same
             axes.
+        impulses: Impulses from which a search may start, those of the last step where a contact was there already and
+            zero elsewhere, as in `SparseSolution`, shape (n, 3) [N s]; None if none are known.
 
     Raises:
         InputError: Shapes do not fit each other, a tree does not exist, or the step has no length.
@@ -56,6 +58,7 @@ class SparseProblem:
     stiffness: Array
     damping: Array
     surface_velocity: Array
+    impulses: Array | None = None
 
     def __post_init__(self) -> None:
         t, d = self.v.shape if self.v.ndim == 2 else (len(self.size), -1)
@@ -73,6 +76,8 @@ class SparseProblem:
             "damping": (n,),
             "surface_velocity": (n, 3),
         }
+        if self.impulses is not None:
+            wanted["impulses"] = (n, 3)
         for name, shape in wanted.items():
             found = getattr(self, name).shape
             if found != shape:
@@ -127,4 +132,4 @@ def dense_rows(problem: SparseProblem) -> Array:
         for side, tree in enumerate(sides):
             if tree != WORLD:
                 J[:, contact, start[tree] : start[tree + 1]] += problem.rows[contact, side][:, : problem.size[tree]]
-    return J.reshape(3 * n, -1)
+    return J.reshape(3 * n, start[-1])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from numba import njit
 
 from idcontrol.bodies import (
     Body,
@@ -149,6 +150,7 @@ class FreeBodies:
         rotation = rotations(state.orientation)
         v_star = free_velocities(inertias, state, rotation, applied, self._gravity, h)
         self._refuse_impossible(v_star, h)
+        before = None if self.contacts is None or self.last is None else (self.contacts.identity, self.last.impulses)
         # A body moves the reach by its own velocity only: one that a faster body hits may be listed a step late.
         reach = reaches(v_star, self._detector.radius, h, 0.5 * NEAR)
         self.contacts = contacts = self._detector.detect(state.position, rotation, reach)
@@ -165,6 +167,7 @@ class FreeBodies:
             stiffness=contacts.stiffness,
             damping=contacts.damping,
             surface_velocity=np.zeros((len(contacts), 3)),
+            impulses=before if before is None else _carried(*before, contacts.identity),
         )
         self.last = solution = self._model(problem, contacts)
         self._refuse_impossible(solution.v_plus, h)
@@ -189,6 +192,18 @@ class FreeBodies:
         c = self.contacts
         force: Array = (self.last.impulses[:, None, :] @ c.axes)[:, 0] / self.problem.h
         return BodyForces(identity=c.identity, body=c.body, point=c.point, normal=c.axes[:, 0], force=force)
+
+
+@njit(cache=True)
+def _carried(before: Integers, impulses: Array, now: Integers) -> Array:
+    """Impulses (k, 3) of contacts `before` (k,) for those that are there `now` (n,), zero for new ones; (n, 3)."""
+    order, sorted_ = np.argsort(before), np.sort(before)
+    out = np.zeros((now.shape[0], 3))
+    for i in range(now.shape[0]):
+        at = np.searchsorted(sorted_, now[i])
+        if at < before.shape[0] and sorted_[at] == now[i]:
+            out[i] = impulses[order[at]]
+    return out
 
 
 def dense(model: ContactModel) -> BodyModel:

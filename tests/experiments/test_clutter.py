@@ -9,12 +9,15 @@ from idcontrol.models.sparse import dense_inertia, dense_rows
 
 
 def test_a_small_heap_passes_every_check(tmp_path):
-    config = Config(bodies=6, sizes=(3, 6), sigmas=(1e-3,), duration_s=2.0)
+    config = Config(bodies=6, sizes=(3, 6), sigmas=(1e-3,), duration_s=2.0, solver_steps=2)
     metrics = clutter.experiment.run(config, tmp_path, lambda share: None)
     assert metrics["completed"], {key for key, holds in metrics["checks"].items() if not holds}
     assert metrics["momentum_error_walls"] < 1e-5
     assert metrics["iterations_walls"] < 4.5
     assert (tmp_path / "figure-3.svg").exists()
+    assert {(row["heap"], row["bodies"]) for row in metrics["solvers"]} == {
+        (where, size) for where in ("walls", "open") for size in (3, 6)
+    }
 
 
 def test_the_momentum_error_is_that_of_dense_matrices():

@@ -207,6 +207,28 @@ def test_a_heap_that_settles_carries_its_weight_and_takes_no_step_once_it_rests(
     assert max(steps[-10:]) <= 3
 
 
+def test_impulses_to_start_from_change_the_search_and_not_what_it_finds():
+    rng = np.random.default_rng(28)
+    for _ in range(10):
+        problem = random_problem(rng, [6] * 12, 30)
+        found = sap.solve_sparse(problem, tolerance=1e-12)
+        for impulses in (found.impulses, 1e3 * rng.normal(size=(30, 3))):
+            again = sap.solve_sparse(replace(problem, impulses=impulses), tolerance=1e-12)
+            assert again.status is Status.SOLVED
+            size = np.abs(found.v_plus[np.isfinite(found.v_plus)]).max()
+            np.testing.assert_allclose(flat(problem, again.v_plus), flat(problem, found.v_plus), atol=1e-9 * size)
+
+
+def test_sweeps_from_the_impulses_of_the_solution_leave_newton_at_most_a_step():
+    problem = heap(3, 3)
+    fallen = replace(problem, v=problem.v - 1.0, v_star=problem.v_star - 1.0)  # all hit the ground at once
+    found = sap.solve_sparse(fallen, tolerance=1e-9)
+    cold = sap.solve_sparse(fallen, tolerance=1e-5)
+    warm = sap.solve_sparse(replace(fallen, impulses=found.impulses), tolerance=1e-5)
+    assert warm.iterations <= 1
+    assert warm.iterations < cold.iterations
+
+
 def test_a_contact_of_a_body_with_itself_and_a_free_body_are_no_obstacle():
     rng = np.random.default_rng(23)
     problem = random_problem(rng, [6, 6, 6], 3, world=0.0)
@@ -255,6 +277,7 @@ def test_zero_mass_is_refused():
         ({"tree": np.array([[0, 2]])}, "trees"),
         ({"size": np.array([7, 6])}, "sizes"),
         ({"gap": np.zeros(2)}, "shape"),
+        ({"impulses": np.zeros((2, 3))}, "impulses"),
     ],
 )
 def test_input_that_cannot_be_is_named(change, said):

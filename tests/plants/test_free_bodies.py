@@ -255,6 +255,35 @@ def test_ten_thousand_contacts_of_one_body_are_solved(model: ContactModel) -> No
     assert solution.impulses[:, 0].sum() == pytest.approx(G * 1e-3, rel=1e-4 if model is sap.solve else 1e-9)
 
 
+def test_a_problem_carries_the_impulses_that_its_contacts_had_in_the_step_before() -> None:
+    """Of two cubes one rests on the ground, the other lands on it; no contact, no impulse."""
+    problems: list[SparseProblem] = []
+
+    def solve(problem: SparseProblem, contacts: BodyContacts) -> SparseSolution:
+        problems.append(problem)
+        return sap.solve_sparse(problem)
+
+    plant = FreeBodies([cube("below"), cube("above")], solve, terrain=plane())
+    plant.reset(BodyState.at_rest(np.array([[0.0, 0.0, 0.05], [0.0, 0.0, 0.16]])))
+    known: dict[int, Array] = {}
+    for step in range(12):
+        plant.step(0.01)
+        contacts, last, carried = plant.contacts, plant.last, problems[-1].impulses
+        assert contacts is not None
+        assert last is not None
+        if step == 0:
+            assert carried is None
+        else:
+            assert carried is not None
+            for i, identity in enumerate(contacts.identity):
+                np.testing.assert_array_equal(carried[i], known.get(int(identity), np.zeros(3)))
+        known = {int(identity): last.impulses[i] for i, identity in enumerate(contacts.identity)}
+    assert len(known) == 8
+    plant.reset(plant.state)
+    plant.step(0.01)
+    assert problems[-1].impulses is None
+
+
 def test_no_body_at_all_is_a_scene_too() -> None:
     plant = FreeBodies([], dense(coulomb.solve), terrain=plane())
     assert plant.step(1e-3).position.shape == (0, 3)

@@ -13,8 +13,9 @@ import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import HEAP, Arena
-from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
+from idcontrol.kernels.arena import Arena, begin, indices, mark, matrix, release, reserve, vector, zeros
+from idcontrol.kernels.linear import cholesky, solve_lower_transposed
+from idcontrol.models.sap.blocks import Cost, Optimum, Rows, impulse, inverse_mass, velocities, whitened_rows
 from idcontrol.models.sap.cone import OPEN, derivative, project
 from idcontrol.models.sap.newton import (
     ABSOLUTE,
@@ -31,10 +32,19 @@ from idcontrol.models.sap.newton import (
     respond,
 )
 from idcontrol.models.sap.regularization import BETA, SIGMA, regularize
+from idcontrol.models.sap.sweeps import start_from
 from idcontrol.models.sparse import SparseProblem, SparseSolution
 from idcontrol.models.step import CLOSED_GAP
 from idcontrol.solvers.block_cholesky import BLOCK, Structure, analyze, factorize, slot, solve
 from idcontrol.types import Array, Integers, Status
+
+FLAT = 1e-2
+"""The line search ends where the slope is this share of that at its beginning. Closer costs more evaluations of the
+slope than it saves Newton steps."""
+
+
+_SCRATCH = reserve()
+"""Memory for one island; kernels hold the interpreter's lock, so that only one uses it at a time."""
 
 
 class Trees(NamedTuple):
@@ -56,6 +66,7 @@ class Touching(NamedTuple):
     stiffness: Array
     damping: Array
     surface_velocity: Array
+    impulses: Array
 
 
 class Result(NamedTuple):
@@ -66,50 +77,6 @@ class Result(NamedTuple):
     contact_velocity: Array
 
 
-class Rows(NamedTuple):
-    """Whitened contact rows by node: those of contact i are ``start[i]`` to ``start[i + 1]``, no node twice.
-
-    Attributes:
-        start: Shape (n + 1,).
-        node: Shape (nnz,).
-        rho: Normal, first, second tangent, shape (nnz, 3, 6).
-    """
-
-    start: Integers
-    node: Integers
-    rho: Array
-
-
-class Cost(NamedTuple):
-    """The cost ℓ of `idcontrol.models.sap.newton` for n contacts and nodes of six velocities.
-
-    Attributes:
-        rows: Whitened contact rows.
-        c: Their velocities at z = 0, measured against v̂, shape (3 n,).
-        law: How impulses answer to velocities.
-        momentum: Whitened momentum ``Lᵀv*`` at z = 0, shape (nodes, 6).
-    """
-
-    rows: Rows
-    c: Array
-    law: Law
-    momentum: Array
-
-
-class Optimum(NamedTuple):
-    """Arrays of a search.
-
-    Attributes:
-        z: Whitened velocities, start and result, shape (nodes, 6).
-        gamma: Impulses at z, shape (3 n,).
-        u: Contact velocities at z, shape (3 n,).
-    """
-
-    z: Array
-    gamma: Array
-    u: Array
-
-
 @njit(cache=True, error_model="numpy")
 def _whiten(size: Integers, M: Array, L: Array) -> bool:  # pragma: no cover - compiled
     """Cholesky factor of each tree's inertia, shape (t, d, d); False if one is not positive definite."""
@@ -118,57 +85,6 @@ def _whiten(size: Integers, M: Array, L: Array) -> bool:  # pragma: no cover - c
         if not cholesky(M[t, :s, :s], L[t, :s, :s]):
             return False
     return True
-
-
-@njit(cache=True, error_model="numpy")
-def _rows(size: Integers, first: Integers, L: Array, tree: Integers, J: Array) -> Rows:  # pragma: no cover - compiled
-    """Whiten contact rows and cut them into nodes, leaving out nodes that a contact does not move."""
-    n, d = tree.shape[0], J.shape[3]
-    per_side = (d + BLOCK - 1) // BLOCK
-    start = np.zeros(n + 1, dtype=np.int64)
-    node = np.empty(2 * n * per_side, dtype=np.int64)
-    rho = np.zeros((2 * n * per_side, 3, BLOCK))
-    count, row = 0, np.empty((3, d))
-    for i in range(n):
-        for side in range(2):
-            t = tree[i, side]
-            if t < 0 or (side == 1 and t == tree[i, 0]):
-                continue
-            s = size[t]
-            for axis in range(3):
-                for k in range(s):
-                    row[axis, k] = J[i, side, axis, k]
-                    if side == 0 and tree[i, 1] == t:
-                        row[axis, k] += J[i, 1, axis, k]
-                solve_lower(L[t, :s, :s], row[axis, :s])
-            for part in range((s + BLOCK - 1) // BLOCK):
-                low = part * BLOCK
-                high = min(low + BLOCK, s)
-                moves = False
-                for axis in range(3):
-                    for k in range(low, high):
-                        rho[count, axis, k - low] = row[axis, k]
-                        moves = moves or row[axis, k] != 0.0
-                if moves:
-                    node[count] = first[t] + part
-                    count += 1
-        start[i + 1] = count
-    return Rows(start, node[:count].copy(), rho[:count].copy())
-
-
-@njit(cache=True, error_model="numpy")
-def _inverse_mass(rows: Rows, i: int) -> float:  # pragma: no cover - compiled
-    """The w of contact i (see `regularization`)."""
-    squares = 0.0
-    for a in range(3):
-        for b in range(3):
-            s = 0.0
-            for at in range(rows.start[i], rows.start[i + 1]):
-                for k in range(BLOCK):
-                    s += rows.rho[at, a, k] * rows.rho[at, b, k]
-            squares += s * s
-    w: float = np.sqrt(squares) / 3.0
-    return w
 
 
 @njit(cache=True)
@@ -220,38 +136,8 @@ def _by_group(group: Integers, count: int) -> tuple[Integers, Integers]:  # prag
 
 
 @njit(cache=True, error_model="numpy")
-def _velocities(rows: Rows, z: Array, c: Array, u: Array) -> None:  # pragma: no cover - compiled
-    """``u = c + ρ z``, block order."""
-    n = rows.start.shape[0] - 1
-    for i in range(n):
-        a, b, d = c[i], c[n + i], c[2 * n + i]
-        for at in range(rows.start[i], rows.start[i + 1]):
-            rho, x = rows.rho[at], z[rows.node[at]]
-            for k in range(BLOCK):
-                a += rho[0, k] * x[k]
-                b += rho[1, k] * x[k]
-                d += rho[2, k] * x[k]
-        u[i], u[n + i], u[2 * n + i] = a, b, d
-
-
-@njit(cache=True, error_model="numpy")
-def _impulse(rows: Rows, gamma: Array, j: Array) -> None:  # pragma: no cover - compiled
-    """``j = ρᵀγ``, by node."""
-    n = rows.start.shape[0] - 1
-    j[:] = 0.0
-    for i in range(n):
-        a, b, d = gamma[i], gamma[n + i], gamma[2 * n + i]
-        if a == 0.0 and b == 0.0 and d == 0.0:
-            continue
-        for at in range(rows.start[i], rows.start[i + 1]):
-            rho, x = rows.rho[at], j[rows.node[at]]
-            for k in range(BLOCK):
-                x[k] += rho[0, k] * a + rho[1, k] * b + rho[2, k] * d
-
-
-@njit(cache=True, error_model="numpy")
 def _hessian(
-    rows: Rows, u: Array, law: Law, structure: Structure, diagonal: Array, upper: Array
+    rows: Rows, u: Array, law: Law, structure: Structure, diagonal: Array, upper: Array, arena: Arena
 ) -> None:  # pragma: no cover - compiled
     """``I + ρᵀGρ`` in blocks; rows count their nodes as places of the structure."""
     n = rows.start.shape[0] - 1
@@ -260,7 +146,8 @@ def _hessian(
     for i in range(diagonal.shape[0]):
         for k in range(BLOCK):
             diagonal[i, k, k] = 1.0
-    G, W = np.empty((3, 3)), np.empty((3, BLOCK))
+    at_first = mark(arena)
+    G, W = matrix(arena, 3, 3), matrix(arena, 3, BLOCK)
     for i in range(n):
         if not derivative(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], G):
             continue
@@ -281,6 +168,7 @@ def _hessian(
                     p, q, s = left[0, r], left[1, r], left[2, r]
                     for k in range(BLOCK):
                         block[r, k] += p * W[0, k] + q * W[1, k] + s * W[2, k]
+    release(arena, at_first)
 
 
 @njit(cache=True, error_model="numpy")
@@ -293,13 +181,13 @@ def _minimize(
     most = parameters.iterations
     nodes = z.shape[0]
     diagonal, upper = np.empty((nodes, BLOCK, BLOCK)), np.empty((structure.column.shape[0], BLOCK, BLOCK))
-    j, dz, du = np.empty_like(z), np.empty_like(z), np.empty_like(u)
-    none = np.zeros_like(c)
+    j, dz, du = matrix(arena, nodes, BLOCK), matrix(arena, nodes, BLOCK), vector(arena, u.shape[0])
+    none = zeros(arena, c.shape[0])
     residual = np.inf
+    velocities(rows, z, c, u)
     for iteration in range(most + 1):
-        _velocities(rows, z, c, u)
         respond(u, law, gamma, arena)
-        _impulse(rows, gamma, j)
+        impulse(rows, gamma, j)
         p2, j2, error2 = 0.0, 0.0, 0.0
         for i in range(nodes):
             for k in range(BLOCK):
@@ -315,11 +203,11 @@ def _minimize(
             return CONVERGED, iteration, residual
         if iteration == most or (residual < ROUNDING and residual > 0.5 * last):
             return STALLED, iteration, residual
-        _hessian(rows, u, law, structure, diagonal, upper)
+        _hessian(rows, u, law, structure, diagonal, upper, arena)
         if not factorize(structure, diagonal, upper):
             return STALLED, iteration, residual
         solve(structure, diagonal, upper, dz)
-        _velocities(rows, dz, none, du)
+        velocities(rows, dz, none, du)
         zdz, dzdz, start = 0.0, 0.0, 0.0
         for i in range(nodes):
             for k in range(BLOCK):
@@ -328,10 +216,12 @@ def _minimize(
         start = zdz - np.dot(gamma, du)
         if not start < 0.0 or dzdz < (1e-15 * size) ** 2:
             return STALLED, iteration, residual
-        alpha = exact_step(start, Line(u, du, np.nan, zdz, dzdz), law, arena)
+        alpha = exact_step(start, Line(u, du, np.nan, zdz, dzdz), law, arena, FLAT)
         for i in range(nodes):
             for k in range(BLOCK):
                 z[i, k] += alpha * dz[i, k]
+        for r in range(u.shape[0]):
+            u[r] += alpha * du[r]
     return STALLED, most, residual
 
 
@@ -342,6 +232,7 @@ def _solve_island(
     contacts: Integers,
     local: Integers,
     parameters: Parameters,
+    impulses: Array,
     found: Optimum,
     arena: Arena,
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
@@ -352,7 +243,8 @@ def _solve_island(
         members: The island's nodes.
         contacts: Its contacts.
         local: Scratch, shape (all nodes,).
-        parameters: Stopping rule; the line search is exact.
+        parameters: Stopping rule.
+        impulses: Impulses of all contacts from which the search may start, shape (all contacts, 3).
         found: Start and result of all islands; those of this one are read and written.
         arena: Where scratch of the contact law comes from.
 
@@ -362,16 +254,17 @@ def _solve_island(
     rows, c, law, momentum = whole.rows, whole.c, whole.law, whole.momentum
     z, gamma, u = found.z, found.gamma, found.u
     n, nodes = contacts.shape[0], members.shape[0]
+    taken = mark(arena)
     for i in range(nodes):
         local[members[i]] = i
-    start, size = np.zeros(n + 1, dtype=np.int64), 0
-    pairs = 0
+    start, size, pairs = indices(arena, n + 1), 0, 0
+    start[0] = 0
     for i in range(n):
         many = rows.start[contacts[i] + 1] - rows.start[contacts[i]]
         size += many
         pairs += many * (many - 1) // 2
         start[i + 1] = size
-    node, rho = np.empty(size, dtype=np.int64), np.empty((size, 3, BLOCK))
+    node, rho = indices(arena, size), np.empty((size, 3, BLOCK))
     edges, edge = np.empty((pairs, 2), dtype=np.int64), 0
     for i in range(n):
         from_ = rows.start[contacts[i]]
@@ -387,22 +280,27 @@ def _solve_island(
     for at in range(size):
         node[at] = structure.place[node[at]]
     own = Rows(start, node, rho)
-    mine, p = np.empty((nodes, BLOCK)), np.empty((nodes, BLOCK))
+    mine, p = matrix(arena, nodes, BLOCK), matrix(arena, nodes, BLOCK)
     for i in range(nodes):
         for k in range(BLOCK):
             mine[structure.place[i], k] = z[members[i], k]
             p[structure.place[i], k] = momentum[members[i], k]
     total = law.mu.shape[0]
-    c_own, u_own, gamma_own = np.empty(3 * n), np.empty(3 * n), np.empty(3 * n)
-    mu, R_n, R_t = np.empty(n), np.empty(n), np.empty(n)
+    c_own, u_own, gamma_own = vector(arena, 3 * n), vector(arena, 3 * n), vector(arena, 3 * n)
+    mu, R_n, R_t = vector(arena, n), vector(arena, n), vector(arena, n)
     for i in range(n):
         for axis in range(3):
             c_own[axis * n + i] = c[axis * total + contacts[i]]
         mu[i], R_n[i], R_t[i] = law.mu[contacts[i]], law.R_n[contacts[i]], law.R_t[contacts[i]]
     own_cost = Cost(own, c_own, Law(mu, R_n, R_t, law.C, law.lower, law.upper), p)
     at_own = Optimum(mine, gamma_own, u_own)
-    iterations, one = 0, np.empty(3)
-    let_go, modes = np.zeros(n, dtype=np.bool_), np.empty(n, dtype=np.int64)
+    warm = vector(arena, 3 * n)
+    for i in range(n):
+        for axis in range(3):
+            warm[axis * n + i] = impulses[contacts[i], axis]
+    start_from(own_cost, warm, at_own, arena)
+    iterations, one, let_go, modes = 0, vector(arena, 3), indices(arena, n), indices(arena, n)
+    let_go[:] = 0
     while True:
         code, count, residual = _minimize(own_cost, structure, parameters, at_own, arena)
         iterations += count
@@ -411,7 +309,7 @@ def _solve_island(
             modes[i] = project(u_own[i], u_own[n + i], u_own[2 * n + i], mu[i], R_n[i], R_t[i], one)
             if mu[i] == np.inf and modes[i] == OPEN and not let_go[i]:
                 mu[i] = 0.0
-                let_go[i] = True
+                let_go[i] = 1
                 settled = False
         for i in range(n if settled else 0):
             if let_go[i] and mu[i] == 0.0 and modes[i] != OPEN:
@@ -426,6 +324,7 @@ def _solve_island(
         for axis in range(3):
             gamma[axis * total + contacts[i]] = gamma_own[axis * n + i]
             u[axis * total + contacts[i]] = u_own[axis * n + i]
+    release(arena, taken)
     return code, iterations, residual
 
 
@@ -434,6 +333,7 @@ def _solve_all(
     h: float, trees: Trees, contacts: Touching, parameters: Parameters, result: Result, arena: Arena
 ) -> tuple[int, int, float, int]:  # pragma: no cover - compiled
     """Write the result of a step of length h [s]; returns how it ended, iterations, residual, number of islands."""
+    begin(arena)
     size, L = trees.size, np.zeros_like(trees.M)
     v, v_star, v_plus = trees.v, trees.v_star, result.v_plus
     tree, J, gap = contacts.tree, contacts.rows, contacts.gap
@@ -450,7 +350,7 @@ def _solve_all(
     first = np.zeros(t + 1, dtype=np.int64)
     for i in range(t):
         first[i + 1] = first[i] + (size[i] + BLOCK - 1) // BLOCK
-    rows = _rows(size, first, L, tree, J)
+    rows = whitened_rows(size, first, L, tree, J)
     # z = Lᵀ(v - v*), momentum Lᵀ v*, by node
     z, momentum = np.zeros((first[t], BLOCK)), np.zeros((first[t], BLOCK))
     for i in range(t):
@@ -467,7 +367,7 @@ def _solve_all(
         if not (stiffness[i] > 0.0 and damping[i] >= 0.0 and mu[i] >= 0.0):
             return UNPHYSICAL, 0, np.inf, 0
         R_n[i], R_t[i], v_hat[i] = regularize(
-            h, _inverse_mass(rows, i), gap[i], stiffness[i], damping[i], parameters.beta, parameters.sigma
+            h, inverse_mass(rows, i), gap[i], stiffness[i], damping[i], parameters.beta, parameters.sigma
         )
         if mu[i] == np.inf and gap[i] > CLOSED_GAP:
             mu[i] = 0.0
@@ -492,7 +392,7 @@ def _solve_all(
     for g in range(count):
         nodes = members[node_start[g] : node_start[g + 1]]
         own = touching[contact_start[g] : contact_start[g + 1]]
-        ended, steps, rest = _solve_island(cost, nodes, own, local, parameters, found, arena)
+        ended, steps, rest = _solve_island(cost, nodes, own, local, parameters, contacts.impulses, found, arena)
         code, iterations, residual = max(code, ended), max(iterations, steps), max(residual, rest)
         if ended == NOT_FINITE:
             return NOT_FINITE, iterations, np.inf, count
@@ -526,7 +426,7 @@ def solve_sparse(
     tolerance: float = 1e-6,
     iterations: int = 200,
 ) -> SparseSolution:
-    """One step of many bodies; the search starts from the velocities at its beginning.
+    """One step of many bodies; the search starts from the velocities at its beginning, or from impulses, if better.
 
     Args:
         problem: The step.
@@ -554,10 +454,11 @@ def solve_sparse(
             problem.stiffness,
             problem.damping,
             problem.surface_velocity,
+            np.zeros((n, 3)) if problem.impulses is None else problem.impulses,
         ),
         Parameters(beta, sigma, tolerance, iterations),
         result,
-        HEAP,
+        _SCRATCH,
     )
     if code == UNPHYSICAL:
         raise InputError("contacts: stiffness must be positive, damping and friction must not be negative")

@@ -27,7 +27,7 @@ ACCEPTED = 1e-7
 """Momentum error (their eq. 24, and `_own_error`) of a search that rounding ended: up to this it is solved."""
 
 PRECISE = 1e-10
-"""`_own_error` of a search that has converged."""
+"""`_own_error` of a search that has converged, unless a coarser tolerance is asked for."""
 
 ABSOLUTE = 1e-16
 """ε_a of the stopping rule, their eq. 20 [sqrt J]."""
@@ -159,13 +159,22 @@ def slope(alpha: float, line: Line, law: Law, arena: Arena) -> tuple[float, floa
 
 
 @njit(cache=True, error_model="numpy")
-def exact_step(start: float, line: Line, law: Law, arena: Arena) -> float:  # pragma: no cover - compiled
-    """Root of the slope on (0, 1], to rounding: Newton inside a bracket that bisection shrinks (their section VIII-B).
+def exact_step(
+    start: float, line: Line, law: Law, arena: Arena, flat: float = 1e-14
+) -> float:  # pragma: no cover - compiled
+    """Root of the slope on (0, 1]: Newton inside a bracket that bisection shrinks (their section VIII-B).
 
-    The full step is taken where the cost still falls at its end. `start` is the slope at 0, negative.
+    The full step is taken where the cost still falls at its end, or is flat there.
+
+    Args:
+        start: Slope at 0, negative.
+        line: The search direction.
+        law: How impulses answer to velocities.
+        arena: Where scratch comes from, and goes back to.
+        flat: The search ends where the slope is this share of that at 0; by default, with rounding.
     """
     first, second = slope(1.0, line, law, arena)
-    if first <= 0.0:
+    if first <= -flat * start:
         return 1.0
     low, high, alpha, last = 0.0, 1.0, 1.0, 1.0
     for _ in range(100):
@@ -179,7 +188,7 @@ def exact_step(start: float, line: Line, law: Law, arena: Arena) -> float:  # pr
         if abs(last) <= 1e-15 * alpha or high - low <= 1e-15 * high:
             break
         first, second = slope(alpha, line, law, arena)
-        if abs(first) <= -1e-14 * start:
+        if abs(first) <= -flat * start:
             break
         if first < 0.0:
             low = alpha
@@ -317,7 +326,7 @@ def _newton(
         close = close or (residual < ROUNDING and residual > 0.5 * last)
         if close or iteration == most:
             before, own = own, _own_error(cost, z, gamma, dz)
-            if own <= PRECISE:
+            if own <= max(PRECISE, parameters.tolerance):
                 return CONVERGED, iteration, residual
             if iteration == most or not own < 0.5 * before:
                 return STALLED, iteration, max(residual, own)

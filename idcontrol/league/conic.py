@@ -1,0 +1,231 @@
+r"""A step of SAP as a second-order cone program, for general solvers (Castro, Permenter & Han 2022, section V, eq. 15).
+
+    minimize over v, γ   ½ (v - v*)ᵀ M (v - v*) + ½ γᵀ R γ    subject to   g = J v - v̂ + R γ in the dual friction cones
+
+In whitened coordinates ``z = Lᵀ(v - v*)``, ``ζ = R^½ γ`` the cost is ½|z|² + ½|ζ|². Solvers that know quadratic costs
+get that; ECOS minimizes |(z, ζ)|, which one more cone bounds. OSQP knows no cones, so that it cannot take part.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.sparse import csc_array, csc_matrix, diags_array, eye_array, hstack, vstack
+
+from idcontrol.bench.peers import installed
+from idcontrol.errors import InputError
+from idcontrol.models.sap.cone import OPEN, derivative, project
+from idcontrol.models.sap.regularization import mean_inverse_mass, regularize
+from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution, dense_inertia, dense_rows
+from idcontrol.models.step import StepProblem
+from idcontrol.types import Array
+
+
+class Program(NamedTuple):
+    """The program of n contacts and m velocities; entries 3 i to 3 i + 2 belong to contact i, its normal first.
+
+    Attributes:
+        M: Inertia, shape (m, m).
+        L: Its lower Cholesky factor, shape (m, m).
+        v_star: Velocities without contact, shape (m,).
+        J: Contact rows, shape (3 n, m).
+        rho: Whitened rows ``J L⁻ᵀ``, shape (3 n, m).
+        c: ``J v* - v̂`` less the velocity of surfaces, shape (3 n,).
+        R: Regularization, shape (3 n,).
+        mu: Friction, shape (n,).
+    """
+
+    M: Array
+    L: Array
+    v_star: Array
+    J: Array
+    rho: Array
+    c: Array
+    R: Array
+    mu: Array
+
+
+class Answer(NamedTuple):
+    """What a solver made of a program.
+
+    Attributes:
+        v: Velocities, shape (m,).
+        gamma: Impulses, shape (3 n,).
+        iterations: Its iterations.
+        seconds: Processor time that it took, by its own clock for ECOS; without its setup, which Castro, Permenter &
+            Han 2022 leave out for Gurobi, too [s].
+        solved: Whether it claims to have solved it.
+    """
+
+    v: Array
+    gamma: Array
+    iterations: int
+    seconds: float
+    solved: bool
+
+
+def program(problem: SparseProblem, sigma: float, beta: float) -> Program:
+    """The program of a step, with SAP's regularization.
+
+    Raises:
+        InputError: Some friction is infinite: its cone has no dual with an inside.
+    """
+    if np.isinf(problem.mu).any():
+        raise InputError("general solvers need finite friction")
+    n, sizes = len(problem.gap), problem.size
+    end = np.cumsum(sizes)
+    M, J = dense_inertia(problem), dense_rows(problem)
+    L, rho, v_star = np.zeros_like(M), np.empty_like(J), np.empty(len(M))
+    for tree, (at, size) in enumerate(zip(end - sizes, sizes, strict=True)):
+        own = slice(at, at + size)
+        L[own, own] = np.linalg.cholesky(M[own, own])
+        rho[:, own] = solve_triangular(L[own, own], J[:, own].T, lower=True).T
+        v_star[own] = problem.v_star[tree, :size]
+    w = mean_inverse_mass(rho, n)
+    physical = zip(w, problem.gap, problem.stiffness, problem.damping, strict=True)
+    found = np.array([regularize(problem.h, *each, beta, sigma) for each in physical]).reshape(n, 3)
+    by_contact = np.arange(3 * n).reshape(3, n).T.ravel()
+    c = (J @ v_star)[by_contact] - problem.surface_velocity.ravel()
+    c[::3] -= found[:, 2]
+    return Program(M, L, v_star, J[by_contact], rho[by_contact], c, found[:, [0, 1, 1]].ravel(), problem.mu)
+
+
+def of_step(step: StepProblem, v: Array, impulse: Array) -> SparseProblem:
+    """A forward step of one machine as a sparse problem of a single tree.
+
+    Args:
+        step: The step, whose ties are left out.
+        v: Velocities at its beginning, shape (m,).
+        impulse: Impulses of motors and other rows beside contacts, shape (m,) [N s, N m s].
+    """
+    contacts, m = step.contacts, len(v)
+    n = len(contacts)
+    rows = np.zeros((n, 2, 3, m))
+    rows[:, 0] = contacts.jacobian.reshape(3, n, m).swapaxes(0, 1)
+    return SparseProblem(
+        h=step.h,
+        size=np.array([m]),
+        M=step.M[None],
+        v=v[None],
+        v_star=np.asarray(np.linalg.solve(step.M, impulse - step.kappa), dtype=np.float64)[None],
+        tree=np.tile([0, WORLD], (n, 1)),
+        rows=rows,
+        gap=contacts.gap,
+        mu=contacts.mu,
+        stiffness=contacts.stiffness,
+        damping=contacts.damping,
+        surface_velocity=np.zeros((n, 3)),
+    )
+
+
+def by_sap(problem: SparseProblem, solution: SparseSolution, seconds: float) -> Answer:
+    """SAP's own solution as an answer."""
+    v = np.concatenate([solution.v_plus[tree, :size] for tree, size in enumerate(problem.size)])
+    return Answer(v, solution.impulses.ravel(), solution.iterations, seconds, True)
+
+
+def momentum_error(asked: Program, answer: Answer) -> float:
+    """``|D(M(v - v*) - Jᵀγ)| / max(|D M v|, |D Jᵀγ|)``, D = diag(M)^(-1/2) (Castro et al. 2022, eq. 24)."""
+    scale = np.diag(asked.M) ** -0.5
+    carried, pushed = asked.M @ answer.v, answer.gamma @ asked.J
+    size = max(np.linalg.norm(scale * carried), np.linalg.norm(scale * pushed))
+    left = np.linalg.norm(scale * (carried - asked.M @ asked.v_star - pushed))
+    return float(left / size) if size > 0.0 else 0.0
+
+
+def slackness(asked: Program, answer: Answer) -> float:
+    """Mean |g · γ| of a contact over the cost at the answer (Castro et al. 2022, eq. 25)."""
+    away = answer.v - asked.v_star
+    g = asked.c + asked.J @ away + asked.R * answer.gamma
+    cost = 0.5 * away @ asked.M @ away + 0.5 * answer.gamma @ (asked.R * answer.gamma)
+    per_contact = np.abs((g * answer.gamma).reshape(-1, 3).sum(axis=1))
+    return float(per_contact.mean() / cost) if per_contact.size and cost > 0.0 else 0.0
+
+
+def condition(asked: Program, v: Array) -> float:
+    """Condition number of the Hessian ``M + JᵀG J`` of SAP's cost at v (Castro et al. 2022, Fig. 15)."""
+    u = (asked.c + asked.J @ (v - asked.v_star)).reshape(-1, 3)
+    H, G, gamma = asked.M.copy(), np.empty((3, 3)), np.empty(3)
+    for i, mu in enumerate(asked.mu):
+        rows, R_n, R_t = asked.J[3 * i : 3 * i + 3], asked.R[3 * i], asked.R[3 * i + 1]
+        if project(*u[i], mu, R_n, R_t, gamma) != OPEN and derivative(*u[i], mu, R_n, R_t, G):
+            moves = np.flatnonzero(rows.any(axis=0))
+            H[np.ix_(moves, moves)] += rows[:, moves].T @ G @ rows[:, moves]
+    return float(np.linalg.cond(H))
+
+
+def _matrices(asked: Program) -> tuple[csc_array, Array]:
+    """G and h of ``G x + s = h``, s in second-order cones of three, x = (z, ζ)."""
+    across = np.column_stack((np.ones_like(asked.mu), asked.mu, asked.mu)).ravel()
+    G = -hstack([diags_array(across) @ csc_array(asked.rho), diags_array(across * np.sqrt(asked.R))])
+    return csc_array(G), across * asked.c
+
+
+def _answer(asked: Program, x: Array, iterations: int, seconds: float, solved: bool) -> Answer:
+    m = len(asked.v_star)
+    v = asked.v_star + solve_triangular(asked.L, x[:m], lower=True, trans="T")
+    return Answer(v, x[m:] / np.sqrt(asked.R), iterations, seconds, solved)
+
+
+def clarabel(asked: Program, tolerance: float) -> Answer:
+    """Clarabel, an interior-point method for quadratic costs (Goulart & Chen 2024)."""
+    package: Any = importlib.import_module("clarabel")
+    G, h = _matrices(asked)
+    settings = package.DefaultSettings()
+    settings.verbose = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
+    cones = [package.SecondOrderConeT(3)] * len(asked.mu)
+    solver = package.DefaultSolver(csc_array(eye_array(G.shape[1])), np.zeros(G.shape[1]), G, h, cones, settings)
+    began = time.thread_time()
+    found = solver.solve()
+    took = time.thread_time() - began
+    return _answer(asked, np.array(found.x), found.iterations, took, str(found.status) == "Solved")
+
+
+def ecos(asked: Program, tolerance: float) -> Answer:
+    """ECOS, an interior-point method for linear costs (Domahidi, Chu & Boyd 2013)."""
+    package: Any = importlib.import_module("ecos")
+    G, h = _matrices(asked)
+    size = 1 + G.shape[1]
+    whole = csc_matrix(vstack([-eye_array(size), hstack([csc_array((len(h), 1)), G])]))
+    cost = np.zeros(size)
+    cost[0] = 1.0
+    found = package.solve(
+        cost,
+        whole,
+        np.concatenate((np.zeros(size), h)),
+        {"l": 0, "q": [size] + [3] * len(asked.mu)},
+        verbose=False,
+        abstol=tolerance,
+        reltol=tolerance,
+        feastol=tolerance,
+    )
+    told = found["info"]
+    return _answer(asked, found["x"][1:], told["iter"], told["timing"]["tsolve"], told["exitFlag"] == 0)
+
+
+def scs(asked: Program, tolerance: float) -> Answer:
+    """SCS, a first-order method (O'Donoghue 2021)."""
+    package: Any = importlib.import_module("scs")
+    G, h = _matrices(asked)
+    data = {"P": csc_array(eye_array(G.shape[1])), "A": G, "b": h, "c": np.zeros(G.shape[1])}
+    solver = package.SCS(data, {"q": [3] * len(asked.mu)}, eps_abs=tolerance, eps_rel=tolerance, verbose=False)
+    began = time.thread_time()
+    found = solver.solve()
+    took = time.thread_time() - began
+    return _answer(asked, found["x"], found["info"]["iter"], took, found["info"]["status"] == "solved")
+
+
+SOLVERS: Final[dict[str, Callable[[Program, float], Answer]]] = {"clarabel": clarabel, "ecos": ecos, "scs": scs}
+"""General solvers by name: Clarabel stands where Castro et al. have Gurobi, ECOS where they have a geodesic interior
+point."""
+
+
+def present() -> dict[str, Callable[[Program, float], Answer]]:
+    """Those of `SOLVERS` that are installed."""
+    return {name: solve for name, solve in SOLVERS.items() if installed(name)}

@@ -1,0 +1,140 @@
+"""Contact rows of many bodies in blocks of six velocities, and the products with them (Castro et al. 2022, VIII-D)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from idcontrol.kernels.linear import solve_lower
+from idcontrol.models.sap.newton import Law
+from idcontrol.solvers.block_cholesky import BLOCK
+from idcontrol.types import Array, Integers
+
+
+class Rows(NamedTuple):
+    """Whitened contact rows by node: those of contact i are ``start[i]`` to ``start[i + 1]``, no node twice.
+
+    Attributes:
+        start: Shape (n + 1,).
+        node: Shape (nnz,).
+        rho: Normal, first, second tangent, shape (nnz, 3, 6).
+    """
+
+    start: Integers
+    node: Integers
+    rho: Array
+
+
+class Cost(NamedTuple):
+    """The cost ℓ of `idcontrol.models.sap.newton` for n contacts and nodes of six velocities.
+
+    Attributes:
+        rows: Whitened contact rows.
+        c: Their velocities at z = 0, measured against v̂, shape (3 n,).
+        law: How impulses answer to velocities.
+        momentum: Whitened momentum ``Lᵀv*`` at z = 0, shape (nodes, 6).
+    """
+
+    rows: Rows
+    c: Array
+    law: Law
+    momentum: Array
+
+
+class Optimum(NamedTuple):
+    """Arrays of a search.
+
+    Attributes:
+        z: Whitened velocities, start and result, shape (nodes, 6).
+        gamma: Impulses at z, shape (3 n,).
+        u: Contact velocities at z, shape (3 n,).
+    """
+
+    z: Array
+    gamma: Array
+    u: Array
+
+
+@njit(cache=True, error_model="numpy")
+def whitened_rows(
+    size: Integers, first: Integers, L: Array, tree: Integers, J: Array
+) -> Rows:  # pragma: no cover - compiled
+    """Whiten contact rows and cut them into nodes, leaving out nodes that a contact does not move."""
+    n, d = tree.shape[0], J.shape[3]
+    per_side = (d + BLOCK - 1) // BLOCK
+    start = np.zeros(n + 1, dtype=np.int64)
+    node = np.empty(2 * n * per_side, dtype=np.int64)
+    rho = np.zeros((2 * n * per_side, 3, BLOCK))
+    count, row = 0, np.empty((3, d))
+    for i in range(n):
+        for side in range(2):
+            t = tree[i, side]
+            if t < 0 or (side == 1 and t == tree[i, 0]):
+                continue
+            s = size[t]
+            for axis in range(3):
+                for k in range(s):
+                    row[axis, k] = J[i, side, axis, k]
+                    if side == 0 and tree[i, 1] == t:
+                        row[axis, k] += J[i, 1, axis, k]
+                solve_lower(L[t, :s, :s], row[axis, :s])
+            for part in range((s + BLOCK - 1) // BLOCK):
+                low = part * BLOCK
+                high = min(low + BLOCK, s)
+                moves = False
+                for axis in range(3):
+                    for k in range(low, high):
+                        rho[count, axis, k - low] = row[axis, k]
+                        moves = moves or row[axis, k] != 0.0
+                if moves:
+                    node[count] = first[t] + part
+                    count += 1
+        start[i + 1] = count
+    return Rows(start, node[:count].copy(), rho[:count].copy())
+
+
+@njit(cache=True, error_model="numpy")
+def inverse_mass(rows: Rows, i: int) -> float:  # pragma: no cover - compiled
+    """The w of contact i (see `regularization`)."""
+    squares = 0.0
+    for a in range(3):
+        for b in range(3):
+            s = 0.0
+            for at in range(rows.start[i], rows.start[i + 1]):
+                for k in range(BLOCK):
+                    s += rows.rho[at, a, k] * rows.rho[at, b, k]
+            squares += s * s
+    w: float = np.sqrt(squares) / 3.0
+    return w
+
+
+@njit(cache=True, error_model="numpy")
+def velocities(rows: Rows, z: Array, c: Array, u: Array) -> None:  # pragma: no cover - compiled
+    """``u = c + ρ z``, block order."""
+    n = rows.start.shape[0] - 1
+    for i in range(n):
+        a, b, d = c[i], c[n + i], c[2 * n + i]
+        for at in range(rows.start[i], rows.start[i + 1]):
+            rho, x = rows.rho[at], z[rows.node[at]]
+            for k in range(BLOCK):
+                a += rho[0, k] * x[k]
+                b += rho[1, k] * x[k]
+                d += rho[2, k] * x[k]
+        u[i], u[n + i], u[2 * n + i] = a, b, d
+
+
+@njit(cache=True, error_model="numpy")
+def impulse(rows: Rows, gamma: Array, j: Array) -> None:  # pragma: no cover - compiled
+    """``j = ρᵀγ``, by node."""
+    n = rows.start.shape[0] - 1
+    j[:] = 0.0
+    for i in range(n):
+        a, b, d = gamma[i], gamma[n + i], gamma[2 * n + i]
+        if a == 0.0 and b == 0.0 and d == 0.0:
+            continue
+        for at in range(rows.start[i], rows.start[i + 1]):
+            rho, x = rows.rho[at], j[rows.node[at]]
+            for k in range(BLOCK):
+                x[k] += rho[0, k] * a + rho[1, k] * b + rho[2, k] * d
