@@ -30,9 +30,10 @@ import pytest
 
 from idcontrol import running, trust
 from idcontrol.bench import execute as bench
+from idcontrol.bench import scenes
 from idcontrol.bench.measurement import Effort
 from idcontrol.cli import main
-from idcontrol.experiments import scaling
+from idcontrol.experiments import league, scaling
 from idcontrol.loop import launch
 from idcontrol.sweeps import comparison
 from tests.test_docs import ROOT, blocks, commands
@@ -139,6 +140,8 @@ def short(monkeypatch):
     monkeypatch.setattr(comparison, "on_this_machine", lambda jobs: make_runs)
     for walking in (bench, scaling):
         monkeypatch.setattr(walking, "PERIODS", 60)
+    monkeypatch.setattr(scenes, "SETTLING", 60)
+    monkeypatch.setattr(league, "RECORDED", league.RECORDED / "grasp-1.0-300.npz")
     monkeypatch.setattr(bench, "SECTIONS", ("controllers",))
     monkeypatch.setattr(bench, "run", lambda section, *_, **__: measure(section, FEW))
     monkeypatch.setattr(trust, "CLAIMS", {part: claims[:1] for part, claims in trust.CLAIMS.items()})
