@@ -60,8 +60,8 @@ ORDER = "unitree"
 """Name of the joints' order in the robot file."""
 KEPT = 64
 """Messages that wait on the bus until they are taken."""
-LOOK_S = 5e-4
-"""Time after which the bridge looks at the bus, at the latest [s]; a command of the loop is handed on at once."""
+LOOK_S = 2e-3
+"""Time after which the bridge looks after the silence of both sides [s]; what one of them says is handed on at once."""
 LITTLE_ENDIAN = b"\0\1\0\0"
 """The head of a message in CDR."""
 _ONLY_HERE = """
@@ -163,7 +163,7 @@ class Bus:
         """
         if importlib.util.find_spec("cyclonedds") is None:
             raise InputError("the bus needs the package cyclonedds: pip install 'idcontrol[bus]'")
-        from cyclonedds.core import DDSException
+        from cyclonedds.core import DDSException, Listener
         from cyclonedds.domain import Domain, DomainParticipant
         from cyclonedds.pub import DataWriter
         from cyclonedds.qos import Policy as Wanted
@@ -184,11 +184,21 @@ class Bus:
         self._taken, self._sample = (_sample(layout) for layout in
                                      ((LOW_CMD, LOW_STATE) if robot else (LOW_STATE, LOW_CMD)))  # fmt: skip
         self._writer = DataWriter(member, state if robot else command)
-        self._reader = DataReader(member, command if robot else state, Qos(Wanted.History.KeepLast(KEPT)))
+        # a thread of the bus says that something has come, and the one that has to take it can wait for that
+        self._come = come = os.eventfd(0, os.EFD_NONBLOCK)
+        self._listener = Listener(on_data_available=lambda _: os.eventfd_write(come, 1))
+        self._reader = DataReader(
+            member, command if robot else state, Qos(Wanted.History.KeepLast(KEPT)), listener=self._listener
+        )
 
     def close(self) -> None:
         """Leave the bus: first what speaks and hears, then the domain."""
-        del self._reader, self._writer, self._member, self._domain
+        del self._reader, self._listener, self._writer, self._member, self._domain
+        os.close(self._come)
+
+    def fileno(self) -> int:
+        """What can be read as soon as a message has come, for `select`."""
+        return self._come
 
     def put(self, message: Message) -> None:
         """Write a message, whose checksum is right."""
@@ -196,6 +206,8 @@ class Bus:
 
     def take(self) -> Iterator[Message]:
         """What has come, oldest first, without waiting."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._come)
         for sample in self._reader.take(KEPT):
             if not isinstance(sample, self._taken):
                 continue  # a writer has left
@@ -344,6 +356,6 @@ def serve(session: Session, bind: Address, *, interface: str | None, domain: int
             bridge = Bridge(link, bus, session, policy=policy, numbers=SessionNumbers(own=secrets.randbits(32)))
             stop.begin()
             while not bridge.finished:
-                select.select([link.fileno()], [], [], LOOK_S)
+                select.select([link.fileno(), bus.fileno()], [], [], LOOK_S)
                 bridge.tick(time.monotonic_ns(), stop=bool(stop.asked))
     return bridge.count

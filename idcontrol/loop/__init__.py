@@ -15,7 +15,9 @@ Who talks to whom
           Ring (ring.py)       (transport/)              Ring
             └──────────────> recorder (record.py), a process of its own: folders of a run
 
-- `clock` - absolute deadlines; missed beats are counted and skipped. Which clock a loop is given is its pacing:
+- `clock` - absolute deadlines; missed beats are counted and skipped. Against a machine at ``--peer``, which has a clock
+  of its own, beats follow its states: one begins when its state comes, a quarter of a period late at most, and the rate
+  gives way by a hundredth at most. Which clock a loop is given is its pacing:
   `WallClock`, or `VirtualClock` (simulated time, as fast as possible or slowed down to the wall clock). A controller
   cannot tell: the nominal period is its `Setup.h`, the measured one the difference of two `State.t`.
 - `wire` - the datagrams, byte by byte; ``idcontrol_wire.h`` is the same for C and C++ (``idcontrol loop --header``),

@@ -2,6 +2,10 @@
 
 Deadlines are absolute: beat k is due at ``epoch + k·period``, so lateness never adds up. A beat that could not be kept
 is counted and skipped; two beats are never closer than half a period.
+
+Where the machine has a clock of its own, the beats follow its news: each begins as soon as news come near the time it
+is due, and the time at which the next is due gives way towards them, a little in each period. The loop keeps its rate
+so, and takes no news later than it must; without them it beats on.
 """
 
 from __future__ import annotations
@@ -21,6 +25,17 @@ SPIN_NS = 60_000
 AWAKE_NS = 300_000
 """A loop spins for this last part of a wait, so that its CPU is awake [ns]: right after a sleep, in which the CPU halts
 or works for others, a tick takes longer (in a virtual machine its p99 and p99.9 by a tenth)."""
+
+PATIENCE = 0.25
+"""How long before and after the time it is due a beat may begin to follow the news, in periods."""
+
+GAIN = 0.05
+"""Share of its distance from the news by which the time at which beats are due moves in each of them: it settles within
+some 20 beats, and knows little of the jitter of single news."""
+
+GIVES_WAY = 0.01
+"""How far it may move at most, in periods. Clocks of quartz differ by a ten-thousandth, and a period is made up for in
+100 beats; the rate remains what it is to within this."""
 
 JUMP_NS = 1 * NS
 """A clock that goes back, or ahead by more than this between two beats, has jumped: the process was suspended."""
@@ -124,7 +139,7 @@ class Beat(msgspec.Struct, frozen=True):
 
     Attributes:
         index: Number of the period; skipped ones count.
-        due: When it should have begun [ns].
+        due: When it should have begun [ns]; where beats follow news, when these were expected.
         woke: When it began [ns].
         missed: How many were skipped just before it.
         jumped: Whether the clock jumped; the beats have begun anew from here.
@@ -140,26 +155,49 @@ class Beat(msgspec.Struct, frozen=True):
 class Pacer:
     """The beats of a loop."""
 
-    def __init__(self, clock: Clock, period: int) -> None:
-        """Prepare beats of `period` [ns]; the first one is due one period after the first call of `wait`."""
-        self._clock, self._period = clock, period
-        self._epoch: int | None = None
+    def __init__(self, clock: Clock, period: int, heard: Callable[[int], bool] | None = None) -> None:
+        """Prepare beats; the first one is due one period after the first call of `wait`.
+
+        Args:
+            clock: The clock.
+            period: Time between two beats [ns].
+            heard: Waits until there are news or until a deadline [ns], and returns whether there are; the beats follow
+                them. None has them follow the clock alone.
+        """
+        self._clock, self._period, self._heard = clock, period, heard
+        self._due: int | None = None
         self._index, self._woke = 0, 0
 
     def wait(self) -> Beat:
         """Wait for the next beat that can be kept."""
-        now = self._clock.now()
-        if self._epoch is None:
-            self._epoch = self._woke = now
+        now, period = self._clock.now(), self._period
+        if self._due is None:
+            self._due = self._woke = now
         jumped = now < self._woke or now - self._woke > JUMP_NS
-        index = self._index + 1
+        index, due = self._index + 1, self._due + period
         if jumped:
-            self._epoch = now - self._index * self._period
+            due, self._woke = now + period, now
+        elif now - due > period // 2:
+            skipped = (now - due + period // 2) // period
+            index, due = index + skipped, due + skipped * period
+        self._due = due
+        if self._heard is None:
+            self._clock.sleep_until(due)
         else:
-            late = now - (self._epoch + index * self._period)
-            if late > self._period // 2:
-                index += (late + self._period // 2) // self._period
-        due = self._epoch + index * self._period
-        self._clock.sleep_until(due)
+            self._due += self._follow(self._heard, due, max(due - round(PATIENCE * period), self._woke + period // 2))
         missed, self._index, self._woke = index - self._index - 1, index, self._clock.now()
         return Beat(index=index, due=due, woke=self._woke, missed=missed, jumped=jumped)
+
+    def _follow(self, heard: Callable[[int], bool], due: int, opens: int) -> int:
+        """Wait for the news of a beat that may begin as soon as the time `opens`; returns how far it gives way.
+
+        News that come before that time only make it begin when it is due at the latest: if the machine speaks more
+        often than the loop beats, newer ones come in time.
+        """
+        clock, came = self._clock, None
+        while clock.now() < opens and heard(opens):
+            came = clock.now()
+        if heard(due + round(PATIENCE * self._period) if came is None else due):
+            came = clock.now()
+        most = round(GIVES_WAY * self._period)
+        return 0 if came is None else min(max(round(GAIN * (came - due)), -most), most)

@@ -26,7 +26,7 @@ from idcontrol.configuration import Duration, Rate
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import DISK_FULL, Diverged, IdControlError, InputError
 from idcontrol.loop import machine, real, realtime, record
-from idcontrol.loop.clock import AWAKE_NS, NS, Beat, VirtualClock, WallClock
+from idcontrol.loop.clock import AWAKE_NS, NS, Beat, Clock, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
 from idcontrol.loop.order import Translation, translation
@@ -62,7 +62,8 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         pacing: ``real`` is the wall clock. Only in process: ``fast`` is simulated time as fast as it goes,
             ``simulated`` the same slowed down to the wall clock.
         bind: Where to listen for UDP, HOST:PORT; null is a free port of loopback.
-        peer: The machine, HOST:PORT over UDP; null starts a plant as a process of its own.
+        peer: The machine, HOST:PORT over UDP, whose states the beats follow; null starts a plant as a process of its
+            own.
         joints: Name of the order that the joints of the machine at `peer` have, one of `orders` in the robot file; null
             is that of the model.
         plant_rate_hz: Rate of the plant; null is that of the loop.
@@ -333,6 +334,7 @@ class _Work:
                     loop, clock, self.period, ring.push, self._asked,
                     recorded=lambda: recorder.poll() is None and not ring.overrun,
                     acts=_entered if attended else lambda: False,
+                    heard=None if plant is not None else _listening(loop, link, clock),
                 )  # fmt: skip
                 taken = Taken((memory, realtime.resident_mb()), realtime.stolen_s() - stolen)
         finally:
@@ -424,6 +426,21 @@ class _Work:
         shared_fd, memory = anonymous(BYTES)
         job = msgspec.structs.replace(job, shared=shared_fd)
         return SharedLink(memory, side=0), start("idcontrol.loop.plant_process", job, [machine_fd, shared_fd])
+
+
+def _listening(loop: ControlLoop, link: Link, clock: Clock) -> Callable[[int], bool]:
+    """Waits for news of a machine that has a clock of its own until a deadline [ns]; returns whether there are."""
+    assert isinstance(link, UdpLink)
+
+    def heard(deadline: int) -> bool:
+        while not loop.hear():
+            left = deadline - clock.now()
+            if left <= 0:
+                return False
+            link.wait(left / NS)
+        return True
+
+    return heard
 
 
 def _entered() -> bool:

@@ -209,6 +209,7 @@ class ControlLoop:
         self._sensed: Sensed | None = None
         self._epoch, self._told = 0.0, Fault.NONE
         self._seen: State | None = None
+        self._fresh = False
         self._steered = parts.planner if isinstance(parts.planner, Steered) else None
         self._halting = parts.planner if isinstance(parts.planner, Halting) else None
         # the torques live in the row, so that no tick has to copy them there
@@ -304,6 +305,12 @@ class ControlLoop:
         self._sent[:] = 0.0
         self._post(Mode.STOPPED)
 
+    def hear(self) -> bool:
+        """Take what has come, for the next tick to look at; returns whether it was newer than what there was."""
+        fresh = self.endpoint.poll(self._clock.now())
+        self._fresh |= fresh
+        return fresh
+
     def tick(self, beat: Beat, *, end: bool = False, act: bool = False, faults: Fault = Fault.NONE) -> None:
         """One period.
 
@@ -317,9 +324,9 @@ class ControlLoop:
         cpu, policy, endpoint, life = time.thread_time_ns(), self._policy, self.endpoint, self._life
         now, self._mark = beat.woke, cpu
         before = self.safety.mode
-        fresh = endpoint.poll(now)
+        fresh = endpoint.poll(now) or self._fresh
         if fresh:
-            self._told = self._look()
+            self._fresh, self._told = False, self._look()
         if self._told and (fresh or before is not Mode.RUNNING):
             faults |= self._told
         self._spend("read")
@@ -657,6 +664,7 @@ def run(
     asked: Callable[[], bool],
     recorded: Callable[[], bool] = lambda: True,
     acts: Callable[[], bool] = lambda: False,
+    heard: Callable[[int], bool] | None = None,
 ) -> None:
     """Tick at every beat until the loop has stopped.
 
@@ -668,8 +676,9 @@ def run(
         asked: Whether somebody has asked for the end.
         recorded: Whether the telemetry is being recorded.
         acts: Whether somebody has just acted; asked only while it is waited for.
+        heard: Waits for news of the machine, which the beats follow (`Pacer`); None beats by the clock alone.
     """
-    pacer = Pacer(clock, period)
+    pacer = Pacer(clock, period, heard)
     while not loop.finished:
         faults = Fault.NONE if recorded() else Fault.RECORDER
         act = loop.safety.mode in (Mode.READY, Mode.DAMPED) and acts()

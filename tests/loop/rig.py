@@ -19,12 +19,14 @@ from idcontrol.loop.safety import Limits, Mode, Policy, Rule
 from idcontrol.loop.session import wire_format
 from idcontrol.loop.transport import inprocess
 from idcontrol.loop.wire import SessionNumbers
-from idcontrol.record.channels import views
+from idcontrol.record.channels import views, width
 from idcontrol.system import System
 from idcontrol.types import Command, ContactForces, Reference, State
 
 PERIOD = NS // 1000
 H = 1e-3
+LOOK = PERIOD // 100
+"""How often it is looked whether news have come [ns]."""
 TORQUE, RATE = np.array([30.0, 8.0]), np.array([3000.0, 1000.0])
 KP, KD = np.array([200.0, 60.0]), np.array([20.0, 5.0])
 
@@ -230,11 +232,29 @@ class Cable:
         self.link.close()
 
 
+class Row:
+    """The channels of a tick; they are looked up when they are asked for, since of most nobody asks."""
+
+    __slots__ = ("_values", "_where")
+
+    def __init__(self, values, where):
+        self._values, self._where = values, where
+
+    def __getitem__(self, name):
+        return self._values[self._where[name]]
+
+
+def where(channels) -> dict[str, np.ndarray | int]:
+    """Where each channel is in a row."""
+    return {name: at if at.shape else int(at) for name, at in views(np.arange(width(channels)), channels).items()}
+
+
 @dataclass
 class Rig:
     """Loop and machine on one virtual clock; every row of both is kept.
 
-    The machine begins at `start`, by default that of its session; `system` is the loop's own.
+    The machine begins at `start`, by default that of its session; `system` is the loop's own. The machine's clock beats
+    every `machine_period` [ns] of the loop's, and the loop `follows` it where it is told to.
     """
 
     controller: object = field(default_factory=Pd)
@@ -248,6 +268,8 @@ class Rig:
     machine_policy: Policy = field(default_factory=lambda: msgspec.structs.replace(watchdog(H), damp_s=0.1))
     start: State | None = None
     system: object = None
+    machine_period: int = PERIOD
+    follows: bool = False
 
     def __post_init__(self):
         self.clock = VirtualClock()
@@ -270,15 +292,22 @@ class Rig:
             period=PERIOD, duration=round(self.duration_s * NS), numbers=SessionNumbers(own=9),
             attended=self.attended,
         )  # fmt: skip
-        self.machine_alive, self.machine_channels = True, machine.channels(wire)
+        self.machine_alive, self._machine_where = True, where(machine.channels(wire))
         self.rows, self.machine_rows = [], []
-        self.clock.every(PERIOD, self._machine_tick)
+        self.clock.every(self.machine_period, self._machine_tick)
 
     def _machine_tick(self):
         if self.machine_alive and not self.machine.finished:
             now = self.clock.now()
             self.machine.tick(Beat(index=now // PERIOD, due=now, woke=now))
-            self.machine_rows.append(views(self.machine.row.values.copy(), self.machine_channels))
+            self.machine_rows.append(Row(self.machine.row.values.copy(), self._machine_where))
+
+    def _heard(self, deadline):
+        while not self.loop.hear():
+            if self.clock.now() >= deadline:
+                return False
+            self.clock.sleep_until(min(deadline, self.clock.now() + LOOK))
+        return True
 
     def run(self, damp_at: float = np.inf, unrecorded_at: float = np.inf, acts=()):
         """Run until the loop has stopped.
@@ -288,15 +317,16 @@ class Rig:
         due = sorted(round(act * NS) for act in acts)
         assert self.loop.connect(1.0)
 
-        loop_channels = real.channels(wire_format(self.session), self.session.notes)
+        loop_where = where(real.channels(wire_format(self.session), self.session.notes))
 
         def keep(values):
-            self.rows.append(views(values.copy(), loop_channels))
+            self.rows.append(Row(values.copy(), loop_where))
 
         run(
             self.loop, self.clock, PERIOD, keep, lambda: self.clock.now() > damp_at * NS,
             recorded=lambda: self.clock.now() <= unrecorded_at * NS,
             acts=lambda: bool(due) and self.clock.now() >= due[0] and bool(due.pop(0)),
+            heard=self._heard if self.follows else None,
         )  # fmt: skip
         self.clock.spend(NS // 10)  # the machine ends its own farewell
         return self

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections import deque
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from idcontrol.loop.clock import AWAKE_NS, NS, SPIN_NS, Pacer, VirtualClock, WallClock
 
@@ -136,3 +139,107 @@ def test_the_wall_clock_keeps_its_mean_period():
     for before, after in itertools.pairwise(beats):
         assert after.due - before.due == (after.index - before.index) * P
     assert all(beat.woke >= beat.due for beat in beats)
+
+
+# --- beats that follow news ---
+
+
+def followed(news, beats, cost=P // 3):
+    """Beats that follow `news` [ns], rising, and for each the time at which the newest of them came (None: none yet).
+
+    A tick takes `cost` [ns], or what `cost()` says.
+    """
+    clock, left, taken, found = VirtualClock(), deque(news), None, []
+
+    def heard(deadline):
+        nonlocal taken
+        clock.sleep_until(max(clock.now(), min(deadline, left[0] if left else deadline)))
+        fresh = False
+        while left and left[0] <= clock.now():
+            taken, fresh = left.popleft(), True
+        return fresh
+
+    pacer = Pacer(clock, P, heard)
+    for _ in range(beats):
+        found.append((pacer.wait(), taken))
+        clock.spend(cost() if callable(cost) else cost)
+    return found
+
+
+LOCKED = 150
+"""Beats after which they follow, from wherever they began: a period at a hundredth in each, and 50 to settle."""
+
+
+@given(phase=st.integers(0, P - 1), drift=st.floats(-1e-3, 1e-3), cost=st.integers(0, P // 2), seed=st.integers(0, 99))
+def test_each_news_is_taken_when_it_comes_whatever_the_phase_and_drift_of_the_machines_clock(phase, drift, cost, seed):
+    """Jitter is up to 0.15 periods; news are in order, and each beat takes the one that belongs to it."""
+    late = np.random.default_rng(seed).uniform(-0.15, 0.15, 400)
+    news = (phase + (1.0 + drift) * P * (1 + np.arange(400)) + P * late).astype(int)
+    beats = followed(news.tolist(), 300, cost)[LOCKED:]
+    assert all(beat.woke == came for beat, came in beats)
+    assert sum(beat.missed for beat, _ in beats) == 0
+    assert (np.diff([came for _, came in beats]) > 0).all()
+
+
+def test_beats_without_news_go_on_and_the_next_news_are_taken_at_once():
+    rng = np.random.default_rng(1)
+    lost = rng.random(1000) < 0.2
+    news = 0.4 * P + 1.0005 * P * np.arange(1000)
+    beats = followed(news[~lost].astype(int).tolist(), 800)[LOCKED:]
+    fresh = np.array([beat.woke == came for beat, came in beats])
+    assert abs(fresh.mean() - 0.8) < 0.05
+    waited = [beat.woke - beat.due for (beat, _), new in zip(beats, fresh, strict=True) if not new]
+    assert set(waited) == {P // 4}  # as long as it is patient
+    assert sum(beat.missed for beat, _ in beats) == 0
+
+
+def test_news_that_come_too_late_for_a_beat_are_taken_by_the_next():
+    news = (0.4 * P + P * np.arange(300)).astype(int)
+    news[200] += int(0.6 * P)
+    late = followed(news.tolist(), 280)
+    found = [came for _, came in late]
+    assert found.count(news[199]) == 2
+    assert news[200] not in found  # that of the next beat came soon after, and is newer
+    assert news[201] in found
+
+
+@pytest.mark.parametrize("ratio", [0.0, 0.5, 1.6, 2.0, 3.7])
+def test_a_loop_keeps_its_rate_whatever_that_of_its_machine(ratio):
+    """`ratio` is in news per period; the beats give way by a hundredth of a period at most."""
+    news = (P * np.arange(1, 1 + int(1200 * ratio)) / ratio).astype(int).tolist() if ratio else []
+    beats = [beat for beat, _ in followed(news, 1000)]
+    mean = (beats[-1].woke - beats[LOCKED].woke) / (beats[-1].index - beats[LOCKED].index)
+    assert abs(mean / P - 1.0) < (1e-3 if ratio in (0.0, 0.5, 2.0) else 0.0101)
+    assert sum(beat.missed for beat in beats) == 0
+
+
+def test_of_a_machine_that_speaks_twice_a_period_the_newest_is_taken():
+    beats = followed((0.3 * P + P * np.arange(1000) / 2).astype(int).tolist(), 400)[LOCKED:]
+    assert all(beat.woke == came for beat, came in beats)
+
+
+@given(seed=st.integers(0, 1000))
+def test_beats_that_follow_are_never_closer_than_half_a_period_and_every_one_is_kept_or_counted(seed):
+    rng = np.random.default_rng(seed)
+    news = np.cumsum(rng.exponential(P, 300)).astype(int).tolist()
+    beats = [beat for beat, _ in followed(news, 200, lambda: int(rng.exponential(0.7 * P)))]
+    assert np.diff([beat.woke for beat in beats]).min() >= P // 2
+    assert sum(beat.missed for beat in beats) == beats[-1].index - len(beats)
+
+
+@pytest.mark.parametrize("by", [-NS, 5 * NS])
+def test_beats_that_follow_go_on_after_a_jump_of_the_clock(by):
+    clock = VirtualClock()
+
+    def heard(deadline):
+        clock.sleep_until(max(clock.now(), deadline))
+        return False
+
+    pacer = Pacer(clock, P, heard)
+    for _ in range(10):
+        pacer.wait()
+    clock.jump(by)
+    now, beat = clock.now(), pacer.wait()
+    assert beat.jumped
+    assert (beat.index, beat.missed, beat.due) == (11, 0, now + P)
+    assert pacer.wait().due == now + 2 * P

@@ -131,6 +131,34 @@ def test_lost_commands_are_held_over_by_the_machine(runs, share):
     assert rig.loop.counts.complete
 
 
+@pytest.mark.parametrize("period", [0.999, 1.001])
+def test_a_loop_that_follows_its_machine_has_something_new_in_each_tick_and_no_command_is_overtaken(runs, period):
+    """Its clock is off by a thousandth, ten times as much as one of quartz, and datagrams take 0.2 to 0.4 ms."""
+    machine_period, late = round(period * PERIOD), Weather(delay_s=(2e-4, 4e-4))
+
+    def steps(follows):
+        rig = runs(duration_s=2.5, machine_period=machine_period, follows=follows, states=late, commands=late)
+        of = [row for row in rig.rows if int(row["mode"]) == Mode.RUNNING][150:]  # then it follows
+        assert not any(int(row["missed"]) for row in of)
+        return rig, np.diff([float(row["t"]) for row in of]) / H
+
+    rig, told = steps(follows=True)
+    np.testing.assert_allclose(told, 1.0, rtol=1e-6)
+    ages = [float(row["age_us"]) for row in rig.rows if int(row["mode"]) == Mode.RUNNING][150:]
+    assert max(ages) <= 1.1e3 * period + 2e2  # of a round trip: the machine took the last command when a period began
+    assert not np.allclose(steps(follows=False)[1], 1.0)  # a loop that beats on its own
+
+
+def test_a_loop_that_follows_its_machine_notices_its_silence_as_any(runs):
+    def cut(rig):
+        rig.clock.at(NS // 5, lambda: setattr(rig.to_loop, "cut", True))
+
+    followed, free = (runs(before=cut, follows=follows) for follows in (True, False))
+    assert followed.modes() == free.modes() == WHOLE
+    assert followed.faults() == free.faults() == Fault.SILENT
+    assert abs(followed.ticks(Mode.RUNNING) - free.ticks(Mode.RUNNING)) <= 1
+
+
 def test_states_that_come_in_any_order_within_20_ms_keep_it_running(runs):
     rig = runs(states=Weather(delay_s=(0.0, 0.02)))
     assert rig.loop.counts.complete

@@ -142,6 +142,17 @@ def test_a_stranger_who_speaks_first_does_not_keep_the_machine_out():
         link.close()
 
 
+def test_who_waits_on_udp_is_woken_by_a_datagram_and_by_nothing_else():
+    with ends("udp") as (a, b):
+        began = time.monotonic()
+        a.wait(0.02)
+        assert time.monotonic() - began >= 0.02
+        b.send(memoryview(b"news"))
+        a.wait(60.0)
+        assert time.monotonic() - began < 30.0
+        assert a.receive() == b"news"
+
+
 def test_udp_is_bound_to_loopback_unless_told_otherwise():
     link = UdpLink()
     assert link.local[0] == "127.0.0.1"

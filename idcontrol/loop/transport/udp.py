@@ -8,6 +8,7 @@ a wire of its own.
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 
 from idcontrol.errors import InputError
@@ -79,6 +80,11 @@ class UdpLink:
         if not self._connected and self._sender is not None:
             self._socket.connect(self._sender)
             self._connected = True
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until a datagram has come, at most for a time [s]."""
+        if timeout_s > 0.0:
+            select.select([self._socket], [], [], timeout_s)
 
     def fileno(self) -> int:
         """What can be read as soon as a datagram has come, for `select`."""
