@@ -136,9 +136,8 @@ def verdicts() -> str:
 
 def differing() -> str:
     """What differs from the papers, by place: found and printed, with the page that derives it, or unexplained."""
-    said = _papers()["judged"]
-    parts = []
-    for source in dict.fromkeys(one["source"] for one in said):
+    said, parts = _papers()["judged"], []
+    for source in (f"{place['paper']}, {place['where']}" for place in _papers()["places"]):
         rows = [
             [one["what"].replace("_", " "), _value(one["printed"]), _value(one["found"]), _linked(one["verdict"])]
             for one in said
