@@ -167,6 +167,7 @@ QUANTITIES = (
     Quantity("Time", "step_us.p999", "controller step, 99.9 %", "µs"),
     Quantity("Time", "step_us.max", "controller step, longest", "µs"),
     Quantity("Time", "wall_s", "wall time", "s"),
+    Quantity("Time", "cpu_s", "processor time", "s"),
     Quantity("Time", "realtime_factor", "simulated time / wall time", more_is_better=True),
 )
 """The quantities shown for a run, in order."""

@@ -149,7 +149,8 @@ def record_walk(
         progress: Is told the share that is done.
 
     Returns:
-        The metrics of `idcontrol.record.metrics.locomotion`, wall time, and how many ticks had a foot out of reach.
+        The metrics of `idcontrol.record.metrics.locomotion`, wall and processor time, and how many ticks had a foot out
+        of reach.
 
     Raises:
         UnknownName: There is no such controller or plant.
@@ -164,7 +165,7 @@ def record_walk(
     if estimated:
         shapes["base_seen"] = (13,)
     row = TickRow(observer, walk.plant, progress_of(walk.guide), walk.planner)
-    began, unreachable = time.perf_counter(), 0
+    began, busy, unreachable = time.perf_counter(), time.process_time(), 0
     known = {"layout": msgspec.to_builtins(facts), "scene": msgspec.to_builtins(scene.scenery()), **(meta or {})}
     settings = jsonable(msgspec.to_builtins(config))
     with Recorder(out, shapes, units, known, config=settings, wall_time=("step_us",)) as recorder:
@@ -186,7 +187,7 @@ def record_walk(
                 recorder.event(Event(t=tick.state.t, what="the robot fell"))
                 break
         progress(1.0)
-        wall = time.perf_counter() - began
+        wall, busy = time.perf_counter() - began, time.process_time() - busy
         arrays = recorder.arrays()
         metrics = locomotion(arrays, facts, config.duration_s)
         if metrics["missed"] is not None:
@@ -194,6 +195,7 @@ def record_walk(
             recorder.event(Event(t=float(arrays["t"][-1]), what=what))
         metrics["unreachable_steps"] = unreachable
         metrics["wall_s"] = wall
+        metrics["cpu_s"] = busy
         metrics["realtime_factor"] = len(arrays["t"]) * facts.period_s / wall
         recorder.close(metrics)
     return metrics

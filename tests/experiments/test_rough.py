@@ -90,7 +90,7 @@ def test_times_of_walks_stand_beside_the_papers_and_what_is_saved_is_judged():
     """A run's time is told for ten seconds, however long it was."""
     seconds = dict(zip(WALKS, (20.0, 19.0, 30.0, 22.0), strict=True))
     outcomes = [
-        outcome(experiment, dict(run), walked(realtime_factor=10.0 / spent))
+        outcome(experiment, dict(run), walked(cpu_s=0.2 * spent, steps=2000))
         for run, spent in zip(walk_times.runs, seconds.values(), strict=True)
     ]
     judged = list(judged_times(outcomes))
