@@ -314,7 +314,9 @@ def no_slip_kernel(
         return INACCURATE, iterations, residual, 0.0
     slip = 0.0
     for i in range(n):
-        opens = closed[i] and w[i] > _OPEN * (abs(c[i]) + abs(w[i] - c[i])) + row_rounding(rho, c, left, f, x, i)
+        least = _OPEN * (abs(c[i]) + abs(w[i] - c[i]))
+        # what rounding leaves is looked at only where it counts: that takes as long as there are rows
+        opens = closed[i] and w[i] > least and w[i] > least + row_rounding(rho, c, left, f, x, i)
         if stick[i] and opens:
             slip = max(slip, w[i])
         elif closed[i] and not opens:
