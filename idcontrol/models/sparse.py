@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.types import Array, Integers, Status
@@ -63,31 +64,39 @@ class SparseProblem:
     def __post_init__(self) -> None:
         t, d = self.v.shape if self.v.ndim == 2 else (len(self.size), -1)
         n = self.gap.shape[0]
-        wanted = {
-            "size": (t,),
-            "M": (t, d, d),
-            "v": (t, d),
-            "v_star": (t, d),
-            "tree": (n, 2),
-            "rows": (n, 2, 3, d),
-            "gap": (n,),
-            "mu": (n,),
-            "stiffness": (n,),
-            "damping": (n,),
-            "surface_velocity": (n, 3),
-        }
-        if self.impulses is not None:
-            wanted["impulses"] = (n, 3)
-        for name, shape in wanted.items():
-            found = getattr(self, name).shape
-            if found != shape:
-                raise InputError(f"sparse problem: {name} has shape {found}; {t} trees and {n} contacts need {shape}")
+        impulses = self.surface_velocity if self.impulses is None else self.impulses
+        wanted = ((t,), (t, d, d), (t, d), (t, d), (n, 2), (n, 2, 3, d), (n,), (n,), (n,), (n,), (n, 3), (n, 3))
+        given = (
+            *(self.size, self.M, self.v, self.v_star, self.tree, self.rows),
+            *(self.gap, self.mu, self.stiffness, self.damping, self.surface_velocity, impulses),
+        )
+        if tuple([each.shape for each in given]) != wanted:
+            for name, each, shape in zip(_ARRAYS, given, wanted, strict=True):
+                if each.shape != shape:
+                    raise InputError(
+                        f"sparse problem: {name} has shape {each.shape}; {t} trees and {n} contacts need {shape}"
+                    )
         if not self.h > 0.0:
             raise InputError(f"sparse problem: the step h must be positive, not {self.h}")
-        if t and not (self.size.min() >= 1 and self.size.max() <= d):
+        if not _within(self.size, 1, d):
             raise InputError(f"sparse problem: sizes of trees must be from 1 to {d}")
-        if n and not (self.tree.min() >= WORLD and self.tree.max() < t):
+        if not _within(self.tree, WORLD, t - 1):
             raise InputError(f"sparse problem: trees of contacts must be from {WORLD} (the world) to {t - 1}")
+
+
+_ARRAYS = (
+    *("size", "M", "v", "v_star", "tree", "rows"),
+    *("gap", "mu", "stiffness", "damping", "surface_velocity", "impulses"),
+)
+
+
+@njit(cache=True)
+def _within(values: Integers, low: int, high: int) -> bool:
+    """Whether all values are from `low` to `high`."""
+    inside = True
+    for value in values.flat:
+        inside = inside and bool(low <= value <= high)
+    return inside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
