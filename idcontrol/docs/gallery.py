@@ -37,6 +37,7 @@ COMMANDS = {
     "grasp": "idcontrol run grasp",
     "box-grip": "idcontrol run box-grip",
     "slip-control": "idcontrol run slip-control",
+    "jar": "idcontrol run jar",
     "clutter": "idcontrol run clutter",
     "sphere-stack": "idcontrol run sphere-stack",
     "incline": "idcontrol run incline",
@@ -59,7 +60,7 @@ COMMANDS = {
 """The command that makes each picture, in the order of the page."""
 DATA = {"standing": "tsid/bin/python", "tosses": "cube_tosses.npz", "icub-forces": "icub_walk.npz"}
 """Files of others that a command reads; where one is not in the folder, the picture that there is stays."""
-IN_3D = ("trot", "rough", "grasp")
+IN_3D = ("trot", "rough", "grasp", "jar")
 SIZE = (360, 540)
 """Height and width of a picture in pixels."""
 FILM_FROM_S, FILM_S, FILM_SPEED, FILM_FRAMES_PER_S = 1.0, 0.6, 0.25, 10

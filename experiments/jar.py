@@ -1,0 +1,416 @@
+"""Two arms with hands open a jar, pour its marbles into a bowl, close it and put it back.
+
+Castro, Permenter & Han 2022, section X-E: 160 velocities, 5 ms steps, SAP. What was done is judged by where things are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.configuration import Count, Positive
+from idcontrol.errors import InputError
+from idcontrol.experiments.case import Case, Progress
+from idcontrol.experiments.clutter import momentum_error
+from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.models import sap
+from idcontrol.models.sap.regularization import BETA, SIGMA, regularize
+from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution
+from idcontrol.record.scenery import DrawableBody, Scenery
+from idcontrol.scenes.jar import things
+from idcontrol.scenes.jar.machine import Bone, bones
+from idcontrol.scenes.jar.task import (
+    BOWL,
+    JAR,
+    JAR_AT,
+    KEYFRAMES,
+    LEFT,
+    LID,
+    RIGHT,
+    Scene,
+    lid_offset,
+    marbles_in_bowl,
+    play,
+)
+from idcontrol.types import Array, Status
+
+NORM = "theory/sap.md#machines-among-bodies"
+"""The section that tells in which norm the search ends."""
+
+PAPER = "Castro et al. 2022, Figs. 18 to 21"
+PAPER_VELOCITIES, PAPER_ITERATIONS, PAPER_MOMENTUM_ERROR, PAPER_CONTACTS = 160, 4, 1e-3, 200
+"""Velocities; mean Newton steps; largest momentum error; contacts that are at least "hundreds" (section X-E)."""
+
+LIFTED_M, AWAY_M = 0.05, 0.1
+"""The jar is lifted when its foot is this high; the jar is open when its lid is this far from its seat [m]."""
+
+SEATED_M, BACK_M, UPRIGHT_RAD = 2e-3, 0.02, np.radians(2.0)
+"""The lid is on within this of its seat; the jar is back within this of where it stood, and this upright."""
+
+EVERY = 4
+"""Steps for each row of the record."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All that decides the case. Step, masses and tolerance are the paper's; sizes and friction it does not tell.
+
+    Attributes:
+        step_s: Time step.
+        mu: Friction of hands, jar, lid, bowl and table.
+        mu_marble: Friction of marbles.
+        sigma: SAP's slip parameter.
+        beta: SAP's period of a near-rigid contact, in steps.
+        tolerance: ε_r of SAP.
+        keyframes: How many keyframes are played, from the first on; fewer than all leave the task undone.
+    """
+
+    step_s: Positive = 5e-3
+    mu: Positive = 0.8
+    mu_marble: Positive = 0.3
+    sigma: Positive = SIGMA
+    beta: Positive = BETA
+    tolerance: Positive = 1e-3
+    keyframes: Count = len(KEYFRAMES)
+
+
+@dataclass
+class Watch:
+    """What is seen of a run, step by step.
+
+    Attributes:
+        scene: The scene.
+        bones: What is drawn of each arm.
+        steps: Contacts, those that press, Newton steps, momentum error, the solver's residual, complementarity error,
+            processor time of step and controller [s], and whether it was solved, for each step.
+        rows: Time and pose of everything, for every `EVERY`-th step.
+        poses: Positions and quaternions of parts and bones, in those rows.
+        lifted: Largest height of the jar's foot while the jar stands on nothing [m].
+        opened: Largest distance of the lid from its seat while both hands hold what they should [m].
+    """
+
+    scene: Scene
+    bones: Sequence[Sequence[Bone]]
+    steps: list[tuple[float, ...]] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    poses: list[Array] = field(default_factory=list)
+    lifted: float = 0.0
+    opened: float = 0.0
+    _began: float = field(default_factory=time.thread_time)
+
+    def __call__(self) -> None:
+        """See one step."""
+        spent = time.thread_time() - self._began
+        plant, scene = self.scene.plant, self.scene
+        problem, solution = plant.problem, plant.last
+        assert problem is not None
+        assert solution is not None
+        self.steps.append(
+            (
+                len(problem.gap),
+                int((solution.impulses[:, 0] > 0.0).sum()),
+                solution.iterations,
+                momentum_error(problem, solution),
+                solution.residual,
+                complementarity_error(problem, solution, scene.parameters),
+                spent,
+                solution.status is Status.SOLVED,
+            )
+        )
+        foot = float(scene.pose(JAR).translation[2]) - things.JAR_CENTRE_M
+        if not plant.force_between(JAR, WORLD).any() and plant.squeeze(RIGHT, JAR) > 0.0:
+            self.lifted = max(self.lifted, foot)
+        if plant.squeeze(LEFT, LID) > 0.0 and not plant.force_between(JAR, LID).any():
+            self.opened = max(self.opened, max(lid_offset(scene)))
+        if len(self.steps) % EVERY == 0:
+            self.times.append(plant.state.t)
+            self.poses.append(self._drawn())
+        self._began = time.thread_time()
+
+    def _drawn(self) -> Array:
+        """Poses of all parts, then of all bones, shape (k, 7)."""
+        position, rotation = self.scene.plant.place
+        poses = [pin.SE3ToXYZQUAT(pin.SE3(turn, np.array(at))) for at, turn in zip(position, rotation, strict=True)]
+        for arm, drawn in zip(self.scene.arms, self.bones, strict=True):
+            data = arm.system.data
+            poses += [pin.SE3ToXYZQUAT(data.oMf[bone.frame] * bone.place) for bone in drawn]
+        return np.array(poses)
+
+
+def complementarity_error(problem: SparseProblem, solution: SparseSolution, parameters: sap.Parameters) -> float:
+    """``mean |g·γ| / ℓ_p``, with ``g = v_c - v̂ + R γ`` (Castro et al. 2022, eq. 25)."""
+    n, away = len(problem.gap), solution.v_plus - problem.v_star
+    inverse = np.linalg.inv(problem.M)
+    W = np.zeros((n, 3, 3))
+    for side in range(2):
+        moves = problem.tree[:, side] != WORLD
+        J = problem.rows[moves, side]
+        W[moves] += J @ inverse[problem.tree[moves, side]] @ J.swapaxes(1, 2)
+    R, v_hat = np.empty((n, 3)), np.zeros((n, 3))
+    for i, w in enumerate(np.linalg.norm(W, axis=(1, 2)) / 3.0):
+        R[i, 0], R[i, 1], v_hat[i, 0] = regularize(
+            problem.h, w, problem.gap[i], problem.stiffness[i], problem.damping[i], parameters.beta, parameters.sigma
+        )
+    R[:, 2] = R[:, 1]
+    impulses = solution.impulses
+    slack = np.abs(((solution.contact_velocity - v_hat + R * impulses) * impulses).sum(axis=1))
+    cost = 0.5 * np.einsum("ti,tij,tj->", away, problem.M, away) + 0.5 * (R * impulses**2).sum()
+    return float(slack.mean() / cost) if n and cost > 0.0 else 0.0
+
+
+def run(config: Config, progress: Progress) -> Results:
+    """Play the keyframes and judge what was done."""
+    if config.keyframes > len(KEYFRAMES):
+        raise InputError(f"keyframes: there are {len(KEYFRAMES)}, not {config.keyframes}")
+    parameters = sap.Parameters(sigma=config.sigma, beta=config.beta, tolerance=config.tolerance)
+    # loads what is compiled, so that no step is timed with it
+    _scene(config, parameters).step(1.0, (False, False))
+    scene = _scene(config, parameters)
+    watch = Watch(scene, [bones(arm.system) for arm in scene.arms])
+    ends: dict[str, float] = {}
+    failed = ""
+    for number, keyframe in enumerate(KEYFRAMES[: config.keyframes]):
+        if not play(scene, keyframe, watch):
+            failed = keyframe.name
+            break
+        ends[keyframe.name] = scene.plant.state.t
+        progress((number + 1) / config.keyframes)
+    steps = np.array(watch.steps).T
+    return Results(
+        findings=[*_done(scene, watch, len(ends), failed), *_counts(config, scene, steps)],
+        series=_series(scene, watch, steps),
+        drawings=[_history(config, steps, ends)],
+        extra={"keyframe_ends_s": ends},
+        scene=_scenery(scene, watch),
+    )
+
+
+experiment = Case(
+    name="jar",
+    summary="two arms with hands open a jar of marbles, pour it into a bowl, close it and put it back, under SAP",
+    presets={"default": Config()},
+    simulate=run,
+    smallest=Config(keyframes=1),
+)
+
+
+def _scene(config: Config, parameters: sap.Parameters) -> Scene:
+    return Scene(h=config.step_s, mu=config.mu, mu_marble=config.mu_marble, parameters=parameters)
+
+
+def _done(scene: Scene, watch: Watch, played: int, failed: str) -> list[Finding]:
+    """What was done, judged by where things are at the end and were on the way."""
+    plant, jar = scene.plant, scene.pose(JAR)
+    count, (along, across) = marbles_in_bowl(scene), lid_offset(scene)
+    standing = jar.translation - np.array([0.0, 0.0, things.JAR_CENTRE_M])
+    tilt = float(np.arccos(np.clip(jar.rotation[2, 2], -1.0, 1.0)))
+    lid_tilt = float(np.arccos(np.clip((jar.rotation.T @ scene.pose(LID).rotation)[2, 2], -1.0, 1.0)))
+    closed = max(along, across) < SEATED_M and lid_tilt < UPRIGHT_RAD
+    away = float(np.linalg.norm(standing - JAR_AT))
+    stands = bool(plant.force_between(JAR, WORLD)[2] > 0.0)
+    released = plant.squeeze(RIGHT, JAR) == 0.0 and plant.squeeze(LEFT, LID) == 0.0
+    back = away < BACK_M and tilt < UPRIGHT_RAD and stands and released
+    done = (
+        not failed
+        and watch.lifted > LIFTED_M
+        and watch.opened > AWAY_M
+        and count == things.MARBLES
+        and closed
+        and back
+        and played == len(KEYFRAMES)
+    )
+    return [
+        Finding(
+            "task_done",
+            bool(done),
+            paper="open the jar, pour, close it, put it back",
+            source=PAPER,
+            holds=bool(done),
+            note="all of the following, by friction alone",
+        ),
+        Finding("keyframes", played, note=f"of {len(KEYFRAMES)}", holds=played == len(KEYFRAMES)),
+        Finding("failed_keyframe", failed or None, note="what it waited for did not come", holds=not failed),
+        Finding(
+            "lid_off_m",
+            watch.opened,
+            "m",
+            holds=watch.opened > AWAY_M,
+            note="largest distance of the lid from its seat while the left hand held it and it touched no jar",
+        ),
+        Finding(
+            "jar_lifted_m",
+            watch.lifted,
+            "m",
+            holds=watch.lifted > LIFTED_M,
+            note="largest height of the foot's middle while the right hand held the jar and it touched no table",
+        ),
+        Finding(
+            "marbles_in_bowl",
+            count,
+            holds=count == things.MARBLES,
+            note=f"of {things.MARBLES}: centres within the bowl's walls and below its rim, at the end",
+        ),
+        Finding(
+            "lid_from_seat_m",
+            max(along, across),
+            "m",
+            holds=closed,
+            note=f"at the end; tilted by {np.degrees(lid_tilt):.2f} degrees",
+        ),
+        Finding(
+            "jar_from_start_m",
+            away,
+            "m",
+            holds=back,
+            note=f"at the end; tilted by {np.degrees(tilt):.2f} degrees, "
+            f"{'standing' if stands else 'not standing'}, {'released' if released else 'not released'}",
+        ),
+    ]
+
+
+def _counts(config: Config, scene: Scene, steps: Array) -> list[Finding]:
+    """Counts, errors and times."""
+    contacts, pressing, iterations, momentum, residual, complementarity, spent, solved = steps
+    velocities, simulated = scene.plant.velocities, config.step_s * len(spent)
+    return [
+        Finding(
+            "velocities",
+            velocities,
+            paper=PAPER_VELOCITIES,
+            source=PAPER,
+            holds=velocities == PAPER_VELOCITIES,
+            note=f"two arms with hands of 23, and {len(scene.plant.inertias.mass)} free bodies",
+        ),
+        Finding("contacts_mean", float(contacts.mean()), note=f"points listed; {pressing.mean():.0f} press"),
+        Finding(
+            "contacts_max",
+            int(contacts.max()),
+            paper="hundreds",
+            source=PAPER,
+            agrees=bool(contacts.max() >= PAPER_CONTACTS),
+            note=f"points listed, three rows each; {pressing.max():.0f} press at most. The paper has hydroelastic "
+            "patches between jar and lid, with a constraint for each face of a mesh",
+        ),
+        Finding(
+            "iterations_mean",
+            float(iterations.mean()),
+            paper=PAPER_ITERATIONS,
+            source=PAPER,
+            note="Newton steps from the velocities of the step before, of the island that took most",
+        ),
+        Finding("iterations_max", int(iterations.max())),
+        Finding(
+            "momentum_error",
+            float(momentum.max()),
+            paper=f"below {PAPER_MOMENTUM_ERROR:g}",
+            source=PAPER,
+            agrees=bool(momentum.max() <= PAPER_MOMENTUM_ERROR),
+            derivation="" if momentum.max() <= PAPER_MOMENTUM_ERROR else NORM,
+            note="Castro et al. 2022, eq. 24, largest of all steps, recomputed over all trees; "
+            f"mean {momentum.mean():.1e}, median {np.median(momentum):.1e}",
+        ),
+        Finding(
+            "residual",
+            float(residual.max()),
+            holds=bool(residual.max() <= config.tolerance and solved.all()),
+            note="the same in the norm of the kinetic energy, which is the one that the search ends by",
+        ),
+        Finding(
+            "complementarity_error",
+            float(complementarity.max()),
+            holds=bool(complementarity.max() < 1e-9),
+            note="Castro et al. 2022, eq. 25, largest of all steps; the paper has it within machine precision",
+        ),
+        Finding(
+            "step_ms",
+            1e3 * float(np.median(spent)),
+            "ms",
+            note="median processor time of a step with controller and collision detection; "
+            f"99 of 100 within {1e3 * np.percentile(spent, 99):.2f}, at most {1e3 * spent.max():.1f}",
+        ),
+        Finding(
+            "real_time_factor",
+            float(simulated / spent.sum()),
+            note=f"{simulated:.2f} s of the task over the processor time of all its steps",
+        ),
+    ]
+
+
+COLOURS = {
+    WORLD: (0.8, 0.74, 0.65),
+    RIGHT: (0.25, 0.25, 0.28),
+    LEFT: (0.4, 0.4, 0.45),
+    JAR: (0.45, 0.7, 0.9),
+    LID: (0.9, 0.55, 0.3),
+    BOWL: (0.5, 0.78, 0.5),
+}
+MARBLE_COLOUR, ARM_COLOUR = (0.8, 0.15, 0.25), (0.95, 0.6, 0.2)
+
+
+def _scenery(scene: Scene, watch: Watch) -> Scenery:
+    """All parts, and the arms as capsules."""
+    bodies = []
+    for part in scene.plant.parts:
+        shape = part.shape
+        box = hasattr(shape, "halfSide")
+        size = tuple(2.0 * np.asarray(shape.halfSide)) if box else (shape.radius,)
+        bodies.append(
+            DrawableBody(
+                name=part.name,
+                shape="box" if box else "sphere",
+                size_m=tuple(float(length) for length in size),
+                colour=COLOURS.get(part.tree, MARBLE_COLOUR),
+                opacity=0.45 if part.tree == JAR else 1.0,
+            )
+        )
+    for arm, drawn in enumerate(watch.bones):
+        bodies += [
+            DrawableBody(
+                name=f"arm{arm}_{number}", shape="capsule", size_m=(bone.radius, bone.length), colour=ARM_COLOUR
+            )
+            for number, bone in enumerate(drawn)
+        ]
+    return Scenery(robot=None, bodies=tuple(bodies), ground=None)
+
+
+def _series(scene: Scene, watch: Watch, steps: Array) -> dict[str, Series]:
+    rows = len(watch.times)
+    contacts, pressing, iterations, momentum, _, _, spent, _ = steps[:, EVERY - 1 :: EVERY][:, :rows]
+    series = {
+        "t": Series(np.array(watch.times), "s"),
+        "contacts": Series(contacts),
+        "pressing": Series(pressing),
+        "iterations": Series(iterations),
+        "momentum_error": Series(momentum),
+        "step_us": Series(1e6 * spent, "us", wall_time=True),
+    }
+    poses = np.array(watch.poses)
+    names = [body.name for body in _scenery(scene, watch).bodies]
+    return series | {f"pose_{name}": Series(poses[:, i]) for i, name in enumerate(names)}
+
+
+def _history(config: Config, steps: Array, ends: dict[str, float]) -> Drawing:
+    t = config.step_s * np.arange(1.0, steps.shape[1] + 1.0)
+    with axes(rows=2, size=(8.0, 5.5), sharex=True) as (above, below):
+        above.plot(t, steps[0], label="listed", linewidth=0.8)
+        above.plot(t, steps[1], label="pressing", linewidth=0.8)
+        above.set_ylabel("contacts")
+        above.set_ylim(0.0, 1.75 * steps[0].max())
+        for name, end in ends.items():
+            above.axvline(end, color="0.8", linewidth=0.6, zorder=0)
+            above.annotate(
+                name, (end, 1.0), xycoords=("data", "axes fraction"), rotation=90, fontsize=6, ha="right", va="top"
+            )
+        above.legend(loc="lower right", ncols=2)
+        below.plot(t, steps[2], linewidth=0.8)
+        below.set_ylabel("Newton steps")
+        below.set_xlabel("time [s]")
+    return Drawing(
+        "Contacts and iterations",
+        "Contacts of the whole scene and Newton steps of each time step; lines end the keyframes.",
+        above.figure,
+    )

@@ -1,0 +1,341 @@
+"""Time stepping of machines and free bodies together under SAP: trees of joints, and of six velocities each.
+
+Bodies are made of several convex parts, and so are the links of machines. Parts of one tree do not touch each other.
+Joints are driven by torques, and by springs and dampers that act within the step, as drives do whose own loops are
+faster than it: with ``A = M + h D + h² K`` (Castro, Permenter & Han 2022, eq. 11) they are stable however stiff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from idcontrol.bodies import (
+    BodyState,
+    Inertias,
+    advance,
+    free_velocities,
+    inertia_blocks,
+    reaches,
+    rotations,
+)
+from idcontrol.contact.contacts import axes_of
+from idcontrol.contact.detection import Detection
+from idcontrol.contact.distance import near_pairs
+from idcontrol.errors import InputError
+from idcontrol.models import sap
+from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution
+from idcontrol.system import System
+from idcontrol.types import Array, Booleans, Integers
+
+NEAR = 1e-3
+"""Gap below which contacts are listed [m], in addition to the distance that parts can move within the step."""
+
+HAND_SPEED = 0.5
+"""Speed of a link up to which its contacts are listed before they close [m/s]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A convex part of a link, of a body, or of the world.
+
+    Attributes:
+        name: Name for messages and pictures.
+        shape: coal geometry.
+        tree: Machines first, then bodies, numbered as they are given to `Trees`; `WORLD` does not move.
+        frame: Of a machine: index of the frame that carries the part.
+        position: In the frame of what carries it, shape (3,) [m].
+        rotation: Its axes (columns), shape (3, 3).
+        mu: Friction; where two parts touch, the smaller one counts.
+    """
+
+    name: str
+    shape: Any
+    tree: int
+    position: Array
+    rotation: Array
+    frame: int = 0
+    mu: float = 0.5
+
+
+class Mass(NamedTuple):
+    """A rigid body whose frame is at its centre of mass.
+
+    Attributes:
+        name: Its name.
+        mass: Mass [kg].
+        inertia: About the centre of mass, body axes, shape (3, 3) [kg m²].
+    """
+
+    name: str
+    mass: float
+    inertia: Array
+
+
+class Drive(NamedTuple):
+    """How the joints of a machine are driven for one step, all of shape (m,).
+
+    Attributes:
+        torque: Torque [N m].
+        target: Positions that the springs pull to [rad].
+        speed: Speeds that the dampers pull to [rad/s].
+        stiffness: K [N m/rad].
+        damping: D [N m s/rad].
+    """
+
+    torque: Array
+    target: Array
+    speed: Array
+    stiffness: Array
+    damping: Array
+
+
+class TreesState(NamedTuple):
+    """Positions and velocities of everything.
+
+    Attributes:
+        t: Time [s].
+        q: Joint positions of each machine, shape (m,) [rad].
+        v: Joint velocities of each machine, shape (m,) [rad/s].
+        bodies: The bodies.
+    """
+
+    t: float
+    q: tuple[Array, ...]
+    v: tuple[Array, ...]
+    bodies: BodyState
+
+
+class Trees:
+    """Machines and bodies under gravity.
+
+    Attributes:
+        state: Where everything is.
+        problem: Problem of the last step; None before the first.
+        last: Its solution.
+        force: Contact force on the first of the two parts in the last step, world axes, shape (n, 3) [N].
+        touching: Parts of each contact, shape (n, 2).
+        place: Origins and axes of all parts at the beginning of the last step, shapes (g, 3) and (g, 3, 3).
+    """
+
+    def __init__(
+        self,
+        machines: Sequence[System],
+        bodies: Sequence[Mass],
+        parts: Sequence[Part],
+        *,
+        parameters: sap.Parameters,
+        gravity: float = 9.81,
+    ) -> None:
+        """Prepare the scene; machines have joints of one velocity each, none of them free.
+
+        Raises:
+            InputError: A machine floats, or a part is carried by nothing that there is.
+        """
+        if any(machine.n_unactuated or machine.model.nq != machine.model.nv for machine in machines):
+            raise InputError("machines among bodies are fixed to the world, with joints of one velocity each")
+        self.machines, self.parts = tuple(machines), tuple(parts)
+        k, n = len(machines), len(bodies)
+        tree: Integers = np.array([part.tree for part in parts], dtype=np.int64)
+        if tree.min() < WORLD or tree.max() >= k + n:
+            raise InputError(f"parts are carried by trees from {WORLD} (the world) to {k + n - 1}")
+        self.inertias = Inertias(
+            mass=np.array([body.mass for body in bodies]),
+            inertia=np.array([body.inertia for body in bodies]),
+            inverse=np.linalg.inv(np.array([body.inertia for body in bodies])),
+        )
+        self._tree = tree
+        self._mu: Array = np.array([part.mu for part in parts])
+        self._gravity: Array = np.array([0.0, 0.0, -gravity])
+        self._parameters = parameters
+        self._detection = Detection(
+            [part.shape for part in parts], [part.name for part in parts], np.zeros(0, dtype=np.int64), None
+        )
+        size = [machine.n_velocities for machine in machines] + [6] * n
+        self._size: Integers = np.array(size, dtype=np.int64)
+        d, joints = max(size), max([machine.model.njoints for machine in machines], default=1)
+        self._jacobian: Array = np.zeros((k, 6, d))
+        self._support: Booleans = np.zeros((k, joints, d), dtype=np.bool_)
+        for i, machine in enumerate(machines):
+            self._support[i, : machine.model.njoints, : machine.n_velocities] = machine.support
+        # carriers are the world, then all frames of all machines, then the bodies
+        first = np.cumsum([1, *(len(machine.model.frames) for machine in machines)])
+        self._carrier: Integers = np.array(
+            [
+                0 if t < 0 else first[t] + part.frame if t < k else first[k] + t - k
+                for t, part in zip(tree, parts, strict=True)
+            ],
+            dtype=np.int64,
+        )
+        self._joint: Integers = np.array(
+            [machines[t].frame_joint[part.frame] if 0 <= t < k else 0 for t, part in zip(tree, parts, strict=True)],
+            dtype=np.int64,
+        )
+        self._local_position: Array = np.array([part.position for part in parts])
+        self._local_rotation: Array = np.array([part.rotation for part in parts])
+        self._extent: Array = np.zeros(n)
+        for part, radius in zip(parts, self._detection.shapes.radius, strict=True):
+            if part.tree >= k:
+                b = part.tree - k
+                self._extent[b] = max(self._extent[b], radius + float(np.linalg.norm(part.position)))
+
+    def reset(self, q: Sequence[Array], bodies: BodyState) -> TreesState:
+        """Start at rest with these joint positions and bodies."""
+        self._detection.reset()
+        self.state = TreesState(0.0, tuple(q), tuple(np.zeros_like(each) for each in q), bodies)
+        self.problem: SparseProblem | None = None
+        self.last: SparseSolution | None = None
+        self.force: Array = np.zeros((0, 3))
+        self.touching: Integers = np.zeros((0, 2), dtype=np.int64)
+        self.update()
+        return self.state
+
+    def update(self) -> None:
+        """Compute the machines' terms at the present state, and where all parts are."""
+        for machine, q, v in zip(self.machines, self.state.q, self.state.v, strict=True):
+            machine.update(q, v)
+        self._rotation_bodies: Array = rotations(self.state.bodies.orientation)
+        position = np.concatenate(
+            [np.zeros((1, 3)), *(machine.frame_position for machine in self.machines), self.state.bodies.position]
+        )[self._carrier]
+        rotation = np.concatenate(
+            [np.eye(3)[None], *(machine.frame_rotation for machine in self.machines), self._rotation_bodies]
+        )[self._carrier]
+        self.place = (
+            position + (rotation @ self._local_position[:, :, None])[:, :, 0],
+            np.ascontiguousarray(rotation @ self._local_rotation),
+        )
+
+    def step(self, h: float, drives: Sequence[Drive]) -> TreesState:
+        """Take one step of length `h` [s] with one drive for each machine; `update` has seen the present state."""
+        state, k = self.state, len(self.machines)
+        t, d = len(self._size), int(self._size.max())
+        M, v, v_star = np.zeros((t, d, d)), np.zeros((t, d)), np.zeros((t, d))
+        M[:, np.arange(d), np.arange(d)] = 1.0
+        for i, (machine, q, joint_v, drive) in enumerate(zip(self.machines, state.q, state.v, drives, strict=True)):
+            m = machine.n_velocities
+            A = machine.M + np.diag(h * drive.damping + h * h * drive.stiffness)
+            pull = drive.torque + drive.stiffness * (drive.target - q) + drive.damping * drive.speed - machine.bias
+            M[i, :m, :m], v[i, :m] = A, joint_v
+            v_star[i, :m] = np.linalg.solve(A, machine.M @ joint_v + h * pull)
+            self._jacobian[i, :, :m] = machine.jacobian
+        bodies, rotation = state.bodies, self._rotation_bodies
+        M[k:, :6, :6] = inertia_blocks(self.inertias, rotation)
+        v[k:, :6] = bodies.velocity
+        free = free_velocities(self.inertias, bodies, rotation, np.zeros_like(bodies.velocity), self._gravity, h)
+        v_star[k:, :6] = free
+
+        reach_of_tree = np.concatenate(
+            [np.full(k, 0.5 * NEAR + h * HAND_SPEED), reaches(free, self._extent, h, 0.5 * NEAR), [0.0]]
+        )
+        reach = reach_of_tree[self._tree]
+        detection = self._detection
+        detection.put(*self.place)
+        pair = near_pairs(detection.placed.low, detection.placed.high, reach, self._tree)
+        found = detection.find(pair, reach[pair[:, 0]] + reach[pair[:, 1]], reach)
+        axes = axes_of(found.normal, 0.0)
+        tree = self._tree[found.shape]
+        rows = np.zeros((len(found.gap), 2, 3, d))
+        _rows(tree, self._joint[found.shape], bodies.position, self._jacobian, self._support, found.point, axes, rows)
+        contacts = len(found.gap)
+        self.problem = SparseProblem(
+            h=h,
+            size=self._size,
+            M=M,
+            v=v,
+            v_star=v_star,
+            tree=tree,
+            rows=rows,
+            gap=found.gap,
+            mu=self._mu[found.shape].min(axis=1, initial=np.inf),
+            stiffness=np.full(contacts, np.inf),
+            damping=np.zeros(contacts),
+            surface_velocity=np.zeros((contacts, 3)),
+        )
+        p = self._parameters
+        self.last = solution = sap.solve_sparse(self.problem, sigma=p.sigma, beta=p.beta, tolerance=p.tolerance)
+        self.touching = found.shape
+        self.force = (solution.impulses[:, None, :] @ axes)[:, 0] / h
+        speeds = tuple(solution.v_plus[i, : self._size[i]].copy() for i in range(k))
+        self.state = TreesState(
+            state.t + h,
+            tuple(q + h * each for q, each in zip(state.q, speeds, strict=True)),
+            speeds,
+            advance(self.inertias, bodies, rotation, np.ascontiguousarray(solution.v_plus[k:, :6]), h),
+        )
+        self.update()
+        return self.state
+
+    @property
+    def velocities(self) -> int:
+        """Number of velocities of all trees."""
+        return int(self._size.sum())
+
+    def force_between(self, first: int, second: int) -> Array:
+        """Sum of the forces on tree `first` from tree `second` (or `WORLD`) in the last step, shape (3,) [N]."""
+        tree = self._tree[self.touching]
+        on = ((tree[:, 0] == first) & (tree[:, 1] == second)).astype(float)
+        on -= (tree[:, 0] == second) & (tree[:, 1] == first)
+        total: Array = on @ self.force
+        return total
+
+    def squeeze(self, first: int, second: int) -> float:
+        """Sum of the sizes of the contact forces between two trees in the last step [N]."""
+        tree = self._tree[self.touching]
+        between = (tree == (first, second)).all(axis=1) | (tree == (second, first)).all(axis=1)
+        return float(np.linalg.norm(self.force[between], axis=1).sum())
+
+
+@njit(cache=True, error_model="numpy")
+def _rows(
+    tree: Integers,
+    joint: Integers,
+    position: Array,
+    jacobian: Array,
+    support: Booleans,
+    point: Array,
+    axes: Array,
+    out: Array,
+) -> None:
+    """Rows of both sides of each contact: those of A, and those of B with the minus.
+
+    Args:
+        tree: Trees of both sides, shape (n, 2).
+        joint: Joints of both sides where a tree is a machine, shape (n, 2).
+        position: Bodies' centres, shape (bodies, 3) [m].
+        jacobian: Of each machine, at the world's origin, shape (k, 6, d).
+        support: Which velocities move which joint of each machine, shape (k, joints, d).
+        point: Contact points, shape (n, 3) [m].
+        axes: Their axes (rows), shape (n, 3, 3).
+        out: Zeros, overwritten, shape (n, 2, 3, d).
+    """
+    k, d = jacobian.shape[0], jacobian.shape[2]
+    for i in range(tree.shape[0]):
+        for side in range(2):
+            t, sign = tree[i, side], 1.0 - 2.0 * side
+            if t < 0:
+                continue
+            if t < k:
+                J, moves = jacobian[t], support[t, joint[i, side]]
+                x, y, z = point[i, 0], point[i, 1], point[i, 2]
+                for c in range(d):
+                    if not moves[c]:
+                        continue
+                    vx = sign * (J[0, c] + J[4, c] * z - J[5, c] * y)
+                    vy = sign * (J[1, c] + J[5, c] * x - J[3, c] * z)
+                    vz = sign * (J[2, c] + J[3, c] * y - J[4, c] * x)
+                    for axis in range(3):
+                        out[i, side, axis, c] = axes[i, axis, 0] * vx + axes[i, axis, 1] * vy + axes[i, axis, 2] * vz
+                continue
+            b = t - k
+            rx, ry, rz = point[i, 0] - position[b, 0], point[i, 1] - position[b, 1], point[i, 2] - position[b, 2]
+            for axis in range(3):
+                ax, ay, az = sign * axes[i, axis, 0], sign * axes[i, axis, 1], sign * axes[i, axis, 2]
+                out[i, side, axis, 0], out[i, side, axis, 1], out[i, side, axis, 2] = ax, ay, az
+                out[i, side, axis, 3] = ry * az - rz * ay
+                out[i, side, axis, 4] = rz * ax - rx * az
+                out[i, side, axis, 5] = rx * ay - ry * ax

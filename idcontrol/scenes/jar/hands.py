@@ -1,0 +1,111 @@
+"""Two arms with hands that follow keyframes: poses for the palms, open or closed for the hands, and what must happen.
+
+The controller is that of the arms' drives: torques of the inverse dynamics of the planned motion, and springs and
+dampers about it (impedance control, Hogan 1985). A hand opens and closes by moving its fingers' springs to one of two
+configurations; the springs pull no harder than `GRIP_NM`, so that a hand closes around whatever is in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.planners.cartesian import InverseKinematics, between, smooth
+from idcontrol.plants.trees import Drive
+from idcontrol.scenes.jar.machine import ARM_JOINTS, FINGER_JOINTS, PALM
+from idcontrol.system import System
+from idcontrol.types import Array
+
+ARM_STIFFNESS_NM = np.array([3000.0, 3000.0, 2000.0, 2000.0, 1500.0, 1500.0, 1000.0])
+ARM_DAMPING_NM_S = np.array([300.0, 300.0, 150.0, 150.0, 60.0, 60.0, 30.0])
+"""Springs and dampers of the arm's joints [N m/rad, N m s/rad]; the damping is about critical."""
+
+FINGER_STIFFNESS_NM, FINGER_DAMPING_NM_S = 3.0, 0.05
+
+OPEN = np.array([0.0, -0.1, -0.1, -0.1] * 3 + [1.396, 0.5, -0.1, -0.1])
+CLOSED = np.array([0.0, 1.6, 1.7, 1.6] * 3 + [1.396, 0.5, 1.6, 1.7])
+"""Finger joints of an open and a closed hand, thumb last [rad]."""
+
+GRIP_NM = np.array([0.4, 0.7, 0.45, 0.25] * 3 + [0.7, 0.7, 0.5, 0.3])
+"""Largest torque of each finger's spring [N m]."""
+
+CLOSING_S = 0.8
+"""Time in which a hand opens or closes."""
+
+SETTLING = 300
+"""Iterations that bring an arm from its posture to its first pose."""
+
+
+@dataclass
+class Arm:
+    """One arm with its hand: where it is told to be, and the drive that takes it there.
+
+    Attributes:
+        system: The machine; its terms are those of the present state.
+        posture: Positions that the arm's joints are drawn to, shape (7,) [rad].
+        ik: Joint positions for palm poses.
+        closing: 0 open, 1 closed.
+        start: Pose at which the present motion began.
+        goal: Pose at which it ends.
+    """
+
+    system: System
+    posture: Array
+    ik: InverseKinematics = field(init=False)
+    closing: float = 0.0
+
+    def __post_init__(self) -> None:
+        q = np.concatenate([self.posture, OPEN])
+        self.ik = InverseKinematics(self.system.model, self.system.frame(PALM), ARM_JOINTS, self.posture.copy(), q)
+        self._data = self.system.model.createData()
+        self.put(self.ik.pose())
+
+    def put(self, pose: pin.SE3) -> None:
+        """Be at a pose of the palm, at rest."""
+        self.ik(pose, SETTLING)
+        self.start = self.goal = self.pose
+        self._before = (self.ik.q[:ARM_JOINTS].copy(), np.zeros(ARM_JOINTS))
+
+    def begin(self, goal: pin.SE3 | None) -> None:
+        """Begin a motion to `goal` from where the last one was to end; None stays."""
+        self.start, self.goal = self.pose, self.goal if goal is None else goal
+
+    @property
+    def pose(self) -> pin.SE3:
+        """The pose that the arm is told to have at present."""
+        return self.ik.pose()
+
+    def stop(self) -> None:
+        """End the motion where it is."""
+        self.goal = self.pose
+
+    def drive(self, share: float, close: bool, q: Array, h: float) -> Drive:
+        """The drive for a period of `h` [s] at whose end this `share` of the motion's time is over.
+
+        Args:
+            share: 0 at the motion's beginning, 1 at its end.
+            close: Whether the hand is to be closed.
+            q: Measured joint positions, shape (23,) [rad].
+            h: Length of the period [s].
+        """
+        before, speed_before = self._before
+        arm = self.ik(between(self.start, self.goal, smooth(share)))
+        speed = (arm - before) / h
+        self._before = (arm, speed)
+        self.closing = float(np.clip(self.closing + (h if close else -h) / CLOSING_S, 0.0, 1.0))
+        fingers = OPEN + smooth(self.closing) * (CLOSED - OPEN)
+        reach = GRIP_NM / FINGER_STIFFNESS_NM
+        fingers = q[ARM_JOINTS:] + np.clip(fingers - q[ARM_JOINTS:], -reach, reach)
+        still = np.zeros(FINGER_JOINTS)
+        acceleration = np.concatenate([(speed - speed_before) / h, still])
+        target, velocity = np.concatenate([arm, fingers]), np.concatenate([speed, still])
+        torque = pin.rnea(self.system.model, self._data, np.concatenate([arm, q[ARM_JOINTS:]]), velocity, acceleration)
+        return Drive(
+            torque=np.array(torque),
+            target=target,
+            speed=velocity,
+            stiffness=np.concatenate([ARM_STIFFNESS_NM, np.full(FINGER_JOINTS, FINGER_STIFFNESS_NM)]),
+            damping=np.concatenate([ARM_DAMPING_NM_S, np.full(FINGER_JOINTS, FINGER_DAMPING_NM_S)]),
+        )
