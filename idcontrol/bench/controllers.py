@@ -14,7 +14,7 @@ from idcontrol.bench.timing import Job
 from idcontrol.types import Booleans, Command, Controller, Status
 
 BARS = {
-    "id-noslip-lcp": Bar(of="floor", bar=4.0, goal=2.5),
+    "id-noslip-lcp": Bar(of="floor", bar=2.0, goal=1.5),
     "id-coulomb-qp": Bar(of="floor", bar=4.0, goal=2.5),
     "id-coulomb-lcp": Bar(of="floor", bar=5.0, goal=4.0),
     "id-coulomb-smooth": Bar(of="floor", bar=8.0, goal=6.0),
