@@ -233,7 +233,12 @@ def _done(scene: Scene, watch: Watch, played: int, failed: str) -> list[Finding]
             note="all of the following, by friction alone",
         ),
         Finding("keyframes", played, note=f"of {len(KEYFRAMES)}", holds=played == len(KEYFRAMES)),
-        Finding("failed_keyframe", failed or None, note="what it waited for did not come", holds=not failed),
+        Finding(
+            "failed_keyframe",
+            failed or None,
+            note="what it waited for did not come" if failed else "",
+            holds=not failed,
+        ),
         Finding(
             "lid_off_m",
             watch.opened,
