@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import viser
-from PIL import Image
+from PIL import Image, ImageChops
 
 from idcontrol import cli
 from idcontrol.cli.view import find_robot
@@ -60,9 +60,10 @@ COMMANDS = {
 """The command that makes each picture, in the order of the page."""
 DATA = {"standing": "tsid/bin/python", "tosses": "cube_tosses.npz", "icub-forces": "icub_walk.npz"}
 """Files of others that a command reads; where one is not in the folder, the picture that there is stays."""
-IN_3D = ("trot", "rough", "grasp", "jar")
 SIZE = (360, 540)
 """Height and width of a picture in pixels."""
+IN_3D = {"trot": SIZE, "rough": SIZE, "grasp": SIZE, "jar": (1080, 1620)}
+"""What is shown in 3-D, and height and width in pixels at which it is drawn, before its empty margins are cut off."""
 FILM_FROM_S, FILM_S, FILM_SPEED, FILM_FRAMES_PER_S = 1.0, 0.6, 0.25, 10
 """The film of the trot: its first instant and its length in the run's own time [s], its speed and rate."""
 
@@ -86,7 +87,7 @@ def browser(address: str, profile: Path) -> Iterator[None]:
         process.wait()
 
 
-def rendered(folder: Path, times: list[float], profile: Path) -> list[Any]:
+def rendered(folder: Path, times: list[float], profile: Path, size: tuple[int, int] = SIZE) -> list[Any]:
     """Pictures of a run at these times [s], shape (height, width, 3) each, as a browser draws them."""
     film = Film(load(folder), find_robot)
     server = serve(None, folder.name)
@@ -103,7 +104,7 @@ def rendered(folder: Path, times: list[float], profile: Path) -> list[Any]:
             for t in times:
                 player.slider.value = t
                 player.advance(0.0)
-                frames.append(photo(clients[0], SIZE))
+                frames.append(photo(clients[0], size))
         return frames
     finally:
         stop(server)
@@ -119,8 +120,10 @@ def picture(name: str, folder: Path, out: Path, profile: Path) -> Path:
         (out / f"{name}.svg").write_bytes(base64.b64decode(drawn.source.partition(",")[2]))
         return out / f"{name}.svg"
     t = run.arrays["t"]
-    (frame,) = rendered(folder, [float(t[len(t) // 2])], profile)
-    Image.fromarray(frame).quantize(128).save(out / f"{name}.png", optimize=True)
+    (frame,) = rendered(folder, [float(t[len(t) // 2])], profile, IN_3D[name])
+    image = Image.fromarray(frame)
+    blank = Image.new(image.mode, image.size, image.getpixel((0, 0)))
+    image.crop(ImageChops.difference(image, blank).getbbox()).quantize(128).save(out / f"{name}.png", optimize=True)
     return out / f"{name}.png"
 
 
