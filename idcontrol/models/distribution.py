@@ -270,8 +270,12 @@ def _keeps(w: Whitened, y: Array, x: Array, longest: float) -> bool:  # pragma: 
 @njit(cache=True, error_model="numpy")
 def _least_torque(
     reduced: Reduced, bounds: Bounds, free: Array, z: Array, arena: Arena
-) -> bool:  # pragma: no cover - compiled
-    """Write the free coordinates (f,) of least torque within bounds, and its multipliers z (p,); whether they exist."""
+) -> tuple[bool, bool]:  # pragma: no cover - compiled
+    """Write the free coordinates (f,) of least torque within bounds, and that torque z (p,).
+
+    Returns:
+        Whether they exist, and whether bounds decide them: then z are not the multipliers of the torque.
+    """
     S, rest = reduced.torque, reduced.rest
     p, f = S.shape
     H, g = matrix(arena, f, f), zeros(arena, f)
@@ -285,16 +289,17 @@ def _least_torque(
     none, nothing = matrix(arena, 0, f), vector(arena, 0)
     answer = qp_kernel(QuadraticProgram(H, g, none, nothing, none, nothing), arena)
     if answer.status != SOLVED:
-        return False
+        return False, False
     _torque_of(reduced, answer.x, z)
-    if not within(bounds, z):
+    bounded = not within(bounds, z)
+    if bounded:
         A, least = _with_bounds(none, S, rest, bounds, arena)
         answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
         if answer.status != SOLVED:
-            return False
+            return False, True
         _torque_of(reduced, answer.x, z)
     assign(free, answer.x)
-    return True
+    return True, bounded
 
 
 @njit(cache=True, error_model="numpy")
@@ -340,12 +345,13 @@ def _share_in_crowd(
     for turn in range(turns + 1):
         reduced = reduce_kernel(crowd.rho, x, T, t, face, cones.mu, weight, arena)
         free = vector(arena, reduced.torque.shape[1])
-        if not _least_torque(reduced, narrow, free, scaled, arena):
+        found, bounded = _least_torque(reduced, narrow, free, scaled, arena)
+        if not found:
             return False
         impulses(reduced, free, out)
         if turn == 0 and in_cones(out, cone, cones.mu):
             break
-        if not within(narrow, scaled):
+        if bounded:  # which faces are reached is told by multipliers of the bounds, too
             return False
         changed = turn_to_faces(crowd, reduced, now, scaled, face, arena)
         if changed == 0 and in_cones(out, cone, cones.mu):

@@ -12,6 +12,7 @@ from idcontrol.kernels.arena import HEAP
 from idcontrol.models import dissipation, distribution, no_slip, specification
 from idcontrol.models.distribution import (
     MET,
+    RIDGE,
     Bounds,
     Cones,
     TorqueMap,
@@ -20,7 +21,7 @@ from idcontrol.models.distribution import (
     unbounded,
     within,
 )
-from idcontrol.models.whitened import recover, whiten
+from idcontrol.models.whitened import Whitened, recover, whiten
 from idcontrol.trust.machines import inverse_step
 from idcontrol.types import Status
 from tests import scenes
@@ -340,6 +341,39 @@ def test_many_contacts_get_the_torque_that_clarabel_finds(quadruped, mu, weighte
             assert inside.min() > -1e-15 * np.abs(y).max()
             reduced += inside.min() > 1e-6 * np.abs(y).max() or mu is None
     assert reduced > 3 or mu in (0.3, 0.2)
+
+
+def test_many_contacts_at_their_cones_and_motors_at_their_bounds_get_the_least_torque():
+    """The faces of cones that are reached depend on the bounds, too; oracle: quadprog, in the edges of all cones."""
+    quadprog = pytest.importorskip("quadprog")
+    rng, n, p = np.random.default_rng(0), 48, 6
+    for _ in range(12):
+        rho, torque = rng.normal(size=(3 * n, 6)), rng.normal(size=(p, 3 * n))
+        mu, weight = np.full(n, rng.uniform(0.1, 0.3)), rng.uniform(0.01, 0.1, n)
+        press = rng.exponential(size=n)
+        y = np.concatenate((press, mu * press * rng.uniform(-0.7, 0.7, n), mu * press * rng.uniform(-0.3, 0.3, n)))
+        x, rest = rho.T @ y, 3.0 * rng.normal(size=p) - torque @ y
+        none, k = np.zeros(0, dtype=np.int64), 6
+        at_rest = Whitened(
+            np.eye(k), np.zeros(k), np.arange(k), none, np.eye(k), np.zeros(k), np.zeros((3 * n, k)), rho,
+            -rho @ x, np.zeros(3 * n),
+        )  # fmt: skip
+        where, bounds = Cones(mu, np.zeros(n, dtype=np.bool_), weight, 1e-3), unbounded(p)
+        B, A = generated(np.zeros(3 * n), where)
+        scale = 3 * n / np.square(torque).sum()
+        H = B.T @ (scale * torque.T @ torque + np.diag(np.tile(RIDGE + weight, 3))) @ B
+        out = np.zeros(3 * n)
+        assert share_kernel(at_rest, where, bounds, x, TorqueMap(torque, rest), out, HEAP)
+        free = np.abs(torque @ out + rest)
+        most = np.argsort(free)[-2:]
+        bounds.most[most], bounds.least[most] = 0.9 * free[most], -0.9 * free[most]
+        motors = (torque[most] @ B).T
+        rows = np.hstack((B.T @ rho, A.T, -motors, motors))
+        given = (x, np.zeros(len(A)), rest[most] - bounds.most[most], bounds.least[most] - rest[most])
+        linear = scale * B.T @ torque.T @ rest
+        expected = B @ quadprog.solve_qp(H, -linear, rows, np.concatenate(given), k)[0]
+        assert share_kernel(at_rest, where, bounds, x, TorqueMap(torque, rest), out, HEAP)
+        np.testing.assert_allclose(out, expected, rtol=0, atol=1e-8 * np.abs(expected).max())
 
 
 def test_no_impulse_is_outside_its_cone_by_as_little_as_rounding(quadruped):
