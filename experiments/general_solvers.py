@@ -120,7 +120,7 @@ SAME = 1e-2
 
 
 def in_heaps(found: Heaps, bodies: int, tolerance: float) -> list[Finding]:
-    """What Castro et al. 2022, section X-C, say of solvers in heaps: Figs. 9, 12 and 13.
+    """Findings beside what Castro et al. 2022, section X-C, say of solvers in heaps: Figs. 9, 12 and 13.
 
     Args:
         found: Every heap.
@@ -270,7 +270,7 @@ def _beside_geodesic(found: Heaps, tolerance: float) -> list[Finding]:
 
 
 def in_a_grip(found: Mapping[str, Beside], source: str) -> list[Finding]:
-    """What Castro et al. 2022, section X-D, say of other solvers that hold the bar, from steps of a grip."""
+    """Findings beside what Castro et al. 2022, section X-D, say of other solvers that hold the bar."""
     printed: tuple[tuple[str, float, float, float | str], ...] = (
         (GUROBI, 92, 10.1, 2.6e-2),
         (GEODESIC, 20, 5.6, "below 2e-06"),

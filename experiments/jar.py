@@ -80,7 +80,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 @dataclass
 class Watch:
-    """What is seen of a run, step by step.
+    """Counts, errors and poses of a run, noted step by step.
 
     Attributes:
         scene: The scene.
@@ -203,7 +203,7 @@ def _scene(config: Config, parameters: sap.Parameters) -> Scene:
 
 
 def _done(scene: Scene, watch: Watch, played: int, failed: str) -> list[Finding]:
-    """What was done, judged by where things are at the end and were on the way."""
+    """Verdicts on the task, by where things are at the end and were on the way."""
     plant, jar = scene.plant, scene.pose(JAR)
     count, (along, across) = marbles_in_bowl(scene), lid_offset(scene)
     standing = jar.translation - np.array([0.0, 0.0, things.JAR_CENTRE_M])

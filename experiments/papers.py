@@ -175,7 +175,7 @@ def summed(everything: Sequence[Judged]) -> dict[str, Any]:
 
 
 def newest(everything: Iterable[Judged]) -> list[Judged]:
-    """Of verdicts on the same number the last."""
+    """The last verdict on each printed number."""
     return list({(one.source, one.what): one for one in everything}.values())
 
 

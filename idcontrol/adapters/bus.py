@@ -197,7 +197,7 @@ class Bus:
         os.close(self._come)
 
     def fileno(self) -> int:
-        """What can be read as soon as a message has come, for `select`."""
+        """The descriptor that becomes readable as soon as a message has come, for `select`."""
         return self._come
 
     def put(self, message: Message) -> None:
