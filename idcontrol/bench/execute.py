@@ -11,7 +11,7 @@ from idcontrol.bench import batch, controllers, history, models, plants, scenes,
 from idcontrol.bench.measurement import Effort, TimingRow
 from idcontrol.bench.scenes import RecordedWalk, floor
 from idcontrol.bench.timing import in_turns
-from idcontrol.errors import UnknownName
+from idcontrol.errors import InputError, UnknownName
 
 SECTIONS = ("solvers", "models", "controllers", "plants", "batch", "tick")
 ROBOT, PLANT = "solo12", "coulomb-lcp"
@@ -38,7 +38,8 @@ def run(
         on_row: Called with each row as soon as it is measured.
 
     Returns:
-        Floor, rows, exponents and the machine, as ``idcontrol bench --json`` prints them.
+        Floor, rows, exponents and the machine, as ``idcontrol bench --json`` prints them; and of each section that
+        could not be measured to its end, why.
 
     Raises:
         UnknownName: There is no such section.
@@ -48,15 +49,19 @@ def run(
     before = history.machine()
     walk = scenes.walk(ROBOT, PLANT, PERIODS)
     floor_us, _ = in_turns([floor(walk)], len(walk.moments), effort.samples, effort.budget_s)
-    rows = []
+    rows, failed = [], {}
     for name in SECTIONS if section == "all" else (section,):
-        for row in _rows(name, walk, effort, contacts):
-            rows.append(row.as_json())
-            on_row(row)
+        try:
+            for row in _rows(name, walk, effort, contacts):
+                rows.append(row.as_json())
+                on_row(row)
+        except InputError as error:  # what was measured before is worth its minutes
+            failed[name] = str(error)
     return {
         "floor_us": float(np.median(floor_us)),
         "rows": rows,
         "exponents": exponents(rows),
+        "failed": failed,
         "robot": ROBOT,
         "machine": before,
     }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from idcontrol.cli.console import DONE, console
+from idcontrol.cli.console import DONE, TASK_FAILED, console
 from idcontrol.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,13 +69,16 @@ def command(
         result["against"] = history.ratios(result, earlier)
     if out is not None:
         history.append(out, result)
+    failed = result.get("failed", {})
+    for line in failed.values():
+        click.echo(f"idcontrol: {line}", err=True)
     if as_json:
         click.echo(json.dumps(result, allow_nan=False))
-        return DONE
-    screen = console()
-    for table in _tables(result):
-        screen.print(table)
-    return DONE
+    else:
+        screen = console()
+        for table in _tables(result):
+            screen.print(table)
+    return TASK_FAILED if failed else DONE
 
 
 def _times(section: str, contacts: list[int] | None, samples: int, budget: float, *, quiet: bool) -> dict[str, Any]:

@@ -36,6 +36,23 @@ def test_json_is_what_the_contract_says(quick, capsys, tmp_path):
     assert "now / earlier" in capsys.readouterr().out
 
 
+def test_a_section_that_cannot_be_measured_costs_none_of_the_others(quick, monkeypatch, capsys, tmp_path):
+    from idcontrol.bench import execute, tick
+    from idcontrol.errors import InputError
+
+    def ends(*_: object) -> object:
+        raise InputError("bench tick: the loop ended")
+
+    monkeypatch.setattr(tick, "_loop", ends)
+    monkeypatch.setattr(execute, "SECTIONS", ("batch", "tick", "controllers"))
+    path = tmp_path / "history.jsonl"
+    assert main(["bench", *FEW, "--json", "--out", str(path)]) == 1
+    said = capsys.readouterr()
+    assert "idcontrol: bench tick: the loop ended" in said.err.splitlines()
+    assert {row["section"] for row in json.loads(said.out)["rows"]} == {"batch", "controllers"}
+    assert json.loads(path.read_text())["failed"] == {"tick": "bench tick: the loop ended"}
+
+
 def test_a_thousand_robots_have_rows_with_a_bar(quick, capsys):
     assert main(["bench", "batch", *FEW, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["rows"]
