@@ -92,8 +92,9 @@ def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
         velocity = c[r]
         for d in range(k):
             velocity += rho[r, d] * x[d]
-        if not abs(velocity) <= miss:
-            miss = abs(velocity)
+        if not np.isfinite(velocity):
+            return np.inf
+        miss = max(miss, abs(velocity))
     return miss / largest if largest > 0.0 else miss
 
 

@@ -153,6 +153,8 @@ def _off_the_ground(
         for d in range(y.shape[0]):
             change += rho[i, d] * y[d]
         speed, unit = c[i] + change, abs(c[i]) + abs(change)
+        if not np.isfinite(speed):
+            return np.inf
         sticks = f[i] * (1.0 - TOLERANCE) > (abs(f[n + i]) + abs(f[2 * n + i])) / mu[i]
         if abs(speed) > TOLERANCE * unit and (sticks or speed < 0.0):
             worst = max(worst, abs(speed) / (unit + row_rounding(rho, c, left, f, y, i) / TOLERANCE))

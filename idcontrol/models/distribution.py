@@ -263,6 +263,8 @@ def _keeps(w: Whitened, y: Array, x: Array, longest: float) -> bool:  # pragma: 
         given = 0.0
         for r in range(y.shape[0]):
             given += w.rho[r, d] * y[r]
+        if not np.isfinite(given - x[d]):
+            return False
         miss, largest = max(miss, abs(given - x[d])), max(largest, abs(x[d]))
     return bool(miss <= KEPT * largest)
 

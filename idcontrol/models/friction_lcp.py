@@ -248,6 +248,8 @@ def _violation(problem: Unbalanced, f: Array, y: Array, rounded: bool) -> float:
         left = _left(problem, f, y, i) if rounded else 0.0
         for row in rows:
             speed, unit, own = _velocity(problem, f, y, row, left)
+            if not np.isfinite(speed + unit + f[row]):  # `max` ignores a NaN
+                return np.inf
             across, mobility, slip = max(across, unit), max(mobility, own), max(slip, abs(speed))
             used += abs(f[row])
         if across == 0.0:

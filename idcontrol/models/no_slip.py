@@ -159,9 +159,11 @@ def _opening(rho: Array, c: Array, left: Array, x: Array, row: int) -> float:  #
 
 @njit(cache=True, error_model="numpy")
 def _moves(rho: Array, c: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
-    """Speed ``|c + ρ x|`` of a row; 0 where it is within the solvers' tolerance."""
+    """Speed ``|c + ρ x|`` of a row; 0 where it is within the solvers' tolerance, inf where it is not finite."""
     change = _dot(rho[row], x)
     speed = abs(c[row] + change)
+    if not np.isfinite(speed):
+        return np.inf
     return speed if speed > TOLERANCE * (abs(c[row]) + abs(change)) else 0.0
 
 

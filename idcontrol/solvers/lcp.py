@@ -160,7 +160,8 @@ def row_rounding(rho: Array, r: Array, left: Array, z: Array, y: Array, i: int) 
 def lost(rho: Array, z: Array, y: Array) -> float:
     """Part of the motion y = ρᵀz that rounding of the impulses z makes uncertain: ``ε Σ_j |ρ_j||z_j| / |y|``.
 
-    A small residual says nothing where it is above the tolerance: it is one rounding's, the next one has another.
+    A small residual says nothing where it is above the tolerance: it is one rounding's, the next one has another. It is
+    inf where something is not finite.
     """
     size, square = 0.0, 0.0
     for d in range(y.size):
@@ -171,6 +172,8 @@ def lost(rho: Array, z: Array, y: Array) -> float:
             for d in range(y.size):
                 length += rho[j, d] * rho[j, d]
             size += np.sqrt(length) * abs(z[j])
+    if not np.isfinite(size + square):
+        return np.inf
     return rounding(1, size) / np.sqrt(square) if square > 0.0 else 0.0
 
 
@@ -192,6 +195,8 @@ def missed(z: float, w: float, unit: float, mobility: float) -> float:
         return np.inf
     if z >= 0.0 and (w == 0.0 or (z == 0.0 and w > 0.0)):  # nearly all rows: no division
         return 0.0
+    if not np.isfinite(unit):
+        return np.inf
     if unit == 0.0:
         return 0.0 if z >= 0.0 else np.inf
     if w < 0.0 <= z:

@@ -42,13 +42,13 @@ def _nearest_basis(Q: Array, r: Array, X: Array, miss: Array, best: Array) -> tu
             largest = max(largest, abs(system[a, size]))
         if lowest < -1e-9 * largest:
             continue
-        below = 0.0
+        holds = True
         for i in range(n):
             w = r[i]
             for a in range(size):
                 w += Q[i, members[a]] * z[members[a]]
-            below = min(below, w)
-        if below < -1e-9 * r_max:
+            holds = holds and w >= -1e-9 * r_max
+        if not holds:
             continue
         found += 1
         distance = 0.0

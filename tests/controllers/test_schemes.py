@@ -133,3 +133,12 @@ def test_feet_that_slide_keep_their_friction_on_the_circle_while_they_ramp():
     force = command.predicted.force
     assert command.status is Status.SOLVED
     np.testing.assert_allclose(np.hypot(force[:, 0], force[:, 1]), 0.3 * force[:, 2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("row", range(12))
+def test_a_contact_whose_velocity_is_not_finite_does_not_stick(quadruped, standing, row):
+    cones = Cones(np.full(4, 0.6), np.zeros(4, dtype=np.bool_), np.zeros(4), 1e-6)
+    step = inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6))
+    posed = request(step, cones, last=np.zeros(12)).posed
+    posed.w.c[row] = np.nan
+    assert schemes._sticking_motion(posed, np.zeros(posed.w.rho.shape[1]), HEAP) == np.inf

@@ -295,3 +295,9 @@ def test_normals_that_held_tangents_have_used_up_take_no_force(quadruped):
         # the step moves no faster than what was asked of it, some 0.02 rad/s
         assert np.abs(solution.v_plus).max() < 1.0
         assert np.abs(contacts.jacobian @ solution.v_plus).max() < 1e-6
+
+
+def test_a_contact_whose_normal_velocity_is_not_finite_is_not_off_the_ground():
+    c, rho = np.array([np.nan, 0.0, 0.0]), np.eye(3)
+    missed = dissipation._off_the_ground(rho, c, np.zeros(3), np.array([0.5]), np.zeros(3), np.zeros(3))
+    assert missed == np.inf

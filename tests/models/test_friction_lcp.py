@@ -134,6 +134,8 @@ WRONG = [
     ((-1.0, 1.2, 0.0), (2.0, 1.0, 0.0), 1.0 / (MASS * 1.7), "it is pushed on"),
     ((-1.0, 3.0, -1.0), (2.0, 0.0, 1.0), 1.0 / (MASS * 3.0), "it is braked along the slower axis"),
     ((-1.0, 0.3, 0.0), (2.0, -0.6, np.nan), np.inf, "it is not finite"),
+    ((-1.0, np.nan, 0.0), (2.0, 0.0, 0.0), np.inf, "its velocity along one tangent is not finite"),
+    ((-1.0, 0.0, np.nan), (2.0, 0.0, 0.0), np.inf, "its velocity along the other is not finite"),
 ]
 
 

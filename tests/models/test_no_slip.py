@@ -483,3 +483,13 @@ def test_solutions_are_complementary_whatever_the_machine(seed, n, k, inverse):
     # condition numbers of such matrices stay below 1e6
     assert min(f.min(), w.min()) > -1e-6 * max(1.0, f.max())
     assert np.abs(f * w).max() < 1e-6 * max(1.0, f.max()) ** 2
+
+
+@pytest.mark.parametrize("row", range(4, 12))
+def test_tangents_that_are_not_finite_do_not_rest(quadruped, standing, row):
+    """Of eight rows six are held, and two are left out as they depend on these: none may count as at rest."""
+    w = whiten(inverse_step(quadruped, standing, np.zeros(12), scenes.foot_contacts(quadruped, 0.6)))
+    w.c[row] = np.nan
+    closed, active, f = np.ones(4, dtype=np.bool_), np.zeros(4, dtype=np.int64), np.zeros(12)
+    number, _, _, slip = no_slip.no_slip_kernel(w.rho, w.c, w.left, closed, active, no_slip.PIVOTING, f, HEAP)
+    assert number != SOLVED or not slip <= no_slip.SLIP_SPEED

@@ -561,3 +561,11 @@ def test_standing_feet_carry_the_weight(quadruped, standing):
     )
     force = contacts.force_world(stiff.impulses, scenes.H)
     assert force[:, 2].sum() == pytest.approx(WEIGHT, rel=1e-3)
+
+
+def test_a_momentum_that_is_not_finite_is_no_convergence():
+    law = Law(*(np.zeros(0) for _ in range(6)))
+    cost = Cost(np.zeros((0, 2)), np.zeros(0), law, np.array([np.nan, 1.0]))
+    code, _, residual = minimize(cost, Parameters(), np.zeros(2), np.zeros(0), HEAP)
+    assert code == sap.newton.NOT_FINITE
+    assert residual == np.inf

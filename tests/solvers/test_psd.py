@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
 from idcontrol.solvers.active_set import project
+from idcontrol.solvers.lcp import gram_residual, lost
+from idcontrol.solvers.mindiff import nearest_basis
 from idcontrol.solvers.ppm import solve_ppm
 from idcontrol.solvers.psd import solve_psd_lcp
 from idcontrol.solvers.status import SolverStatus
@@ -277,3 +279,21 @@ def test_a_result_says_which_method_answered():
 def test_shapes_that_do_not_fit_are_refused(solver):
     with pytest.raises(InputError, match="do not fit"):
         SOLVERS[solver](np.eye(3), np.zeros(2))
+
+
+@pytest.mark.parametrize(("r", "left"), [(np.nan, 0.0), (np.inf, 0.0), (-1.0, np.nan), (-1.0, np.inf)])
+def test_what_is_not_finite_is_never_a_solution(r, left):
+    """One row that approaches, beside one that is solved: its constant, or what rounding leaves of it, is no number."""
+    rho, z, y, w = np.eye(2), np.array([1.0, 0.0]), np.zeros(2), np.zeros(2)
+    assert gram_residual(rho, np.array([-1.0, r]), np.array([0.0, left]), z, y, w) == np.inf
+
+
+@pytest.mark.parametrize("y", [np.nan, np.inf, 1e200])
+def test_a_motion_of_which_no_digits_are_known_is_lost(y):
+    assert lost(np.eye(2), np.array([1.0, 0.0]), np.array([y, 1.0])) == np.inf
+
+
+def test_a_basis_is_no_solution_where_a_complement_is_no_number():
+    solution, distance = nearest_basis(np.eye(2), np.array([-1.0, np.nan]), np.eye(2), np.zeros(2), np.zeros(2))
+    assert solution is None
+    assert distance == np.inf

@@ -196,7 +196,7 @@ def _minimize(
                 dz[i, k] = j[i, k] - z[i, k]
                 error2 += dz[i, k] ** 2
         size, error = np.sqrt(max(p2, j2)), np.sqrt(error2)
-        if not np.isfinite(error):
+        if not np.isfinite(error + size):
             return NOT_FINITE, iteration, np.inf
         last, residual = residual, error / size if size > 0.0 else 0.0
         if error < ABSOLUTE + parameters.tolerance * size:

@@ -319,7 +319,7 @@ def _newton(
             dz[i] = j[i] - z[i]
         size = np.sqrt(max(np.dot(p, p), np.dot(j, j)))
         error = np.linalg.norm(dz)
-        if not np.isfinite(error):
+        if not np.isfinite(error + size):
             return NOT_FINITE, iteration, np.inf
         last, residual = residual, error / size if size > 0.0 else 0.0
         close = swallowed or error < ABSOLUTE + parameters.tolerance * size
