@@ -15,9 +15,10 @@ import numpy as np
 from numba import njit
 
 from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
+from idcontrol.kernels.six import SIX, solve_transposed, subtract_product
 from idcontrol.types import Array, Integers
 
-BLOCK = 6
+BLOCK = SIX
 """Rows of a block: a rigid body's velocities."""
 
 _ONE = np.uint64(1)
@@ -144,29 +145,6 @@ def _factor_diagonal(A: Array) -> bool:  # pragma: no cover - compiled
 
 
 @njit(cache=True, error_model="numpy")
-def _subtract_product(P: Array, Q: Array, A: Array) -> None:  # pragma: no cover - compiled
-    """A ← A - Pᵀ Q, blocks."""
-    for r in range(BLOCK):
-        for q in range(BLOCK):
-            p = P[q, r]
-            for c in range(BLOCK):
-                A[r, c] -= p * Q[q, c]
-
-
-@njit(cache=True, error_model="numpy")
-def _solve_block(U: Array, A: Array) -> None:  # pragma: no cover - compiled
-    """A ← U⁻ᵀ A, blocks."""
-    for r in range(BLOCK):
-        for q in range(r):
-            p = U[q, r]
-            for c in range(BLOCK):
-                A[r, c] -= p * A[q, c]
-        p = 1.0 / U[r, r]
-        for c in range(BLOCK):
-            A[r, c] *= p
-
-
-@njit(cache=True, error_model="numpy")
 def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # pragma: no cover - compiled
     """Replace A by its upper factor U.
 
@@ -190,9 +168,9 @@ def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # p
         while k >= 0:
             after, at = following[k], reached[k]
             P = upper[at]
-            _subtract_product(P, P, diagonal[j])
+            subtract_product(P, P, diagonal[j])
             for other in range(at + 1, start[k + 1]):
-                _subtract_product(P, upper[other], upper[where[column[other]]])
+                subtract_product(P, upper[other], upper[where[column[other]]])
             reached[k] += 1
             if reached[k] < start[k + 1]:
                 i = column[reached[k]]
@@ -202,7 +180,7 @@ def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # p
         if not _factor_diagonal(diagonal[j]):
             return False
         for at in range(start[j], start[j + 1]):
-            _solve_block(diagonal[j], upper[at])
+            solve_transposed(diagonal[j], upper[at], upper[at])
         if start[j] < start[j + 1]:
             i = column[start[j]]
             following[j] = first[i]

@@ -15,6 +15,7 @@ from numba import njit
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, begin, indices, mark, matrix, release, reserve, vector, zeros
 from idcontrol.kernels.linear import cholesky, solve_lower_transposed
+from idcontrol.kernels.six import add_product
 from idcontrol.models.sap.blocks import Cost, Optimum, Rows, impulse, inverse_mass, velocities, whitened_rows
 from idcontrol.models.sap.cone import OPEN, derivative, project
 from idcontrol.models.sap.newton import (
@@ -163,11 +164,7 @@ def _hessian(
                 if there > here:
                     continue
                 block = diagonal[here] if there == here else upper[slot(structure, there, here)]
-                left = rows.rho[other]
-                for r in range(BLOCK):
-                    p, q, s = left[0, r], left[1, r], left[2, r]
-                    for k in range(BLOCK):
-                        block[r, k] += p * W[0, k] + q * W[1, k] + s * W[2, k]
+                add_product(rows.rho[other], W, block)
     release(arena, at_first)
 
 
