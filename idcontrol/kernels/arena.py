@@ -119,8 +119,14 @@ def matrix(arena: Arena, rows: int, columns: int) -> Array:  # pragma: no cover 
 @njit(cache=True)
 def frames(arena: Arena, n: int) -> Array:  # pragma: no cover - compiled
     """Shape (n, 3, 3), whatever it holds."""
-    at = _take(arena, 9 * n)
-    return np.empty((n, 3, 3)) if at < 0 else _stack(arena.space, at, (n, 3, 3))
+    return stack(arena, n, 3, 3)
+
+
+@njit(cache=True)
+def stack(arena: Arena, n: int, rows: int, columns: int) -> Array:  # pragma: no cover - compiled
+    """An array of shape (n, rows, columns), not initialized."""
+    at = _take(arena, n * rows * columns)
+    return np.empty((n, rows, columns)) if at < 0 else _stack(arena.space, at, (n, rows, columns))
 
 
 @njit(cache=True)

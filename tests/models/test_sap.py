@@ -64,6 +64,30 @@ def test_the_impulse_is_the_printed_projection_and_lies_in_the_cone(u, mu, R_n, 
 
 
 @settings(deadline=None)
+@given(
+    u=st.tuples(speeds, speeds, speeds),
+    near=st.tuples(speeds, speeds, speeds),
+    mu=frictions,
+    R_n=regularizations,
+    R_t=regularizations,
+)
+def test_the_velocity_that_an_impulse_answers_to_gives_that_impulse_again_and_opens_or_slides_if_it_did(
+    u, near, mu, R_n, R_t
+):
+    gamma, mode = projected(u, mu, R_n, R_t)
+    there = cone.answered(*gamma, near, mu, R_n, R_t)
+    again, _ = projected(there, mu, R_n, R_t)
+    # an impulse at the edge of the cone is one of sliding that is a part of 1e-9 away; velocities are up to 1 m/s
+    np.testing.assert_allclose(again, gamma, rtol=3e-9, atol=1e-12 / min(R_n, R_t))
+    if mode == cone.OPEN:
+        np.testing.assert_array_equal(again[0], 0.0)
+    if mode == cone.SLIDE and 0.0 < mu < np.inf and np.hypot(*gamma[1:]) > 1e-6 * gamma[0]:
+        turned = gamma[1] * there[2] - gamma[2] * there[1]
+        assert abs(turned) <= 1e-9 * np.hypot(*gamma[1:]) * np.hypot(*there[1:])
+        assert np.hypot(*there[1:]) >= np.hypot(*near[1:]) * (1.0 - 1e-9)
+
+
+@settings(deadline=None)
 @given(u=st.tuples(speeds, speeds, speeds), mu=frictions, R_n=regularizations, R_t=regularizations)
 def test_what_the_projection_leaves_is_at_right_angles_to_it_and_pushes_nothing(u, mu, R_n, R_t):
     """Moreau: y = γ + rest, γᵀR(rest) = 0, and the rest is in the polar cone; together they prove the projection."""

@@ -7,9 +7,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from idcontrol.kernels.arena import Arena, mark, matrix, release
 from idcontrol.kernels.linear import solve_lower
-from idcontrol.models.sap.newton import Law
-from idcontrol.solvers.block_cholesky import BLOCK
+from idcontrol.kernels.six import add_product
+from idcontrol.models.sap.cone import derivative
+from idcontrol.models.sap.newton import Law, Line, exact_step
+from idcontrol.solvers.block_cholesky import BLOCK, Structure, slot
 from idcontrol.types import Array, Integers
 
 
@@ -55,6 +58,25 @@ class Optimum(NamedTuple):
     z: Array
     gamma: Array
     u: Array
+
+
+class Hessian(NamedTuple):
+    """Room for the Hessian of an island, and for its factor in its place (`idcontrol.solvers.block_cholesky`).
+
+    Attributes:
+        structure: Which blocks are not zero.
+        diagonal: Diagonal blocks by place, shape (nodes, 6, 6).
+        upper: Blocks right of them, shape (nnz, 6, 6).
+    """
+
+    structure: Structure
+    diagonal: Array
+    upper: Array
+
+
+FLAT = 1e-2
+"""The line search ends where the slope is this share of that at its beginning. Closer costs more evaluations of the
+slope than it saves Newton steps."""
 
 
 @njit(cache=True, error_model="numpy")
@@ -138,3 +160,60 @@ def impulse(rows: Rows, gamma: Array, j: Array) -> None:  # pragma: no cover - c
             rho, x = rows.rho[at], j[rows.node[at]]
             for k in range(BLOCK):
                 x[k] += rho[0, k] * a + rho[1, k] * b + rho[2, k] * d
+
+
+@njit(cache=True, error_model="numpy")
+def hessian(rows: Rows, u: Array, law: Law, H: Hessian, arena: Arena) -> None:  # pragma: no cover - compiled
+    """Write ``H = I + ρᵀGρ`` at contact velocities u, block order; rows name nodes by their place."""
+    n, structure, diagonal, upper = rows.start.shape[0] - 1, H.structure, H.diagonal, H.upper
+    diagonal[:] = 0.0
+    upper[:] = 0.0
+    for i in range(diagonal.shape[0]):
+        for k in range(BLOCK):
+            diagonal[i, k, k] = 1.0
+    at_first = mark(arena)
+    G, W = matrix(arena, 3, 3), matrix(arena, 3, BLOCK)
+    for i in range(n):
+        if not derivative(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], G):
+            continue
+        for at in range(rows.start[i], rows.start[i + 1]):
+            rho = rows.rho[at]
+            for a in range(3):
+                for k in range(BLOCK):
+                    W[a, k] = G[a, 0] * rho[0, k] + G[a, 1] * rho[1, k] + G[a, 2] * rho[2, k]
+            here = rows.node[at]
+            for other in range(rows.start[i], rows.start[i + 1]):
+                there = rows.node[other]
+                # Gᵀ = G, so that block (other, at) is ρ_otherᵀ W
+                if there > here:
+                    continue
+                block = diagonal[here] if there == here else upper[slot(structure, there, here)]
+                add_product(rows.rho[other], W, block)
+    release(arena, at_first)
+
+
+@njit(cache=True, error_model="numpy")
+def descend(
+    at: Optimum, dz: Array, du: Array, law: Law, least: float, arena: Arena
+) -> bool:  # pragma: no cover - compiled
+    """Move z and u along a direction, (nodes, 6) and (3 n,), to where the cost is least; gamma stays as it is.
+
+    Returns:
+        False, and nothing is moved, if the cost does not fall that way or the direction is shorter than `least`.
+    """
+    z, u = at.z, at.u
+    zdz, dzdz = 0.0, 0.0
+    for i in range(z.shape[0]):
+        for k in range(BLOCK):
+            zdz += z[i, k] * dz[i, k]
+            dzdz += dz[i, k] ** 2
+    start = zdz - np.dot(at.gamma, du)
+    if not start < 0.0 or dzdz < least * least:
+        return False
+    alpha = exact_step(start, Line(u, du, np.nan, zdz, dzdz), law, arena, FLAT)
+    for i in range(z.shape[0]):
+        for k in range(BLOCK):
+            z[i, k] += alpha * dz[i, k]
+    for r in range(u.shape[0]):
+        u[r] += alpha * du[r]
+    return True

@@ -23,6 +23,9 @@ from idcontrol.types import Array
 
 OPEN, STICK, SLIDE = 0, 1, 2
 
+EDGE = 1e-9
+"""An impulse this near to the border of its cone, relative to it, is one of sliding."""
+
 
 @njit(cache=True, error_model="numpy")
 def project(
@@ -42,25 +45,65 @@ def project(
     Returns:
         `OPEN`, `STICK` or `SLIDE`.
     """
-    y_n, y_s, y_t = -u_n / R_n, -u_s / R_t, -u_t / R_t
+    mode, gamma[0], gamma[1], gamma[2] = nearest(-u_n / R_n, -u_s / R_t, -u_t / R_t, mu, mu * R_t / R_n)
+    return mode
+
+
+@njit(cache=True, error_model="numpy")
+def nearest(
+    y_n: float, y_s: float, y_t: float, mu: float, mu_hat: float
+) -> tuple[int, float, float, float]:  # pragma: no cover - compiled
+    """`OPEN`, `STICK` or `SLIDE`, and the point of the friction cone nearest to y in the norm of R: its three parts.
+
+    Args:
+        y_n: Normal part of y [N s].
+        y_s: First tangential part.
+        y_t: Second tangential part.
+        mu: Friction coefficient.
+        mu_hat: μ̂ = μ R_t/R_n; it is not looked at where μ = inf.
+    """
     if mu == 0.0:
-        gamma[0], gamma[1], gamma[2] = max(y_n, 0.0), 0.0, 0.0
-        return SLIDE if y_n > 0.0 else OPEN
+        return SLIDE if y_n > 0.0 else OPEN, max(y_n, 0.0), 0.0, 0.0
     if mu == np.inf:
-        gamma[0], gamma[1], gamma[2] = max(y_n, 0.0), y_s, y_t
-        return STICK if y_n > 0.0 else OPEN
+        return STICK if y_n > 0.0 else OPEN, max(y_n, 0.0), y_s, y_t
     y_r = np.sqrt(y_s * y_s + y_t * y_t)
     if y_r <= mu * y_n:
-        gamma[0], gamma[1], gamma[2] = y_n, y_s, y_t
-        return STICK
-    mu_hat = mu * R_t / R_n
+        return STICK, y_n, y_s, y_t
     if y_n <= -mu_hat * y_r:
-        gamma[0], gamma[1], gamma[2] = 0.0, 0.0, 0.0
-        return OPEN
-    gamma[0] = (y_n + mu_hat * y_r) / (1.0 + mu * mu_hat)
-    gamma[1] = mu * gamma[0] * y_s / y_r
-    gamma[2] = mu * gamma[0] * y_t / y_r
-    return SLIDE
+        return OPEN, 0.0, 0.0, 0.0
+    normal = (y_n + mu_hat * y_r) / (1.0 + mu * mu_hat)
+    return SLIDE, normal, mu * normal * y_s / y_r, mu * normal * y_t / y_r
+
+
+@njit(cache=True, error_model="numpy")
+def answered(
+    g_n: float, g_s: float, g_t: float, u: tuple[float, float, float], mu: float, R_n: float, R_t: float
+) -> tuple[float, float, float]:  # pragma: no cover - compiled
+    """A velocity to which one contact answers with a given impulse of the friction cone.
+
+    Of the many to which it does so where it is open or slides, one that moves like u.
+
+    Args:
+        g_n: Normal impulse [N s].
+        g_s: Its first tangential part.
+        g_t: Its second tangential part.
+        u: A velocity (normal, first and second tangent) of the contact [m/s].
+        mu: Friction coefficient.
+        R_n: Normal regularization [m/s per N s].
+        R_t: Tangential regularization [m/s per N s].
+    """
+    if mu == np.inf:
+        return -R_n * g_n if g_n > 0.0 else abs(u[0]), -R_t * g_s, -R_t * g_t
+    u_r = np.sqrt(u[1] * u[1] + u[2] * u[2])
+    if not g_n > 0.0:  # open is u_n ≥ μ u_r
+        return max(abs(u[0]), mu * u_r * (1.0 + EDGE)), u[1], u[2]
+    g_r = np.sqrt(g_s * g_s + g_t * g_t)
+    if g_r <= mu * g_n * (1.0 - EDGE) or mu == 0.0:
+        return -R_n * g_n, -R_t * g_s, -R_t * g_t
+    y_r = max(u_r / R_t, mu * g_n * (1.0 + EDGE))
+    mu_hat = mu * R_t / R_n
+    y_n = (1.0 + mu * mu_hat) * g_n - mu_hat * y_r
+    return -R_n * y_n, -R_t * y_r * g_s / g_r, -R_t * y_r * g_t / g_r
 
 
 @njit(cache=True, error_model="numpy")

@@ -13,11 +13,21 @@ import numpy as np
 from numba import njit
 
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import Arena, begin, indices, mark, matrix, release, reserve, vector, zeros
+from idcontrol.kernels.arena import Arena, begin, indices, mark, matrix, release, reserve, stack, vector, zeros
 from idcontrol.kernels.linear import cholesky, solve_lower_transposed
-from idcontrol.kernels.six import add_product
-from idcontrol.models.sap.blocks import Cost, Optimum, Rows, impulse, inverse_mass, velocities, whitened_rows
-from idcontrol.models.sap.cone import OPEN, derivative, project
+from idcontrol.models.sap.blocks import (
+    Cost,
+    Hessian,
+    Optimum,
+    Rows,
+    descend,
+    hessian,
+    impulse,
+    inverse_mass,
+    velocities,
+    whitened_rows,
+)
+from idcontrol.models.sap.cone import OPEN, project
 from idcontrol.models.sap.newton import (
     ABSOLUTE,
     ACCEPTED,
@@ -27,24 +37,17 @@ from idcontrol.models.sap.newton import (
     STALLED,
     UNPHYSICAL,
     Law,
-    Line,
     Parameters,
-    exact_step,
     respond,
 )
 from idcontrol.models.sap.regularization import BETA, SIGMA, regularize
 from idcontrol.models.sap.sweeps import start_from
 from idcontrol.models.sparse import SparseProblem, SparseSolution
 from idcontrol.models.step import CLOSED_GAP
-from idcontrol.solvers.block_cholesky import BLOCK, Structure, analyze, factorize, slot, solve
+from idcontrol.solvers.block_cholesky import BLOCK, analyze, factorize, solve
 from idcontrol.types import Array, Integers, Status
 
-FLAT = 1e-2
-"""The line search ends where the slope is this share of that at its beginning. Closer costs more evaluations of the
-slope than it saves Newton steps."""
-
-
-_SCRATCH = reserve()
+_SCRATCH = reserve(1 << 18)
 """Memory for one island; kernels hold the interpreter's lock, so that only one uses it at a time."""
 
 
@@ -137,52 +140,18 @@ def _by_group(group: Integers, count: int) -> tuple[Integers, Integers]:  # prag
 
 
 @njit(cache=True, error_model="numpy")
-def _hessian(
-    rows: Rows, u: Array, law: Law, structure: Structure, diagonal: Array, upper: Array, arena: Arena
-) -> None:  # pragma: no cover - compiled
-    """``I + ρᵀGρ`` in blocks; rows count their nodes as places of the structure."""
-    n = rows.start.shape[0] - 1
-    diagonal[:] = 0.0
-    upper[:] = 0.0
-    for i in range(diagonal.shape[0]):
-        for k in range(BLOCK):
-            diagonal[i, k, k] = 1.0
-    at_first = mark(arena)
-    G, W = matrix(arena, 3, 3), matrix(arena, 3, BLOCK)
-    for i in range(n):
-        if not derivative(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], G):
-            continue
-        for at in range(rows.start[i], rows.start[i + 1]):
-            rho = rows.rho[at]
-            for a in range(3):
-                for k in range(BLOCK):
-                    W[a, k] = G[a, 0] * rho[0, k] + G[a, 1] * rho[1, k] + G[a, 2] * rho[2, k]
-            here = rows.node[at]
-            for other in range(rows.start[i], rows.start[i + 1]):
-                there = rows.node[other]
-                # Gᵀ = G, so that block (other, at) is ρ_otherᵀ W
-                if there > here:
-                    continue
-                block = diagonal[here] if there == here else upper[slot(structure, there, here)]
-                add_product(rows.rho[other], W, block)
-    release(arena, at_first)
-
-
-@njit(cache=True, error_model="numpy")
 def _minimize(
-    cost: Cost, structure: Structure, parameters: Parameters, at: Optimum, arena: Arena
+    cost: Cost, H: Hessian, parameters: Parameters, at: Optimum, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
     """`idcontrol.models.sap.newton.minimize` for one island, with sparse steps; rows name nodes by their place."""
     rows, c, law, momentum = cost.rows, cost.c, cost.law, cost.momentum
     z, gamma, u = at.z, at.gamma, at.u
-    most = parameters.iterations
-    nodes = z.shape[0]
-    diagonal, upper = np.empty((nodes, BLOCK, BLOCK)), np.empty((structure.column.shape[0], BLOCK, BLOCK))
+    most, nodes, taken = parameters.iterations, z.shape[0], mark(arena)
     j, dz, du = matrix(arena, nodes, BLOCK), matrix(arena, nodes, BLOCK), vector(arena, u.shape[0])
     none = zeros(arena, c.shape[0])
-    residual = np.inf
+    ending, iteration, residual = STALLED, 0, np.inf
     velocities(rows, z, c, u)
-    for iteration in range(most + 1):
+    while True:
         respond(u, law, gamma, arena)
         impulse(rows, gamma, j)
         p2, j2, error2 = 0.0, 0.0, 0.0
@@ -193,33 +162,25 @@ def _minimize(
                 dz[i, k] = j[i, k] - z[i, k]
                 error2 += dz[i, k] ** 2
         size, error = np.sqrt(max(p2, j2)), np.sqrt(error2)
-        if not np.isfinite(error + size):
-            return NOT_FINITE, iteration, np.inf
+        if not np.isfinite(error):
+            ending, residual = NOT_FINITE, np.inf
+            break
         last, residual = residual, error / size if size > 0.0 else 0.0
         if error < ABSOLUTE + parameters.tolerance * size:
-            return CONVERGED, iteration, residual
+            ending = CONVERGED
+            break
         if iteration == most or (residual < ROUNDING and residual > 0.5 * last):
-            return STALLED, iteration, residual
-        _hessian(rows, u, law, structure, diagonal, upper, arena)
-        if not factorize(structure, diagonal, upper):
-            return STALLED, iteration, residual
-        solve(structure, diagonal, upper, dz)
+            break
+        hessian(rows, u, law, H, arena)
+        if not factorize(H.structure, H.diagonal, H.upper):
+            break
+        solve(H.structure, H.diagonal, H.upper, dz)
         velocities(rows, dz, none, du)
-        zdz, dzdz, start = 0.0, 0.0, 0.0
-        for i in range(nodes):
-            for k in range(BLOCK):
-                zdz += z[i, k] * dz[i, k]
-                dzdz += dz[i, k] ** 2
-        start = zdz - np.dot(gamma, du)
-        if not start < 0.0 or dzdz < (1e-15 * size) ** 2:
-            return STALLED, iteration, residual
-        alpha = exact_step(start, Line(u, du, np.nan, zdz, dzdz), law, arena, FLAT)
-        for i in range(nodes):
-            for k in range(BLOCK):
-                z[i, k] += alpha * dz[i, k]
-        for r in range(u.shape[0]):
-            u[r] += alpha * du[r]
-    return STALLED, most, residual
+        if not descend(at, dz, du, law, 1e-15 * size, arena):
+            break
+        iteration += 1
+    release(arena, taken)
+    return ending, iteration, residual
 
 
 @njit(cache=True, error_model="numpy")
@@ -261,7 +222,7 @@ def _solve_island(
         size += many
         pairs += many * (many - 1) // 2
         start[i + 1] = size
-    node, rho = indices(arena, size), np.empty((size, 3, BLOCK))
+    node, rho = indices(arena, size), stack(arena, size, 3, BLOCK)
     edges, edge = np.empty((pairs, 2), dtype=np.int64), 0
     for i in range(n):
         from_ = rows.start[contacts[i]]
@@ -295,11 +256,13 @@ def _solve_island(
     for i in range(n):
         for axis in range(3):
             warm[axis * n + i] = impulses[contacts[i], axis]
-    start_from(own_cost, warm, at_own, arena)
-    iterations, one, let_go, modes = 0, vector(arena, 3), indices(arena, n), indices(arena, n)
+    blocks = structure.column.shape[0]
+    H = Hessian(structure, stack(arena, nodes, BLOCK, BLOCK), stack(arena, blocks, BLOCK, BLOCK))
+    iterations = start_from(own_cost, H, warm, at_own, arena)
+    one, let_go, modes = vector(arena, 3), indices(arena, n), indices(arena, n)
     let_go[:] = 0
     while True:
-        code, count, residual = _minimize(own_cost, structure, parameters, at_own, arena)
+        code, count, residual = _minimize(own_cost, H, parameters, at_own, arena)
         iterations += count
         settled = True
         for i in range(n):

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from numba import njit
 
-from idcontrol.kernels.arena import Arena, mark, matrix, release, vector
-from idcontrol.models.sap.blocks import Cost, Optimum, impulse, velocities
-from idcontrol.models.sap.cone import project
+from idcontrol.kernels.arena import Arena, mark, matrix, release, vector, zeros
+from idcontrol.models.sap.blocks import Cost, Hessian, Optimum, descend, hessian, impulse, velocities
+from idcontrol.models.sap.cone import answered, derivative, nearest
 from idcontrol.models.sap.newton import respond
-from idcontrol.solvers.block_cholesky import BLOCK
+from idcontrol.solvers.block_cholesky import BLOCK, factorize, solve
 from idcontrol.types import Array
 
 FAR = 1e-2
@@ -40,7 +40,7 @@ def _sweep(cost: Cost, gamma: Array, z: Array, arena: Arena) -> None:  # pragma:
     """
     rows, c, law, momentum = cost.rows, cost.c, cost.law, cost.momentum
     n, nodes = law.mu.shape[0], z.shape[0]
-    d_n, d_t, one = vector(arena, n), vector(arena, n), vector(arena, 3)
+    scale, keep, mu_hat = matrix(arena, n, 2), matrix(arena, n, 2), vector(arena, n)
     for i in range(n):
         normal, s, t = 0.0, 0.0, 0.0
         for at in range(rows.start[i], rows.start[i + 1]):
@@ -48,7 +48,9 @@ def _sweep(cost: Cost, gamma: Array, z: Array, arena: Arena) -> None:  # pragma:
                 normal += rows.rho[at, 0, k] ** 2
                 s += rows.rho[at, 1, k] ** 2
                 t += rows.rho[at, 2, k] ** 2
-        d_n[i], d_t[i] = (normal + law.R_n[i]) / RELAXED, (max(s, t) + law.R_t[i]) / RELAXED
+        scale[i, 0], scale[i, 1] = RELAXED / (normal + law.R_n[i]), RELAXED / (max(s, t) + law.R_t[i])
+        keep[i, 0], keep[i, 1] = 1.0 - law.R_n[i] * scale[i, 0], 1.0 - law.R_t[i] * scale[i, 1]
+        mu_hat[i] = law.mu[i] * scale[i, 0] / scale[i, 1]
     impulse(rows, gamma, z)
     for _ in range(SWEEPS):
         change = 0.0
@@ -56,25 +58,26 @@ def _sweep(cost: Cost, gamma: Array, z: Array, arena: Arena) -> None:  # pragma:
             a, b, d = c[i], c[n + i], c[2 * n + i]
             for at in range(rows.start[i], rows.start[i + 1]):
                 rho, x = rows.rho[at], z[rows.node[at]]
+                p, q, r = 0.0, 0.0, 0.0
                 for k in range(BLOCK):
-                    a += rho[0, k] * x[k]
-                    b += rho[1, k] * x[k]
-                    d += rho[2, k] * x[k]
+                    p += rho[0, k] * x[k]
+                    q += rho[1, k] * x[k]
+                    r += rho[2, k] * x[k]
+                a, b, d = a + p, b + q, d + r
             g_n, g_s, g_t = gamma[i], gamma[n + i], gamma[2 * n + i]
-            project(
-                a + (law.R_n[i] - d_n[i]) * g_n,
-                b + (law.R_t[i] - d_t[i]) * g_s,
-                d + (law.R_t[i] - d_t[i]) * g_t,
+            along, across = scale[i, 0], scale[i, 1]
+            _, p, q, r = nearest(
+                keep[i, 0] * g_n - along * a,
+                keep[i, 1] * g_s - across * b,
+                keep[i, 1] * g_t - across * d,
                 law.mu[i],
-                d_n[i],
-                d_t[i],
-                one,
+                mu_hat[i],
             )
-            a, b, d = one[0] - g_n, one[1] - g_s, one[2] - g_t
+            a, b, d = p - g_n, q - g_s, r - g_t
             if a == 0.0 and b == 0.0 and d == 0.0:
                 continue
-            gamma[i], gamma[n + i], gamma[2 * n + i] = one[0], one[1], one[2]
-            change += d_n[i] * a * a + d_t[i] * (b * b + d * d)
+            gamma[i], gamma[n + i], gamma[2 * n + i] = p, q, r
+            change += a * a / along + (b * b + d * d) / across
             for at in range(rows.start[i], rows.start[i + 1]):
                 rho, x = rows.rho[at], z[rows.node[at]]
                 for k in range(BLOCK):
@@ -99,18 +102,57 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
 
 
 @njit(cache=True, error_model="numpy")
-def start_from(cost: Cost, impulses: Array, at: Optimum, arena: Arena) -> None:  # pragma: no cover - compiled
-    """Replace the start z by that which sweeps from `impulses`, overwritten, find, if z is far off and that is better.
+def _toward(cost: Cost, H: Hessian, impulses: Array, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
+    """Overwrite ``z = ρᵀγ`` with where contacts go that stick, slide or open as their impulses γ, (3 n,), say.
+
+    They say so better than the velocities at z do, from which Newton's method would tell: near-rigid contacts answer to
+    a small error there with any impulse. With û a velocity to which a contact answers with γ, its law is linear in u,
+    ``γ - G(û)(u - û)``, and momentum then gives a Newton step, ``(I + ρᵀGρ) dz = -ρᵀG(u - û)``.
+    """
+    rows, c, law = cost.rows, cost.c, cost.law
+    n, at = law.mu.shape[0], mark(arena)
+    u, linear, G, dz = vector(arena, 3 * n), vector(arena, 3 * n), matrix(arena, 3, 3), matrix(arena, z.shape[0], BLOCK)
+    velocities(rows, z, c, u)
+    for i in range(n):
+        now = (u[i], u[n + i], u[2 * n + i])
+        mu, R_n, R_t = law.mu[i], law.R_n[i], law.R_t[i]
+        there = answered(impulses[i], impulses[n + i], impulses[2 * n + i], now, mu, R_n, R_t)
+        u[i], u[n + i], u[2 * n + i] = there
+        derivative(u[i], u[n + i], u[2 * n + i], mu, R_n, R_t, G)
+        p, q, r = there[0] - now[0], there[1] - now[1], there[2] - now[2]
+        for axis in range(3):
+            linear[axis * n + i] = G[axis, 0] * p + G[axis, 1] * q + G[axis, 2] * r
+    hessian(rows, u, law, H, arena)
+    found = factorize(H.structure, H.diagonal, H.upper)
+    if found:
+        impulse(rows, linear, dz)
+        solve(H.structure, H.diagonal, H.upper, dz)
+        for i in range(z.shape[0]):
+            for k in range(BLOCK):
+                z[i, k] += dz[i, k]
+    release(arena, at)
+    return found
+
+
+@njit(cache=True, error_model="numpy")
+def start_from(
+    cost: Cost, H: Hessian, impulses: Array, at: Optimum, arena: Arena
+) -> int:  # pragma: no cover - compiled
+    """Replace the start z by a better one that sweeps from `impulses`, overwritten, lead to, if z is far off.
 
     At rest the last velocities are nearly the solution and no sweep is made.
+
+    Returns:
+        How many Newton steps that took, 0 or 1.
     """
     z, gamma, u = at.z, at.gamma, at.u
     taken = mark(arena)
-    other, j = matrix(arena, z.shape[0], BLOCK), matrix(arena, z.shape[0], BLOCK)
+    nodes, steps = z.shape[0], 0
+    other, j = matrix(arena, nodes, BLOCK), matrix(arena, nodes, BLOCK)
     value = _value(cost, z, u, gamma, arena)
     impulse(cost.rows, gamma, j)
     error, p2, j2 = 0.0, 0.0, 0.0
-    for i in range(z.shape[0]):
+    for i in range(nodes):
         for k in range(BLOCK):
             error += (j[i, k] - z[i, k]) ** 2
             p2 += (cost.momentum[i, k] + z[i, k]) ** 2
@@ -119,4 +161,14 @@ def start_from(cost: Cost, impulses: Array, at: Optimum, arena: Arena) -> None: 
         _sweep(cost, impulses, other, arena)
         if _value(cost, other, u, gamma, arena) < value:
             z[:] = other
+        if _toward(cost, H, impulses, other, arena):
+            steps = 1
+            _value(cost, z, u, gamma, arena)
+            du, none = vector(arena, u.shape[0]), zeros(arena, u.shape[0])
+            for i in range(nodes):
+                for k in range(BLOCK):
+                    other[i, k] -= z[i, k]
+            velocities(cost.rows, other, none, du)
+            descend(at, other, du, cost.law, 0.0, arena)
     release(arena, taken)
+    return steps
