@@ -32,7 +32,7 @@ from idcontrol.controllers.friction import watch
 from idcontrol.controllers.inputs import KEPT_FEET, copy_inputs
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.load import weigh
-from idcontrol.controllers.step import SOLVED, Ended
+from idcontrol.controllers.step import MOVED, SOLVED, Ended
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.linear import assign, assign_rows
@@ -42,6 +42,7 @@ from idcontrol.types import Array, Booleans, Command, Integers, Reference, State
 
 FAILED: Final = int(Status.FAILED)
 FALLBACK: Final = int(Status.FALLBACK)
+REPAIRED: Final = int(Status.REPAIRED)
 """Statuses as kernels take them."""
 
 
@@ -503,10 +504,12 @@ def _steps(step: Any, worker: _Worker, rows: _Rows, given: _Given, out: Commands
             continue
         _take_row(worker, rows, given, i)
         ending, _, clipped, residual, n, _, _ = _one(step, worker, given.t[i])
-        if ending != SOLVED:
+        if ending not in (SOLVED, MOVED):
             out.status[i] = FALLBACK
             continue
-        if worker.let_go[0] > 0:
+        if ending == MOVED:
+            out.status[i] = REPAIRED
+        elif worker.let_go[0] > 0:
             worker.let_go[0] -= 1
         worker.load.borrowed.contacts[0] = n
         _keep_row(worker, rows, i)

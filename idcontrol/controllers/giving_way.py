@@ -14,8 +14,9 @@ from typing import Final, TypeAlias
 import numpy as np
 from msgspec import structs
 
-from idcontrol.controllers.repair import nearest_motion
-from idcontrol.controllers.step import Posed
+from idcontrol.controllers.repair import GAVE_WAY, nearest_motion, velocity_kernel
+from idcontrol.controllers.step import GIVEN_UP, Answer, Posed
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models import dissipation, no_slip, specification
 from idcontrol.models.coulomb_cone import SLIDES
 from idcontrol.models.distribution import Bounds, Cones, smallest_torque, torque_map, unbounded, within
@@ -209,6 +210,20 @@ def without_slip(request: Request) -> Outcome:
         repaired = structs.replace(slipping.solution, status=Status.REPAIRED, note="contacts may slip", warm={})
         slipping = replace(slipping, solution=repaired)
     return replace(slipping, dropped=("no-slip",))
+
+
+def moved(request: Request, f: Array, answer: Answer) -> Outcome:
+    """The outcome of a scheme whose joints have given way, with contact impulses f, shape (3 n,)."""
+    solution = StepSolution(
+        v_plus=velocity_kernel(request.posed.w, f, answer.impulse, HEAP),
+        impulses=np.ascontiguousarray(f.reshape(3, -1).T),
+        multipliers=answer.impulse,
+        status=Status.REPAIRED,
+        residual=answer.residual,
+        iterations=0,
+        note=GAVE_WAY,
+    )
+    return Outcome(solution=solution, motor_impulse=answer.impulse, dropped=GIVEN_UP[answer.ending])
 
 
 def servo(request: Request, forward: ContactModel, dropped: tuple[str, ...]) -> Outcome:

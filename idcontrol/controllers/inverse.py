@@ -23,12 +23,14 @@ from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import landing_rates
 from idcontrol.controllers.feedback import Gains, overcoming
 from idcontrol.controllers.friction import COUNTED, Friction, watch
-from idcontrol.controllers.giving_way import Outcome, Request, keep, servo, without_slip
+from idcontrol.controllers.giving_way import Outcome, Request, keep, moved, servo, without_slip
 from idcontrol.controllers.inputs import KEPT_FEET, Inputs, Intake, alone, failed
 from idcontrol.controllers.load import Load, weigh
 from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
+    GIVEN_UP,
+    MOVED,
     NO_SOLUTION,
     SOLVED,
     Answer,
@@ -197,9 +199,10 @@ class InverseDynamics:
             ended = self._step(self._bound, near.bound)
         ending, sticking, clipped, residual, n, gap, lands = ended
         impact = lands and self._settings.impacts
-        self._load.contacts[0] = n if ending == SOLVED else 0
-        if ending == SOLVED:
-            if self._let_go[0] > 0:
+        dropped = GIVEN_UP.get(ending)
+        self._load.contacts[0] = 0 if dropped is None else n
+        if dropped is not None:
+            if ending == SOLVED and self._let_go[0] > 0:
                 self._let_go -= 1
             found = self._found[n]
             predicted = ContactForces(
@@ -208,8 +211,10 @@ class InverseDynamics:
             return Command(
                 tau=self._tau.copy(),
                 predicted=self._with_impacts(near, predicted) if impact else predicted,
+                status=Status.REPAIRED if dropped else Status.SOLVED,
                 residual=residual,
                 clipped=clipped,
+                dropped=dropped,
                 solved_by="sticking" if sticking else self._scheme.name,
                 gap=gap,
             )
@@ -413,6 +418,8 @@ def solve(scheme: Scheme, request: Request) -> Outcome:
             solution = finish(request.problem, posed.w, f, ending, posed.active)
             solution = structs.replace(solution, multipliers=answer.impulse)
             return Outcome(solution=solution, motor_impulse=answer.impulse, sticking=answer.sticking, gap=answer.gap)
+        if answer.ending == MOVED:
+            return moved(request, f, answer)
         if scheme.instead is not None:
             return _or_servo(scheme, request, scheme.instead(request))
     solution = scheme.model(request.problem, request.warm)

@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
-from idcontrol.kernels.linear import cholesky
+from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.kernels.linked import linked
 from idcontrol.models.distribution import Bounds, into_cones
 from idcontrol.models.step import StepProblem, StepSolution
@@ -36,6 +36,9 @@ CONTACT_WEIGHT: Final = 1e-10
 ACCURATE: Final = 1e-6
 """Largest residual of an answer that is used [-]. Where the joints need not give way at all, what is left of the
 gradient is the weights' share, 1e-10 of the terms that cancel in it, and rounding alone leaves 1e-8 of that."""
+
+GAVE_WAY: Final = "the joints gave way so that no contact slips"
+"""Note of such a step."""
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
@@ -200,6 +203,32 @@ def nearest_motion_kernel(
     return answer.residual, answer.iterations
 
 
+@njit(cache=True, error_model="numpy")
+def velocity_kernel(w: Whitened, f: Array, impulse: Array, arena: Arena) -> Array:
+    """The velocity M⁻¹(Jᵀf + Pᵀ(hτ) - κ) that impulses cause, shape (m,); NaN where M is not positive definite.
+
+    Args:
+        w: The step in whitened form.
+        f: Impulses of its first rows, shape (r,).
+        impulse: Motor impulses, shape (p,).
+        arena: Where arrays come from.
+    """
+    m = w.M.shape[0]
+    v, L = vector(arena, m), matrix(arena, m, m)
+    for i in range(m):
+        v[i] = -w.kappa[i]
+    for r in range(f.shape[0]):
+        _subtract(v, -f[r], w.rows[r])
+    for a in range(impulse.shape[0]):
+        v[w.fixed[a]] += impulse[a]
+    if not cholesky(w.M, L):
+        v[:] = np.nan
+        return v
+    solve_lower(L, v)
+    solve_lower_transposed(L, v)
+    return v
+
+
 def nearest_motion(
     problem: StepProblem, whitened: Whitened, held: Booleans, bounds: Bounds, weight: Array
 ) -> StepSolution | None:
@@ -227,5 +256,5 @@ def nearest_motion(
         status=Status.REPAIRED,
         residual=residual,
         iterations=iterations,
-        note="the joints gave way so that no contact slips",
+        note=GAVE_WAY,
     )

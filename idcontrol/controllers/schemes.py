@@ -23,9 +23,10 @@ from idcontrol.contact.contacts import Near
 from idcontrol.controllers import giving_way, impacts
 from idcontrol.controllers.giving_way import FADES_S, Distribution, Outcome, Request
 from idcontrol.controllers.impacts import Prediction
-from idcontrol.controllers.step import NO_SOLUTION, SOLVED, Answer, Ended, Posed, control
+from idcontrol.controllers.repair import ACCURATE, nearest_motion_kernel
+from idcontrol.controllers.step import MOVED, NO_SOLUTION, SOLVED, Answer, Ended, Posed, control
 from idcontrol.errors import InputError
-from idcontrol.kernels.arena import Arena, matrix, vector, zeros
+from idcontrol.kernels.arena import Arena, flags, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import linked
@@ -188,6 +189,28 @@ def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> float:
     return gap(found)
 
 
+@linked
+@njit(cache=True, error_model="numpy")
+def move(p: Posed, f: Array, arena: Arena) -> Answer:
+    """Let the joints give way: the nearest motion without slip that friction and motors allow.
+
+    f, which comes in with the impulses of the motion without slip, tells the contacts that part: they are let go.
+    """
+    n, k, rho = p.cones.mu.shape[0], p.w.rho.shape[1], p.w.rho
+    x, held = zeros(arena, k), flags(arena, n)
+    for r in range(f.shape[0]):
+        for d in range(k):
+            x[d] += rho[r, d] * f[r]
+    for i in range(n):
+        opening = p.w.c[i]
+        for d in range(k):
+            opening += rho[i, d] * x[d]
+        held[i] = opening <= p.cones.v_tol
+    v_plus, impulse = vector(arena, p.w.M.shape[0]), vector(arena, p.w.fixed.shape[0])
+    residual, _ = nearest_motion_kernel(p.w, held, p.cones.mu, p.cones.weight, p.bounds, v_plus, f, impulse, arena)
+    return Answer(MOVED if residual <= ACCURATE else NO_SOLUTION, False, residual, impulse, np.nan)
+
+
 # --- contact models: they write impulses f of closed contacts; solved without any repair or not, and the residual
 
 
@@ -253,6 +276,22 @@ def _two_stages(model: Any, p: Posed, f: Array, arena: Arena) -> Answer:
     return answer
 
 
+@njit(inline="always")
+def _without_slip(model: Any, p: Posed, f: Array, arena: Arena) -> Answer:
+    """`_two_stages`; where the motion without slip takes more friction than there is, the joints give way."""
+    answer = Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
+    bounded = not p.cones.held.any()
+    if p.sticks and bounded:
+        answer = stick(p, f, arena)
+    if answer.ending != SOLVED:
+        solved, residual = model(p, f, arena)
+        if solved:
+            answer = share(p, f, residual, arena)
+            if answer.ending != SOLVED and bounded and p.w.fixed.shape[0] > 0:
+                answer = move(p, f, arena)
+    return answer
+
+
 @njit(cache=True, error_model="numpy")
 def _answer(p: Posed, f: Array, solved: bool, residual: float, arena: Arena) -> Answer:
     """Impulses f as they are."""
@@ -269,13 +308,13 @@ def coulomb_qp(p: Posed, f: Array, arena: Arena) -> Answer:
 @njit(cache=True, error_model="numpy")
 def no_slip_lcp(p: Posed, f: Array, arena: Arena) -> Answer:
     """No slip, by principal pivoting (Zapolsky & Drumwright 2017, Algorithms 1 and 2), then the smallest torque."""
-    return _two_stages(_pivoting, p, f, arena)
+    return _without_slip(_pivoting, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def no_slip_qp(p: Posed, f: Array, arena: Arena) -> Answer:
     """Maximal dissipation without slip as a projection, then the smallest torque."""
-    return _two_stages(_dual, p, f, arena)
+    return _without_slip(_dual, p, f, arena)
 
 
 @njit(cache=True, error_model="numpy")

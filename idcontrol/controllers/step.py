@@ -14,6 +14,7 @@ way, beginning from the posed problem.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -43,6 +44,11 @@ NO_SOLUTION: Final = 2
 """The scheme found no solution, or takes no contacts like these."""
 UNUSABLE: Final = 3
 """The contacts cannot be those of the feet that the reference speaks of (`usable`)."""
+MOVED: Final = 4
+"""The joints gave way, so that no contact slips and no motor is beyond its bounds (`idcontrol.controllers.repair`)."""
+
+GIVEN_UP: Final[Mapping[int, tuple[str, ...]]] = {SOLVED: (), MOVED: ("tracking",)}
+"""What was given up where a step ended with torques, in the words of `Command.dropped`."""
 
 RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
@@ -187,7 +193,7 @@ class Answer(NamedTuple):
     """A scheme's solution of a posed problem, beside the contact impulses that it writes.
 
     Attributes:
-        ending: `SOLVED` or `NO_SOLUTION`.
+        ending: `SOLVED`, `MOVED` or `NO_SOLUTION`.
         sticking: Whether the sticking motion was the solution, and no contact problem was solved.
         residual: Relative residual of the contact problem.
         impulse: Motor impulses hτ, shape (a,) [N m s].
@@ -457,7 +463,7 @@ def pose_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> Posed:
 def control(scheme: Any, bound: Bound, near: Near) -> Ended:
     """One control step with a scheme, which is compiled into it, on the contacts `near` the ground.
 
-    Forces are written into `Machine.result`, and torques, too, if the step ended as `SOLVED`.
+    Forces are written into `Machine.result`, and torques, too, if the step ended as `SOLVED` or `MOVED`.
     """
     ending, sticking, clipped, residual, n, gap, lands = UNUSABLE, False, False, 0.0, 0, np.nan, False
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
@@ -468,10 +474,14 @@ def control(scheme: Any, bound: Bound, near: Near) -> Ended:
         f = zeros(machine.arena, 3 * n)
         answer = scheme(posed, f, machine.arena)
         ending, sticking, residual, gap = answer.ending, answer.sticking, answer.residual, answer.gap / machine.h
-        if ending == SOLVED:
-            ending, clipped = torque(machine, posed.bounds, posed.contacts, f, answer.impulse)
-            if ending == SOLVED:
+        if ending in (SOLVED, MOVED):
+            bounded, clipped = torque(machine, posed.bounds, posed.contacts, f, answer.impulse)
+            if bounded == LIMIT:
+                ending = LIMIT
+            elif ending == SOLVED:
                 remember(machine.memory, posed.contacts.identity, posed.active)
+            else:
+                machine.memory.used[0] = 0  # of another motion
     return ending, sticking, clipped, residual, n, gap, lands
 
 

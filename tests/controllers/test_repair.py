@@ -7,11 +7,14 @@ from dataclasses import replace
 import cvxpy
 import numpy as np
 import pytest
+from msgspec import structs
 
-from idcontrol.controllers.giving_way import keep, request
-from idcontrol.controllers.inverse import solve
+from idcontrol.controllers.giving_way import keep, request, without_slip
+from idcontrol.controllers.inverse import InverseDynamics, solve
 from idcontrol.controllers.repair import nearest_motion
 from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP
+from idcontrol.controllers.step import MOVED
+from idcontrol.kernels.arena import HEAP
 from idcontrol.models import no_slip
 from idcontrol.models.distribution import Bounds, Cones, unbounded
 from idcontrol.models.step import StepSolution
@@ -165,6 +168,59 @@ def test_feet_that_nothing_can_stop_may_slip(quadruped, scheme):
     assert outcome.solution.v_plus[0] > 0.9
     f_N, f_S, f_T = outcome.solution.impulses.T
     assert (np.abs(f_S) + np.abs(f_T) <= 0.2 * f_N * (1.0 + 1e-9)).all()
+
+
+@pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
+def test_a_scheme_lets_joints_give_way_as_the_readable_one_does(quadruped, scheme):
+    rng, moved = np.random.default_rng(5), 0
+    for _ in range(100):
+        problem = standing(quadruped, rng, mu=rng.choice([0.1, 0.3]), demand=100.0, speed=rng.choice([0.0, 0.02]))
+        problem = replace(problem, contacts=problem.contacts.take(np.flatnonzero(rng.random(4) < 0.7)))
+        step = asked(problem, limit=rng.choice([np.inf, scenes.H * 8.0]))
+        weight = 30.0 * rng.random(len(problem.contacts))
+        step = replace(step, posed=step.posed._replace(cones=step.posed.cones._replace(weight=weight)))
+        answer = scheme.solve(step.posed, np.zeros(3 * len(problem.contacts)), HEAP)
+        if answer.ending != MOVED:
+            continue
+        moved += 1
+        ours, expected = solve(scheme, step), without_slip(step)
+        assert (ours.dropped, ours.solution.status) == (expected.dropped, expected.solution.status)
+        assert (ours.dropped, ours.sticking) == (("tracking",), False)
+        assert ours.solution.warm == expected.solution.warm == {}
+        # the program loses some three digits of the motor impulses, whose weight is 1e-8
+        for found, known in (
+            (ours.motor_impulse, expected.motor_impulse),
+            (ours.solution.impulses, expected.solution.impulses),
+            (ours.solution.v_plus, expected.solution.v_plus),
+        ):
+            np.testing.assert_allclose(found, known, rtol=0, atol=1e-12 * np.abs(known).max())
+    assert moved > 30
+
+
+@pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
+def test_commands_that_give_way_at_once_are_those_of_the_scheme_in_python(quadruped, scheme):
+    """Step after step, with what either remembers: feet that ramp and land, torques with rates, a learnt load."""
+    rng, gave_way, state = np.random.default_rng(6), 0, walker.at_home(quadruped)
+    limits = {"torque_rate": 5e3}
+    at_once, readable = (
+        InverseDynamics(each, *walker.controller("id-noslip-lcp", mu=0.3, limit=10.0, limits=limits)._made[1:])
+        for each in (scheme, replace(scheme, solve=None, step=None))
+    )
+    for k in range(80):
+        reference = walker.stand(
+            a=rng.choice([0.0, 30.0, 100.0]) * rng.normal(size=12),
+            stance=rng.random(4) < 0.8,
+            since_touchdown=rng.choice([0.005, 0.5], size=4),
+        )
+        v = rng.choice([0.0, 0.02]) * rng.normal(size=18)
+        given = structs.replace(state, t=k * scenes.H, v=v)
+        ours, expected = at_once(given, reference), readable(given, reference)
+        assert (ours.status, ours.dropped, ours.clipped) == (expected.status, expected.dropped, expected.clipped)
+        gave_way += ours.dropped == ("tracking",)
+        np.testing.assert_allclose(ours.tau, expected.tau, rtol=0, atol=1e-9)  # in steps that remember one another
+        np.testing.assert_array_equal(ours.predicted.identity, expected.predicted.identity)
+        np.testing.assert_allclose(ours.predicted.force, expected.predicted.force, rtol=0, atol=1e-7)
+    assert gave_way > 20
 
 
 def test_what_was_given_up_is_in_the_command(quadruped):

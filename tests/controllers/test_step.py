@@ -340,7 +340,7 @@ def test_a_state_that_is_no_number_gives_no_torque(quadruped):
 
 
 def test_the_endings_of_a_step_are_told_apart():
-    assert len({step.SOLVED, step.LIMIT, step.NO_SOLUTION, step.UNUSABLE}) == 4
+    assert len({step.SOLVED, step.LIMIT, step.NO_SOLUTION, step.UNUSABLE, step.MOVED}) == 5
 
 
 def test_contacts_are_taken_with_all_that_belongs_to_them():
