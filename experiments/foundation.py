@@ -12,7 +12,6 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from numba import njit
 from scipy.integrate import solve_ivp
 from scipy.spatial.transform import Rotation
 
@@ -21,6 +20,7 @@ from idcontrol.contact.contacts import Contacts
 from idcontrol.experiments.case import GRAVITY, Case, Progress, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
 from idcontrol.experiments.verdicts import TIMES
+from idcontrol.kernels.jit import njit
 from idcontrol.models import constraint
 from idcontrol.models.constraint import printed
 from idcontrol.models.step import StepProblem

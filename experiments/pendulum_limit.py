@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-from numba import njit
 from scipy.special import ellipk
 
 from idcontrol.configuration import Duration, NotNegative, Positive
 from idcontrol.errors import InputError
 from idcontrol.experiments.case import GRAVITY, Case, Progress, order, step_ends
 from idcontrol.experiments.findings import Drawing, Finding, Results, Series, axes
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 FIG_6 = "Drumwright 2019, Fig. 6"

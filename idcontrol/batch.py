@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from msgspec import structs
-from numba import config, njit, typeof, types
+from numba import config, typeof, types
 
 from idcontrol.configuration import period
 from idcontrol.contact.spheres import SphereContacts, detect_kernel
@@ -35,6 +35,7 @@ from idcontrol.controllers.load import weigh
 from idcontrol.controllers.step import MOVED, SOLVED, Ended
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.multibody import CompiledSystem, terms_kernel
 from idcontrol.robots.robot import Robot

@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pinocchio as pin
-from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.jit import njit
 from idcontrol.system import ActuatorLimits, Actuators, Motion, System, Terms, move
 from idcontrol.types import Array, Integers
 

@@ -22,10 +22,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pinocchio as pin
-from numba import njit
 
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.placements import placement_views
 from idcontrol.types import Array, Booleans, Integers
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from numba import njit
-
 from idcontrol.errors import InputError
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 

@@ -10,9 +10,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
-from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 

@@ -6,8 +6,8 @@ import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
 from idcontrol.planners.commands import LimitedCommand
 from idcontrol.planners.gait import Gait, Timing

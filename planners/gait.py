@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Booleans
 
 _ROUNDING = 1e-9

@@ -23,8 +23,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.planners.gait import Gait, Timing, write_timing
 from idcontrol.planners.legs import IK_TOLERANCE, LegPose, Legs, reach
 from idcontrol.types import Array

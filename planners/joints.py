@@ -11,8 +11,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.planners.base import BaseReference, turned_base
 from idcontrol.planners.feet import STANDING, FootPlan, NominalStance
 from idcontrol.planners.governor import Ability, within_reach

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pinocchio as pin
-from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.system import System
 from idcontrol.types import Array, Integers

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pinocchio as pin
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.planners.base import BaseReference
 from idcontrol.planners.feet import FootPlan
 from idcontrol.planners.joints import LegPlan

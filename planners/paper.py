@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.jit import njit
 from idcontrol.planners.base import wrap
 from idcontrol.planners.commands import CommandSource, VelocityCommand
 from idcontrol.planners.gait import Gait, Timing, write_timing

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pinocchio as pin
-from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import entry
+from idcontrol.kernels.jit import njit
 from idcontrol.planners.balance import Balance, righting_acceleration
 from idcontrol.planners.base import BaseReference, Push, advance_base, command_base, hold_base, sway_base
 from idcontrol.planners.commands import CommandLimits, CommandSource, LimitedCommand, VelocityCommand, limit_command

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.bodies import Body, Obstacle, Surface, rotations
 from idcontrol.contact.contacts import Contacts, axes_of
@@ -15,6 +14,7 @@ from idcontrol.contact.detection import Detection
 from idcontrol.contact.distance import near_pairs
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 WORLD = -1

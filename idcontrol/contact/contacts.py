@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Booleans, Integers
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import coal
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.distance import measure
 from idcontrol.contact.manifold import (
@@ -34,6 +33,7 @@ from idcontrol.contact.shapes import OTHER, ShapeArrays, flatten, from_coal
 from idcontrol.contact.terrain import Terrain
 from idcontrol.kernels.arena import reserve
 from idcontrol.kernels.bound import Bound, bind
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 __all__ = ["GROUND", "Detection"]

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.manifold import Pairs, Placed
 from idcontrol.contact.shapes import BOX, SPHERE, ShapeArrays
 from idcontrol.kernels.arena import Arena, begin, vector
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 PARALLEL_EDGES = 1e-6
@@ -22,9 +22,6 @@ PARALLEL_EDGES = 1e-6
 
 FLAT = 1e-7
 """Where a face of a box separates two boxes to within this [m], its exact normal is the direction."""
-
-_inner = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""For kernels that only kernels call: without a wrapper for Python they compile in half the time."""
 
 
 class _Box(NamedTuple):
@@ -120,12 +117,12 @@ def measure(shapes: ShapeArrays, placed: Placed, pairs: Pairs, arena: Arena) -> 
             pairs.distance[i] = _box_box(box_a, box_b, direction, witness, arena)
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _dot(a: Array, b: Array) -> float:
     return float(a[0] * b[0] + a[1] * b[1] + a[2] * b[2])
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, witness: Array) -> float:
     """Between the centres; straight up where they coincide."""
     length = 0.0
@@ -144,7 +141,7 @@ def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, directio
     return float(distance)
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _sphere_box(shapes: ShapeArrays, placed: Placed, ball: int, box: int, direction: Array, witness: Array) -> float:
     """From the nearest point of the box; through the nearest face where the centre is inside. Normal to the ball."""
     rotation, half = placed.rotation[box], shapes.half[box]
@@ -174,7 +171,7 @@ def _sphere_box(shapes: ShapeArrays, placed: Placed, ball: int, box: int, direct
     return float(distance)
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _reach(box: _Box, axis: Array) -> float:
     """How far a box reaches from its middle along a unit vector."""
     R, most = box.rotation, 0.0
@@ -183,7 +180,7 @@ def _reach(box: _Box, axis: Array) -> float:
     return most
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _corner(box: _Box, axis: Array, sign: float, out: Array) -> None:
     """The corner of a box that lies farthest along ``sign * axis``."""
     R = box.rotation
@@ -196,7 +193,7 @@ def _corner(box: _Box, axis: Array, sign: float, out: Array) -> None:
             out[j] += step * R[j, k]
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _box_box(a: _Box, b: _Box, direction: Array, witness: Array, arena: Arena) -> float:
     """Overlap along the best axis, or the distance of the nearest points; normal from B to A."""
     axis, edge, on_a, on_b = vector(arena, 3), vector(arena, 3), vector(arena, 3), vector(arena, 3)
@@ -260,7 +257,7 @@ def _box_box(a: _Box, b: _Box, direction: Array, witness: Array, arena: Arena) -
     return float(distance)
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _nearest_on_lines(p: Array, u: Array, q: Array, w: Array, middle: Array) -> None:
     """Middle between the nearest points of two lines that are not parallel, through p along u and q along w."""
     across, r_u, r_w = _dot(u, w), 0.0, 0.0
@@ -273,7 +270,7 @@ def _nearest_on_lines(p: Array, u: Array, q: Array, w: Array, middle: Array) -> 
         middle[k] = 0.5 * (p[k] + s * u[k] + q[k] + t * w[k])
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _nearest_points(a: _Box, b: _Box, on_a: Array, on_b: Array, arena: Arena) -> float:
     """Nearest points of two boxes that do not overlap; returns their distance."""
     pa, Ra, ha = a

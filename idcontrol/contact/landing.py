@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, vector
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.shapes import RIM_POINTS, ShapeArrays
 from idcontrol.contact.terrain import sphere_gap
 from idcontrol.kernels.arena import Arena, begin, matrix, vector
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 GROUND = -1
@@ -39,10 +39,6 @@ ENGINE_TOLERANCE = 1e-5
 
 SAME_POINT = 1e-7
 """Corners of a manifold closer than this are one point [m]."""
-
-
-_inner = njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""For kernels that only kernels call: without a wrapper for Python they compile in half the time."""
 
 
 class Placed(NamedTuple):
@@ -161,13 +157,13 @@ class _Reference(NamedTuple):
     sign: float
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _dot(a: Array, b: Array) -> float:
     """Inner product of vectors of three; np.dot would call BLAS for it."""
     return float(a[0] * b[0] + a[1] * b[1] + a[2] * b[2])
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _gap2(a: Array, b: Array) -> float:
     """Squared distance of two points."""
     return float((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2 + (a[2] - b[2]) ** 2)
@@ -267,7 +263,7 @@ def ground_contacts(shapes: ShapeArrays, placed: Placed, ground: Ground, margin:
     return n
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _rim_points(cylinder: Array, rotation: Array, middle: Array, ground: Ground, out: Array) -> None:
     """Lowest point of either rim of a cylinder, and the others at right angles to it."""
     radius, half_length = cylinder
@@ -290,7 +286,7 @@ def _rim_points(cylinder: Array, rotation: Array, middle: Array, ground: Ground,
             out[k, 0], out[k, 1], out[k, 2] = cx + c * dx + s * sx, cy + c * dy + s * sy, cz + c * dz + s * sz
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _most_corners(shapes: ShapeArrays) -> int:
     """Corners of the largest face, at least two: those of a line."""
     most = 2
@@ -359,13 +355,13 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
     return n
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _separation(shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, sign: float) -> float:
     """Width of the slab between A and B along ``sign * direction``; their distance is the largest of all directions."""
     return float(-_extent(shapes, placed, a, direction, -sign) - _extent(shapes, placed, b, direction, sign))
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _best_face_normal(shapes: ShapeArrays, placed: Placed, a: int, b: int, least: float, up: Array) -> float:
     """Replace `up` by the face normal of A or B with the widest separation above `least`; returns the widest."""
     for g, sign in ((a, -1.0), (b, 1.0)):
@@ -378,13 +374,13 @@ def _best_face_normal(shapes: ShapeArrays, placed: Placed, a: int, b: int, least
     return least
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _has_side(shapes: ShapeArrays, g: int) -> bool:
     """Whether a shape is a capsule or a cylinder (or a sphere, which has no line)."""
     return bool(shapes.cylinder[g, 0] > 0.0 or shapes.face_start[g] == shapes.face_start[g + 1])
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> tuple[int, float]:
     """The face of a shape most square to ``sign * direction``, and the cosine; -1, -2 where it has none."""
     best, most = -1, -2.0
@@ -395,7 +391,7 @@ def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign:
     return best, most
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _loop(shapes: ShapeArrays, placed: Placed, face: int, out: Array) -> int:
     """World corners of a face, counter-clockwise seen from outside; returns their number."""
     first, end = shapes.loop_start[face], shapes.loop_start[face + 1]
@@ -405,7 +401,7 @@ def _loop(shapes: ShapeArrays, placed: Placed, face: int, out: Array) -> int:
     return int(end - first)
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _feature(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float, out: Array) -> int:
     """The points of a shape's core that face ``sign * direction``: face, line or point; returns their number."""
     radius, half_length = shapes.cylinder[g]
@@ -442,7 +438,7 @@ def _feature(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign
     return int(end - first)
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _extent(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> float:
     """How far a shape reaches along ``sign * direction``, from the world's origin."""
     radius, half_length = shapes.cylinder[g]
@@ -457,7 +453,7 @@ def _extent(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign:
     return float(most + shapes.rounding[g])
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _face_manifold(
     shapes: ShapeArrays, placed: Placed, reference: _Reference, margin: float, manifold: _Manifold, arena: Arena
 ) -> int:
@@ -504,7 +500,7 @@ def _face_manifold(
     return int(count)
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, arena: Arena) -> int:
     """Clip a polygon (or line) in place against the prism over a face (Sutherland and Hodgman); returns its corners.
 
@@ -540,7 +536,7 @@ def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, a
     return n
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _thin_out(point: Array, gap: Array, n: int) -> int:
     """Keep at most `MAX_POINTS`: the deepest, then always the one farthest from those kept; in place."""
     if n <= MAX_POINTS:
@@ -559,7 +555,7 @@ def _thin_out(point: Array, gap: Array, n: int) -> int:
     return MAX_POINTS
 
 
-@_inner
+@njit(cache=True, error_model="numpy")
 def _side_lines(
     shapes: ShapeArrays, placed: Placed, a: int, b: int, margin: float, manifold: _Manifold, arena: Arena
 ) -> int:

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from idcontrol.configuration import is_number
 from idcontrol.contact.contacts import Contacts, contact_rows, require_friction, write_axes
 from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.system import Motion, System
 from idcontrol.types import Array, Booleans, Integers

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.contacts import Contacts, concatenate
 from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.jit import njit
 from idcontrol.system import System
 from idcontrol.types import Array
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 NEWTON_STEPS = 30

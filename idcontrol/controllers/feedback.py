@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.system import Actuators
 from idcontrol.types import Array
 

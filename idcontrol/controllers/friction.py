@@ -16,13 +16,13 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Near
 from idcontrol.controllers.inputs import KEPT_FEET
 from idcontrol.controllers.load import weight
 from idcontrol.controllers.step import Machine, usable
 from idcontrol.kernels.bound import Bound, borrow
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.kernels.linked import linked
 from idcontrol.types import Array

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Near
 from idcontrol.controllers.step import meets_ground, pose_borrowed, take
 from idcontrol.kernels.arena import Arena, begin, indices, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linked import linked
 from idcontrol.models import forward
 from idcontrol.models.forward import ForwardProblem, whiten_forward

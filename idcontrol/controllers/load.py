@@ -16,11 +16,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Near
 from idcontrol.controllers.step import MachineTerms, usable
 from idcontrol.kernels.bound import Bound, borrow
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 LEARNT_S: Final = 0.2

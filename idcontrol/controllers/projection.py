@@ -12,9 +12,9 @@ constraints on the joints alone, solved in the metric W.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.solvers.basis import pivoted_basis
 from idcontrol.types import Array, Integers

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, Final, SupportsIndex
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.contacts import Near
 from idcontrol.controllers import giving_way, impacts
@@ -28,6 +27,7 @@ from idcontrol.controllers.step import MOVED, NO_SOLUTION, SOLVED, Answer, Ended
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, flags, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import linked
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, specification

@@ -18,7 +18,6 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Near, Packed
 from idcontrol.contact.landing import LandingRates, landing_kernel
@@ -27,6 +26,7 @@ from idcontrol.controllers.inputs import Inputs
 from idcontrol.controllers.projection import projection_kernel
 from idcontrol.kernels.arena import Arena, begin, flags, frames, indices, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import linked
 from idcontrol.models.distribution import MET, Bounds, Cones, within

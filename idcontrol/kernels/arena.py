@@ -13,10 +13,11 @@ import math
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numba import config, njit, types
+from numba import config, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Booleans, Integers
 
 STEP: Final = 1 << 14

@@ -19,12 +19,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numba import config, njit, typeof, types
+from numba import config, typeof, types
 from numba.core import cgutils
 from numba.core.typing.templates import AttributeTemplate
 from numba.experimental import structref
 from numba.extending import infer_getattr, intrinsic, lower_getattr_generic
 from numba.np.arrayobj import make_array
+
+from idcontrol.kernels.jit import njit
 
 
 @structref.register

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Booleans, Integers
 
 AnyArray: TypeAlias = Array | Integers | Booleans

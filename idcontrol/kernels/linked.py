@@ -119,5 +119,5 @@ def find(name: bytes) -> int:
 
 def _compiled(kernel: Any, given: tuple[Any, ...]) -> Any:
     """The kernel's code for arguments of the types `given`, compiled now if it has not been."""
-    kernel.compile(given)
-    return kernel.overloads[given]
+    kernel.inner.compile(given)
+    return kernel.inner.overloads[given]

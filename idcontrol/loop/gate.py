@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.jit import njit
 from idcontrol.loop.plausible import farthest
 from idcontrol.loop.safety import admit_kernel
 from idcontrol.types import Array

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.loop.brake import brake
 from idcontrol.loop.clock import NS, Beat
 from idcontrol.loop.safety import NOT_BEGUN, Fault, Inputs, Mode, Policy, Rule, Safety, advance

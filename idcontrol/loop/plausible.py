@@ -9,9 +9,9 @@ import math
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
 from idcontrol.loop.safety import Fault
 from idcontrol.loop.wire import Health

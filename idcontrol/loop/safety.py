@@ -24,9 +24,9 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from numba import njit
 
 from idcontrol.configuration import Duration, NotNegative, Positive
+from idcontrol.kernels.jit import njit
 from idcontrol.loop.clock import NS
 from idcontrol.types import Array
 

@@ -63,8 +63,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 import pinocchio as pin
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, ContactForces, Integers, Sensed, State
 
 MAGIC = b"IDC2"

@@ -20,10 +20,10 @@ from functools import cache
 from typing import Final, TypeAlias
 
 import numpy as np
-from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import linked
 from idcontrol.models.friction_lcp import (

@@ -19,10 +19,10 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign_rows, solve_lower
 from idcontrol.kernels.linked import linked
 from idcontrol.models import no_slip

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays
 from idcontrol.kernels.arena import Arena, indices, vector
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linked import linked
 from idcontrol.models.coulomb import MOST_CONTACTS, continued_lcp_kernel
 from idcontrol.models.coulomb_cone import cone_kernel

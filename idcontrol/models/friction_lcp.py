@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, solve_in_place
 from idcontrol.kernels.linked import linked
 from idcontrol.solvers.lcp import lost, missed, row_rounding

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.arena import Arena, indices
+from idcontrol.kernels.jit import njit
 from idcontrol.models.step import WarmStart
 from idcontrol.types import Integers
 

@@ -28,9 +28,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.arena import Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import linked
 from idcontrol.types import Array, Integers

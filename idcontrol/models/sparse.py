@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from idcontrol.errors import InputError
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers, Status
 
 WORLD = -1

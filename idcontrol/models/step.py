@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers, Status
 
 PUSH_OUT_SPEED = 0.1

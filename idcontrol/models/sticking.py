@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.models.step import SQUEEZE
 from idcontrol.solvers.rank import HELD_RANK_TOLERANCE
 from idcontrol.types import Booleans

@@ -20,10 +20,10 @@ from typing import TypeAlias
 
 import numpy as np
 from msgspec import structs
-from numba import njit
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
+from idcontrol.kernels.jit import njit
 from idcontrol.models import dissipation
 from idcontrol.models.step import CLOSED_GAP, Bilateral, StepProblem, StepSolution, WarmStart
 from idcontrol.models.whitened import Whitened, balances, whiten

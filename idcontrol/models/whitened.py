@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.contacts import require_friction
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector, zeros
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows, cholesky, solve_lower, solve_lower_transposed, solve_upper
 from idcontrol.kernels.linked import linked
 from idcontrol.models.step import PUSH_OUT_SPEED, Ending, StepProblem, StepSolution, free_indices

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numba import njit
 
 from idcontrol.bodies import (
     Body,
@@ -29,6 +28,7 @@ from idcontrol.bodies import (
 from idcontrol.contact.body_contacts import BodyContacts, BodyDetector
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
+from idcontrol.kernels.jit import njit
 from idcontrol.models.sparse import SparseProblem, SparseSolution, dense_inertia
 from idcontrol.models.step import ContactModel, StepProblem, WarmStart
 from idcontrol.types import Array, Integers

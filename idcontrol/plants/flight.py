@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pinocchio as pin
-from numba import njit
 
 from idcontrol.contact.contacts import Contacts
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.system import System, rotate
 from idcontrol.types import Array, Integers

@@ -21,13 +21,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.contact.fingertips import Fingertips
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.stops import Stops
 from idcontrol.errors import Diverged
+from idcontrol.kernels.jit import njit
 from idcontrol.models import coulomb
 from idcontrol.models.step import StepProblem, StepSolution
 from idcontrol.plants.parts import (

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numba import njit
 
 from idcontrol.contact.contacts import ContactArrays, Near
 from idcontrol.kernels.arena import Arena, begin, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import linked
 from idcontrol.models.forward import ForwardProblem, cone, coulomb, dissipation, whiten_forward

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.bodies import (
     BodyState,
@@ -27,6 +26,7 @@ from idcontrol.contact.contacts import axes_of
 from idcontrol.contact.detection import Detection
 from idcontrol.contact.distance import near_pairs
 from idcontrol.errors import InputError
+from idcontrol.kernels.jit import njit
 from idcontrol.models import sap
 from idcontrol.models.sparse import WORLD, SparseProblem, SparseSolution
 from idcontrol.system import System

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 import numpy as np
 import pinocchio as pin
-from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import sphere_gap
 from idcontrol.kernels.bound import Bound, bind
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.placements import placement_views
 from idcontrol.loop.simulated import Tick
 from idcontrol.planners.commands import Joystick, Schedule

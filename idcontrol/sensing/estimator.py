@@ -22,11 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import structs
-from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import sphere_gap
 from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.jit import njit
 from idcontrol.sensing.contacts import Touch
 from idcontrol.sensing.legs import GRAVITY, Legs, orientation
 from idcontrol.types import Array, Booleans, Sensed, State

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 import pinocchio as pin
 from msgspec import structs
-from numba import njit
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.kernels.placements import placement_views
 from idcontrol.system import Terms

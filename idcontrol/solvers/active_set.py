@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
 from idcontrol.kernels.linked import linked
 from idcontrol.solvers.factor import RowFactor, append, empty_factor, remove, split

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.arena import Arena, matrix, vector
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 

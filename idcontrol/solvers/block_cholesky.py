@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
 from idcontrol.kernels.six import SIX, solve_transposed, subtract_product
 from idcontrol.types import Array, Integers

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from numba import njit
-
 from idcontrol.kernels.arena import Arena, indices, matrix, vector
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, solve_in_place
 from idcontrol.kernels.linked import linked
 from idcontrol.solvers.lcp import LcpAnswer, lcp_residual

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, mark, release, vector
+from idcontrol.kernels.jit import njit
 from idcontrol.solvers.status import INFEASIBLE, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 

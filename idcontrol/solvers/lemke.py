@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import solve_in_place
 from idcontrol.kernels.linked import linked
 from idcontrol.solvers.lcp import LcpAnswer, missed, rounding

@@ -6,8 +6,8 @@ A reference for `idcontrol.solvers.enumerate`, which is what controllers use.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import solve_in_place
 from idcontrol.types import Array
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, vector
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
 from idcontrol.kernels.linked import linked
 from idcontrol.solvers.active_set import SAME

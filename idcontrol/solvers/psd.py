@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, mark, release
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linked import linked
 from idcontrol.solvers.active_set import project_kernel
 from idcontrol.solvers.lcp import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, matrix, vector
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import solve_upper
 from idcontrol.solvers.factor import append, empty_factor, split
 from idcontrol.solvers.lcp import checked_rows

@@ -18,8 +18,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.models.constraint.laws import DAMPING, STIFFNESS
 from idcontrol.models.constraint.solver import CREEP
 from idcontrol.models.no_slip import SLIP_SPEED

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linked import linked
 from idcontrol.types import Array
 
@@ -32,3 +32,15 @@ def total(values: Array, times: int) -> float:
     """The sum of what `scale` gives."""
     found = scale(values, times)
     return float(found.values.sum() + found.times)
+
+
+@njit(cache=True)
+def raised(value: float, power: int) -> float:
+    """A power of a value."""
+    return value**power
+
+
+@njit(cache=True)
+def cubes(value: float, power: int) -> float:
+    """The sum of three powers, the first two with literal numbers."""
+    return float(raised(value, 2) + raised(value, 3) + raised(value, power))

@@ -31,11 +31,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from msgspec import structs
-from numba import njit
 
 from idcontrol.contact.contacts import Contacts
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, vector, zeros
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linked import linked
 from idcontrol.models.constraint.unilateral import solve_springs, spring_kernel
 from idcontrol.models.coulomb import UNSOLVED

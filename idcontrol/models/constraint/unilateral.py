@@ -14,9 +14,9 @@ method on the n forces costs n³.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.kernels.linked import linked
 from idcontrol.solvers.lcp import gram_residual, lost, missed, row_rounding

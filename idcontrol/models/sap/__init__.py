@@ -22,10 +22,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows, cholesky, solve_lower, solve_lower_transposed
 from idcontrol.kernels.linked import linked
 from idcontrol.models.sap.bounded import Bounded, joint_limits, motors

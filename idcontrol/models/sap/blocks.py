@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.arena import Arena, mark, matrix, release
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import solve_lower
 from idcontrol.kernels.six import add_product
 from idcontrol.models.sap.cone import derivative

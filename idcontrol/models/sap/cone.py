@@ -17,8 +17,8 @@ is the gradient of a convex cost, ``½ γᵀRγ``.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 OPEN, STICK, SLIDE = 0, 1, 2

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, begin, indices, mark, matrix, release, reserve, stack, vector, zeros
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower_transposed
 from idcontrol.models.sap.blocks import (
     Cost,

@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from idcontrol.kernels.arena import Arena, mark, matrix, release, vector
+from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
 from idcontrol.models.sap.cone import cost, derivative, project
 from idcontrol.models.sap.regularization import BETA, SIGMA

@@ -12,8 +12,8 @@ the step to resolve, becomes *near-rigid*: critically damped with the period βh
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from idcontrol.kernels.jit import njit
 from idcontrol.models.step import PUSH_OUT_SPEED
 from idcontrol.types import Array
 

@@ -9,9 +9,8 @@ of the cost, and Newton's method the digits.
 
 from __future__ import annotations
 
-from numba import njit
-
 from idcontrol.kernels.arena import Arena, mark, matrix, release, vector, zeros
+from idcontrol.kernels.jit import njit
 from idcontrol.models.sap.blocks import Cost, Hessian, Optimum, descend, hessian, impulse, velocities
 from idcontrol.models.sap.cone import answered, derivative, nearest
 from idcontrol.models.sap.newton import respond
