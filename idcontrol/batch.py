@@ -373,7 +373,7 @@ def _worker(single: InverseDynamics) -> _Worker:
         load=single._carried,
         intake=single._intake._bound,
         work=system.work,
-        spheres=contacts._bound,
+        spheres=contacts.bound,
         let_go=single._let_go,
         still=np.zeros(3 * feet),
         margin_m=settings.contact_margin_m,

@@ -22,6 +22,8 @@ import pinocchio as pin
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linked import linked
+from idcontrol.kernels.placements import placement_views
 from idcontrol.system import ActuatorLimits, Actuators, Motion, System, Terms, move
 from idcontrol.types import Array, Integers
 
@@ -79,8 +81,8 @@ class Bodies(NamedTuple):
     """Room for one state of a tree.
 
     Attributes:
-        R: Axes of each joint in the world (columns), shape (n, 3, 3).
-        p: Origin of each joint in the world, shape (n, 3) [m].
+        R: Axes of each joint in the world (columns), shape (n, 3, 3): a view into Pinocchio's data.
+        p: Origin of each joint in the world, shape (n, 3) [m]: a view into Pinocchio's data.
         J: Columns of all velocities in Pinocchio's layout, shape (6, m).
         mass: Mass of all that hangs on a joint, shape (n,) [kg].
         moment: Its first moment about the point of reference, shape (n, 3) [kg m].
@@ -122,7 +124,10 @@ class Work(NamedTuple):
 class CompiledSystem(System):
     """A `System` whose terms are computed by `terms_kernel` in place of Pinocchio.
 
+    Of Pinocchio's data, it brings up to date where joints and frames are, ``data.oMi`` and ``data.oMf``.
+
     Attributes:
+        tree: The joints.
         work: The argument of `terms_kernel`.
     """
 
@@ -134,10 +139,11 @@ class CompiledSystem(System):
         """
         super().__init__(model, **keywords)
         n, m = model.njoints, model.nv
-        self._tree = _tree(self)
+        self.tree = _tree(self)
+        position, rotation = placement_views(self.data.oMi)
         bodies = Bodies(
-            R=np.zeros((n, 3, 3)),
-            p=np.zeros((n, 3)),
+            R=rotation,
+            p=position,
             J=np.zeros((6, m)),
             mass=np.zeros(n),
             moment=np.zeros((n, 3)),
@@ -145,9 +151,8 @@ class CompiledSystem(System):
             force=np.zeros((n, 6)),
             column=np.zeros(6),
         )
-        bodies.R[0] = np.eye(3)
         self.M[:] = 0.0  # the kernel writes what is not zero by the tree's shape
-        work = Work(self._tree, bodies, self.terms, self.motion, self.frame_position, self.frame_rotation)
+        work = Work(self.tree, bodies, self.terms, self.motion, self.frame_position, self.frame_rotation)
         self.work = bind(work)
         self._compute = entry(terms_kernel, self.work, np.zeros(model.nq), np.zeros(m))
         self.update(pin.neutral(model), np.zeros(m))
@@ -167,10 +172,24 @@ class CompiledSystem(System):
 
     def update(self, q: Array, v: Array) -> None:
         """Compute all terms at configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout."""
-        if hasattr(self, "_compute"):
-            self._compute(self.work, np.ascontiguousarray(q, np.float64), np.ascontiguousarray(v, np.float64))
-        else:  # while `System` looks at the neutral configuration
-            super().update(q, v)
+        self._compute(self.work, np.ascontiguousarray(q, np.float64), np.ascontiguousarray(v, np.float64))
+
+
+def machine(model: Any, **keywords: Any) -> System:
+    """A machine with compiled terms where its joints allow, otherwise with those of Pinocchio.
+
+    Args:
+        model: Pinocchio model.
+        keywords: As for `System`.
+
+    Raises:
+        UnknownName, InputError: As of `System`.
+    """
+    try:
+        _kinds(model)
+    except InputError:
+        return System(model, **keywords)
+    return CompiledSystem(model, **keywords)
 
 
 def _again(
@@ -179,19 +198,16 @@ def _again(
     return CompiledSystem(model, actuated=actuated, effort_limit=effort, limits=limits, actuators=actuators)
 
 
-def _tree(system: System) -> Tree:
-    """The joints of a machine.
+def _kinds(model: Any) -> tuple[Integers, Array]:
+    """Kind and axis of each joint of a Pinocchio model.
 
     Raises:
         InputError: One is of a kind that is not compiled.
     """
-    model, data = system.model, system.model.createData()
-    n, neutral = model.njoints, pin.neutral(system.model)
+    data, n, neutral = model.createData(), model.njoints, pin.neutral(model)
     kind, axis = np.zeros(n, dtype=np.int64), np.zeros((n, 3))
-    links = np.zeros((n, 3), dtype=np.int64)
     for j in range(1, n):
         joint = model.joints[j]
-        links[j] = model.parents[j], joint.idx_v, joint.nv
         if joint.shortname() == "JointModelFreeFlyer":
             kind[j] = FLYER
             continue
@@ -204,6 +220,19 @@ def _tree(system: System) -> Tree:
             )
         kind[j] = SLIDER if slides else CIRCLE if joint.nq == 2 else HINGE
         axis[j] = along[:3, 0] if slides else along[3:, 0]
+    return kind, axis
+
+
+def _tree(system: System) -> Tree:
+    """The joints of a machine.
+
+    Raises:
+        InputError: One is of a kind that is not compiled.
+    """
+    model = system.model
+    kind, axis = _kinds(model)
+    links = np.array([(p, joint.idx_v, joint.nv) for p, joint in zip(model.parents, model.joints, strict=True)])
+    links[0] = 0  # the world
     places, bodies, frames = list(model.jointPlacements), list(model.inertias), list(model.frames)
     return Tree(
         kind=kind,
@@ -225,6 +254,7 @@ def _tree(system: System) -> Tree:
     )
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def terms_kernel(bound: Bound, q: Array, v: Array) -> None:
     """Write terms, motion and frames of `Work` at configuration `q` and velocity `v`, in Pinocchio's layout."""
@@ -250,6 +280,51 @@ def terms_kernel(bound: Bound, q: Array, v: Array) -> None:
         _shift(motion.drift[j], origin)
     for f in range(tree.frame_joint.shape[0]):
         _frame(tree, bodies, f, work.frame_position[f], work.frame_rotation[f])
+
+
+@njit(cache=True, error_model="numpy")
+def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) -> None:
+    """Write `System.integrate` but for the positions of free-flyers, which `idcontrol.system.carry` writes.
+
+    Args:
+        tree: The machine.
+        q: Configuration in Pinocchio's layout.
+        v: Velocity in Pinocchio's layout.
+        h: Time [s].
+        q_next: The configuration that it moves to.
+    """
+    for j in range(1, tree.kind.shape[0]):
+        at, k, kind = tree.at_q[j], tree.links[j, 1], tree.kind[j]
+        if kind == FLYER:
+            x, y, z = h * v[k + 3], h * v[k + 4], h * v[k + 5]
+            square = x * x + y * y + z * z
+            angle = np.sqrt(square)
+            part, w = (np.sin(0.5 * angle) / angle if angle > 1e-4 else 0.5 - square / 48.0), np.cos(0.5 * angle)
+            x, y, z = part * x, part * y, part * z
+            if w < 0.0:  # of the two quaternions, the one nearer to the last
+                x, y, z, w = -x, -y, -z, -w
+            a, b, c, d = q[at + 3], q[at + 4], q[at + 5], q[at + 6]
+            q_next[at + 3] = d * x + a * w + b * z - c * y
+            q_next[at + 4] = d * y + b * w + c * x - a * z
+            q_next[at + 5] = d * z + c * w + a * y - b * x
+            q_next[at + 6] = d * w - a * x - b * y - c * z
+            _unit(q_next[at + 3 : at + 7])
+        elif kind == CIRCLE:
+            cosine, sine = np.cos(h * v[k]), np.sin(h * v[k])
+            q_next[at], q_next[at + 1] = cosine * q[at] - sine * q[at + 1], sine * q[at] + cosine * q[at + 1]
+            _unit(q_next[at : at + 2])
+        else:
+            q_next[at] = q[at] + h * v[k]
+
+
+@njit(cache=True, forceinline=True)
+def _unit(vector: Array) -> None:
+    """Make the length of a vector 1 that nearly has it, to first order."""
+    square = 0.0
+    for value in vector:
+        square += value * value
+    for i in range(vector.shape[0]):
+        vector[i] *= 0.5 * (3.0 - square)
 
 
 @njit(cache=True, forceinline=True)

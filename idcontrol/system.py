@@ -156,7 +156,7 @@ def rotate(quaternion: Array, v: Array, out: Array) -> None:  # pragma: no cover
 
 
 @njit(cache=True)
-def _carry(
+def carry(
     flyers: Bound, q: Array, q_next: Array, v: Array, v_next: Array, h: float
 ) -> None:  # pragma: no cover - compiled
     """Move free-flyers straight along their linear velocity, ``p + h R v``; turn v⁺ into their new axes, R⁺ᵀR v⁺.
@@ -293,6 +293,7 @@ class System:
         joint_circle: Whether it is given there by cosine and sine (a continuous joint), shape (a,).
         flyer_q: Where each free-flyer begins in Pinocchio's q, shape (number of free-flyers,).
         flyer_v: Where it begins in Pinocchio's v, shape (number of free-flyers,).
+        flyers: The argument of `carry`.
         flyer_rows: Its velocities in the system's order, shape (number of free-flyers, 6).
         floats: Whether all joints hang on one free-flyer, the base, whose velocities come first.
         unit: Where each vector of unit length begins in Pinocchio's q, and its size, shape (k, 2): the quaternions of
@@ -377,7 +378,7 @@ class System:
         self.flyer_q: Integers = np.array([joint.idx_q for joint in flyers], dtype=np.int64)
         self.flyer_v: Integers = np.array([joint.idx_v for joint in flyers], dtype=np.int64)
 
-        self._flyers = bind((self.flyer_q, self.flyer_v, np.zeros(3), np.zeros(4)))
+        self.flyers = bind((self.flyer_q, self.flyer_v, np.zeros(3), np.zeros(4)))
         self.flyer_rows: Integers = np.argsort(self.order)[self.flyer_v[:, None] + np.arange(6)]
         self.floats = len(flyers) > 0 and flyers[0].idx_v == 0 and len(model.subtrees[1]) == model.njoints - 1
 
@@ -409,7 +410,7 @@ class System:
         tree[0] = 0  # the world
         self._bound = bind((pinocchio, self.terms, self.order, self.flyer_v, self._v, tree, self.motion))
         self._gather = entry(_gather, self._bound)
-        self.update(pin.neutral(model), np.zeros(m))
+        System.update(self, pin.neutral(model), np.zeros(m))
         self._refuse_singular_inertia()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -533,7 +534,7 @@ class System:
         v_next: Array = self.to_pinocchio(v_plus)
         v = v_next if mean is None else self.to_pinocchio(mean)
         q_next: Array = pin.integrate(self.model, q, h * v)
-        _carry(self._flyers, q, q_next, v, v_next, h)
+        carry(self.flyers, q, q_next, v, v_next, h)
         return q_next, v_next
 
     def joint_positions(self, q: Array) -> Array:

@@ -14,6 +14,7 @@ import pinocchio as pin
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain, plane
 from idcontrol.errors import InputError
+from idcontrol.multibody import machine
 from idcontrol.robots import joints, locate, schema, urdf
 from idcontrol.system import ActuatorLimits, Actuators, System, position_limits
 from idcontrol.types import Array, Integers, Reference, State
@@ -68,7 +69,7 @@ class Robot:
         if misfits := self.table_problems(bare.actuated_names):
             raise InputError(f"{self.path}: {misfits[0]}")
         names = bare.actuated_names
-        return System(
+        return machine(
             bare.model,
             effort_limit=self.torque_limit(names),
             limits=self.joint_limits(bare, names),

@@ -8,7 +8,7 @@ import pytest
 
 from idcontrol import robots
 from idcontrol.errors import InputError
-from idcontrol.multibody import CompiledSystem
+from idcontrol.multibody import CompiledSystem, integrate_kernel, machine
 from idcontrol.system import Actuators, FreeBody, System
 from tests.test_system import chain, random_state
 
@@ -25,6 +25,11 @@ def require_same(compiled: CompiledSystem, system: System) -> None:
         assert ours == pytest.approx(theirs, rel=0, abs=ROUNDING * np.abs(theirs).max())
 
 
+def reference(system: System) -> System:
+    """The same machine with terms of Pinocchio."""
+    return System(system.model, actuated=system.actuated_names, effort_limit=system.effort_limit)
+
+
 def with_passive_joint_and_box(folder) -> System:
     box = FreeBody(name="box", mass=0.3, inertia=np.diag([1e-3, 2e-3, 2.5e-3]), com=(0.01, 0.02, 0.03))
     return System.from_urdf(chain(folder), free_flyer=True, actuated=["j3", "j1"], free_bodies=[box])
@@ -32,7 +37,7 @@ def with_passive_joint_and_box(folder) -> System:
 
 @pytest.mark.parametrize("name", ["links", "go1", "anymal", "panda", "arm", "passive"])
 def test_terms_are_those_of_pinocchio(name, tmp_path):
-    system = with_passive_joint_and_box(tmp_path) if name == "passive" else robots.load(name).system()
+    system = with_passive_joint_and_box(tmp_path) if name == "passive" else reference(robots.load(name).system())
     compiled, rng = CompiledSystem.of(system), np.random.default_rng(7)
     for _ in range(20):
         q, v = random_state(system, rng)
@@ -41,10 +46,46 @@ def test_terms_are_those_of_pinocchio(name, tmp_path):
         require_same(compiled, system)
 
 
-def test_a_kilometre_from_the_origin_inertia_and_bias_are_those_at_the_origin():
-    system = robots.load("go1").system()
+@pytest.mark.parametrize("h", [1e-9, 1e-3, 0.3])
+@pytest.mark.parametrize("name", ["links", "turning", "passive"])
+def test_joints_move_as_in_pinocchio(name, h, tmp_path):
+    system = with_passive_joint_and_box(tmp_path) if name == "passive" else turning_and_sliding()
+    system = robots.load(name).system() if name == "links" else system
     compiled, rng = CompiledSystem.of(system), np.random.default_rng(7)
-    q, v = random_state(system, rng)
+    q_next = np.zeros(system.model.nq)
+    turned = np.ones(system.model.nq, dtype=np.bool_)
+    for at in system.flyer_q:
+        turned[at : at + 3] = False  # `carry` moves them
+    for _ in range(20):
+        q, v = random_state(system, rng)
+        integrate_kernel(compiled.tree, q, 10.0 * v, h, q_next)
+        expected = pin.integrate(system.model, q, 10.0 * h * v)
+        assert q_next[turned] == pytest.approx(expected[turned], rel=1e-15, abs=1e-14)
+
+
+def turning_and_sliding() -> System:
+    model = pin.Model()
+    arm = model.addJoint(0, pin.JointModelRUBZ(), pin.SE3.Random(), "turns")
+    model.appendBodyToJoint(arm, pin.Inertia.Random(), pin.SE3.Identity())
+    slide = model.addJoint(arm, pin.JointModelPY(), pin.SE3.Random(), "slides")
+    model.appendBodyToJoint(slide, pin.Inertia.Random(), pin.SE3.Identity())
+    return System(model)
+
+
+def test_where_joints_are_is_in_the_data_of_pinocchio():
+    system = robots.load("go1").system()
+    assert type(system) is CompiledSystem
+    q, v = random_state(system, np.random.default_rng(7))
+    system.update(q, v)
+    data = system.model.createData()
+    pin.framesForwardKinematics(system.model, data, q)
+    for ours, theirs in ((system.data.oMi, data.oMi), (system.data.oMf, data.oMf)):
+        assert all(a.isApprox(b, ROUNDING) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_a_kilometre_from_the_origin_inertia_and_bias_are_those_at_the_origin():
+    compiled, rng = robots.load("go1").system(), np.random.default_rng(7)
+    q, v = random_state(compiled, rng)
     compiled.update(q, v)
     M, bias = compiled.M.copy(), compiled.bias.copy()
     q[:2] += 1000.0
@@ -82,3 +123,4 @@ def test_a_joint_about_three_axes_is_refused_by_name():
     model.appendBodyToJoint(ball, pin.Inertia.Random(), pin.SE3.Identity())
     with pytest.raises(InputError, match="joint 'shoulder' is a JointModelSpherical"):
         CompiledSystem(model, actuated=[])
+    assert type(machine(model, actuated=[])) is System

@@ -13,9 +13,10 @@ from idcontrol.configuration import is_number
 from idcontrol.contact.contacts import Contacts, contact_rows, require_friction, write_axes
 from idcontrol.contact.terrain import Terrain, sphere_gap
 from idcontrol.errors import InputError
-from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.bound import Bound, bind, entry, put
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
+from idcontrol.kernels.linked import linked
 from idcontrol.system import Motion, System
 from idcontrol.types import Array, Booleans, Integers
 
@@ -68,6 +69,7 @@ class Near(NamedTuple):
 
     Attributes:
         joint: Joint that carries the sphere of each contact, shape (k,).
+        surface_velocity: Zeros, of still ground.
         ground: Zeros, the world on the other side of each contact, shape (k,).
     """
 
@@ -78,6 +80,7 @@ class Near(NamedTuple):
     axes: Array
     gap: Array
     mu: Array
+    surface_velocity: Array
     jacobian: Array
     drift: Array
 
@@ -103,6 +106,7 @@ class SphereContacts:
         gap: Distances from the ground, shape (k,) [m].
         point: Contact points ``centre - radius n̂`` of all spheres, near or not, world frame, shape (k, 3) [m].
         axes: Rows normal, first, second tangent at each sphere, world frame, shape (k, 3, 3).
+        bound: The argument of `detect_kernel`.
     """
 
     def __init__(
@@ -162,10 +166,11 @@ class SphereContacts:
             axes=np.zeros((k, 3, 3)),
             gap=np.zeros(k),
             mu=np.zeros(k),
+            surface_velocity=np.zeros(3 * k),
             jacobian=np.zeros((3 * k, m)),
             drift=np.zeros(3 * k),
         )
-        self._still = (np.zeros(3 * k), np.full(k, np.inf), np.zeros(k))
+        self._rigid = (np.full(k, np.inf), np.zeros(k))
         self._views: dict[int, Contacts] = {0: Contacts.none(m)}
         mounted = Mounted(
             frame_position=system.frame_position,
@@ -182,8 +187,8 @@ class SphereContacts:
             coefficients=terrain.coefficients,
             orientation=self._orientation,
         )
-        self._bound = bind(Spheres(mounted, Placed(self.centre, self.gap, self.point, self.axes), self._near))
-        self._detect = entry(detect_kernel, self._bound, 0.0)
+        self.bound = bind(Spheres(mounted, Placed(self.centre, self.gap, self.point, self.axes), self._near))
+        self._detect = entry(detect_kernel, self.bound, 0.0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, has arrays of its own."""
@@ -208,11 +213,7 @@ class SphereContacts:
         Returns:
             Views of arrays that the next call overwrites (`Contacts.take` copies); identity is the index of the sphere.
         """
-        n = self._detect(self._bound, margin)
-        contacts = self._views.get(n)
-        if contacts is None:
-            contacts = self._views[n] = self._first(n)
-        return contacts
+        return self.first(self._detect(self.bound, margin))
 
     def mounting(self) -> tuple[Integers, Array]:
         """The joint that carries each sphere, shape (k,), and its centre in that joint's frame, shape (k, 3) [m]."""
@@ -225,9 +226,12 @@ class SphereContacts:
         _slip_speed(self.system.jacobian, self.system.support, self._joint, self.point, self.axes, v, self._slip)
         return self._slip
 
-    def _first(self, n: int) -> Contacts:
-        near, (still, stiffness, damping) = self._near, self._still
-        return Contacts(
+    def first(self, n: int) -> Contacts:
+        """The n contacts that `detect`, or `find` in compiled code, has found last: views."""
+        if n in self._views:
+            return self._views[n]
+        near, (stiffness, damping) = self._near, self._rigid
+        contacts = self._views[n] = Contacts(
             identity=near.identity[:n],
             point=near.point[:n],
             axes=near.axes[:n],
@@ -235,10 +239,11 @@ class SphereContacts:
             mu=near.mu[:n],
             jacobian=near.jacobian[: 3 * n],
             drift=near.drift[: 3 * n],
-            surface_velocity=still[: 3 * n],
+            surface_velocity=near.surface_velocity[: 3 * n],
             stiffness=stiffness[:n],
             damping=damping[:n],
         )
+        return contacts
 
 
 class FootedRobot(Protocol):
@@ -281,6 +286,28 @@ def _friction(values: npt.ArrayLike, frames: Sequence[str]) -> Array:
     return mu
 
 
+@linked
+@njit(cache=True, error_model="numpy")
+def find(spheres: Bound, found: Bound, margin: float) -> int:
+    """`detect_kernel`, after which `found` is bound to the contacts, as `Contacts.bound` is; returns their number."""
+    n = detect_kernel(spheres, margin)
+    near, rows = spheres.borrowed.near, 3 * n
+    put(
+        found,
+        (
+            near.identity[:n],
+            near.axes[:n],
+            near.gap[:n],
+            near.mu[:n],
+            near.surface_velocity[:rows],
+            near.jacobian[:rows],
+            near.drift[:rows],
+        ),
+    )
+    return n
+
+
+@linked
 @njit(cache=True, error_model="numpy")
 def detect_kernel(spheres: Bound, margin: float) -> int:
     """Measure all spheres, collect those nearer than `margin` [m] with their rows; returns their number."""

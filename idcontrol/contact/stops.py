@@ -24,7 +24,7 @@ NEAR_RAD: Final = 5e-3
 
 
 @njit(cache=True, error_model="numpy")
-def _near(bound: Bound, q: Array, v: Array, h: float) -> int:
+def near_stops(bound: Bound, q: Array, v: Array, h: float) -> int:
     """Write 2 j for a lower end near joint j and 2 j + 1 for an upper one into `found`, (2 a,); returns how many.
 
     The bound values are the joints' limits, their places in q and in v, which have no ends, and `found`; q and v are in
@@ -52,9 +52,9 @@ class Stops:
         self._system = system
         self._found = np.zeros(2 * system.n_actuated, dtype=np.int64)
         at_v = np.ascontiguousarray(system.order[system.n_unactuated :])
-        self._bound = bind((system.limits, system.joint_q, at_v, system.joint_circle, self._found))
+        self.bound = bind((system.limits, system.joint_q, at_v, system.joint_circle, self._found))
         q, v = np.zeros(system.model.nq), np.zeros(system.n_velocities)
-        self._near: Any = entry(_near, self._bound, q, v, 0.0)
+        self._near: Any = entry(near_stops, self.bound, q, v, 0.0)
 
     def beside(self, contacts: Contacts, q: Array, v: Array, h: float) -> Contacts:
         """The contacts, and after them the ends that joints could meet within a step.
@@ -65,7 +65,7 @@ class Stops:
             v: Velocity in Pinocchio's layout, shape (m,).
             h: Length of the step [s].
         """
-        count = self._near(self._bound, q, v, h)
+        count = self._near(self.bound, q, v, h)
         if count == 0:
             return contacts
         system, limits = self._system, self._system.limits

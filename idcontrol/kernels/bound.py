@@ -17,7 +17,8 @@ A call takes a handle from the heap for each array that it is given, and none fo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from numba import config, typeof, types
 from numba.core import cgutils
@@ -56,6 +57,7 @@ def _uncounted(context: Any, builder: Any, kind: Any, value: Any) -> Any:
         return context.make_tuple(
             builder, kind, [_uncounted(context, builder, *of) for of in zip(kind, parts, strict=True)]
         )
+    context.nrt.incref(builder, kind, value)  # of what is bound itself
     return value
 
 
@@ -92,12 +94,27 @@ def borrow(_: Any, values: Any) -> Any:
     return held(values), generate
 
 
+@intrinsic
+def put(_: Any, bound: Any, values: Any) -> Any:
+    """Bind other values of the same types, borrowed ones: who calls keeps their arrays alive as long as `bound`."""
+    held = bound.field_dict["values"]
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = structref._Utils(context, builder, bound).get_data_struct(arguments[0])
+        context.nrt.decref(builder, held, data.values)
+        data.values = _uncounted(context, builder, held, arguments[1])
+        return context.get_dummy_value()
+
+    return types.none(bound, held), generate
+
+
 structref.define_constructor(Bound, _BoundType, ["values"])
 structref.define_boxing(_BoundType, Bound)
 
 if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage or mutate the code
 
-    class Bound(NamedTuple):  # type: ignore[no-redef]
+    @dataclass
+    class Bound:  # type: ignore[no-redef]
         """The result of `bind`."""
 
         values: Any
@@ -110,6 +127,10 @@ if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage
     def borrow(values: Any) -> Any:
         """Return `values` as they are: interpreted code has no counts to save."""
         return values.values if isinstance(values, Bound) else values
+
+    def put(bound: Any, values: Any) -> None:
+        """Bind other values."""
+        bound.values = values
 
 
 @njit(cache=True)

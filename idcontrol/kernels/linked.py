@@ -4,6 +4,9 @@ Numba puts a function's code into every function that calls it, and optimizes it
 six is compiled six times, and again for each further caller. One that is `linked` is compiled once, and called where it
 is. That takes some nanoseconds: it is meant for stages and solvers, not for what is done with two numbers.
 
+A caller may also be told at run time which kernel to call: `address` makes a number of it, and `calls` a function that
+calls what is there. So one compiled loop serves all schemes and models.
+
 Each place of a call has a pointer, empty when the program begins. The first call asks Python for the kernel, which
 comes from its cache or is compiled. Rounding is the same either way.
 """
@@ -15,10 +18,10 @@ import pickle
 from importlib import import_module
 from typing import Any, TypeVar
 
-from numba import config, types
+from numba import config, typeof, types
 from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate
-from numba.extending import lower_builtin, typeof_impl
+from numba.extending import intrinsic, lower_builtin, typeof_impl
 
 F = TypeVar("F")
 
@@ -34,6 +37,51 @@ def linked(kernel: F) -> F:
     made: Any = _Linked(kernel)
     lower_builtin(made, types.VarArg(types.Any))(functools.partial(_call, made))
     return made
+
+
+def address(kernel: Any, returned: Any, *like: Any) -> Any:
+    """Where a compiled function is, for arguments of the types of `like`; compiled now if it has not been.
+
+    Args:
+        kernel: At the top level of a module, so that it stays where it is.
+        returned: The Numba type that it returns.
+        like: Values like its arguments.
+
+    Raises:
+        TypeError: It returns something else.
+    """
+    if config.DISABLE_JIT:
+        return kernel
+    given = tuple(typeof(value) for value in like)
+    kernel.compile(given)  # as `entry` does: what Python calls, too, is compiled once
+    compiled = kernel.overloads[given]
+    if compiled.signature.return_type != returned:
+        raise TypeError(f"{kernel.__name__} returns {compiled.signature.return_type}, not {returned}")
+    return _where(compiled)
+
+
+def calls(returned: Any) -> Any:
+    """A function for compiled code: ``call(address, arguments)`` calls what is at an `address` with a tuple.
+
+    Args:
+        returned: The Numba type that is returned.
+    """
+    if config.DISABLE_JIT:
+        return lambda kernel, arguments: kernel(*arguments)
+
+    @intrinsic
+    def call(_: Any, where: Any, arguments: Any) -> Any:
+        given = tuple(arguments)
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            function = context.call_conv.get_function_type(returned, given)
+            callee = builder.inttoptr(values[0], function.as_pointer())
+            parts = cgutils.unpack_tuple(builder, values[1], len(given))
+            return _called(context, builder, callee, returned, given, parts)
+
+        return returned(where, arguments), generate
+
+    return call
 
 
 class _Linked:
@@ -78,6 +126,11 @@ def _call(kernel: _Linked, context: Any, builder: Any, signature: Any, values: A
         _ask(context, builder, slot, name)
     function = context.call_conv.get_function_type(returned, given)
     callee = builder.bitcast(builder.load(slot), function.as_pointer())
+    return _called(context, builder, callee, returned, given, values)
+
+
+def _called(context: Any, builder: Any, callee: Any, returned: Any, given: Any, values: Any) -> Any:
+    """Generate a call of what is known; an error is passed on."""
     status, result = context.call_conv.call_function(builder, callee, returned, given, values)
     with cgutils.if_unlikely(builder, status.is_error):
         context.call_conv.return_status_propagate(builder, status)
@@ -113,6 +166,10 @@ def find(name: bytes) -> int:
     compiled = _compiled(getattr(import_module(module), function), given)
     if compiled.signature.return_type != returned:
         raise RuntimeError(f"{module}.{function} has changed: remove the caches of what calls it (*.nbi, *.nbc)")
+    return _where(compiled)
+
+
+def _where(compiled: Any) -> int:
     where: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     return where
 

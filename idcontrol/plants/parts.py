@@ -13,8 +13,10 @@ from msgspec import structs
 
 from idcontrol.configuration import is_number
 from idcontrol.errors import InputError
-from idcontrol.system import System
-from idcontrol.types import Array, ContactForces, State
+from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linked import linked
+from idcontrol.system import System, Terms
+from idcontrol.types import Array, ContactForces, Integers, State
 
 
 def require_positive(what: str, value: float) -> float:
@@ -58,10 +60,19 @@ def brake(system: System, v: Array, h: float) -> None:
     """
     if system.actuators is None:
         return
-    at, speed = np.arange(system.n_unactuated, system.n_velocities), system.joint_velocities(v)
-    drag = system.actuators.damping + system.actuators.friction / np.maximum(np.abs(speed), STICK_RAD_S)
-    system.M[at, at] += h * drag
-    system.bias[at] += drag * speed
+    brake_kernel(system.terms, system.order, system.actuators.damping, system.actuators.friction, v, h)
+
+
+@linked
+@njit(cache=True, error_model="numpy")
+def brake_kernel(terms: Terms, order: Integers, damping: Array, friction: Array, v: Array, h: float) -> None:
+    """`brake` by `Actuators.damping` and `Actuators.friction` of the joints, which are the last of `System.order`."""
+    u = order.shape[0] - damping.shape[0]
+    for j in range(damping.shape[0]):
+        speed = v[order[u + j]]
+        drag = damping[j] + friction[j] / max(abs(speed), STICK_RAD_S)
+        terms.M[u + j, u + j] += h * drag
+        terms.bias[u + j] += drag * speed
 
 
 def require_state(system: System, state: State) -> State:

@@ -7,21 +7,29 @@ not solve at its first attempt (`idcontrol.models.forward`), `idcontrol.plants.s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
+from numba import types
 
 from idcontrol.contact.contacts import ContactArrays, Near
+from idcontrol.contact.spheres import find
+from idcontrol.contact.stops import near_stops
 from idcontrol.kernels.arena import Arena, begin, vector, zeros
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
-from idcontrol.kernels.linked import linked
+from idcontrol.kernels.linked import address, calls, linked
 from idcontrol.models.forward import ForwardProblem, cone, coulomb, dissipation, whiten_forward
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.whitened import recover_kernel
-from idcontrol.plants.parts import ROUNDING_N
+from idcontrol.multibody import integrate_kernel, terms_kernel
+from idcontrol.plants.parts import ROUNDING_N, brake_kernel
+from idcontrol.system import carry
 from idcontrol.types import Array, Integers
+
+NEAR: Final = 5e-3
+"""Contacts are listed below this gap [m], or where they could close within two steps: enough that none is missed."""
 
 
 class PlantResult(NamedTuple):
@@ -122,6 +130,87 @@ def plant_step(model: Any, bound: Bound, h: float, near: Near, v_pinocchio: Arra
         for i in range(1, pressing):
             ordered = ordered and machine.result.identity[i - 1] < machine.result.identity[i]
     return solved, iterations, residual, pressing, ordered
+
+
+class Moving(NamedTuple):
+    """All that a substep in one call reads and writes, of a machine with terms and contacts in compiled code.
+
+    Attributes:
+        step: Address of a `PlantStep`.
+        machine: Its `PlantMachine`.
+        terms: Of `terms_kernel`.
+        spheres: Of `find`.
+        found: Of `find`.
+        stops: Of `near_stops`.
+        flyers: Of `carry`.
+        damping: Of the actuators, shape (a,) or empty [N m s/rad or N s/m].
+        friction: Of the actuators, shape (a,) or empty [N m or N].
+        q: Configuration in Pinocchio's layout, updated.
+        v: Velocity in Pinocchio's layout, updated.
+        q_next: Scratch, shape (nq,).
+        tau: Torques, shape (a,) [N m].
+    """
+
+    step: int
+    machine: Bound
+    terms: Bound
+    spheres: Bound
+    found: Bound
+    stops: Bound
+    flyers: Bound
+    damping: Array
+    friction: Array
+    q: Array
+    v: Array
+    q_next: Array
+    tau: Array
+
+
+MOVED: Final = 0
+"""A substep is over: q and v are those at its end."""
+FLIES: Final = 1
+"""The model has been solved, but some free-flyer touches nothing: `idcontrol.plants.flight` remains."""
+UNSOLVED: Final = 2
+"""Terms and contacts are known, but the model was not solved at once."""
+STOPPED: Final = 3
+"""A joint is near its end; nothing has been done."""
+
+_RETURNS: Final = types.Tuple((types.boolean, types.int64, types.float64, types.int64, types.boolean))
+_step_at: Any = calls(_RETURNS)
+
+
+def place_of(step: PlantStep, *like: Any) -> int:
+    """`Moving.step` for arguments like these."""
+    found: int = address(step, _RETURNS, *like)
+    return found
+
+
+@njit(cache=True, error_model="numpy")
+def substep(bound: Bound, h: float) -> tuple[int, int, int, float, int, bool]:
+    """Move a machine, the `Moving` in `bound`, for `h` [s].
+
+    Returns:
+        `MOVED`, `FLIES`, `UNSOLVED` or `STOPPED`; the number of contacts; then as `Stepped`, but for its first.
+    """
+    moving = bound.borrowed
+    q, v, machine = moving.q, moving.v, moving.machine.borrowed
+    if near_stops(moving.stops, q, v, h) > 0:
+        return STOPPED, 0, 0, 0.0, 0, True
+    work = moving.terms.borrowed
+    terms_kernel(moving.terms, q, v)
+    if moving.damping.shape[0] > 0:
+        brake_kernel(work.terms, machine.order, moving.damping, moving.friction, v, h)
+    n = find(moving.spheres, moving.found, NEAR + reach(v, h))
+    near = (moving.machine, h, moving.found, v, moving.tau)
+    solved, iterations, residual, pressing, ordered = _step_at(moving.step, near)
+    ending = UNSOLVED if not solved else FLIES if work.tree.flyers.shape[0] > min(pressing, 1) else MOVED
+    if ending == MOVED:
+        for i in range(v.shape[0]):
+            v[machine.order[i]] = machine.result.v_plus[i]
+        integrate_kernel(work.tree, q, v, h, moving.q_next)
+        carry(moving.flyers, q, moving.q_next, v, v, h)
+        assign(q, moving.q_next)
+    return ending, n, iterations, residual, pressing, ordered
 
 
 @njit(cache=True)

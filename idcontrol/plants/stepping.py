@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from idcontrol.contact.contacts import Contacts, Detector
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.stops import FIRST, Stops
 from idcontrol.kernels.arena import reserve
-from idcontrol.kernels.bound import bind, entry
+from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import ContactModel, StepProblem, StepSolution
+from idcontrol.multibody import CompiledSystem
 from idcontrol.plants.flight import fly, untouched
 from idcontrol.plants.parts import (
     ROUNDING_N,
@@ -21,19 +25,32 @@ from idcontrol.plants.parts import (
     require_torques,
     substeps,
 )
-from idcontrol.plants.step import PlantMachine, PlantResult, PlantStep, reach
+from idcontrol.plants.step import (
+    FLIES,
+    MOVED,
+    NEAR,
+    STOPPED,
+    Moving,
+    PlantMachine,
+    PlantResult,
+    PlantStep,
+    place_of,
+    reach,
+    substep,
+)
 from idcontrol.system import System
 from idcontrol.types import Array, ContactForces, Integers, State, Status
 
-NEAR = 5e-3
-"""Contacts are listed below this gap [m], or where they could close within two steps: enough that none is missed."""
+_Ended: TypeAlias = tuple[int, int, float, int, bool]
+"""The number of contacts of a compiled step, then what `idcontrol.plants.step.Stepped` tells of one that is solved."""
 
 
 class Stepping:
     """A machine on the ground: ``M (v⁺ - v) = h (Pᵀτ - c) + Jᵀf``, then `System.advance`, or `flight.fly` in the air.
 
+    A substep of a machine on its feet is one call of compiled code, `idcontrol.plants.step.substep`.
+
     Attributes:
-        last: Solution of the last substep.
         solved, repaired, fallback: How many substeps ended so.
         residual_max: Largest relative complementarity residual of all substeps.
     """
@@ -61,9 +78,8 @@ class Stepping:
         self._system, self._contacts, self._model = system, contacts, model
         self._stops = Stops(system)
         self._step: PlantStep | None = None
+        self._moving: Moving | None = None
         self._dt = require_positive("longest substep", dt)
-        self._state = State(t=0.0, q=np.zeros(0), v=np.zeros(0))
-        self._forces = ContactForces.none()
         self._machine = PlantMachine(
             arena=reserve(),
             M=system.M,
@@ -74,9 +90,16 @@ class Stepping:
         )
         self._bound = bind(self._machine)
         if step is not None:
-            none = Contacts.none(system.n_velocities).bound
-            self._step = entry(step, self._bound, self._dt, none, system.bias, system.effort_limit)
-        self.last: StepSolution | None = None
+            like = self._bound, self._dt, Contacts.none(system.n_velocities).bound, system.bias, system.effort_limit
+            self._step = entry(step, *like)
+            if isinstance(system, CompiledSystem) and type(contacts) is SphereContacts and contacts.system is system:
+                self._moving = _moving(place_of(step, *like), self._bound, system, contacts, self._stops)
+                self._whole = bind(self._moving)
+                self._move = entry(substep, self._whole, self._dt)
+        self._stand(State(t=0.0, q=np.zeros(system.model.nq), v=np.zeros(system.n_velocities)))
+        self._forces: ContactForces | None = ContactForces.none()
+        self._last: StepSolution | None = None
+        self._ended: _Ended | None = None
         self.solved = self.repaired = self.fallback = 0
         self.residual_max = 0.0
 
@@ -86,7 +109,8 @@ class Stepping:
         Raises:
             InputError: It cannot be a state of this machine.
         """
-        self._state, self._forces, self.last = require_state(self._system, state), ContactForces.none(), None
+        self._stand(require_state(self._system, state))
+        self._forces, self._last, self._ended = ContactForces.none(), None, None
         store(self._machine.memory, {})
         self.solved = self.repaired = self.fallback = 0
         self.residual_max = 0.0
@@ -94,7 +118,7 @@ class Stepping:
 
     def push(self, velocity: Array) -> None:
         """See `idcontrol.plants.parts.pushed`."""
-        self._state = pushed(self._state, velocity)
+        self._stand(pushed(self._state, velocity))
 
     def step(self, tau: Array, dt: float) -> State:
         """Hold joint torques `tau`, shape (a,) [N m], for `dt` [s], in equal substeps not longer than its own.
@@ -102,10 +126,23 @@ class Stepping:
         Raises:
             InputError: A torque is not finite, or `dt` is not positive.
         """
-        count = substeps(dt, self._dt)
         tau = np.ascontiguousarray(tau, dtype=np.float64)
-        self._forces = averaged([self._substep(tau, dt / count) for _ in range(count)], count)
+        if 0.0 < dt <= self._dt:
+            self._substep(tau, dt)
+            return self._state
+        count, parts = substeps(dt, self._dt), []
+        for _ in range(count):
+            self._substep(tau, dt / count)
+            parts.append(self.contact_forces())
+        self._forces = averaged(parts, count)
         return self._state
+
+    @property
+    def last(self) -> StepSolution | None:
+        """Solution of the last substep."""
+        if self._last is None and self._ended is not None:
+            self._last = self._solution(self._ended)
+        return self._last
 
     def warm(self, state: State) -> None:
         """Solve a substep at `state` as where the compiled one gives up: the first such solution loads much code.
@@ -118,25 +155,59 @@ class Stepping:
 
     def contact_forces(self) -> ContactForces:
         """Forces of the last `step`, averaged over it; contacts without any are not listed."""
+        if self._forces is None:
+            self._forces = ContactForces.none() if self._ended is None else self._pressing(self._ended)
         return self._forces
 
-    def _substep(self, tau: Array, h: float) -> ContactForces:
+    def _stand(self, state: State) -> None:
+        """Let the next substep begin at `state`."""
+        self._state = state
+        if self._moving is not None:
+            self._moving.q[:], self._moving.v[:] = state.q, state.v
+
+    def _substep(self, tau: Array, h: float) -> None:
+        moving = self._moving
+        if moving is None or tau.shape != moving.tau.shape:
+            self._in_parts(tau, h, STOPPED, None)
+            return
+        moving.tau[:] = tau
+        ending, n, iterations, residual, pressing, ordered = self._move(self._whole, h)
+        ended = n, iterations, residual, pressing, ordered
+        self._forces = self._last = None
+        if ending == MOVED:
+            self._ended = ended
+            self._state = State(t=self._state.t + h, q=moving.q.copy(), v=moving.v.copy())
+            self.solved += 1
+            self.residual_max = max(self.residual_max, residual)
+        else:
+            self._ended = None
+            self._in_parts(tau, h, ending, ended)
+
+    def _in_parts(self, tau: Array, h: float, ending: int, ended: _Ended | None) -> None:
+        """A substep, or what remains of one that `substep` has left."""
         system, state = self._system, self._state
-        system.update(state.q, state.v)
-        brake(system, state.v, h)
-        feet = self._contacts.detect(NEAR + reach(state.v, h))
-        contacts = self._stops.beside(feet, state.q, state.v, h)
-        solution, forces = self._solve_at_once(contacts, tau, h) or self._solve(contacts, tau, h)
-        if contacts is not feet:
-            forces = _of_bodies(forces)
-        self.last = solution
+        if ended is None or ending == STOPPED:
+            system.update(state.q, state.v)
+            brake(system, state.v, h)
+            feet = self._contacts.detect(NEAR + reach(state.v, h))
+            contacts = self._stops.beside(feet, state.q, state.v, h)
+            solution, forces = self._solve_at_once(contacts, tau, h) or self._solve(contacts, tau, h)
+            if contacts is not feet:
+                forces = _of_bodies(forces)
+        else:
+            assert isinstance(self._contacts, SphereContacts)
+            contacts = self._contacts.first(ended[0])
+            if ending == FLIES:
+                solution, forces = self._solution(ended), self._pressing(ended)
+            else:
+                solution, forces = self._solve(contacts, tau, h)
+        self._last, self._forces = solution, forces
         self.residual_max = max(self.residual_max, solution.residual)
         self.solved += solution.status is Status.SOLVED
         self.repaired += solution.status is Status.REPAIRED
         self.fallback += solution.status is Status.FALLBACK
         q_next, v_next = self._advance(contacts, solution, h, stands=forces.identity.size > 0)
-        self._state = State(t=state.t + h, q=q_next, v=v_next)
-        return forces
+        self._stand(State(t=state.t + h, q=q_next, v=v_next))
 
     def _advance(self, contacts: Contacts, solution: StepSolution, h: float, *, stands: bool) -> tuple[Array, Array]:
         """Configuration and velocity at the end of the substep; `stands` tells whether a contact presses."""
@@ -156,11 +227,19 @@ class Stepping:
         if n > self._machine.result.identity.size:
             self._machine = self._machine._replace(result=_room(self._system.n_velocities, 2 * n))
             self._bound = bind(self._machine)
+            if self._moving is not None:
+                self._moving = self._moving._replace(machine=self._bound)
+                self._whole = bind(self._moving)
         solved, iterations, residual, pressing, ordered = self._step(self._bound, h, contacts.bound, self._state.v, tau)
         if not solved:
             return None
-        result = self._machine.result
-        solution = StepSolution(
+        ended = n, iterations, residual, pressing, ordered
+        return self._solution(ended), self._pressing(ended)
+
+    def _solution(self, ended: _Ended) -> StepSolution:
+        """The solution that the last compiled step has left."""
+        result, (n, iterations, residual, _, _) = self._machine.result, ended
+        return StepSolution(
             v_plus=result.v_plus.copy(),
             impulses=result.impulses[:n].copy(),
             multipliers=_NO_MULTIPLIERS,
@@ -168,12 +247,16 @@ class Stepping:
             residual=residual,
             iterations=iterations,
         )
+
+    def _pressing(self, ended: _Ended) -> ContactForces:
+        """The forces that the last compiled step has left."""
+        result, (_, _, _, pressing, ordered) = self._machine.result, ended
         forces = ContactForces(
             identity=result.identity[:pressing].copy(),
             force=result.force[:pressing].copy(),
             normal=result.normal[:pressing].copy(),
         )
-        return solution, forces if ordered else _in_order(forces.identity, forces.force, forces.normal)
+        return forces if ordered else _in_order(forces.identity, forces.force, forces.normal)
 
     def _solve(self, contacts: Contacts, tau: Array, h: float) -> tuple[StepSolution, ContactForces]:
         """The model in Python, with all that it can do."""
@@ -185,7 +268,7 @@ class Stepping:
         kappa = -h * applied - system.M @ system.from_pinocchio(self._state.v)
         problem = StepProblem(h=h, M=system.M, kappa=kappa, contacts=contacts)
         if self._step is None:  # the last solution is all the memory there is
-            solution = self._model(problem, None if self.last is None else self.last.warm)
+            solution = self._model(problem, None if self._last is None else self._last.warm)
         else:
             solution = self._model(problem, as_warm_start(self._machine.memory))
             store(self._machine.memory, solution.warm)
@@ -199,6 +282,26 @@ CONTACTS = 16
 """Contacts for whose forces there is room at first."""
 
 _NO_MULTIPLIERS: Array = np.zeros(0)
+
+
+def _moving(step: int, machine: Bound, system: CompiledSystem, contacts: SphereContacts, stops: Stops) -> Moving:
+    """The argument of `substep`, at a configuration of zeros."""
+    none = np.zeros(0)
+    return Moving(
+        step=step,
+        machine=machine,
+        terms=system.work,
+        spheres=contacts.bound,
+        found=bind(Contacts.none(system.n_velocities).packed),
+        stops=stops.bound,
+        flyers=system.flyers,
+        damping=none if system.actuators is None else system.actuators.damping,
+        friction=none if system.actuators is None else system.actuators.friction,
+        q=np.zeros(system.model.nq),
+        v=np.zeros(system.n_velocities),
+        q_next=np.zeros(system.model.nq),
+        tau=np.zeros(system.n_actuated),
+    )
 
 
 def _room(m: int, contacts: int) -> PlantResult:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linked import linked
+from idcontrol.kernels.linked import calls, linked
 from idcontrol.types import Array
 
 
@@ -25,6 +26,16 @@ def scale(values: Array, times: int) -> Scaled:
     if times < 0:
         raise ValueError("a negative number of times")
     return Scaled(np.tanh(values) * times, times + 1)
+
+
+_scale_at = calls(types.float64)
+
+
+@njit(cache=True)
+def twice(where: int, values: Array, times: int) -> float:
+    """Call what is at an address, two times."""
+    called: float = _scale_at(where, (values, times)) + _scale_at(where, (values, times))
+    return called
 
 
 @njit(cache=True)

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 from numba import njit
 
-from idcontrol.kernels.bound import Bound, bind
+from idcontrol.kernels.bound import Bound, bind, put
 from idcontrol.types import Array
 
 
@@ -26,6 +26,52 @@ def test_compiled_code_reads_and_writes_the_arrays_themselves():
     assert whole[0] == 6.0
     whole[2] = 10.0
     assert _scale(bound, np.zeros(1)) == 6.0 + 10.0 + 4.0
+
+
+@njit
+def _first(bound: Bound) -> float:
+    inner, _ = bound.borrowed
+    (values,) = inner.borrowed
+    return float(values[0])
+
+
+def test_what_is_bound_within_what_is_bound_lives_on_however_often_it_is_looked_at():
+    values = np.arange(6.0)
+    alive = weakref.ref(values)
+    bound = bind((bind((values,)), 1.0))
+    del values
+    gc.collect()
+    assert [_first(bound) for _ in range(20)] == [0.0] * 20
+    assert alive() is not None
+    del bound
+    gc.collect()
+    assert alive() is None
+
+
+@njit
+def _rebind(bound: Bound, values: Array, n: int) -> None:
+    put(bound, (values[:n],))
+
+
+@njit
+def _sum(bound: Bound) -> float:
+    (values,) = bound.borrowed
+    return float(values.sum())
+
+
+def test_what_is_put_in_its_place_is_seen_and_what_was_bound_before_is_let_go():
+    before, after = np.ones(3), np.arange(6.0)
+    alive = weakref.ref(before)
+    bound = bind((before,))
+    del before
+    for n in (6, 2, 0, 4):
+        _rebind(bound, after, n)
+        assert _sum(bound) == after[:n].sum()
+    gc.collect()
+    assert alive() is None
+    del bound
+    gc.collect()
+    assert after.sum() == 15.0
 
 
 def test_arrays_live_as_long_as_what_binds_them_and_no_longer():

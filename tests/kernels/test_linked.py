@@ -13,7 +13,7 @@ import pytest
 from numba import config, njit, typeof, types
 
 from idcontrol.kernels import linked
-from tests.kernels.linking import scale, total
+from tests.kernels.linking import scale, total, twice
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
 
@@ -65,6 +65,24 @@ def test_a_caller_that_was_compiled_for_another_result_is_told_so():
     name = pickle.dumps((scale.__module__, scale.__name__, given, types.float64))
     with pytest.raises(RuntimeError, match=r"linking\.scale has changed"):
         linked.find(name)
+
+
+def test_one_caller_calls_whatever_it_is_told_the_address_of():
+    for kernel in (total, mean):
+        where = linked.address(kernel, types.float64, VALUES, 3)
+        assert twice(where, VALUES, 3) == 2.0 * kernel(VALUES, 3)
+    with pytest.raises(ValueError, match="negative"):
+        twice(linked.address(total, types.float64, VALUES, 3), VALUES, -1)
+
+
+def test_an_address_is_given_only_of_what_returns_what_the_caller_expects():
+    with pytest.raises(TypeError, match=r"total returns float64, not int64"):
+        linked.address(total, types.int64, VALUES, 3)
+
+
+@njit
+def mean(values, times):
+    return values.mean() * times
 
 
 def test_a_compiled_function_may_not_name_its_arguments():

@@ -8,9 +8,10 @@ import pytest
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
 from idcontrol.models import coulomb, coulomb_cone, dissipation
+from idcontrol.multibody import CompiledSystem
 from idcontrol.plants import Stepping
 from idcontrol.plants.step import cone_step, coulomb_step, dissipation_step
-from idcontrol.system import System
+from idcontrol.system import ActuatorLimits, Actuators, System
 from idcontrol.types import State
 from tests import scenes
 
@@ -29,8 +30,10 @@ class ThreeFeet(SphereContacts):
         return near.take(near.identity != 3)
 
 
-def plant(model, step, mu=0.7, detector=SphereContacts):
+def plant(model, step, mu=0.7, detector=SphereContacts, compiled=False, **keywords):
     system = System.from_urdf(scenes.LINKS, free_flyer=True)
+    if compiled or keywords:
+        system = CompiledSystem(system.model, **keywords)
     return Stepping(system, detector(system, scenes.FEET, scenes.RADIUS, plane(), mu), model, scenes.H, step)
 
 
@@ -45,9 +48,10 @@ def test_a_detector_that_overrides_detect_is_obeyed(quadruped, name):
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("mu", [0.0, 0.5, np.inf])
-def test_a_machine_that_falls_and_slides_moves_as_the_model_says(quadruped, name, mu):
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_machine_that_falls_and_slides_moves_as_the_model_says(quadruped, name, mu, compiled):
     model, step = MODELS[name]
-    plants = [plant(model, step, mu), plant(model, None, mu)]
+    plants = [plant(model, step, mu, compiled=compiled), plant(model, None, mu)]
     q = scenes.home(quadruped)
     q[2] += 0.002
     rng = np.random.default_rng(5)
@@ -67,3 +71,49 @@ def test_a_machine_that_falls_and_slides_moves_as_the_model_says(quadruped, name
         touched = touched or forces[0].identity.size > 0
     assert touched
     assert [each.solved for each in plants] == [plants[1].solved] * 2
+
+
+class AllFeet(SphereContacts):
+    """A detector of a user's own, for which nothing is done in one call."""
+
+
+def test_one_call_moves_a_machine_with_stops_and_friction_as_its_parts_do(quadruped):
+    """It falls, lands, jumps, and bends its knees to their ends; each step begins where the parts have ended."""
+    home = scenes.home(quadruped)
+    q, a = home.copy(), 12
+    q[2] += 0.01
+    limits = ActuatorLimits.none(a)._replace(lower=home[7:] - 0.2, upper=home[7:] + 0.2)
+    rotors = Actuators(np.full(a, 0.005), np.full(a, 0.1), np.full(a, 0.3), np.full(a, np.inf), np.zeros(a))
+    given = {"limits": limits, "actuators": rotors}
+    plants = [plant(*MODELS["coulomb"], detector=each, **given) for each in (SphereContacts, AllFeet)]
+    rng, seen, stopped, state = np.random.default_rng(5), set(), False, State(t=0.0, q=q, v=np.zeros(18))
+    for i in range(300):
+        tau = rng.normal(size=a) + (6.0 * np.sin(0.05 * i) if i > 100 else 0.0)
+        for each in plants:
+            each.reset(state)
+            each.push(np.full(3, 0.5 if i == 50 else 0.0))
+        ours, state = (each.step(tau, (1 + i % 3) * scenes.H) for each in plants)
+        # the same arithmetic but for the last digits of where joints move, which impacts amplify
+        assert ours.t == state.t
+        np.testing.assert_allclose(ours.q, state.q, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(ours.v, state.v, rtol=0, atol=1e-9)
+        force, same = (each.contact_forces() for each in plants)
+        np.testing.assert_array_equal(force.identity, same.identity)
+        np.testing.assert_allclose(force.force, same.force, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(force.normal, same.normal, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(plants[0].last.impulses, plants[1].last.impulses, rtol=0, atol=1e-9)
+        assert plants[0].solved == plants[1].solved
+        seen.add(force.identity.size)
+        stopped = stopped or (np.abs(state.q[7:] - home[7:]) > 0.195).any()
+    assert {0, 4} <= seen
+    assert stopped
+
+
+def test_what_a_plant_has_told_is_not_changed_by_its_next_step(quadruped):
+    standing = plant(*MODELS["coulomb"], compiled=True)
+    standing.reset(State(t=0.0, q=scenes.home(quadruped), v=np.zeros(18)))
+    state = standing.step(np.zeros(12), scenes.H)
+    told = state.q, state.v, standing.contact_forces().force, standing.last.impulses, standing.last.v_plus
+    before = [each.copy() for each in told]
+    standing.step(np.ones(12), scenes.H)
+    assert all((one == same).all() for one, same in zip(told, before, strict=True))
