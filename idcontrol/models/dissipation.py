@@ -88,11 +88,13 @@ def edge_lcp_kernel(
     count, started = 0, 0
     for i in range(n):
         flat = mu[i] == 0.0 or np.isinf(mu[i])
+        steep = 0.0 if flat else mu[i]
+        length = np.sqrt(1.0 + steep**2)
         for edge in range(4, 5) if flat else range(5 if mu[i] > STEEP else 4):
             slope[count] = 0.0 if edge == 4 else mu[i] if edge % 2 == 0 else -mu[i]
             owner[count] = 5 * i + edge
             normal, tangent = i, (1 + edge // 2 % 2) * n + i
-            s = np.sqrt(1.0 + slope[count] ** 2)
+            s = 1.0 if edge == 4 else length
             moves = False
             for a in range(k):
                 rows[count, a] = (rho[normal, a] + slope[count] * rho[tangent, a]) / s

@@ -22,6 +22,7 @@ import numpy as np
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import linked
 from idcontrol.models.reduced import (
@@ -249,7 +250,7 @@ def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover
 
 
 @njit(cache=True, error_model="numpy")
-def _keeps(w: Whitened, y: Array, x: Array, longest: float) -> bool:  # pragma: no cover - compiled
+def _keeps(w: Whitened, y: Array, x: Array, longest: float, arena: Arena) -> bool:  # pragma: no cover - compiled
     """Whether impulses y (3 n,) give the motion x, ρᵀy = x, relative to its length or to a typical one.
 
     Typical is what stops the fastest contact, with `longest` the square of the longest column of ρ: a motion that is
@@ -259,13 +260,14 @@ def _keeps(w: Whitened, y: Array, x: Array, longest: float) -> bool:  # pragma: 
     for r in range(y.shape[0]):
         fastest = max(fastest, abs(w.c[r]))
     miss, largest = 0.0, fastest / np.sqrt(longest) if longest > 0.0 else 0.0
+    given = zeros(arena, x.shape[0])
+    for r in range(y.shape[0]):
+        for d in range(x.shape[0]):
+            given[d] += w.rho[r, d] * y[r]
     for d in range(x.shape[0]):
-        given = 0.0
-        for r in range(y.shape[0]):
-            given += w.rho[r, d] * y[r]
-        if not np.isfinite(given - x[d]):
+        if not np.isfinite(given[d] - x[d]):
             return False
-        miss, largest = max(miss, abs(given - x[d])), max(largest, abs(x[d]))
+        miss, largest = max(miss, abs(given[d] - x[d])), max(largest, abs(x[d]))
     return bool(miss <= KEPT * largest)
 
 
@@ -332,7 +334,7 @@ def _share_in_crowd(
     for a in range(p):
         t[a] = torque.constant[a] / unit
         for r in range(n3):
-            T[a, r] = torque.matrix[a, r] / unit
+            T[a, r] = torque.matrix[a, r] * (1.0 / unit)
     for i in range(n):
         weight[i] = RIDGE + cones.weight[i]
     narrow = Bounds(vector(arena, p), vector(arena, p))
@@ -361,13 +363,13 @@ def _share_in_crowd(
         if changed <= 0 or turn == turns:
             return False
     into_cones(cones.mu, cones.held, out)
-    longest = 0.0
+    squares, longest = zeros(arena, k), 0.0
+    for r in range(n3):  # along rows: columns do not wait for one another
+        for i in range(k):
+            squares[i] += w.rho[r, i] * w.rho[r, i]
     for i in range(k):
-        square = 0.0
-        for r in range(n3):
-            square += w.rho[r, i] * w.rho[r, i]
-        longest = max(longest, square)
-    return bool(_keeps(w, out, x, longest))
+        longest = max(longest, squares[i])
+    return bool(_keeps(w, out, x, longest, arena))
 
 
 @njit(cache=True, error_model="numpy")
@@ -397,8 +399,7 @@ def smallest_torque_kernel(
     rest = vector(arena, p)
     assign(rest, difference)
     for a in range(p):
-        for r in range(n3):
-            rest[a] -= torque[a, r] * y[r]
+        rest[a] -= dot(torque[a], y)
     return bool(share_kernel(w, cones, bounds, x, TorqueMap(torque, rest), out, arena))
 
 
@@ -437,8 +438,7 @@ def share_kernel(
         return not x.any()
     typical = 0.0
     for a in range(p):
-        for r in range(n3):
-            typical += torque.matrix[a, r] * torque.matrix[a, r]
+        typical += dot(torque.matrix[a], torque.matrix[a])
     typical = typical / n3 if typical > 0.0 else 1.0  # no contact transmits a torque
     if d > CROWD * (k + p) and _share_in_crowd(w, cones, bounds, x, torque, typical, cone, out, arena):
         return True
@@ -493,7 +493,7 @@ def share_kernel(
         out[row[j]] += answer.x[j]
         out[other[j]] += weight[j] * answer.x[j]
     into_cones(mu, held, out)
-    return _keeps(w, out, x, longest)
+    return _keeps(w, out, x, longest, arena)
 
 
 @njit(cache=True, error_model="numpy")

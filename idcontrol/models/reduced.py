@@ -31,6 +31,7 @@ import numpy as np
 
 from idcontrol.kernels.arena import Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import linked
 from idcontrol.types import Array, Integers
@@ -94,21 +95,6 @@ class Reduced(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def _dot(a: Array, b: Array) -> float:
-    """a·b, in four sums that do not wait for one another."""
-    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
-    whole = a.shape[0] - a.shape[0] % 4
-    for i in range(0, whole, 4):
-        s0 += a[i] * b[i]
-        s1 += a[i + 1] * b[i + 1]
-        s2 += a[i + 2] * b[i + 2]
-        s3 += a[i + 3] * b[i + 3]
-    for i in range(whole, a.shape[0]):
-        s0 += a[i] * b[i]
-    return (s0 + s1) + (s2 + s3)
-
-
-@njit(cache=True, error_model="numpy")
 def _add(a: Array, factor: float, b: Array) -> None:
     """Add factor b to a, shapes (n,)."""
     for i in range(a.shape[0]):
@@ -137,7 +123,7 @@ def _orthogonalize(rows: Array, begin: int, end: int, rank: int, tolerance: floa
     while rank - first < end - begin:
         best, square = -1, smallest
         for i in range(begin, end):
-            size = _dot(rows[i], rows[i])
+            size = dot(rows[i], rows[i])
             for j in range(first, rank):
                 if order[j] == i:
                     size = 0.0
@@ -152,10 +138,10 @@ def _orthogonalize(rows: Array, begin: int, end: int, rank: int, tolerance: floa
             before += R[best, j] * R[best, j]
         if square <= LOST * before:
             for j in range(rank):
-                along = _dot(basis, rows[order[j]])
+                along = dot(basis, rows[order[j]])
                 R[best, j] += along
                 _add(basis, -along, rows[order[j]])
-            square = _dot(basis, basis)
+            square = dot(basis, basis)
         length = np.sqrt(square)
         for c in range(basis.shape[0]):
             basis[c] /= length
@@ -166,7 +152,7 @@ def _orthogonalize(rows: Array, begin: int, end: int, rank: int, tolerance: floa
             for j in range(first, rank):
                 waits = waits and order[j] != i
             if waits:
-                R[i, rank - 1] = _dot(rows[i], basis)
+                R[i, rank - 1] = dot(rows[i], basis)
                 _add(rows[i], -R[i, rank - 1], basis)
     return rank
 

@@ -157,9 +157,11 @@ def recover_kernel(w: Whitened, f: Array, arena: Arena) -> tuple[Array, Array]: 
         s = w.kappa[j]
         for i in range(m):
             s += w.M[j, i] * v_plus[i]
-        for r in range(f.shape[0]):
-            s -= w.rows[r, j] * f[r]
         impulse[a] = s
+    for r in range(f.shape[0]):  # along rows: motors do not wait for one another
+        if f[r] != 0.0:
+            for a in range(p):
+                impulse[a] -= w.rows[r, w.fixed[a]] * f[r]
     return v_plus, impulse
 
 
@@ -219,17 +221,18 @@ def balances(
     """
     m, rows = v.size, f.size
     known, balance = np.abs(kappa), True
-    for i in range(m):
-        for r in range(rows):
+    pushed = np.zeros(m)
+    for r in range(rows):  # along rows: velocities do not wait for one another
+        for i in range(m):
             known[i] += abs(J[r, i] * f[r])
+            pushed[i] += J[r, i] * f[r]
     for i in free:
         missing, size, terms = kappa[i], known[i], 0.0
         for j in range(m):
             missing += M[i, j] * v[j]
             size += abs(M[i, j] * v[j])
             terms += abs(M[i, j]) * known[j] / M[j, j]
-        for r in range(rows):
-            missing -= J[r, i] * f[r]
+        missing -= pushed[i]
         # at rest all of it is what rounding leaves of what each momentum and impulse causes, before they cancel
         balance = balance and (abs(missing) <= SLIGHT * size or size <= rounding(m + rows, terms))
     return balance

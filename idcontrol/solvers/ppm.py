@@ -9,9 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from idcontrol.kernels.arena import HEAP, Arena, vector
+from idcontrol.kernels.arena import HEAP, Arena, matrix, vector
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
+from idcontrol.kernels.linear import assign, solve_upper, solve_upper_transposed
 from idcontrol.kernels.linked import linked
 from idcontrol.solvers.active_set import SAME
 from idcontrol.solvers.factor import append, empty_factor, remove, split
@@ -99,6 +99,11 @@ def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Intege
     if lowest == 0.0:
         return RowLcpAnswer(SOLVED, 0, row_residual(rho, r, left, z, y, w), PPM, z, y, w, active[:0])
 
+    columns = matrix(arena, k, n)  # all rows are tested at once, where no sum waits for the one before
+    for i in range(n):
+        for d in range(k):
+            columns[d, i] = rho[i, d]
+
     # the given active set, without rows that depend on earlier ones
     count = 0
     for a in range(start.size):
@@ -135,10 +140,12 @@ def ppm_kernel(rho: Array, r: Array, left: Array, max_passes: int, start: Intege
                 y[d] += t[a] * basis[a, d]
             z_active[a] = t[a]
         solve_upper(upper, count, z_active)
+        assign(w, r)
+        for d in range(k):
+            for i in range(n):
+                w[i] += columns[d, i] * y[d]
         for i in range(n):
-            along = r[i]
-            for d in range(k):
-                along += rho[i, d] * y[d]
+            along = w[i]
             if along < 0.0 and along >= -_SIGN * (abs(r[i]) + abs(along - r[i])):
                 along = 0.0
             elif along < 0.0:  # below zero in the units of the row, unless rounding of its terms

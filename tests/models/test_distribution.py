@@ -171,14 +171,14 @@ def test_impulses_keep_a_motion_relative_to_its_length_or_to_what_is_typical(qua
     y = np.linalg.solve(rho.T, x + distribution.KEPT * np.array([0.0, 10.0 * miss]))
     step = whiten(standing_problem(quadruped, np.random.default_rng(0)))
     w = step._replace(rho=rho, c=np.array([0.0, fastest]))
-    assert distribution._keeps(w, y, x, 4.0) == keeps  # the longest column is 2 long: 40 m/s are 20 typically
+    assert distribution._keeps(w, y, x, 4.0, HEAP) == keeps  # the longest column is 2 long: 40 m/s are 20 typically
 
 
 @pytest.mark.parametrize(("y", "x"), [((np.nan, 0.0), (4.0, -10.0)), ((0.0, 0.0), (np.nan, np.nan))])
 def test_impulses_and_motions_that_are_not_finite_do_not_keep_a_motion(quadruped, y, x):
     step = whiten(standing_problem(quadruped, np.random.default_rng(0)))
     w = step._replace(rho=np.array([[1.0, 0.0], [0.5, 2.0]]), c=np.zeros(2))
-    assert not distribution._keeps(w, np.array(y), np.array(x), 4.0)
+    assert not distribution._keeps(w, np.array(y), np.array(x), 4.0, HEAP)
 
 
 def test_motor_impulses_answer_to_contacts_as_the_whole_machine_does(quadruped):
