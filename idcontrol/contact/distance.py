@@ -54,33 +54,38 @@ def near_pairs(low: Array, high: Array, reach: Array, group: Integers) -> Intege
     """
     count = low.shape[0]
     order = np.argsort(low[:, 0] - reach)
+    # widened boxes in that order, so that the sweep runs along memory
+    least, most = np.empty((3, count)), np.empty((3, count))
+    for i in range(count):
+        for k in range(3):
+            least[k, i] = low[order[i], k] - reach[order[i]]
+            most[k, i] = high[order[i], k] + reach[order[i]]
     room, n = 4 * count + 16, 0
     code = np.empty(room, np.int64)
     for i in range(count):
-        a = order[i]
-        end = high[a, 0] + reach[a]
+        a, end = order[i], most[0, i]
         for j in range(i + 1, count):
-            b = order[j]
-            if not low[b, 0] - reach[b] <= end:
+            if not least[0, j] <= end:
                 break
+            if not (
+                least[1, i] <= most[1, j]
+                and least[1, j] <= most[1, i]
+                and least[2, i] <= most[2, j]
+                and least[2, j] <= most[2, i]
+            ):
+                continue
+            b = order[j]
             if group[a] == group[b]:
                 continue
-            margin = reach[a] + reach[b]
-            if (
-                low[a, 1] - high[b, 1] <= margin
-                and low[b, 1] - high[a, 1] <= margin
-                and low[a, 2] - high[b, 2] <= margin
-                and low[b, 2] - high[a, 2] <= margin
-            ):
-                first, second = min(a, b), max(a, b)
-                if group[first] < 0:
-                    first, second = second, first
-                if n == room:
-                    grown = np.empty(2 * room, np.int64)
-                    grown[:n] = code
-                    code, room = grown, 2 * room
-                code[n] = first * count + second
-                n += 1
+            first, second = min(a, b), max(a, b)
+            if group[first] < 0:
+                first, second = second, first
+            if n == room:
+                grown = np.empty(2 * room, np.int64)
+                grown[:n] = code
+                code, room = grown, 2 * room
+            code[n] = first * count + second
+            n += 1
     found = np.sort(code[:n])
     pairs = np.empty((n, 2), np.int64)
     for i in range(n):
@@ -91,6 +96,8 @@ def near_pairs(low: Array, high: Array, reach: Array, group: Integers) -> Intege
 @njit(cache=True, error_model="numpy")
 def measure(shapes: ShapeArrays, placed: Placed, pairs: Pairs, arena: Arena) -> None:
     """Write direction, witness and distance of the pairs of spheres and boxes; pairs with another shape are left out.
+
+    Of a pair that is its margin or more apart the distance may be one that it has at least, and the others any.
 
     Args:
         shapes: All shapes.
@@ -106,15 +113,15 @@ def measure(shapes: ShapeArrays, placed: Placed, pairs: Pairs, arena: Arena) -> 
         if kind_a == SPHERE and kind_b == SPHERE:
             pairs.distance[i] = _sphere_sphere(shapes, placed, a, b, direction, witness)
         elif kind_a == SPHERE and kind_b == BOX:
-            pairs.distance[i] = _sphere_box(shapes, placed, a, b, direction, witness)
+            pairs.distance[i] = _sphere_box(shapes, placed, a, b, direction, witness, arena)
         elif kind_a == BOX and kind_b == SPHERE:
-            pairs.distance[i] = _sphere_box(shapes, placed, b, a, direction, witness)
+            pairs.distance[i] = _sphere_box(shapes, placed, b, a, direction, witness, arena)
             for k in range(3):
                 direction[k] = -direction[k]
         elif kind_a == BOX and kind_b == BOX:
             box_a = _Box(placed.position[a], placed.rotation[a], shapes.half[a])
             box_b = _Box(placed.position[b], placed.rotation[b], shapes.half[b])
-            pairs.distance[i] = _box_box(box_a, box_b, direction, witness, arena)
+            pairs.distance[i] = _box_box(box_a, box_b, pairs.margin[i], direction, witness, arena)
 
 
 @njit(cache=True, error_model="numpy")
@@ -142,10 +149,12 @@ def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, directio
 
 
 @njit(cache=True, error_model="numpy")
-def _sphere_box(shapes: ShapeArrays, placed: Placed, ball: int, box: int, direction: Array, witness: Array) -> float:
+def _sphere_box(
+    shapes: ShapeArrays, placed: Placed, ball: int, box: int, direction: Array, witness: Array, arena: Arena
+) -> float:
     """From the nearest point of the box; through the nearest face where the centre is inside. Normal to the ball."""
     rotation, half = placed.rotation[box], shapes.half[box]
-    local, apart = np.empty(3), 0.0
+    local, apart = vector(arena, 3), 0.0
     face, least = 0, np.inf
     for k in range(3):
         local[k] = 0.0
@@ -194,8 +203,11 @@ def _corner(box: _Box, axis: Array, sign: float, out: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
-def _box_box(a: _Box, b: _Box, direction: Array, witness: Array, arena: Arena) -> float:
-    """Overlap along the best axis, or the distance of the nearest points; normal from B to A."""
+def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, arena: Arena) -> float:
+    """Overlap along the best axis, or the distance of the nearest points; normal from B to A.
+
+    Boxes that an axis separates by the margin or more are that far apart at least: nothing else is found out of them.
+    """
     axis, edge, on_a, on_b = vector(arena, 3), vector(arena, 3), vector(arena, 3), vector(arena, 3)
     pa, Ra, _ = a
     pb, Rb, _ = b
@@ -210,6 +222,8 @@ def _box_box(a: _Box, b: _Box, direction: Array, witness: Array, arena: Arena) -
             best, owner = width, i
             for k in range(3):
                 direction[k] = axis[k] if toward >= 0.0 else -axis[k]
+    if best >= margin:
+        return float(best)
     flat = best
     best_i, best_j = -1, -1
     for i in range(3):
@@ -228,6 +242,8 @@ def _box_box(a: _Box, b: _Box, direction: Array, witness: Array, arena: Arena) -
                 best, best_i, best_j = width, i, j
                 for k in range(3):
                     axis[k] = edge[k] if toward >= 0.0 else -edge[k]
+    if best >= margin:
+        return float(best)
     if best <= 0.0 or np.isnan(flat):
         if best_i >= 0:
             for k in range(3):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idcontrol.contact.shapes import RIM_POINTS, ShapeArrays
+from idcontrol.contact.shapes import BOX, RIM_POINTS, SPHERE, ShapeArrays
 from idcontrol.contact.terrain import sphere_gap
 from idcontrol.kernels.arena import Arena, begin, matrix, vector
 from idcontrol.kernels.jit import njit
@@ -317,6 +317,12 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
             continue
         begin(arena)
         a, b = pairs.shape[i, 0], pairs.shape[i, 1]
+        if _touch_at_a_point(shapes.kind[a], shapes.kind[b]):
+            points.shape[n, 0], points.shape[n, 1], points.gap[n] = a, b, pairs.distance[i]
+            for k in range(3):
+                points.normal[n, k], points.point[n, k] = pairs.direction[i, k], pairs.witness[i, k]
+            n += 1
+            continue
         up = vector(arena, 3)
         for k in range(3):
             up[k] = pairs.direction[i, k]
@@ -353,6 +359,13 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
                 points.normal[n, k], points.point[n, k] = up[k], pairs.witness[i, k]
             n += 1
     return n
+
+
+@njit(cache=True, error_model="numpy")
+def _touch_at_a_point(kind_a: int, kind_b: int) -> bool:
+    """Whether shapes of these kinds have no flat contact, and their distance is a closed form (see `distance`)."""
+    round_a, round_b = kind_a == SPHERE, kind_b == SPHERE
+    return (round_a and (round_b or kind_b == BOX)) or (round_b and kind_a == BOX)
 
 
 @njit(cache=True, error_model="numpy")

@@ -31,7 +31,7 @@ def measured(geometries: list[object], position: Array, rotation: Array) -> tupl
     shapes, placed = placed_shapes(geometries, position, rotation)
     pairs = Pairs(
         shape=np.array([[0, 1]]),
-        margin=np.zeros(1),
+        margin=np.full(1, np.inf),
         direction=np.empty((1, 3)),
         witness=np.empty((1, 3)),
         distance=np.empty(1),

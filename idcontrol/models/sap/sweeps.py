@@ -20,7 +20,7 @@ from idcontrol.types import Array
 FAR = 1e-2
 """A search begins with sweeps over the contacts where the momentum error at its start is above this."""
 
-SWEEPS, SETTLED = 50, 1e-4
+SWEEPS, SETTLED = 50, 1e-3
 """Most sweeps, and the change of momentum in one, relative to all of it, below which they end."""
 
 RELAXED = 1.2
