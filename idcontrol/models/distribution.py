@@ -58,9 +58,14 @@ CROWD = 2
 """With more unknowns than this times the number of motions and motors, a program in no more coordinates than these is
 tried first (`idcontrol.models.reduced`)."""
 
-FACES = 12
-"""Times that impulses in a crowd may turn to other faces of their cones, an eighth of the contacts where they are few:
-as many as take less time than the program in all impulses, which is solved where they do not end."""
+TURNS = 40
+"""Times that impulses in a crowd may turn to other faces of their cones. While these faces give the motion, turns end
+after eight at most: a fifth of the contacts may be spent on them, in less time than the program in all impulses takes.
+"""
+
+WORTH = 100
+"""Where faces miss the motion, turns seldom end. With fewer contacts than this the program in all impulses is solved at
+once, which takes less time; with more, another fifth may be spent on such faces."""
 
 
 class TorqueMap(NamedTuple):
@@ -345,8 +350,14 @@ def _share_in_crowd(
     face = indices(arena, n)
     for i in range(n):
         face[i] = cone[i]
-    turns = min(FACES, n // 8)
-    for turn in range(turns + 1):
+    squares, longest = zeros(arena, k), 0.0
+    for r in range(n3):  # along rows: columns do not wait for one another
+        for i in range(k):
+            squares[i] += w.rho[r, i] * w.rho[r, i]
+    for i in range(k):
+        longest = max(longest, squares[i])
+    turns, missed = n // 5, 0
+    for turn in range(TURNS + 1):
         reduced = reduce_kernel(crowd.rho, x, T, t, face, cones.mu, weight, arena)
         free = vector(arena, reduced.torque.shape[1])
         found, bounded = _least_torque(reduced, narrow, free, scaled, arena)
@@ -357,18 +368,16 @@ def _share_in_crowd(
             break
         if bounded:  # which faces are reached is told by multipliers of the bounds, too
             return False
+        if not _keeps(w, out, x, longest, arena):
+            missed += 1
+            if n < WORTH or missed > turns:
+                return False
         changed = turn_to_faces(crowd, reduced, now, scaled, face, arena)
         if changed == 0 and in_cones(out, cone, cones.mu):
             break
-        if changed <= 0 or turn == turns:
+        if changed <= 0 or turn == TURNS or turn - missed >= turns:
             return False
     into_cones(cones.mu, cones.held, out)
-    squares, longest = zeros(arena, k), 0.0
-    for r in range(n3):  # along rows: columns do not wait for one another
-        for i in range(k):
-            squares[i] += w.rho[r, i] * w.rho[r, i]
-    for i in range(k):
-        longest = max(longest, squares[i])
     return bool(_keeps(w, out, x, longest, arena))
 
 
