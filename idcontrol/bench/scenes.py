@@ -19,6 +19,7 @@ from idcontrol.controllers.giving_way import Request
 from idcontrol.controllers.inverse import InverseDynamics
 from idcontrol.controllers.schemes import COULOMB_QP
 from idcontrol.errors import InputError
+from idcontrol.models import sap
 from idcontrol.models.step import StepProblem
 from idcontrol.plants.bodies import FreeBodies
 from idcontrol.scenes import clutter
@@ -35,6 +36,9 @@ SETTLING = 480
 
 HEAP_MU, HEAP_STEP_S = 1.0, 0.01
 """Friction of a heap, and the step of its plant [s]."""
+
+HEAP_TOLERANCE = 1e-6
+"""ε_r of the stopping rule (Castro et al. 2022, eq. 20): Drake's, which we demand of every island of the heap."""
 
 PATCH_MU, PATCH_M, PATCH_M_S, PATCH_FOOT_M = 0.5, 0.2, 0.2, 1e-3
 """Friction of a box on a plate, edge of the square of its contacts [m], the speed that it slides with at first [m/s],
@@ -149,7 +153,8 @@ def walk(robot: str, plant: str, periods: int) -> RecordedWalk:
 
 def heap(bodies: int) -> Heap:
     """`bodies` balls and boxes above the floor of a container (Castro et al. 2022, section X-C)."""
-    plant, start = clutter.drop(bodies, walls=True, mu=HEAP_MU, step_s=HEAP_STEP_S)
+    parameters = sap.Parameters(tolerance=HEAP_TOLERANCE)
+    plant, start = clutter.drop(bodies, walls=True, mu=HEAP_MU, step_s=HEAP_STEP_S, parameters=parameters)
     return Heap(
         plant=plant,
         start=start,
