@@ -15,8 +15,9 @@ import numpy as np
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linear import assign, assign_rows
-from idcontrol.solvers.basis import pivoted_basis
+from idcontrol.kernels.lanes import dot
+from idcontrol.kernels.linear import add, assign
+from idcontrol.solvers.basis import column_basis, pivoted_basis
 from idcontrol.types import Array, Integers
 
 DEMAND_RANK_TOLERANCE = 1e-8
@@ -52,41 +53,33 @@ def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
 
 @njit(cache=True, error_model="numpy")
 def _reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
-    """Householder with column pivoting on the first `wide` columns of G, down to the length `smallest`.
+    """Householder with column pivoting on the first `wide` columns of a matrix, down to the length `smallest`.
 
-    G ← Q G with Q orthogonal, so that those columns are zero (or that short) below the first rows; returns the rank,
-    the number of these rows.
+    G, which holds the columns as rows, ← G Qᵀ with Q orthogonal, so that those columns are zero (or that short) below
+    the first entries; returns the rank, the number of these entries.
     """
-    rows, columns = G.shape
-    v, p = vector(arena, rows), vector(arena, columns)
-    used = indices(arena, wide)
+    columns, rows = G.shape
+    v, used = vector(arena, rows), indices(arena, wide)
     used[:] = 0
     rank = 0
     while rank < min(rows, wide):
-        p[:wide] = 0.0
-        for r in range(rank, rows):
-            for c in range(wide):
-                p[c] += G[r, c] * G[r, c]
         best, square = 0, 0.0
         for c in range(wide):
-            if not used[c] and p[c] > square:
-                best, square = c, p[c]
+            left = G[c][rank:]
+            size = 0.0 if used[c] else dot(left, left)
+            if size > square:
+                best, square = c, size
         norm = np.sqrt(square)
         if not norm > smallest:
             break
         used[best] = 1
-        for r in range(rank, rows):
-            v[r] = G[r, best]
-        v[rank] += norm if v[rank] >= 0.0 else -norm
-        p[:] = 0.0
-        for r in range(rank, rows):
-            for c in range(columns):
-                p[c] += v[r] * G[r, c]
-        weight = 1.0 / (norm * abs(v[rank]))
-        for r in range(rank, rows):
-            scaled = weight * v[r]
-            for c in range(columns):
-                G[r, c] -= scaled * p[c]
+        mirror = v[rank:]
+        assign(mirror, G[best][rank:])
+        mirror[0] += norm if mirror[0] >= 0.0 else -norm
+        weight = 1.0 / (norm * abs(mirror[0]))
+        for c in range(columns):
+            left = G[c][rank:]
+            add(left, -weight * dot(mirror, left), mirror)
         rank += 1
     return rank
 
@@ -101,34 +94,40 @@ def projection_kernel(M: Array, J: Array, d: Array, b: Array, arena: Arena) -> A
     C, begin = matrix(arena, a, a), indices(arena, a)
     if not _metric(M, u, C, begin):
         return out
-    # [J_b, J_q C⁻ᵀ, d - J_q b]
-    G = matrix(arena, rows, m + 1)
-    longest, widest = 0.0, zeros(arena, u)
+    # [J_b, J_q C⁻ᵀ, d - J_q b], the columns as rows: nothing waits for the row before
+    G, squares = matrix(arena, m + 1, rows), zeros(arena, rows)
     for r in range(rows):
-        x = G[r]
-        for i in range(u):
-            x[i] = J[r, i]
-            widest[i] += x[i] * x[i]
-        square, rest = 0.0, d[r]
-        first = a
-        for i in range(a):
-            entry = J[r, u + i]
-            if entry != 0.0:
-                rest -= entry * b[i]
-                first = min(first, i)
-            for k in range(max(begin[i], first), i):
-                entry -= C[i, k] * x[u + k]
-            x[u + i] = C[i, i] * entry
-            square += x[u + i] * x[u + i]
-        x[m] = rest
-        longest = max(longest, square)
-    # below the rank of J_b are the rows of its left null space: what the unactuated velocities cannot take up
-    rank = _reflect(G, u, tolerance * np.sqrt(np.max(widest)) if u > 0 else 0.0, arena)
+        for i in range(m):
+            G[i, r] = J[r, i]
+        G[m, r] = d[r]
+    widest, longest = 0.0, 0.0
+    for i in range(u):
+        widest = max(widest, dot(G[i], G[i]))
+    for i in range(a):
+        add(G[m], -b[i], G[u + i])
+        for k in range(begin[i], i):
+            add(G[u + i], -C[i, k], G[u + k])
+        for r in range(rows):
+            G[u + i, r] *= C[i, i]
+            squares[r] += G[u + i, r] * G[u + i, r]
+    for r in range(rows):
+        longest = max(longest, squares[r])
+    # beyond the rank of J_b is its left null space: what the unactuated velocities cannot take up
+    rank = _reflect(G, u, tolerance * np.sqrt(widest), arena)
     left = rows - rank
-    A, e = matrix(arena, left, a), vector(arena, left)
-    assign_rows(A, G[rank:, u:m])
-    assign(e, G[rank:, m])
-    E, carried = pivoted_basis(A, e, tolerance * np.sqrt(longest), arena)
+    e = vector(arena, left)
+    assign(e, G[m][rank:])
+    if left < a:
+        A = matrix(arena, left, a)
+        for i in range(a):
+            for r in range(left):
+                A[r, i] = G[u + i, rank + r]
+        E, carried = pivoted_basis(A, e, tolerance * np.sqrt(longest), arena)
+    else:
+        A = matrix(arena, a, left)
+        for i in range(a):
+            assign(A[i], G[u + i][rank:])
+        E, carried = column_basis(A, e, tolerance * np.sqrt(longest), arena)
     x = zeros(arena, a)
     for k in range(carried.size):
         for i in range(a):

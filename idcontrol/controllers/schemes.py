@@ -28,7 +28,7 @@ from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, flags, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linear import assign, assign_rows
+from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import linked
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, specification
 from idcontrol.models.constraint import solver as springs
@@ -47,7 +47,7 @@ from idcontrol.models.no_slip import DUAL, PIVOTING, SLIP_SPEED, no_slip_kernel
 from idcontrol.models.step import ContactModel
 from idcontrol.models.whitened import recover_kernel
 from idcontrol.solvers import status
-from idcontrol.solvers.basis import pivoted_basis
+from idcontrol.solvers.basis import column_basis
 from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_kernel, tick_nodes
 from idcontrol.types import Array
 
@@ -80,10 +80,12 @@ def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
         for d in range(k):
             square += rho[r, d] * rho[r, d]
         longest, largest = max(longest, square), max(largest, abs(c[r]))
-    left, carried = matrix(arena, rows, k), vector(arena, rows)
-    assign_rows(left, rho)
+    left, carried = matrix(arena, k, rows), vector(arena, rows)
+    for r in range(rows):
+        for d in range(k):
+            left[d, r] = rho[r, d]
     assign(carried, c)
-    basis, constants = pivoted_basis(left, carried, STICKING_RANK * np.sqrt(longest), arena)
+    basis, constants = column_basis(left, carried, STICKING_RANK * np.sqrt(longest), arena)
     x[:] = 0.0
     for j in range(basis.shape[0]):
         for d in range(k):

@@ -27,35 +27,43 @@ _VECTOR = ir.VectorType(_NUMBER, _WIDE)
 
 
 def _dot(a: Array, b: Array) -> float:
-    """``a·b`` of C-contiguous rows of one length: term i belongs to sum i mod `LANES`, the last few to the total."""
-    whole = a.shape[0] - a.shape[0] % LANES
+    """``a·b`` of C-contiguous rows of one length.
+
+    Term i belongs to sum i mod `LANES`, of what is left in fours to the first register, and the last few to the total.
+    """
+    n = a.shape[0]
+    most, whole = n - n % LANES, n - n % _WIDE
     sums = np.zeros(LANES)
     for i in range(whole):
-        sums[i % LANES] += a[i] * b[i]
+        sums[i % (LANES if i < most else _WIDE)] += a[i] * b[i]
     while sums.size > 1:
         sums = sums[: sums.size // 2] + sums[sums.size // 2 :]
     total = float(sums[0])
-    for i in range(whole, a.shape[0]):
+    for i in range(whole, n):
         total += a[i] * b[i]
     return total
 
 
 def _generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
     rows = [make_array(kind)(context, builder, value=value) for kind, value in zip(signature.args, values, strict=True)]
-    length = builder.extract_value(rows[0].shape, 0)
-    whole = builder.sub(length, builder.urem(length, ir.Constant(_INDEX, LANES)))
+    length, zero = builder.extract_value(rows[0].shape, 0), ir.Constant(_INDEX, 0)
+    lanes, wide = ir.Constant(_INDEX, LANES), ir.Constant(_INDEX, _WIDE)
+    most = builder.sub(length, builder.urem(length, lanes))
+    whole = builder.sub(length, builder.urem(length, wide))
     nothing = ir.Constant(_VECTOR, [0.0] * _WIDE)
     sums = [cgutils.alloca_once_value(builder, nothing) for _ in range(LANES // _WIDE)]
 
-    def vector(row: Any, at: Any) -> Any:
-        return builder.load(builder.bitcast(builder.gep(row.data, [at]), _VECTOR.as_pointer()), align=8)
+    def add(total: Any, at: Any) -> None:
+        one, other = (
+            builder.load(builder.bitcast(builder.gep(row.data, [at]), _VECTOR.as_pointer()), align=8) for row in rows
+        )
+        builder.store(builder.fadd(builder.load(total), builder.fmul(one, other)), total)
 
-    step = ir.Constant(_INDEX, LANES)
-    with cgutils.for_range_slice(builder, ir.Constant(_INDEX, 0), whole, step, inc=True) as (at, _):
+    with cgutils.for_range_slice(builder, zero, most, lanes, inc=True) as (at, _):
         for number, total in enumerate(sums):
-            here = builder.add(at, ir.Constant(_INDEX, _WIDE * number))
-            product = builder.fmul(vector(rows[0], here), vector(rows[1], here))
-            builder.store(builder.fadd(builder.load(total), product), total)
+            add(total, builder.add(at, ir.Constant(_INDEX, _WIDE * number)))
+    with cgutils.for_range_slice(builder, most, whole, wide, inc=True) as (at, _):
+        add(sums[0], at)
     left = [builder.load(total) for total in sums]
     while len(left) > 1:
         left = [builder.fadd(one, other) for one, other in zip(left, left[len(left) // 2 :], strict=False)]

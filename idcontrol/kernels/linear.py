@@ -36,6 +36,13 @@ def assign_rows(out: Array, values: Array) -> None:  # pragma: no cover - compil
 
 
 @njit(cache=True, error_model="numpy")
+def add(a: Array, factor: float, b: Array) -> None:  # pragma: no cover - compiled
+    """Add factor b to a, shapes (n,)."""
+    for i in range(a.shape[0]):
+        a[i] += factor * b[i]
+
+
+@njit(cache=True, error_model="numpy")
 def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
     """Lower factor of a symmetric matrix A = L Lᵀ.
 

@@ -32,7 +32,7 @@ import numpy as np
 from idcontrol.kernels.arena import Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
-from idcontrol.kernels.linear import assign
+from idcontrol.kernels.linear import add, assign
 from idcontrol.kernels.linked import linked
 from idcontrol.types import Array, Integers
 
@@ -95,13 +95,6 @@ class Reduced(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def _add(a: Array, factor: float, b: Array) -> None:
-    """Add factor b to a, shapes (n,)."""
-    for i in range(a.shape[0]):
-        a[i] += factor * b[i]
-
-
-@njit(cache=True, error_model="numpy")
 def _orthogonalize(rows: Array, begin: int, end: int, rank: int, tolerance: float, R: Array, order: Integers) -> int:
     """Gram-Schmidt with pivoting of rows[begin:end], in place; the rows after `end` lose what is along them, too.
 
@@ -140,7 +133,7 @@ def _orthogonalize(rows: Array, begin: int, end: int, rank: int, tolerance: floa
             for j in range(rank):
                 along = dot(basis, rows[order[j]])
                 R[best, j] += along
-                _add(basis, -along, rows[order[j]])
+                add(basis, -along, rows[order[j]])
             square = dot(basis, basis)
         length = np.sqrt(square)
         for c in range(basis.shape[0]):
@@ -153,7 +146,7 @@ def _orthogonalize(rows: Array, begin: int, end: int, rank: int, tolerance: floa
                 waits = waits and order[j] != i
             if waits:
                 R[i, rank - 1] = dot(rows[i], basis)
-                _add(rows[i], -R[i, rank - 1], basis)
+                add(rows[i], -R[i, rank - 1], basis)
     return rank
 
 
@@ -230,7 +223,7 @@ def reduce_kernel(
         for i in range(j):
             missing -= R[order[j], i] * along[i]
         along[j] = missing / R[order[j], j]
-        _add(moving, along[j], rows[order[j]])
+        add(moving, along[j], rows[order[j]])
     torque = matrix(arena, p, rank - fixed)
     for a in range(p):
         rest[a] = t[a]
@@ -247,7 +240,7 @@ def impulses(reduced: Reduced, free: Array, out: Array) -> None:
     for r in range(out.shape[0]):
         out[r] = reduced.moving[r]
     for j in range(free.shape[0]):
-        _add(out, free[j], reduced.rows[reduced.order[j]])
+        add(out, free[j], reduced.rows[reduced.order[j]])
     for r in range(out.shape[0]):
         out[r] *= reduced.scale[r]
 
@@ -414,7 +407,7 @@ def turn_to_faces(crowd: Crowd, reduced: Reduced, now: Multipliers, z: Array, fa
             missing -= to.motion[basis[i]] * R[basis[i], j]
         to.motion[basis[j]] = missing / R[basis[j], j]
     for a in range(p):
-        _add(to.asked, -z[a], crowd.T[a])
+        add(to.asked, -z[a], crowd.T[a])
     for r in range(n3):
         for d in range(k):
             to.asked[r] += crowd.rho[r, d] * to.motion[d]

@@ -15,7 +15,7 @@ def _dot(a, b):
     return lanes.dot(a, b)
 
 
-@pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 31, 32, 100, 1203])
+@pytest.mark.parametrize("length", [0, 1, 3, 4, 12, 15, 16, 17, 31, 32, 100, 1203])
 def test_products_are_added_in_the_readable_order(length):
     a, b = np.random.default_rng(length).normal(size=(2, length))
     assert _dot(a, b) == lanes._dot(a, b)

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from idcontrol.kernels.arena import HEAP
+from idcontrol.solvers.basis import column_basis, pivoted_basis
 from idcontrol.solvers.rank import find_indices
 from tests.solvers.oracles import standing_feet
 
@@ -110,3 +112,17 @@ def test_a_row_is_kept_if_what_is_left_of_it_exceeds_the_tolerance_and_not_other
     if off == 0.0 and tolerance == 0.0:
         return  # rounding decides
     assert (3 in kept) == (off**2 > tolerance)
+
+
+@pytest.mark.parametrize("smallest", [0.0, 1e-8])
+def test_a_basis_of_columns_is_that_of_rows_to_the_last_bit(smallest):
+    """Copies of rows, rows that nearly are, zeros, and rows in general: of many short ones and of few long ones."""
+    rng = np.random.default_rng(0)
+    for n, k, rank in [(1, 3, 1), (40, 6, 6), (40, 6, 3), (3, 12, 3), (200, 12, 7)]:
+        rows = rng.normal(size=(n, rank)) @ rng.normal(size=(rank, k))
+        rows = np.vstack((rows, rows[::2], rows[::3] * (1.0 + 1e-9 * rng.normal(size=k)), np.zeros((2, k))))
+        extra = rng.normal(size=rows.shape[0])
+        expected = pivoted_basis(rows.copy(), extra.copy(), max(smallest, 1e-7), HEAP)
+        found = column_basis(np.ascontiguousarray(rows.T), extra.copy(), max(smallest, 1e-7), HEAP)
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
