@@ -4,7 +4,7 @@
 
 Castro, Permenter & Han 2022 start from the last velocities. Where bodies collide that is far off, and most Newton steps
 go into finding which contacts part, stick or slide. Projected successive over-relaxation finds most of them at a tenth
-of the cost, and Newton's method the digits.
+of the cost, a Newton step with the contact law about its impulses almost all, and Newton's method the digits.
 """
 
 from __future__ import annotations
