@@ -1,8 +1,7 @@
 """Inverse dynamics with predicted contact forces, ID(t_i) of Zapolsky & Drumwright 2017, over any contact model.
 
-`idcontrol.controllers.step` is one control step; almost all end there. Here is what follows where a step does not: a
-joint beyond its limit gets its limit as a known torque, and the step is solved again, until none is; a step without a
-solution gives way (`idcontrol.controllers.giving_way`).
+`idcontrol.controllers.step` is one control step; almost all end there. Here is what follows where a step does not: one
+without a solution gives way (`idcontrol.controllers.giving_way`), its joints within their limits.
 
 What is given up when a step cannot be solved, in this order: tracking (joints at their limits are let go, the joints
 give way to what contacts allow, or all motors become stiff velocity servos, which always has a solution), then, in
@@ -30,6 +29,8 @@ from idcontrol.controllers.schemes import Scheme, as_printed, as_specified
 from idcontrol.controllers.settings import InverseSettings
 from idcontrol.controllers.step import (
     GIVEN_UP,
+    LIMIT,
+    MOST_LET_GO,
     MOVED,
     NO_SOLUTION,
     SOLVED,
@@ -54,10 +55,6 @@ from idcontrol.models.step import Ending, Prescribed, StepProblem, warm_bits
 from idcontrol.models.whitened import finish, whiten
 from idcontrol.system import ActuatorLimits, System
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
-
-MOST_LET_GO = 10
-"""Periods in which joints may be let go for the rate of their torques: enough to spread a landing. Where more is asked,
-by a push or a load that nobody told of, to stay upright goes before the rate."""
 
 FEET = 16
 """Contacts for whose forces there is room at first."""
@@ -134,6 +131,7 @@ class InverseDynamics:
             memory=self._memory,
             inputs=self._intake.inputs,
             result=_result(self._tau, FEET),
+            let_go=self._let_go,
         )
         self._bound, self._found = bind(self._machine), _first(self._machine.result)
         self._kept: dict[int, tuple[Machine, Bound]] = {}
@@ -202,7 +200,9 @@ class InverseDynamics:
         dropped = GIVEN_UP.get(ending)
         self._load.contacts[0] = 0 if dropped is None else n
         if dropped is not None:
-            if ending == SOLVED and self._let_go[0] > 0:
+            if ending == LIMIT:
+                self._let_go += 1
+            elif ending == SOLVED and self._let_go[0] > 0:
                 self._let_go -= 1
             found = self._found[n]
             predicted = ContactForces(

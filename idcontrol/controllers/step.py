@@ -8,8 +8,9 @@ r"""One control step of inverse dynamics with contact, stage by stage (Zapolsky 
 6. *torque*: motor impulses over h, within the limits; contact forces in world axes
 
 Stages 1 to 4 are the same for all schemes: `pose` takes them and returns the problem that a scheme solves. `control`
-is the whole step with a given scheme. Whatever a step cannot do at once, `idcontrol.controllers.inverse` does: it gives
-way, beginning from the posed problem.
+is the whole step with a given scheme; a joint beyond its bounds gets its bound as a known torque, and the step is
+solved again, until none is. Whatever a step cannot do so, `idcontrol.controllers.inverse` does: it gives way, beginning
+from the posed problem.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import linked
-from idcontrol.models.distribution import MET, Bounds, Cones, within
+from idcontrol.models.distribution import MET, Bounds, Cones
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.step import CLOSED_GAP
 from idcontrol.models.whitened import Whitened, whiten_kernel
@@ -39,7 +40,7 @@ from idcontrol.types import Array, Booleans, Integers
 SOLVED: Final = 0
 """The scheme solved the step, and no joint is beyond its limit."""
 LIMIT: Final = 1
-"""The scheme solved the step, but the torque of a joint is beyond its bounds."""
+"""The scheme solved the step once joints were let go, whose torques are at their bounds."""
 NO_SOLUTION: Final = 2
 """The scheme found no solution, or takes no contacts like these."""
 UNUSABLE: Final = 3
@@ -47,12 +48,16 @@ UNUSABLE: Final = 3
 MOVED: Final = 4
 """The joints gave way, so that no contact slips and no motor is beyond its bounds (`idcontrol.controllers.repair`)."""
 
-GIVEN_UP: Final[Mapping[int, tuple[str, ...]]] = {SOLVED: (), MOVED: ("tracking",)}
+GIVEN_UP: Final[Mapping[int, tuple[str, ...]]] = {SOLVED: (), LIMIT: ("tracking",), MOVED: ("tracking",)}
 """What was given up where a step ended with torques, in the words of `Command.dropped`."""
 
 RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""
 
+
+MOST_LET_GO: Final = 10
+"""Periods in which joints may be let go for the rate of their torques: enough to spread a landing. Where more is asked,
+by a push or a load that nobody told of, to stay upright goes before the rate."""
 
 NEAR_M: Final = 1e-3
 """A foot that is planned to stand and believed to be farther than this from the ground [m] is a contact ..."""
@@ -136,6 +141,7 @@ class Machine(NamedTuple):
         memory: The contacts of the last step, and which of their rows were active.
         inputs: State and reference of this step.
         result: What the step writes.
+        let_go: Periods in which joints were let go, shape (1,).
     """
 
     arena: Arena
@@ -150,6 +156,7 @@ class Machine(NamedTuple):
     memory: Memory
     inputs: Inputs
     result: Result
+    let_go: Integers
 
 
 Ended: TypeAlias = tuple[int, bool, bool, float, int, float, bool]
@@ -421,20 +428,88 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
-def torque(machine: Machine, bounds: Bounds, contacts: ContactArrays, f: Array, impulse: Array) -> tuple[int, bool]:
-    """Stage 6: write torques and contact forces into `machine.result`; how the step ended.
+def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
+    """Whether motor impulses of tracked joints (p,) are beyond their bounds; those are let go, and are `known` then.
+
+    Args:
+        bounds: Of all motor impulses.
+        impulse: Those of the joints that are tracked.
+        known: In and out: bounds of the joints that are let go, NaN for those that are tracked, shape (a,) [N m s].
+    """
+    found, k = False, 0
+    for j in range(known.shape[0]):
+        if np.isnan(known[j]):
+            room = bounds.most[j] - bounds.least[j]
+            slack = MET * (room if room < np.inf else abs(impulse[k]))
+            if impulse[k] < bounds.least[j] - slack:
+                known[j], found = bounds.least[j], True
+            elif impulse[k] > bounds.most[j] + slack:
+                known[j], found = bounds.most[j], True
+            k += 1
+    return found
+
+
+@linked
+@njit(cache=True, error_model="numpy")
+def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
+    """The step with some joints let go: their motor impulses are known, and their velocities are not prescribed.
+
+    Args:
+        posed: The step with all joints prescribed.
+        known: Motor impulses of the joints that are let go, NaN for the others, shape (a,) [N m s].
+        active: Bit set of each contact's active rows, in and out, shape (n,).
+        arena: Where arrays come from.
+    """
+    m, a, p = posed.w.kappa.shape[0], known.shape[0], 0
+    kappa, free, fixed = vector(arena, m), indices(arena, m), indices(arena, a)
+    b, last, least, most = vector(arena, a), vector(arena, a), vector(arena, a), vector(arena, a)
+    assign(kappa, posed.w.kappa)
+    u = m - a
+    for i in range(u):
+        free[i] = i
+    for j in range(a):
+        if np.isnan(known[j]):
+            fixed[p], b[p], last[p] = u + j, posed.b[j], posed.last[j]
+            least[p], most[p] = posed.bounds.least[j], posed.bounds.most[j]
+            p += 1
+        else:
+            free[u + j - p] = u + j
+            kappa[u + j] -= known[j]
+    w = whiten_kernel(posed.w.M, kappa, free[: m - p], fixed[:p], b[:p], posed.contacts.jacobian, arena)
+    for r in range(posed.target.shape[0]):
+        w.c[r] -= posed.target[r]
+    return Posed(
+        w,
+        b[:p],
+        posed.which,
+        posed.contacts,
+        posed.target,
+        posed.cones,
+        active,
+        last[:p],
+        Bounds(least[:p], most[:p]),
+        posed.h,
+        posed.sticks,
+        posed.lands,
+    )
+
+
+@njit(cache=True, forceinline=True, error_model="numpy")
+def torque(machine: Machine, posed: Posed, f: Array, impulse: Array, known: Array) -> tuple[bool, bool]:
+    """Stage 6: write torques and contact forces into `machine.result`.
 
     Args:
         machine: What stays the same.
-        bounds: Of the motor impulses.
-        contacts: The n contacts in stance.
-        f: Their impulses, shape (3 n,) [N s].
-        impulse: Motor impulses, shape (a,) [N m s].
+        posed: The step with all joints prescribed.
+        f: Impulses of the n contacts in stance, shape (3 n,) [N s].
+        impulse: Motor impulses of the tracked joints, shape (p,) [N m s].
+        known: In: those of the others, NaN for the tracked; out: all, within their bounds, shape (a,).
 
     Returns:
-        `SOLVED` or `LIMIT`, which leaves the torques as they were; whether a torque is at its limit.
+        Whether they are numbers, else the torques are left as they were; whether a torque is at its limit.
     """
-    result, n = machine.result, contacts.identity.shape[0]
+    result, contacts, bounds, k = machine.result, posed.contacts, posed.bounds, 0
+    n = contacts.identity.shape[0]
     for i in range(n):
         result.identity[i] = contacts.identity[i]
         for d in range(3):
@@ -442,14 +517,18 @@ def torque(machine: Machine, bounds: Bounds, contacts: ContactArrays, f: Array, 
             result.force[i, d] = 0.0
             for axis in range(3):
                 result.force[i, d] += f[axis * n + i] / machine.h * contacts.axes[i, axis, d]
-    if not within(bounds, impulse):
-        return LIMIT, False
+    for j in range(known.shape[0]):
+        if np.isnan(known[j]):
+            if not np.isfinite(impulse[k]):
+                return False, False
+            known[j] = min(max(impulse[k], bounds.least[j]), bounds.most[j])
+            k += 1
     clipped = False
-    for j in range(impulse.shape[0]):
+    for j in range(known.shape[0]):
         limit = machine.joints.limit[j]
-        result.tau[j] = min(max(impulse[j] / machine.h, -limit), limit)
+        result.tau[j] = min(max(known[j] / machine.h, -limit), limit)
         clipped = clipped or abs(result.tau[j]) >= limit * (1.0 - MET)
-    return SOLVED, clipped
+    return True, clipped
 
 
 @linked
@@ -463,25 +542,41 @@ def pose_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> Posed:
 def control(scheme: Any, bound: Bound, near: Near) -> Ended:
     """One control step with a scheme, which is compiled into it, on the contacts `near` the ground.
 
-    Forces are written into `Machine.result`, and torques, too, if the step ended as `SOLVED` or `MOVED`.
+    Forces are written into `Machine.result`, and torques, too, if the step ended as one of `GIVEN_UP`.
     """
     ending, sticking, clipped, residual, n, gap, lands = UNUSABLE, False, False, 0.0, 0, np.nan, False
     machine, detected = bound.borrowed, ContactArrays(*borrow(near))
     if usable(detected, machine.inputs.stance.shape[0], machine.terms.M.shape[0]):
-        begin(machine.arena)
-        posed = pose_borrowed(bound, detected, machine.arena)
+        arena = machine.arena
+        begin(arena)
+        posed = pose_borrowed(bound, detected, arena)
         n, lands = posed.which.shape[0], posed.lands
-        f = zeros(machine.arena, 3 * n)
-        answer = scheme(posed, f, machine.arena)
-        ending, sticking, residual, gap = answer.ending, answer.sticking, answer.residual, answer.gap / machine.h
-        if ending in (SOLVED, MOVED):
-            bounded, clipped = torque(machine, posed.bounds, posed.contacts, f, answer.impulse)
-            if bounded == LIMIT:
-                ending = LIMIT
-            elif ending == SOLVED:
-                remember(machine.memory, posed.contacts.identity, posed.active)
-            else:
-                machine.memory.used[0] = 0  # of another motion
+        f, known = zeros(arena, 3 * n), vector(arena, posed.b.shape[0])
+        known[:] = np.nan
+        driven, at_once = posed, True
+        while True:
+            answer = scheme(driven, f, arena)
+            ending, sticking, residual, gap = answer.ending, answer.sticking, answer.residual, answer.gap / machine.h
+            if ending not in (SOLVED, MOVED):
+                break
+            # a joint that has its bound keeps it, so this ends when the last one has
+            if not beyond(posed.bounds, answer.impulse, known):
+                done, clipped = torque(machine, posed, f, answer.impulse, known)
+                if not done:
+                    ending = NO_SOLUTION
+                    break
+                if ending == SOLVED:
+                    remember(machine.memory, posed.contacts.identity, driven.active)
+                else:
+                    machine.memory.used[0] = 0  # of another motion
+                ending = ending if at_once else LIMIT
+                break
+            if machine.let_go[0] >= MOST_LET_GO:
+                ending = NO_SOLUTION
+                break
+            at_once = False
+            driven = drive(posed, known, recall(machine.memory, posed.contacts.identity, arena), arena)
+            f[:] = 0.0
     return ending, sticking, clipped, residual, n, gap, lands
 
 
