@@ -7,7 +7,7 @@ prescribed: find the planar motion u = (v_x, v_y, ω) of the base with
 
 A_g holds the rows linear x, linear y and angular z about the centre of mass of the centroidal momentum matrix; h_cmd is
 the momentum of the machine moving rigidly, in its nominal stance, with the commanded twist. Accelerations follow from
-the time derivative, the same 3x3 system with another right-hand side, in which Ȧ_g is exact: Pinocchio's bias forces.
+the time derivative, the same 3x3 system with another right-hand side, in which Ȧ_g is exact: the bias forces.
 All quantities are in the axes of the level reference base.
 """
 
@@ -17,15 +17,17 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import pinocchio as pin
+import numpy as np
 
+from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
+from idcontrol.multibody import CompiledSystem, terms_kernel
 from idcontrol.planners.base import BaseReference
 from idcontrol.planners.feet import FootPlan
 from idcontrol.planners.joints import LegPlan
 from idcontrol.planners.legs import LegPose, Legs, leg_bias, leg_solve
 from idcontrol.system import System
-from idcontrol.types import Array, Integers
+from idcontrol.types import Array
 
 
 class MomentumSystem(NamedTuple):
@@ -50,49 +52,69 @@ class MomentumSystem(NamedTuple):
         return MomentumSystem(nominal=np.zeros(3), resting=np.zeros((n, 3)), D=np.zeros((n, 3, 3)), A=np.zeros((3, 3)))
 
 
-class MomentumBase:
-    """Pinocchio's inertia and bias forces of the planned motion.
+class Planned(NamedTuple):
+    """The planned motion of the whole machine, as kernels take it; its multibody terms are `CompiledSystem.work`'s.
 
     Attributes:
-        M: Inertia matrix at the planned joint angles and a level base, Pinocchio's order, shape (nv, nv): a view.
-        bias: Bias forces of the planned motion, Pinocchio's order, shape (nv,) [N, N m]: a view.
-        v: Velocity of the planned motion, Pinocchio's layout, shape (nv,).
+        q: Configuration with a level base, Pinocchio's layout, shape (nq,).
+        v: Velocity, Pinocchio's layout, shape (nv,).
+        work: The argument of `terms_kernel`.
+    """
+
+    q: Array
+    v: Array
+    work: Bound
+
+
+class MomentumBase:
+    """Inertia and bias forces of the planned motion.
+
+    Attributes:
+        planned: The motion, for kernels.
         nominal: Planar centre of mass and squared yaw radius of gyration (`MomentumSystem`), shape (3,).
     """
 
-    def __init__(self, system: System, legs: Legs, home: Array) -> None:
-        """Prepare for the machine `system` with `legs` and the nominal joint angles `home`, shape (a,) [rad]."""
-        self._model, self._q_index = system.model, legs.q_index
-        self._data = self._model.createData()
-        self._q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
-        self.v: Array = np.zeros(self._model.nv)
-        pin.crba(self._model, self._data, self._q)
-        pin.nonLinearEffects(self._model, self._data, self._q, self.v)
-        self.M: Array = self._data.M
-        self.bias: Array = self._data.nle
-        mass = self.M[0, 0]
-        com = np.array([self.M[1, 5], -self.M[0, 5]]) / mass
-        self.nominal: Array = np.array([*com, self.M[5, 5] / mass - com @ com])
+    def __init__(self, system: System, home: Array) -> None:
+        """Prepare for the machine `system` with the nominal joint angles `home`, shape (a,) [rad].
 
-    def find_inertia(self, motion: Array) -> None:
-        """Compute M at the joint angles of `motion` (`joints.LegPlan`), shape (3, n, 3)."""
-        _copy_angles(motion, self._q_index, self._q)
-        pin.crba(self._model, self._data, self._q)
-
-    def find_bias(self) -> None:
-        """Compute the bias forces at the same angles and the velocity `v`.
-
-        They contain gravity, which does not enter the three rows as long as the base is level.
+        Raises:
+            InputError: A joint is of a kind that is not compiled.
         """
-        pin.nonLinearEffects(self._model, self._data, self._q, self.v)
+        # all joints in the tree's order, so that velocities lie as Pinocchio has them
+        self._machine = CompiledSystem(system.model)
+        q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
+        self.planned = Planned(q, np.zeros(system.n_velocities), self._machine.work)
+        self._machine.update(*self.planned[:2])
+        M = self._machine.M
+        com = np.array([M[1, 5], -M[0, 5]]) / M[0, 0]
+        self.nominal: Array = np.array([*com, M[5, 5] / M[0, 0] - com @ com])
 
 
-@njit(cache=True)
-def _copy_angles(motion: Array, q_index: Integers, q: Array) -> None:  # pragma: no cover - compiled
-    """Put the angles of `motion` into the configuration `q`."""
-    for i in range(q_index.shape[0]):
+@njit(cache=True, error_model="numpy")
+def yield_base(
+    legs: Legs, plan: FootPlan, leg_plan: LegPlan, base: BaseReference, system: MomentumSystem, planned: Planned
+) -> None:  # pragma: no cover - compiled
+    """Let the base yield to the motion of the feet: `momentum_velocity`, then `momentum_acceleration`.
+
+    Bias forces contain gravity, which does not enter the three rows as long as the base is level.
+
+    Args:
+        legs: The legs.
+        plan: Planned motion of the feet.
+        leg_plan: The legs at the planned joint angles.
+        base: In: commanded twist and rate; out: those that keep the momentum.
+        system: Overwritten, but for `nominal`.
+        planned: Overwritten.
+    """
+    q, v = planned.q, planned.v
+    for i in range(legs.q_index.shape[0]):
         for k in range(3):
-            q[q_index[i, k]] = motion[0, i, k]
+            q[legs.q_index[i, k]] = leg_plan.motion[0, i, k]
+    terms_kernel(planned.work, q, v)
+    terms = planned.work.borrowed.terms
+    momentum_velocity(terms.M, legs, plan, leg_plan, base, system, v)
+    terms_kernel(planned.work, q, v)
+    momentum_acceleration(terms.M, terms.bias, v, legs, plan, leg_plan, base, system)
 
 
 @njit(cache=True, error_model="numpy")
@@ -110,11 +132,9 @@ def _solve3(A: Array, b: tuple[float, float, float]) -> tuple[float, float, floa
 
 @njit(cache=True, error_model="numpy")
 def _rows(M: Array, j: int) -> tuple[float, float, float]:  # pragma: no cover - compiled
-    """Column j of A_g: linear x, linear y, angular z about the centre of mass; `crba` fills the upper triangle of M."""
+    """Column j of A_g: linear x, linear y, angular z about the centre of mass."""
     com_x, com_y = M[1, 5] / M[0, 0], -M[0, 5] / M[0, 0]
-    x = M[0, j]
-    y = M[1, j] if j >= 1 else M[0, 1]
-    z = M[5, j] if j >= 5 else M[j, 5]
+    x, y, z = M[0, j], M[1, j], M[5, j]
     return x, y, z - com_x * y + com_y * x
 
 
@@ -201,7 +221,7 @@ def momentum_acceleration(
 
     Args:
         M: Inertia matrix at the planned joint angles and a level base, Pinocchio's order, shape (nv, nv).
-        bias: Bias forces of the planned motion, Pinocchio's order, shape (nv,) [N, N m].
+        bias: Bias forces of the planned motion for classical accelerations (`System.bias`), shape (nv,) [N, N m].
         v: Velocity of the planned motion, from `momentum_velocity`, shape (nv,).
         legs: The legs.
         plan: Planned accelerations of the feet.
@@ -213,9 +233,8 @@ def momentum_acceleration(
     c, s = math.cos(base.pose[3]), math.sin(base.pose[3])
     mass, omega = M[0, 0], v[5]
     com_x, com_y = M[1, 5] / mass, -M[0, 5] / mass
-    # Pinocchio's linear acceleration of a free-flyer is a - ω × v: the part with ω goes to the right-hand side.
-    r_x = mass * (rate[0] - omega * v[1]) - bias[0]
-    r_y = mass * (rate[1] + omega * v[0]) - bias[1]
+    r_x = mass * rate[0] - bias[0]
+    r_y = mass * rate[1] - bias[1]
     r_z = mass * rate[3] - (bias[5] - com_x * bias[1] + com_y * bias[0])
     b, extra, qd = np.empty(3), np.empty(3), np.empty(3)
     for i in range(legs.v_index.shape[0]):

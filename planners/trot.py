@@ -1,7 +1,6 @@
 """The trot: from a command and the measured state to what every joint should do (planner.md 2 to 5).
 
-A tick is four compiled calls, and three more for constant momentum; between them Python asks the command source, the
-ground, and Pinocchio.
+A tick is three compiled calls; between them Python asks the command source and the ground.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from idcontrol.planners.governor import (
 from idcontrol.planners.joints import LegPlan, collect_joints, move_joints, reach_feet
 from idcontrol.planners.legs import IK_TOLERANCE, Feet, LegPose, Legs, reach
 from idcontrol.planners.measured import Measured, heading, read_state
-from idcontrol.planners.momentum import MomentumBase, MomentumSystem, momentum_acceleration, momentum_velocity
+from idcontrol.planners.momentum import MomentumBase, MomentumSystem, Planned, yield_base
 from idcontrol.planners.packing import Record, pack, put
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Reference, State
@@ -140,37 +139,15 @@ def _plan_base_and_footholds(
     return ended
 
 
-@njit(cache=True)
-def _plan_feet(record: Record, dt: float) -> None:  # pragma: no cover - compiled
-    """Advance the planned feet by `dt` [s], and find the joint angles that put them there."""
-    parts: _Parts = record[0]
-    measured, plan = parts.measured, parts.plan
-    move_feet(dt, parts.gait, parts.stride, parts.nominal.radius, parts.ground, measured, parts.timing, plan)
-    reach_feet(parts.legs, parts.ability, parts.nominal, plan, parts.base, measured, parts.leg_plan)
-
-
 @njit(cache=True, error_model="numpy")
-def _yield_velocity(record: Record, M: Array, v: Array) -> None:  # pragma: no cover - compiled
-    """`momentum_velocity` of the planned motion."""
-    parts: _Parts = record[0]
-    momentum_velocity(M, parts.legs, parts.plan, parts.leg_plan, parts.base, parts.momentum, v)
-
-
-@njit(cache=True, error_model="numpy")
-def _yield_acceleration(record: Record, M: Array, bias: Array, v: Array) -> None:  # pragma: no cover - compiled
-    """`momentum_acceleration` of the planned motion."""
-    parts: _Parts = record[0]
-    momentum_acceleration(M, bias, v, parts.legs, parts.plan, parts.leg_plan, parts.base, parts.momentum)
-
-
-@njit(cache=True)
-def _tell(
-    record: Record, dt: float, still: Array, told: Array, stance: Booleans
+def _plan_joints(
+    record: Record, momentum: tuple[Planned, bool], dt: float, still: Array, told: Array, stance: Booleans
 ) -> float:  # pragma: no cover - compiled
-    """Joint angles, velocities and accelerations that move the feet as planned, within the limits of the joints.
+    """Advance the planned feet; find the motion of the joints that moves them so, within the limits of the joints.
 
     Args:
         record: The planner's record.
+        momentum: The planned motion, and whether the base yields to it.
         dt: Time since the last tick [s].
         still: Angles, velocities and accelerations of joints that belong to no leg, shape (3, a) [rad, rad/s, rad/s²].
         told: Out: those of all joints (3 a), times since touchdown and to lift-off (n each) [s], feet (3 n) [m],
@@ -182,6 +159,11 @@ def _tell(
     """
     parts: _Parts = record[0]
     balance, measured, leg_plan, plan, timing = parts.balance, parts.measured, parts.leg_plan, parts.plan, parts.timing
+    move_feet(dt, parts.gait, parts.stride, parts.nominal.radius, parts.ground, measured, timing, plan)
+    reach_feet(parts.legs, parts.ability, parts.nominal, plan, parts.base, measured, leg_plan)
+    planned, yields = momentum
+    if yields:
+        yield_base(parts.legs, plan, leg_plan, parts.base, parts.momentum, planned)
     righting = righting_acceleration(balance.stiffness_1_s2, balance.damping_1_s, measured.rotation, measured.omega_B)
     move_joints(plan, parts.base, righting, measured, leg_plan)
     limit_joints(dt, parts.joint_limits, leg_plan.motion, leg_plan.reference)
@@ -284,7 +266,8 @@ class TrotPlanner:
         ability = Ability.of(legs, self._still[0][legs.actuated], nominal.feet, joint_limits, gait, weight)
         nominal.lead[:] = ability.stroke.min(), ability.stroke.min() / np.hypot(*nominal.feet[:, :2].T).max()
         self.height = nominal.height
-        self._momentum = MomentumBase(system, legs, self._still[0]) if settings.constant_momentum else None
+        momentum = MomentumBase(system, self._still[0])
+        self._momentum = momentum.planned, settings.constant_momentum
         self._record, self._parts = pack(
             _Parts(
                 gait=gait,
@@ -310,13 +293,8 @@ class TrotPlanner:
         record, stance = self._record, np.empty(n, dtype=np.bool_)
         zero, never = (0.0, 0.0, 0.0), False
         self._plan_base = entry(_plan_base_and_footholds, record, 0.0, 0.0, zero, never, never)
-        self._plan_feet = entry(_plan_feet, record, 0.0)
-        self._tell = entry(_tell, record, 0.0, self._still, self._still[0], stance)
-        if self._momentum is not None:
-            M, bias, v = self._momentum.M, self._momentum.bias, self._momentum.v
-            self._yield_velocity = entry(_yield_velocity, record, M, v)
-            self._yield_acceleration = entry(_yield_acceleration, record, M, bias, v)
-            self._parts.momentum.nominal[:] = self._momentum.nominal
+        self._plan_joints = entry(_plan_joints, record, self._momentum, 0.0, self._still, self._still[0], stance)
+        self._parts.momentum.nominal[:] = momentum.nominal
         self.plan, self.base, self.nominal = self._parts.plan, self._parts.base, self._parts.nominal.feet
         self.command: Array = self._parts.command.velocity
         self.commanded: Array = np.zeros(3)
@@ -398,12 +376,9 @@ class TrotPlanner:
             else:
                 self.standing, self._parts.stride.begin[0] = True, math.inf
         self._sample_ground()
-        self._plan_feet(record, dt)
-        if self._momentum is not None:
-            self._keep_momentum(self._momentum)
         a, n, still = self._still.shape[1], timing.stance.size, self._still
         told, stance = np.empty(3 * a + 5 * n + 4), np.empty(n, dtype=np.bool_)
-        residual = self._tell(record, dt, still, told, stance)
+        residual = self._plan_joints(record, self._momentum, dt, still, told, stance)
         feet = 3 * a + 2 * n
         return Reference(
             q=told[:a],
@@ -444,13 +419,6 @@ class TrotPlanner:
             samples = self._parts.ground
             x, y = samples.points
             samples.height[:], samples.normal[:] = self._ground.height(x, y), self._ground.normal(x, y)
-
-    def _keep_momentum(self, momentum: MomentumBase) -> None:
-        """Let the base yield to the motion of the feet (planner.md 3.3)."""
-        momentum.find_inertia(self._parts.leg_plan.motion)
-        self._yield_velocity(self._record, momentum.M, momentum.v)
-        momentum.find_bias()
-        self._yield_acceleration(self._record, momentum.M, momentum.bias, momentum.v)
 
 
 def _nominal_stance(system: System, spheres: Feet, legs: Legs, home: Array) -> NominalStance:
