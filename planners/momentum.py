@@ -17,7 +17,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy as np
 
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit

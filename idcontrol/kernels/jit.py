@@ -5,20 +5,25 @@ one for C: 10 ms and some 4 ms for each array, which for the tuples of a control
 Most of our functions are called by compiled functions alone, which need neither. So each is two: the one that Python
 calls, and ``inner``, which compiled functions call; either is compiled when it is first needed.
 
+What is kept for later processes counts as old once a file changes that it is made of (`idcontrol.kernels.sources`).
+
 Numba also compiles a function anew for each argument that is a literal number; for an inner one it is a number.
 """
 
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import numba
 from numba import config, types
-from numba.core.caching import NullCache
+from numba.core.caching import IndexDataCacheFile, NullCache
 from numba.core.registry import CPUDispatcher
 from numba.extending import models, register_model
+
+from idcontrol.kernels.sources import ROOT, stamp
 
 BARE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Numba's options for a function that only compiled functions call."""
@@ -37,7 +42,7 @@ def njit(*, cache: bool = False, **options: Any) -> Any:
     def compiled(function: FunctionType) -> _Compiled:
         made = _Compiled(function, targetoptions={"nopython": True, "boundscheck": None, **options})
         if cache:
-            made.enable_caching()
+            _keep(made)
         return made
 
     return compiled
@@ -56,12 +61,30 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
         copied.__qualname__ = f"{whole.__qualname__}.inner"
         made = CPUDispatcher(copied, targetoptions=self.targetoptions | BARE)
         if not isinstance(self._cache, NullCache):
-            made.enable_caching()
+            _keep(made)
         return made
 
     @property
     def _numba_type_(self) -> types.Dispatcher:
         return _Type(self.inner)
+
+
+def _keep(made: CPUDispatcher) -> None:
+    """Keep what is compiled for later processes, as long as no file that it is made of changes."""
+    made.enable_caching()
+    kept, file = made._cache, Path(made.py_func.__code__.co_filename)
+    if ROOT in file.parents:
+        kept._cache_file = _Index(kept.cache_path, kept._impl.filename_base, stamp(file))
+
+
+class _Index(IndexDataCacheFile):  # type: ignore[misc]
+    """What has been kept of one function; types of an older version of the code that are gone make it empty."""
+
+    def _load_index(self) -> Any:
+        try:
+            return super()._load_index()
+        except (AttributeError, ImportError):
+            return {}
 
 
 class _Type(types.Dispatcher):  # type: ignore[misc]  # numba has no types
