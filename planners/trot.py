@@ -16,6 +16,7 @@ import pinocchio as pin
 from idcontrol.errors import InputError
 from idcontrol.kernels.bound import entry
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linear import assign_rows
 from idcontrol.planners.balance import Balance, righting_acceleration
 from idcontrol.planners.base import BaseReference, Push, advance_base, command_base, hold_base, sway_base
 from idcontrol.planners.commands import CommandLimits, CommandSource, LimitedCommand, VelocityCommand, limit_command
@@ -169,7 +170,7 @@ def _plan_joints(
     limit_joints(dt, parts.joint_limits, leg_plan.motion, leg_plan.reference)
     a, n = still.shape[1], stance.shape[0]
     joints, times, feet = told[: 3 * a].reshape(3, a), told[3 * a :], told[3 * a + 2 * n :]
-    joints[:] = still
+    assign_rows(joints, still)  # 'joints[:] = still' compiles Numba's texts on shapes that do not fit
     residual: float = collect_joints(leg_plan.reference, leg_plan.residual, parts.legs.actuated, joints)
     for i in range(n):
         stance[i] = timing.stance[i] and plan.phase[i] == STANDING

@@ -22,7 +22,7 @@ THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @click.command("bench", short_help="Time our code beside that of peers.")
-@click.argument("section", default="all", metavar="[solvers|models|controllers|plants|batch|tick|memory|all]")
+@click.argument("section", default="all", metavar="[solvers|models|controllers|plants|batch|tick|memory|compiling|all]")
 @click.option("--contacts", metavar="N,N,...", help="Numbers of contacts for solvers and models.")
 @click.option("--samples", type=click.IntRange(min=10), default=2000, help="Times taken of each job, at most [2000].")
 @click.option("--budget", type=click.FloatRange(min=0.01), default=2.0, metavar="S", help="Time spent on a row [2 s].")
@@ -49,6 +49,8 @@ def command(
 
     The floor is the time that Pinocchio takes, called from Python, for the rigid-body terms. A bar is a multiple of
     the floor, of the peer's median, or of a microsecond; `of` says which.
+
+    The sections memory and compiling are measured by their names alone: each takes minutes.
     """
     for name in THREADS:  # before NumPy is imported: BLAS reads it once
         os.environ.setdefault(name, "1")
@@ -62,6 +64,10 @@ def command(
             from idcontrol.bench import memory
 
             result: dict[str, Any] = {**memory.run(steps), "machine": history.machine()}
+        elif section == "compiling":
+            from idcontrol.bench import compiling
+
+            result = {**compiling.run(), "machine": history.machine()}
         else:
             result = _times(section, counts, samples, budget, quiet=as_json)
     result = jsonable(result)
@@ -111,8 +117,9 @@ def _tables(result: Mapping[str, Any]) -> Iterator[Table]:
     machine = result["machine"]
     where = f"{machine['processor']}, load {machine['load']}, commit {machine['commit']}"
     if "rows" not in result:
-        table = Table("", "found", "bar", "", title=f"memory; {where}", title_justify="left", box=None)
-        for key, entry in result["memory"].items():
+        section = "memory" if "memory" in result else "compiling"
+        table = Table("", "found", "bar", "", title=f"{section}; {where}", title_justify="left", box=None)
+        for key, entry in result[section].items():
             table.add_row(label(key), f"{entry['value']:.4g}", _number(entry["bar"]), _mark(entry["met"]))
         yield table
         return

@@ -375,7 +375,7 @@ def motors(machine: Machine, v: Array, arena: Arena) -> tuple[Array, Bounds]:
     return last, Bounds(least, most)
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(inline="always")  # as it is, it would be compiled once more for itself
 def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     """Stages 1 to 4: the problem of one control step; `machine.terms` and `detected` are those of `machine.inputs`."""
     inputs = machine.inputs
@@ -580,7 +580,7 @@ def control(scheme: Any, bound: Bound, near: Near) -> Ended:
     return ending, sticking, clipped, residual, n, gap, lands
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def pose_bound(bound: Bound, near: Packed, arena: Arena) -> Posed:
     """`pose` of a bound machine: the problem that `control` solves, for giving way, tests and people."""
     return pose(bound.values, ContactArrays(*near), arena)

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from idcontrol.bench import memory
+from idcontrol.bench import compiling, memory
 from idcontrol.cli import main
 
 
@@ -113,6 +113,11 @@ def test_a_leak_is_seen_and_none_is_not():
     # a hundred bytes a step
     leaking = steady + np.linspace(0.0, 100.0, memory.SAMPLES + 1)
     assert memory.growth(leaking, 10**6) == pytest.approx(100.0, rel=0.01)
+
+
+def test_compiling_is_timed_in_a_process_that_finds_an_empty_cache():
+    code = "import numba, os; assert not os.path.exists(numba.config.CACHE_DIR)"
+    assert compiling.spent_s(code) > 0.01  # importing Numba takes ten times as long
 
 
 @pytest.mark.slow

@@ -1,0 +1,43 @@
+"""Processor time of a first run, when no kernel has been compiled yet."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+GOAL_TROT_S, GOAL_ALL_S = 30.0, 60.0
+
+_TROT = """
+from idcontrol.cli import main
+main(["run", "trot", "--duration", "1", "--quiet", "--json", "--out", folder + "/run"])
+"""
+_CONTROLLERS = """
+from idcontrol import controllers, robots
+solo12 = robots.load("solo12")
+for name in controllers.available():
+    controllers.warm(controllers.make(name, solo12))
+"""
+
+
+def spent_s(code: str) -> float:
+    """Processor time of a process that runs `code` and finds nothing in Numba's cache [s].
+
+    Args:
+        code: Program; `folder` is an empty folder.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"NUMBA_CACHE_DIR": f"{folder}/numba", "XDG_CACHE_HOME": folder}
+        program = f"import time\nfolder = {folder!r}\n{code}\nprint(time.process_time())"
+        said = subprocess.run([sys.executable, "-P", "-c", program], env=environment, check=True, capture_output=True)
+    return float(said.stdout.split()[-1])
+
+
+def run() -> dict[str, Any]:
+    """Both measurements, as ``idcontrol bench compiling --json`` prints them."""
+    goals = {"trot_s": (_TROT, GOAL_TROT_S), "controllers_s": (_CONTROLLERS, GOAL_ALL_S)}
+    found = {key: (spent_s(code), goal) for key, (code, goal) in goals.items()}
+    rows = {key: {"value": spent, "bar": goal, "met": spent <= goal} for key, (spent, goal) in found.items()}
+    return {"compiling": rows}
