@@ -5,16 +5,14 @@ row, computes its multibody terms (`idcontrol.multibody`), finds its contacts an
 interpreter's lock, so that threads share the rows. A row whose step does not end at once is stepped again by the
 controller in Python, which gives way.
 
-A row gets, to the bit, what `Controllers.single` would give it, a controller for one robot with the same terms. With
-terms of Pinocchio, as `idcontrol.controllers.make` has them, torques are the same to rounding.
+A row gets, to the bit, what `Controllers.single` would give it, a controller for one robot.
 
-The loop takes the scheme's step as a function value, so it is compiled once for all schemes.
+The loop is told where the scheme's step is, so it is compiled once for all schemes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -22,23 +20,22 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from msgspec import structs
-from numba import config, typeof, types
 
 from idcontrol.configuration import period
-from idcontrol.contact.spheres import SphereContacts, detect_kernel
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import Terrain
 from idcontrol.controllers import Gains, InverseSettings, Setup, build
-from idcontrol.controllers.friction import watch
 from idcontrol.controllers.inputs import KEPT_FEET, copy_inputs
 from idcontrol.controllers.inverse import InverseDynamics
-from idcontrol.controllers.load import weigh
-from idcontrol.controllers.step import MOVED, SOLVED, Ended
+from idcontrol.controllers.step import LIMIT, MOVED, SOLVED
+from idcontrol.controllers.whole import whole_step
 from idcontrol.errors import InputError
-from idcontrol.kernels.bound import Bound, bind
+from idcontrol.kernels.bound import Bound, entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
-from idcontrol.multibody import CompiledSystem, terms_kernel
+from idcontrol.multibody import CompiledSystem
 from idcontrol.robots.robot import Robot
+from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Command, Integers, Reference, State, Status
 
 FAILED: Final = int(Status.FAILED)
@@ -153,32 +150,12 @@ class _Worker(NamedTuple):
     """The controller that steps the rows of one thread, as kernels take it.
 
     Attributes:
-        machine: Its `idcontrol.controllers.step.Machine`.
-        friction: `idcontrol.controllers.friction.Friction`.
-        load: `idcontrol.controllers.load.Load`.
+        whole: Its `idcontrol.controllers.whole.Whole`.
         intake: Where `copy_inputs` puts state and reference.
-        work: Where `terms_kernel` puts the terms.
-        spheres: Where `detect_kernel` puts the contacts.
-        let_go: Periods in which joints were let go, shape (1,).
-        still: Velocity of the ground at contacts, zeros.
-        margin_m: A foot counts as a contact below this gap [m].
-        rough: Whether contacts never slip.
-        weighs: Whether a load is learnt.
-        learns: Whether friction is.
     """
 
-    machine: Bound
-    friction: Bound
-    load: Bound
+    whole: Bound
     intake: Bound
-    work: Bound
-    spheres: Bound
-    let_go: Integers
-    still: Array
-    margin_m: float
-    rough: bool
-    weighs: bool
-    learns: bool
 
 
 class _Given(NamedTuple):
@@ -244,10 +221,11 @@ class Controllers:
         self._shares = [
             (worker, int(begin), int(end)) for worker, begin, end in zip(workers, bounds, bounds[1:], strict=False)
         ]
-        self._step: Any = first._scheme.step
         nothing = References.standing(np.zeros((n, a)), k)
         given = _Given(np.zeros(n), np.zeros((n, nq)), np.zeros((n, m)), nothing, self._mu)
-        self._run, self._take, self._keep = _compiled(self._step, workers[0], self._rows, given, self._commands())
+        worker, out = workers[0], self._commands()
+        self._run = entry(_steps, worker, self._rows, given, out, 0, 0)
+        self._take, self._keep = entry(_take_row, worker, self._rows, given, 0), entry(_keep_row, worker, self._rows, 0)
         self._pool = ThreadPoolExecutor(len(workers)) if len(workers) > 1 else None
 
     def single(self, mu: float) -> InverseDynamics:
@@ -292,7 +270,7 @@ class Controllers:
         times: Array = np.array(np.broadcast_to(np.asarray(t, dtype=np.float64), (self.n,)))
         given = _Given(times, self._real("q", q, "q"), self._real("v", v, "v"), self._asked(references), self._mu)
         out = self._commands()
-        run = [(self._step, worker, self._rows, given, out, begin, end) for worker, begin, end in self._shares]
+        run = [(worker, self._rows, given, out, begin, end) for worker, begin, end in self._shares]
         if self._pool is None:
             self._run(*run[0])
         else:
@@ -360,63 +338,36 @@ def _rows_of(what: str, values: Any, shape: tuple[int, ...], kind: Any) -> Any:
 def _worker(single: InverseDynamics) -> _Worker:
     """A controller as kernels take it; it must not be used by another thread meanwhile."""
     system, contacts = single._system, single._contacts
-    assert isinstance(system, CompiledSystem)
     assert isinstance(contacts, SphereContacts)
     feet = contacts.radius.size
     # the first call makes room for references of that many feet
     single(State(t=0.0, q=_neutral(system), v=np.zeros(system.n_velocities)), _standing(system, feet))
     single.reset()
-    settings = single._settings
-    return _Worker(
-        machine=single._bound,
-        friction=single._seen,
-        load=single._carried,
-        intake=single._intake._bound,
-        work=system.work,
-        spheres=contacts.bound,
-        let_go=single._let_go,
-        still=np.zeros(3 * feet),
-        margin_m=settings.contact_margin_m,
-        rough=single._rough,
-        weighs=single._weigh is not None,
-        learns=settings.learn_friction,
-    )
+    assert single._whole is not None
+    return _Worker(whole=single._whole, intake=single._intake._bound)
 
 
-def _neutral(system: CompiledSystem) -> Array:
+def _neutral(system: System) -> Array:
     return system.configuration(np.zeros(system.n_actuated))
 
 
-def _standing(system: CompiledSystem, feet: int) -> Reference:
+def _standing(system: System, feet: int) -> Reference:
     return Reference.standing(np.zeros(system.n_actuated), feet)
-
-
-def _compiled(step: Any, *like: Any) -> tuple[Callable[..., None], Callable[..., None], Callable[..., None]]:
-    """`_steps`, `_take_row` and `_keep_row` for arguments like these, compiled now if they have not been."""
-    if config.DISABLE_JIT:
-        return _steps, _take_row, _keep_row
-    worker, rows, given, out = (typeof(value) for value in like)
-    whole = types.int64
-    function = types.FunctionType(step.nopython_signatures[0])
-    return (
-        _steps.compile((function, worker, rows, given, out, whole, whole)),
-        _take_row.compile((worker, rows, given, whole)),
-        _keep_row.compile((worker, rows, whole)),
-    )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _take_row(worker: _Worker, rows: _Rows, given: _Given, i: int) -> None:
     """Let the worker remember what robot i does, and count on its friction."""
-    machine, friction, load = worker.machine.borrowed, worker.friction.borrowed, worker.load.borrowed
-    assign(worker.spheres.borrowed.mounted.mu, given.mu[i])
+    whole = worker.whole.borrowed
+    machine, friction, load = whole.machine.borrowed, whole.friction.borrowed, whole.load.borrowed
+    assign(whole.spheres.borrowed.mounted.mu, given.mu[i])
     assign(machine.memory.identity, rows.identity[i])
     assign(machine.memory.active, rows.active[i])
     assign(machine.memory.used, rows.used[i])
     assign(machine.result.tau, rows.tau[i])
     assign(machine.result.identity, rows.pressed[i])
     assign_rows(machine.result.force, rows.force[i])
-    assign(worker.let_go, rows.let_go[i])
+    assign(machine.let_go, rows.let_go[i])
     assign(friction.t, rows.friction_t[i])
     assign(friction.v, rows.friction_v[i])
     assign_rows(friction.slip, rows.slip[i])
@@ -432,7 +383,8 @@ def _take_row(worker: _Worker, rows: _Rows, given: _Given, i: int) -> None:
 @njit(cache=True, nogil=True, error_model="numpy")
 def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
     """Let robot i remember what the worker does."""
-    machine, friction, load = worker.machine.borrowed, worker.friction.borrowed, worker.load.borrowed
+    whole = worker.whole.borrowed
+    machine, friction, load = whole.machine.borrowed, whole.friction.borrowed, whole.load.borrowed
     k = rows.identity.shape[1]
     assign(rows.identity[i], machine.memory.identity[:k])
     assign(rows.active[i], machine.memory.active[:k])
@@ -440,7 +392,7 @@ def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
     assign(rows.tau[i], machine.result.tau)
     assign(rows.pressed[i], machine.result.identity[:k])
     assign_rows(rows.force[i], machine.result.force[:k])
-    assign(rows.let_go[i], worker.let_go)
+    assign(rows.let_go[i], machine.let_go)
     assign(rows.friction_t[i], friction.t)
     assign(rows.friction_v[i], friction.v)
     assign_rows(rows.slip[i], friction.slip[:k])
@@ -454,41 +406,9 @@ def _keep_row(worker: _Worker, rows: _Rows, i: int) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _one(step: Any, worker: _Worker, t: float) -> Ended:
-    """A control step of the worker at the state that it took in, as `InverseDynamics.__call__` takes it."""
-    inputs, near = worker.machine.borrowed.inputs, worker.spheres.borrowed.near
-    terms_kernel(worker.work, inputs.q, inputs.v)
-    n = detect_kernel(worker.spheres, worker.margin_m)
-    mu = near.mu[:n]
-    if worker.rough:
-        for c in range(n):
-            mu[c] = np.inf
-    rows = 3 * n
-    found = bind(
-        (
-            near.identity[:n],
-            near.axes[:n],
-            near.gap[:n],
-            mu,
-            worker.still[:rows],
-            near.jacobian[:rows],
-            near.drift[:rows],
-        )
-    )
-    if worker.weighs:
-        weigh(worker.machine, worker.load, found, t)
-    if worker.learns:
-        counted = watch(worker.machine, worker.friction, found, t)
-        for c in range(n):
-            mu[c] = min(mu[c], counted)
-    ended: Ended = step(worker.machine, found)
-    return ended
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _steps(step: Any, worker: _Worker, rows: _Rows, given: _Given, out: Commands, begin: int, end: int) -> None:
+def _steps(worker: _Worker, rows: _Rows, given: _Given, out: Commands, begin: int, end: int) -> None:
     """Step the rows from `begin` to `end`; one that is not solved at once is left as it was, with status FALLBACK."""
-    told, machine = given.references, worker.machine.borrowed
+    told, machine = given.references, worker.whole.borrowed.machine.borrowed
     for i in range(begin, end):
         row = (
             given.q[i],
@@ -504,15 +424,12 @@ def _steps(step: Any, worker: _Worker, rows: _Rows, given: _Given, out: Commands
             out.status[i] = FAILED
             continue
         _take_row(worker, rows, given, i)
-        ending, _, clipped, residual, n, _, _ = _one(step, worker, given.t[i])
-        if ending not in (SOLVED, MOVED):
+        ending, _, clipped, residual, n, _, _, _ = whole_step(worker.whole, given.t[i])
+        if ending not in (SOLVED, LIMIT, MOVED):
             out.status[i] = FALLBACK
             continue
-        if ending == MOVED:
+        if ending != SOLVED:
             out.status[i] = REPAIRED
-        elif worker.let_go[0] > 0:
-            worker.let_go[0] -= 1
-        worker.load.borrowed.contacts[0] = n
         _keep_row(worker, rows, i)
         out.residual[i], out.clipped[i] = residual, clipped
         assign(out.tau[i], machine.result.tau)

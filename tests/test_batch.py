@@ -5,8 +5,10 @@ import pytest
 
 from idcontrol import controllers, robots
 from idcontrol.batch import Commands, Controllers, References
+from idcontrol.controllers import Gains, Setup
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.experiments.examples import many_robots
+from idcontrol.system import System
 from idcontrol.types import State, Status
 
 ROBOT = robots.load("solo12")
@@ -63,11 +65,25 @@ def test_a_row_is_a_single_controller_to_the_bit(name):
     assert {Status.SOLVED, Status.REPAIRED} <= statuses  # some gave way
 
 
+def gains(given: tuple[np.ndarray, np.ndarray]) -> Gains:
+    return Gains(kp=given[0], kd=given[1])
+
+
 def test_torques_are_those_with_terms_of_pinocchio_to_rounding():
     batch, given = Controllers("id-coulomb-qp", ROBOT, N, mu=MU), demands()
     ours = stepped(batch, given)
+    compiled = ROBOT.system()
+    names = compiled.actuated_names
     for i in range(3):  # slow ones: no decision hangs on the last digit
-        single = controllers.make("id-coulomb-qp", ROBOT, mu=float(MU[i]))
+        system = System(compiled.model, actuated=names, effort_limit=compiled.effort_limit, limits=compiled.limits)
+        setup = Setup(
+            system=system,
+            contacts=ROBOT.contacts(float(MU[i]), system=system),
+            h=H,
+            acceleration_gains=gains(ROBOT.acceleration_gains()),
+            torque_gains=gains(ROBOT.torque_gains(names)),
+        )
+        single = controllers.build("id-coulomb-qp", setup)
         for (t, q, v, references), command in zip(given, ours, strict=True):
             alone = single(State(t=t, q=q[i], v=v[i]), references.row(i))
             # terms agree to 1e-14, and contact problems are conditioned to some 1e4

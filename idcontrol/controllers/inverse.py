@@ -20,6 +20,7 @@ from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.landing import landing_rates
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.controllers.feedback import Gains, overcoming
 from idcontrol.controllers.friction import COUNTED, Friction, watch
 from idcontrol.controllers.giving_way import Outcome, Request, keep, moved, servo, without_slip
@@ -46,6 +47,7 @@ from idcontrol.controllers.step import (
     pose_bound,
     usable,
 )
+from idcontrol.controllers.whole import Whole, place_of, whole_step
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.arena import HEAP, reserve
 from idcontrol.kernels.bound import Bound, bind, entry
@@ -53,6 +55,7 @@ from idcontrol.models.distribution import MET, Bounds
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import Ending, Prescribed, StepProblem, warm_bits
 from idcontrol.models.whitened import finish, whiten
+from idcontrol.multibody import CompiledSystem
 from idcontrol.system import ActuatorLimits, System
 from idcontrol.types import Array, Booleans, Command, ContactForces, Integers, Reference, State, Status
 
@@ -130,21 +133,25 @@ class InverseDynamics:
             v_tol=float(v_tol),
             memory=self._memory,
             inputs=self._intake.inputs,
-            result=_result(self._tau, FEET),
+            result=_result(self._tau, max(FEET, contacts.radius.size) if type(contacts) is SphereContacts else FEET),
             let_go=self._let_go,
         )
         self._bound, self._found = bind(self._machine), _first(self._machine.result)
-        self._kept: dict[int, tuple[Machine, Bound]] = {}
+        self._kept: dict[int, tuple[Machine, Bound, Bound | None]] = {}
         none = Contacts.none(system.n_velocities).bound
         self._step = None if scheme.step is None else entry(scheme.step, self._bound, none)
         predicts = scheme.impact if s.impacts else None
         self._impact = None if predicts is None else entry(predicts, self._bound, none)
         self._friction = Friction.unknown(system.n_velocities)
         self._seen = bind(self._friction)
-        self._watch = entry(watch, self._bound, self._seen, none, 0.0)
         self._load = Load.unknown(system.n_velocities)
         self._carried = bind(self._load)
-        self._weigh = entry(weigh, self._bound, self._carried, none, 0.0) if s.learn_load and system.floats else None
+        self._weighs = s.learn_load and system.floats
+        self._parts = self._in_one_call(none)
+        self._whole = None if self._parts is None else bind(self._parts)
+        self._run = None if self._whole is None else entry(whole_step, self._whole, 0.0)
+        self._weigh: Any = weigh if self._run else entry(weigh, self._bound, self._carried, none, 0.0)
+        self._watch: Any = watch if self._run else entry(watch, self._bound, self._seen, none, 0.0)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, remembers the same last step; a shallow one shares the system."""
@@ -189,21 +196,13 @@ class InverseDynamics:
         if fault:
             return failed(self._system, fault)
         try:
-            near = self._look(state.t)
+            near, ended = self._ended(state.t)
         except Exception as error:  # a detector may be a user's and raise anything; a controller raises nothing
             return failed(self._system, f"contacts cannot be found: {type(error).__name__}: {error}")
-        ended: Ended = (NO_SOLUTION, False, False, 0.0, 0, np.nan, False)
-        if self._step is not None:
-            ended = self._step(self._bound, near.bound)
         ending, sticking, clipped, residual, n, gap, lands = ended
         impact = lands and self._settings.impacts
         dropped = GIVEN_UP.get(ending)
-        self._load.contacts[0] = 0 if dropped is None else n
         if dropped is not None:
-            if ending == LIMIT:
-                self._let_go += 1
-            elif ending == SOLVED and self._let_go[0] > 0:
-                self._let_go -= 1
             found = self._found[n]
             predicted = ContactForces(
                 identity=found.identity.copy(), force=found.force.copy(), normal=found.normal.copy()
@@ -222,6 +221,49 @@ class InverseDynamics:
             return self._give_way(near)
         except IdControlError as error:  # a model that does not take hundreds of contacts
             return failed(self._system, str(error))
+
+    def _ended(self, t: float) -> tuple[Contacts, Ended]:
+        """How the step ended at the state that was taken in, and the contacts that it found."""
+        ended: Ended = (NO_SOLUTION, False, False, 0.0, 0, np.nan, False)
+        if self._run is not None:
+            assert isinstance(self._contacts, SphereContacts)
+            if self._intake.inputs is not self._machine.inputs:
+                self._rebind(self._intake.inputs, 0)
+            *ended, n = self._run(self._whole, t)
+            return self._contacts.first(n), ended
+        near = self._look(t)
+        if self._step is not None:
+            ended = self._step(self._bound, near.bound)
+        self._load.contacts[0] = ended[4] if ended[0] in GIVEN_UP else 0
+        if ended[0] == LIMIT:
+            self._let_go += 1
+        elif ended[0] == SOLVED and self._let_go[0] > 0:
+            self._let_go -= 1
+        return near, ended
+
+    def _in_one_call(self, none: Bound) -> Whole | None:
+        """What a step in one call reads and writes; None where terms or contacts are not found in compiled code."""
+        system, contacts, step = self._system, self._contacts, self._scheme.step
+        if not isinstance(system, CompiledSystem) or type(contacts) is not SphereContacts or step is None:
+            return None
+        if contacts.system is not system:
+            return None
+        actuators = system.actuators
+        return Whole(
+            step=place_of(step, self._bound, none),
+            machine=self._bound,
+            friction=self._seen,
+            load=self._carried,
+            terms=system.work,
+            spheres=contacts.bound,
+            found=bind(Contacts.none(system.n_velocities).packed),
+            damping=np.zeros(0) if actuators is None else actuators.damping,
+            dry=np.zeros(0) if actuators is None else actuators.friction,
+            margin_m=float(self._settings.contact_margin_m),
+            rough=self._rough,
+            weighs=self._weighs,
+            learns=self._settings.learn_friction,
+        )
 
     def problem(self, state: State, reference: Reference) -> Request:
         """The problem that the step at `state` solves, as it stands and whitened; the next step is not changed by it.
@@ -245,7 +287,7 @@ class InverseDynamics:
             near = replace(near, mu=np.full(len(near), np.inf))
         if inputs is not self._machine.inputs or len(near) > self._machine.result.identity.size:
             self._rebind(inputs, len(near))
-        if self._weigh is not None:
+        if self._weighs:
             self._weigh(self._bound, self._carried, near.bound, np.nan if t is None else t)
         if not self._settings.learn_friction:
             return near
@@ -262,10 +304,11 @@ class InverseDynamics:
         kept = self._kept.get(feet)
         if kept is None or kept[0].inputs is not inputs:
             machine = self._machine._replace(inputs=inputs)
-            kept = machine, bind(machine)
+            bound = bind(machine)
+            kept = machine, bound, None if self._parts is None else bind(self._parts._replace(machine=bound))
             if feet <= KEPT_FEET:
                 self._kept[feet] = kept
-        self._machine, self._bound = kept
+        self._machine, self._bound, self._whole = kept
 
     def _give_way(self, near: Contacts) -> Command:
         """A step that was not solved at once, or not within the torque limits."""

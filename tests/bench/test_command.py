@@ -64,9 +64,9 @@ def test_a_thousand_robots_have_rows_with_a_bar(quick, capsys):
 
 
 def test_a_plain_step_takes_no_memory_but_a_handle_for_each_array_that_it_is_given(monkeypatch):
-    """State and reference of a control step are eight arrays, of which two are given twice; a plant keeps its own."""
+    """State and reference of a control step are eight arrays, a plant keeps its own."""
     monkeypatch.setattr(memory, "PERIODS", 40)
-    assert memory.handles() == {"control": 10.0, "plant": 0.0}
+    assert memory.handles() == {"control": 8.0, "plant": 0.0}
 
 
 @pytest.mark.wallclock

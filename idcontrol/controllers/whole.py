@@ -1,0 +1,103 @@
+"""A control step in one call of compiled code: terms, contacts, what earlier steps have shown, and the scheme's step.
+
+It is `idcontrol.controllers.step` with all that goes before it, for machines whose terms and contacts are found in
+compiled code, and holds no interpreter's lock.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numba import types
+
+from idcontrol.contact.spheres import find
+from idcontrol.controllers.feedback import TURNS_RAD_S
+from idcontrol.controllers.friction import watch
+from idcontrol.controllers.load import weigh
+from idcontrol.controllers.step import LIMIT, MOVED, SOLVED
+from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linked import address, calls, linked
+from idcontrol.multibody import terms_kernel
+from idcontrol.types import Array
+
+
+class Whole(NamedTuple):
+    """All that a step in one call reads and writes; state and reference are in `Machine.inputs`.
+
+    Attributes:
+        step: Address of the scheme's step.
+        machine: Its `idcontrol.controllers.step.Machine`.
+        friction: `idcontrol.controllers.friction.Friction`.
+        load: `idcontrol.controllers.load.Load`.
+        terms: Of `terms_kernel`.
+        spheres: Of `find`.
+        found: Of `find`.
+        damping: Of the actuators, shape (a,) or empty [N m s/rad or N s/m].
+        dry: Friction of the actuators, shape (a,) or empty [N m or N].
+        margin_m: A foot counts as a contact below this gap [m].
+        rough: Whether contacts never slip.
+        weighs: Whether a load is learnt.
+        learns: Whether friction is.
+    """
+
+    step: int
+    machine: Bound
+    friction: Bound
+    load: Bound
+    terms: Bound
+    spheres: Bound
+    found: Bound
+    damping: Array
+    dry: Array
+    margin_m: float
+    rough: bool
+    weighs: bool
+    learns: bool
+
+
+WholeEnded: TypeAlias = tuple[int, bool, bool, float, int, float, bool, int]
+"""As `idcontrol.controllers.step.Ended`, and how many contacts were found."""
+
+_RETURNS: Final = types.Tuple(
+    (types.int64, types.boolean, types.boolean, types.float64, types.int64, types.float64, types.boolean)
+)
+_step_at: Any = calls(_RETURNS)
+
+
+def place_of(step: Any, *like: Any) -> int:
+    """`Whole.step` for arguments like these."""
+    found: int = address(step, _RETURNS, *like)
+    return found
+
+
+@linked
+@njit(cache=True, nogil=True, error_model="numpy")
+def whole_step(bound: Bound, t: float) -> WholeEnded:
+    """A control step of the `Whole` in `bound` at time `t` [s]."""
+    whole = bound.borrowed
+    machine, spheres, load = whole.machine.borrowed, whole.spheres.borrowed, whole.load.borrowed
+    inputs, bias, a = machine.inputs, machine.terms.bias, whole.damping.shape[0]
+    terms_kernel(whole.terms, inputs.q, inputs.v)
+    for j in range(a):  # `overcoming`
+        speed = inputs.joint_v[j]
+        bias[bias.shape[0] - a + j] += whole.damping[j] * speed + whole.dry[j] * np.tanh(speed / TURNS_RAD_S)
+    n = find(whole.spheres, whole.found, whole.margin_m)
+    mu = spheres.near.mu[:n]
+    if whole.rough:
+        for c in range(n):
+            mu[c] = np.inf
+    if whole.weighs:
+        weigh(whole.machine, whole.load, whole.found, t)
+    if whole.learns:
+        counted = watch(whole.machine, whole.friction, whole.found, t)
+        for c in range(n):
+            mu[c] = min(mu[c], counted)
+    ending, sticking, clipped, residual, stands, gap, lands = _step_at(whole.step, (whole.machine, whole.found))
+    load.contacts[0] = stands if ending in (SOLVED, LIMIT, MOVED) else 0
+    if ending == LIMIT:
+        machine.let_go[0] += 1
+    elif ending == SOLVED and machine.let_go[0] > 0:
+        machine.let_go[0] -= 1
+    return ending, sticking, clipped, residual, stands, gap, lands, n
