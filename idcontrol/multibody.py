@@ -245,7 +245,7 @@ def _tree(system: System) -> Tree:
         centre=np.array([body.lever for body in bodies]),
         inertia=np.array([body.inertia for body in bodies]),
         armature=np.array(model.armature),
-        gravity=np.array(model.gravity.linear),
+        gravity=model.gravity.linear,  # a view: gravity may be changed, as in Pinocchio
         flyers=system.flyer_v,
         place=np.argsort(system.order),
         frame_joint=system.frame_joint,

@@ -95,6 +95,16 @@ def test_a_kilometre_from_the_origin_inertia_and_bias_are_those_at_the_origin():
     assert compiled.bias == pytest.approx(bias, rel=0, abs=1e-11 * np.abs(bias).max())
 
 
+def test_gravity_may_be_changed():
+    compiled = CompiledSystem.of(robots.load("links").system())
+    system = reference(compiled)
+    compiled.model.gravity.linear = np.array([1.0, 2.0, -3.0])
+    q, v = random_state(system, np.random.default_rng(3))
+    system.update(q, v)
+    compiled.update(q, v)
+    require_same(compiled, system)
+
+
 def test_rotors_add_to_the_diagonal():
     none = np.zeros(12)
     rotors = Actuators(np.linspace(0.01, 0.12, 12), none, none, np.full(12, np.inf), none)

@@ -48,7 +48,9 @@ def test_a_pd_law_that_a_slow_loop_makes_unstable_is_stable_in_drives(tmp_path):
         return record_walk(WalkScene.of(config), tmp_path / folder)
 
     plain, slow, driven = run("plain", {}), run("slow", SLOW), run("driven", SLOW | DRIVEN)
-    assert not slow["completed"]
+    # it shakes, at seven times the torque, until it falls, sooner or later
+    assert slow["q_err_rad"] > 5.0 * plain["q_err_rad"]
+    assert slow["tau_mean_nm"] > 3.0 * plain["tau_mean_nm"]
     assert driven["completed"]
     assert driven["q_err_rad"] < 1.5 * plain["q_err_rad"]
     # what is recorded is what the drives gave, though the feed-forward is zero
