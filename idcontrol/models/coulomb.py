@@ -322,9 +322,12 @@ def _solve_pyramids(rho: Array, c: Array, left: Array, mu: Array, active: Intege
 @cache
 def _load() -> None:
     """Load with the first step what only failures need: in a tick of a loop that takes longer than a robot waits."""
-    rho, c, mu = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.array([0.5])
-    _after_failure(rho, c, np.zeros(3), mu, np.zeros(3), Outcome(status=INACCURATE, iterations=0, residual=np.inf))
+    rho, c, left, mu, f = np.eye(3), np.array([-1.0, 0.0, 0.0]), np.zeros(3), np.array([0.5]), np.zeros(3)
+    _after_failure(rho, c, left, mu, f, Outcome(status=INACCURATE, iterations=0, residual=np.inf))
+    # what lies beyond the attempt that has solved this one
+    friction_lcp_kernel(rho, c, left, mu, TIKHONOV[0], f, HEAP)
     find_solution(rho, c, mu, max_nodes=1)
+    judged(_rigid_lcp(rho, c, left, mu, HEAP)[1], f, HEAP)
 
 
 def _after_failure(rho: Array, c: Array, left: Array, mu: Array, f: Array, first: Outcome) -> Outcome:

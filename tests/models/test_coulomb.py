@@ -605,3 +605,24 @@ def test_that_no_roles_fit_is_a_proof_only_where_no_contact_may_slide(quadruped,
     assert note(0.0) in proved
     assert note(0.5) == UNSETTLED
     assert note(np.inf) in proved
+
+
+def test_what_only_failures_need_is_loaded_with_the_first_step(monkeypatch):
+    """In a loop on the wall clock the machine would hear nothing meanwhile, and brake."""
+    called = set()
+
+    def noted(name):
+        means = getattr(coulomb, name)
+
+        def call(*arguments, **named):
+            called.add(name)
+            return means(*arguments, **named)
+
+        return call
+
+    means = ("may_part", "restarted", "friction_lcp_kernel", "find_solution", "judged")
+    for name in means:
+        monkeypatch.setattr(coulomb, name, noted(name))
+    coulomb._load.cache_clear()
+    coulomb._load()
+    assert called == set(means)
