@@ -224,8 +224,7 @@ def _kernels(took: float) -> Diagnosis:
         id(thing): thing.stats
         for name, module in list(sys.modules.items())
         if name.startswith("idcontrol")
-        for known in vars(module).values()
-        for thing in (known, getattr(known, "__dict__", {}).get("inner"))
+        for thing in vars(module).values()
         if isinstance(thing, Dispatcher)
     }
     compiled = sum(sum(entry.cache_misses.values()) for entry in stats.values())

@@ -1,32 +1,27 @@
-"""Functions compiled by Numba, with what it takes to call them from Python only where Python calls them.
+"""Functions compiled by Numba: one compilation for compiled callers and for Python, and kept as long as it is true.
 
-For each function Numba compiles a wrapper that takes every array of the arguments out of its Python object, and another
-one for C: 10 ms and some 4 ms for each array, which for the tuples of a control step is more than the function itself.
-Most of our functions are called by compiled functions alone, which need neither. So each is two: the one that Python
-calls, and ``inner``, which compiled functions call; either is compiled when it is first needed.
+What compiled code has called is ready when Python calls it, too: a step that gives way in Python must not wait for a
+compiler, within a loop on the wall clock. (To leave out what only Python needs saves a fifth of the processor time
+before the first tick, but then each function is compiled twice, and the second time may be in such a loop.)
 
 What is kept for later processes counts as old once a file changes that it is made of (`idcontrol.kernels.sources`).
 
-Numba also compiles a function anew for each argument that is a literal number; for an inner one it is a number.
+Numba also compiles a function anew for each argument that is a literal number; here it is a number.
 """
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from types import FunctionType
 from typing import Any
 
 import numba
 from numba import config, types
-from numba.core.caching import IndexDataCacheFile, NullCache
+from numba.core.caching import IndexDataCacheFile
 from numba.core.registry import CPUDispatcher
 from numba.extending import models, register_model
 
 from idcontrol.kernels.sources import ROOT, stamp
-
-BARE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Numba's options for a function that only compiled functions call."""
 
 
 def njit(*, cache: bool = False, **options: Any) -> Any:
@@ -49,24 +44,11 @@ def njit(*, cache: bool = False, **options: Any) -> Any:
 
 
 class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
-    """A compiled function that Python calls; compiled functions know it as ``inner``."""
-
-    @functools.cached_property
-    def inner(self) -> CPUDispatcher:
-        """The same function without wrappers, cached under another name."""
-        whole = self.py_func
-        copied = FunctionType(whole.__code__, whole.__globals__, whole.__name__, whole.__defaults__, whole.__closure__)
-        functools.update_wrapper(copied, whole)
-        del copied.__wrapped__  # type: ignore[attr-defined]
-        copied.__qualname__ = f"{whole.__qualname__}.inner"
-        made = CPUDispatcher(copied, targetoptions=self.targetoptions | BARE)
-        if not isinstance(self._cache, NullCache):
-            _keep(made)
-        return made
+    """A compiled function."""
 
     @property
     def _numba_type_(self) -> types.Dispatcher:
-        return _Type(self.inner)
+        return _Type(self)
 
 
 def _keep(made: CPUDispatcher) -> None:

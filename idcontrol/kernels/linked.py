@@ -176,5 +176,5 @@ def _where(compiled: Any) -> int:
 
 def _compiled(kernel: Any, given: tuple[Any, ...]) -> Any:
     """The kernel's code for arguments of the types `given`, compiled now if it has not been."""
-    kernel.inner.compile(given)
-    return kernel.inner.overloads[given]
+    kernel.compile(given)
+    return kernel.overloads[given]
