@@ -120,8 +120,8 @@ PLACES: Final = (
     ),
     Place(CASTRO, "Figs. 18 to 21", "two arms with a jar", 10, "idcontrol run jar", JAR),
 )
-"""What the papers print of results, in their order; drawings of machines and curves that no sentence speaks of are left
-out."""
+"""Places of the papers that print results, in their order, without drawings of machines and curves that no sentence
+speaks of."""
 
 STUDIES: Final[Mapping[str, Callable[[Sequence[RunOutcome]], Iterable[Judged]]]] = {
     "tables": tables.judged,

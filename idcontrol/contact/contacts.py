@@ -61,7 +61,7 @@ Packed: TypeAlias = tuple[Integers, Array, Array, Array, Array, Array, Array]
 """The fields of `ContactArrays` as a plain tuple, which compiled calls take in a quarter of the time."""
 
 Near: TypeAlias = Bound | Packed
-"""The same as a compiled step takes it: `Contacts.bound`, or a tuple from compiled code."""
+"""Contacts as a compiled step takes them: `Contacts.bound`, or a tuple from compiled code."""
 
 
 class ContactArrays(NamedTuple):

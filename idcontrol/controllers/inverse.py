@@ -242,7 +242,7 @@ class InverseDynamics:
         return near, ended
 
     def _in_one_call(self, none: Bound) -> Whole | None:
-        """What a step in one call reads and writes; None where terms or contacts are not found in compiled code."""
+        """The argument of `whole_step`; None where terms or contacts are not found in compiled code."""
         system, contacts, step = self._system, self._contacts, self._scheme.step
         if not isinstance(system, CompiledSystem) or type(contacts) is not SphereContacts or step is None:
             return None

@@ -32,7 +32,7 @@ a robot whose load is what it was told is left alone, to the bit."""
 
 
 class Load(NamedTuple):
-    """What the steps before have shown.
+    """The load that earlier steps have shown, and what they remember for the next one.
 
     Attributes:
         t: Time of the last step, shape (1,) [s].

@@ -49,7 +49,7 @@ MOVED: Final = 4
 """The joints gave way, so that no contact slips and no motor is beyond its bounds (`idcontrol.controllers.repair`)."""
 
 GIVEN_UP: Final[Mapping[int, tuple[str, ...]]] = {SOLVED: (), LIMIT: ("tracking",), MOVED: ("tracking",)}
-"""What was given up where a step ended with torques, in the words of `Command.dropped`."""
+"""The endings of a step that has torques, and `Command.dropped` for each: what was given up."""
 
 RAMP_WEIGHT: Final = 30.0
 """Weight on a foot's impulse at lift-off and touchdown, in units of the torque objective (planner.md, section 7)."""

@@ -63,7 +63,7 @@ DATA = {"standing": "tsid/bin/python", "tosses": "cube_tosses.npz", "icub-forces
 SIZE = (360, 540)
 """Height and width of a picture in pixels."""
 IN_3D = {"trot": SIZE, "rough": SIZE, "grasp": SIZE, "jar": (1080, 1620)}
-"""What is shown in 3-D, and height and width in pixels at which it is drawn, before its empty margins are cut off."""
+"""Experiments that are shown in 3-D, with height and width in pixels before empty margins are cut off."""
 FILM_FROM_S, FILM_S, FILM_SPEED, FILM_FRAMES_PER_S = 1.0, 0.6, 0.25, 10
 """The film of the trot: its first instant and its length in the run's own time [s], its speed and rate."""
 
@@ -134,7 +134,7 @@ def film(folder: Path, out: Path, profile: Path) -> None:
 
 
 def part(name: str, command: str, shown: Path) -> str:
-    """What the page says of an experiment."""
+    """The part of the page about one experiment."""
     image = f"```{{image}} pictures/gallery/{shown.name}\n:alt: {name}\n:width: 640px\n```"
     summary = load_experiment(name).summary
     return "\n\n".join((f"## {name}", f"{summary[0].upper()}{summary[1:]}.", image, f"```sh\n{command}\n```"))

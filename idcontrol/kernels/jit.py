@@ -60,7 +60,7 @@ def _keep(made: CPUDispatcher) -> None:
 
 
 class _Index(IndexDataCacheFile):  # type: ignore[misc]
-    """What has been kept of one function; types of an older version of the code that are gone make it empty."""
+    """Numba's index of what is kept of one function; empty if it speaks of types that are gone from the code."""
 
     def _load_index(self) -> Any:
         try:

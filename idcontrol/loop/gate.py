@@ -1,4 +1,4 @@
-"""What a controller asks for, and how much of it is sent: each one compiled call of what is bound once.
+"""Keep what a controller asks for, and let through what may be sent: one compiled call each, of arrays bound once.
 
 `idcontrol.loop.safety.admit` is the gate of torques; here drives that hold joints are beside it.
 """
