@@ -12,8 +12,9 @@ Numba also compiles a function anew for each argument that is a literal number; 
 from __future__ import annotations
 
 from pathlib import Path
+from pickle import UnpicklingError
 from types import FunctionType
-from typing import Any
+from typing import Any, Final
 
 import numba
 from numba import config, types
@@ -21,7 +22,7 @@ from numba.core.caching import IndexDataCacheFile
 from numba.core.registry import CPUDispatcher
 from numba.extending import models, register_model
 
-from idcontrol.kernels.sources import ROOT, stamp
+from idcontrol.kernels.sources import stamp
 
 
 def njit(*, cache: bool = False, **options: Any) -> Any:
@@ -43,6 +44,9 @@ def njit(*, cache: bool = False, **options: Any) -> Any:
     return compiled
 
 
+_UNREADABLE: Final = (AttributeError, ImportError, EOFError, UnpicklingError)
+
+
 class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
     """A compiled function."""
 
@@ -55,18 +59,27 @@ def _keep(made: CPUDispatcher) -> None:
     """Keep what is compiled for later processes, as long as no file that it is made of changes."""
     made.enable_caching()
     kept, file = made._cache, Path(made.py_func.__code__.co_filename)
-    if ROOT in file.parents:
+    if file.is_file():  # not a notebook's cell
         kept._cache_file = _Index(kept.cache_path, kept._impl.filename_base, stamp(file))
 
 
 class _Index(IndexDataCacheFile):  # type: ignore[misc]
-    """Numba's index of what is kept of one function; empty if it speaks of types that are gone from the code."""
+    """Numba's index of what is kept of one function; what cannot be read of it is compiled anew.
+
+    It may speak of types that are gone from the code, or have lost its end with the machine's power.
+    """
 
     def _load_index(self) -> Any:
         try:
             return super()._load_index()
-        except (AttributeError, ImportError):
+        except _UNREADABLE:
             return {}
+
+    def _load_data(self, name: str) -> Any:
+        try:
+            return super()._load_data(name)
+        except _UNREADABLE as error:
+            raise OSError(f"{name} cannot be read") from error  # as if there were no such file
 
 
 class _Type(types.Dispatcher):  # type: ignore[misc]  # numba has no types

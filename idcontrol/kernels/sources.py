@@ -22,28 +22,29 @@ _IMPORT = re.compile(rf"^from ({ROOT.name}[\w.]*) import (?:\(([^)]*)\)|(.*))$",
 
 @functools.cache
 def stamp(file: Path) -> str:
-    """Digest of times and sizes of a file and of all files of the package that it imports, directly or not.
+    """Digest of what a file holds, and all files of the package that it imports, directly or not.
 
     Raises:
         OSError: A file cannot be read.
     """
     found, new = {file}, [file]
     while new:
-        imported = set(_imports(new.pop())) - found
+        imported = set(_read(new.pop())[1]) - found
         found |= imported
         new += imported
-    told = sorted((str(each), status.st_mtime, status.st_size) for each in found if (status := each.stat()))
+    told = sorted((each.name, _read(each)[0]) for each in found)
     return hashlib.sha256(repr(told).encode()).hexdigest()
 
 
 @functools.cache
-def _imports(file: Path) -> tuple[Path, ...]:
-    """Files of the package that a file imports by itself."""
-    return tuple(
-        each
-        for module, several, one in _IMPORT.findall(file.read_text(encoding="utf-8"))
-        for each in _files(module, several or one)
-    )
+def _read(file: Path) -> tuple[str, tuple[Path, ...]]:
+    """A file's digest, and the files of the package that it imports by itself.
+
+    It is read once: what this program has imported of it does not change when it is edited later.
+    """
+    text = file.read_text(encoding="utf-8")
+    imported = (each for module, several, one in _IMPORT.findall(text) for each in _files(module, several or one))
+    return hashlib.sha256(text.encode()).hexdigest(), tuple(imported)
 
 
 def _files(module: str, names: str) -> Iterator[Path]:
@@ -53,4 +54,5 @@ def _files(module: str, names: str) -> Iterator[Path]:
         yield place.with_suffix(".py")
         return
     yield place / "__init__.py"
-    yield from (found for name in re.findall(r"\w+", names) if (found := place / f"{name}.py").is_file())
+    for name in re.findall(r"\w+", names):
+        yield from (file for file in (place / f"{name}.py", place / name / "__init__.py") if file.is_file())

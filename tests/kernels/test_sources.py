@@ -1,12 +1,15 @@
 """Which files compiled code depends on, and what becomes of code of an older version."""
 
+import ast
 import os
 import pickle
+from pathlib import Path
 
 import numba
 import pytest
 
 from idcontrol.kernels import jit, sources
+from tests.kernels.linking import raised
 
 
 @pytest.fixture
@@ -16,7 +19,8 @@ def package(tmp_path, monkeypatch):
     texts = {
         "top.py": "from idcontrol.middle import (\n    bottom,\n    CONSTANT,\n)\n",
         "middle/__init__.py": "",
-        "middle/bottom.py": "from idcontrol.floor import ground as g\n",
+        "middle/bottom.py": "from idcontrol.floor import ground as g\nfrom idcontrol.middle import below\n",
+        "middle/below/__init__.py": "",
         "floor.py": "from idcontrol.top import anything\n",
         "beside.py": "",
     }
@@ -28,35 +32,99 @@ def package(tmp_path, monkeypatch):
 
     def told():
         sources.stamp.cache_clear()
-        sources._imports.cache_clear()
+        sources._read.cache_clear()
         return sources.stamp(root / "top.py")
 
     return root, told
 
 
-@pytest.mark.parametrize("name", ["top.py", "middle/__init__.py", "middle/bottom.py", "floor.py"])
+FILES = ["top.py", "middle/__init__.py", "middle/bottom.py", "middle/below/__init__.py", "floor.py"]
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_a_change_of_any_file_that_is_imported_makes_compiled_code_old(package, name):
     root, told = package
     before = told()
     assert told() == before
-    os.utime(root / name, (1, 1))
+    (root / name).write_text(f"{(root / name).read_text()}CONSTANT = 1\n")
     assert told() != before
+
+
+def test_a_change_counts_though_the_files_size_and_time_stay(package):
+    root, told = package
+    (root / "floor.py").write_text("CONSTANT = 1\n")
+    os.utime(root / "floor.py", (1, 1))
+    before = told()
+    (root / "floor.py").write_text("CONSTANT = 2\n")
+    os.utime(root / "floor.py", (1, 1))
+    assert told() != before
+
+
+def test_a_file_that_is_only_newer_is_no_change(package):
+    root, told = package
+    before = told()
+    os.utime(root / "floor.py", (1, 1))
+    assert told() == before
+
+
+def test_a_program_keeps_the_text_that_it_began_with(package):
+    """A module that it loads after an edit calls what it had imported before."""
+    root, told = package
+    before = told()
+    (root / "floor.py").write_text("CONSTANT = 1\n")
+    sources.stamp.cache_clear()
+    assert sources.stamp(root / "top.py") == before
 
 
 def test_a_change_of_a_file_that_is_not_imported_does_not(package):
     root, told = package
     before = told()
-    os.utime(root / "beside.py", (1, 1))
+    (root / "beside.py").write_text("CONSTANT = 1\n")
     assert told() == before
 
 
-def test_kernels_depend_on_what_they_call_in_other_files():
-    root = sources.ROOT
-    assert root / "kernels" / "linear.py" in sources._imports(root / "models" / "whitened.py")
+def test_every_import_of_a_file_with_kernels_is_seen():
+    for file in sources.ROOT.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        if "kernels.jit import" in text:
+            assert imported(ast.parse(text)) <= set(sources._read(file)[1]), file
 
 
-@pytest.mark.parametrize("gone", [b"cidcontrol.kernels.jit\nGone\n.", b"cidcontrol.gone\nGone\n."])
-def test_what_was_kept_of_types_that_are_gone_is_compiled_anew(tmp_path, gone):
+def imported(tree):
+    """Files of the package that a module imports when it is loaded, as Python's own parser reads it."""
+    found = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            modules = [name.name for name in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            modules = [node.module, *(f"{node.module}.{name.name}" for name in node.names)]
+        else:
+            continue
+        for module in modules:
+            top, *parts = module.split(".")
+            place = sources.ROOT.joinpath(*parts)
+            if top == "idcontrol":
+                found |= {each for each in (place.with_suffix(".py"), place / "__init__.py") if each.is_file()}
+    return found
+
+
+@pytest.mark.parametrize("gone", [b"cidcontrol.kernels.jit\nGone\n.", b"cidcontrol.gone\nGone\n.", b"", b"\0"])
+def test_what_was_kept_of_types_that_are_gone_or_lost_its_end_is_compiled_anew(tmp_path, gone):
     index = jit._Index(str(tmp_path), "kernel", "now")
     (tmp_path / "kernel.nbi").write_bytes(pickle.dumps(numba.__version__) + gone)
     assert index._load_index() == {}
+
+
+def test_compiled_code_that_lost_its_end_is_compiled_anew(tmp_path):
+    index = jit._Index(str(tmp_path), "kernel", "now")
+    index.save("float64", "code")
+    assert index.load("float64") == "code"
+    (data,) = tmp_path.glob("*.nbc")
+    data.write_bytes(data.read_bytes()[:-2])
+    assert index.load("float64") is None
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="kernels run as Python")
+def test_kernels_outside_the_package_count_what_they_call_in_it():
+    assert raised._cache._cache_file._source_stamp == sources.stamp(Path(raised.py_func.__code__.co_filename))
