@@ -1,11 +1,15 @@
 """Blocks of rows of six numbers, a row in one vector register.
 
 Numba unrolls loops over six before LLVM looks for what can be done at once, and then multiplies one number after the
-other. Here the vectors are written down, five times as fast. Products and sums are rounded one by one, as in loops.
+other. Here the vectors are written down, five times as fast. Products and sums are rounded one by one, as in loops, but
+inner products add the terms k and k + 3 first, and what is divided is multiplied with an inverse.
 """
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any, Final
 
 import numpy as np
@@ -32,8 +36,11 @@ class _Block:
     def _at(self, number: int) -> Any:
         return self._builder.gep(self._data, [ir.Constant(_INDEX, number)])
 
+    def entry(self, number: int) -> Any:
+        return self._builder.load(self._at(number))
+
     def number(self, row: int, column: int) -> Any:
-        return self._builder.load(self._at(SIX * row + column))
+        return self.entry(SIX * row + column)
 
     def row(self, row: int) -> Any:
         return self._builder.load(self._builder.bitcast(self._at(SIX * row), _ROW.as_pointer()), align=8)
@@ -51,6 +58,32 @@ def _times(builder: Any, number: Any, row: Any) -> Any:
     return builder.fmul(everywhere, row)
 
 
+def _numbers(builder: Any, row: Any, count: int = SIX) -> list[Any]:
+    """The first numbers of a row."""
+    return [builder.extract_element(row, ir.Constant(_LANE, k)) for k in range(count)]
+
+
+def _row(builder: Any, numbers: list[Any]) -> Any:
+    """A row of numbers."""
+    row = ir.Constant(_ROW, ir.Undefined)
+    for k, number in enumerate(numbers):
+        row = builder.insert_element(row, number, ir.Constant(_LANE, k))
+    return row
+
+
+def _dot(builder: Any, one: Any, other: Any) -> Any:
+    """The inner product of two rows."""
+    terms = builder.fmul(one, other)
+    halves = (ir.Constant(ir.VectorType(_LANE, 3), half) for half in ([0, 1, 2], [3, 4, 5]))
+    pairs = builder.fadd(*(builder.shuffle_vector(terms, terms, half) for half in halves))
+    return reduce(builder.fadd, _numbers(builder, pairs, 3))
+
+
+def _combined(builder: Any, numbers: list[Any], rows: list[Any]) -> Any:
+    """The sum of rows, each times its number."""
+    return reduce(builder.fadd, [_times(builder, *each) for each in zip(numbers, rows, strict=True)])
+
+
 def _subtract_product(builder: Any, P: _Block, Q: _Block, A: _Block) -> None:
     rows, totals = [Q.row(k) for k in range(SIX)], [A.row(r) for r in range(SIX)]
     for r in range(SIX):
@@ -59,11 +92,12 @@ def _subtract_product(builder: Any, P: _Block, Q: _Block, A: _Block) -> None:
     A.write(totals)
 
 
-def _add_product(builder: Any, P: _Block, Q: _Block, A: _Block) -> None:
+def _add_product(builder: Any, P: _Block, G: _Block, Q: _Block, A: _Block) -> None:
     rows, totals = [Q.row(k) for k in range(3)], [A.row(r) for r in range(SIX)]
+    weighted = [_combined(builder, [G.entry(3 * a + b) for b in range(3)], rows) for a in range(3)]
     for r in range(SIX):
         for k in range(3):
-            totals[r] = builder.fadd(totals[r], _times(builder, P.number(k, r), rows[k]))
+            totals[r] = builder.fadd(totals[r], _times(builder, P.number(k, r), weighted[k]))
     A.write(totals)
 
 
@@ -77,20 +111,70 @@ def _solve_transposed(builder: Any, U: _Block, A: _Block, X: _Block) -> None:
     X.write(rows)
 
 
-def _vectors(write: Any) -> Any:
-    """Decorates a function that overwrites the last of its blocks: kernels call the code that `write` generates."""
+def _solve_row(order: Iterable[int]) -> Callable[[Any, _Block, _Block], None]:
+    """Code that solves U x = b, b in x, or its transpose, for the numbers of x in an order."""
+
+    def write(builder: Any, U: _Block, x: _Block) -> None:
+        one, diagonal = ir.Constant(_ROW, [1.0] * SIX), _row(builder, [U.number(r, r) for r in range(SIX)])
+        numbers, inverse = _numbers(builder, x.row(0)), _numbers(builder, builder.fdiv(one, diagonal))
+        left = list(order)
+        while left:
+            r = left.pop(0)
+            numbers[r] = builder.fmul(numbers[r], inverse[r])
+            for c in left:
+                known = builder.fmul(U.number(min(r, c), max(r, c)), numbers[r])
+                numbers[c] = builder.fsub(numbers[c], known)
+        x.write([_row(builder, numbers)])
+
+    return write
+
+
+def _subtract_times(builder: Any, P: _Block, x: _Block, y: _Block) -> None:
+    row = x.row(0)
+    y.write([builder.fsub(y.row(0), _row(builder, [_dot(builder, P.row(r), row) for r in range(SIX)]))])
+
+
+def _subtract_times_transposed(builder: Any, P: _Block, x: _Block, y: _Block) -> None:
+    total = y.row(0)
+    for r in range(SIX):
+        total = builder.fsub(total, _times(builder, x.entry(r), P.row(r)))
+    y.write([total])
+
+
+def _add_rows(builder: Any, P: _Block, a: Any, b: Any, c: Any, y: _Block) -> None:
+    y.write([builder.fadd(y.row(0), _combined(builder, [a, b, c], [P.row(k) for k in range(3)]))])
+
+
+def _times_three(builder: Any, P: _Block, x: _Block) -> list[Any]:
+    row = x.row(0)
+    return [_dot(builder, P.row(k), row) for k in range(3)]
+
+
+def _vectors(write: Any, returned: Any = types.void) -> Any:
+    """Decorates a function of blocks and numbers: kernels call the code that `write` generates.
+
+    Its last block is overwritten, or a tuple is `returned`, of which `write` lists the numbers.
+    """
 
     def decorate(reference: Any) -> Any:
         if config.DISABLE_JIT:  # kernels run as Python, for tools that measure coverage or mutate the code
             return reference
 
-        def typed(_: Any, P: Any, Q: Any, A: Any) -> Any:
+        def typed(_: Any, *given: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-                write(builder, *(_Block(context, builder, *each) for each in zip(signature.args, values, strict=True)))
-                return context.get_dummy_value()
+                parts = [
+                    _Block(context, builder, kind, value) if isinstance(kind, types.Array) else value
+                    for kind, value in zip(signature.args, values, strict=True)
+                ]
+                found = write(builder, *parts)
+                return context.get_dummy_value() if found is None else context.make_tuple(builder, returned, found)
 
-            return types.void(P, Q, A), generate
+            return returned(*given), generate
 
+        # Numba calls it as its signature says
+        context = inspect.Parameter("_", inspect.Parameter.POSITIONAL_ONLY)
+        own = [each.replace(kind=context.kind) for each in inspect.signature(reference).parameters.values()]
+        typed.__signature__ = inspect.Signature([context, *own])  # type: ignore[attr-defined]
         return intrinsic(typed)
 
     return decorate
@@ -103,12 +187,49 @@ def subtract_product(P: Array, Q: Array, A: Array) -> None:
 
 
 @_vectors(_add_product)
-def add_product(P: Array, Q: Array, A: Array) -> None:
-    """``A += Pᵀ Q``, P and Q of shape (3, 6), A (6, 6)."""
-    A += P.T @ Q
+def add_product(P: Array, G: Array, Q: Array, A: Array) -> None:
+    """``A += Pᵀ G Q``, P and Q of shape (3, 6), G (3, 3), A (6, 6)."""
+    A += P.T @ (G @ Q)
 
 
 @_vectors(_solve_transposed)
 def solve_transposed(U: Array, A: Array, X: Array) -> None:
     """``X = U⁻ᵀ A``, all (6, 6); of U the upper triangle is read, and X may be A."""
     X[:] = np.linalg.solve(np.triu(U).T, A)
+
+
+@_vectors(_solve_row(range(SIX)))
+def solve_row_transposed(U: Array, x: Array) -> None:
+    """``x ← U⁻ᵀ x``, shapes (6, 6) and (6,); of U the upper triangle is read."""
+    x[:] = np.linalg.solve(np.triu(U).T, x)
+
+
+@_vectors(_solve_row(range(SIX - 1, -1, -1)))
+def solve_row(U: Array, x: Array) -> None:
+    """``x ← U⁻¹ x``, shapes (6, 6) and (6,); of U the upper triangle is read."""
+    x[:] = np.linalg.solve(np.triu(U), x)
+
+
+@_vectors(_subtract_times)
+def subtract_times(P: Array, x: Array, y: Array) -> None:
+    """``y -= P x``, shapes (6, 6), (6,) and (6,)."""
+    y -= P @ x
+
+
+@_vectors(_subtract_times_transposed)
+def subtract_times_transposed(P: Array, x: Array, y: Array) -> None:
+    """``y -= Pᵀ x``, shapes (6, 6), (6,) and (6,)."""
+    y -= P.T @ x
+
+
+@_vectors(_times_three, types.UniTuple(types.float64, 3))
+def times(P: Array, x: Array) -> tuple[float, float, float]:
+    """``P x``, shapes (3, 6) and (6,)."""
+    a, b, c = P @ x
+    return a, b, c
+
+
+@_vectors(_add_rows)
+def add_rows(P: Array, a: float, b: float, c: float, y: Array) -> None:
+    """``y += Pᵀ (a, b, c)``, P of shape (3, 6), y (6,)."""
+    y += P.T @ np.array([a, b, c])

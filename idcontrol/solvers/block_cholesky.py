@@ -14,8 +14,15 @@ from typing import NamedTuple
 import numpy as np
 
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
-from idcontrol.kernels.six import SIX, solve_transposed, subtract_product
+from idcontrol.kernels.six import (
+    SIX,
+    solve_row,
+    solve_row_transposed,
+    solve_transposed,
+    subtract_product,
+    subtract_times,
+    subtract_times_transposed,
+)
 from idcontrol.types import Array, Integers
 
 BLOCK = SIX
@@ -201,18 +208,10 @@ def solve(structure: Structure, diagonal: Array, upper: Array, x: Array) -> None
     start, column = structure.start, structure.column
     n = start.shape[0] - 1
     for j in range(n):
-        solve_upper_transposed(diagonal[j], BLOCK, x[j])
+        solve_row_transposed(diagonal[j], x[j])
         for at in range(start[j], start[j + 1]):
-            i, U = column[at], upper[at]
-            for q in range(BLOCK):
-                for c in range(BLOCK):
-                    x[i, c] -= U[q, c] * x[j, q]
+            subtract_times_transposed(upper[at], x[j], x[column[at]])
     for j in range(n - 1, -1, -1):
         for at in range(start[j], start[j + 1]):
-            i, U = column[at], upper[at]
-            for r in range(BLOCK):
-                s = 0.0
-                for c in range(BLOCK):
-                    s += U[r, c] * x[i, c]
-                x[j, r] -= s
-        solve_upper(diagonal[j], BLOCK, x[j])
+            subtract_times(upper[at], x[column[at]], x[j])
+        solve_row(diagonal[j], x[j])

@@ -13,13 +13,23 @@ def _subtract_product(P, Q, A):
 
 
 @njit
-def _add_product(P, Q, A):
-    six.add_product(P, Q, A)
+def _add_product(P, G, Q, A):
+    six.add_product(P, G, Q, A)
 
 
 @njit
 def _solve_transposed(U, A, X):
     six.solve_transposed(U, A, X)
+
+
+@njit
+def _rows(P, U, x, out):
+    six.subtract_times(P, x, out[0])
+    six.subtract_times_transposed(P, x, out[1])
+    six.solve_row(U, out[2])
+    six.solve_row_transposed(U, out[3])
+    out[4, :3] = six.times(P[:3], x)
+    six.add_rows(P[:3], x[0], x[1], x[2], out[5])
 
 
 @pytest.fixture
@@ -36,9 +46,10 @@ def test_products_are_rounded_as_in_loops_whatever_the_processor_fuses(blocks):
     _subtract_product(P, Q, found)
     np.testing.assert_array_equal(found, expected)
     expected, found = A.copy(), A.copy()
+    G = np.random.default_rng(1).normal(size=(3, 3))
     for k in range(3):
-        expected += P[k][:, None] * Q[k]
-    _add_product(P[:3], Q[:3], found)
+        expected += P[k][:, None] * (G[k, 0] * Q[0] + G[k, 1] * Q[1] + G[k, 2] * Q[2])
+    _add_product(P[:3], G, Q[:3], found)
     np.testing.assert_array_equal(found, expected)
 
 
@@ -59,3 +70,22 @@ def test_nothing_beyond_the_block_is_touched(blocks):
     before = stack.copy()
     _subtract_product(before[0], before[2], stack[1])
     np.testing.assert_array_equal(stack[[0, 2]], before[[0, 2]])
+
+
+def test_blocks_times_single_rows_and_their_triangular_systems_agree_with_numpy(blocks):
+    P, Q, A = blocks
+    x, U = Q[0], np.triu(A) + 6.0 * np.eye(6)
+    expected = np.array(
+        [
+            P[0] - P @ x,
+            P[1] - P.T @ x,
+            np.linalg.solve(U, P[2]),
+            np.linalg.solve(U.T, P[3]),
+            [*(P[:3] @ x), *P[4, 3:]],
+            P[5] + P[:3].T @ x[:3],
+        ]
+    )
+    U[np.tril_indices(6, -1)] = np.nan  # not read
+    out = P.copy()
+    _rows(P, U, x, out)
+    np.testing.assert_allclose(out, expected, atol=1e-14)

@@ -9,7 +9,7 @@ import numpy as np
 from idcontrol.kernels.arena import Arena, mark, matrix, release
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import solve_lower
-from idcontrol.kernels.six import add_product
+from idcontrol.kernels.six import add_product, add_rows, times
 from idcontrol.models.sap.cone import derivative
 from idcontrol.models.sap.newton import Law, Line, exact_step
 from idcontrol.solvers.block_cholesky import BLOCK, Structure, slot
@@ -139,11 +139,8 @@ def velocities(rows: Rows, z: Array, c: Array, u: Array) -> None:  # pragma: no 
     for i in range(n):
         a, b, d = c[i], c[n + i], c[2 * n + i]
         for at in range(rows.start[i], rows.start[i + 1]):
-            rho, x = rows.rho[at], z[rows.node[at]]
-            for k in range(BLOCK):
-                a += rho[0, k] * x[k]
-                b += rho[1, k] * x[k]
-                d += rho[2, k] * x[k]
+            p, q, r = times(rows.rho[at], z[rows.node[at]])
+            a, b, d = a + p, b + q, d + r
         u[i], u[n + i], u[2 * n + i] = a, b, d
 
 
@@ -157,9 +154,7 @@ def impulse(rows: Rows, gamma: Array, j: Array) -> None:  # pragma: no cover - c
         if a == 0.0 and b == 0.0 and d == 0.0:
             continue
         for at in range(rows.start[i], rows.start[i + 1]):
-            rho, x = rows.rho[at], j[rows.node[at]]
-            for k in range(BLOCK):
-                x[k] += rho[0, k] * a + rho[1, k] * b + rho[2, k] * d
+            add_rows(rows.rho[at], a, b, d, j[rows.node[at]])
 
 
 @njit(cache=True, error_model="numpy")
@@ -172,23 +167,18 @@ def hessian(rows: Rows, u: Array, law: Law, H: Hessian, arena: Arena) -> None:  
         for k in range(BLOCK):
             diagonal[i, k, k] = 1.0
     at_first = mark(arena)
-    G, W = matrix(arena, 3, 3), matrix(arena, 3, BLOCK)
+    G = matrix(arena, 3, 3)
     for i in range(n):
         if not derivative(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], G):
             continue
         for at in range(rows.start[i], rows.start[i + 1]):
-            rho = rows.rho[at]
-            for a in range(3):
-                for k in range(BLOCK):
-                    W[a, k] = G[a, 0] * rho[0, k] + G[a, 1] * rho[1, k] + G[a, 2] * rho[2, k]
             here = rows.node[at]
             for other in range(rows.start[i], rows.start[i + 1]):
                 there = rows.node[other]
-                # Gᵀ = G, so that block (other, at) is ρ_otherᵀ W
                 if there > here:
                     continue
                 block = diagonal[here] if there == here else upper[slot(structure, there, here)]
-                add_product(rows.rho[other], W, block)
+                add_product(rows.rho[other], G, rows.rho[at], block)
     release(arena, at_first)
 
 

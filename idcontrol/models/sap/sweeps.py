@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from idcontrol.kernels.arena import Arena, mark, matrix, release, vector, zeros
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.six import add_rows, times
 from idcontrol.models.sap.blocks import Cost, Hessian, Optimum, descend, hessian, impulse, velocities
 from idcontrol.models.sap.cone import answered, derivative, nearest
 from idcontrol.models.sap.newton import respond
@@ -56,12 +57,7 @@ def _sweep(cost: Cost, gamma: Array, z: Array, arena: Arena) -> None:  # pragma:
         for i in range(n):
             a, b, d = c[i], c[n + i], c[2 * n + i]
             for at in range(rows.start[i], rows.start[i + 1]):
-                rho, x = rows.rho[at], z[rows.node[at]]
-                p, q, r = 0.0, 0.0, 0.0
-                for k in range(BLOCK):
-                    p += rho[0, k] * x[k]
-                    q += rho[1, k] * x[k]
-                    r += rho[2, k] * x[k]
+                p, q, r = times(rows.rho[at], z[rows.node[at]])
                 a, b, d = a + p, b + q, d + r
             g_n, g_s, g_t = gamma[i], gamma[n + i], gamma[2 * n + i]
             along, across = scale[i, 0], scale[i, 1]
@@ -78,9 +74,7 @@ def _sweep(cost: Cost, gamma: Array, z: Array, arena: Arena) -> None:  # pragma:
             gamma[i], gamma[n + i], gamma[2 * n + i] = p, q, r
             change += a * a / along + (b * b + d * d) / across
             for at in range(rows.start[i], rows.start[i + 1]):
-                rho, x = rows.rho[at], z[rows.node[at]]
-                for k in range(BLOCK):
-                    x[k] += rho[0, k] * a + rho[1, k] * b + rho[2, k] * d
+                add_rows(rows.rho[at], a, b, d, z[rows.node[at]])
         size = 0.0
         for i in range(nodes):
             for k in range(BLOCK):
