@@ -80,13 +80,14 @@ class Stepping:
         self._step: PlantStep | None = None
         self._moving: Moving | None = None
         self._dt = require_positive("longest substep", dt)
+        most = contacts.gap.size if isinstance(contacts, SphereContacts) else CONTACTS
         self._machine = PlantMachine(
             arena=reserve(),
             M=system.M,
             bias=system.bias,
             order=system.order,
             memory=memory(),
-            result=_room(system.n_velocities, CONTACTS),
+            result=_room(system.n_velocities, most),
         )
         self._bound = bind(self._machine)
         if step is not None:
@@ -279,7 +280,7 @@ class Stepping:
 
 
 CONTACTS = 16
-"""Contacts for whose forces there is room at first."""
+"""Contacts for whose forces there is room at first, where nobody knows how many there may be."""
 
 _NO_MULTIPLIERS: Array = np.zeros(0)
 

@@ -5,11 +5,12 @@ import pinocchio as pin
 import pytest
 from msgspec import structs
 
-from idcontrol import plants
+from idcontrol import plants, robots
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import height_map, plane
 from idcontrol.errors import DuplicateName, UnknownName
 from idcontrol.models import coulomb, dissipation
+from idcontrol.plants.step import coulomb_step
 from idcontrol.plants.stepping import Stepping
 from idcontrol.trust import machines
 from idcontrol.types import State, Status
@@ -26,6 +27,23 @@ def quadruped_plant(dt=1e-3, mu=0.8):
 
 def rotation(q):
     return pin.Quaternion(q[6], *q[3:6]).matrix()
+
+
+def test_a_machine_may_stand_on_any_number_of_contacts():
+    """Each foot has a cluster of spheres, which press as one sphere would: the compiled substep has room for all."""
+    robot = robots.load("links")
+    moved = []
+    for count in (1, 50):
+        system = robot.system()
+        spheres = SphereContacts(system, count * scenes.FEET, scenes.RADIUS, plane(), 0.8)
+        plant = Stepping(system, spheres, coulomb.solve, 1e-3, coulomb_step)
+        plant.reset(robot.standing_state(system))
+        for _ in range(20):
+            after = plant.step(np.zeros(12), 1e-3)
+        assert plant.solved == 20
+        assert plant.last.impulses.shape == (4 * count, 3)
+        moved.append(after)
+    np.testing.assert_allclose(moved[0].q, moved[1].q, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(5))
