@@ -124,7 +124,8 @@ class Work(NamedTuple):
 class CompiledSystem(System):
     """A `System` whose terms are computed by `terms_kernel` in place of Pinocchio.
 
-    Of Pinocchio's data, it brings up to date where joints and frames are, ``data.oMi`` and ``data.oMf``.
+    Of Pinocchio's data, it brings up to date where joints and frames are, ``data.oMi`` and ``data.oMf``. Masses, places
+    and rotors are those that the model had when this was made; only gravity may be changed later.
 
     Attributes:
         tree: The joints.
@@ -151,6 +152,7 @@ class CompiledSystem(System):
             force=np.zeros((n, 6)),
             column=np.zeros(6),
         )
+        self._shapes = (model.nq,), (m,)
         self.M[:] = 0.0  # the kernel writes what is not zero by the tree's shape
         work = Work(self.tree, bodies, self.terms, self.motion, self.frame_position, self.frame_rotation)
         self.work = bind(work)
@@ -171,8 +173,17 @@ class CompiledSystem(System):
         return _again, (self.model, self.actuated_names, self.effort_limit, self.limits, self.actuators)
 
     def update(self, q: Array, v: Array) -> None:
-        """Compute all terms at configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout."""
-        self._compute(self.work, np.ascontiguousarray(q, np.float64), np.ascontiguousarray(v, np.float64))
+        """Compute all terms at configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout.
+
+        Raises:
+            InputError: They have other shapes.
+        """
+        q, v = np.ascontiguousarray(q, np.float64), np.ascontiguousarray(v, np.float64)
+        if (q.shape, v.shape) != self._shapes:  # compiled code would read beyond their ends
+            raise InputError(
+                f"q and v have the shapes {q.shape} and {v.shape}, not {self._shapes[0]} and {self._shapes[1]}"
+            )
+        self._compute(self.work, q, v)
 
 
 def machine(model: Any, **keywords: Any) -> System:
@@ -211,9 +222,12 @@ def _kinds(model: Any) -> tuple[Integers, Array]:
         if joint.shortname() == "JointModelFreeFlyer":
             kind[j] = FLYER
             continue
-        along = pin.computeJointJacobian(model, data, neutral, j)[:, joint.idx_v : joint.idx_v + joint.nv]
+        # the Jacobian of a machine with a single velocity comes as a vector
+        jacobian = pin.computeJointJacobian(model, data, neutral, j).reshape(6, model.nv)
+        along = jacobian[:, joint.idx_v : joint.idx_v + joint.nv]
         turns, slides = along[3:].any(), along[:3].any()
-        if joint.nv != 1 or turns == slides:
+        # joints within a composite one have places of their own
+        if joint.nv != 1 or turns == slides or joint.shortname() == "JointModelComposite":
             raise InputError(
                 f"joint {str(model.names[j])!r} is a {joint.shortname()}; compiled terms take free-flyers and joints "
                 "that turn about or slide along one axis"

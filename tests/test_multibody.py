@@ -134,3 +134,31 @@ def test_a_joint_about_three_axes_is_refused_by_name():
     with pytest.raises(InputError, match="joint 'shoulder' is a JointModelSpherical"):
         CompiledSystem(model, actuated=[])
     assert type(machine(model, actuated=[])) is System
+
+
+def test_a_joint_made_of_others_has_terms_of_pinocchio():
+    """The places of the joints within it are no part of the tree."""
+    joint, model = pin.JointModelComposite(1), pin.Model()
+    joint.addJoint(pin.JointModelRX(), pin.SE3(np.eye(3), np.array([0.0, 0.3, 0.2])))
+    for parent, kind, name in ((0, pin.JointModelRZ(), "shoulder"), (1, joint, "elbow")):
+        at = model.addJoint(parent, kind, pin.SE3.Identity(), name)
+        model.appendBodyToJoint(at, pin.Inertia.Random(), pin.SE3.Identity())
+    assert type(machine(model)) is System
+
+
+def test_a_machine_with_one_velocity_has_compiled_terms():
+    model = pin.Model()
+    hinge = model.addJoint(0, pin.JointModelRX(), pin.SE3.Random(), "hinge")
+    model.appendBodyToJoint(hinge, pin.Inertia.Random(), pin.SE3.Random())
+    compiled, system = machine(model), System(model)
+    assert isinstance(compiled, CompiledSystem)
+    for made in (compiled, system):
+        made.update(np.array([0.3]), np.array([-2.0]))
+    require_same(compiled, system)
+
+
+@pytest.mark.parametrize(("nq", "nv"), [(18, 18), (19, 17), (20, 18), (19, 40)])
+def test_vectors_of_another_machine_are_refused(nq, nv):
+    compiled = CompiledSystem.of(robots.load("links").system())
+    with pytest.raises(InputError, match=rf"\({nq},\) and \({nv},\), not \(19,\) and \(18,\)"):
+        compiled.update(np.zeros(nq), np.zeros(nv))
