@@ -37,18 +37,23 @@ WARM_STEPS = 20
 
 
 def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
-    """Move `plant` from `start`, then up and down once, faster than it ever will, so that nothing is compiled later.
+    """Move `plant` from `start`, with joints at their ends, then up and down once, faster than it ever will.
 
-    It must be reset afterwards.
+    So nothing is compiled or loaded later. It must be reset afterwards.
     """
+    system, q = session.system, start.q.copy()
+    ends = np.isfinite(system.limits.upper) & ~system.joint_circle
+    q[system.joint_q[ends]] = system.limits.upper[ends]
+    plant.reset(msgspec.structs.replace(start, q=q))
+    plant.step(np.zeros(system.n_actuated), dt)
     plant.reset(start)
     for _ in range(WARM_STEPS):
-        plant.step(np.zeros(session.system.n_actuated), dt)
+        plant.step(np.zeros(system.n_actuated), dt)
     if (between := session.between()) is None or session.lying is None:
         return
     state, life = plant.reset(session.lying), Life(between)
     for begin, since in ((life.stand_up, 0.0), (lambda t, q: life.lie_down(t, q, np.zeros((5, q.size))), 1e3)):
-        begin(since, session.system.joint_positions(state.q))
+        begin(since, system.joint_positions(state.q))
         t = since
         while not life.over(t):
             state, t = plant.step(life.on_the_way(t), dt), t + HASTE * dt

@@ -117,7 +117,7 @@ class WalkSession:
 
     def plant(self, dt: float) -> Plant:
         """The plant, stepped every `dt` [s]."""
-        return self._scene.plant(dt, lies=self._rise is not None)
+        return self._scene.plant(dt, lies=self._rise is not None, ready=True)
 
     def between(self) -> Between | None:
         """The way between lying and standing, and the gains that hold the joints on it."""

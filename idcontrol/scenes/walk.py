@@ -422,8 +422,10 @@ class WalkScene:
         system.update(home.q, home.v)
         return drive_gains(system, gains)
 
-    def plant(self, period_s: float, *, lies: bool = False) -> SimulatedPlant:
-        """The plant with its disturbances, stepped every `period_s` [s]; for a loop one that `lies` has a belly, too.
+    def plant(self, period_s: float, *, lies: bool = False, ready: bool = False) -> SimulatedPlant:
+        """The plant with its disturbances, stepped every `period_s` [s]; one that `lies` has a belly, too.
+
+        One that is `ready` has loaded all that its steps may need, for a clock that does not wait.
 
         Raises:
             UnknownName: There is no such plant.
@@ -443,7 +445,7 @@ class WalkScene:
         dt = period_s if config.plant_rate_hz is None else 1.0 / config.plant_rate_hz
         setup = plants.Setup(system=system, contacts=feet, dt=dt, settings=config.ground, robot=self.robot, mu=mu)
         plant = plants.build(config.plant, setup)
-        if lies and isinstance(plant, Stepping):
+        if ready and isinstance(plant, Stepping):
             plant.warm(self.robot.standing_state(system))
         patched = config.patch.mu is not None
         if (config.mu_range is not None or patched or angle > 0.0) and config.plant in OWN_CONTACTS:
