@@ -10,10 +10,12 @@ import numpy as np
 
 from idcontrol.bodies import Body, Obstacle, Surface, rotations
 from idcontrol.contact.contacts import Contacts, axes_of
-from idcontrol.contact.detection import Detection
+from idcontrol.contact.detection import Detection, contact_points, put, unmeasured, untracked
 from idcontrol.contact.distance import near_pairs
+from idcontrol.contact.manifold import Pairs, Tracked
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
+from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
@@ -71,6 +73,20 @@ class BodyContacts:
         )
 
 
+class BodyArrays(NamedTuple):
+    """`BodyContacts` as compiled code takes them, fields as there."""
+
+    identity: Integers
+    body: Integers
+    point: Array
+    axes: Array
+    gap: Array
+    mu: Array
+    stiffness: Array
+    damping: Array
+    rows: Array
+
+
 class _Surfaces(NamedTuple):
     """Surfaces of the shapes; the ground's is the last.
 
@@ -87,8 +103,31 @@ class _Surfaces(NamedTuple):
     damping: Array
 
 
+class _Scene(NamedTuple):
+    """All shapes, those of the bodies first.
+
+    Attributes:
+        detection: `Detection.scene`.
+        surfaces: Their surfaces, and the ground's.
+        position: Their origins, world frame, shape (g, 3) [m].
+        rotation: Their axes (columns), shape (g, 3, 3).
+        reach: How far each may reach, shape (g,) [m]; what does not move has none.
+    """
+
+    detection: Bound
+    surfaces: _Surfaces
+    position: Array
+    rotation: Array
+    reach: Array
+
+
 class BodyDetector:
-    """Finds the contacts of free bodies."""
+    """Finds the contacts of free bodies.
+
+    Attributes:
+        detection: The shapes.
+        scene: The argument of `near` and `touching`.
+    """
 
     def __init__(
         self,
@@ -116,32 +155,33 @@ class BodyDetector:
         things: list[Body | Obstacle] = [*bodies, *obstacles]
         n, count = len(bodies), len(things)
         self._n = n
-        self._detection = Detection(
+        self.detection = Detection(
             [thing.shape for thing in things], [thing.name for thing in things], np.arange(n), terrain
         )
         every = [*(thing.surface for thing in things), Surface(mu=np.inf) if ground is None else ground]
         body: Integers = np.full(count + 1, WORLD, dtype=np.int64)
         body[:n] = np.arange(n)
-        self._surfaces = _Surfaces(
+        surfaces = _Surfaces(
             body=body,
             mu=np.array([surface.mu for surface in every]),
             softness=np.array([1.0 / surface.stiffness for surface in every]),
             damping=np.array([surface.damping for surface in every]),
         )
-        self._position, self._rotation = np.zeros((count, 3)), np.zeros((count, 3, 3))
-        self._reach: Array = np.zeros(count)  # what does not move has none
+        position, rotation = np.zeros((count, 3)), np.zeros((count, 3, 3))
         if obstacles:
-            self._position[n:] = [obstacle.position for obstacle in obstacles]
-            self._rotation[n:] = rotations(np.array([obstacle.orientation for obstacle in obstacles], float))
+            position[n:] = [obstacle.position for obstacle in obstacles]
+            rotation[n:] = rotations(np.array([obstacle.orientation for obstacle in obstacles], float))
+        self.scene: Bound = bind(_Scene(self.detection.scene, surfaces, position, rotation, np.zeros(count)))
+        self.reset()
 
     @property
     def radius(self) -> Array:
         """Radius of a sphere around each body, shape (n,) [m]."""
-        return self._detection.shapes.radius[: self._n]
+        return self.detection.shapes.radius[: self._n]
 
     def reset(self) -> None:
         """Forget which contacts there were."""
-        self._detection.reset()
+        self._tracked = untracked()
 
     def detect(self, position: Array, rotation: Array, reach: Array) -> BodyContacts:
         """The contacts whose gap is below the reach of both bodies together.
@@ -151,25 +191,46 @@ class BodyDetector:
             rotation: Axes of the bodies (columns), shape (n, 3, 3).
             reach: How far each body may reach, shape (n,) [m].
         """
-        detection, n = self._detection, self._n
-        self._position[:n], self._rotation[:n] = position, rotation
-        detection.put(self._position, self._rotation)
-        self._reach[:n] = reach
-        pair = near_pairs(detection.placed.low, detection.placed.high, self._reach, self._surfaces.body)
-        found = detection.find(pair, self._reach[pair[:, 0]] + self._reach[pair[:, 1]], self._reach)
-        axes = axes_of(found.normal, 0.0)
-        body, mu, stiffness, damping = _pair_up(self._surfaces, found.shape)
-        return BodyContacts(
-            identity=found.identity,
-            body=body,
-            point=found.point,
-            axes=axes,
-            gap=found.gap,
-            mu=mu,
-            stiffness=stiffness,
-            damping=damping,
-            rows=_rows(body, self._position, found.point, axes),
-        )
+        pairs = near(self.scene, position, rotation, reach)
+        self.detection.measure(pairs)
+        found, self._tracked = touching(self.scene, pairs, self._tracked)
+        return BodyContacts(**found._asdict())
+
+
+@njit(cache=True, error_model="numpy")
+def near(bound: Bound, position: Array, rotation: Array, reach: Array) -> Pairs:
+    """Place the bodies of a scene (arguments as those of `BodyDetector.detect`); the pairs of shapes to be measured."""
+    scene = bound.borrowed
+    for i in range(position.shape[0]):
+        scene.reach[i] = reach[i]
+        for k in range(3):
+            scene.position[i, k] = position[i, k]
+            for j in range(3):
+                scene.rotation[i, k, j] = rotation[i, k, j]
+    put(scene.detection, scene.position, scene.rotation)
+    _, placed, _, _ = scene.detection.borrowed
+    pair = near_pairs(placed.low, placed.high, scene.reach, scene.surfaces.body)
+    margin = np.empty(pair.shape[0])
+    for i in range(pair.shape[0]):
+        margin[i] = scene.reach[pair[i, 0]] + scene.reach[pair[i, 1]]
+    return unmeasured(pair, margin)
+
+
+@njit(cache=True, error_model="numpy")
+def touching(bound: Bound, pairs: Pairs, before: Tracked) -> tuple[BodyArrays, Tracked]:
+    """The contacts of a scene, and what the next step needs to recognize them.
+
+    Args:
+        bound: The scene, placed.
+        pairs: Of `near`; those without a closed form have been measured.
+        before: What the step before has left.
+    """
+    scene = bound.borrowed
+    found, now = contact_points(scene.detection, pairs, scene.reach, before)
+    axes = axes_of(found.normal, 0.0)
+    body, mu, stiffness, damping = _pair_up(scene.surfaces, found.shape)
+    rows = _rows(body, scene.position, found.point, axes)
+    return BodyArrays(found.identity, body, found.point, axes, found.gap, mu, stiffness, damping, rows), now
 
 
 @njit(cache=True, error_model="numpy")

@@ -36,7 +36,7 @@ from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Integers
 
-__all__ = ["GROUND", "Detection"]
+__all__ = ["GROUND", "Detection", "contact_points", "put", "unmeasured", "untracked"]
 
 FOLLOW = 0.2
 """A contact keeps its identity while it moves less than this in one step, in radii of the smaller shape."""
@@ -49,6 +49,8 @@ class Detection:
         shapes: The shapes as arrays.
         placed: Where they were at the last `put`.
         geometries: Their coal geometries, with convex hulls for meshes.
+        scene: Shapes, where they are, ground and arena, for `put` and `contact_points`.
+        needs_coal: Whether some distances have no closed form.
     """
 
     def __init__(
@@ -77,18 +79,17 @@ class Detection:
             first=np.concatenate([[0], np.cumsum(corners)]).astype(np.int64),
         )
         self.placed: Placed = unplaced(self.shapes)
-        self._scene = bind((self.shapes, self.placed, ground, reserve()))
-        self._needs_coal = bool((self.shapes.kind == OTHER).any())
+        self.scene: Bound = bind((self.shapes, self.placed, ground, reserve()))
+        self.needs_coal = bool((self.shapes.kind == OTHER).any())
         self.reset()
 
     def reset(self) -> None:
         """Forget which contacts there were."""
-        none: Integers = np.zeros(0, dtype=np.int64)
-        self._tracked = Tracked(pair=none, slot=none, point=np.zeros((0, 3)))
+        self._tracked = untracked()
 
     def put(self, position: Array, rotation: Array) -> None:
         """Say where the shapes are: origins (g, 3) [m], axes as columns (g, 3, 3), world frame."""
-        _put(self._scene, position, rotation)
+        put(self.scene, position, rotation)
 
     def find(self, pair: Integers, margin: Array, ground_margin: Array) -> Points:
         """The contacts whose gap is below a margin.
@@ -98,22 +99,16 @@ class Detection:
             margin: Largest gap of each pair, shape (p,) [m].
             ground_margin: Largest gap of each shape over the ground, shape (g,) [m].
         """
-        p = pair.shape[0]
-        pairs = Pairs(
-            shape=pair,
-            margin=margin,
-            direction=np.empty((p, 3)),
-            witness=np.empty((p, 3)),
-            distance=np.empty(p),
-        )
-        if self._needs_coal:
-            self._measure_by_coal(pairs)
+        pairs = unmeasured(pair, margin)
+        self.measure(pairs)
         points: Points
-        points, self._tracked = _contact_points(self._scene, pairs, ground_margin, self._tracked)
+        points, self._tracked = contact_points(self.scene, pairs, ground_margin, self._tracked)
         return points
 
-    def _measure_by_coal(self, pairs: Pairs) -> None:
-        """Distances of the pairs that have no closed form."""
+    def measure(self, pairs: Pairs) -> None:
+        """Write distances of the pairs that have no closed form; `contact_points` measures the others."""
+        if not self.needs_coal:
+            return
         request = coal.DistanceRequest()
         for i in np.flatnonzero((self.shapes.kind[pairs.shape] == OTHER).any(axis=1)):
             a, b = pairs.shape[i]
@@ -127,19 +122,32 @@ class Detection:
             pairs.distance[i] = result.min_distance
 
 
+def untracked() -> Tracked:
+    """Contacts between shapes before the first step: none."""
+    none: Integers = np.zeros(0, dtype=np.int64)
+    return Tracked(pair=none, slot=none, point=np.zeros((0, 3)))
+
+
 @njit(cache=True, error_model="numpy")
-def _put(scene: Bound, position: Array, rotation: Array) -> None:
+def unmeasured(pair: Integers, margin: Array) -> Pairs:
+    """Pairs (p, 2) of shapes with their margins (p,), of distances that are to be measured."""
+    p = pair.shape[0]
+    return Pairs(pair, margin, np.empty((p, 3)), np.empty((p, 3)), np.empty(p))
+
+
+@njit(cache=True, error_model="numpy")
+def put(scene: Bound, position: Array, rotation: Array) -> None:
     """Write where the shapes of a scene are."""
     shapes, placed, _, _ = scene.borrowed
     place(shapes, position, rotation, placed)
 
 
 @njit(cache=True, error_model="numpy")
-def _contact_points(scene: Bound, pairs: Pairs, ground_margin: Array, before: Tracked) -> tuple[Points, Tracked]:
+def contact_points(scene: Bound, pairs: Pairs, ground_margin: Array, before: Tracked) -> tuple[Points, Tracked]:
     """Contact points with their identities, and what the next step needs to recognize them.
 
     Args:
-        scene: Shapes, where they are, ground, arena.
+        scene: `Detection.scene`.
         pairs: Pairs to look at; those that have no closed form have been measured.
         ground_margin: Largest gap of each shape over the ground, shape (g,) [m].
         before: Contacts between shapes of the step before.

@@ -1,14 +1,15 @@
 """Time stepping of many free bodies with any contact model: ``M (v⁺ - v*) = Jᵀf``, then ``q⁺ = q ⊕ h v⁺``.
 
 Inertia and contact rows stay in blocks (`idcontrol.models.sparse`), so the cost of a step grows with the number of
-contacts. `dense` adapts models that need dense matrices, for few bodies.
+contacts. `dense` adapts models that need dense matrices, for few bodies. With `sap.Sparse`, and shapes whose distances
+have closed forms, a step is one compiled call (`idcontrol.plants.body_step`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,22 +23,20 @@ from idcontrol.bodies import (
     first_beyond,
     free_velocities,
     inertia_blocks,
-    reaches,
     rotations,
 )
 from idcontrol.contact.body_contacts import BodyContacts, BodyDetector
 from idcontrol.contact.terrain import Terrain
 from idcontrol.errors import InputError
-from idcontrol.kernels.jit import njit
+from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.models import sap
+from idcontrol.models.sap.many import SCRATCH, as_solution
 from idcontrol.models.sparse import SparseProblem, SparseSolution, dense_inertia
 from idcontrol.models.step import ContactModel, StepProblem, WarmStart
+from idcontrol.plants.body_step import FASTEST, Ended, Left, World, carried, nothing, reaches_in, step_with_sap, values
 from idcontrol.types import Array, Integers
 
-NEAR = 1e-3
-"""Gap below which contacts are listed [m], in addition to the distance that the bodies can move within the step."""
-
-FASTEST = 3e8
-"""Speed of light [m/s]. A faster body means a wrong force, mass or step size."""
+_Seen: TypeAlias = tuple[BodyContacts, SparseProblem, SparseSolution]
 
 BodyModel: TypeAlias = Callable[[SparseProblem, BodyContacts], SparseSolution]
 """A contact model for many bodies; its second argument has geometry and identities of the problem's contacts."""
@@ -67,9 +66,7 @@ class FreeBodies:
 
     Attributes:
         inertias: Masses and inertias of the bodies.
-        contacts: Contacts of the last step; None before the first.
-        problem: Problem of the last step; None before the first.
-        last: Solution of that problem; None before the first step.
+        state: Where they are.
     """
 
     def __init__(
@@ -105,7 +102,20 @@ class FreeBodies:
         n = len(bodies)
         self._size: Integers = np.full(n, 6, dtype=np.int64)
         self._still: Array = np.zeros((n, 6))
-        self.reset(BodyState.at_rest(np.zeros((n, 3))))
+        state = self.reset(BodyState.at_rest(np.zeros((n, 3))))
+        self._whole: Callable[..., Any] | None = None
+        if isinstance(model, sap.Sparse) and not self._detector.detection.needs_coal:
+            world = World(
+                inertias=self.inertias,
+                gravity=self._gravity,
+                radius=self._detector.radius,
+                scene=self._detector.scene,
+                size=self._size,
+                parameters=model.parameters,
+                arena=SCRATCH,
+            )
+            self._world = bind(world)
+            self._whole = entry(step_with_sap, self._world, self._left, state, self._still, 1.0)
 
     def reset(self, state: BodyState) -> BodyState:
         """Start from `state`.
@@ -124,12 +134,15 @@ class FreeBodies:
                 raise InputError(f"the {what} of body {bad[0]} is not finite; mend the state before the run")
         if n and not (np.linalg.norm(state.orientation, axis=1) > 0.0).all():
             raise InputError("a quaternion is zero; (0, 0, 0, 1) is no rotation")
-        self.state = state
+        position, orientation, velocity = (
+            np.require(each, np.float64, ("C", "W")) for each in (state.position, state.orientation, state.velocity)
+        )
+        self.state = BodyState(float(state.t), position, orientation, velocity)
         self._detector.reset()
-        self.contacts: BodyContacts | None = None
-        self.problem: SparseProblem | None = None
-        self.last: SparseSolution | None = None
-        return state
+        self._left: Bound = nothing()
+        self._seen: _Seen | None = None
+        self._ended: tuple[float, Ended] | None = None
+        return self.state
 
     def step(self, h: float, wrench: Array | None = None) -> BodyState:
         """Take one step.
@@ -143,18 +156,28 @@ class FreeBodies:
         """
         if not 0.0 < h < np.inf:
             raise InputError(f"a step must be positive and finite, not {h} s")
-        applied = self._still if wrench is None else np.ascontiguousarray(wrench, dtype=np.float64)
-        if applied.shape != self._still.shape or not np.isfinite(applied).all():
-            raise InputError(f"forces on bodies must be finite, shape {self._still.shape}")
+        applied = self._still
+        if wrench is not None:
+            applied = np.ascontiguousarray(wrench, dtype=np.float64)
+            if applied.shape != self._still.shape or not np.isfinite(applied).all():
+                raise InputError(f"forces on bodies must be finite, shape {self._still.shape}")
+        if self._whole is not None:
+            state, left, good, ended = self._whole(self._world, self._left, self.state, applied, h)
+            if good:
+                self._left, self._ended, self._seen = left, (h, ended), None
+                self.state = state
+                return self.state
+        return self._step_by_parts(h, applied)
+
+    def _step_by_parts(self, h: float, applied: Array) -> BodyState:
+        """Take one step with any model and shapes; raises `InputError` where a body gets too fast."""
         state, inertias = self.state, self.inertias
         rotation = rotations(state.orientation)
         v_star = free_velocities(inertias, state, rotation, applied, self._gravity, h)
         self._refuse_impossible(v_star, h)
-        before = None if self.contacts is None or self.last is None else (self.contacts.identity, self.last.impulses)
-        # A body moves the reach by its own velocity only: one that a faster body hits may be listed a step late.
-        reach = reaches(v_star, self._detector.radius, h, 0.5 * NEAR)
-        self.contacts = contacts = self._detector.detect(state.position, rotation, reach)
-        self.problem = problem = SparseProblem(
+        before = self._look()
+        contacts = self._detector.detect(state.position, rotation, reaches_in(h, v_star, self._detector.radius))
+        problem = SparseProblem(
             h=h,
             size=self._size,
             M=inertia_blocks(inertias, rotation),
@@ -167,9 +190,10 @@ class FreeBodies:
             stiffness=contacts.stiffness,
             damping=contacts.damping,
             surface_velocity=np.zeros((len(contacts), 3)),
-            impulses=before if before is None else _carried(*before, contacts.identity),
+            impulses=None if before is None else carried(before[0].identity, before[2].impulses, contacts.identity),
         )
-        self.last = solution = self._model(problem, contacts)
+        solution = self._model(problem, contacts)
+        self._seen = contacts, problem, solution
         self._refuse_impossible(solution.v_plus, h)
         self.state = advance(inertias, state, rotation, solution.v_plus, h)
         return self.state
@@ -183,27 +207,58 @@ class FreeBodies:
                 f"{h:g} s after t = {self.state.t:g} s; check forces, masses and the step"
             )
 
+    @property
+    def contacts(self) -> BodyContacts | None:
+        """Contacts of the last step; None before the first."""
+        seen = self._look()
+        return None if seen is None else seen[0]
+
+    @property
+    def problem(self) -> SparseProblem | None:
+        """Problem of the last step; None before the first."""
+        seen = self._look()
+        return None if seen is None else seen[1]
+
+    @property
+    def last(self) -> SparseSolution | None:
+        """Solution of that problem; None before the first step."""
+        seen = self._look()
+        return None if seen is None else seen[2]
+
+    def _look(self) -> _Seen | None:
+        """The last step as objects, made when somebody asks for them; None before the first."""
+        if self._seen is None and self._ended is not None:
+            h, ended = self._ended
+            left: Left = values(self._left)
+            c = left.contacts
+            problem = SparseProblem(
+                h=h,
+                size=self._size,
+                M=left.M,
+                v=left.v,
+                v_star=left.v_star,
+                tree=c.body,
+                rows=c.rows,
+                gap=c.gap,
+                mu=c.mu,
+                stiffness=c.stiffness,
+                damping=c.damping,
+                surface_velocity=np.zeros((len(c.gap), 3)),
+                impulses=left.carried,
+            )
+            self._seen = BodyContacts(**c._asdict()), problem, as_solution(left.result, ended)
+        return self._seen
+
     def contact_forces(self) -> BodyForces:
         """Contact forces of the last step; empty before the first."""
-        if self.contacts is None or self.problem is None or self.last is None:
+        seen = self._look()
+        if seen is None:
             nothing = np.zeros((0, 3))
             none: Integers = np.zeros(0, dtype=np.int64)
             return BodyForces(identity=none, body=none.reshape(0, 2), point=nothing, normal=nothing, force=nothing)
-        c = self.contacts
-        force: Array = (self.last.impulses[:, None, :] @ c.axes)[:, 0] / self.problem.h
+        c, problem, solution = seen
+        force: Array = (solution.impulses[:, None, :] @ c.axes)[:, 0] / problem.h
         return BodyForces(identity=c.identity, body=c.body, point=c.point, normal=c.axes[:, 0], force=force)
-
-
-@njit(cache=True)
-def _carried(before: Integers, impulses: Array, now: Integers) -> Array:
-    """Impulses (k, 3) of contacts `before` (k,) for those that are there `now` (n,), zero for new ones; (n, 3)."""
-    order, sorted_ = np.argsort(before), np.sort(before)
-    out = np.zeros((now.shape[0], 3))
-    for i in range(now.shape[0]):
-        at = np.searchsorted(sorted_, now[i])
-        if at < before.shape[0] and sorted_[at] == now[i]:
-            out[i] = impulses[order[at]]
-    return out
 
 
 def dense(model: ContactModel) -> BodyModel:

@@ -8,7 +8,6 @@ import numpy as np
 from idcontrol.bodies import BodyState, Obstacle, Surface, solid
 from idcontrol.contact.terrain import plane
 from idcontrol.models import sap
-from idcontrol.models.sparse import SparseProblem, SparseSolution
 from idcontrol.plants.bodies import FreeBodies
 
 GRAVITY = 9.81
@@ -62,12 +61,9 @@ def drop(
     )
     orientation = rng.normal(size=(bodies, 4))
 
-    def solve(problem: SparseProblem, contacts: object) -> SparseSolution:
-        return sap.solve_sparse(problem, sigma=parameters.sigma, beta=parameters.beta, tolerance=parameters.tolerance)
-
     plant = FreeBodies(
         [solid(f"body{i}", shape, DENSITY_KG_M3, surface) for i, shape in enumerate(shapes)],
-        solve,
+        sap.Sparse(parameters),
         obstacles=_walls(surface) if walls else (),
         terrain=plane(),
         ground=surface,

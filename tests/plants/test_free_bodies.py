@@ -290,3 +290,54 @@ def test_no_body_at_all_is_a_scene_too() -> None:
     assert plant.last is not None
     assert plant.last.status is Status.SOLVED
     assert plant.contact_forces().force.shape == (0, 3)
+
+
+def test_a_step_of_sap_in_one_call_is_the_step_by_parts() -> None:
+    """Bodies that fall onto each other: states, contacts, problems, solutions and forces to the last bit."""
+    parameters = sap.Parameters(tolerance=1e-6)
+
+    def by_parts(problem: SparseProblem, contacts: BodyContacts) -> SparseSolution:
+        return sap.Sparse(parameters)(problem, contacts)
+
+    scene = [ball("ball"), cube("cube"), cube("other")]
+    start = BodyState.at_rest(np.array([[0.01, 0.0, 0.3], [0.0, 0.0, 0.06], [0.06, 0.02, 0.18]]))
+    one, other = (FreeBodies(scene, model, terrain=plane()) for model in (sap.Sparse(parameters), by_parts))
+    wrench = np.tile([0.1, 0.0, 0.0, 0.0, 0.0, 0.01], (3, 1))
+    for plant in (one, other):
+        plant.reset(start)
+        assert plant.contacts is None
+        assert plant.contact_forces().force.shape == (0, 3)
+    pushes = 0
+    for step in range(60):
+        for a, b in zip(*(plant.step(0.01, wrench if step % 2 else None) for plant in (one, other)), strict=True):
+            np.testing.assert_array_equal(a, b)
+        pushes += len(one.contact_forces().force)
+        np.testing.assert_array_equal(one.contact_forces().force, other.contact_forces().force)
+        for name in ("identity", "body", "point", "gap", "mu", "rows"):
+            np.testing.assert_array_equal(getattr(one.contacts, name), getattr(other.contacts, name))
+        for name in ("M", "v", "v_star", "tree", "stiffness", "damping"):
+            np.testing.assert_array_equal(getattr(one.problem, name), getattr(other.problem, name))
+        for name in ("v_plus", "impulses", "contact_velocity", "status", "residual", "iterations", "islands"):
+            np.testing.assert_array_equal(getattr(one.last, name), getattr(other.last, name))
+    assert pushes > 200
+
+
+def test_a_step_of_sap_in_one_call_names_what_no_body_survives_and_can_be_stepped_again() -> None:
+    plant = FreeBodies([ball("calm"), ball("struck")], sap.Sparse(sap.Parameters()), terrain=plane())
+    plant.reset(BodyState.at_rest(np.array([[0.0, 0, 0.05], [1.0, 0, 0.05]])))
+    wrench = np.zeros((2, 6))
+    wrench[1, 4] = 1e155
+    with pytest.raises(InputError, match="body 'struck' would move at"):
+        plant.step(1e-3, wrench)
+    for _ in range(20):
+        plant.step(1e-3)
+    assert plant.contact_forces().force[:, 2] == pytest.approx(plant.inertias.mass * G, rel=1e-3)
+
+
+def test_shapes_without_closed_form_are_stepped_with_sap_by_parts() -> None:
+    stick = solid("stick", coal.Capsule(0.05, 0.2), 1000.0, Surface(mu=0.5))
+    plant = FreeBodies([stick], sap.Sparse(sap.Parameters()), terrain=plane())
+    plant.reset(BodyState.at_rest(np.array([[0.0, 0.0, 0.15]])))
+    for _ in range(20):
+        plant.step(1e-3)
+    assert plant.contact_forces().force[:, 2].sum() == pytest.approx(plant.inertias.mass[0] * G, rel=1e-3)

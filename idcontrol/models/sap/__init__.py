@@ -30,7 +30,7 @@ from idcontrol.kernels.linear import assign, assign_rows, cholesky, solve_lower,
 from idcontrol.kernels.linked import linked
 from idcontrol.models.sap.bounded import Bounded, joint_limits, motors
 from idcontrol.models.sap.cone import OPEN, STICK, project
-from idcontrol.models.sap.many import solve_sparse
+from idcontrol.models.sap.many import Sparse, solve_sparse
 from idcontrol.models.sap.newton import (
     ACCEPTED,
     CONVERGED,
@@ -59,7 +59,7 @@ from idcontrol.models.whitened import Whitened, finish, hold, whiten
 from idcontrol.solvers.lcp import rounding
 from idcontrol.types import Array, Integers, Status
 
-__all__ = ["Bounded", "Parameters", "joint_limits", "motors", "solve", "solve_bounded", "solve_sparse"]
+__all__ = ["Bounded", "Parameters", "Sparse", "joint_limits", "motors", "solve", "solve_bounded", "solve_sparse"]
 
 
 class _Contacts(NamedTuple):

@@ -7,6 +7,7 @@ Contacts split the nodes into islands; each is solved by itself, to its own tole
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +48,7 @@ from idcontrol.models.step import CLOSED_GAP
 from idcontrol.solvers.block_cholesky import BLOCK, analyze, factorize, solve
 from idcontrol.types import Array, Integers, Status
 
-_SCRATCH = reserve(1 << 18)
+SCRATCH = reserve(1 << 18)
 """Memory for one island; kernels hold the interpreter's lock, so that only one uses it at a time."""
 
 
@@ -289,7 +290,7 @@ def _solve_island(
 
 
 @njit(cache=True, error_model="numpy")
-def _solve_all(
+def solve_all(
     h: float, trees: Trees, contacts: Touching, parameters: Parameters, result: Result, arena: Arena
 ) -> tuple[int, int, float, int]:  # pragma: no cover - compiled
     """Write the result of a step of length h [s]; returns how it ended, iterations, residual, number of islands."""
@@ -403,7 +404,7 @@ def solve_sparse(
     """
     n = len(problem.gap)
     result = Result(np.empty(problem.v.shape), np.empty((n, 3)), np.empty((n, 3)))
-    code, count, residual, islands = _solve_all(
+    ended = solve_all(
         problem.h,
         Trees(problem.size, problem.M, problem.v, problem.v_star),
         Touching(
@@ -418,8 +419,18 @@ def solve_sparse(
         ),
         Parameters(beta, sigma, tolerance, iterations),
         result,
-        _SCRATCH,
+        SCRATCH,
     )
+    return as_solution(result, ended)
+
+
+def as_solution(result: Result, ended: tuple[int, int, float, int]) -> SparseSolution:
+    """What `solve_all` has found, and how it `ended`.
+
+    Raises:
+        InputError: A contact's stiffness, damping or friction is not physical.
+    """
+    code, count, residual, islands = ended
     if code == UNPHYSICAL:
         raise InputError("contacts: stiffness must be positive, damping and friction must not be negative")
     status = Status.SOLVED if code == CONVERGED or residual <= ACCEPTED else Status.REPAIRED
@@ -432,3 +443,15 @@ def solve_sparse(
         iterations=count,
         islands=islands,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """SAP as a model of many bodies, whose steps `idcontrol.plants.bodies` takes in one compiled call."""
+
+    parameters: Parameters
+
+    def __call__(self, problem: SparseProblem, contacts: object) -> SparseSolution:
+        """One step."""
+        p = self.parameters
+        return solve_sparse(problem, sigma=p.sigma, beta=p.beta, tolerance=p.tolerance, iterations=p.iterations)

@@ -1,0 +1,174 @@
+"""One step of free bodies with SAP in one compiled call: contacts, impulses, v⁺ and the state at the end.
+
+What `idcontrol.plants.bodies` does step by step, for any model and any shapes, from the same parts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from idcontrol.bodies import (
+    BodyState,
+    Inertias,
+    advance,
+    first_beyond,
+    free_velocities,
+    inertia_blocks,
+    reaches,
+    rotations,
+)
+from idcontrol.contact.body_contacts import BodyArrays, near, touching
+from idcontrol.contact.detection import untracked
+from idcontrol.contact.manifold import Tracked
+from idcontrol.kernels.arena import Arena
+from idcontrol.kernels.bound import Bound, bind
+from idcontrol.kernels.jit import njit
+from idcontrol.models.sap.many import Result, Touching, Trees, solve_all
+from idcontrol.models.sap.newton import UNPHYSICAL, Parameters
+from idcontrol.types import Array, Integers
+
+Ended: TypeAlias = tuple[int, int, float, int]
+"""How SAP ended, iterations, residual, islands, as `solve_all` says it."""
+
+NEAR = 1e-3
+"""Gap below which contacts are listed [m], in addition to the distance that the bodies can move within the step."""
+
+FASTEST = 3e8
+"""Speed of light [m/s]. A faster body means a wrong force, mass or step size."""
+
+
+class World(NamedTuple):
+    """What stays the same from step to step.
+
+    Attributes:
+        inertias: Masses and inertias of the n bodies.
+        gravity: World frame, shape (3,) [m/s²].
+        radius: Radius of a sphere around each body, shape (n,) [m].
+        scene: `BodyDetector.scene`.
+        size: Velocities of each body, shape (n,): six.
+        parameters: SAP's.
+        arena: Memory for SAP.
+    """
+
+    inertias: Inertias
+    gravity: Array
+    radius: Array
+    scene: Bound
+    size: Integers
+    parameters: Parameters
+    arena: Arena
+
+
+class Left(NamedTuple):
+    """What a step leaves: its contacts, how to know them again, and problem and solution as in `models.sparse`."""
+
+    contacts: BodyArrays
+    tracked: Tracked
+    M: Array
+    v: Array
+    v_star: Array
+    carried: Array
+    result: Result
+
+
+def nothing() -> Bound:
+    """What has been left before the first step."""
+    none: Integers = np.zeros(0, dtype=np.int64)
+    scalars = np.zeros(0)
+    return bind(
+        Left(
+            contacts=BodyArrays(
+                identity=none,
+                body=none.reshape(0, 2),
+                point=np.zeros((0, 3)),
+                axes=np.zeros((0, 3, 3)),
+                gap=scalars,
+                mu=scalars,
+                stiffness=scalars,
+                damping=scalars,
+                rows=np.zeros((0, 2, 3, 6)),
+            ),
+            tracked=untracked(),
+            M=np.zeros((0, 6, 6)),
+            v=np.zeros((0, 6)),
+            v_star=np.zeros((0, 6)),
+            carried=np.zeros((0, 3)),
+            result=Result(np.zeros((0, 6)), np.zeros((0, 3)), np.zeros((0, 3))),
+        )
+    )
+
+
+@njit(cache=True)
+def values(left: Bound) -> Left:
+    """What a step has left, for Python to look at."""
+    return left.values
+
+
+@njit(cache=True)
+def reaches_in(h: float, v_star: Array, radius: Array) -> Array:
+    """How far bodies with velocities `v_star` (n, 6) and radii (n,) may reach in a step of `h` [s], shape (n,) [m].
+
+    A body moves the reach by its own velocity only: one that a faster body hits may be listed a step late.
+    """
+    return reaches(v_star, radius, h, 0.5 * NEAR)
+
+
+@njit(cache=True)
+def carried(before: Integers, impulses: Array, now: Integers) -> Array:
+    """Impulses (k, 3) of contacts `before` (k,) for those that are there `now` (n,), zero for new ones; (n, 3)."""
+    order = np.argsort(before)
+    sorted_ = before[order]
+    out = np.zeros((now.shape[0], 3))
+    for i in range(now.shape[0]):
+        at = np.searchsorted(sorted_, now[i])
+        if at < before.shape[0] and sorted_[at] == now[i]:
+            out[i] = impulses[order[at]]
+    return out
+
+
+@njit(cache=True, error_model="numpy")
+def step_with_sap(
+    bound: Bound, before: Bound, state: BodyState, wrench: Array, h: float
+) -> tuple[BodyState, Bound, bool, Ended]:
+    """Take one step.
+
+    Args:
+        bound: The `World`.
+        before: What the step before has left.
+        state: The bodies.
+        wrench: Force and torque on each body about its centre of mass, world axes, shape (n, 6) [N, N m].
+        h: Length of the step [s].
+
+    Returns:
+        State at the end, what the step leaves, whether it is a step at all (if not, the step by parts says what is
+        wrong), and how SAP ended.
+    """
+    world, last = bound.borrowed, before.borrowed
+    rotation = rotations(state.orientation)
+    v_star = free_velocities(world.inertias, state, rotation, wrench, world.gravity, h)
+    if first_beyond(v_star, FASTEST) >= 0:
+        return state, before, False, (0, 0, 0.0, 0)
+    reach = reaches_in(h, v_star, world.radius)
+    pairs = near(world.scene, state.position, rotation, reach)
+    contacts, tracked = touching(world.scene, pairs, last.tracked)
+    M, n = inertia_blocks(world.inertias, rotation), contacts.gap.shape[0]
+    start = carried(last.contacts.identity, last.result.impulses, contacts.identity)
+    trees = Trees(world.size, M, state.velocity, v_star)
+    rows = Touching(
+        contacts.body,
+        contacts.rows,
+        contacts.gap,
+        contacts.mu,
+        contacts.stiffness,
+        contacts.damping,
+        np.zeros((n, 3)),
+        start,
+    )
+    result = Result(np.empty(v_star.shape), np.empty((n, 3)), np.empty((n, 3)))
+    ended = solve_all(h, trees, rows, world.parameters, result, world.arena)
+    left = bind(Left(contacts, tracked, M, state.velocity, v_star, start, result))
+    if ended[0] == UNPHYSICAL or first_beyond(result.v_plus, FASTEST) >= 0:
+        return state, left, False, ended
+    return advance(world.inertias, state, rotation, result.v_plus, h), left, True, ended
