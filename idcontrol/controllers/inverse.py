@@ -45,6 +45,7 @@ from idcontrol.controllers.step import (
     StanceRule,
     meets_ground,
     pose_bound,
+    torque_bounds,
     usable,
 )
 from idcontrol.controllers.whole import Whole, place_of, whole_step
@@ -413,14 +414,18 @@ class InverseDynamics:
         """The scheme within its motors' bounds: torques, what was found, whether a torque limit was met."""
         limit, (least, most) = self._system.effort_limit, request.posed.bounds
         if self._let_go[0] >= MOST_LET_GO:  # the rate has no bound, the torque has
-            least, most = -self._h * limit, self._h * limit
-        slack = MET * (most - least)
+            least, most = np.empty(limit.size), np.empty(limit.size)
+            speed = self._system.joint_velocities(self._intake.inputs.v)
+            torque_bounds(self._machine.joints, speed, least, most)
+            least, most = self._h * least, self._h * most
+        room = most - least
         known = np.full(limit.size, np.nan)
         tracked, driven = np.isnan(known), request
         while True:
             outcome = solve(self._scheme, driven)
             impulse = known.copy()
             impulse[tracked] = outcome.motor_impulse
+            slack = MET * np.where(room < np.inf, room, np.abs(impulse))
             # a joint that has its bound stays there, so this ends when the last one has
             beyond = (impulse < least - slack) | (impulse > most + slack)
             if not beyond.any():

@@ -344,6 +344,22 @@ def ramp_weights(identity: Integers, inputs: Inputs, ramp_s: float, arena: Arena
     return out
 
 
+@njit(cache=True, error_model="numpy")
+def torque_bounds(joints: JointLaw, speed: Array, least: Array, most: Array) -> None:
+    """Write the torques [N m] that motors can give at speeds [rad/s or m/s] of their joints, shapes (a,)."""
+    for j in range(speed.shape[0]):
+        most[j] = joints.limit[j]
+        least[j] = -most[j]
+        top, no_load = joints.room.speed[j], joints.room.no_load[j]
+        if top < abs(speed[j]) and no_load < np.inf:
+            share = (no_load - abs(speed[j])) / (no_load - top)
+            left = joints.limit[j] * share if share > 0.0 else 0.0  # of a motor without limit, too
+            if speed[j] > 0.0:
+                most[j] = left
+            else:
+                least[j] = -left
+
+
 @njit(cache=True, forceinline=True, error_model="numpy")
 def motors(machine: Machine, v: Array, arena: Arena) -> tuple[Array, Bounds]:
     """Motor impulses of the last step, shape (a,) [N m s], and the bounds of this step's.
@@ -355,23 +371,17 @@ def motors(machine: Machine, v: Array, arena: Arena) -> tuple[Array, Bounds]:
         v: Velocity in our order, shape (m,).
         arena: Where arrays come from.
     """
-    h, a, room = machine.h, machine.joints.limit.shape[0], machine.joints.room
+    h, a, rate = machine.h, machine.joints.limit.shape[0], machine.joints.room.torque_rate
     last, least, most = vector(arena, a), vector(arena, a), vector(arena, a)
+    torque_bounds(machine.joints, v[v.shape[0] - a :], least, most)
     for j in range(a):
-        tau, change, speed = machine.result.tau[j], h * (1.0 - MET) * room.torque_rate[j], v[v.shape[0] - a + j]
+        tau, change = machine.result.tau[j], h * (1.0 - MET) * rate[j]
         if np.isnan(tau):
             tau, change = 0.0, np.inf
-        forwards = backwards = machine.joints.limit[j]
-        if room.speed[j] < abs(speed) and room.no_load[j] < np.inf:
-            share = (room.no_load[j] - abs(speed)) / (room.no_load[j] - room.speed[j])
-            left = machine.joints.limit[j] * share if share > 0.0 else 0.0  # of a motor without limit, too
-            if speed > 0.0:
-                forwards = left
-            else:
-                backwards = left
         last[j] = h * tau
-        most[j] = h * min(forwards, max(tau + change, -backwards))
-        least[j] = h * max(-backwards, min(tau - change, forwards))
+        below, above = least[j], most[j]
+        most[j] = h * min(above, max(tau + change, below))
+        least[j] = h * max(below, min(tau - change, above))
     return last, Bounds(least, most)
 
 

@@ -346,6 +346,22 @@ def test_a_motor_without_torque_limit_has_none_below_its_no_load_speed_and_no_to
     assert bounds.least[:5].tolist() == [-np.inf, -np.inf, -np.inf, 0.0, -np.inf]
 
 
+@pytest.mark.parametrize(("limit", "most"), [(2.0, 1.0), (np.inf, np.inf)])
+def test_where_the_rate_is_given_up_a_fast_motor_still_gives_no_more_than_its_speed_allows(quadruped, limit, most):
+    bounds = {"speed": 5.0, "no_load": 10.0, "torque_rate": 2000.0}
+    control, state = walker.controller(limit=limit, limits=bounds), walker.at_home(quadruped)
+    air, v = np.zeros(4, dtype=bool), np.zeros(18)
+    v[6:] = np.tile([7.5, 12.0], 6)
+    moving = State(t=0.0, q=state.q, v=quadruped.to_pinocchio(v))
+    control(moving, walker.stand(stance=air))
+    for _ in range(MOST_LET_GO + 2):
+        command = control(moving, walker.stand(a=np.full(12, 1e5), stance=air))
+        assert command.dropped == ("tracking",)
+        assert (command.tau[::2] <= most).all()
+        assert (command.tau[1::2] <= 0.0).all()
+    assert control._let_go[0] == MOST_LET_GO
+
+
 @pytest.mark.parametrize("rate", [-1.0, 0.0, np.nan])
 def test_a_rate_that_is_not_positive_is_refused(rate):
     with pytest.raises(InputError, match=rf"inverse\.rate_limit_nm_s is {rate}; it must be positive, null"):
