@@ -167,9 +167,11 @@ def _add_impulses(machine: Machine, contacts: ContactArrays, dt: float, sliding:
         return
     solve_lower(L, f)
     solve_lower_transposed(L, f)
+    if not np.isfinite(np.sum(f) + np.sum(pull)):  # the last torque is not known, or next to no time has passed
+        return
     for i in range(n):
         memory.balance[0] += dt * max(f[i], 0.0)
-        if (sliding >> contacts.identity[i]) & 1 and f[i] > 0.0:  # false where the last torque is not known
+        if (sliding >> contacts.identity[i]) & 1 and f[i] > 0.0:
             x, y = abs(f[n + i]), abs(f[2 * n + i])
             memory.impulse[0] += dt * f[i]
             memory.impulse[1] += dt * 0.5 * (np.hypot(x, y) + x + y)

@@ -101,7 +101,8 @@ def weigh(bound: Bound, seen: Bound, near: Near, t: float) -> None:
                             for d in range(3):
                                 share = contacts.jacobian[axis * n + i, k] * contacts.axes[i, axis, d]
                                 missing -= share * force[c, d]
-            memory.force[k] += dt / LEARNT_S * min(max(missing, -most), most)
+            if np.isfinite(missing):  # next to no time may have passed
+                memory.force[k] += dt / LEARNT_S * min(max(missing, -most), most)
     if t == t:
         memory.t[0] = t
         for j in range(m):

@@ -108,6 +108,16 @@ def test_forces_stay_within_the_friction_that_was_shown(quadruped):
     assert ratio.max() > 0.05
 
 
+def test_a_last_torque_that_is_not_known_shows_nothing_and_spoils_nothing(quadruped):
+    controller, state = walker.controller(), walker.at_home(quadruped)
+    v = np.zeros(18)
+    for k in range(3):
+        v[:2] = k  # nothing may be learnt of it but by sliding
+        controller(structs.replace(state, t=k * scenes.H, v=v), walker.stand())
+        controller._tau[:] = np.nan
+    assert np.isfinite(controller._friction.balance).all()
+
+
 def test_a_copy_remembers_the_ground_and_reset_forgets_it(quadruped):
     controller = walker.controller()
     controller._friction.mu[0] = 0.3
