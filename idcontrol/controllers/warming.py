@@ -17,7 +17,7 @@ from idcontrol.types import Controller, Reference, State
 TWICE: Final = 2
 """Rounds: the second starts from what the first has left in a controller's memory."""
 DRAWS: Final = 20
-"""Random demands of a round."""
+"""Random demands of each size in a round."""
 DEMANDS: Final = (1e2, 1e3, 1e4)
 """Joint accelerations that are hard to give, up to those that no motor can [rad/s²]."""
 PUSH: Final = 1.0
@@ -97,8 +97,11 @@ def _asked(state: State, reference: Reference) -> Iterator[tuple[State, Referenc
             stance = np.arange(reference.stance.size) < feet
             yield state, structs.replace(reference, a=demand * one, stance=stance)
             yield state, structs.replace(reference, stance=stance)
-    for _ in range(DRAWS):
-        yield state, structs.replace(reference, a=DEMANDS[0] * rng.normal(size=one.size))
+    for demand in DEMANDS:
+        for _ in range(DRAWS):
+            asked = structs.replace(reference, a=demand * rng.normal(size=one.size))
+            yield state, asked
+            yield structs.replace(state, v=PUSH * rng.normal(size=state.v.size)), asked
     for axis, speed in enumerate((PUSH, PUSH, -PUSH)[: state.v.size]):
         v = state.v.copy()
         v[axis] = speed

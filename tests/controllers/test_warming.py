@@ -30,7 +30,7 @@ HARD = """
     known = sum(len(kernel.overloads) for kernel in gc.get_objects() if isinstance(kernel, Dispatcher))
     rng, ended = np.random.default_rng(7), set()
     for k in range(300):
-        v = rng.normal(size=18) * rng.choice([0.0, 0.02, 0.5])
+        v = rng.normal(size=18) * rng.choice([0.0, 0.02, 0.5, 5.0])
         stance, a = rng.random(4) < rng.choice([0.5, 1.0]), rng.normal(size=12) * rng.choice([0.0, 30.0, 300.0, 3000.0])
         state = structs.replace(start, v=v, t=1e-3 * k)
         ended.add(controller(state, structs.replace(reference, stance=stance, a=a)).status.name)
