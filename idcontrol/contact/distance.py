@@ -203,6 +203,14 @@ def _corner(box: _Box, axis: Array, sign: float, out: Array) -> None:
 
 
 @njit(cache=True, error_model="numpy")
+def _within(box: _Box, k: int, point: Array) -> bool:
+    """Whether a point lies between the two faces of a box that are square to its axis k, or in one."""
+    p, R, half = box
+    along = R[0, k] * (point[0] - p[0]) + R[1, k] * (point[1] - p[1]) + R[2, k] * (point[2] - p[2])
+    return bool(abs(along) <= half[k])
+
+
+@njit(cache=True, error_model="numpy")
 def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, arena: Arena) -> float:
     """Overlap along the best axis, or the distance of the nearest points; normal from B to A.
 
@@ -244,20 +252,25 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
                     axis[k] = edge[k] if toward >= 0.0 else -edge[k]
     if best >= margin:
         return float(best)
-    if best <= 0.0 or np.isnan(flat):
-        if best_i >= 0:
+    # no distance is less than the width along an axis: what has it there is nearest, or the least overlap
+    if best_i >= 0:
+        _corner(a, axis, -1.0, on_a)
+        _corner(b, axis, 1.0, on_b)
+        _nearest_on_lines(on_a, Ra[:, best_i], on_b, Rb[:, best_j], witness)
+        if best <= 0.0 or (_within(a, best_i, witness) and _within(b, best_j, witness)):
             for k in range(3):
                 direction[k] = axis[k]
-            _corner(a, direction, -1.0, on_a)
-            _corner(b, direction, 1.0, on_b)
-            _nearest_on_lines(on_a, Ra[:, best_i], on_b, Rb[:, best_j], witness)
             return float(best)
-        _corner(b, direction, 1.0, on_b)
-        _corner(a, direction, -1.0, on_a)
-        for k in range(3):  # the deepest corner of the box that does not own the face
-            half_way = 0.5 * flat * direction[k]
-            witness[k] = on_b[k] + half_way if owner < 3 else on_a[k] - half_way
-        return float(flat)
+    else:
+        # the corner of the box that does not own the face
+        face, owning, other, sign = owner % 3, a, b, 1.0
+        if owner >= 3:
+            owning, other, sign = b, a, -1.0
+        _corner(other, direction, sign, on_b)
+        if not best > 0.0 or (_within(owning, (face + 1) % 3, on_b) and _within(owning, (face + 2) % 3, on_b)):
+            for k in range(3):
+                witness[k] = on_b[k] + 0.5 * sign * flat * direction[k]
+            return float(flat)
     distance = _nearest_points(a, b, on_a, on_b, arena)
     for k in range(3):
         witness[k] = 0.5 * (on_a[k] + on_b[k])
