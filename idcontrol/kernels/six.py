@@ -25,6 +25,7 @@ SIX: Final = 6
 
 _NUMBER, _INDEX, _LANE = ir.DoubleType(), ir.IntType(64), ir.IntType(32)
 _ROW = ir.VectorType(_NUMBER, SIX)
+_SYMMETRIC = ((0, 1, 2), (1, 3, 4), (2, 4, 5))
 
 
 class _Block:
@@ -92,9 +93,10 @@ def _subtract_product(builder: Any, P: _Block, Q: _Block, A: _Block) -> None:
     A.write(totals)
 
 
-def _add_product(builder: Any, P: _Block, G: _Block, Q: _Block, A: _Block) -> None:
+def _add_product(builder: Any, P: _Block, G: Any, Q: _Block, A: _Block) -> None:
     rows, totals = [Q.row(k) for k in range(3)], [A.row(r) for r in range(SIX)]
-    weighted = [_combined(builder, [G.entry(3 * a + b) for b in range(3)], rows) for a in range(3)]
+    numbers = [builder.extract_value(G, k) for k in range(6)]
+    weighted = [_combined(builder, [numbers[k] for k in row], rows) for row in _SYMMETRIC]
     for r in range(SIX):
         for k in range(3):
             totals[r] = builder.fadd(totals[r], _times(builder, P.number(k, r), weighted[k]))
@@ -151,7 +153,7 @@ def _times_three(builder: Any, P: _Block, x: _Block) -> list[Any]:
 
 
 def _vectors(write: Any, returned: Any = types.void) -> Any:
-    """Decorates a function of blocks and numbers: kernels call the code that `write` generates.
+    """Decorates a function of blocks, numbers and tuples: kernels call the code that `write` generates.
 
     Its last block is overwritten, or a tuple is `returned`, of which `write` lists the numbers.
     """
@@ -187,9 +189,9 @@ def subtract_product(P: Array, Q: Array, A: Array) -> None:
 
 
 @_vectors(_add_product)
-def add_product(P: Array, G: Array, Q: Array, A: Array) -> None:
-    """``A += Pᵀ G Q``, P and Q of shape (3, 6), G (3, 3), A (6, 6)."""
-    A += P.T @ (G @ Q)
+def add_product(P: Array, G: tuple[float, float, float, float, float, float], Q: Array, A: Array) -> None:
+    """``A += Pᵀ G Q``, P and Q of shape (3, 6), A (6, 6), and G symmetric, its upper triangle by rows."""
+    A += P.T @ (np.array(G)[np.array(_SYMMETRIC)] @ Q)
 
 
 @_vectors(_solve_transposed)

@@ -150,10 +150,12 @@ def slackness(asked: Program, answer: Answer) -> float:
 def condition(asked: Program, v: Array) -> float:
     """Condition number of the Hessian ``M + JᵀG J`` of SAP's cost at v (Castro et al. 2022, Fig. 15)."""
     u = (asked.c + asked.J @ (v - asked.v_star)).reshape(-1, 3)
-    H, G, gamma = asked.M.copy(), np.empty((3, 3)), np.empty(3)
+    H, gamma = asked.M.copy(), np.empty(3)
     for i, mu in enumerate(asked.mu):
         rows, R_n, R_t = asked.J[3 * i : 3 * i + 3], asked.R[3 * i], asked.R[3 * i + 1]
-        if project(*u[i], mu, R_n, R_t, gamma) != OPEN and derivative(*u[i], mu, R_n, R_t, G):
+        if project(*u[i], mu, R_n, R_t, gamma) != OPEN:
+            nn, ns, nt, ss, st, tt = derivative(*u[i], mu, R_n, R_t)
+            G = np.array([[nn, ns, nt], [ns, ss, st], [nt, st, tt]])
             moves = np.flatnonzero(rows.any(axis=0))
             H[np.ix_(moves, moves)] += rows[:, moves].T @ G @ rows[:, moves]
     return float(np.linalg.cond(H))

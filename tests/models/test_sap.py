@@ -103,11 +103,10 @@ def test_what_the_projection_leaves_is_at_right_angles_to_it_and_pushes_nothing(
 
 @settings(deadline=None)
 @given(u=st.tuples(speeds, speeds, speeds), mu=frictions, R_n=regularizations, R_t=regularizations)
-def test_the_derivative_is_symmetric_and_never_negative(u, mu, R_n, R_t):
-    D = np.empty((3, 3))
-    touched = cone.derivative(*u, mu, R_n, R_t, D)
-    np.testing.assert_array_equal(D, D.T)
-    assert touched == bool(D.any())
+def test_the_derivative_is_never_negative(u, mu, R_n, R_t):
+    nn, ns, nt, ss, st, tt = cone.derivative(*u, mu, R_n, R_t)
+    D = np.array([[nn, ns, nt], [ns, ss, st], [nt, st, tt]])
+    assert bool(nn or ss) == bool(D.any())  # by these two a contact that is open is known
     assert np.linalg.eigvalsh(D).min() >= -1e-12 * np.abs(D).max()
 
 

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from idcontrol.kernels.arena import Arena, mark, matrix, release
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import solve_lower
 from idcontrol.kernels.six import add_product, add_rows, times
@@ -158,7 +157,7 @@ def impulse(rows: Rows, gamma: Array, j: Array) -> None:  # pragma: no cover - c
 
 
 @njit(cache=True, error_model="numpy")
-def hessian(rows: Rows, u: Array, law: Law, H: Hessian, arena: Arena) -> None:  # pragma: no cover - compiled
+def hessian(rows: Rows, u: Array, law: Law, H: Hessian) -> None:  # pragma: no cover - compiled
     """Write ``H = I + ρᵀGρ`` at contact velocities u, block order; rows name nodes by their place."""
     n, structure, diagonal, upper = rows.start.shape[0] - 1, H.structure, H.diagonal, H.upper
     diagonal[:] = 0.0
@@ -166,10 +165,9 @@ def hessian(rows: Rows, u: Array, law: Law, H: Hessian, arena: Arena) -> None:  
     for i in range(diagonal.shape[0]):
         for k in range(BLOCK):
             diagonal[i, k, k] = 1.0
-    at_first = mark(arena)
-    G = matrix(arena, 3, 3)
     for i in range(n):
-        if not derivative(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], G):
+        G = derivative(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i])
+        if G[0] == 0.0 and G[3] == 0.0:
             continue
         for at in range(rows.start[i], rows.start[i + 1]):
             here = rows.node[at]
@@ -179,13 +177,10 @@ def hessian(rows: Rows, u: Array, law: Law, H: Hessian, arena: Arena) -> None:  
                     continue
                 block = diagonal[here] if there == here else upper[slot(structure, there, here)]
                 add_product(rows.rho[other], G, rows.rho[at], block)
-    release(arena, at_first)
 
 
 @njit(cache=True, error_model="numpy")
-def descend(
-    at: Optimum, dz: Array, du: Array, law: Law, least: float, arena: Arena
-) -> bool:  # pragma: no cover - compiled
+def descend(at: Optimum, dz: Array, du: Array, law: Law, least: float) -> bool:  # pragma: no cover - compiled
     """Move z and u along a direction, (nodes, 6) and (3 n,), to where the cost is least; gamma stays as it is.
 
     Returns:
@@ -200,7 +195,7 @@ def descend(
     start = zdz - np.dot(at.gamma, du)
     if not start < 0.0 or dzdz < least * least:
         return False
-    alpha = exact_step(start, Line(u, du, np.nan, zdz, dzdz), law, arena, FLAT)
+    alpha = exact_step(start, Line(u, du, np.nan, zdz, dzdz), law, FLAT)
     for i in range(z.shape[0]):
         for k in range(BLOCK):
             z[i, k] += alpha * dz[i, k]

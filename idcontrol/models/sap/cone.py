@@ -16,12 +16,17 @@ is the gradient of a convex cost, ``½ γᵀRγ``.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 OPEN, STICK, SLIDE = 0, 1, 2
+
+Symmetric: TypeAlias = tuple[float, float, float, float, float, float]
+"""A symmetric matrix for normal, first and second tangent: nn, ns, nt, ss, st, tt."""
 
 EDGE = 1e-9
 """An impulse this near to the border of its cone, relative to it, is one of sliding."""
@@ -72,7 +77,8 @@ def nearest(
     if y_n <= -mu_hat * y_r:
         return OPEN, 0.0, 0.0, 0.0
     normal = (y_n + mu_hat * y_r) / (1.0 + mu * mu_hat)
-    return SLIDE, normal, mu * normal * y_s / y_r, mu * normal * y_t / y_r
+    along = mu * normal / y_r
+    return SLIDE, normal, along * y_s, along * y_t
 
 
 @njit(cache=True, error_model="numpy")
@@ -108,9 +114,9 @@ def answered(
 
 @njit(cache=True, error_model="numpy")
 def derivative(
-    u_n: float, u_s: float, u_t: float, mu: float, R_n: float, R_t: float, G: Array
-) -> bool:  # pragma: no cover - compiled
-    """``G = -∂γ/∂u`` of one contact, symmetric and positive semidefinite; False if it is zero.
+    u_n: float, u_s: float, u_t: float, mu: float, R_n: float, R_t: float
+) -> Symmetric:  # pragma: no cover - compiled
+    """``G = -∂γ/∂u`` of one contact, positive semidefinite.
 
     On a border of two regions it is that of the region with more contact.
 
@@ -121,39 +127,32 @@ def derivative(
         mu: Friction coefficient.
         R_n: Normal regularization [m/s per N s].
         R_t: Tangential regularization [m/s per N s].
-        G: Overwritten, shape (3, 3).
     """
-    G[:] = 0.0
-    y_n, y_s, y_t = -u_n / R_n, -u_s / R_t, -u_t / R_t
+    per_n, per_t = 1.0 / R_n, 1.0 / R_t  # a division takes as long as ten products
+    y_n, y_s, y_t = -u_n * per_n, -u_s * per_t, -u_t * per_t
     if mu == 0.0:
-        if y_n < 0.0:
-            return False
-        G[0, 0] = 1.0 / R_n
-        return True
+        return per_n if y_n >= 0.0 else 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     if mu == np.inf:
-        G[0, 0] = 1.0 / R_n if y_n >= 0.0 else 0.0
-        G[1, 1] = G[2, 2] = 1.0 / R_t
-        return True
+        return per_n if y_n >= 0.0 else 0.0, 0.0, 0.0, per_t, 0.0, per_t
     y_r = np.sqrt(y_s * y_s + y_t * y_t)
     if y_r <= mu * y_n:
-        G[0, 0] = 1.0 / R_n
-        G[1, 1] = G[2, 2] = 1.0 / R_t
-        return True
-    mu_hat = mu * R_t / R_n
+        return per_n, 0.0, 0.0, per_t, 0.0, per_t
+    mu_hat = mu * R_t * per_n
     if y_n < -mu_hat * y_r:
-        return False
-    share = 1.0 / (1.0 + mu * mu_hat)
-    s, t = y_s / y_r, y_t / y_r
-    across = mu * share * (y_n + mu_hat * y_r) / y_r / R_t
-    along = mu * share * mu_hat / R_t
-    cross = mu * share / R_n
-    G[0, 0] = share / R_n
-    G[0, 1] = G[1, 0] = cross * s
-    G[0, 2] = G[2, 0] = cross * t
-    G[1, 1] = along * s * s + across * t * t
-    G[2, 2] = along * t * t + across * s * s
-    G[1, 2] = G[2, 1] = (along - across) * s * t
-    return True
+        return 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    share, per_r = 1.0 / (1.0 + mu * mu_hat), 1.0 / y_r
+    s, t = y_s * per_r, y_t * per_r
+    across = mu * share * (y_n * per_r + mu_hat) * per_t
+    along = mu * share * mu_hat * per_t
+    cross = mu * share * per_n
+    return (
+        share * per_n,
+        cross * s,
+        cross * t,
+        along * s * s + across * t * t,
+        (along - across) * s * t,
+        along * t * t + across * s * s,
+    )
 
 
 @njit(cache=True, error_model="numpy")

@@ -172,12 +172,12 @@ def _minimize(
             break
         if iteration == most or (residual < ROUNDING and residual > 0.5 * last):
             break
-        hessian(rows, u, law, H, arena)
+        hessian(rows, u, law, H)
         if not factorize(H.structure, H.diagonal, H.upper):
             break
         solve(H.structure, H.diagonal, H.upper, dz)
         velocities(rows, dz, none, du)
-        if not descend(at, dz, du, law, 1e-15 * size, arena):
+        if not descend(at, dz, du, law, 1e-15 * size):
             break
         iteration += 1
     release(arena, taken)

@@ -17,7 +17,7 @@ import numpy as np
 from idcontrol.kernels.arena import Arena, mark, matrix, release, vector
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
-from idcontrol.models.sap.cone import cost, derivative, project
+from idcontrol.models.sap.cone import cost, derivative, nearest, project
 from idcontrol.models.sap.regularization import BETA, SIGMA
 from idcontrol.types import Array
 
@@ -131,37 +131,34 @@ def respond(u: Array, law: Law, gamma: Array, arena: Arena) -> float:  # pragma:
 
 
 @njit(cache=True, error_model="numpy")
-def slope(alpha: float, line: Line, law: Law, arena: Arena) -> tuple[float, float]:  # pragma: no cover - compiled
+def slope(alpha: float, line: Line, law: Law) -> tuple[float, float]:  # pragma: no cover - compiled
     """First and second derivative of ℓ at ``z + alpha dz``, along dz, in O(n) (their section VIII-C)."""
     u, du = line.u, line.du
     n, e = law.mu.shape[0], law.C.shape[0]
     first, second = line.zdz + alpha * line.dzdz, line.dzdz
-    at = mark(arena)
-    one, G = vector(arena, 3), matrix(arena, 3, 3)
     for i in range(n):
         a, b, c = du[i], du[n + i], du[2 * n + i]
         if a == 0.0 and b == 0.0 and c == 0.0:
             continue
         u_n, u_s, u_t = u[i] + alpha * a, u[n + i] + alpha * b, u[2 * n + i] + alpha * c
-        project(u_n, u_s, u_t, law.mu[i], law.R_n[i], law.R_t[i], one)
-        first -= one[0] * a + one[1] * b + one[2] * c
-        if derivative(u_n, u_s, u_t, law.mu[i], law.R_n[i], law.R_t[i], G):
-            second += a * a * G[0, 0] + b * b * G[1, 1] + c * c * G[2, 2]
-            second += 2.0 * (a * b * G[0, 1] + a * c * G[0, 2] + b * c * G[1, 2])
+        mu, R_n, R_t = law.mu[i], law.R_n[i], law.R_t[i]
+        per_n, per_t = 1.0 / R_n, 1.0 / R_t  # as in the derivative, so that they are computed once
+        _, g_n, g_s, g_t = nearest(-u_n * per_n, -u_s * per_t, -u_t * per_t, mu, mu * R_t * per_n)
+        first -= g_n * a + g_s * b + g_t * c
+        nn, ns, nt, ss, st, tt = derivative(u_n, u_s, u_t, mu, R_n, R_t)
+        second += a * a * nn + b * b * ss + c * c * tt
+        second += 2.0 * (a * b * ns + a * c * nt + b * c * st)
     for r in range(e):
         d = du[3 * n + r]
         y = -(u[3 * n + r] + alpha * d) / law.C[r]
         first -= min(max(y, law.lower[r]), law.upper[r]) * d
         if law.lower[r] <= y <= law.upper[r]:
             second += d * d / law.C[r]
-    release(arena, at)
     return first, second
 
 
 @njit(cache=True, error_model="numpy")
-def exact_step(
-    start: float, line: Line, law: Law, arena: Arena, flat: float = 1e-14
-) -> float:  # pragma: no cover - compiled
+def exact_step(start: float, line: Line, law: Law, flat: float = 1e-14) -> float:  # pragma: no cover - compiled
     """Root of the slope on (0, 1]: Newton inside a bracket that bisection shrinks (their section VIII-B).
 
     The full step is taken where the cost still falls at its end, or is flat there.
@@ -170,10 +167,9 @@ def exact_step(
         start: Slope at 0, negative.
         line: The search direction.
         law: How impulses answer to velocities.
-        arena: Where scratch comes from, and goes back to.
         flat: The search ends where the slope is this share of that at 0; by default, with rounding.
     """
-    first, second = slope(1.0, line, law, arena)
+    first, second = slope(1.0, line, law)
     if first <= -flat * start:
         return 1.0
     low, high, alpha, last = 0.0, 1.0, 1.0, 1.0
@@ -187,7 +183,7 @@ def exact_step(
             alpha = low + last
         if abs(last) <= 1e-15 * alpha or high - low <= 1e-15 * high:
             break
-        first, second = slope(alpha, line, law, arena)
+        first, second = slope(alpha, line, law)
         if abs(first) <= -flat * start:
             break
         if first < 0.0:
@@ -237,14 +233,16 @@ def hessian(rho: Array, u: Array, law: Law, H: Array, arena: Arena) -> None:  # 
     for i in range(k):
         H[i, i] = 1.0
     at = mark(arena)
-    G, W = matrix(arena, 3, 3), matrix(arena, 3, k)
+    W = matrix(arena, 3, k)
     for i in range(n):
-        if not derivative(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i], G):
+        nn, ns, nt, ss, st, tt = derivative(u[i], u[n + i], u[2 * n + i], law.mu[i], law.R_n[i], law.R_t[i])
+        if nn == 0.0 and ss == 0.0:
             continue
         normal, s, t = rho[i], rho[n + i], rho[2 * n + i]
-        for a in range(3):
-            for j in range(k):
-                W[a, j] = G[a, 0] * normal[j] + G[a, 1] * s[j] + G[a, 2] * t[j]
+        for j in range(k):
+            W[0, j] = nn * normal[j] + ns * s[j] + nt * t[j]
+            W[1, j] = ns * normal[j] + ss * s[j] + st * t[j]
+            W[2, j] = nt * normal[j] + st * s[j] + tt * t[j]
         for p in range(k):
             for q in range(p + 1):
                 H[p, q] += normal[p] * W[0, q] + s[p] * W[1, q] + t[p] * W[2, q]
@@ -347,7 +345,7 @@ def _newton(
         if swallowed:
             alpha = 1.0
         elif parameters.exact:
-            alpha = exact_step(start, line, law, arena)
+            alpha = exact_step(start, line, law)
         else:
             alpha = backtracked_step(start, value, line, law, gamma, arena)
         for i in range(k):

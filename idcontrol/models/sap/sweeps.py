@@ -104,18 +104,19 @@ def _toward(cost: Cost, H: Hessian, impulses: Array, z: Array, arena: Arena) -> 
     """
     rows, c, law = cost.rows, cost.c, cost.law
     n, at = law.mu.shape[0], mark(arena)
-    u, linear, G, dz = vector(arena, 3 * n), vector(arena, 3 * n), matrix(arena, 3, 3), matrix(arena, z.shape[0], BLOCK)
+    u, linear, dz = vector(arena, 3 * n), vector(arena, 3 * n), matrix(arena, z.shape[0], BLOCK)
     velocities(rows, z, c, u)
     for i in range(n):
         now = (u[i], u[n + i], u[2 * n + i])
         mu, R_n, R_t = law.mu[i], law.R_n[i], law.R_t[i]
         there = answered(impulses[i], impulses[n + i], impulses[2 * n + i], now, mu, R_n, R_t)
         u[i], u[n + i], u[2 * n + i] = there
-        derivative(u[i], u[n + i], u[2 * n + i], mu, R_n, R_t, G)
+        nn, ns, nt, ss, st, tt = derivative(u[i], u[n + i], u[2 * n + i], mu, R_n, R_t)
         p, q, r = there[0] - now[0], there[1] - now[1], there[2] - now[2]
-        for axis in range(3):
-            linear[axis * n + i] = G[axis, 0] * p + G[axis, 1] * q + G[axis, 2] * r
-    hessian(rows, u, law, H, arena)
+        linear[i] = nn * p + ns * q + nt * r
+        linear[n + i] = ns * p + ss * q + st * r
+        linear[2 * n + i] = nt * p + st * q + tt * r
+    hessian(rows, u, law, H)
     found = factorize(H.structure, H.diagonal, H.upper)
     if found:
         impulse(rows, linear, dz)
@@ -162,6 +163,6 @@ def start_from(
                 for k in range(BLOCK):
                     other[i, k] -= z[i, k]
             velocities(cost.rows, other, none, du)
-            descend(at, other, du, cost.law, 0.0, arena)
+            descend(at, other, du, cost.law, 0.0)
     release(arena, taken)
     return steps
