@@ -329,7 +329,7 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
         nearest = _separation(shapes, placed, a, b, up, 1.0)
         if nearest < pairs.distance[i] - 10.0 * ENGINE_TOLERANCE:
             nearest = _best_face_normal(shapes, placed, a, b, nearest, up)
-        if nearest <= pairs.distance[i]:
+        if not nearest > pairs.distance[i]:  # a NaN must stay visible
             nearest = pairs.distance[i]
         manifold = _Manifold(matrix(arena, room, 3), vector(arena, room), vector(arena, 3))
         for k in range(3):

@@ -384,6 +384,14 @@ def test_a_nan_in_the_state_stays_visible() -> None:
         assert np.isnan(scene.detector.detect(1e-3).gap).any()
 
 
+@pytest.mark.parametrize("kinds", [("crate", "crate"), ("ball", "crate"), ("ball", "ball")])
+def test_a_nan_stays_visible_without_any_ground(kinds: tuple[str, str]) -> None:
+    scene = Scene([shape(kind) for kind in kinds])
+    scene.put(1, (np.nan, 0.0, 5.0))
+    scene.system.update(scene.q, np.zeros(12))
+    assert np.isnan(scene.detector.detect(1e-3).gap).any()
+
+
 def test_the_geometry_of_the_caller_is_not_changed() -> None:
     system = box_stack(1)
     geometry = pin.GeometryModel()
