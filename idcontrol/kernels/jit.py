@@ -64,10 +64,20 @@ def _keep(made: CPUDispatcher) -> None:
 
 
 class _Index(IndexDataCacheFile):  # type: ignore[misc]
-    """Numba's index of what is kept of one function; what cannot be read of it is compiled anew.
+    """Numba's index of what is kept of one function; what cannot be read of it, or is another's, is compiled anew.
 
-    It may speak of types that are gone from the code, or have lost its end with the machine's power.
+    It may speak of types that are gone from the code, or have lost its end with the machine's power. Two programs that
+    keep something at the same time may give both the same name, so all that is kept says whose it is.
     """
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep the compiled code of one signature."""
+        super().save(key, (self._source_stamp, key, data))
+
+    def load(self, key: Any) -> Any:
+        """The compiled code of one signature; None if there is none."""
+        stamp, whose, data = super().load(key) or (None, None, None)
+        return data if (stamp, whose) == (self._source_stamp, key) else None
 
     def _load_index(self) -> Any:
         try:

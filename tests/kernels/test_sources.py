@@ -125,6 +125,18 @@ def test_compiled_code_that_lost_its_end_is_compiled_anew(tmp_path):
     assert index.load("float64") is None
 
 
+@pytest.mark.parametrize(("key", "stamp"), [("int64", "now"), ("float64", "before")])
+def test_compiled_code_of_another_signature_or_version_is_not_taken(tmp_path, key, stamp):
+    """Programs that keep something at the same time give it the same name, and the last one has written it."""
+    index = jit._Index(str(tmp_path), "kernel", "now")
+    index.save("float64", "code")
+    kept, other = tmp_path / "kernel.1.nbc", tmp_path / "other.1.nbc"
+    assert kept.is_file()
+    jit._Index(str(tmp_path), "other", stamp).save(key, "code of another")
+    other.replace(kept)
+    assert index.load("float64") is None
+
+
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="kernels run as Python")
 def test_kernels_outside_the_package_count_what_they_call_in_it():
     assert raised._cache._cache_file._source_stamp == sources.stamp(Path(raised.py_func.__code__.co_filename))
