@@ -7,6 +7,9 @@ before the first tick, but then each function is compiled twice, and the second 
 What is kept for later processes counts as old once a file changes that it is made of (`idcontrol.kernels.sources`).
 
 Numba also compiles a function anew for each argument that is a literal number; here it is a number.
+
+Loops whose length is not known are not unrolled: ours mostly have 6 to 18 turns, fewer than unrolled ones need, and
+took longer to compile and to run. LLVM keeps this for the whole process; no result depends on it.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from pickle import UnpicklingError
 from types import FunctionType
 from typing import Any, Final
 
+import llvmlite.binding as llvm
 import numba
 from numba import config, types
 from numba.core.caching import IndexDataCacheFile
@@ -23,6 +27,8 @@ from numba.core.registry import CPUDispatcher
 from numba.extending import models, register_model
 
 from idcontrol.kernels.sources import stamp
+
+llvm.set_option("", "-unroll-runtime=0")
 
 
 def njit(*, cache: bool = False, **options: Any) -> Any:

@@ -8,9 +8,19 @@ import pickle
 import pytest
 from numba import config, typeof, types
 
+from idcontrol.kernels.jit import njit
 from tests.kernels.linking import cubes, raised
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
+
+
+@njit()
+def total(a):
+    """Sum of the entries of a."""
+    found = 0.0
+    for i in range(a.shape[0]):
+        found += a[i]
+    return found
 
 
 GIVEN = (types.float64, types.int64)
@@ -38,3 +48,9 @@ def test_it_is_copied_and_pickled_as_the_function_that_it_is():
     assert copy.deepcopy(raised) is pickle.loads(pickle.dumps(raised)) is raised
     assert raised.__name__ == "raised"
     assert raised.py_func(2.0, 3) == 8.0
+
+
+def test_loops_of_unknown_length_are_not_unrolled():
+    """Most of ours have 6 to 18 turns: what unrolling adds is seldom run, and LLVM has to compile it."""
+    total.compile((types.float64[::1],))
+    assert total.overloads[(types.float64[::1],)].library.get_llvm_str().count("fadd ") == 1
