@@ -193,7 +193,8 @@ def _pid(setup: Setup) -> Controller:
     if setup.drive_gains is None:
         return Pid(setup.system, setup.torque_gains, setup.h)
     # error feedback is what drives do
-    return Impedance(Pid(setup.system, Gains(kp=0.0, kd=0.0), setup.h), setup.torque_gains, setup.h)
+    still = Pid(setup.system, Gains(kp=0.0, kd=0.0), setup.h, accelerations=True)
+    return Impedance(still, setup.torque_gains, setup.h)
 
 
 register("pid", "joint-space error feedback alone (baseline)", _pid)

@@ -60,11 +60,11 @@ class Impedance:
     def __call__(self, state: State, reference: Reference) -> Command:
         """The command for the period that begins at `state.t`; without gains where the controller has failed."""
         command, h = self._controller(state, reference), self._h
-        share = float(command.status is not Status.FAILED)
+        if command.status is Status.FAILED:  # maybe at this reference
+            none = np.zeros_like(command.tau)
+            return structs.replace(command, q=none, v=none, kp=none, kd=none)
+        # a controller takes lists, too
+        q, v, a = (np.asarray(vector, dtype=np.float64) for vector in (reference.q, reference.v, reference.a))
         return structs.replace(
-            command,
-            q=reference.q + 0.5 * h * reference.v + 0.125 * h * h * reference.a,
-            v=reference.v + 0.5 * h * reference.a,
-            kp=share * self._kp,
-            kd=share * self._kd,
+            command, q=q + 0.5 * h * v + 0.125 * h * h * a, v=v + 0.5 * h * a, kp=self._kp.copy(), kd=self._kd.copy()
         )

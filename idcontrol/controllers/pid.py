@@ -23,20 +23,22 @@ class Pid:
     No integral term: the planner's stance anchors hold what gravity would make drift (planner.md, sections 4.2 and 6).
     """
 
-    def __init__(self, system: System, gains: Gains, h: float) -> None:
+    def __init__(self, system: System, gains: Gains, h: float, accelerations: bool = False) -> None:
         """Bind the law to a machine.
 
         Args:
             system: Tells joints and torque limits.
             gains: Gains in torque, kp [N m/rad] and kd [N m s/rad], one for each joint.
             h: Control period [s].
+            accelerations: Whether references must have accelerations, too: for a drive, not for this law.
         """
+        self._made = (system, gains, h, accelerations)
         self._system, self._gains, self._h = system, gains, float(h)
-        self._intake = Intake(system, accelerations=False)
+        self._intake = Intake(system, accelerations=accelerations)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or what comes out of a pickle, is a controller of its own."""
-        return type(self), (self._system, self._gains, self._h)
+        return type(self), self._made
 
     def reset(self) -> None:
         """Do nothing: no step depends on an earlier one."""
@@ -84,7 +86,9 @@ class Beside:
         command, system = self._controller(state, reference), self._system
         if command.status is Status.FAILED:
             return command
-        q, v, limit = system.joint_positions(state.q), system.joint_velocities(state.v), system.effort_limit
-        wanted = command.tau + proportional_derivative(self._gains, reference.q - q, reference.v - v)
+        given = (state.q, state.v, reference.q, reference.v)
+        q, v, q_des, v_des = (np.asarray(vector, dtype=np.float64) for vector in given)  # a controller takes lists, too
+        q, v, limit = system.joint_positions(q), system.joint_velocities(v), system.effort_limit
+        wanted = command.tau + proportional_derivative(self._gains, q_des - q, v_des - v)
         tau = np.minimum(np.maximum(wanted, -limit), limit)
         return structs.replace(command, tau=tau, clipped=command.clipped or bool((tau != wanted).any()))

@@ -48,6 +48,13 @@ def test_beside_another_controller_the_torques_add_up_and_are_clipped_once(quadr
     assert np.abs(clipped.tau).max() == limit
 
 
+def test_beside_another_controller_lists_are_read_as_it_reads_them(quadruped):
+    state, reference = errors(quadruped, np.random.default_rng(3))
+    both = walker.controller("id-sensed-1", beside=True)
+    lists = [structs.replace(given, q=given.q.tolist(), v=given.v.tolist()) for given in (state, reference)]
+    np.testing.assert_array_equal(both(*lists).tau, both(state, reference).tau)
+
+
 def test_beside_a_controller_that_has_failed_no_feedback_acts(quadruped):
     state, reference = errors(quadruped, np.random.default_rng(3))
     command = walker.controller("id-coulomb-qp", beside=True)(state, structs.replace(reference, q=np.full(12, np.nan)))
