@@ -125,7 +125,7 @@ def _ratio_test(dictionary: _Dictionary, column: int) -> int:
                 return i
             tied[count] = i
             count += 1
-    return int(_lexicographic(dictionary, count, column))
+    return int(_lexicographic(dictionary, count, column)) if count > 0 else -1  # none where a column is not finite
 
 
 @njit(cache=True, error_model="numpy")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from idcontrol.errors import InputError
 from idcontrol.models.whitened import whiten
-from idcontrol.solvers.lemke import proves_infeasible, solve_lemke, solve_regularized
+from idcontrol.solvers.lemke import _Dictionary, _ratio_test, proves_infeasible, solve_lemke, solve_regularized
 from idcontrol.solvers.status import SolverStatus
 from idcontrol.trust import contact_lcps
 from idcontrol.trust.random_steps import random_step
@@ -200,6 +200,15 @@ def test_a_nan_is_never_called_solved(where):
     Q, r = np.eye(2), np.array([-1.0, -2.0])
     (Q if where == "Q" else r)[..., 0] = np.nan
     assert solve_regularized(Q, r).status is not SolverStatus.SOLVED
+
+
+def test_along_a_column_that_is_not_finite_no_variable_reaches_zero():
+    """Rows that no ratio can be told of left the number of the row as memory had it, and pivots wrote anywhere."""
+    tableau = np.ones((2, 4))
+    tableau[:, 0] = -np.inf
+    basic, nonbasic, place = np.arange(2), np.array([2, 3, 4]), np.array([-1, -2, 0, 1, 2])
+    dictionary = _Dictionary(tableau, basic, nonbasic, place, tied=np.full(2, 7))
+    assert _ratio_test(dictionary, 0) == -1
 
 
 def test_shapes_that_do_not_fit_are_refused():
