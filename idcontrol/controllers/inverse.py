@@ -365,7 +365,10 @@ class InverseDynamics:
             solved, identity, force, normal = self._impact(self._bound, near.bound)
             if solved:
                 return ContactForces(identity=identity, force=force, normal=normal)
-        return self._impact_in_python(near, predicted)
+        try:
+            return self._impact_in_python(near, predicted)
+        except IdControlError:  # a model that does not take contacts like these
+            return predicted
 
     def _impact_in_python(self, near: Contacts, predicted: ContactForces) -> ContactForces:
         """`idcontrol.controllers.impacts` with the model in Python, with all that it can do."""

@@ -362,6 +362,23 @@ def test_where_the_rate_is_given_up_a_fast_motor_still_gives_no_more_than_its_sp
     assert control._let_go[0] == MOST_LET_GO
 
 
+class Sticky(SphereContacts):
+    """A detector whose contacts pull, which no model takes."""
+
+    def detect(self, margin):
+        near = super().detect(margin)
+        return replace(near, stiffness=np.full(len(near), -1.0))
+
+
+def test_a_landing_that_the_model_does_not_take_is_predicted_without_its_impact(quadruped):
+    system = scenes.links()
+    setup = Setup(system=system, contacts=Sticky(system, scenes.FEET, scenes.RADIUS, plane(), 0.7), h=scenes.H)
+    falling = structs.replace(walker.at_home(quadruped), v=-np.eye(18)[2])
+    command = controllers.build("id-sap", setup)(falling, walker.stand(stance=np.zeros(4, dtype=bool)))
+    assert command.status is Status.SOLVED
+    assert command.predicted.force.size == 0
+
+
 @pytest.mark.parametrize("rate", [-1.0, 0.0, np.nan])
 def test_a_rate_that_is_not_positive_is_refused(rate):
     with pytest.raises(InputError, match=rf"inverse\.rate_limit_nm_s is {rate}; it must be positive, null"):
