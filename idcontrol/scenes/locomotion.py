@@ -292,6 +292,7 @@ class Posture:
         )
         written = _WrittenPosture(feet=out["feet"], gap=out["gap"], slip=out["slip"], tilt=out["base_tilt"])
         self._com, self._bound = out["com"], bind((feet, written))
+        self(pin.neutral(system.model), np.zeros(system.n_velocities))  # loads it: a recorder must not fall behind
 
     def __call__(self, q: Array, v: Array) -> None:
         """Write the channels for configuration `q` (nq,) and velocity `v` (nv,), both in Pinocchio's layout."""

@@ -1,0 +1,68 @@
+"""Whatever the processes of a loop need is loaded before the first tick on the wall clock."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from msgspec import structs
+from numba import config
+from numba.core.caching import Cache
+
+from idcontrol.loop.plant_process import warm
+from idcontrol.scenes.walk import WalkConfig
+from tests.scenes import loops
+
+H = 1e-3
+
+
+def loaded() -> list[str]:
+    """A list to which all kernels are added that are compiled or loaded from now on."""
+    names: list[str] = []
+    load = Cache.load_overload
+    Cache.load_overload = lambda cache, *given: names.append(str(cache._py_func)) or load(cache, *given)
+    return names
+
+
+def by_a_plant(**keywords: str) -> list[str]:
+    """Kernels that a warm plant loads as it flies, falls, and bends its joints to their ends."""
+    session = loops.walk.session(WalkConfig(**keywords))
+    plant, start, limit = session.plant(H), session.start, session.system.effort_limit
+    warm(plant, session, start, H)
+    late, rng = loaded(), np.random.default_rng(0)
+    above = start.q + np.eye(start.q.size)[2]
+    for q, torques in ((start.q, np.zeros((300, limit.size))), (above, limit * rng.uniform(-1, 1, (700, limit.size)))):
+        plant.reset(structs.replace(start, q=q))
+        for tau in torques:
+            plant.step(tau, H)
+    return late
+
+
+def by_a_recorder() -> list[str]:
+    """Kernels that the recorder loads with the first row."""
+    session = loops.walk.session(WalkConfig())
+    shapes, _ = session.channels()
+    row = {name: np.zeros(shape) for name, shape in shapes.items()} | {"notes": np.zeros(session.notes)}
+    late = loaded()
+    session.derive(row | {"q": session.start.q, "v": session.start.v})
+    return late
+
+
+def in_a_process(call: str) -> list[str]:
+    """What a call loads in a process of its own: other tests have loaded much."""
+    code = f"from {__name__} import *\nfor name in {call}: print(name)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
+@pytest.mark.parametrize("keywords", [{"plant": "penalty"}, {"terrain": "heightmap", "height_map": "bumps"}])
+def test_a_warm_plant_loads_nothing_later_whatever_happens_to_its_robot(keywords):
+    assert in_a_process(f"by_a_plant(**{keywords})") == []
+
+
+@pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
+def test_a_recorder_loads_nothing_with_its_rows():
+    assert in_a_process("by_a_recorder()") == []
