@@ -442,6 +442,7 @@ def _touching(feet: Array) -> tuple[Integers, Array, Array]:  # pragma: no cover
         at, up = 3 * i, 3 * (n + i)
         if feet[up] != 0.0 or feet[up + 1] != 0.0 or feet[up + 2] != 0.0:
             identity[count] = i
-            force[count], normal[count] = feet[at : at + 3], feet[up : up + 3]
+            for k in range(3):  # assigning slices would compile what is said of shapes that do not fit
+                force[count, k], normal[count, k] = feet[at + k], feet[up + k]
             count += 1
     return identity[:count], force[:count], normal[:count]
