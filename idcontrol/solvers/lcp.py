@@ -10,6 +10,7 @@ import numpy as np
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, mark, release, vector
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.lanes import dot
 from idcontrol.solvers.status import INFEASIBLE, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
@@ -149,10 +150,7 @@ def row_rounding(rho: Array, r: Array, left: Array, z: Array, y: Array, i: int) 
     for j in range(n):
         largest = max(largest, abs(r[j]))
         if z[j] != 0.0:
-            entry = 0.0
-            for d in range(k):
-                entry += rho[i, d] * rho[j, d]
-            size += abs(entry * z[j])
+            size += abs(dot(rho[i], rho[j]) * z[j])
     return float(sum_rounding(left[i], n + k, size, min(np.sqrt(length * energy), largest)))
 
 
