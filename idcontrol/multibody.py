@@ -156,7 +156,7 @@ class CompiledSystem(System):
         self.M[:] = 0.0  # the kernel writes what is not zero by the tree's shape
         work = Work(self.tree, bodies, self.terms, self.motion, self.frame_position, self.frame_rotation)
         self.work = bind(work)
-        self._compute = entry(terms_kernel, self.work, np.zeros(model.nq), np.zeros(m))
+        self._compute = entry(_update, self.work, np.zeros(model.nq), np.zeros(m))
         self.update(pin.neutral(model), np.zeros(m))
 
     @staticmethod
@@ -271,7 +271,7 @@ def _tree(system: System) -> Tree:
 @linked
 @njit(cache=True, error_model="numpy")
 def terms_kernel(bound: Bound, q: Array, v: Array) -> None:
-    """Write terms, motion and frames of `Work` at configuration `q` and velocity `v`, in Pinocchio's layout."""
+    """Write terms, motion and joints of `Work` at configuration `q` and velocity `v`, in Pinocchio's layout."""
     work = bound.borrowed
     tree, bodies, motion = work.tree, work.bodies, work.motion
     J, n = bodies.J, tree.kind.shape[0]
@@ -292,8 +292,15 @@ def terms_kernel(bound: Bound, q: Array, v: Array) -> None:
     for j in range(1, n):
         _shift(motion.velocity[j], origin)
         _shift(motion.drift[j], origin)
-    for f in range(tree.frame_joint.shape[0]):
-        _frame(tree, bodies, f, work.frame_position[f], work.frame_rotation[f])
+
+
+@njit(cache=True, error_model="numpy")
+def _update(bound: Bound, q: Array, v: Array) -> None:
+    """Write all of `Work`: what `terms_kernel` writes, and where all frames are."""
+    terms_kernel(bound, q, v)
+    work = bound.borrowed
+    for f in range(work.tree.frame_joint.shape[0]):
+        _frame(work.tree, work.bodies, f, work.frame_position[f], work.frame_rotation[f])
 
 
 @njit(cache=True, error_model="numpy")

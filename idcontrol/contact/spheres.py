@@ -17,6 +17,7 @@ from idcontrol.kernels.bound import Bound, bind, entry, put
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
 from idcontrol.kernels.linked import linked
+from idcontrol.kernels.placements import placement_views
 from idcontrol.system import Motion, System
 from idcontrol.types import Array, Booleans, Integers
 
@@ -25,14 +26,13 @@ class Mounted(NamedTuple):
     """Where k spheres are mounted on a machine, and the ground below them, as kernels take it.
 
     Attributes:
-        frame_position: `System.frame_position`, shape (n_frames, 3) [m].
-        frame_rotation: `System.frame_rotation`, shape (n_frames, 3, 3).
+        joint_position: Origins of the joints in the world, shape (n_joints, 3) [m].
+        joint_rotation: Their axes (columns), shape (n_joints, 3, 3).
         jacobian: `System.jacobian`, shape (6, m).
         support: `System.support`, shape (n_joints, m).
         motion: `System.motion`.
-        frame: Frame of each sphere, shape (k,).
-        joint: Joint that carries it, shape (k,).
-        offset: Its centre in that frame, shape (k, 3) [m].
+        joint: Joint that carries each sphere, shape (k,).
+        offset: Its centre in that joint's frame, shape (k, 3) [m].
         radius: Its radius, shape (k,) [m].
         mu: Its friction, shape (k,).
         terrain: `Terrain.parameters`.
@@ -40,12 +40,11 @@ class Mounted(NamedTuple):
         orientation: Angle of the first tangent about the normal [rad].
     """
 
-    frame_position: Array
-    frame_rotation: Array
+    joint_position: Array
+    joint_rotation: Array
     jacobian: Array
     support: Booleans
     motion: Motion
-    frame: Integers
     joint: Integers
     offset: Array
     radius: Array
@@ -172,15 +171,15 @@ class SphereContacts:
         )
         self._rigid = (np.full(k, np.inf), np.zeros(k))
         self._views: dict[int, Contacts] = {0: Contacts.none(m)}
+        joint_position, joint_rotation = placement_views(system.data.oMi)
         mounted = Mounted(
-            frame_position=system.frame_position,
-            frame_rotation=system.frame_rotation,
+            joint_position=joint_position,
+            joint_rotation=joint_rotation,
             jacobian=system.jacobian,
             support=system.support,
             motion=system.motion,
-            frame=self._frame,
             joint=self._joint,
-            offset=self._offset,
+            offset=self.mounting()[1],
             radius=self.radius,
             mu=self._mu,
             terrain=terrain.parameters,
@@ -314,15 +313,14 @@ def detect_kernel(spheres: Bound, margin: float) -> int:
     mounted, placed, near = spheres.borrowed
     centre = placed.centre
     n = 0
-    for i in range(mounted.frame.shape[0]):
-        f = mounted.frame[i]
+    for i in range(mounted.joint.shape[0]):
+        p, R, offset = (
+            mounted.joint_position[mounted.joint[i]],
+            mounted.joint_rotation[mounted.joint[i]],
+            mounted.offset[i],
+        )
         for k in range(3):
-            centre[i, k] = (
-                mounted.frame_position[f, k]
-                + mounted.frame_rotation[f, k, 0] * mounted.offset[i, 0]
-                + mounted.frame_rotation[f, k, 1] * mounted.offset[i, 1]
-                + mounted.frame_rotation[f, k, 2] * mounted.offset[i, 2]
-            )
+            centre[i, k] = p[k] + R[k, 0] * offset[0] + R[k, 1] * offset[1] + R[k, 2] * offset[2]
         placed.gap[i], normal, touch = sphere_gap(
             mounted.terrain, mounted.coefficients, centre[i, 0], centre[i, 1], centre[i, 2], mounted.radius[i]
         )

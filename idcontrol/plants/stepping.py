@@ -79,7 +79,7 @@ class Stepping:
         self._stops = Stops(system)
         self._step: PlantStep | None = None
         self._moving: Moving | None = None
-        self._dt = require_positive("longest substep", dt)
+        self._dt, self._shape = require_positive("longest substep", dt), (system.n_actuated,)
         most = contacts.gap.size if isinstance(contacts, SphereContacts) else CONTACTS
         self._machine = PlantMachine(
             arena=reserve(),
@@ -96,7 +96,7 @@ class Stepping:
             if isinstance(system, CompiledSystem) and type(contacts) is SphereContacts and contacts.system is system:
                 self._moving = _moving(place_of(step, *like), self._bound, system, contacts, self._stops)
                 self._whole = bind(self._moving)
-                self._move = entry(substep, self._whole, self._dt)
+                self._move = entry(substep, self._whole, self._dt, system.effort_limit)
         self._stand(State(t=0.0, q=np.zeros(system.model.nq), v=np.zeros(system.n_velocities)))
         self._forces: ContactForces | None = ContactForces.none()
         self._last: StepSolution | None = None
@@ -168,18 +168,18 @@ class Stepping:
 
     def _substep(self, tau: Array, h: float) -> None:
         moving = self._moving
-        if moving is None or tau.shape != moving.tau.shape:
+        if moving is None or tau.shape != self._shape:
             self._in_parts(tau, h, STOPPED, None)
             return
-        moving.tau[:] = tau
-        ending, n, iterations, residual, pressing, ordered = self._move(self._whole, h)
+        ending, n, iterations, residual, pressing, ordered = self._move(self._whole, h, tau)
         ended = n, iterations, residual, pressing, ordered
         self._forces = self._last = None
         if ending == MOVED:
             self._ended = ended
             self._state = State(t=self._state.t + h, q=moving.q.copy(), v=moving.v.copy())
             self.solved += 1
-            self.residual_max = max(self.residual_max, residual)
+            if residual > self.residual_max:  # `max` takes longer
+                self.residual_max = residual
         else:
             self._ended = None
             self._in_parts(tau, h, ending, ended)
@@ -222,7 +222,7 @@ class Stepping:
 
     def _solve_at_once(self, contacts: Contacts, tau: Array, h: float) -> tuple[StepSolution, ContactForces] | None:
         """The compiled step; None where there is none, or where it has no solution."""
-        if self._step is None or tau.shape != (self._system.n_actuated,):
+        if self._step is None or tau.shape != self._shape:
             return None
         n = len(contacts)
         if n > self._machine.result.identity.size:
@@ -301,7 +301,6 @@ def _moving(step: int, machine: Bound, system: CompiledSystem, contacts: SphereC
         q=np.zeros(system.model.nq),
         v=np.zeros(system.n_velocities),
         q_next=np.zeros(system.model.nq),
-        tau=np.zeros(system.n_actuated),
     )
 
 
