@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
+from msgspec import structs
 
 from idcontrol.contact.contacts import Contacts, Detector
 from idcontrol.contact.spheres import SphereContacts
@@ -146,13 +147,17 @@ class Stepping:
         return self._last
 
     def warm(self, state: State) -> None:
-        """Solve a substep at `state` as where the compiled one gives up: the first such solution loads much code.
+        """Solve substeps from `state`, at rest and moving, as where the compiled one gives up: the first load much.
 
         A plant on the wall clock would stand still for that, far longer than its loop waits for news.
         """
+        rng = np.random.default_rng(0)
+        for draw in range(DRAWS):
+            v = state.v + FASTEST_M_S * draw / DRAWS * rng.standard_normal(state.v.size)
+            moving = self.reset(structs.replace(state, v=v))
+            self._system.update(moving.q, moving.v)
+            self._solve(self._contacts.detect(NEAR), np.zeros(self._system.n_actuated), self._dt)
         self.reset(state)
-        self._system.update(state.q, state.v)
-        self._solve(self._contacts.detect(NEAR), np.zeros(self._system.n_actuated), self._dt)
 
     def contact_forces(self) -> ContactForces:
         """Forces of the last `step`, averaged over it; contacts without any are not listed."""
@@ -281,6 +286,11 @@ class Stepping:
 
 CONTACTS = 16
 """Contacts for whose forces there is room at first, where nobody knows how many there may be."""
+
+DRAWS: Final = 20
+"""Substeps with which a plant gets warm."""
+FASTEST_M_S: Final = 3.0
+"""Standard deviation of the velocities in the last of them [m/s, rad/s]: contacts close, slip and open."""
 
 _NO_MULTIPLIERS: Array = np.zeros(0)
 

@@ -16,6 +16,7 @@ from idcontrol.scenes.walk import WalkConfig
 from tests.scenes import loops
 
 H = 1e-3
+BUMPS = {"terrain": "heightmap", "height_map": "bumps"}
 
 
 def loaded() -> list[str]:
@@ -58,7 +59,7 @@ def in_a_process(call: str) -> list[str]:
 
 
 @pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
-@pytest.mark.parametrize("keywords", [{"plant": "penalty"}, {"terrain": "heightmap", "height_map": "bumps"}])
+@pytest.mark.parametrize("keywords", [{"plant": "penalty"}, BUMPS, {"plant": "noslip", "robot": "solo12", **BUMPS}])
 def test_a_warm_plant_loads_nothing_later_whatever_happens_to_its_robot(keywords):
     assert in_a_process(f"by_a_plant(**{keywords})") == []
 
