@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Lock
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -227,6 +228,7 @@ class Controllers:
         self._run = entry(_steps, worker, self._rows, given, out, 0, 0)
         self._take, self._keep = entry(_take_row, worker, self._rows, given, 0), entry(_keep_row, worker, self._rows, 0)
         self._pool = ThreadPoolExecutor(len(workers)) if len(workers) > 1 else None
+        self._busy = Lock()
 
     def single(self, mu: float) -> InverseDynamics:
         """A controller for one robot that gives, to the bit, what a row gives that may count on friction `mu`."""
@@ -271,12 +273,13 @@ class Controllers:
         given = _Given(times, self._real("q", q, "q"), self._real("v", v, "v"), self._asked(references), self._mu)
         out = self._commands()
         run = [(worker, self._rows, given, out, begin, end) for worker, begin, end in self._shares]
-        if self._pool is None:
-            self._run(*run[0])
-        else:
-            list(self._pool.map(lambda arguments: self._run(*arguments), run))
-        for i in np.flatnonzero(out.status == Status.FALLBACK).tolist():
-            self._give_way(i, given, out)
+        with self._busy:  # workers and what robots remember are for one call at a time
+            if self._pool is None:
+                self._run(*run[0])
+            else:
+                list(self._pool.map(lambda arguments: self._run(*arguments), run))
+            for i in np.flatnonzero(out.status == Status.FALLBACK).tolist():
+                self._give_way(i, given, out)
         return out
 
     def _give_way(self, i: int, given: _Given, out: Commands) -> None:

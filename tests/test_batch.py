@@ -1,11 +1,13 @@
 """Many controllers in one call give what each would give alone."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 from idcontrol import controllers, robots
 from idcontrol.batch import Commands, Controllers, References
-from idcontrol.controllers import Gains, Setup
+from idcontrol.controllers import Gains, InverseSettings, Setup
 from idcontrol.errors import InputError, UnknownName
 from idcontrol.experiments.examples import many_robots
 from idcontrol.system import System
@@ -161,3 +163,14 @@ def test_an_unknown_controller_is_refused():
 def test_robots_on_ice_slide_and_others_stand():
     slid = many_robots.sway(np.array([0.02, 0.6, 0.9]), 0.1)
     assert slid[0] > 3 * slid[1:].max()  # those move by the rounding of their feet on the ground
+
+
+def test_calls_from_two_threads_come_one_after_the_other():
+    settings = InverseSettings(rate_limit_nm_s=None, learn_friction=False, learn_load=False)
+    batch = Controllers("id-coulomb-qp", ROBOT, N, mu=MU, threads=1, settings=settings)
+    calls = demands()[:2]
+    alone = [command.tau for command in stepped(batch, calls)]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda call: batch(*call).tau, calls * 200))
+    for tau, expected in zip(found, alone * 200, strict=True):
+        np.testing.assert_allclose(tau, expected, rtol=0, atol=1e-6)  # warm starts differ, by rounding
