@@ -213,9 +213,11 @@ def _kinds(model: Any) -> tuple[Integers, Array]:
     """Kind and axis of each joint of a Pinocchio model.
 
     Raises:
-        InputError: One is of a kind that is not compiled.
+        InputError: One is of a kind that is not compiled, or there is none.
     """
     data, n, neutral = model.createData(), model.njoints, pin.neutral(model)
+    if n == 1:
+        raise InputError("a machine without joints has no terms to compile")
     kind, axis = np.zeros(n, dtype=np.int64), np.zeros((n, 3))
     for j in range(1, n):
         joint = model.joints[j]

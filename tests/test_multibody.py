@@ -162,3 +162,8 @@ def test_vectors_of_another_machine_are_refused(nq, nv):
     compiled = CompiledSystem.of(robots.load("links").system())
     with pytest.raises(InputError, match=rf"\({nq},\) and \({nv},\), not \(19,\) and \(18,\)"):
         compiled.update(np.zeros(nq), np.zeros(nv))
+
+
+def test_a_machine_without_joints_has_terms_of_pinocchio():
+    """The point of reference of compiled terms is the first joint, which they would read beyond the end of all."""
+    assert type(machine(pin.Model())) is System
