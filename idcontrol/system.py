@@ -145,6 +145,13 @@ def _gather(bound: Bound) -> None:  # pragma: no cover - compiled
             J[k, i] = J_pin[k, oi]
 
 
+@njit(cache=True, forceinline=True)
+def shorter(angle: float) -> float:
+    """The angle within half a turn that comes to the same [rad]."""
+    turn = 2.0 * np.pi
+    return angle - turn * float(np.rint(angle / turn))
+
+
 @njit(cache=True)
 def rotate(quaternion: Array, v: Array, out: Array) -> None:  # pragma: no cover - compiled
     """Write R v for the unit quaternion (x, y, z, w) of R."""
@@ -543,6 +550,13 @@ class System:
         for i, k in self._circles:
             angles[i] = np.arctan2(q[k + 1], q[k])
         return angles
+
+    def position_errors(self, wanted: Array, joints: Array) -> Array:
+        """Wanted less actual `joint_positions`, shape (a,) [rad or m]; continuous joints go the shorter way round."""
+        errors: Array = wanted - joints
+        for i, _ in self._circles:
+            errors[i] = shorter(errors[i])
+        return errors
 
     def joint_velocities(self, v: Array) -> Array:
         """Velocities of the actuated joints, shape (a,) [rad/s or m/s], from Pinocchio's layout."""

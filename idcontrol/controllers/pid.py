@@ -53,7 +53,7 @@ class Pid:
         q, v, lower, upper = system.joint_positions(inputs.q), system.joint_velocities(inputs.v), *system.limits[:2]
         q_des = np.minimum(np.maximum(inputs.joint_q, lower), upper)
         v_des = np.minimum(np.maximum(inputs.joint_v, nearing(q, lower, h)), nearing(q, upper, h))
-        wanted = proportional_derivative(self._gains, q_des - q, v_des - v)
+        wanted = proportional_derivative(self._gains, system.position_errors(q_des, q), v_des - v)
         if system.actuators is not None:
             wanted += overcoming(system.actuators, v_des)
         limit = self._system.effort_limit
@@ -89,6 +89,6 @@ class Beside:
         given = (state.q, state.v, reference.q, reference.v)
         q, v, q_des, v_des = (np.asarray(vector, dtype=np.float64) for vector in given)  # a controller takes lists, too
         q, v, limit = system.joint_positions(q), system.joint_velocities(v), system.effort_limit
-        wanted = command.tau + proportional_derivative(self._gains, q_des - q, v_des - v)
+        wanted = command.tau + proportional_derivative(self._gains, system.position_errors(q_des, q), v_des - v)
         tau = np.minimum(np.maximum(wanted, -limit), limit)
         return structs.replace(command, tau=tau, clipped=command.clipped or bool((tau != wanted).any()))

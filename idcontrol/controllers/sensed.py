@@ -80,7 +80,8 @@ class SensedForces:
         self._queue.append(forces)
         pull = self._generalized(self._queue[0])
         q, v = system.joint_positions(inputs.q), system.joint_velocities(inputs.v)
-        wanted = inputs.joint_a + proportional_derivative(self._gains, inputs.joint_q - q, inputs.joint_v - v)
+        errors = system.position_errors(inputs.joint_q, q)
+        wanted = inputs.joint_a + proportional_derivative(self._gains, errors, inputs.joint_v - v)
         h, (lower, upper) = self._h, system.limits[:2]
         wanted = np.minimum(np.maximum(wanted, (nearing(q, lower, h) - v) / h), (nearing(q, upper, h) - v) / h)
         M, c = system.M, system.bias

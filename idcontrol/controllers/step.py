@@ -34,7 +34,7 @@ from idcontrol.models.distribution import MET, Bounds, Cones
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.step import CLOSED_GAP
 from idcontrol.models.whitened import Whitened, whiten_kernel
-from idcontrol.system import UNIT, ActuatorLimits
+from idcontrol.system import UNIT, ActuatorLimits, shorter
 from idcontrol.types import Array, Booleans, Integers
 
 SOLVED: Final = 0
@@ -232,7 +232,8 @@ def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
 def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: Array, b: Array) -> None:
     """Write b = v + h (a_des + kp (q_des - q) + kd (v_des - v)), shape (a,) [rad/s].
 
-    A joint is asked to cover no more than a part of the way to its end in a period (`feedback.nearing`).
+    Continuous joints go the shorter way round. A joint is asked to cover no more than a part of the way to its end in a
+    period (`feedback.nearing`).
 
     Args:
         terms: Tells joints from other coordinates.
@@ -248,7 +249,8 @@ def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: A
         at, speed = terms.joint_q[j], v[u + j]
         # a continuous joint is given by cosine and sine
         angle = np.arctan2(q[at + 1], q[at]) if terms.joint_circle[j] else q[at]
-        wanted = speed + h * (a_des[j] + (joints.kp[j] * (q_des[j] - angle) + joints.kd[j] * (v_des[j] - speed)))
+        error = shorter(q_des[j] - angle) if terms.joint_circle[j] else q_des[j] - angle
+        wanted = speed + h * (a_des[j] + (joints.kp[j] * error + joints.kd[j] * (v_des[j] - speed)))
         b[j] = min(max(wanted, nearing(angle, joints.room.lower[j], h)), nearing(angle, joints.room.upper[j], h))
 
 

@@ -12,14 +12,15 @@ from idcontrol import controllers
 from idcontrol.contact.landing import Landing, landing_contacts
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import plane
-from idcontrol.controllers import InverseSettings, Setup
+from idcontrol.controllers import Gains, InverseSettings, Setup
 from idcontrol.controllers.projection import project
 from idcontrol.controllers.step import LIMIT, MOST_LET_GO, SOLVED, meets_ground
 from idcontrol.errors import InputError
 from idcontrol.models import coulomb, dissipation, specification
 from idcontrol.models.distribution import Cones
+from idcontrol.multibody import machine
 from idcontrol.trust.machines import forward_step, inverse_step
-from idcontrol.types import State, Status
+from idcontrol.types import Reference, State, Status
 from tests import scenes
 from tests.controllers import walker
 
@@ -377,6 +378,31 @@ def test_a_landing_that_the_model_does_not_take_is_predicted_without_its_impact(
     command = controllers.build("id-sap", setup)(falling, walker.stand(stance=np.zeros(4, dtype=bool)))
     assert command.status is Status.SOLVED
     assert command.predicted.force.size == 0
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("name", ["id-coulomb-qp", "id-sensed-1", "pid"])
+def test_a_wheel_is_turned_the_shorter_way_round(name, beside):
+    """The angle of a continuous joint jumps at half a turn; whole turns more in the demand change nothing."""
+    model = pin.Model()
+    wheel = model.addJoint(0, pin.JointModelRUBY(), pin.SE3.Identity(), "wheel")
+    model.appendBodyToJoint(wheel, pin.Inertia(1.0, np.zeros(3), 0.1 * np.eye(3)), pin.SE3.Identity())
+    model.addFrame(pin.Frame("rim", wheel, pin.SE3.Identity(), pin.FrameType.OP_FRAME))
+    system = machine(model, effort_limit=np.full(1, 1e3))
+    contacts = SphereContacts(system, ["rim"], 0.1, plane(offset=-1.0), 0.7)
+    gains = Gains(kp=np.ones(1), kd=np.ones(1))
+    setup = Setup(system=system, contacts=contacts, h=scenes.H, torque_gains=gains, beside=beside)
+    controller = controllers.build(name, setup)
+
+    def torque(at, wanted):
+        state = State(t=0.0, q=system.configuration(np.array([at])), v=np.zeros(1))
+        controller.reset()
+        return controller(state, Reference.standing(np.array([wanted]), 1)).tau
+
+    straight = torque(0.0, 0.02)
+    assert straight[0] > 0.0
+    for at, wanted in ((np.pi - 0.01, -np.pi + 0.01), (np.pi - 0.01, np.pi + 0.01), (0.0, 0.02 + 6.0 * np.pi)):
+        assert torque(at, wanted) == pytest.approx(straight, rel=1e-9)
 
 
 @pytest.mark.parametrize("rate", [-1.0, 0.0, np.nan])
