@@ -150,10 +150,10 @@ class _WhiteRows(NamedTuple):
 
 
 @njit(cache=True, error_model="numpy")
-def _whiten_rows(program: QuadraticProgram, L: Array, origin: Array, taken: int, arena: Arena) -> _WhiteRows:
-    """Whiten the first `taken` rows of E, then A; `origin` is L⁻¹g, shape (k,)."""
+def _whiten_rows(program: QuadraticProgram, L: Array, origin: Array, arena: Arena) -> _WhiteRows:
+    """Whiten the rows of E, then of A; `origin` is L⁻¹g, shape (k,)."""
     A, b, E, e = program.A, program.b, program.E, program.e
-    k, m = origin.size, e.size
+    k, m, taken = origin.size, e.size, e.size + b.size
     columns, sides, lengths = matrix(arena, k, taken), vector(arena, taken), vector(arena, taken)
     for i in range(taken):
         row = E[i] if i < m else A[i - m]
@@ -177,18 +177,6 @@ def _whiten_rows(program: QuadraticProgram, L: Array, origin: Array, taken: int,
         for i in range(taken):
             columns[d, i] /= lengths[i]
     return _WhiteRows(columns, sides, lengths)
-
-
-@njit(cache=True, error_model="numpy")
-def _holds(A: Array, b: Array, x: Array, tolerance: Array, length: float) -> bool:
-    """Whether A x ≥ b to tolerance * length; False for a NaN."""
-    for i in range(b.size):
-        slack = -b[i]
-        for d in range(x.size):
-            slack += A[i, d] * x[d]
-        if not slack >= -tolerance[i] * length:
-            return False
-    return True
 
 
 @njit(cache=True, error_model="numpy")
@@ -286,26 +274,19 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     if not np.isfinite(length):
         return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
     solve_lower(L, origin)
-    # often no inequality is active: they are whitened only if the solution of the equalities alone violates them
-    taken = m
-    while True:
-        white = _whiten_rows(program, L, origin, taken, arena)
-        lengths = white.lengths
-        for i in range(taken):
-            tolerance[i] *= length / lengths[i]
-        found = smallest_norm_kernel(white.columns, white.sides, m, tolerance[:taken], arena)
-        active = found.factor.active[: found.n_active]
-        for i in range(taken):
-            multipliers[i] = found.multipliers[i] / lengths[i]
-            tolerance[i] *= lengths[i] / length
-        if found.status != SOLVED:
-            return QpAnswer(found.status, found.iterations, np.inf, x, multipliers, active)
-        for d in range(k):
-            x[d] = found.y[d] - origin[d]
-        solve_lower_transposed(L, x)
-        if taken == m + p or _holds(A, b, x, tolerance[m:], length):
-            break
-        taken = m + p
+    white = _whiten_rows(program, L, origin, arena)
+    lengths = white.lengths
+    for i in range(m + p):
+        tolerance[i] *= length / lengths[i]
+    found = smallest_norm_kernel(white.columns, white.sides, m, tolerance, arena)
+    active = found.factor.active[: found.n_active]
+    for i in range(m + p):
+        multipliers[i] = found.multipliers[i] / lengths[i]
+    if found.status != SOLVED:
+        return QpAnswer(found.status, found.iterations, np.inf, x, multipliers, active)
+    for d in range(k):
+        x[d] = found.y[d] - origin[d]
+    solve_lower_transposed(L, x)
     residual = qp_residual(program, x, multipliers[m:], multipliers[:m])
     for _ in range(2):
         if residual <= 1e-3 * TOLERANCE:
