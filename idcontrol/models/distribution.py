@@ -9,7 +9,9 @@ In y = (f_N, f_S, f_T) the torque is affine, ``hτ(y) = hτ(y₁) + Lτ (y - y�
 
 The last line is the edge rule: an open contact keeps no edge and so no force, a sliding one the edge or the two that
 oppose it, a sticking one all four. Three edges or fewer are linearly independent, so their multipliers are the
-unknowns; the full pyramid has its three components as unknowns and its four facets as inequalities.
+coordinates ξ of a contact; the full pyramid has its three components as coordinates and its four facets as
+inequalities. What gives the motion is ξ₁ + waysᵀ z, ξ₁ the shortest and the ways orthonormal: z is unknown, of four
+feet six numbers, of two feet one, of one foot none.
 
 Source: Zapolsky & Drumwright 2017, eqs. 98-112, which minimize the torque that is added instead.
 """
@@ -23,7 +25,7 @@ import numpy as np
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
-from idcontrol.kernels.linear import assign, assign_rows
+from idcontrol.kernels.linear import add, assign, assign_rows
 from idcontrol.kernels.linked import linked
 from idcontrol.models.reduced import (
     ALL_EDGES,
@@ -38,8 +40,9 @@ from idcontrol.models.reduced import (
     turn_to_faces,
 )
 from idcontrol.models.whitened import Whitened
+from idcontrol.solvers.active_set import DEPENDENT
 from idcontrol.solvers.active_set_qp import QuadraticProgram, qp_kernel
-from idcontrol.solvers.basis import pivoted_basis
+from idcontrol.solvers.basis import all_solutions
 from idcontrol.solvers.status import SOLVED
 from idcontrol.types import Array, Booleans, Integers
 
@@ -192,36 +195,18 @@ def _allowed(u: Array, cones: Cones, cone: Integers) -> int:  # pragma: no cover
 
 @njit(cache=True)
 def _generators(
-    cone: Integers, mu: Array, row: Integers, other: Integers, weight: Array, A: Array
-) -> int:  # pragma: no cover - compiled
-    """Generators B with y = B ξ (3 n x d), and inequality rows A ξ ≥ 0, of the cones that `_allowed` leaves.
+    cone: Integers, mu: Array, row: Integers, other: Integers, weight: Array
+) -> None:  # pragma: no cover - compiled
+    """Generators B with y = B ξ (3 n x d) of the cones that `_allowed` leaves, at most three for each, in their order.
 
     Column j of B has 1 at `row[j]` and `weight[j]` at `other[j]`: a single component (weight 0) or a friction edge.
-
-    Returns:
-        The number of rows of A.
     """
-    n = mu.shape[0]
-    d, rows = 0, 0
+    n, d = mu.shape[0], 0
     for i in range(n):
         if cone[i] == PRESSES or cone[i] == ALL_EDGES:
             for axis in range(3):
-                row[d + axis] = axis * n + i
-                other[d + axis] = axis * n + i
-                weight[d + axis] = 0.0
-            if cone[i] == PRESSES:
-                A[rows] = 0.0
-                A[rows, d] = 1.0
-                rows += 1
-            else:
-                for s in (1.0, -1.0):
-                    for t in (1.0, -1.0):
-                        A[rows] = 0.0
-                        A[rows, d] = mu[i]
-                        A[rows, d + 1] = s
-                        A[rows, d + 2] = t
-                        rows += 1
-            d += 3
+                row[d], other[d], weight[d] = axis * n + i, axis * n + i, 0.0
+                d += 1
             continue
         for edge in range(4):
             if not cone[i] >> edge & 1:
@@ -229,10 +214,39 @@ def _generators(
             rubs = mu[i] > 0.0
             row[d], other[d] = i, (1 + edge // 2) * n + i if rubs else i
             weight[d] = mu[i] * (1.0 - 2.0 * (edge % 2)) if rubs else 0.0
-            A[rows] = 0.0
-            A[rows, d] = 1.0
-            rows += 1
             d += 1
+
+
+@njit(cache=True, error_model="numpy")
+def _facets(
+    cone: Integers, mu: Array, xi: Array, ways: Array, A: Array, least: Array
+) -> int:  # pragma: no cover - compiled
+    """Write rows A z ≥ least that keep ξ + waysᵀ z within the cones that `_allowed` leaves; returns how many.
+
+    An impulse that no way changes leaves rounding, along which a program would go without bound: its row is zero.
+    """
+    d, rows = 0, 0
+    for i in range(mu.shape[0]):
+        pyramid, edges = cone[i] == ALL_EDGES, 0
+        for edge in range(4):
+            edges += cone[i] >> edge & 1
+        for facet in range(1 if cone[i] == PRESSES else edges):
+            a, s, t = d + facet, 0.0, 0.0
+            if pyramid:
+                a, s, t = d, 1.0 - 2.0 * (facet // 2), 1.0 - 2.0 * (facet % 2)
+            normal, square = mu[i] if pyramid else 1.0, 0.0
+            least[rows] = -normal * xi[a]
+            if pyramid:
+                least[rows] -= s * xi[a + 1] + t * xi[a + 2]
+            for j in range(ways.shape[0]):
+                A[rows, j] = normal * ways[j, a]
+                if pyramid:
+                    A[rows, j] += s * ways[j, a + 1] + t * ways[j, a + 2]
+                square += A[rows, j] * A[rows, j]
+            if square <= DEPENDENT * (normal * normal + s * s + t * t):
+                A[rows] = 0.0
+            rows += 1
+        d += min(edges, 3) if cone[i] != PRESSES else 3
     return rows
 
 
@@ -302,7 +316,7 @@ def _least_torque(
     _torque_of(reduced, answer.x, z)
     bounded = not within(bounds, z)
     if bounded:
-        A, least = _with_bounds(none, S, rest, bounds, arena)
+        A, least = _with_bounds(none, nothing, S, rest, bounds, arena)
         answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
         if answer.status != SOLVED:
             return False, True
@@ -452,28 +466,12 @@ def share_kernel(
     if d > CROWD * (k + p) and _share_in_crowd(w, cones, bounds, x, torque, typical, cone, out, arena):
         return True
     row, other, weight = indices(arena, n3), indices(arena, n3), vector(arena, n3)
-    space = matrix(arena, 4 * n, d)
-    limits = _generators(cone, mu, row, other, weight, space)
-    A = space[:limits]
+    _generators(cone, mu, row, other, weight)
     TB = matrix(arena, p, d)
     for a in range(p):
         for j in range(d):
             TB[a, j] = torque.matrix[a, row[j]] + weight[j] * torque.matrix[a, other[j]]
-    H, g = matrix(arena, d, d), zeros(arena, d)
-    H[:] = 0.0
-    for a in range(p):
-        for i in range(d):
-            share = TB[a, i] / typical
-            g[i] += share * rest[a]
-            for j in range(d):
-                H[i, j] += share * TB[a, j]
-    for i in range(d):
-        for j in range(d):
-            if row[i] == row[j]:
-                H[i, j] += RIDGE + cones.weight[row[i] % n]
-            if weight[i] * weight[j] != 0.0 and other[i] == other[j]:
-                H[i, j] += (RIDGE + cones.weight[row[i] % n]) * weight[i] * weight[j]
-    # J_bᵀ y is kept: dependent rows first removed, or rounding would decide whether they agree
+    # J_bᵀ y is kept
     span, motion = matrix(arena, k, d), vector(arena, k)
     assign(motion, x)
     longest = 0.0
@@ -483,39 +481,80 @@ def share_kernel(
             span[i, j] = rho[row[j], i] + weight[j] * rho[other[j], i]
             square += span[i, j] * span[i, j]
         longest = max(longest, square)
-    E, e = pivoted_basis(span, motion, MOTION_RANK_TOLERANCE * np.sqrt(longest), arena)
-    answer = qp_kernel(QuadraticProgram(H, g, A, zeros(arena, limits), E, e), arena)
-    if answer.status != SOLVED:
-        return False
-    given = vector(arena, p)
-    for a in range(p):
-        given[a] = rest[a]
-        for j in range(d):
-            given[a] += TB[a, j] * answer.x[j]
-    if not within(bounds, given):
-        A, least = _with_bounds(A, TB, rest, bounds, arena)
-        bounded = qp_kernel(QuadraticProgram(H, g, A, least, E, e), arena)
-        if bounded.status == SOLVED:
-            answer = bounded
+    xi, ways = all_solutions(span, motion, MOTION_RANK_TOLERANCE * np.sqrt(longest), arena)
+    free = ways.shape[0]
+    if free > 0:
+        T, turned, given, found = matrix(arena, p, free), matrix(arena, free, p), vector(arena, p), vector(arena, p)
+        for a in range(p):
+            given[a] = rest[a] + dot(TB[a], xi)
+            for j in range(free):
+                T[a, j] = dot(TB[a], ways[j])
+            if dot(T[a], T[a]) <= DEPENDENT * dot(TB[a], TB[a]):  # as in `_facets`
+                T[a] = 0.0
+            for j in range(free):
+                turned[j, a] = T[a, j]
+        H, g = matrix(arena, free, free), vector(arena, free)
+        for i in range(free):
+            g[i] = dot(turned[i], given) / typical
+            for j in range(free):
+                H[i, j] = dot(turned[i], turned[j]) / typical
+            H[i, i] += RIDGE
+        # the ridge weighs ξ; where feet ramp, or edges share a normal part, y weighs more
+        more, ridge_alone = matrix(arena, free, d), True
+        more[:] = 0.0
+        for i in range(d):
+            for j in range(max(i - 2, 0), min(i + 3, d)):
+                extra = -RIDGE if i == j else 0.0
+                if row[i] == row[j]:
+                    extra += RIDGE + cones.weight[row[i] % n]
+                if weight[i] * weight[j] != 0.0 and other[i] == other[j]:
+                    extra += (RIDGE + cones.weight[row[i] % n]) * weight[i] * weight[j]
+                if extra != 0.0:
+                    ridge_alone = False
+                    for a in range(free):
+                        more[a, i] += extra * ways[a, j]
+        if not ridge_alone:
+            for i in range(free):
+                g[i] += dot(more[i], xi)
+                for j in range(free):
+                    H[i, j] += dot(more[i], ways[j])
+        A, least = matrix(arena, 4 * n, free), vector(arena, 4 * n)
+        limits = _facets(cone, mu, xi, ways, A, least)
+        A, least = A[:limits], least[:limits]
+        none, nothing = matrix(arena, 0, free), vector(arena, 0)
+        answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
+        if answer.status != SOLVED:
+            return False
+        z = answer.x
+        for a in range(p):
+            found[a] = given[a] + dot(T[a], z)
+        if not within(bounds, found):
+            A, least = _with_bounds(A, least, T, given, bounds, arena)
+            answer = qp_kernel(QuadraticProgram(H, g, A, least, none, nothing), arena)
+            if answer.status == SOLVED:
+                z = answer.x
+        for j in range(free):
+            add(xi, z[j], ways[j])
     out[:] = 0.0
     for j in range(d):
-        out[row[j]] += answer.x[j]
-        out[other[j]] += weight[j] * answer.x[j]
+        out[row[j]] += xi[j]
+        out[other[j]] += weight[j] * xi[j]
     into_cones(mu, held, out)
     return _keeps(w, out, x, longest, arena)
 
 
 @njit(cache=True, error_model="numpy")
 def _with_bounds(
-    A: Array, TB: Array, rest: Array, bounds: Bounds, arena: Arena
+    A: Array, constants: Array, TB: Array, rest: Array, bounds: Bounds, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
-    """Rows A ξ ≥ 0 and those of least ≤ TB ξ + rest ≤ most, as rows ≥ constants."""
+    """Rows A ξ ≥ constants and those of least ≤ TB ξ + rest ≤ most, as rows ≥ constants."""
     (rows, d), p = A.shape, rest.shape[0]
     count = rows
     for a in range(p):
         count += int(np.isfinite(bounds.least[a])) + int(np.isfinite(bounds.most[a]))  # in NumPy True + True is True
     out, constant = matrix(arena, count, d), zeros(arena, count)
     assign_rows(out[:rows], A)
+    assign(constant, constants)
     r = rows
     for a in range(p):
         if np.isfinite(bounds.least[a]):

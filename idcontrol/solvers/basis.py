@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from idcontrol.kernels.arena import Arena, matrix, vector
+from idcontrol.kernels.arena import Arena, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import add
 from idcontrol.types import Array
 
@@ -63,6 +64,64 @@ def pivoted_basis(
                 before = -1.0
             size[i] = square
     return basis[:rank], carried[:rank]
+
+
+@njit(cache=True, error_model="numpy")
+def all_solutions(
+    rows: Array, extra: Array, smallest: float, arena: Arena
+) -> tuple[Array, Array]:  # pragma: no cover - compiled
+    """All x with rows x = extra, as x = shortest + waysᵀ z: Householder reflections with row pivoting.
+
+    Args:
+        rows: Shape (n, k); overwritten.
+        extra: Shape (n,); overwritten.
+        smallest: A row of which no more than this length is left depends on the others, and is left out.
+        arena: Where arrays come from.
+
+    Returns:
+        The shortest solution, shape (k,), and orthonormal ways along which no row changes, shape (k - rank, k).
+    """
+    n, k = rows.shape
+    mirrors, shortest = matrix(arena, min(n, k), k), zeros(arena, k)
+    rank = 0
+    while rank < min(n, k):
+        best, square = rank, 0.0
+        for i in range(rank, n):
+            left = rows[i][rank:]
+            size = dot(left, left)
+            if size > square:
+                best, square = i, size
+        norm = np.sqrt(square)
+        if not norm > smallest:
+            break
+        for d in range(k):
+            rows[rank, d], rows[best, d] = rows[best, d], rows[rank, d]
+        extra[rank], extra[best] = extra[best], extra[rank]
+        # what is left of this row becomes its own coordinate
+        mirror = mirrors[rank]
+        own = -norm if rows[rank, rank] > 0.0 else norm
+        length = np.sqrt(norm * (norm + abs(rows[rank, rank])))
+        for d in range(k):
+            mirror[d] = rows[rank, d] / length
+        for d in range(rank):
+            mirror[d] = 0.0
+        mirror[rank] -= own / length
+        for i in range(rank + 1, n):
+            add(rows[i], -dot(rows[i], mirror), mirror)
+        shortest[rank] = extra[rank]
+        for j in range(rank):
+            shortest[rank] -= rows[rank, j] * shortest[j]
+        shortest[rank] /= own
+        rank += 1
+    ways = matrix(arena, k - rank, k)
+    for j in range(k - rank):
+        ways[j] = 0.0
+        ways[j, rank + j] = 1.0
+    for r in range(rank - 1, -1, -1):
+        add(shortest, -dot(shortest, mirrors[r]), mirrors[r])
+        for j in range(k - rank):
+            add(ways[j], -dot(ways[j], mirrors[r]), mirrors[r])
+    return shortest, ways
 
 
 @njit(cache=True, error_model="numpy")

@@ -125,13 +125,15 @@ def test_motors_stay_within_their_bounds_where_some_impulses_of_the_same_motion_
 
 
 def generated(u, cones):
-    """What `_allowed` and `_generators` write: B (3 n x d) and A (rows x d), for velocities u (3 n,)."""
+    """What `_allowed`, `_generators` and `_facets` write: B (3 n x d) and A (rows x d), for velocities u (3 n,)."""
     n3 = u.size
     row, other, weight = np.zeros(n3, dtype=np.int64), np.zeros(n3, dtype=np.int64), np.full(n3, np.nan)
     cone = np.full(n3 // 3, -1)
     d = distribution._allowed(u, cones, cone)
-    A = np.full((4 * n3 // 3, d), 9.0)
-    rows = distribution._generators(cone, cones.mu, row, other, weight, A)
+    distribution._generators(cone, cones.mu, row, other, weight)
+    xi, A, least = np.arange(1.0, d + 1.0), np.full((4 * n3 // 3, d), 9.0), np.full(4 * n3 // 3, 9.0)
+    rows = distribution._facets(cone, cones.mu, xi, np.eye(d), A, least)
+    np.testing.assert_allclose(least[:rows], -A[:rows] @ xi, rtol=0, atol=1e-14 * d)  # to the rounding of ξ
     B = np.zeros((n3, d))
     for j in range(d):
         B[row[j], j] += 1.0
@@ -156,6 +158,15 @@ def test_each_contact_has_the_generators_that_the_edge_rule_leaves_it():
     rows[:4, 0], rows[:4, 1], rows[:4, 2] = 0.5, [1.0, 1.0, -1.0, -1.0], [1.0, -1.0, 1.0, -1.0]
     rows[4, 3] = rows[5, 6] = rows[6, 7] = rows[7, 8] = rows[8, 9] = 1.0
     np.testing.assert_array_equal(A, rows)
+
+
+def test_a_facet_along_which_no_way_leads_is_no_row_but_its_side_stays():
+    """Of two contacts without friction the second carries what it has to: what rounding leaves of its row is no way."""
+    A, least = np.full((2, 1), 9.0), np.full(2, 9.0)
+    cone, ways = np.array([1, 1]), np.array([[1.0, 1e-17]])
+    assert distribution._facets(cone, np.zeros(2), np.array([3.0, -4.0]), ways, A, least) == 2
+    assert A.tolist() == [[1.0], [0.0]]
+    assert least.tolist() == [-3.0, 4.0]
 
 
 def test_impulses_that_rounding_puts_outside_come_back_into_their_cones():
@@ -212,9 +223,9 @@ def test_bounds_on_both_sides_of_a_motor_are_two_rows_also_where_kernels_run_as_
     bounds = Bounds(np.array([-1.0, -np.inf, -2.0, -np.inf]), np.array([3.0, 4.0, np.inf, np.inf]))
     A, TB, rest = np.ones((2, 3)), np.arange(12.0).reshape(4, 3), np.array([0.1, 0.2, 0.3, 0.4])
     for kernel in (distribution._with_bounds, getattr(distribution._with_bounds, "py_func", distribution._with_bounds)):
-        rows, least = kernel(A, TB, rest, bounds, HEAP)
+        rows, least = kernel(A, np.array([5.0, 6.0]), TB, rest, bounds, HEAP)
         np.testing.assert_array_equal(rows, np.vstack((A, TB[0], -TB[0], -TB[1], TB[2])))
-        np.testing.assert_allclose(least, [0.0, 0.0, -1.1, 0.1 - 3.0, 0.2 - 4.0, -2.3], rtol=1e-15)
+        np.testing.assert_allclose(least, [5.0, 6.0, -1.1, 0.1 - 3.0, 0.2 - 4.0, -2.3], rtol=1e-15)
 
 
 @pytest.mark.parametrize("side", [-1.0, 1.0])

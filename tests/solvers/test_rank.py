@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from idcontrol.kernels.arena import HEAP
-from idcontrol.solvers.basis import column_basis, pivoted_basis
+from idcontrol.solvers.basis import all_solutions, column_basis, pivoted_basis
 from idcontrol.solvers.rank import find_indices
 from tests.solvers.oracles import standing_feet
 
@@ -126,3 +126,15 @@ def test_a_basis_of_columns_is_that_of_rows_to_the_last_bit(smallest):
         found = column_basis(np.ascontiguousarray(rows.T), extra.copy(), max(smallest, 1e-7), HEAP)
         for ours, theirs in zip(found, expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize(("n", "k", "rank"), [(6, 12, 6), (6, 12, 5), (6, 6, 5), (6, 3, 3), (3, 1, 1), (0, 3, 0)])
+def test_all_solutions_are_the_shortest_one_and_what_changes_no_row(n, k, rank):
+    """Against the pseudoinverse, and with rows that depend on others but for rounding."""
+    rng = np.random.default_rng(n + k + rank)
+    rows = rng.normal(size=(n, rank)) @ rng.normal(size=(rank, k))
+    extra = rows @ rng.normal(size=k)
+    shortest, ways = all_solutions(rows.copy(), extra.copy(), 1e-9, HEAP)
+    np.testing.assert_allclose(shortest, np.linalg.pinv(rows, rcond=1e-9) @ extra, atol=1e-12)
+    np.testing.assert_allclose(ways @ ways.T, np.eye(k - rank), atol=1e-14)
+    np.testing.assert_allclose(rows @ ways.T, 0.0, atol=1e-13)
