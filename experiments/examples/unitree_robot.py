@@ -86,7 +86,8 @@ def main() -> None:
             if begun:
                 braked = not off and now - heard > silence_s * NS
                 q, v = system.joint_positions(state.q), system.joint_velocities(state.v)
-                tau = brake(system, limits, state, dt) if braked else drive_torque(rows, q, v, limits.torque)
+                errors = system.position_errors(rows[1], q)
+                tau = brake(system, limits, state, dt) if braked else drive_torque(rows, errors, v, limits.torque)
                 state = plant.step(tau if braked else rows, dt)
                 message["foot_force"] = np.rint(upward(plant.contact_forces(), feet))
             describe(message, state, tau, specific_force(before, state, dt, True), joints)

@@ -166,7 +166,8 @@ class Machine:
             tau = rows[0]  # within the limits: the inbox drops whatever is not
             if rows[3:].any():
                 q, v = self._system.joint_positions(before.q), self._system.joint_velocities(before.v)
-                told, tau = rows, drive_torque(rows, q, v, limits.torque)
+                errors = self._system.position_errors(rows[1], q)
+                told, tau = rows, drive_torque(rows, errors, v, limits.torque)
         elif mode is not Mode.STOPPED:
             tau = brake(self._system, limits, before, self._dt)
         else:

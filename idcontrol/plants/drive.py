@@ -17,17 +17,17 @@ PERIOD_S: Final = 1e-4
 """Drives compute their torques at least this often [s]."""
 
 
-def drive_torque(command: Array, q: Array, v: Array, limit: Array) -> Array:
+def drive_torque(command: Array, errors: Array, v: Array, limit: Array) -> Array:
     """``τ = tau + kp (q_des - q) + kd (v_des - v)``, the sum within the torque limits, shape (a,) [N m].
 
     Args:
         command: Rows tau, q_des, v_des, kp, kd (`idcontrol.types.Command.driven`), shape (5, a).
-        q: Measured positions of the joints, shape (a,) [rad].
+        errors: ``q_des - q`` (`System.position_errors`), shape (a,) [rad].
         v: Measured velocities, shape (a,) [rad/s].
         limit: Torque limits, shape (a,) [N m]; inf where there is none.
     """
-    tau, q_des, v_des, kp, kd = command
-    torque: Array = np.clip(tau + kp * (q_des - q) + kd * (v_des - v), -limit, limit)
+    tau, _, v_des, kp, kd = command
+    torque: Array = np.clip(tau + kp * errors + kd * (v_des - v), -limit, limit)
     return torque
 
 
@@ -129,7 +129,9 @@ class Driven:
         total = np.zeros_like(self.torque)
         for _ in range(count):
             q, v = system.joint_positions(self._state.q), system.joint_velocities(self._state.v)
-            torque = command if command.ndim == 1 else drive_torque(command, q, v, system.effort_limit)
+            torque = command
+            if command.ndim == 2:
+                torque = drive_torque(command, system.position_errors(command[1], q), v, system.effort_limit)
             if self._motors is not None:
                 torque = self._motors(torque, v, dt / count)
             self._state = self._plant.step(torque, dt / count)

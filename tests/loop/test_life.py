@@ -97,7 +97,8 @@ states = hnp.arrays(np.float64, 2, elements=st.floats(-2.0, 2.0))
 @given(rows, rows, states, states, st.floats(0.0, 1.0))
 def test_drives_give_the_mean_of_the_torques_of_two_commands_that_are_mixed(before, after, q, v, share):
     free = np.full(2, np.inf)
-    torques = [drive_torque(command, q, v, free) for command in (before, after, mixed(before, after, share))]
+    commands = before, after, mixed(before, after, share)
+    torques = [drive_torque(command, command[1] - q, v, free) for command in commands]
     expected = (1.0 - share) * torques[0] + share * torques[1]
     # rounding of products of gains and positions of up to 50 each
     np.testing.assert_allclose(torques[2], expected, rtol=0, atol=1e-9)

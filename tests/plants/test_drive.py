@@ -17,11 +17,11 @@ G, MASS, LENGTH = 9.81, 0.5, 0.2
 INERTIA = MASS * LENGTH**2
 
 
-def pendulum(limit=10.0):
+def pendulum(limit=10.0, joint=pin.JointModelRY):
     """A point mass on a rod that hangs high above the ground, with a drive in its hinge."""
     model = pin.Model()
     at = pin.SE3(np.eye(3), np.array([0.0, 0.0, 2.0]))
-    hinge = model.addJoint(0, pin.JointModelRY(), at, "hinge")
+    hinge = model.addJoint(0, joint(), at, "hinge")
     model.appendBodyToJoint(
         hinge, pin.Inertia(MASS, np.array([0.0, 0.0, -LENGTH]), np.zeros((3, 3))), pin.SE3.Identity()
     )
@@ -64,6 +64,18 @@ def test_a_spring_under_gravity_rests_where_both_balance():
     assert 0.3 + 4.0 * (0.2 - q) == pytest.approx(MASS * G * LENGTH * np.sin(q), abs=1e-7)
 
 
+def test_a_continuous_joint_goes_the_shorter_way_round():
+    """Its angle jumps from π to -π: it is as far from -3.1 rad as a joint with ends is from 2π - 3.1 rad."""
+    circle, line, start, wanted = pendulum(joint=pin.JointModelRUBY), pendulum(), 3.1, -3.1
+    circle.reset(State(t=0.0, q=np.array([np.cos(start), np.sin(start)]), v=np.zeros(1)))
+    line.reset(state(start))
+    for _ in range(20):
+        turned, moved = (
+            plant.step(rows(q=q, kp=4.0, kd=0.2), 0.01) for plant, q in ((circle, wanted), (line, wanted + 2 * np.pi))
+        )
+    np.testing.assert_allclose(turned.q, [np.cos(moved.q[0]), np.sin(moved.q[0])], rtol=0, atol=1e-9)
+
+
 def test_the_limits_hold_for_the_sum_of_feed_forward_and_impedance():
     rng = np.random.default_rng(0)
     limit = np.array([1.0, 2.0, np.inf])
@@ -71,7 +83,7 @@ def test_the_limits_hold_for_the_sum_of_feed_forward_and_impedance():
         command, (q, v) = 3.0 * rng.normal(size=(5, 3)), rng.normal(size=(2, 3))
         tau, q_des, v_des, kp, kd = command
         wanted = tau + kp * (q_des - q) + kd * (v_des - v)
-        torque = drive_torque(command, q, v, limit)
+        torque = drive_torque(command, q_des - q, v, limit)
         assert (np.abs(torque) <= limit).all()
         inside = np.abs(wanted) <= limit
         np.testing.assert_array_equal(torque[inside], wanted[inside])
