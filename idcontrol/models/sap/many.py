@@ -16,6 +16,7 @@ from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, begin, indices, mark, matrix, release, reserve, stack, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower_transposed
+from idcontrol.kernels.linked import linked
 from idcontrol.models.sap.blocks import (
     Cost,
     Hessian,
@@ -289,6 +290,7 @@ def _solve_island(
     return code, iterations, residual
 
 
+@linked
 @njit(cache=True, error_model="numpy")
 def solve_all(
     h: float, trees: Trees, contacts: Touching, parameters: Parameters, result: Result, arena: Arena
