@@ -24,7 +24,6 @@ import numpy as np
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import assign
 from idcontrol.kernels.linked import linked
 from idcontrol.models.friction_lcp import (
@@ -139,8 +138,10 @@ def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma:
     for row in range(f.shape[0]):
         changed = 0.0
         for other in range(f.shape[0]):
-            if f[other] != 0.0:
-                changed += abs(dot(problem.rho[row], problem.rho[other]) * f[other])
+            entry = 0.0
+            for d in range(problem.rho.shape[1] if f[other] != 0.0 else 0):
+                entry += problem.rho[row, d] * problem.rho[other, d]
+            changed += abs(entry * f[other])
         left[row] = problem.left[row] + KEPT * min(changed, fastest)
     return Unbalanced(problem.rho, problem.c, left, problem.compliance, problem.mu, problem.frictional)
 

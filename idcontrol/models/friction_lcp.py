@@ -20,7 +20,6 @@ import numpy as np
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import assign, solve_in_place
 from idcontrol.kernels.linked import linked
 from idcontrol.solvers.lcp import lost, missed, row_rounding
@@ -84,7 +83,7 @@ def assemble(
         c: Their velocities at zero impulse, shape (3 n,) [m/s].
         compliance: C_n, then C_t twice, shape (3 n,) [m/s per N s].
         mu: Friction coefficients, shape (n,).
-        frictional: The contacts that have tangential unknowns, their friction finite, ascending, shape (t,).
+        frictional: The contacts that have tangential unknowns, their friction finite, shape (t,).
         arena: Where arrays come from.
     """
     n, t, k = mu.shape[0], frictional.shape[0], rho.shape[1]
@@ -92,28 +91,25 @@ def assemble(
     size = impulses + t
     Q, r, scale = matrix(arena, size, size), zeros(arena, size), vector(arena, size)
     Q[:], scale[:] = 0.0, 1.0
-    # rows N, S and T, and where their impulses are; of two edges along one tangent, the other takes the minus
-    rows, place = matrix(arena, n + 2 * t, k), indices(arena, n + 2 * t)
+    rows = matrix(arena, impulses, k)  # N and F
     for i in range(n):
         assign(rows[i], rho[i])
-        place[i], r[i], Q[i, i] = i, c[i], compliance[i]
+        r[i], Q[i, i] = c[i], compliance[i]
     for j in range(t):
         for axis in range(2):
-            row, own, plus = (1 + axis) * n + frictional[j], n + axis * t + j, n + 2 * axis * t + j
-            assign(rows[own], rho[row])
-            place[own], r[plus], r[plus + t], Q[plus, plus] = plus, c[row], -c[row], compliance[row]
-    for a in range(n + 2 * t):
-        i = place[a]
-        for b in range(a + 1):
-            j = place[b]
-            s = Q[i, j] + dot(rows[a], rows[b])
+            row = (1 + axis) * n + frictional[j]
+            plus, minus = n + 2 * axis * t + j, n + (2 * axis + 1) * t + j
+            for a in range(k):
+                rows[plus, a], rows[minus, a] = rho[row, a], -rho[row, a]
+            r[plus], r[minus] = c[row], -c[row]
+            Q[plus, plus] = Q[minus, minus] = compliance[row]
+            Q[plus, minus] = Q[minus, plus] = -compliance[row]
+    for i in range(impulses):
+        for j in range(i + 1):
+            s = Q[i, j]
+            for a in range(k):
+                s += rows[i, a] * rows[j, a]
             Q[i, j] = Q[j, i] = s
-            if i >= n:
-                Q[i + t, j] = Q[j, i + t] = -s
-            if j >= n:
-                Q[i, j + t] = Q[j + t, i] = -s
-            if i >= n and j >= n:
-                Q[i + t, j + t] = Q[j + t, i + t] = s
     for j in range(t):
         slip = impulses + j
         Q[slip, frictional[j]] = mu[frictional[j]]
@@ -137,8 +133,7 @@ def balance_contacts(lcp: FrictionLcp, rho: Array) -> None:  # pragma: no cover 
         square = 0.0
         for row in (i, n + i, 2 * n + i):
             for a in range(k):
-                square += rho[row, a] * rho[row, a]
-        square /= 3.0
+                square += rho[row, a] * rho[row, a] / 3.0
         scale[i] = 1.0 / np.sqrt(square) if square > 0.0 else 0.0
         largest = max(largest, scale[i])
     for i in range(n):
@@ -240,43 +235,36 @@ def violation(problem: Unbalanced, f: Array, y: Array) -> float:  # pragma: no c
 
 @njit(cache=True, error_model="numpy")
 def _violation(problem: Unbalanced, f: Array, y: Array, rounded: bool) -> float:  # pragma: no cover - compiled
-    n, frictional, worst, seen = problem.mu.shape[0], problem.frictional, 0.0, 0
+    n, worst = problem.mu.shape[0], 0.0
     for i in range(n):
-        left = _left(problem, f, y, i) if rounded else 0.0
-        speed, unit, mobility = _velocity(problem, f, y, i, left)
+        speed, unit, mobility = _velocity(problem, f, y, i, _left(problem, f, y, i) if rounded else 0.0)
         worst = max(worst, missed(f[i], speed, unit, mobility))
         friction = abs(f[n + i]) + abs(f[2 * n + i])
         if problem.mu[i] == 0.0 and friction > 0.0:
             worst = max(worst, friction / max(friction, f[i]))
-        if seen < frictional.shape[0] and frictional[seen] == i:
-            seen += 1
-            worst = max(worst, _misplaced(problem, f, y, i, left))
-    return worst
-
-
-@njit(cache=True, error_model="numpy")
-def _misplaced(problem: Unbalanced, f: Array, y: Array, i: int, left: float) -> float:  # pragma: no cover - compiled
-    """Violation of the law by the friction of contact i, where rounding may leave `left` of a velocity [m/s]."""
-    n = problem.mu.shape[0]
-    s, t = n + i, 2 * n + i
-    speed_s, unit_s, mobility_s = _velocity(problem, f, y, s, left)
-    speed_t, unit_t, mobility_t = _velocity(problem, f, y, t, left)
-    if not np.isfinite(speed_s + unit_s + f[s] + speed_t + unit_t + f[t]):  # `max` ignores a NaN
-        return np.inf
-    across, mobility = max(unit_s, unit_t), max(mobility_s, mobility_t)
-    slip, used = max(abs(speed_s), abs(speed_t)), abs(f[s]) + abs(f[t])
-    if across == 0.0:
-        return 0.0
-    natural = across / mobility if mobility > 0.0 else 0.0
-    most = problem.mu[i] * f[i]
-    push, worst = max(most, used, natural), 0.0
-    if push > 0.0:
-        worst = abs(min(slip / across, (most - used) / push))
-    for row, speed in ((s, speed_s), (t, speed_t)):
-        along = slip + speed if f[row] > 0.0 else slip - speed
-        share = abs(f[row])
-        if share > 0.0:
-            worst = max(worst, min(share / max(share, natural), along / across))
+    for i in problem.frictional:
+        rows = (n + i, 2 * n + i)
+        across, mobility, slip, used = 0.0, 0.0, 0.0, 0.0
+        left = _left(problem, f, y, i) if rounded else 0.0
+        for row in rows:
+            speed, unit, own = _velocity(problem, f, y, row, left)
+            if not np.isfinite(speed + unit + f[row]):  # `max` ignores a NaN
+                return np.inf
+            across, mobility, slip = max(across, unit), max(mobility, own), max(slip, abs(speed))
+            used += abs(f[row])
+        if across == 0.0:
+            continue
+        natural = across / mobility if mobility > 0.0 else 0.0
+        most = problem.mu[i] * f[i]
+        push = max(most, used, natural)
+        if push > 0.0:
+            worst = max(worst, abs(min(slip / across, (most - used) / push)))
+        for row in rows:
+            speed, _, _ = _velocity(problem, f, y, row, 0.0)
+            along = slip + speed if f[row] > 0.0 else slip - speed
+            share = abs(f[row])
+            if share > 0.0:
+                worst = max(worst, min(share / max(share, natural), along / across))
     return worst
 
 

@@ -148,6 +148,7 @@ class Moving(NamedTuple):
         q: Configuration in Pinocchio's layout, updated.
         v: Velocity in Pinocchio's layout, updated.
         q_next: Scratch, shape (nq,).
+        tau: Torques, shape (a,) [N m].
     """
 
     step: int
@@ -162,6 +163,7 @@ class Moving(NamedTuple):
     q: Array
     v: Array
     q_next: Array
+    tau: Array
 
 
 MOVED: Final = 0
@@ -184,8 +186,8 @@ def place_of(step: PlantStep, *like: Any) -> int:
 
 
 @njit(cache=True, error_model="numpy")
-def substep(bound: Bound, h: float, tau: Array) -> tuple[int, int, int, float, int, bool]:
-    """Move a machine, the `Moving` in `bound`, for `h` [s] under torques `tau`, shape (a,) [N m].
+def substep(bound: Bound, h: float) -> tuple[int, int, int, float, int, bool]:
+    """Move a machine, the `Moving` in `bound`, for `h` [s].
 
     Returns:
         `MOVED`, `FLIES`, `UNSOLVED` or `STOPPED`; the number of contacts; then as `Stepped`, but for its first.
@@ -199,7 +201,7 @@ def substep(bound: Bound, h: float, tau: Array) -> tuple[int, int, int, float, i
     if moving.damping.shape[0] > 0:
         brake_kernel(work.terms, machine.order, moving.damping, moving.friction, v, h)
     n = find(moving.spheres, moving.found, NEAR + reach(v, h))
-    near = (moving.machine, h, moving.found, v, tau)
+    near = (moving.machine, h, moving.found, v, moving.tau)
     solved, iterations, residual, pressing, ordered = _step_at(moving.step, near)
     ending = UNSOLVED if not solved else FLIES if work.tree.flyers.shape[0] > min(pressing, 1) else MOVED
     if ending == MOVED:

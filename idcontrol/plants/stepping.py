@@ -97,7 +97,7 @@ class Stepping:
             if isinstance(system, CompiledSystem) and type(contacts) is SphereContacts and contacts.system is system:
                 self._moving = _moving(place_of(step, *like), self._bound, system, contacts, self._stops)
                 self._whole = bind(self._moving)
-                self._move = entry(substep, self._whole, self._dt, system.effort_limit)
+                self._move = entry(substep, self._whole, self._dt)
         self._stand(State(t=0.0, q=np.zeros(system.model.nq), v=np.zeros(system.n_velocities)))
         self._forces: ContactForces | None = ContactForces.none()
         self._last: StepSolution | None = None
@@ -176,7 +176,8 @@ class Stepping:
         if moving is None or tau.shape != self._shape:
             self._in_parts(tau, h, STOPPED, None)
             return
-        ending, n, iterations, residual, pressing, ordered = self._move(self._whole, h, tau)
+        moving.tau[:] = tau  # an array that is handed over takes a handle from the heap
+        ending, n, iterations, residual, pressing, ordered = self._move(self._whole, h)
         ended = n, iterations, residual, pressing, ordered
         self._forces = self._last = None
         if ending == MOVED:
@@ -311,6 +312,7 @@ def _moving(step: int, machine: Bound, system: CompiledSystem, contacts: SphereC
         q=np.zeros(system.model.nq),
         v=np.zeros(system.n_velocities),
         q_next=np.zeros(system.model.nq),
+        tau=np.zeros(system.n_actuated),
     )
 
 

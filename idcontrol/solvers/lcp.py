@@ -10,7 +10,6 @@ import numpy as np
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import Arena, mark, release, vector
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.lanes import dot
 from idcontrol.solvers.status import INFEASIBLE, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
@@ -150,7 +149,10 @@ def row_rounding(rho: Array, r: Array, left: Array, z: Array, y: Array, i: int) 
     for j in range(n):
         largest = max(largest, abs(r[j]))
         if z[j] != 0.0:
-            size += abs(dot(rho[i], rho[j]) * z[j])
+            entry = 0.0
+            for d in range(k):
+                entry += rho[i, d] * rho[j, d]
+            size += abs(entry * z[j])
     return float(sum_rounding(left[i], n + k, size, min(np.sqrt(length * energy), largest)))
 
 

@@ -112,11 +112,12 @@ def _ratio_test(dictionary: _Dictionary, column: int) -> int:
     """
     T, _, _, place, tied = dictionary
     n, width = T.shape
-    step = np.inf
+    step, first = np.inf, -1
     for i in range(n):
-        if T[i, column] < -_PIVOT:
-            step = min(step, max(T[i, width - 1], 0.0) / -T[i, column])
-    if step == np.inf:
+        own = max(T[i, width - 1], 0.0) / -T[i, column] if T[i, column] < -_PIVOT else np.inf
+        if own < step:
+            step, first = own, i
+    if first == -1 or not np.isfinite(T[first, column]):
         return -1
     count = 0
     for i in range(n):
@@ -125,7 +126,8 @@ def _ratio_test(dictionary: _Dictionary, column: int) -> int:
                 return i
             tied[count] = i
             count += 1
-    return int(_lexicographic(dictionary, count, column)) if count > 0 else -1  # none where a column is not finite
+    # rounding of large numbers may exceed the tolerance
+    return int(_lexicographic(dictionary, count, column)) if count > 0 else first
 
 
 @njit(cache=True, error_model="numpy")

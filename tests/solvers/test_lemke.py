@@ -252,3 +252,18 @@ def test_no_choice_of_units_makes_a_proof_of_rounding():
             result = solve_lemke(Q, r, scale)
             assert result.ray is None or not proves_infeasible(Q, r, result.ray)
         assert solve_lemke(Q, r).status is SolverStatus.SOLVED
+
+
+def test_the_row_that_reaches_zero_first_leaves_also_where_numbers_are_so_large_that_rounding_exceeds_the_tolerance():
+    rng = np.random.default_rng(0)
+    basic, nonbasic, place = np.arange(2), np.array([2, 3, 4]), np.array([-1, -2, 0, 1, 2])
+    beyond = 0
+    for _ in range(500):
+        tableau = rng.uniform(1.0, 2.0, (2, 4))
+        tableau[:, 0] = -rng.uniform(1e9, 2e9, 2)
+        tableau[:, 3] = rng.uniform(1e9, 2e9, 2)
+        steps = tableau[:, 3] / -tableau[:, 0]
+        first = int(steps.argmin())
+        beyond += tableau[first, 3] + tableau[first, 0] * steps[first] > 1e-8
+        assert _ratio_test(_Dictionary(tableau, basic, nonbasic, place, tied=np.full(2, 7)), 0) == first
+    assert beyond > 10
