@@ -59,7 +59,15 @@ def in_a_process(call: str) -> list[str]:
 
 
 @pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
-@pytest.mark.parametrize("keywords", [{"plant": "penalty"}, BUMPS, {"plant": "noslip", "robot": "solo12", **BUMPS}])
+@pytest.mark.parametrize(
+    "keywords",
+    [
+        {"plant": "penalty"},
+        BUMPS,
+        # a search that no other test compiles: half a minute
+        pytest.param({"plant": "noslip", "robot": "solo12", **BUMPS}, marks=pytest.mark.slow),
+    ],
+)
 def test_a_warm_plant_loads_nothing_later_whatever_happens_to_its_robot(keywords):
     assert in_a_process(f"by_a_plant(**{keywords})") == []
 
