@@ -82,7 +82,7 @@ def _bench() -> dict[str, Any]:
 def _bench_row(row: dict[str, Any]) -> list[str]:
     contacts = "" if row["contacts"] is None else str(row["contacts"])
     ours = [f"{row['us']['p50']:.1f}", f"{row['floor_ratio']:.1f}"]
-    if row["peer"] is None:
+    if row["peer_us"] is None:  # an empty loop is a peer without a time of its own
         return [row["what"], contacts, *ours, "", "", ""]
     return [
         f"{row['what']}, in turns with {row['peer']}",
