@@ -124,8 +124,9 @@ class Work(NamedTuple):
 class CompiledSystem(System):
     """A `System` whose terms are computed by `terms_kernel` in place of Pinocchio.
 
-    Of Pinocchio's data, it brings up to date where joints and frames are, ``data.oMi`` and ``data.oMf``. Masses, places
-    and rotors are those that the model had when this was made; only gravity may be changed later.
+    Of Pinocchio's data, `update` brings up to date where joints and frames are, ``data.oMi`` and ``data.oMf``; a step
+    in one compiled call, the joints alone. Masses, places and rotors are those that the model had when this was made;
+    only gravity may be changed later.
 
     Attributes:
         tree: The joints.
