@@ -102,7 +102,9 @@ def sway_base(
 
     A foot that stands for D T pushes up with ``m g/n · π/(2D) sin πu``, where u is the elapsed part of its stance: by
     m g/n on average over the cycle. What this is above m g/n accelerates the base, and its integrals of mean zero are
-    the motion. Beside it the base turns against the legs that swing. The motion builds up and fades within a cycle.
+    the motion. Beside it the base turns against the legs that swing. The motion builds up within a cycle, before a foot
+    lifts: all feet together can push the base as it must move, those that stand at first cannot hold it level. It fades
+    within a cycle, too.
 
     Args:
         phase: Time since the gait began, in cycles [-].

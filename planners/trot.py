@@ -45,18 +45,16 @@ from idcontrol.planners.governor import (
     steady_pace,
 )
 from idcontrol.planners.joints import LegPlan, collect_joints, move_joints, reach_feet
-from idcontrol.planners.legs import IK_TOLERANCE, Feet, LegPose, Legs, reach
+from idcontrol.planners.legs import Feet, Legs
 from idcontrol.planners.measured import Measured, heading, read_state
 from idcontrol.planners.momentum import MomentumBase, MomentumSystem, Planned, yield_base
 from idcontrol.planners.packing import Record, pack, put
+from idcontrol.planners.push import Pushing
 from idcontrol.system import System
 from idcontrol.types import Array, Booleans, Reference, State
 
 FADED = 0.02
 """Part of a sway that is left when a gait has ended [-]."""
-
-LEAN = 0.3
-"""Largest force of a foot along the ground, in those across it, that a gait that sways asks for [-]."""
 
 CHANGE_S = 0.03
 """How long all feet stand between two gaits [s]: long enough to unload the feet that lift first."""
@@ -121,8 +119,8 @@ def _plan_base_and_footholds(
     else:
         adopt_stride(t, dt, needed, gait, stride, timing)
     if gait.sways and stride.begin[0] < np.inf:
-        phase, builds = (t - stride.begin[0]) / stride.period[0], t >= stride.begin[0] and not ends
         period, duty = stride.period[0], stride.duty[0]
+        phase, builds = (t - stride.begin[0]) / period, t >= stride.begin[0] - period and not ends
         sway_base(phase, dt, period, duty, gait.touchdown, parts.push, command, builds, parts.base)
     ended = bool(ends and timing.stance.all() and parts.base.extent[0] < FADED)
     if ended:
@@ -267,7 +265,10 @@ class TrotPlanner:
         ability = Ability.of(legs, self._still[0][legs.actuated], nominal.feet, joint_limits, gait, weight)
         nominal.lead[:] = ability.stroke.min(), ability.stroke.min() / np.hypot(*nominal.feet[:, :2].T).max()
         self.height = nominal.height
-        momentum = MomentumBase(system, self._still[0])
+        momentum, self._pushing = (
+            MomentumBase(system, self._still[0]),
+            Pushing.of(system, legs, nominal, self._still[0]),
+        )
         self._momentum = momentum.planned, settings.constant_momentum
         self._record, self._parts = pack(
             _Parts(
@@ -287,7 +288,7 @@ class TrotPlanner:
                 base=BaseReference.at_rest(),
                 leg_plan=LegPlan.of(n),
                 momentum=MomentumSystem.of(n),
-                push=_push(system, legs, nominal.feet, self._still[0]),
+                push=self._pushing.push(gait),
             )
         )
         # compiled functions of arrays whose types never change
@@ -331,7 +332,8 @@ class TrotPlanner:
         self._halts, self._rests, self.nominal[:] = False, math.inf, self._home_feet
         self._take_up(self._first)
         stride = self._parts.stride
-        stride.begin[0], stride.pace[0], stride.lean[:] = state.t + self.gait.start_s, 1.0, measured.rotation[2, :2]
+        stride.begin[0] = state.t + self._rest(self.gait.start_s)
+        stride.pace[0], stride.lean[:] = 1.0, measured.rotation[2, :2]
         self.command[:] = 0.0
         plan.phase[:], plan.touched[:], plan.slide[:] = STANDING, -math.inf, 0.0
         plan.position[:], plan.landing[:] = measured.feet, measured.feet
@@ -361,7 +363,7 @@ class TrotPlanner:
         if self.standing and gait is not None and walk:
             self._asked = gait
             self._take_up(gait)
-            self.standing, self._parts.stride.begin[0] = False, t + gait.start_s
+            self.standing, self._parts.stride.begin[0] = False, t + self._rest(gait.start_s)
         walks = walk and t >= self._parts.stride.begin[0]
         target = (command.v_x, command.v_y, command.omega) if walks else (0.0, 0.0, 0.0)
         stops, self.commanded[:] = not self.standing and not walk, target
@@ -372,8 +374,8 @@ class TrotPlanner:
             if gait is not None and changes:
                 self._asked = gait
                 self._take_up(replace(gait, touchdown=self._first_lift(gait)))
-                self._parts.stride.begin[0] = t + CHANGE_S
-                self._settles = t + CHANGE_S + 0.75 * gait.period_s
+                self._parts.stride.begin[0] = t + self._rest(CHANGE_S)
+                self._settles = self._parts.stride.begin[0] + 0.75 * gait.period_s
             else:
                 self.standing, self._parts.stride.begin[0] = True, math.inf
         self._sample_ground()
@@ -401,6 +403,11 @@ class TrotPlanner:
         parts = self._parts
         parts.stride.period[0], parts.stride.duty[0] = gait.period_s, gait.duty
         parts.stride.height[0], parts.ability.duty[0] = gait.step_height_m, least_duty(gait)
+        parts.push.acceleration[:] = self._pushing.push(gait).acceleration
+
+    def _rest(self, least: float) -> float:
+        """How long all feet stand before the gait that was taken up begins, at least `least` [s]; a sway builds up."""
+        return max(least, self.gait.period_s) if self.gait.sways else least
 
     def _first_lift(self, gait: Gait) -> tuple[float, ...]:
         """The touchdowns of a gait that begins with the feet that have the most to catch up."""
@@ -431,27 +438,6 @@ def _nominal_stance(system: System, spheres: Feet, legs: Legs, home: Array) -> N
     feet, radius = measured.feet, np.ascontiguousarray(spheres.radii, dtype=np.float64)
     feet[:, :2] += com[:2] - feet[:, :2].mean(axis=0)
     return NominalStance(height=float(np.max(radius - feet[:, 2])), feet=feet, radius=radius, lead=np.full(2, np.inf))
-
-
-def _push(system: System, legs: Legs, feet: Array, home: Array) -> Push:
-    """The push of nominal feet, shape (n, 3) [m], of a machine that stands at the joint angles `home`.
-
-    A foot pushes towards the centre of mass as far as `LEAN` allows; the rest of its lever turns the base.
-    """
-    data, n = system.model.createData(), len(feet)
-    q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
-    pin.ccrba(system.model, data, q, np.zeros(system.model.nv))
-    com, inertia = pin.centerOfMass(system.model, data, q), np.diag(data.Ig.inertia) / data.Ig.mass
-    x, y, z = (feet - com).T
-    lean = np.stack([-np.clip(arm / -z, -LEAN, LEAN) for arm in (x, y)])
-    roll, pitch = (y - z * lean[1]) / inertia[0], (z * lean[0] - x) / inertia[1]
-    reaction = np.empty((n, 2, 3))
-    for i in range(n):
-        zero = LegPose(legs.origin[i], legs.axis[i], legs.foot[i])
-        here, J = LegPose(np.empty((3, 3)), np.empty((3, 3)), np.empty(3)), np.empty((3, 3))
-        reach(zero, feet[i], IK_TOLERANCE, home[legs.actuated[i]], here, J)
-        reaction[i] = -data.Ag[3:5, legs.v_index[i]] @ np.linalg.inv(J) / (data.Ig.mass * inertia[:2, None])
-    return Push(GRAVITY / n * np.stack((*lean, np.ones(n), roll, pitch)), reaction)
 
 
 def _joint_limits(system: System, legs: Legs, home: Array, speed: Array) -> JointLimits:

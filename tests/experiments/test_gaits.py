@@ -91,9 +91,7 @@ def test_a_gait_that_cannot_be_is_refused(settings, what):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("robot", ROBOTS)
-def test_every_robot_walks_with_every_gait(tmp_path, robot, kind, request):
-    if (robot, kind) == ("links", "bound"):  # docs/gaits.md
-        request.applymarker(pytest.mark.xfail(reason="its base is 10 mm low, 6 % of its height", strict=True))
+def test_every_robot_walks_with_every_gait(tmp_path, robot, kind):
     metrics, record = run(tmp_path / "run", robot=robot, path=AHEAD, gait=WalkGait(kind=kind), duration_s=10.0)
     walks_well(metrics, record.arrays)
     assert steps_beyond_motion(record.arrays).max() < 1e-3 + 1e-9

@@ -1,0 +1,91 @@
+"""How the feet of a gait that sways push the base (planner.md 4.5).
+
+The base moves over feet that stay where they are, so that legs turn less than it does, or against it: with the
+centroidal momentum matrix A_g (columns of the base, columns of legs), feet p_i and their Jacobians J_i, the momentum of
+a base with the twist u over feet with the velocities ṗ_i is
+
+    h = A u + Σ A_g,i J_i⁻¹ ṗ_i,        A = A_g,base - Σ A_g,i J_i⁻¹ [1, -p_i×]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pinocchio as pin
+
+from idcontrol.planners.base import Push
+from idcontrol.planners.feet import GRAVITY, NominalStance
+from idcontrol.planners.gait import Gait
+from idcontrol.planners.legs import IK_TOLERANCE, LegPose, Legs, reach
+from idcontrol.system import System
+from idcontrol.types import Array
+
+LEAN: Final = 0.3
+"""Force of a foot along the ground, in those across it, that a gait that sways asks for at least [-]."""
+
+TURN: Final = 0.13
+"""Amplitude of roll and pitch [rad] for which a foot leans more than `LEAN`, at most towards the centre of mass: joints
+of 15 rad/s could not follow the legs of a machine that turns much further in the time of a bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pushing:
+    """What each of n feet does to the base, as `Push` has it.
+
+    Attributes:
+        acceleration: `Push.acceleration` where feet lean by `LEAN`, shape (5, n).
+        leaning: What leaning towards the centre of mass adds to it, ahead and to the side, shape (2, 5, n).
+        reaction: `Push.reaction`, shape (n, 2, 3).
+    """
+
+    acceleration: Array
+    leaning: Array
+    reaction: Array
+
+    @staticmethod
+    def of(system: System, legs: Legs, nominal: NominalStance, home: Array) -> Pushing:
+        """The feet of the nominal stance of a machine whose joint angles are about `home`."""
+        feet, n, data = nominal.feet, len(nominal.feet), system.model.createData()
+        q = system.configuration(home, np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]))
+        pin.ccrba(system.model, data, q, np.zeros(system.model.nv))
+        mass, A, swung = data.Ig.mass, data.Ag[:5, :6].copy(), np.empty((n, 5, 3))
+        for i in range(n):
+            zero = LegPose(legs.origin[i], legs.axis[i], legs.foot[i])
+            here, J = LegPose(np.empty((3, 3)), np.empty((3, 3)), np.empty(3)), np.empty((3, 3))
+            reach(zero, feet[i], IK_TOLERANCE, home[legs.actuated[i]], here, J)
+            swung[i] = data.Ag[:5, legs.v_index[i]] @ np.linalg.inv(J)
+            A -= swung[i] @ np.hstack([np.eye(3), -pin.skew(feet[i])])
+        A = A[:, :5]  # the heading follows the command
+
+        x, y, z = (feet - pin.centerOfMass(system.model, data, q)).T
+        z = z - nominal.radius
+        towards = np.stack([x / z, y / z])
+
+        def pushed(lean: Array) -> Array:
+            force = np.stack((*lean, np.ones(n), y - z * lean[1], z * lean[0] - x))
+            acceleration: Array = np.linalg.solve(A, GRAVITY * mass / n * force)
+            acceleration[:2] = A[:2, :2] @ acceleration[:2] / mass  # the base yields to momentum (`momentum`)
+            return acceleration
+
+        least = np.clip(towards, -LEAN, LEAN)
+        acceleration = pushed(least)
+        leaning = np.stack(
+            [pushed(np.stack(lean)) - acceleration for lean in ((towards[0], least[1]), (least[0], towards[1]))]
+        )
+        return Pushing(acceleration=acceleration, leaning=leaning, reaction=-np.linalg.solve(A, swung)[:, 3:])
+
+    def push(self, gait: Gait) -> Push:
+        """The push of a gait, whose feet lean so far that the base turns by no more than `TURN`, if they can."""
+        D, w = gait.duty, 2.0 * np.pi / gait.period_s
+        # half a sine's share of the gait's frequency, 2 cos πD / (1 - 4 D²)
+        share = 0.5 * np.pi * (np.sinc(D - 0.5) + np.sinc(D + 0.5)) / w**2
+        wave = share * np.exp(2j * np.pi * np.array(gait.touchdown))
+        acceleration = self.acceleration.copy()
+        for axis, turn in ((0, 4), (1, 3)):
+            amplitude = self.acceleration[turn] @ wave
+            own, less = abs(amplitude), -(np.conj(amplitude) * (self.leaning[axis, turn] @ wave)).real
+            if own > TURN and less > 0.0:
+                acceleration += min(own * (own - TURN) / less, 1.0) * self.leaning[axis]
+        return Push(acceleration, self.reaction)
