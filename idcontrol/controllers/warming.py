@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from msgspec import structs
 
+from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
 from idcontrol.types import Controller, Reference, State
 
@@ -21,7 +22,7 @@ DRAWS: Final = 20
 DEMANDS: Final = (1e2, 1e3, 1e4)
 """Joint accelerations that are hard to give, up to those that no motor can [rad/s²]."""
 PUSH: Final = 1.0
-"""Speed with which the base slides or falls [m/s]."""
+"""Speed with which the base slides or falls, or each joint of a robot without one turns [m/s, rad/s]."""
 TICK_S: Final = 1e-4
 """Time between two calls [s]: what is learnt from the motion is learnt within a control period only."""
 SLIDING: Final = 8
@@ -63,8 +64,9 @@ def warm(
 
     A kernel that is first needed in trouble takes 0.1 s and more to be loaded, and minutes to be compiled where nothing
     is cached; within a tick that looks as if the controller hung. So a copy of the controller is asked for what is
-    easy, hard and impossible, with every number of feet on the ground, while it slides and while it falls. The
-    controller itself keeps its memory.
+    easy, hard and impossible, with every number of feet on the ground, while it slides and while it falls; feet or
+    fingertips that are in the air at `start` are as large in the copy as reaches the ground. The controller itself
+    keeps its memory.
 
     Args:
         controller: The controller; it can be copied, as all of ours can.
@@ -81,14 +83,26 @@ def warm(
         reference = robot.standing_reference() if planner is None else planner(start)
     else:
         reference = planner(start)
-    twin = copy.deepcopy(controller)
+    parts: dict[int, object] = {}
+    twin = copy.deepcopy(controller, parts)
+    for part in parts.values():
+        if isinstance(part, SphereContacts):
+            _reach_the_ground(part, start)
     cases = [*_asked(start, reference)] * TWICE
     for k, (state, asked) in enumerate(cases):
         twin(structs.replace(state, t=start.t + k * TICK_S), asked)
 
 
+def _reach_the_ground(spheres: SphereContacts, state: State) -> None:
+    """Let spheres grow to the ground below them."""
+    spheres.system.update(state.q, state.v)
+    spheres.detect(np.inf)
+    spheres.radius += np.maximum(spheres.gap, 0.0)
+
+
 def _asked(state: State, reference: Reference) -> Iterator[tuple[State, Reference]]:
     rng, one = np.random.default_rng(0), np.ones(reference.q.size)
+    floats = state.v.size > one.size
     yield state, reference
     for demand in DEMANDS:
         for sign in (1.0, -1.0):
@@ -102,10 +116,9 @@ def _asked(state: State, reference: Reference) -> Iterator[tuple[State, Referenc
             asked = structs.replace(reference, a=demand * rng.normal(size=one.size))
             yield state, asked
             yield structs.replace(state, v=PUSH * rng.normal(size=state.v.size)), asked
-    for axis, speed in enumerate((PUSH, PUSH, -PUSH)[: state.v.size]):
-        v = state.v.copy()
-        v[axis] = speed
-        moving = structs.replace(state, v=v)
+    joints = np.eye(state.v.size)
+    for direction in joints[:3] * np.array([[1.0], [1.0], [-1.0]]) if floats else (*joints, *-joints):
+        moving = structs.replace(state, v=state.v + PUSH * direction)
         for _ in range(SLIDING):
             yield moving, reference
         yield moving, structs.replace(reference, stance=np.zeros_like(reference.stance))  # lands as nobody planned
