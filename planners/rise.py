@@ -6,12 +6,16 @@ steps of a walk bring them under the hips, and the last ones out again (`idcontr
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from idcontrol.contact.spheres import SphereContacts
+from idcontrol.kernels.arena import HEAP, Arena, matrix, vector
+from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.jit import njit
 from idcontrol.planners.legs import IK_TOLERANCE, Feet, LegPose, Legs, leg_solve, place_leg, reach
+from idcontrol.solvers.basis import all_solutions
 from idcontrol.types import Array
 
 KNOTS = 25
@@ -24,8 +28,9 @@ SPARE = 0.9
 """Share of a torque limit that carrying the machine may take."""
 BEYOND_RAD = 0.02
 """How far a joint may be beyond its limits where a machine lies against a stop [rad]."""
-
-UP = np.array([0.0, 0.0, 1.0])
+DEPENDENT: Final = 1e-12
+"""A row of the base's equilibrium of which no more than this is left, relative to the longest, depends on others: feet
+on one line do not hold the base up about it."""
 
 
 class Lair(NamedTuple):
@@ -50,6 +55,68 @@ class Posture(NamedTuple):
     """Largest distance of a foot from its line [m]."""
 
 
+class Course(NamedTuple):
+    """The legs on their way; arrays change in place.
+
+    Attributes:
+        legs: The legs.
+        radius: Radii of their feet, shape (n,) [m].
+        begins: Where the feet begin, base axes, shape (n, 3) [m].
+        ends: Where they end, as if they did not roll, shape (n, 3) [m].
+        rolled: How far they have rolled, shape (n, 3) [m].
+        angles: Joints of the machine, shape (a,) [rad].
+        speeds: Their velocities, shape (a,) [rad/s].
+        q: The configuration of the machine, its base level, shape (nq,).
+        pose: Room for one leg.
+        jacobian: Room for its Jacobian, shape (3, 3).
+    """
+
+    legs: Legs
+    radius: Array
+    begins: Array
+    ends: Array
+    rolled: Array
+    angles: Array
+    speeds: Array
+    q: Array
+    pose: LegPose
+    jacobian: Array
+
+
+@njit(cache=True, error_model="numpy")
+def _follow(bound: Bound, share: float, rate: float) -> float:  # pragma: no cover - compiled
+    """Move the legs of a `Course` to a `share` of the way that grows at `rate` [1/s].
+
+    Returns:
+        Largest distance of a foot from its line [m].
+    """
+    course: Course = bound.borrowed
+    legs, pose, J = course.legs, course.pose, course.jacobian
+    target, velocity, angles, speeds = np.empty(3), np.empty(3), np.empty(3), np.empty(3)
+    farthest = 0.0
+    for i in range(course.radius.shape[0]):
+        joints, radius = legs.actuated[i], course.radius[i]
+        for x in range(3):
+            way = course.ends[i, x] - course.begins[i, x]
+            target[x], velocity[x] = course.begins[i, x] + course.rolled[i, x] + share * way, rate * way
+            angles[x] = course.angles[joints[x]]
+        zero = LegPose(legs.origin[i], legs.axis[i], legs.foot[i])
+        farthest = max(farthest, reach(zero, target, IK_TOLERANCE, angles, pose, J))
+        for k in range(3):
+            # the centre of a sphere that turns by ω on the ground moves by ω × r e_z
+            rolls_x, rolls_y = radius * pose.axis[k, 1], -radius * pose.axis[k, 0]
+            turned = angles[k] - course.angles[joints[k]]
+            course.rolled[i, 0] += turned * rolls_x
+            course.rolled[i, 1] += turned * rolls_y
+            J[0, k] -= rolls_x
+            J[1, k] -= rolls_y
+        leg_solve(J, velocity, speeds)
+        for k in range(3):
+            course.angles[joints[k]], course.speeds[joints[k]] = angles[k], speeds[k]
+            course.q[legs.q_index[i, k]] = angles[k]
+    return farthest
+
+
 class Rise:
     """The way between lying and standing; joints that belong to no leg stay where they are.
 
@@ -69,22 +136,31 @@ class Rise:
         Raises:
             InputError: The machine has no such legs.
         """
-        self._contacts, self._names = contacts, feet.names
-        self._legs = legs = Legs.of(contacts.system, feet)
-        n = len(feet.names)
-        self._zero = [LegPose(legs.origin[i], legs.axis[i], legs.foot[i]) for i in range(n)]
-        self._pose = [LegPose(np.empty((3, 3)), np.empty((3, 3)), np.empty(3)) for _ in range(n)]
-        self._jacobian, self._leg = np.empty((n, 3, 3)), np.empty(3)
-        self._angles: Array = np.array(home, dtype=np.float64)
+        self._contacts, system = contacts, contacts.system
+        legs, n = Legs.of(system, feet), len(feet.names)
+        joints: Array = np.array(home, dtype=np.float64)
+        self._course = Course(
+            legs=legs,
+            radius=np.array(feet.radii, dtype=np.float64),
+            begins=np.zeros((n, 3)),
+            ends=np.zeros((n, 3)),
+            rolled=np.zeros((n, 3)),
+            angles=joints,
+            speeds=np.zeros_like(joints),
+            q=system.configuration(joints),
+            pose=LegPose(np.empty((3, 3)), np.empty((3, 3)), np.empty(3)),
+            jacobian=np.empty((3, 3)),
+        )
+        self._bound, self._still = bind(self._course), np.zeros(system.n_velocities)
+        self._follow = entry(_follow, self._bound, 0.0, 0.0)
         self._high = self._feet()
         self._low = self._high.copy()
         self._low[:, 1] += np.copysign(lair.out_m, self._high[:, 1])
         self._low[:, 2] = feet.radii - lair.below_m
-        self._begins, self._ends, self._rolled = self._high, self._low, np.zeros((n, 3))
-        self._radius = feet.radii
+        self._course.begins[:], self._course.ends[:] = self._high, self._low
         for share in np.linspace(0.0, 1.0, KNOTS):
             self(float(share))
-        self.lying: Array = self._angles.copy()
+        self.lying: Array = joints.copy()
         self._rolled_out = self._feet()  # they have rolled on the way down, and roll back on the way up
 
     def begin(self, joints: Array, *, down: bool) -> None:
@@ -92,35 +168,28 @@ class Rise:
 
         Up ends with the feet where they are, but no further in than at home and no further out than lying.
         """
-        self._angles[:] = joints
-        self._begins, self._rolled[:] = self._feet(), 0.0
+        course = self._course
+        course.angles[:], course.q[:] = joints, self._contacts.system.configuration(joints)
+        course.begins[:], course.rolled[:] = self._feet(), 0.0
         if down:
-            self._ends = self._low
+            course.ends[:] = self._low
         else:
             both = np.stack((self._high, self._rolled_out))
-            self._ends = np.clip(self._begins, both.min(axis=0), both.max(axis=0))
-            self._ends[:, 2] = self._high[:, 2]
+            course.ends[:] = np.clip(course.begins, both.min(axis=0), both.max(axis=0))
+            course.ends[:, 2] = self._high[:, 2]
 
     @property
     def share(self) -> float:
         """How long this way is, as a share of the longest there is, at most 1."""
-        way, longest = self._ends - self._begins, self._high - self._low
+        way, longest = self._course.ends - self._course.begins, self._high - self._low
         return min(1.0, float(np.linalg.norm(way, axis=1).max() / np.linalg.norm(longest, axis=1).max()))
 
     def __call__(self, share: float, rate: float = 0.0) -> Posture:
         """Joints at a `share` of the way, 0 to 1, that grows at `rate` [1/s]."""
-        miss, v, way = 0.0, np.zeros_like(self._angles), self._ends - self._begins
-        for i, joints in enumerate(self._legs.actuated):
-            pose, J = self._pose[i], self._jacobian[i]
-            before, target = self._angles[joints], self._begins[i] + self._rolled[i] + share * way[i]
-            angles = before.copy()
-            miss = max(miss, reach(self._zero[i], target, IK_TOLERANCE, angles, pose, J))
-            # the centre of a sphere that turns by ω on the ground moves by ω × r e_z
-            rolls = self._radius[i] * np.cross(pose.axis, UP)
-            self._rolled[i] += (angles - before) @ rolls
-            leg_solve(J - rolls.T, rate * way[i], self._leg)
-            self._angles[joints], v[joints] = angles, self._leg
-        return Posture(self._angles.copy(), v, carrying(self._contacts, self._angles), miss)
+        course, contacts = self._course, self._contacts
+        miss = self._follow(self._bound, share, rate)
+        contacts.system.update(course.q, self._still)
+        return Posture(course.angles.copy(), course.speeds.copy(), carrying(contacts), miss)
 
     def problem(self, joints: Array) -> str:
         """Why a machine at `joints`, shape (a,) [rad], cannot stand up from there, in one line; "" where it can.
@@ -138,7 +207,7 @@ class Rise:
                 f"{limits.upper[worst]:.2f}; move it back by hand, or mend its zero (offset_rad)"
             )
         self.begin(joints, down=False)
-        above = float((self._begins[:, 2] - self._low[:, 2]).max())
+        above = float((self._course.begins[:, 2] - self._low[:, 2]).max())
         if above > ABOVE_M:
             return (
                 f"a foot is {1e3 * above:.0f} mm above the ground on which the body lies; fold the legs with the feet "
@@ -161,27 +230,45 @@ class Rise:
 
     def _feet(self) -> Array:
         """Centres of the feet at the present angles, base axes, shape (n, 3) [m]."""
-        for i, joints in enumerate(self._legs.actuated):
-            place_leg(self._zero[i], self._angles[joints], self._pose[i])
-        return np.array([pose.foot for pose in self._pose])
+        course = self._course
+        legs, pose = course.legs, course.pose
+        feet = np.empty_like(course.begins)
+        for i, joints in enumerate(legs.actuated):
+            place_leg(LegPose(legs.origin[i], legs.axis[i], legs.foot[i]), course.angles[joints], pose)
+            feet[i] = pose.foot
+        return feet
 
 
-def carrying(contacts: SphereContacts, joints: Array) -> Array:
-    """Torques that carry a machine at rest, level, on the smallest forces that do, shape (a,) [N m].
+def carrying(contacts: SphereContacts) -> Array:
+    """Torques that carry a machine where its system was updated to, at rest, shape (a,) [N m].
 
-    ::
+    They are those of the smallest forces that do::
 
         c_b = J_bᵀ f,   f smallest   =>   τ = c_q - J_qᵀ f
 
     with gravity c, of which no part may be left to the base (b), and the contact rows J of all `contacts`.
-
-    Args:
-        contacts: The feet; their system is updated.
-        joints: Positions of the joints, shape (a,) [rad].
     """
     system = contacts.system
-    system.update(system.configuration(joints), np.zeros(system.n_velocities))
-    u, J = system.n_unactuated, contacts.detect(np.inf).jacobian
-    force = np.linalg.lstsq(J[:, :u].T, system.bias[:u], rcond=None)[0]
-    torque: Array = system.bias[u:] - J[:, u:].T @ force
+    torque: Array = _carry(contacts.detect(np.inf).jacobian, system.bias, system.n_unactuated, HEAP)
+    return torque
+
+
+@njit(cache=True, error_model="numpy")
+def _carry(J: Array, bias: Array, u: int, arena: Arena) -> Array:  # pragma: no cover - compiled
+    """`carrying`, of contact rows J, shape (3k, m), gravity, shape (m,), and the number of unactuated velocities."""
+    k, a = J.shape[0], bias.shape[0] - u
+    rows, left = matrix(arena, u, k), vector(arena, u)
+    longest = 0.0
+    for j in range(u):
+        square = 0.0
+        for i in range(k):
+            rows[j, i] = J[i, j]
+            square += J[i, j] * J[i, j]
+        left[j], longest = bias[j], max(longest, square)
+    force, _ = all_solutions(rows, left, DEPENDENT * np.sqrt(longest), arena)
+    torque = np.empty(a)
+    for j in range(a):
+        torque[j] = bias[u + j]
+        for i in range(k):
+            torque[j] -= J[i, u + j] * force[i]
     return torque

@@ -14,11 +14,11 @@ def brake(system: System, limits: Limits, state: State, h: float) -> Array:
 
     ::
 
-        q̇⁺ = q̇ + h A τ,   A = (M⁻¹) of the actuated joints      =>      τ = -(1 + h D A)⁻¹ D q̇
+        M (v⁺ - v) = h Pᵀτ   =>   (M + h PᵀD P) v⁺ = M v,   q̇⁺ = P v⁺
 
     So it is stable whatever D, h and the pose are, as the damping of a motor's electronics is, which run at many
-    kilohertz; ``-D q̇`` of the last state is not. Contacts only make A smaller, and bias is left out: what gravity adds
-    in one period is damped in the next.
+    kilohertz; ``-D q̇`` of the last state is not. Contacts only make joints harder to move, and bias is left out: what
+    gravity adds in one period is damped in the next.
 
     Args:
         system: Multibody terms, which are updated.
@@ -27,10 +27,7 @@ def brake(system: System, limits: Limits, state: State, h: float) -> Array:
         h: Period over which the torques hold [s].
     """
     system.update(state.q, state.v)
-    u = system.n_unactuated
-    mobility = np.linalg.inv(system.M)[u:, u:]
-    damping = limits.damping
-    wanted = -np.linalg.solve(
-        np.eye(len(damping)) + h * damping[:, None] * mobility, damping * system.joint_velocities(state.v)
-    )
-    return np.clip(wanted, -limits.torque, limits.torque)
+    u, damped = system.n_unactuated, system.M.copy()
+    damped.flat[u * (len(damped) + 1) :: len(damped) + 1] += h * limits.damping
+    after = np.linalg.solve(damped, system.M @ system.from_pinocchio(state.v))[u:]
+    return np.clip(-limits.damping * after, -limits.torque, limits.torque)

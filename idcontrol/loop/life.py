@@ -17,6 +17,8 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from idcontrol.kernels.bound import entry
+from idcontrol.kernels.jit import njit
 from idcontrol.types import Array
 
 UP_S, LOAD_S = 2.0, 0.5
@@ -110,7 +112,8 @@ class Life:
         """Begin as nothing has moved."""
         self._between, self.phase = between, Phase.STANDING_UP
         self._since, self._duration, self._load = 0.0, LEAST_S, 0.0
-        self._before: Array = np.zeros((5, len(between.kp)))
+        self._before, self._rows = np.zeros((2, 5, len(between.kp)))
+        self._mix = entry(mix, self._before, self._rows, 0.0)
 
     def problem(self, joints: Array) -> str:
         """Why a machine at `joints`, shape (a,) [rad], cannot stand up from there, in one line; "" where it can."""
@@ -140,23 +143,26 @@ class Life:
         return t - self._since >= lasts
 
     def on_the_way(self, t: float) -> Array:
-        """The command while it stands up or lies down, rows tau, q, v, kp, kd, shape (5, a)."""
+        """The command while it stands up or lies down, rows tau, q, v, kp, kd, shape (5, a); the next overwrites it."""
         between, since, down = self._between, t - self._since, self.phase is not Phase.STANDING_UP
         share, rate = smooth((since if down else since - self._load) / self._duration)
         at = between.way(share, rate / self._duration)
         taken = (self._duration + self._load - since if down else since) / max(self._load, 1e-9)
         load, _ = smooth(taken)
-        stiff = load if down else 1.0
-        rows = np.stack((load * at.torque, at.q, at.v, stiff * between.kp, between.kd))
-        return mixed(self._before, rows, since / MIX_S) if down else rows
+        rows = self._rows
+        rows[0], rows[1], rows[2], rows[3], rows[4] = load * at.torque, at.q, at.v, between.kp, between.kd
+        if down:
+            rows[3] *= load
+            self._mix(self._before, rows, since / MIX_S)
+        return rows
 
     def mixes(self, t: float) -> bool:
         """Whether a controller has just taken over."""
         return self.phase is Phase.WORKING and t - self._since < MIX_S
 
-    def taken_over(self, t: float, rows: Array) -> Array:
-        """A controller's command, shape (5, a), mixed with what held the joints before it took over."""
-        return mixed(self._before, rows, (t - self._since) / MIX_S)
+    def take_over(self, t: float, rows: Array) -> None:
+        """Mix a controller's command, shape (5, a), with what held the joints before it took over."""
+        self._mix(self._before, rows, (t - self._since) / MIX_S)
 
     def _begin(self, phase: Phase, t: float, joints: Array) -> None:
         way = self._between.way
@@ -172,16 +178,25 @@ def smooth(u: float) -> tuple[float, float]:
     return u * u * u * (10.0 + u * (6.0 * u - 15.0)), 30.0 * (u * (1.0 - u)) ** 2
 
 
-def mixed(before: Array, after: Array, share: float) -> Array:
-    """The command whose drives give ``(1 - s) τ_before + s τ_after`` in every state, rows tau, q, v, kp, kd.
+@njit(cache=True, error_model="numpy")
+def mix(before: Array, after: Array, share: float) -> None:  # pragma: no cover - compiled
+    """Make `after` the command whose drives give ``(1 - s) τ_before + s τ_after`` in every state.
 
     Its gains are the mixed gains, and its positions and velocities the means that these gains weigh.
+
+    Args:
+        before: Rows tau, q, v, kp, kd, shape (5, a).
+        after: The same; overwritten.
+        share: The share s, taken as one from 0 to 1.
     """
     s = min(max(share, 0.0), 1.0)
     if s == 1.0:
-        return after
-    out = (1.0 - s) * before + s * after
-    for gain, at in ((3, 1), (4, 2)):
-        pull = (1.0 - s) * before[gain] * before[at] + s * after[gain] * after[at]
-        out[at] = np.where(out[gain] > 0.0, pull / np.where(out[gain] > 0.0, out[gain], 1.0), after[at])
-    return out
+        return
+    for j in range(after.shape[1]):
+        after[0, j] = (1.0 - s) * before[0, j] + s * after[0, j]
+        for gain, at in ((3, 1), (4, 2)):
+            ours, theirs = (1.0 - s) * before[gain, j], s * after[gain, j]
+            both = ours + theirs
+            if both > 0.0:
+                after[at, j] = (ours * before[at, j] + theirs * after[at, j]) / both
+            after[gain, j] = both

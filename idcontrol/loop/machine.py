@@ -140,9 +140,15 @@ class Machine:
         )
         self._begun |= self.safety.mode is Mode.RUNNING
         began = time.perf_counter_ns()
-        self._move(None if heard is None else heard.values)
+        motion = self._moved(None if heard is None else heard.values)
         spent = time.perf_counter_ns() - began
-        self._tell(self._motion)
+        self._tell(motion)
+        if motion is not self._motion:
+            self._lost = not within(self._range[0], self._values, self._range[1])
+            if self._lost:
+                self._tell(self._motion)
+            else:
+                self._motion = motion
         self.endpoint.post(self.safety.mode, self._values, now)
         self._describe(beat, faults, silence, spent)
         if self.safety.mode is Mode.STOPPED:
@@ -156,10 +162,11 @@ class Machine:
     def _tell(self, motion: _Motion) -> None:
         self._wire.write_state(self._values, motion.state, motion.tau, motion.accelerometer, self.health)
 
-    def _move(self, command: Array | None) -> None:
+    def _moved(self, command: Array | None) -> _Motion:
+        """How it moves for one period; as before where it does not."""
         mode, limits, before = self.safety.mode, self._limits, self._motion.state
         if self._lost or (mode in NOT_BEGUN and not self._begun):
-            return
+            return self._motion
         told: Array | None = None
         if mode is Mode.RUNNING and command is not None:
             rows = command.reshape(5, -1)
@@ -176,13 +183,9 @@ class Machine:
             after = self._plant.step(tau if told is None else told, self._dt)
         except (ArithmeticError, np.linalg.LinAlgError):  # its numbers have left the range of floating point
             self._lost = True
-            return
+            return self._motion
         state = State(t=before.t + self._dt, q=after.q, v=after.v, forces=self._feet(self._plant.contact_forces()))
-        motion = _Motion(state, tau, specific_force(before, state, self._dt, self._wire.floating))
-        self._tell(motion)
-        self._lost = not within(self._range[0], self._values, self._range[1])
-        if not self._lost:
-            self._motion = motion
+        return _Motion(state, tau, specific_force(before, state, self._dt, self._wire.floating))
 
     def _feet(self, forces: ContactForces) -> ContactForces:
         """The forces of the feet, which come before whatever else touches the ground."""

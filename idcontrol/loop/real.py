@@ -25,7 +25,7 @@ from idcontrol.loop.gate import Asked, Gate, let_through, take
 from idcontrol.loop.life import Between, Halting, Life, Phase
 from idcontrol.loop.machine import FAREWELL
 from idcontrol.loop.order import Translation
-from idcontrol.loop.plausible import UNUSED, Bearable, Joints, Judge, Trust, farthest, judge, nothing, see, tilt
+from idcontrol.loop.plausible import UNUSED, Bearable, Joints, Judge, Trust, judge, nothing, see, tilt
 from idcontrol.loop.safety import NOT_BEGUN, Cut, Fault, Inputs, Limits, Mode, Policy, Safety, advance
 from idcontrol.loop.session import Planner, Steered
 from idcontrol.loop.transport import Endpoint, Link
@@ -295,7 +295,6 @@ class ControlLoop:
             parts.planner.reset(self._seen)
             parts.controller.reset()
             parts.controller(self._seen, parts.planner(self._seen))
-        farthest(self._wanted, self._wanted)
         parts.planner.reset(self._seen)
         parts.controller.reset()
         return True
@@ -490,7 +489,8 @@ class ControlLoop:
     def _mixed(self, life: Life, t: float, fault: Fault) -> Fault:
         """Mix what the controller wants with what held the joints before it, where it has just taken over."""
         if life.mixes(t):
-            rows = life.taken_over(t, np.vstack((self._wanted, self._held)))
+            rows = np.vstack((self._wanted, self._held))
+            life.take_over(t, rows)
             self._wanted[:], self._held[:] = rows[0], rows[1:]
         return fault
 
@@ -520,11 +520,15 @@ class ControlLoop:
             self.counts.complete, self.counts.error = False, ""
 
     def _follow(self, rows: Array) -> Fault:
-        """Want what the drives shall hold, rows tau, q, v, kp, kd; returns whether a joint is too far from it."""
-        assert self._seen is not None
-        of = self.row.of
-        self._wanted[:], self._held[:], of["q_des"][:], of["v_des"][:] = rows[0], rows[1:], rows[1], rows[2]
-        off = farthest(rows[1], self._joints.q)
+        """Want what the drives shall hold, rows tau, q, v, kp, kd; returns what is wrong with it."""
+        self.row.of["q_des"][:], self.row.of["v_des"][:] = rows[1], rows[2]
+        return self._want(rows)
+
+    def _want(self, rows: Array) -> Fault:
+        """Want torques, shape (a,), or what drives shall hold, shape (5, a); returns what is wrong with them."""
+        finite, off = self._take(self._asked_for, rows.ravel())
+        if not finite:
+            return Fault.NOT_FINITE
         return Fault.ASTRAY if off > self._policy.tracking else Fault.NONE
 
     def _ask(self, first: Callable[[], None] | None = None) -> Fault:
@@ -590,11 +594,10 @@ class ControlLoop:
         told: Array = np.ascontiguousarray(command.driven, dtype=np.float64)
         if told.shape != (self._sent.shape if told.ndim == 2 else self._wanted.shape):
             return Fault.NOT_FINITE
-        finite, off = self._take(self._asked_for, told.ravel())
-        if not finite:
-            return Fault.NOT_FINITE
-        fault = Fault.FALLBACK if command.status == Status.FALLBACK else Fault.NONE
-        return fault | Fault.ASTRAY if off > self._policy.tracking else fault
+        fault = self._want(told)
+        if command.status == Status.FALLBACK and fault is not Fault.NOT_FINITE:
+            fault |= Fault.FALLBACK
+        return fault
 
     def _slow(self, now: int) -> bool:
         """Whether the machine's joints are known to be slow."""

@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from idcontrol.kernels.jit import njit
 from idcontrol.models.step import StepSolution
 from idcontrol.plants import SimulatedPlant
 from idcontrol.plants.parts import averaged, substeps
@@ -17,7 +18,8 @@ PERIOD_S: Final = 1e-4
 """Drives compute their torques at least this often [s]."""
 
 
-def drive_torque(command: Array, errors: Array, v: Array, limit: Array) -> Array:
+@njit(cache=True)
+def drive_torque(command: Array, errors: Array, v: Array, limit: Array) -> Array:  # pragma: no cover - compiled
     """``τ = tau + kp (q_des - q) + kd (v_des - v)``, the sum within the torque limits, shape (a,) [N m].
 
     Args:
@@ -27,7 +29,10 @@ def drive_torque(command: Array, errors: Array, v: Array, limit: Array) -> Array
         limit: Torque limits, shape (a,) [N m]; inf where there is none.
     """
     tau, _, v_des, kp, kd = command
-    torque: Array = np.clip(tau + kp * errors + kd * (v_des - v), -limit, limit)
+    torque = np.empty(limit.shape[0])
+    for j in range(limit.shape[0]):
+        asked = tau[j] + kp[j] * errors[j] + kd[j] * (v_des[j] - v[j])
+        torque[j] = np.copysign(limit[j], asked) if abs(asked) > limit[j] else asked
     return torque
 
 

@@ -185,11 +185,46 @@ def averaged(parts: Sequence[ContactForces], count: int) -> ContactForces:
         return parts[0]
     if not parts:
         return ContactForces.none()
-    identity, place = np.unique(np.concatenate([part.identity for part in parts]), return_inverse=True)
-    force, normal = np.zeros((identity.size, 3)), np.zeros((identity.size, 3))
-    np.add.at(force, place, np.concatenate([part.force for part in parts]))
-    normal[place] = np.concatenate([part.normal for part in parts])
-    return ContactForces(identity=identity, force=force / count, normal=normal)
+    identity, force, normal = (np.concatenate(arrays) for arrays in zip(*map(_arrays, parts), strict=True))
+    n = _merge(identity, force, normal)
+    return ContactForces(identity=identity[:n], force=force[:n] / count, normal=normal[:n])
+
+
+def _arrays(part: ContactForces) -> tuple[Integers, Array, Array]:
+    return part.identity, part.force, part.normal
+
+
+@njit(cache=True)
+def _merge(identity: Integers, force: Array, normal: Array) -> int:  # pragma: no cover - compiled
+    """Make one entry of all with the same identity, in the order of identities; returns how many there are.
+
+    Forces are added, and the last normal stays. Entries that are in order already, from one place on, are looked for
+    where the one before was found.
+
+    Args:
+        identity: Shape (n,); as the next two, the first entries are overwritten.
+        force: Shape (n, 3).
+        normal: Shape (n, 3).
+    """
+    size = at = 0
+    for i in range(identity.shape[0]):
+        who, (fx, fy, fz), (nx, ny, nz) = identity[i], force[i], normal[i]
+        while at > 0 and identity[at - 1] >= who:
+            at -= 1
+        while at < size and identity[at] < who:
+            at += 1
+        if at == size or identity[at] != who:
+            for k in range(size, at, -1):
+                identity[k] = identity[k - 1]
+                for x in range(3):
+                    force[k, x], normal[k, x] = force[k - 1, x], normal[k - 1, x]
+            identity[at], size = who, size + 1
+            force[at, 0] = force[at, 1] = force[at, 2] = 0.0
+        force[at, 0] += fx
+        force[at, 1] += fy
+        force[at, 2] += fz
+        normal[at, 0], normal[at, 1], normal[at, 2] = nx, ny, nz
+    return size
 
 
 def touch(identity: int, force: Array, normal: Array) -> ContactForces:

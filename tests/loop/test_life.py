@@ -15,7 +15,7 @@ from idcontrol import robots
 from idcontrol.loop import launch
 from idcontrol.loop.clock import NS
 from idcontrol.loop.launch import LoopSettings
-from idcontrol.loop.life import MIX_S, Phase, mixed, smooth
+from idcontrol.loop.life import MIX_S, Phase, mix, smooth
 from idcontrol.loop.safety import Fault, Mode
 from idcontrol.plants.drive import drive_torque
 from idcontrol.record.recording import load
@@ -97,7 +97,8 @@ states = hnp.arrays(np.float64, 2, elements=st.floats(-2.0, 2.0))
 @given(rows, rows, states, states, st.floats(0.0, 1.0))
 def test_drives_give_the_mean_of_the_torques_of_two_commands_that_are_mixed(before, after, q, v, share):
     free = np.full(2, np.inf)
-    commands = before, after, mixed(before, after, share)
+    mix(before, both := after.copy(), share)
+    commands = before, after, both
     torques = [drive_torque(command, command[1] - q, v, free) for command in commands]
     expected = (1.0 - share) * torques[0] + share * torques[1]
     # rounding of products of gains and positions of up to 50 each
