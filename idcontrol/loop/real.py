@@ -100,10 +100,10 @@ COURSE = (
     "cpu_us", "read_us", "estimate_us", "plan_us", "control_us", "gate_us", "record_us", "switches",
 )  # fmt: skip
 """Channels of one number each, side by side, that tell how the tick went; `phase` is what a running loop does
-(`idcontrol.loop.life.Phase`). CPU times of its parts are those of `PARTS`;
+(`idcontrol.loop.life.Phase`). Times of its parts are those of `PARTS`;
 `switches` is how often the system took the CPU away since the tick before."""
 PARTS = ("read", "estimate", "plan", "control", "gate", "record")
-"""Parts of a tick of which the CPU time is told: listening and judging what the machine says, `Parts.sense`, planner,
+"""Parts of a tick of which the time is told: listening and judging what the machine says, `Parts.sense`, planner,
 controller, gate (judging and keeping their answers, the state machine, the gate, sending), and keeping the row of the
 tick before."""
 HEARD = (
@@ -321,7 +321,7 @@ class ControlLoop:
             faults: Faults that the loop cannot see itself, as of its recorder.
         """
         cpu, policy, endpoint, life = time.thread_time_ns(), self._policy, self.endpoint, self._life
-        now, self._mark = beat.woke, cpu
+        now, self._mark = beat.woke, time.perf_counter_ns()
         before = self.safety.mode
         fresh = endpoint.poll(now) or self._fresh
         if fresh:
@@ -568,9 +568,7 @@ class ControlLoop:
         if parts.stance is not None:
             reference = parts.stance(state, reference)
         self._spend("plan")
-        began = time.perf_counter_ns()
         command = parts.controller(state, reference)
-        step_us = 1e-3 * (time.perf_counter_ns() - began)
         self._spend("control")
         q_des, v_des, a_des, base, feet, stance = self._plan
         q_des[:], v_des[:], a_des[:], stance[:] = reference.q, reference.v, reference.a, reference.stance
@@ -582,7 +580,7 @@ class ControlLoop:
             command.clipped,
             solver_number(command.solved_by),
             command.gap,
-            step_us,
+            self._spent["control"],
         )
         if parts.notes:
             of["notes"][:] = parts.planner.notes()
@@ -644,8 +642,11 @@ class ControlLoop:
         self._spent = dict.fromkeys(PARTS, np.nan)
 
     def _spend(self, part: str) -> None:
-        """Add the thread's time since the last mark to that of `part`, and set the mark anew."""
-        now, before = time.thread_time_ns(), self._spent[part]
+        """Add the time since the last mark to that of `part`, and set the mark anew.
+
+        It is the wall clock's, which is read without a call of the system; of the thread's own time there is the sum.
+        """
+        now, before = time.perf_counter_ns(), self._spent[part]
         self._spent[part] = 1e-3 * (now - self._mark) + (0.0 if math.isnan(before) else before)
         self._mark = now
 

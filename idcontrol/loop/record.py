@@ -64,7 +64,7 @@ EXTRA = {
 }
 """Channels of the loop's record beyond those of its session, and their units."""
 PARTS = tuple(f"{part}_us" for part in real.PARTS)
-"""Channels of the CPU times of parts of a tick."""
+"""Channels of the times of parts of a tick."""
 WALL_TIME = (*PARTS, "step_us", "missed", "period_us", "late_us", "compute_us", "cpu_us", "age_us", "switches")
 WORST = 5
 """Ticks that are told one by one."""
