@@ -54,11 +54,16 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """The machine's monotonic clock: sleeps, then spins."""
+    """The machine's monotonic clock: sleeps, then spins.
+
+    Attributes:
+        meanwhile: Called again and again in the time that is spun away; what it takes longer makes the wait longer.
+    """
 
     def __init__(self, *, awake: int = SPIN_NS) -> None:
         """Spin for `awake` [ns] before a deadline, or half of the wait, so that others have the rest; see `SPIN_NS`."""
         self._awake = awake
+        self.meanwhile: Callable[[], object] = lambda: None
 
     def now(self) -> int:
         """Time [ns]."""
@@ -71,7 +76,7 @@ class WallClock:
         if asleep > 0:
             time.sleep(asleep * 1e-9)
         while time.monotonic_ns() < deadline:
-            pass
+            self.meanwhile()
 
 
 class VirtualClock:

@@ -329,7 +329,7 @@ class _Work:
             with realtime.undisturbed() as granted:
                 memory, stolen = realtime.resident_mb(), realtime.stolen_s()
                 stop.begin()
-                began = clock.now()
+                began, clock.meanwhile = clock.now(), loop.hear
                 real.run(
                     loop, clock, self.period, ring.push, self._asked,
                     recorded=lambda: recorder.poll() is None and not ring.overrun,

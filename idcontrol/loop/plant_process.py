@@ -83,7 +83,9 @@ def main() -> int:
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    pacer = Pacer(WallClock(), job.period)
+    clock = WallClock()
+    clock.meanwhile = lambda: body.endpoint.poll(clock.now())
+    pacer = Pacer(clock, job.period)
     with realtime.undisturbed(cpu=min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None):
         while not body.finished:
             orphaned = os.getppid() != job.parent and body.safety.mode in NOT_BEGUN

@@ -106,6 +106,7 @@ PARTS = ("read", "estimate", "plan", "control", "gate", "record")
 """Parts of a tick of which the time is told: listening and judging what the machine says, `Parts.sense`, planner,
 controller, gate (judging and keeping their answers, the state machine, the gate, sending), and keeping the row of the
 tick before."""
+_UNSPENT = dict.fromkeys(PARTS, np.nan)
 HEARD = (
     "t", "q", "v", "tau_applied", "accelerometer", "force_sensed", "normal_sensed",
     "drive_error", "temperature", "voltage", "estop", "axes", "buttons", "joints", "model",
@@ -262,7 +263,7 @@ class ControlLoop:
         self._began: int | None = None
         self._first: int | None = None
         self._woke, self._farewell, self._halted = 0, 0, False
-        self._spent = dict.fromkeys(PARTS, np.nan)  # [µs]
+        self._spent = _UNSPENT.copy()  # [µs]
         self._mark, self._switched = 0, _switches()
         self._alarm, self._asking = interrupt, False
 
@@ -639,7 +640,7 @@ class ControlLoop:
             switched - self._switched,
         )
         self._woke, self._switched = beat.woke, switched
-        self._spent = dict.fromkeys(PARTS, np.nan)
+        self._spent = _UNSPENT.copy()
 
     def _spend(self, part: str) -> None:
         """Add the time since the last mark to that of `part`, and set the mark anew.

@@ -72,6 +72,8 @@ HEAD = struct.Struct("<4sHHIIQqQI")
 """The head of a datagram without its checksum."""
 _SUM = struct.Struct("<I")
 HEAD_BYTES = HEAD.size + _SUM.size
+VALUES = np.dtype("<f8")
+"""The type of the values."""
 LARGEST = 65_507
 """The longest datagram that UDP can carry [bytes]."""
 
@@ -175,7 +177,7 @@ class Outbox:
         self._kind, self._robot, self._session = kind, robot_number(robot), session & 0xFFFFFFFF
         self._bytes = bytearray(HEAD_BYTES + 8 * count)
         self._view = memoryview(self._bytes)
-        self.values: Array = np.frombuffer(self._bytes, dtype="<f8", offset=HEAD_BYTES)
+        self.values: Array = np.frombuffer(self._bytes, VALUES, -1, HEAD_BYTES)
         self.sequence = 0
 
     def seal(self, mode: int, stamp: int, echo: int) -> memoryview:
@@ -247,7 +249,7 @@ class Inbox:
             return Drop.FOREIGN
         if (self._session is not None and session != self._session) or sequence <= self._last:
             return Drop.OLD
-        values: Array = np.frombuffer(data, dtype="<f8", offset=HEAD_BYTES).copy()
+        values: Array = np.frombuffer(data, VALUES, -1, HEAD_BYTES).copy()
         if mode > LAST_MODE or not within(self._low, values, self._high):
             return Drop.RANGE
         if sequence - self._last > AHEAD and not 0 < sequence - self._far <= AHEAD:

@@ -132,6 +132,15 @@ def test_a_clock_that_keeps_awake_leaves_half_of_a_wait_to_others():
     assert time.thread_time_ns() - began < 0.9 * 100 * wait
 
 
+def test_a_clock_does_something_else_while_it_spins_but_not_while_it_sleeps():
+    clock, calls = WallClock(awake=AWAKE_NS), []
+    clock.meanwhile = lambda: calls.append(clock.now())
+    deadline = clock.now() + 20 * AWAKE_NS
+    clock.sleep_until(deadline)
+    assert calls
+    assert deadline - AWAKE_NS <= calls[0] <= calls[-1] < deadline + AWAKE_NS
+
+
 def test_the_wall_clock_keeps_its_mean_period():
     """However late single beats are on a busy machine: deadlines are absolute."""
     pacer = Pacer(WallClock(), P)
