@@ -14,7 +14,7 @@ import select
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -239,7 +239,7 @@ class Scribe:
         for name in self._plain:
             out[name][:] = columns[name]
         for i in range(len(rows)):
-            for name, value in self._session.derive({name: values[i] for name, values in columns.items()}).items():
+            for name, value in self._session.derive(_Row(columns, i)).items():
                 out[name][i] = value
         out["t"][:], out["t_machine"][:] = (columns["tick"] - self._first) * self._h, columns["t"]
         if "force" in out:
@@ -318,6 +318,23 @@ class Scribe:
             told += [f"at the machine, {MEANINGS[fault]}" for fault in Fault(self._machine_ended_by)]
         slow = too_slow(compute_us, self._h) if Fault.OVERRUN in faults else None
         return "; ".join(told if slow is None else [*told, slow])
+
+
+class _Row(Mapping[str, Array]):
+    """One row of columns; its channels are views that are made as they are asked for, which few are."""
+
+    def __init__(self, columns: Mapping[str, Array], at: int) -> None:
+        self._columns, self._at = columns, at
+
+    def __getitem__(self, name: str) -> Array:
+        row: Array = self._columns[name][self._at]
+        return row
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
 
 
 def too_slow(compute_us: Array, h: float) -> str | None:
