@@ -196,7 +196,7 @@ def rotations(orientation: Array) -> Array:
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _turned(A: Array, R: Array, out: Array) -> None:
     """Write ``R A Rᵀ``, all (3, 3)."""
     for i in range(3):

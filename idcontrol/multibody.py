@@ -272,7 +272,7 @@ def _tree(system: System) -> Tree:
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def terms_kernel(bound: Bound, q: Array, v: Array) -> None:
     """Write terms, motion and joints of `Work` at configuration `q` and velocity `v`, in Pinocchio's layout."""
     work = bound.borrowed
@@ -306,7 +306,7 @@ def _update(bound: Bound, q: Array, v: Array) -> None:
         _frame(work.tree, work.bodies, f, work.frame_position[f], work.frame_rotation[f])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) -> None:
     """Write `System.integrate` but for the positions of free-flyers, which `idcontrol.system.carry` writes.
 
@@ -341,7 +341,7 @@ def integrate_kernel(tree: Tree, q: Array, v: Array, h: float, q_next: Array) ->
             q_next[at] = q[at] + h * v[k]
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, inner=True, forceinline=True)
 def _unit(vector: Array) -> None:
     """Make the length of a vector 1 that nearly has it, to first order."""
     square = 0.0
@@ -351,14 +351,14 @@ def _unit(vector: Array) -> None:
         vector[i] *= 0.5 * (3.0 - square)
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, inner=True, forceinline=True)
 def _shift(vector: Array, origin: Array) -> None:
     """Take a motion at the point `origin` to the origin of the world."""
     for x, y, z in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
         vector[x] += origin[y] * vector[z + 3] - origin[z] * vector[y + 3]
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, inner=True, forceinline=True)
 def _frame(tree: Tree, bodies: Bodies, f: int, position: Array, rotation: Array) -> None:
     """Write where frame f is."""
     j = tree.frame_joint[f]
@@ -369,7 +369,7 @@ def _frame(tree: Tree, bodies: Bodies, f: int, position: Array, rotation: Array)
             rotation[x, y] = R[x, 0] * turned[0, y] + R[x, 1] * turned[1, y] + R[x, 2] * turned[2, y]
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _turn(R: Array, axis: Array, cosine: float, sine: float) -> None:
     """Turn axes R (columns) about a unit vector in them."""
     a, b, c = axis
@@ -382,7 +382,7 @@ def _turn(R: Array, axis: Array, cosine: float, sine: float) -> None:
         R[x, 2] = cosine * r2 + sine * (r0 * b - r1 * a) + along * c
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _place(tree: Tree, q: Array, bodies: Bodies) -> None:
     """Write where all joints are, parents before children, and the columns of their velocities."""
     J = bodies.J
@@ -430,7 +430,7 @@ def _place(tree: Tree, q: Array, bodies: Bodies) -> None:
             J[3, k], J[4, k], J[5, k] = d0, d1, d2
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _load(tree: Tree, motion: Motion, bodies: Bodies) -> None:
     """Write each body's inertia in world axes about the point of reference, and the force that it takes at v̇ = 0."""
     for j in range(tree.kind.shape[0]):
@@ -465,7 +465,7 @@ def _load(tree: Tree, motion: Motion, bodies: Bodies) -> None:
             f[x + 3] = turned + (V[y] * e[z] - V[z] * e[y]) + (V[y + 3] * e[z + 3] - V[z + 3] * e[y + 3])
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _row(tree: Tree, bodies: Bodies, j: int, k: int, terms: Terms) -> None:
     """Write the bias of velocity k, of joint j, and its row and column of M up to the diagonal."""
     J, mass, h, S, f, e = bodies.J, bodies.mass[j], bodies.moment[j], bodies.inertia[j], bodies.force[j], bodies.column
@@ -489,7 +489,7 @@ def _row(tree: Tree, bodies: Bodies, j: int, k: int, terms: Terms) -> None:
         i = tree.links[i, 0]
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, inner=True, forceinline=True)
 def _add(bodies: Bodies, j: int, parent: int) -> None:
     """Hang all that hangs on joint j on its parent."""
     bodies.mass[parent] += bodies.mass[j]

@@ -84,7 +84,7 @@ class Motion(NamedTuple):
     drift: Array
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, inner=True, forceinline=True)
 def move(J: Array, v: Array, tree: Integers, flyers: Integers, motion: Motion) -> None:  # pragma: no cover - compiled
     """Write the motion of all bodies, parents before children: ``Ṡ q̇ = V × S q̇``, of which the parent's V is left.
 
@@ -152,7 +152,7 @@ def shorter(angle: float) -> float:
     return angle - turn * float(np.rint(angle / turn))
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def rotate(quaternion: Array, v: Array, out: Array) -> None:  # pragma: no cover - compiled
     """Write R v for the unit quaternion (x, y, z, w) of R."""
     x, y, z, w = quaternion

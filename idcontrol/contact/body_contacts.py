@@ -233,7 +233,7 @@ def touching(bound: Bound, pairs: Pairs, before: Tracked) -> tuple[BodyArrays, T
     return BodyArrays(found.identity, body, found.point, axes, found.gap, mu, stiffness, damping, rows), now
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _pair_up(surfaces: _Surfaces, shape: Integers) -> tuple[Integers, Array, Array, Array]:
     """Bodies, friction, stiffness and damping of each contact from its two surfaces, shapes (n, 2), (n,), (n,), (n,).
 
@@ -256,7 +256,7 @@ def _pair_up(surfaces: _Surfaces, shape: Integers) -> tuple[Integers, Array, Arr
     return body, mu, stiffness, damping
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _rows(body: Integers, position: Array, point: Array, axes: Array) -> Array:
     """Rows of the velocity of A minus that of B at the contact point: ``axis · (v + ω × r)``, r from the body to it."""
     rows = np.empty((body.shape[0], 2, 3, 6))

@@ -93,7 +93,7 @@ def near_pairs(low: Array, high: Array, reach: Array, group: Integers) -> Intege
     return pairs
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def measure(shapes: ShapeArrays, placed: Placed, pairs: Pairs, arena: Arena) -> None:
     """Write direction, witness and distance of the pairs of spheres and boxes; pairs with another shape are left out.
 
@@ -124,12 +124,12 @@ def measure(shapes: ShapeArrays, placed: Placed, pairs: Pairs, arena: Arena) -> 
             pairs.distance[i] = _box_box(box_a, box_b, pairs.margin[i], direction, witness, arena)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _dot(a: Array, b: Array) -> float:
     return float(a[0] * b[0] + a[1] * b[1] + a[2] * b[2])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, witness: Array) -> float:
     """Between the centres; straight up where they coincide."""
     length = 0.0
@@ -148,7 +148,7 @@ def _sphere_sphere(shapes: ShapeArrays, placed: Placed, a: int, b: int, directio
     return float(distance)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _sphere_box(
     shapes: ShapeArrays, placed: Placed, ball: int, box: int, direction: Array, witness: Array, arena: Arena
 ) -> float:
@@ -180,7 +180,7 @@ def _sphere_box(
     return float(distance)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _reach(box: _Box, axis: Array) -> float:
     """How far a box reaches from its middle along a unit vector."""
     R, most = box.rotation, 0.0
@@ -189,7 +189,7 @@ def _reach(box: _Box, axis: Array) -> float:
     return most
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _corner(box: _Box, axis: Array, sign: float, out: Array) -> None:
     """The corner of a box that lies farthest along ``sign * axis``."""
     R = box.rotation
@@ -202,7 +202,7 @@ def _corner(box: _Box, axis: Array, sign: float, out: Array) -> None:
             out[j] += step * R[j, k]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _within(box: _Box, k: int, point: Array) -> bool:
     """Whether a point lies between the two faces of a box that are square to its axis k, or in one."""
     p, R, half = box
@@ -210,7 +210,7 @@ def _within(box: _Box, k: int, point: Array) -> bool:
     return bool(abs(along) <= half[k])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, arena: Arena) -> float:
     """Overlap along the best axis, or the distance of the nearest points; normal from B to A.
 
@@ -286,7 +286,7 @@ def _box_box(a: _Box, b: _Box, margin: float, direction: Array, witness: Array, 
     return float(distance)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _nearest_on_lines(p: Array, u: Array, q: Array, w: Array, middle: Array) -> None:
     """Middle between the nearest points of two lines that are not parallel, through p along u and q along w."""
     across, r_u, r_w = _dot(u, w), 0.0, 0.0
@@ -299,7 +299,7 @@ def _nearest_on_lines(p: Array, u: Array, q: Array, w: Array, middle: Array) -> 
         middle[k] = 0.5 * (p[k] + s * u[k] + q[k] + t * w[k])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _nearest_points(a: _Box, b: _Box, on_a: Array, on_b: Array, arena: Arena) -> float:
     """Nearest points of two boxes that do not overlap; returns their distance."""
     pa, Ra, ha = a

@@ -157,13 +157,13 @@ class _Reference(NamedTuple):
     sign: float
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _dot(a: Array, b: Array) -> float:
     """Inner product of vectors of three; np.dot would call BLAS for it."""
     return float(a[0] * b[0] + a[1] * b[1] + a[2] * b[2])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _gap2(a: Array, b: Array) -> float:
     """Squared distance of two points."""
     return float((a[0] - b[0]) ** 2 + (a[1] - b[1]) ** 2 + (a[2] - b[2]) ** 2)
@@ -182,7 +182,7 @@ def unplaced(shapes: ShapeArrays) -> Placed:
     )
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def place(shapes: ShapeArrays, position: Array, rotation: Array, placed: Placed) -> None:
     """Write where the shapes are: origins `position` (g, 3) [m], axes `rotation` (g, 3, 3)."""
     for g in range(position.shape[0]):
@@ -221,7 +221,7 @@ def close_pairs(placed: Placed, pair: Integers, margin: float) -> Integers:
     return found[:n].copy()
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def ground_contacts(shapes: ShapeArrays, placed: Placed, ground: Ground, margin: Array, points: Points) -> int:
     """Corners (rim points of cylinders) nearer to the ground than `margin`.
 
@@ -263,7 +263,7 @@ def ground_contacts(shapes: ShapeArrays, placed: Placed, ground: Ground, margin:
     return n
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _rim_points(cylinder: Array, rotation: Array, middle: Array, ground: Ground, out: Array) -> None:
     """Lowest point of either rim of a cylinder, and the others at right angles to it."""
     radius, half_length = cylinder
@@ -286,7 +286,7 @@ def _rim_points(cylinder: Array, rotation: Array, middle: Array, ground: Ground,
             out[k, 0], out[k, 1], out[k, 2] = cx + c * dx + s * sx, cy + c * dy + s * sy, cz + c * dz + s * sz
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _most_corners(shapes: ShapeArrays) -> int:
     """Corners of the largest face, at least two: those of a line."""
     most = 2
@@ -295,7 +295,7 @@ def _most_corners(shapes: ShapeArrays) -> int:
     return most
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Points, first: int, arena: Arena) -> int:
     """Manifolds of the pairs that are closer than their margin.
 
@@ -361,20 +361,20 @@ def pair_contacts(shapes: ShapeArrays, placed: Placed, pairs: Pairs, points: Poi
     return n
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _touch_at_a_point(kind_a: int, kind_b: int) -> bool:
     """Whether shapes of these kinds have no flat contact, and their distance is a closed form (see `distance`)."""
     round_a, round_b = kind_a == SPHERE, kind_b == SPHERE
     return (round_a and (round_b or kind_b == BOX)) or (round_b and kind_a == BOX)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _separation(shapes: ShapeArrays, placed: Placed, a: int, b: int, direction: Array, sign: float) -> float:
     """Width of the slab between A and B along ``sign * direction``; their distance is the largest of all directions."""
     return float(-_extent(shapes, placed, a, direction, -sign) - _extent(shapes, placed, b, direction, sign))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _best_face_normal(shapes: ShapeArrays, placed: Placed, a: int, b: int, least: float, up: Array) -> float:
     """Replace `up` by the face normal of A or B with the widest separation above `least`; returns the widest."""
     for g, sign in ((a, -1.0), (b, 1.0)):
@@ -387,13 +387,13 @@ def _best_face_normal(shapes: ShapeArrays, placed: Placed, a: int, b: int, least
     return least
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _has_side(shapes: ShapeArrays, g: int) -> bool:
     """Whether a shape is a capsule or a cylinder (or a sphere, which has no line)."""
     return bool(shapes.cylinder[g, 0] > 0.0 or shapes.face_start[g] == shapes.face_start[g + 1])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> tuple[int, float]:
     """The face of a shape most square to ``sign * direction``, and the cosine; -1, -2 where it has none."""
     best, most = -1, -2.0
@@ -404,7 +404,7 @@ def _facing(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign:
     return best, most
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _loop(shapes: ShapeArrays, placed: Placed, face: int, out: Array) -> int:
     """World corners of a face, counter-clockwise seen from outside; returns their number."""
     first, end = shapes.loop_start[face], shapes.loop_start[face + 1]
@@ -414,7 +414,7 @@ def _loop(shapes: ShapeArrays, placed: Placed, face: int, out: Array) -> int:
     return int(end - first)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _feature(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float, out: Array) -> int:
     """The points of a shape's core that face ``sign * direction``: face, line or point; returns their number."""
     radius, half_length = shapes.cylinder[g]
@@ -451,7 +451,7 @@ def _feature(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign
     return int(end - first)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _extent(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign: float) -> float:
     """How far a shape reaches along ``sign * direction``, from the world's origin."""
     radius, half_length = shapes.cylinder[g]
@@ -466,7 +466,7 @@ def _extent(shapes: ShapeArrays, placed: Placed, g: int, direction: Array, sign:
     return float(most + shapes.rounding[g])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _face_manifold(
     shapes: ShapeArrays, placed: Placed, reference: _Reference, margin: float, manifold: _Manifold, arena: Arena
 ) -> int:
@@ -513,7 +513,7 @@ def _face_manifold(
     return int(count)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, arena: Arena) -> int:
     """Clip a polygon (or line) in place against the prism over a face (Sutherland and Hodgman); returns its corners.
 
@@ -549,7 +549,7 @@ def _clip(polygon: Array, n: int, border: Array, corners: int, outward: Array, a
     return n
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _thin_out(point: Array, gap: Array, n: int) -> int:
     """Keep at most `MAX_POINTS`: the deepest, then always the one farthest from those kept; in place."""
     if n <= MAX_POINTS:
@@ -568,7 +568,7 @@ def _thin_out(point: Array, gap: Array, n: int) -> int:
     return MAX_POINTS
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _side_lines(
     shapes: ShapeArrays, placed: Placed, a: int, b: int, margin: float, manifold: _Manifold, arena: Arena
 ) -> int:
@@ -605,7 +605,7 @@ def _side_lines(
     return count
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def match(now: Tracked, before: Tracked, follow: Array) -> None:
     """Give each contact the slot of the nearest contact which its pair had before, or a free one below `MAX_POINTS`.
 

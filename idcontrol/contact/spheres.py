@@ -286,7 +286,7 @@ def _friction(values: npt.ArrayLike, frames: Sequence[str]) -> Array:
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def find(spheres: Bound, found: Bound, margin: float) -> int:
     """`detect_kernel`, after which `found` is bound to the contacts, as `Contacts.bound` is; returns their number."""
     n = detect_kernel(spheres, margin)
@@ -348,7 +348,7 @@ def detect_kernel(spheres: Bound, margin: float) -> int:
     return n
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _drift(mounted: Mounted, centre: Array, near: Near, n: int) -> None:
     """Write J̇v of the first n contacts: the centre's acceleration at v̇ = 0 less R α × n̂ (math.md, section 9)."""
     velocity, acceleration = mounted.motion

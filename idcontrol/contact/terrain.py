@@ -180,7 +180,7 @@ def _read_npz(file: Path) -> tuple[Array, float | None]:
         raise InputError(f"{file.name} cannot be read as an NPZ file of numbers; save it with numpy.savez") from None
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _basis(f: float) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]:
     """The four uniform cubic B-splines that overlap a cell, at fraction f of it, and their two derivatives."""
     g = 1.0 - f
@@ -194,7 +194,7 @@ def _basis(f: float) -> tuple[tuple[float, ...], tuple[float, ...], tuple[float,
     return value, slope, (g, 3.0 * f - 2.0, 3.0 * g - 2.0, f)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _cell(s: float, samples: int) -> tuple[int, float]:
     """Cell and fraction of the grid coordinate `s`, clamped to the map; a NaN stays a NaN in the fraction."""
     if s >= samples - 1:
@@ -205,7 +205,7 @@ def _cell(s: float, samples: int) -> tuple[int, float]:
     return 0, (0.0 if s <= 0.0 else s)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def surface(
     parameters: Array, coefficients: Array, x: float, y: float
 ) -> tuple[float, float, float, float, float, float]:
@@ -250,7 +250,7 @@ def _sample(parameters: Array, coefficients: Array, x: Array, y: Array) -> Array
     return out
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def nearest_point(parameters: Array, coefficients: Array, cx: float, cy: float, cz: float) -> tuple[float, float]:
     """(x, y) of the point of the ground next to c: a local minimum of ½|c - (x, y, h(x, y))|², by Newton's method.
 

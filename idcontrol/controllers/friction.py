@@ -139,7 +139,7 @@ def watch(bound: Bound, seen: Bound, near: Near, t: float) -> float:
     return float(COUNTED * memory.mu[0])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _fade(memory: Friction, kept: float) -> None:
     """Keep that part of all impulses."""
     for axis in range(2):
@@ -148,7 +148,7 @@ def _fade(memory: Friction, kept: float) -> None:
         memory.balance[axis] *= kept
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _add_impulses(machine: Machine, contacts: ContactArrays, dt: float, sliding: int, memory: Friction) -> None:
     """Add what the ground gave to the feet `sliding`, a bit each, in the last `dt` [s] to ``memory.impulse``."""
     terms, v, tau = machine.terms, machine.inputs.v, machine.result.tau

@@ -29,7 +29,7 @@ Prediction: TypeAlias = Callable[[Bound, Near], Predicted]
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def impact(bound: Bound, near: Near, arena: Arena) -> tuple[ForwardProblem, ContactArrays]:
     """The forward problem of a step that has been solved: its contacts, and the feet that land (`meets_ground`).
 

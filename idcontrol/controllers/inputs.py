@@ -228,7 +228,7 @@ def unmasked(name: str, value: Any) -> npt.NDArray[Any]:
     return np.asarray(value)
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _within(x: Array, out: Array) -> bool:
     """Copy x into `out`; returns whether it has the length of `out`, and no entry beyond `LARGEST` and no NaN."""
     if x.shape[0] != out.shape[0]:

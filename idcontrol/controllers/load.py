@@ -57,7 +57,7 @@ class Load(NamedTuple):
             mine[:] = fresh
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def weight(terms: MachineTerms) -> float:
     """The weight that contacts carry [N], near enough: the bias of what floats, its linear rows first."""
     square = 0.0

@@ -24,7 +24,7 @@ DEMAND_RANK_TOLERANCE = 1e-8
 """Directions shorter than this, relative to the longest, are dependent (math.md, section 12.1)."""
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
     """Lower factor of M_qq = C Cᵀ and the first column in use of each of its rows; False if it is not positive.
 
@@ -51,7 +51,7 @@ def _metric(M: Array, u: int, C: Array, begin: Integers) -> bool:
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _reflect(G: Array, wide: int, smallest: float, arena: Arena) -> int:
     """Householder with column pivoting on the first `wide` columns of a matrix, down to the length `smallest`.
 

@@ -41,21 +41,21 @@ GAVE_WAY: Final = "the joints gave way so that no contact slips"
 """Note of such a step."""
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _subtract(row: Array, factor: float, other: Array) -> None:
     """Subtract factor times another row from a row, shapes (n,)."""
     for j in range(row.shape[0]):
         row[j] -= factor * other[j]
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _divide(row: Array, by: float) -> None:
     """Divide a row by a number."""
     for j in range(row.shape[0]):
         row[j] /= by
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _condition(w: Whitened, i: int, A: Array, row: Array) -> float:
     """Write row i of the contacts times A into `row` (k,); returns what it must be for the contact to be still.
 

@@ -69,7 +69,7 @@ error (5e-2 rad off in the trot of `links`, 2e-3 with these).
 # --- stages
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
     """Write the shortest x with ρx + c = 0: no contact slips or parts. Returns what it misses, relative to c."""
     rho, c = p.w.rho, p.w.c
@@ -102,7 +102,7 @@ def _sticking_motion(p: Posed, x: Array, arena: Arena) -> float:
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def stick(p: Posed, f: Array, arena: Arena) -> Answer:
     """The shortcut: where all contacts may stick, stage II alone finds the impulses (docs/theory/sticking.md).
 
@@ -125,7 +125,7 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
     """Stage II: f with the smallest torque that gives the same motion (`idcontrol.models.distribution`)."""
     _, impulse = recover_kernel(p.w, f, arena)
@@ -140,7 +140,7 @@ def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
     """Unload feet that ramp and keep motors within their bounds: the same motion, with a torque near the answer's."""
     if f.shape[0] == 0 or (not p.cones.weight.any() and within(p.bounds, answer.impulse)):
@@ -149,7 +149,7 @@ def unload(p: Posed, f: Array, answer: Answer, arena: Arena) -> Answer:
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena) -> Answer:
     """Unload feet that ramp and keep motors within their bounds: the same motion, with a torque near a reference."""
     y, difference = vector(arena, f.shape[0]), vector(arena, reference.shape[0])
@@ -163,7 +163,7 @@ def approach(p: Posed, f: Array, answer: Answer, reference: Array, arena: Arena)
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> float:
     """Overwrite f, a solution of the friction LCP, with the solution whose torque is nearest to the last one.
 
@@ -192,7 +192,7 @@ def nearest(p: Posed, f: Array, impulse: Array, arena: Arena) -> float:
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def move(p: Posed, f: Array, arena: Arena) -> Answer:
     """Let the joints give way: the nearest motion without slip that friction and motors allow.
 
@@ -294,7 +294,7 @@ def _without_slip(model: Any, p: Posed, f: Array, arena: Arena) -> Answer:
     return answer
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _answer(p: Posed, f: Array, solved: bool, residual: float, arena: Arena) -> Answer:
     """Impulses f as they are."""
     _, impulse = recover_kernel(p.w, f, arena)
@@ -375,7 +375,7 @@ def coulomb_smooth(p: Posed, f: Array, arena: Arena) -> Answer:
     return Answer(answer.ending, answer.sticking, answer.residual, answer.impulse, left)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _compliant(p: Posed, f: Array, away: Array, residual: float, arena: Arena) -> Answer:
     """Impulses f of ground that gives way; `away` is what v⁺ differs by from the velocities that f causes, (u,)."""
     _, impulse = recover_kernel(p.w, f, arena)

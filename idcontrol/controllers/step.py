@@ -228,7 +228,7 @@ def usable(contacts: ContactArrays, feet: int, m: int) -> bool:
     return good
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def demand(terms: MachineTerms, joints: JointLaw, h: float, inputs: Inputs, v: Array, b: Array) -> None:
     """Write b = v + h (a_des + kp (q_des - q) + kd (v_des - v)), shape (a,) [rad/s].
 
@@ -275,7 +275,7 @@ def meets_ground(contacts: ContactArrays, i: int, v: Array, h: float, approach_s
     return meets
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, arena: Arena) -> Integers:
     """Places, among the contacts detected, of the feet that are planned to stand, not still landing, and at rest.
 
@@ -313,7 +313,7 @@ def stance(contacts: ContactArrays, v: Array, inputs: Inputs, rule: StanceRule, 
     return which[:n]
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArrays:
     """The contacts at the places `which`, as copies."""
     found, n, m = contacts.identity.shape[0], which.shape[0], contacts.jacobian.shape[1]
@@ -331,7 +331,7 @@ def take(contacts: ContactArrays, which: Integers, arena: Arena) -> ContactArray
     return ContactArrays(identity, axes, gap, mu, surface, J, drift)
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def ramp_weights(identity: Integers, inputs: Inputs, ramp_s: float, arena: Arena) -> Array:
     """Weights on the impulses of feet that are about to lift or have just landed, shape (n,) (planner.md, section 7).
 
@@ -362,7 +362,7 @@ def torque_bounds(joints: JointLaw, speed: Array, least: Array, most: Array) -> 
                 least[j] = -left
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def motors(machine: Machine, v: Array, arena: Arena) -> tuple[Array, Bounds]:
     """Motor impulses of the last step, shape (a,) [N m s], and the bounds of this step's.
 
@@ -439,7 +439,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     )
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
     """Whether motor impulses of tracked joints (p,) are beyond their bounds; those are let go, and are `known` then.
 
@@ -462,7 +462,7 @@ def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
     """The step with some joints let go: their motor impulses are known, and their velocities are not prescribed.
 
@@ -506,7 +506,7 @@ def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
     )
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def torque(machine: Machine, posed: Posed, f: Array, impulse: Array, known: Array) -> tuple[bool, bool]:
     """Stage 6: write torques and contact forces into `machine.result`.
 
@@ -544,7 +544,7 @@ def torque(machine: Machine, posed: Posed, f: Array, impulse: Array, known: Arra
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def pose_borrowed(bound: Bound, detected: ContactArrays, arena: Arena) -> Posed:
     """`pose` of a bound machine within a step."""
     return pose(bound.borrowed, detected, arena)

@@ -51,13 +51,13 @@ def begin(arena: Arena) -> None:  # pragma: no cover - compiled
     arena.used[0] = 0
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def mark(arena: Arena) -> int:  # pragma: no cover - compiled
     """How much of the arena is in use now, for `release`."""
     return int(arena.used[0])
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def release(arena: Arena, at: int) -> None:  # pragma: no cover - compiled
     """Take back the arrays that came from the arena since the `mark` at."""
     arena.used[0] = at
@@ -93,7 +93,7 @@ _vector, _matrix, _stack = _view(types.float64, 1), _view(types.float64, 2), _vi
 _indices, _flags = _view(types.int64, 1), _view(types.boolean, 1, 1)
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _take(arena: Arena, count: int) -> int:  # pragma: no cover - compiled
     """Where the next `count` entries begin; -1 if fewer are left."""
     at = arena.used[0]
@@ -103,7 +103,7 @@ def _take(arena: Arena, count: int) -> int:  # pragma: no cover - compiled
     return int(at)
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def vector(arena: Arena, n: int) -> Array:  # pragma: no cover - compiled
     """An array of shape (n,), not initialized."""
     at = _take(arena, n)
@@ -117,34 +117,34 @@ def matrix(arena: Arena, rows: int, columns: int) -> Array:  # pragma: no cover 
     return np.empty((rows, columns)) if at < 0 else _matrix(arena.space, at, (rows, columns))
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def frames(arena: Arena, n: int) -> Array:  # pragma: no cover - compiled
     """Shape (n, 3, 3), whatever it holds."""
     return stack(arena, n, 3, 3)
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def stack(arena: Arena, n: int, rows: int, columns: int) -> Array:  # pragma: no cover - compiled
     """An array of shape (n, rows, columns), not initialized."""
     at = _take(arena, n * rows * columns)
     return np.empty((n, rows, columns)) if at < 0 else _stack(arena.space, at, (n, rows, columns))
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def indices(arena: Arena, n: int) -> Integers:  # pragma: no cover - compiled
     """An array of integers of shape (n,), not initialized."""
     at = _take(arena, n)
     return np.empty(n, dtype=np.int64) if at < 0 else _indices(arena.space, at, (n,))
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def flags(arena: Arena, n: int) -> Booleans:  # pragma: no cover - compiled
     """An array of booleans of shape (n,), not initialized."""
     at = _take(arena, (n + 7) // 8)
     return np.empty(n, dtype=np.bool_) if at < 0 else _flags(arena.space, at, (n,))
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def zeros(arena: Arena, n: int) -> Array:  # pragma: no cover - compiled
     """An array of zeros of shape (n,)."""
     out: Array = vector(arena, n)

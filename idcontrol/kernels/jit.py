@@ -1,8 +1,10 @@
 """Functions compiled by Numba: one compilation for compiled callers and for Python, and kept as long as it is true.
 
-What compiled code has called is ready when Python calls it, too: a step that gives way in Python must not wait for a
-compiler, within a loop on the wall clock. (To leave out what only Python needs saves a fifth of the processor time
-before the first tick, but then each function is compiled twice, and the second time may be in such a loop.)
+What Python calls is ready for it once compiled code has called it: a step that gives way in Python must not wait for a
+compiler, within a loop on the wall clock. Numba does so with a wrapper that takes every array of the arguments out of
+its Python object, which for the tuples of a control step can take longer to compile than the function. Those that no
+Python code of this package names are ``inner`` and have none. Tests and users may call them nevertheless: then a
+function is compiled that calls them where they are.
 
 What is kept for later processes counts as old once a file changes that it is made of (`idcontrol.kernels.sources`).
 
@@ -14,6 +16,8 @@ took longer to compile and to run. LLVM keeps this for the whole process; no res
 
 from __future__ import annotations
 
+import functools
+import inspect
 from pathlib import Path
 from pickle import UnpicklingError
 from types import FunctionType
@@ -26,25 +30,29 @@ from numba.core.caching import IndexDataCacheFile
 from numba.core.registry import CPUDispatcher
 from numba.extending import models, register_model
 
+from idcontrol.kernels.linked import linked
 from idcontrol.kernels.sources import stamp
 
 llvm.set_option("", "-unroll-runtime=0")
 
 
-def njit(*, cache: bool = False, **options: Any) -> Any:
+def njit(*, cache: bool = False, inner: bool = False, **options: Any) -> Any:
     """The decorator of all our compiled functions: ``numba.njit``, but see the module's text.
 
     Args:
         cache: Whether what is compiled is kept for later processes.
+        inner: Whether compiled functions alone call it; it is at the top level of its module.
         **options: Others of Numba's.
     """
     if config.DISABLE_JIT:
         return numba.njit(**options)
+    kind = _Inner if inner else _Compiled
+    wrappers = {"no_cfunc_wrapper": True, "no_cpython_wrapper": inner}  # nobody calls ours from C
 
     def compiled(function: FunctionType) -> _Compiled:
-        made = _Compiled(function, targetoptions={"nopython": True, "boundscheck": None, **options})
+        made = kind(function, targetoptions={"nopython": True, "boundscheck": None, **wrappers, **options})
         if cache:
-            _keep(made)
+            _keep(made, Path(function.__code__.co_filename))
         return made
 
     return compiled
@@ -61,10 +69,37 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
         return _Type(self)
 
 
-def _keep(made: CPUDispatcher) -> None:
-    """Keep what is compiled for later processes, as long as no file that it is made of changes."""
+class _Inner(_Compiled):
+    """A compiled function without what Python needs to call it."""
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call it as Python calls functions, through one that is compiled for that."""
+        bound = inspect.signature(self.py_func).bind(*arguments, **named)
+        bound.apply_defaults()
+        return self._for_python(*bound.args)
+
+    def compile(self, sig: Any) -> Any:
+        """Compile it for types of arguments; what Numba has for Python is empty, so that Python gets this."""
+        super().compile(sig)
+        return self
+
+    @functools.cached_property
+    def _for_python(self) -> _Compiled:
+        kernel = linked(self)
+
+        def call(*arguments: Any) -> Any:
+            return kernel(*arguments)
+
+        call.__qualname__ = f"{self.py_func.__module__}.{self.py_func.__qualname__}"  # as its cache is named
+        made: _Compiled = njit()(call)
+        _keep(made, Path(self.py_func.__code__.co_filename))
+        return made
+
+
+def _keep(made: CPUDispatcher, file: Path) -> None:
+    """Keep what is compiled for later processes, as long as `file` and no other that it is made of changes."""
     made.enable_caching()
-    kept, file = made._cache, Path(made.py_func.__code__.co_filename)
+    kept = made._cache
     if file.is_file():  # not a notebook's cell
         kept._cache_file = _Index(kept.cache_path, kept._impl.filename_base, stamp(file))
 

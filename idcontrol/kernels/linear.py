@@ -16,7 +16,7 @@ from idcontrol.types import Array, Booleans, Integers
 AnyArray: TypeAlias = Array | Integers | Booleans
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def assign(out: AnyArray, values: AnyArray) -> None:  # pragma: no cover - compiled
     """Write values (n,) into the first n entries of out.
 
@@ -27,7 +27,7 @@ def assign(out: AnyArray, values: AnyArray) -> None:  # pragma: no cover - compi
         out[i] = values[i]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def assign_rows(out: Array, values: Array) -> None:  # pragma: no cover - compiled
     """Write values (n, k) into the first n rows and k columns of out; see `assign`."""
     for i in range(values.shape[0]):
@@ -35,14 +35,14 @@ def assign_rows(out: Array, values: Array) -> None:  # pragma: no cover - compil
             out[i, j] = values[i, j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def add(a: Array, factor: float, b: Array) -> None:  # pragma: no cover - compiled
     """Add factor b to a, shapes (n,)."""
     for i in range(a.shape[0]):
         a[i] += factor * b[i]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def cholesky(A: Array, L: Array) -> bool:  # pragma: no cover - compiled
     """Lower factor of a symmetric matrix A = L Lᵀ.
 
@@ -98,7 +98,7 @@ def solve_upper(upper: Array, count: int, x: Array) -> None:
         x[j] = total / upper[j, j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def solve_upper_transposed(upper: Array, count: int, x: Array) -> None:
     """Overwrite x with upper⁻ᵀ x, its first `count` entries."""
     for j in range(count):
@@ -107,7 +107,7 @@ def solve_upper_transposed(upper: Array, count: int, x: Array) -> None:
             x[i] -= upper[j, i] * x[j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def solve_in_place(A: Array, n: int) -> bool:
     """Solve A[:n, :n] x = A[:n, n] with row pivoting; x replaces A[:n, n], the rest of A is overwritten.
 

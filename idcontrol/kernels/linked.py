@@ -98,8 +98,8 @@ class _Linked:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._kernel, name)
 
-    def __reduce__(self) -> str:
-        return str(self.__name__)  # copied and pickled as the function that it is
+    def __reduce__(self) -> Any:
+        return _named, (self.__module__, self.__name__)  # copied and pickled as the function that it is
 
 
 class _Template(AbstractTemplate):  # type: ignore[misc]  # numba has no types
@@ -163,10 +163,15 @@ def find(name: bytes) -> int:
         RuntimeError: It returns something else than when its caller was compiled.
     """
     module, function, given, returned = pickle.loads(name)
-    compiled = _compiled(getattr(import_module(module), function), given)
+    compiled = _compiled(_named(module, function), given)
     if compiled.signature.return_type != returned:
         raise RuntimeError(f"{module}.{function} has changed: remove the caches of what calls it (*.nbi, *.nbc)")
     return _where(compiled)
+
+
+def _named(module: str, function: str) -> Any:
+    """A compiled function by its name."""
+    return getattr(import_module(module), function)
 
 
 def _where(compiled: Any) -> int:

@@ -47,7 +47,7 @@ def nothing(joints: int) -> Heard:
     return Heard(t=np.full(1, np.nan), q=np.zeros(joints), v=np.zeros(joints), still=np.zeros(joints))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def believable(heard: Heard, trust: Trust, t: float, q: Array, v: Array) -> bool:  # pragma: no cover - compiled
     """Whether joints may be at `q` with velocities `v`, shape (a,), at time t; if so, that is `heard`.
 
@@ -72,7 +72,7 @@ def believable(heard: Heard, trust: Trust, t: float, q: Array, v: Array) -> bool
     return believed
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def farthest(q: Array, other: Array) -> float:  # pragma: no cover - compiled
     """Largest difference of two vectors (a,)."""
     most = 0.0
@@ -81,7 +81,7 @@ def farthest(q: Array, other: Array) -> float:  # pragma: no cover - compiled
     return most
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def off_unit(quaternion: Array) -> float:  # pragma: no cover - compiled
     """How far the norm of an orientation, shape (4,), is from 1."""
     square = 0.0
@@ -113,7 +113,7 @@ UNIT: Final = 1e-3
 """How far the norm of a quaternion may be from 1."""
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def ailing(health: Health, bearable: Bearable) -> int:  # pragma: no cover - compiled
     """The faults of drives and supply, a sum of `Fault`; what is not measured (NaN) is none."""
     found = 0

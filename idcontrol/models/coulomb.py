@@ -107,7 +107,7 @@ def friction_lcp_kernel(
     return status, pivots, residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # pragma: no cover - compiled
     """The unknowns that the bit sets `active` (n,) name, in increasing order."""
     n, t = active.shape[0], lcp.frictional.shape[0]
@@ -125,7 +125,7 @@ def _support(lcp: FrictionLcp, active: Integers, arena: Arena) -> Integers:  # p
     return members[:count]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma: no cover - compiled
     """The problem with what a vertex may miss that was kept for many steps, of impulses f, counted as rounding.
 
@@ -147,7 +147,7 @@ def _worn(problem: Unbalanced, f: Array, arena: Arena) -> Unbalanced:  # pragma:
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _by_all(
     rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
@@ -179,7 +179,7 @@ def _by_all(
     return status, pivots, residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _approaching(problem: Unbalanced, f: Array, chosen: Integers, arena: Arena) -> int:  # pragma: no cover - compiled
     """Of the contacts that are not `chosen`, the one that approaches fastest under impulses f (3 n,); -1 if none."""
     at, rho, c = mark(arena), problem.rho, problem.c
@@ -205,7 +205,7 @@ def _approaching(problem: Unbalanced, f: Array, chosen: Integers, arena: Arena) 
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _by_few(
     rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled

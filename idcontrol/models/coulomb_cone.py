@@ -121,7 +121,7 @@ class Cones(NamedTuple):
     terms: int
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _balanced(rho: Array, c: Array, left: Array, mu: Array, arena: Arena) -> Cones:  # pragma: no cover - compiled
     """The problem with whitened rows `rho` (3 n, k) and constants `c`, of which rounding may leave `left` (3 n,)."""
     n, k = mu.shape[0], rho.shape[1]
@@ -150,7 +150,7 @@ def _balanced(rho: Array, c: Array, left: Array, mu: Array, arena: Arena) -> Con
     return Cones(G, balanced, friction, size, uncertain, fastest, (3 * n + k) // 2)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _velocities(p: Cones, f: Array, u: Array) -> None:  # pragma: no cover - compiled
     """Write u = c + Gf."""
     assign(u, p.c)
@@ -160,7 +160,7 @@ def _velocities(p: Cones, f: Array, u: Array) -> None:  # pragma: no cover - com
                 u[i] += p.G[j, i] * f[j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _exact_velocities(p: Cones, rho: Array, c: Array, f: Array, u: Array, arena: Arena) -> None:  # pragma: no cover
     """Write u = c + ρ(ρᵀf), balanced: where much cancels, G has lost digits."""
     n, at = p.mu.shape[0], mark(arena)
@@ -176,7 +176,7 @@ def _exact_velocities(p: Cones, rho: Array, c: Array, f: Array, u: Array, arena:
     release(arena, at)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _left(p: Cones, f: Array, u: Array, i: int) -> float:  # pragma: no cover - compiled
     """Bound the rounding error in the velocity of contact i by that of the axis where it is largest, balanced."""
     n, energy, left = p.mu.shape[0], 0.0, 0.0
@@ -191,7 +191,7 @@ def _left(p: Cones, f: Array, u: Array, i: int) -> float:  # pragma: no cover - 
     return left
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _missed(p: Cones, f: Array, u: Array, rounded: bool) -> float:  # pragma: no cover - compiled
     """Largest violation of the module's equations, each contact in its own units (math.md, section 13.3).
 
@@ -207,7 +207,7 @@ def _missed(p: Cones, f: Array, u: Array, rounded: bool) -> float:  # pragma: no
     return worst
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
 def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float:  # pragma: no cover - compiled
     """`_missed` of contact i, whose units of velocity are `least` or more."""
     n = p.mu.shape[0]
@@ -227,7 +227,7 @@ def _contact_missed(p: Cones, f: Array, u: Array, i: int, least: float) -> float
     return max(along, np.hypot(f[s] / hold - shorter * y_s, f[t] / hold - shorter * y_t))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _newton_step(
     p: Cones, proximal: float, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
@@ -280,7 +280,7 @@ def _newton_step(
     return solved
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _solve_large(A: Array) -> bool:  # pragma: no cover - compiled
     """`solve_in_place` of all of A by LAPACK, which is faster than it from some scores of unknowns on."""
     n = A.shape[0]
@@ -291,7 +291,7 @@ def _solve_large(A: Array) -> bool:  # pragma: no cover - compiled
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _modes(
     p: Cones, f: Array, u: Array, bold: bool, modes: Integers, d: Array, share: Array
 ) -> None:  # pragma: no cover - compiled
@@ -325,7 +325,7 @@ def _modes(
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _newton(
     p: Cones, bold: bool, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
 ) -> tuple[int, float]:  # pragma: no cover - compiled
@@ -355,7 +355,7 @@ def _newton(
     return steps, best
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _firming(
     p: Cones, bold: bool, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
 ) -> tuple[int, float]:  # pragma: no cover - compiled
@@ -395,7 +395,7 @@ def _firming(
     return total, residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _onto_cones(mu: Array, part: float, f: Array) -> bool:  # pragma: no cover - compiled
     """Project impulses onto cones with that part of the friction; whether they were within all of it."""
     n, within = mu.shape[0], True
@@ -413,7 +413,7 @@ def _onto_cones(mu: Array, part: float, f: Array) -> bool:  # pragma: no cover -
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: Arena) -> None:  # pragma: no cover
     """Bring impulses nearer to the law by the alternating direction method of multipliers (ADMM, Boyd et al. 2011).
 
@@ -456,7 +456,7 @@ def _approach(p: Cones, penalty: float, rounds: int, f: Array, w: Array, arena: 
     release(arena, at)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _sticking(p: Cones, f: Array, modes: Integers, u: Array) -> bool:  # pragma: no cover - compiled
     """Let contacts stick that slide, but do not move: friction at the edge of their cones is one choice of many.
 
@@ -481,7 +481,7 @@ def _sticking(p: Cones, f: Array, modes: Integers, u: Array) -> bool:  # pragma:
     return some
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _guess(seed: int, modes: Integers, d: Array, share: Array) -> int:  # pragma: no cover - compiled
     """Write random modes and directions; returns the next seed (Park & Miller 1988)."""
     for i in range(modes.shape[0]):
@@ -492,7 +492,7 @@ def _guess(seed: int, modes: Integers, d: Array, share: Array) -> int:  # pragma
     return seed
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
     """Project impulses onto their cones: what is left outside of them is rounding."""
     n = p.mu.shape[0]
@@ -504,7 +504,7 @@ def _into_cones(p: Cones, f: Array) -> None:  # pragma: no cover - compiled
             f[2 * n + i] *= most / used
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _settled(
     p: Cones, rho: Array, c: Array, modes: Integers, d: Array, share: Array, f: Array, arena: Arena
 ) -> float:  # pragma: no cover - compiled
@@ -546,7 +546,7 @@ def _settled(
     return least
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _rests(p: Cones, f: Array, u: Array, i: int) -> bool:  # pragma: no cover - compiled
     """Whether contact i neither slips nor parts."""
     n, speed, unit = p.mu.shape[0], 0.0, 0.0
@@ -556,7 +556,7 @@ def _rests(p: Cones, f: Array, u: Array, i: int) -> bool:  # pragma: no cover - 
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _eased(
     p: Cones, rho: Array, c: Array, modes: Integers, d: Array, share: Array, f: Array, residual: float, arena: Arena
 ) -> float:  # pragma: no cover - compiled

@@ -138,7 +138,7 @@ def edge_lcp_kernel(
     return status, iterations, residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _off_the_ground(
     rho: Array, c: Array, left: Array, mu: Array, f: Array, y: Array
 ) -> float:  # pragma: no cover - compiled
@@ -196,7 +196,7 @@ def _yields(f: Array, c: Array, n: int, delta: float) -> bool:  # pragma: no cov
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def one_stage_kernel(
     rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled

@@ -161,7 +161,7 @@ def shifted(bounds: Bounds, reference: Array, arena: Arena) -> Bounds:
     return Bounds(least, most)
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _allowed(u: Array, cones: Cones, cone: Integers) -> int:  # pragma: no cover - compiled
     """Write what the edge rule leaves of each contact's cone, shape (n,), as in `idcontrol.models.reduced`.
 
@@ -193,7 +193,7 @@ def _allowed(u: Array, cones: Cones, cone: Integers) -> int:  # pragma: no cover
     return d
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _generators(
     cone: Integers, mu: Array, row: Integers, other: Integers, weight: Array
 ) -> None:  # pragma: no cover - compiled
@@ -217,7 +217,7 @@ def _generators(
             d += 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _facets(
     cone: Integers, mu: Array, xi: Array, ways: Array, A: Array, least: Array
 ) -> int:  # pragma: no cover - compiled
@@ -250,7 +250,7 @@ def _facets(
     return rows
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover - compiled
     """Take from y (3 n,) what rounding has put outside the pyramids of its contacts, `held` ones but pressing.
 
@@ -268,7 +268,7 @@ def into_cones(mu: Array, held: Booleans, y: Array) -> None:  # pragma: no cover
             y[2 * n + i] *= share
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _keeps(w: Whitened, y: Array, x: Array, longest: float, arena: Arena) -> bool:  # pragma: no cover - compiled
     """Whether impulses y (3 n,) give the motion x, ρᵀy = x, relative to its length or to a typical one.
 
@@ -290,7 +290,7 @@ def _keeps(w: Whitened, y: Array, x: Array, longest: float, arena: Arena) -> boo
     return bool(miss <= KEPT * largest)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _least_torque(
     reduced: Reduced, bounds: Bounds, free: Array, z: Array, arena: Arena
 ) -> tuple[bool, bool]:  # pragma: no cover - compiled
@@ -325,7 +325,7 @@ def _least_torque(
     return True, bounded
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _torque_of(reduced: Reduced, free: Array, out: Array) -> None:  # pragma: no cover - compiled
     """Write the torque (p,) of free coordinates (f,)."""
     for a in range(out.shape[0]):
@@ -334,7 +334,7 @@ def _torque_of(reduced: Reduced, free: Array, out: Array) -> None:  # pragma: no
             out[a] += reduced.torque[a, j] * free[j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _share_in_crowd(
     w: Whitened,
     cones: Cones,
@@ -427,7 +427,7 @@ def smallest_torque_kernel(
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def share_kernel(
     w: Whitened, cones: Cones, bounds: Bounds, x: Array, torque: TorqueMap, out: Array, arena: Arena
 ) -> bool:  # pragma: no cover - compiled
@@ -543,7 +543,7 @@ def share_kernel(
     return _keeps(w, out, x, longest, arena)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _with_bounds(
     A: Array, constants: Array, TB: Array, rest: Array, bounds: Bounds, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled

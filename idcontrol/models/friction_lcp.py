@@ -60,7 +60,7 @@ class FrictionLcp(NamedTuple):
     frictional: Integers
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def frictional_contacts(mu: Array, arena: Arena) -> Integers:  # pragma: no cover - compiled
     """Contacts with friction that is finite and not zero."""
     out: Integers = indices(arena, mu.shape[0])
@@ -119,7 +119,7 @@ def assemble(
     return FrictionLcp(Q, r, scale, frictional)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def balance_contacts(lcp: FrictionLcp, rho: Array) -> None:  # pragma: no cover - compiled
     """Balance with one factor for each contact, from its rows `rho` (3 n, k), so that its cone keeps its shape.
 
@@ -145,7 +145,7 @@ def balance_contacts(lcp: FrictionLcp, rho: Array) -> None:  # pragma: no cover 
         scale[n + 4 * t + j] = 1.0 / scale[frictional[j]]  # keeps E and μ as they are
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def balance_uniformly(lcp: FrictionLcp, arena: Arena) -> None:  # pragma: no cover - compiled
     """Balance with one factor for all contacts, the median of the diagonal (math.md, section 13.2)."""
     impulses = lcp.r.shape[0] - lcp.frictional.shape[0]
@@ -170,7 +170,7 @@ class Unbalanced(NamedTuple):
     frictional: Integers
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _velocity(
     problem: Unbalanced, f: Array, y: Array, row: int, left: float
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
@@ -187,7 +187,7 @@ def _velocity(
     return c[row] + change, abs(c[row]) + abs(change - own) + abs(own) + left / TOLERANCE, mobility
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _left(problem: Unbalanced, f: Array, y: Array, i: int) -> float:  # pragma: no cover - compiled
     """Bound the rounding error in the velocity of contact i by that of the axis where it is largest [m/s]."""
     n, left = problem.mu.shape[0], 0.0
@@ -233,7 +233,7 @@ def violation(problem: Unbalanced, f: Array, y: Array) -> float:  # pragma: no c
     return worst
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _violation(problem: Unbalanced, f: Array, y: Array, rounded: bool) -> float:  # pragma: no cover - compiled
     n, worst = problem.mu.shape[0], 0.0
     for i in range(n):
@@ -268,7 +268,7 @@ def _violation(problem: Unbalanced, f: Array, y: Array, rounded: bool) -> float:
     return worst
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def contact_impulses(lcp: FrictionLcp, z: Array, f: Array) -> None:  # pragma: no cover - compiled
     """Overwrite f (3 n,) with the contact impulses [N; S; T] of a solution z."""
     n, t = f.shape[0] // 3, lcp.frictional.shape[0]
@@ -281,7 +281,7 @@ def contact_impulses(lcp: FrictionLcp, z: Array, f: Array) -> None:  # pragma: n
             f[2 * n + i] = z[n + 2 * t + j] - z[n + 3 * t + j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
     """Write the z that is zero but for `members`, where w = Qz + r is; False if there is none."""
     Q, r, scale = lcp.Q, lcp.r, lcp.scale
@@ -300,7 +300,7 @@ def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> b
     return bool(solved)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
     """Bring contacts to rest that press, and stick within their pyramids, by the smallest changes of f; the residual.
 

@@ -38,7 +38,7 @@ def memory() -> Memory:
     return Memory(*(np.zeros(size, dtype=np.int64) for size in (MOST, MOST, 1)))
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, inner=True, forceinline=True)
 def recall(memory: Memory, identity: Integers, arena: Arena) -> Integers:
     """Bit sets of the contacts `identity`, shape (n,); 0 where the last step did not have them."""
     n, count = identity.shape[0], memory.used[0]
@@ -57,7 +57,7 @@ def recall(memory: Memory, identity: Integers, arena: Arena) -> Integers:
     return active
 
 
-@njit(cache=True, forceinline=True)
+@njit(cache=True, inner=True, forceinline=True)
 def remember(memory: Memory, identity: Integers, active: Integers) -> None:
     """Replace what is remembered."""
     count = min(identity.shape[0], memory.identity.shape[0])

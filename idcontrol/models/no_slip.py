@@ -82,7 +82,7 @@ _LEMKE_ROWS: Final = 400
 """Contacts up to which Lemke's method, which forms the matrix, is worth its cubic cost."""
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _dot(a: Array, b: Array) -> float:  # pragma: no cover - compiled
     """Dot product of short rows, for which BLAS takes longer to call than to run."""
     total = 0.0
@@ -91,7 +91,7 @@ def _dot(a: Array, b: Array) -> float:  # pragma: no cover - compiled
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _normal_lcp(
     rho: Array, r: Array, left: Array, dual: bool, start: Integers, arena: Arena
 ) -> RowLcpAnswer:  # pragma: no cover - compiled
@@ -129,7 +129,7 @@ def _normal_lcp(
     return RowLcpAnswer(status, answer.iterations + lemke.iterations, residual, LEMKE, z, y, w, active[:count])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> Integers:  # pragma: no cover - compiled
     """Rows to be held, most important first: rigid ones, tangents kept at the last step, other tangents."""
     n, count = stick.shape[0], 0
@@ -147,7 +147,7 @@ def _candidates(rigid: int, stick: Integers, active: Integers, arena: Arena) -> 
     return order[:count]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _opening(rho: Array, c: Array, left: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
     """The velocity ``c + ρ x`` above which a contact is open: a part of its unit, or what rounding leaves."""
     change, size = 0.0, abs(c[row])
@@ -157,7 +157,7 @@ def _opening(rho: Array, c: Array, left: Array, x: Array, row: int) -> float:  #
     return _OPEN * (abs(c[row]) + abs(change)) + left[row] + rounding(1 + x.shape[0], size)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _moves(rho: Array, c: Array, x: Array, row: int) -> float:  # pragma: no cover - compiled
     """Speed ``|c + ρ x|`` of a row; 0 where it is within the solvers' tolerance, inf where it is not finite."""
     change = _dot(rho[row], x)

@@ -94,7 +94,7 @@ class Reduced(NamedTuple):
     along: Array
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _orthogonalize(rows: Array, begin: int, end: int, rank: int, tolerance: float, R: Array, order: Integers) -> int:
     """Gram-Schmidt with pivoting of rows[begin:end], in place; the rows after `end` lose what is along them, too.
 
@@ -150,7 +150,7 @@ def _orthogonalize(rows: Array, begin: int, end: int, rank: int, tolerance: floa
     return rank
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _onto_spans(rows: Array, cone: Integers, mu: Array, arena: Arena) -> None:
     """Project rows (q, 3 n), in place, onto what the contacts' cones span."""
     n = mu.shape[0]
@@ -185,7 +185,7 @@ def _onto_spans(rows: Array, cone: Integers, mu: Array, arena: Arena) -> None:
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def reduce_kernel(
     rho: Array, x: Array, T: Array, t: Array, cone: Integers, mu: Array, weight: Array, arena: Arena
 ) -> Reduced:
@@ -234,7 +234,7 @@ def reduce_kernel(
     return Reduced(moving, rows, order[fixed:rank], scale, torque, rest, R, order, along)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def impulses(reduced: Reduced, free: Array, out: Array) -> None:
     """Write the impulses with the free coordinates (f,) into out (3 n,)."""
     for r in range(out.shape[0]):
@@ -245,7 +245,7 @@ def impulses(reduced: Reduced, free: Array, out: Array) -> None:
         out[r] *= reduced.scale[r]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def in_cones(y: Array, cone: Integers, mu: Array) -> bool:
     """Whether impulses (3 n,), each in the span of its contact's cone, lie in that cone, to rounding."""
     n, slack = mu.shape[0], 0.0
@@ -266,7 +266,7 @@ def in_cones(y: Array, cone: Integers, mu: Array) -> bool:
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _nearest(point: Array, mu: float, cone: int, along: Array) -> int:
     """Overwrite `point` (3,) with the nearest one of a cone; returns the edges of the face in which that lies.
 
@@ -353,7 +353,7 @@ class Multipliers(NamedTuple):
     asked: Array
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _slope(crowd: Crowd, now: Multipliers, to: Multipliers, step: float, face: Integers, arena: Arena) -> float:
     """Derivative of the dual program along the way from multipliers `now` to others, after that part of it.
 
@@ -380,7 +380,7 @@ def _slope(crowd: Crowd, now: Multipliers, to: Multipliers, step: float, face: I
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def turn_to_faces(crowd: Crowd, reduced: Reduced, now: Multipliers, z: Array, face: Integers, arena: Arena) -> int:
     """Go from multipliers towards those of the answer on some faces, as far as the dual program falls.
 

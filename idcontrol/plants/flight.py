@@ -168,7 +168,7 @@ def _settle(
     return change / largest if largest > 0.0 else 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _centre(inertia: Array, centre: Array) -> float:  # pragma: no cover - compiled
     """Mass [kg] of a spatial inertia (6, 6), linear rows first; its centre of mass is written, shape (3,) [m]."""
     mass: float = inertia[0, 0]
@@ -176,6 +176,6 @@ def _centre(inertia: Array, centre: Array) -> float:  # pragma: no cover - compi
     return mass
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _cross(a: Array, b: Array, out: Array) -> None:  # pragma: no cover - compiled
     out[0], out[1], out[2] = a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]

@@ -70,7 +70,7 @@ PlantStep: TypeAlias = Callable[[Bound, float, Near, Array, Array], Stepped]
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: Array, tau: Array) -> ForwardProblem:
     """The problem of one step of `h` [s] from velocity `v_pinocchio` under torques `tau` [N m]."""
     arena, m = machine.arena, machine.M.shape[0]
@@ -87,7 +87,7 @@ def pose(machine: PlantMachine, h: float, contacts: ContactArrays, v_pinocchio: 
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def report(machine: PlantMachine, h: float, contacts: ContactArrays, f: Array) -> int:
     """Write the impulses f (3 n,) and the forces of the contacts that press, in the order given; returns how many."""
     result, n = machine.result, contacts.gap.shape[0]

@@ -174,7 +174,7 @@ def filter_step(bound: Bound, h: float, q: Array, v: Array) -> None:  # pragma: 
     _write_quaternion(x.C, q[3:7])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def predict(x: Estimate, z: Readings, h: float) -> None:  # pragma: no cover - compiled
     """Move the estimate ahead by `h` [s], in place: ``P⁺ = F P Fᵀ + Q``."""
     C, P, n = x.C, x.P, x.P.shape[0]
@@ -205,7 +205,7 @@ def predict(x: Estimate, z: Readings, h: float) -> None:  # pragma: no cover - c
     _turn(C, turned)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _ahead(P: Array, C: Array, felt: Array, h: float, n: int) -> None:  # pragma: no cover - compiled
     """Rows of P to F P; with P transposed, columns to P Fᵀ."""
     for k in range(n):
@@ -220,7 +220,7 @@ def _ahead(P: Array, C: Array, felt: Array, h: float, n: int) -> None:  # pragma
                 P[6 + i, k] -= h * C[i, j] * P[12 + j, k]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def correct(x: Estimate, z: Readings) -> None:  # pragma: no cover - compiled
     """Correct the estimate by the feet that stand, one number after the other, in place."""
     P, n = x.P, x.P.shape[0]
@@ -258,7 +258,7 @@ def correct(x: Estimate, z: Readings) -> None:  # pragma: no cover - compiled
     _turn(x.C, error[6:9])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _land(x: Estimate, error: Array, s: Array, k: int) -> None:  # pragma: no cover - compiled
     """Put foot `k` where joints and estimate have it: ``p = r + s``, its error ``r - s × φ`` and that of the joints."""
     P, first = x.P, 15 + 3 * k
@@ -276,7 +276,7 @@ def _land(x: Estimate, error: Array, s: Array, k: int) -> None:  # pragma: no co
         P[first + i, first + i] += KINEMATICS_STD**2
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _take(
     P: Array, error: Array, H: Array, work: Array, measured: float, variance: float, far: float
 ) -> None:  # pragma: no cover - compiled
@@ -301,7 +301,7 @@ def _take(
             P[i, j] -= work[i] * work[j] * share
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _turn(C: Array, phi: Array) -> None:  # pragma: no cover - compiled
     """``C ← exp(φ) C``, by Rodrigues' formula; rounding is taken out by one step towards the nearest rotation."""
     x, y, z = phi[0], phi[1], phi[2]
@@ -325,7 +325,7 @@ def _turn(C: Array, phi: Array) -> None:  # pragma: no cover - compiled
                 C[i, j] -= 0.5 * product[i, k] * inner
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _write_quaternion(C: Array, out: Array) -> None:  # pragma: no cover - compiled
     """The unit quaternion (x, y, z, w) of `C`, from its largest component (Shepperd 1978)."""
     trace = C[0, 0] + C[1, 1] + C[2, 2]

@@ -69,7 +69,7 @@ _NO_EQUALITIES = np.int64(0)
 """No literal, for which Numba would compile `smallest_norm_kernel` anew."""
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def _solve_active(factor: RowFactor, count: int, b: Array, y: Array, u: Array) -> None:
     """The smallest-norm y on the active rows, a·y = b, and its multipliers u_a, in the order of the active set."""
     active, basis, upper = factor.active, factor.basis, factor.upper
@@ -85,7 +85,7 @@ def _solve_active(factor: RowFactor, count: int, b: Array, y: Array, u: Array) -
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def smallest_norm_kernel(columns: Array, b: Array, equalities: int, tolerance: Array, arena: Arena) -> SmallestNorm:
     """The y of smallest norm with row·y = b for the first `equalities` rows and row·y ≥ b for the others.
 
@@ -231,7 +231,7 @@ def smallest_norm_kernel(columns: Array, b: Array, equalities: int, tolerance: A
     return SmallestNorm(ITERATIONS, limit, y, multipliers, factor, count)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _refine_multipliers(
     rho: Array, r: Array, left: Array, lengths: Array, found: SmallestNorm, w: Array, arena: Arena
 ) -> float:

@@ -149,7 +149,7 @@ class _WhiteRows(NamedTuple):
     lengths: Array
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _whiten_rows(program: QuadraticProgram, L: Array, origin: Array, arena: Arena) -> _WhiteRows:
     """Whiten the rows of E, then of A; `origin` is L⁻¹g, shape (k,)."""
     A, b, E, e = program.A, program.b, program.E, program.e
@@ -179,7 +179,7 @@ def _whiten_rows(program: QuadraticProgram, L: Array, origin: Array, arena: Aren
     return _WhiteRows(columns, sides, lengths)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _refine(
     program: QuadraticProgram,
     L: Array,

@@ -11,7 +11,7 @@ from idcontrol.kernels.linear import add
 from idcontrol.types import Array
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def pivoted_basis(
     rows: Array, extra: Array, smallest: float, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
@@ -66,7 +66,7 @@ def pivoted_basis(
     return basis[:rank], carried[:rank]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def all_solutions(
     rows: Array, extra: Array, smallest: float, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled
@@ -124,14 +124,14 @@ def all_solutions(
     return shortest, ways
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _add_squares(sums: Array, row: Array) -> None:  # pragma: no cover - compiled
     """Add the squares of a row to sums, shapes (n,)."""
     for i in range(row.shape[0]):
         sums[i] += row[i] * row[i]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def column_basis(
     columns: Array, extra: Array, smallest: float, arena: Arena
 ) -> tuple[Array, Array]:  # pragma: no cover - compiled

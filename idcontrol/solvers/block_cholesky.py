@@ -46,7 +46,7 @@ class Structure(NamedTuple):
     column: Integers
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _count(word: np.uint64) -> int:  # pragma: no cover - compiled
     """How many bits are set."""
     x = word
@@ -56,7 +56,7 @@ def _count(word: np.uint64) -> int:  # pragma: no cover - compiled
     return int(np.int64((x * np.uint64(0x0101010101010101)) >> np.uint64(56)))
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compiled
     """Order of elimination and structure of U, by smallest degree; among equals the lower number goes first.
 
@@ -120,7 +120,7 @@ def analyze(n: int, edges: Integers) -> Structure:  # pragma: no cover - compile
     return Structure(place, start, column)
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def slot(structure: Structure, i: int, j: int) -> int:  # pragma: no cover - compiled
     """Number of block (i, j) of U, i < j, both places; it must exist."""
     low, high = int(structure.start[i]), int(structure.start[i + 1])
@@ -133,7 +133,7 @@ def slot(structure: Structure, i: int, j: int) -> int:  # pragma: no cover - com
     return low
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _factor_diagonal(A: Array) -> bool:  # pragma: no cover - compiled
     """A ← its upper factor, in place; only the upper triangle is read. False if A is not positive definite.
 
@@ -151,7 +151,7 @@ def _factor_diagonal(A: Array) -> bool:  # pragma: no cover - compiled
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # pragma: no cover - compiled
     """Replace A by its upper factor U.
 
@@ -195,7 +195,7 @@ def factorize(structure: Structure, diagonal: Array, upper: Array) -> bool:  # p
     return True
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def solve(structure: Structure, diagonal: Array, upper: Array, x: Array) -> None:  # pragma: no cover - compiled
     """Overwrite x with A⁻¹ x, A factorized.
 

@@ -169,7 +169,7 @@ class _Node(NamedTuple):
     made: Integers
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _metric(problem: NearestProblem, arena: Arena) -> _Metric:
     """The objective's metric, with a ridge of `RIDGE` relative to the mean of the diagonal of its matrix."""
     T, t0, target, weights, k = problem.T, problem.t0, problem.target, problem.weights, problem.v0.size
@@ -201,7 +201,7 @@ def _metric(problem: NearestProblem, arena: Arena) -> _Metric:
     return _Metric(L, origin, constant, scale, definite)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> _Rows:
     """The rows of all contacts, whitened by the metric and brought to length one."""
     V, v0, mu, L, origin = problem.V, problem.v0, problem.mu, metric.L, metric.origin
@@ -265,7 +265,7 @@ def _rows(problem: NearestProblem, metric: _Metric, arena: Arena) -> _Rows:
     return _Rows(columns, offset, tolerance)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _choose(node: _Node, n: int, choice: int, option: int) -> None:
     """Make a choice: demand of the rows what the option demands."""
     demand, made = node.demand, node.made
@@ -287,7 +287,7 @@ def _choose(node: _Node, n: int, choice: int, option: int) -> None:
             demand[slip], demand[margin + n] = POSITIVE, ZERO
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def _outside(rows: _Rows, node: _Node, row: int, demand: int) -> float:
     """How far a row is from what could be demanded of it; zero within its tolerance."""
     value = node.value[row]
@@ -295,7 +295,7 @@ def _outside(rows: _Rows, node: _Node, row: int, demand: int) -> float:
     return miss if miss > rows.tolerance[row] else 0.0
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def _distance(rows: _Rows, node: _Node, n: int, choice: int, option: int) -> float:
     """A lower bound of the distance between z and the points that meet an option of a choice."""
     i, what = choice % n, choice // n
@@ -314,7 +314,7 @@ def _distance(rows: _Rows, node: _Node, n: int, choice: int, option: int) -> flo
     return max(_outside(rows, node, slip, POSITIVE), _outside(rows, node, margin + n, ZERO))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _undecided(node: _Node, mu: Array) -> None:
     """Demand what every contact meets: friction within its pyramid, and N v⁺ + φ/h ≥ 0."""
     n, demand, made = mu.size, node.demand, node.made
@@ -330,7 +330,7 @@ def _undecided(node: _Node, mu: Array) -> None:
             made[n + i] = made[2 * n + i] = 1
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _read_choices(problem: NearestProblem, y: Array, node: _Node) -> None:
     """Make the choices that a solution y has made, with the tolerances of math.md, section 13.3."""
     V, v0, mu = problem.V, problem.v0, problem.mu
@@ -359,7 +359,7 @@ def _read_choices(problem: NearestProblem, y: Array, node: _Node) -> None:
                 _choose(node, n, (1 + axis) * n + i, 1 if abs(slip) <= zero else (0 if slip < 0.0 else 2))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _evaluate(rows: _Rows, node: _Node) -> float:
     """Write the rows at z; returns |z|²."""
     columns, offset, z, value = rows.columns, rows.offset, node.z, node.value
@@ -373,7 +373,7 @@ def _evaluate(rows: _Rows, node: _Node) -> float:
     return square
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _project(rows: _Rows, node: _Node, count: int, limit: float, arena: Arena) -> tuple[int, int]:
     """Go on from a dual feasible z, with `count` active rows, to the smallest z that meets all demands.
 
@@ -460,7 +460,7 @@ def _project(rows: _Rows, node: _Node, count: int, limit: float, arena: Arena) -
     return ITERATIONS, count
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _impulses(rows: _Rows, metric: _Metric, node: _Node, count: int, y: Array) -> float:
     """Write the impulses y at a node's solution, which is computed afresh from the active rows; returns ½|z|²."""
     z, u, active, basis = node.z, node.u, node.factor.active, node.factor.basis
@@ -517,7 +517,7 @@ class _Search(NamedTuple):
     max_nodes: int
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _settle(search: _Search, node: _Node, limit: float, reach: Array, arena: Arena) -> tuple[int, int]:
     """Make the choices that have one option left, and find the one to branch on.
 
@@ -571,7 +571,7 @@ def _settle(search: _Search, node: _Node, limit: float, reach: Array, arena: Are
     return (_BRANCHES if best >= 0 else _FOUND), best
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _enter(
     search: _Search, node: _Node, count: int, limit: float, nodes: int, reach: Array, arena: Arena
 ) -> _Branching:
@@ -624,7 +624,7 @@ class _Tree(NamedTuple):
     reach: Array
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _tree(n: int, arena: Arena) -> _Tree:
     k, p, levels = 3 * n, ROWS * n, CHOICES * n + 1
     return _Tree(
@@ -644,7 +644,7 @@ def _tree(n: int, arena: Arena) -> _Tree:
     )
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _at(tree: _Tree, level: int) -> _Node:
     """The node at a level."""
     k, p = tree.z.shape[1], tree.value.shape[1]
@@ -660,7 +660,7 @@ def _at(tree: _Tree, level: int) -> _Node:
     )
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _copy(source: _Node, count: int, to: _Node) -> None:
     """Begin a node where another one stands."""
     assign(to.z, source.z)

@@ -34,13 +34,13 @@ class RowFactor(NamedTuple):
     rest: Array
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def empty_factor(k: int, arena: Arena) -> RowFactor:  # pragma: no cover - compiled
     """The factor of no rows of length k."""
     return RowFactor(indices(arena, k), matrix(arena, k, k), matrix(arena, k, k), vector(arena, k), vector(arena, k))
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def split(factor: RowFactor, count: int, row: Array) -> float:
     """Write `row` = Σ_j coefficients[j] basis[j] + rest, orthogonalized twice where that is needed.
 
@@ -77,7 +77,7 @@ def split(factor: RowFactor, count: int, row: Array) -> float:
         before = -1.0
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def append(factor: RowFactor, count: int, number: int, length: float) -> None:
     """Append the row that was `split` last, row `number`, to `count` active ones; length = |rest| > 0."""
     active, basis, upper, coefficients, rest = factor
@@ -89,7 +89,7 @@ def append(factor: RowFactor, count: int, number: int, length: float) -> None:
         basis[count, d] = rest[d] / length
 
 
-@njit(cache=True, error_model="numpy", forceinline=True)
+@njit(cache=True, inner=True, error_model="numpy", forceinline=True)
 def remove(factor: RowFactor, count: int, place: int) -> None:
     """Remove the row at `place` of `count` active ones; the later ones move up by one."""
     active, basis, upper = factor.active, factor.basis, factor.upper

@@ -26,7 +26,7 @@ _CLOSE: Final = 1e-11  # stop at this residual: zᵀw alone would leave pairs at
 _SHORTEST: Final = 1e-12  # a shorter step than this means that rounding has the last word
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _potential(z: Array, w: Array, dz: Array, dw: Array, step: float) -> float:
     """ψ = (n + ζ) ln zᵀw - Σ ln z_i w_i with ζ = √n, at a step along (dz, dw); NaN outside the positive orthant."""
     n = z.size

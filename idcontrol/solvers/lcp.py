@@ -97,7 +97,7 @@ def lcp_residual(z: Array, w: Array, r: Array) -> float:
     return worst
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inner=True, error_model="numpy", inline="always")
 def rounding(count: int, size: float) -> float:
     """Bound the rounding error of a sum by ``count ε size`` (Higham 2002, section 4.2).
 
@@ -111,7 +111,7 @@ def rounding(count: int, size: float) -> float:
     return count * EPSILON * size
 
 
-@njit(cache=True, error_model="numpy", inline="always")
+@njit(cache=True, inner=True, error_model="numpy", inline="always")
 def sum_rounding(left: float, count: int, size: float, reach: float) -> float:
     """Bound the rounding error of a velocity that is a constant and a sum, as far as the sum leaves any digits.
 
@@ -129,7 +129,7 @@ def sum_rounding(left: float, count: int, size: float, reach: float) -> float:
     return left + min(rounding(count, size), SLIGHT * reach)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def row_rounding(rho: Array, r: Array, left: Array, z: Array, y: Array, i: int) -> float:
     """`sum_rounding` of ``w_i = r_i + Σ_j ρ_i·ρ_j z_j``; the energy of y = ρᵀz could give it the speed |ρ_i||y|.
 
@@ -177,7 +177,7 @@ def lost(rho: Array, z: Array, y: Array) -> float:
     return rounding(1, size) / np.sqrt(square) if square > 0.0 else 0.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def missed(z: float, w: float, unit: float, mobility: float) -> float:
     """Relative violation of 0 ≤ z ⊥ w ≥ 0 by one row, in its own units (math.md, section 13.3).
 
@@ -237,7 +237,7 @@ def gram_residual(rho: Array, r: Array, left: Array, z: Array, y: Array, w: Arra
     return float(row_residual(rho, r, left, z, y, w))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def row_residual(rho: Array, r: Array, left: Array, z: Array, y: Array, w: Array) -> float:
     """The largest `missed` of LCP(r, ρρᵀ), given z, y = ρᵀz and w = ρy + r; arguments as for `gram_residual`."""
     n, k, worst = r.size, rho.shape[1], 0.0
@@ -253,7 +253,7 @@ def row_residual(rho: Array, r: Array, left: Array, z: Array, y: Array, w: Array
     return worst
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _add_product(total: float, rest: float, a: float, b: float) -> tuple[float, float]:
     """(total, rest) + a b, where total + rest is a sum to twice the precision (Ogita, Rump & Oishi 2005, Dot2)."""
     product = a * b
@@ -269,7 +269,7 @@ def _add_product(total: float, rest: float, a: float, b: float) -> tuple[float, 
     return after, rest + (((total - (after - share)) + (product - share)) + error)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def gram_residual_doubled(rho: Array, r: Array, left: Array, z: Array, y: Array, w: Array, arena: Arena) -> float:
     """`gram_residual` in twice the precision, for multipliers so large that rounding in ρρᵀz is above the tolerance.
 

@@ -62,7 +62,7 @@ class _Dictionary(NamedTuple):
     tied: Integers
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _lexicographic(dictionary: _Dictionary, count: int, column: int) -> int:
     """Return the tied row whose row of the inverse basis, divided by its pivot, is lexicographically smallest."""
     tableau, _, _, place, tied = dictionary
@@ -87,7 +87,7 @@ def _lexicographic(dictionary: _Dictionary, count: int, column: int) -> int:
     return int(tied[0])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _pivot(tableau: Array, row: int, column: int) -> None:
     """Exchange the basic variable of `row` with the nonbasic one of `column` in x_B = T x_N + p."""
     n, width = tableau.shape
@@ -104,7 +104,7 @@ def _pivot(tableau: Array, row: int, column: int) -> None:
             tableau[i, j] += factor * tableau[row, j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _ratio_test(dictionary: _Dictionary, column: int) -> int:
     """The row whose variable reaches zero first as the one of `column` grows; -1 if none does.
 
@@ -130,7 +130,7 @@ def _ratio_test(dictionary: _Dictionary, column: int) -> int:
     return int(_lexicographic(dictionary, count, column)) if count > 0 else first
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _solve_basis(problem: _Scaled, tikhonov: float, place: Integers, z: Array, arena: Arena) -> bool:
     """Solve Q'_BB z_B = -r_B for the final basis B, all else 0; False if Q'_BB is singular.
 
@@ -166,7 +166,7 @@ def _solve_basis(problem: _Scaled, tikhonov: float, place: Integers, z: Array, a
     return bool(solved)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _scaled_residual(problem: _Scaled, z: Array, w: Array, arena: Arena) -> float:
     """Set the scaled w = Q'z + r and return the residual of z, each row in its own units."""
     Q, scale, r, _ = problem
@@ -195,7 +195,7 @@ def _scaled_residual(problem: _Scaled, z: Array, w: Array, arena: Arena) -> floa
     return worst
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _worst(problem: _Scaled, z: Array, w: Array, unit: Array) -> float:
     """The largest `missed` of a row, given the units of all."""
     Q, scale, r, _ = problem
@@ -218,7 +218,7 @@ def _worst(problem: _Scaled, z: Array, w: Array, unit: Array) -> float:
     return float(worst)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _given_residual(given: _Scaled, pivoted: _Scaled, z: Array, w: Array, arena: Arena) -> float:
     """Bring z from the units of `pivoted` to those of `given`, and return its residual there."""
     for i in range(z.size):
@@ -226,7 +226,7 @@ def _given_residual(given: _Scaled, pivoted: _Scaled, z: Array, w: Array, arena:
     return float(_scaled_residual(given, z, w, arena))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _follow(
     problem: _Scaled, tikhonov: float, turn: int, max_pivots: int, dictionary: _Dictionary
 ) -> tuple[int, int, int]:
@@ -277,7 +277,7 @@ def _follow(
     return ITERATIONS, pivots, column
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _is_ray(problem: _Scaled, u: Array) -> bool:
     """Whether the scaled u ≥ 0, largest entry 1, has Q'u ≥ 0, uᵀQ'u = 0 and r·u < 0, as every ray of a copositive Q.
 
@@ -317,7 +317,7 @@ def _equilibrate(Q: Array, scale: Array) -> None:
         scale[i] = 1.0 / largest if largest > 0.0 else 1.0
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _balanced(Q: Array, r: Array, arena: Arena) -> _Scaled:
     """The problem with every variable balanced by itself."""
     n = r.size

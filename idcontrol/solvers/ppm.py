@@ -40,7 +40,7 @@ _ZERO: Final = 1e-20
 """A row is certainly a combination of the active ones, whatever rounding did, if |ρ⊥|² is below this times |ρ|²."""
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _first_to_vanish(z: Array, alpha: Array, count: int) -> int:
     """The place a of argmin {z_a / α_a : α_a > 0}; -1 if no α is positive."""
     largest = 0.0
@@ -54,7 +54,7 @@ def _first_to_vanish(z: Array, alpha: Array, count: int) -> int:
     return first
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _hash(i: int) -> int:
     """A hash that sends neighbours far apart (SplitMix64 without its last round)."""
     x = (np.int64(i) + 1) * np.int64(-7046029254386353131)

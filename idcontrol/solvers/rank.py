@@ -126,7 +126,7 @@ def eliminate_kernel(rho: Array, c: Array, held: IndependentRows) -> None:  # pr
             c[i] -= along * constants[j]
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def eliminated_rounding(
     rho: Array, left: Array, held: IndependentRows, out: Array, arena: Arena
 ) -> None:  # pragma: no cover - compiled

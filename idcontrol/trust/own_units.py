@@ -117,19 +117,19 @@ def violation(law: int, problem: StepProblem, solution: StepSolution) -> float:
     return float(_violation(law, answered))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _least(a: float, b: float) -> float:  # pragma: no cover - compiled
     """How far 0 ≤ a ⊥ b ≥ 0 is missed."""
     return abs(min(a, b))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _part(a: float, unit: float) -> float:  # pragma: no cover - compiled
     """``a / unit``; 0 where both are zero."""
     return a / unit if unit > 0.0 else (0.0 if a == 0.0 else np.sign(a) * np.inf)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _momentum(step: Answered) -> float:  # pragma: no cover - compiled
     """Largest relative residual of a row of ``M v⁺ + κ = Jᵀf + Pᵀ(hτ)``."""
     m, worst = step.kappa.size, 0.0
@@ -149,7 +149,7 @@ def _momentum(step: Answered) -> float:  # pragma: no cover - compiled
     return worst
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _answers(M: Array, free: Integers, right: Array) -> Array:  # pragma: no cover - compiled
     """M_bb⁻¹ times columns (k, c), by elimination in balanced units."""
     k, columns = free.size, right.shape[1]
@@ -181,7 +181,7 @@ def _answers(M: Array, free: Integers, right: Array) -> Array:  # pragma: no cov
     return x
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _rows(law: int, step: Answered) -> Rows:  # pragma: no cover - compiled
     """Velocities of all contact rows.
 
@@ -267,7 +267,7 @@ def _violation(law: int, step: Answered) -> float:  # pragma: no cover - compile
     return worst
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _contact(law: int, step: Answered, rows: Rows, i: int) -> float:  # pragma: no cover - compiled
     """Largest relative violation of the law of one contact, for all models but sap."""
     f, speed, unit, mobility = step.f, rows.speed, rows.unit, rows.mobility
@@ -332,7 +332,7 @@ def _contact(law: int, step: Answered, rows: Rows, i: int) -> float:  # pragma: 
     return worst
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _edges(
     impulse: tuple[float, float, float], velocity: tuple[float, float, float], mu: float, unit: float, push: float
 ) -> float:  # pragma: no cover - compiled
@@ -351,7 +351,7 @@ def _edges(
     return best
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _sap(step: Answered, velocities: Rows, i: int) -> float:  # pragma: no cover - compiled
     """Difference of one contact's impulses from the projection of ``-R⁻¹(J v⁺ - v̂)``, relative to impulse or unit/R.
 

@@ -55,3 +55,16 @@ def raised(value: float, power: int) -> float:
 def cubes(value: float, power: int) -> float:
     """The sum of three powers, the first two with literal numbers."""
     return float(raised(value, 2) + raised(value, 3) + raised(value, power))
+
+
+@njit(cache=True, inner=True)
+def scaled(values: Array, times: float = 2.0) -> Array:
+    """Values times a number."""
+    return values * times
+
+
+@njit(cache=True)
+def scaled_twice(values: Array) -> Array:
+    """Values times four."""
+    called: Array = scaled(scaled(values, 2.0), 2.0)
+    return called

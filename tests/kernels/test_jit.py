@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import copy
+import os
 import pickle
+import subprocess
+import sys
 
+import numpy as np
 import pytest
 from numba import config, typeof, types
 
+from idcontrol.kernels.bound import entry
 from idcontrol.kernels.jit import njit
-from tests.kernels.linking import cubes, raised
+from idcontrol.kernels.sources import ROOT
+from tests.kernels.linking import cubes, raised, scaled, scaled_twice
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
 
@@ -54,3 +61,82 @@ def test_loops_of_unknown_length_are_not_unrolled():
     """Most of ours have 6 to 18 turns: what unrolling adds is seldom run, and LLVM has to compile it."""
     total.compile((types.float64[::1],))
     assert total.overloads[(types.float64[::1],)].library.get_llvm_str().count("fadd ") == 1
+
+
+def has_wrapper(kernel):
+    """Whether what is compiled of `kernel` can be called from Python as it is."""
+    (compiled,) = kernel.overloads.values()
+    return compiled.library.get_pointer_to_function(compiled.fndesc.llvm_cpython_wrapper_name) != 0
+
+
+VALUES = np.linspace(0.1, 2.0, 7)
+
+
+def test_an_inner_function_has_no_wrapper_and_python_calls_it_all_the_same():
+    np.testing.assert_array_equal(scaled_twice(VALUES), scaled(scaled(VALUES)))
+    np.testing.assert_array_equal(scaled(VALUES, times=3.0), entry(scaled, VALUES, 3.0)(VALUES, 3.0))
+    assert has_wrapper(scaled_twice)
+    assert not has_wrapper(scaled)  # which has been compiled once, for 2.0 and 3.0
+    with pytest.raises(TypeError, match="missing a required argument: 'values'"):
+        scaled()
+
+
+def test_what_python_calls_an_inner_function_through_comes_from_the_cache(tmp_path):
+    code = "\n".join(
+        (
+            "import numpy as np",
+            "from tests.kernels.linking import scaled",
+            "print(scaled(np.ones(3), 2.0).sum())",
+            "print(sum(sum(each.stats.cache_misses.values()) for each in (scaled, scaled._for_python)))",
+        )
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    told = [subprocess.run(command, env=environment, capture_output=True, text=True, check=True) for _ in range(2)]
+    assert [each.stdout.split() for each in told] == [["6.0", "2"], ["6.0", "0"]]
+
+
+def compiled_functions():
+    """Of all compiled functions whether Python cannot call them as they are; and what Python code names: full names."""
+    inner, named, known = {}, set(), {}
+    for file in ROOT.rglob("*.py"):
+        module = ".".join((ROOT.name, *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+        tree, python = ast.parse(file.read_text(encoding="utf-8")), []
+        names = {node.name: f"{module}.{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)}
+        left = [tree]
+        while left:
+            node = left.pop()
+            if isinstance(node, ast.ImportFrom):
+                names |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
+            options = _options(node)
+            if options is not None:
+                inner[f"{module}.{node.name}"] = options.get("inner", False) or options.get("inline") == "always"
+                continue
+            python.append(node)
+            left += ast.iter_child_nodes(node)
+        known |= {f"{module}.{name}": full for name, full in names.items()}
+        for node in python:
+            if isinstance(node, ast.Name):
+                named.add(f"{module}.{node.id}")
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                named.add(f"{names.get(node.value.id)}.{node.attr}")
+    for _ in range(3):  # names that a package has from its modules
+        named |= {known[name] for name in named if name in known}
+    return inner, named
+
+
+def _options(node):
+    """How a function is compiled; None for what is not compiled."""
+    for each in getattr(node, "decorator_list", ()):
+        if isinstance(each, ast.Call) and ast.unparse(each.func) == "njit":
+            return {option.arg: ast.literal_eval(option.value) for option in each.keywords}
+    return None
+
+
+def test_those_functions_are_inner_that_no_python_code_of_ours_names():
+    """A loop on the wall clock would wait for the compiler as Python first calls one without a wrapper."""
+    inner, named = compiled_functions()
+    assert {name for name, bare in inner.items() if bare and name in named} == set()
+    assert {
+        name for name, bare in inner.items() if not bare and name not in named
+    } == set()  # what they cost is in vain

@@ -170,7 +170,7 @@ def _soft_lcp(
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def closed_kernel(
     h: float, law: tuple[float, float], w: Whitened, mu: Array, f: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled

@@ -32,7 +32,7 @@ _SHARP = 1e-14
 """A residual below this is rounding: no refinement is tried."""
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _along(rho: Array, i: int, x: Array) -> float:
     """``ρ_i x``, without a call of BLAS for a row of six."""
     total = 0.0
@@ -41,7 +41,7 @@ def _along(rho: Array, i: int, x: Array) -> float:
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _factor(rho: Array, C: Array, active: Integers, H: Array, L: Array) -> bool:
     """Write ``H = I + Σ_active ρ_iᵀρ_i / C_i`` and its Cholesky factor L; False if that fails."""
     n, k = rho.shape
@@ -57,7 +57,7 @@ def _factor(rho: Array, C: Array, active: Integers, H: Array, L: Array) -> bool:
     return bool(cholesky(H, L))
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _line_search(s: Array, ds: Array, C: Array, yd: float, dd: float, kinks: Array) -> float:
     """Minimizer on [0, 1] of ½|y + α d|² + Σ max(0, -(s + α ds))² / 2C, whose derivative is piecewise linear.
 
@@ -181,7 +181,7 @@ def spring_kernel(
     return SOLVED if residual <= TOLERANCE else INACCURATE, iterations, residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _residual(rho: Array, c: Array, left: Array, C: Array, z: Array, w: Array, y: Array) -> float:
     gram_residual(rho, c, left, z, y, w)
     worst = 0.0

@@ -125,7 +125,7 @@ def _inverse_mass(M: Array, J: Array, arena: Arena) -> tuple[Array, float]:  # p
     return mean_inverse_mass(rho, rows // 3), rounding(1, shrinks)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:  # pragma: no cover - compiled
     """ℓ(z) [J]; u and gamma, shape (3 n + e,), are overwritten with velocities and impulses."""
     np.dot(cost.rho, z, u)
@@ -135,7 +135,7 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
     return value
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _start(cost: Cost, mode: Integers, z: Array, arena: Arena) -> None:  # pragma: no cover - compiled
     """Start where contacts go whose modes stay as they were, slides without their friction, if that is better than z.
 
@@ -229,7 +229,7 @@ def _solve(
 
 
 @linked
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def closed_kernel(
     h: float, w: Whitened, mu: Array, parameters: Parameters, mode: Integers, f: Array, away: Array, arena: Arena
 ) -> tuple[bool, int, float]:  # pragma: no cover - compiled

@@ -78,7 +78,7 @@ FLAT = 1e-2
 slope than it saves Newton steps."""
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def whitened_rows(
     size: Integers, first: Integers, L: Array, tree: Integers, J: Array
 ) -> Rows:  # pragma: no cover - compiled
@@ -116,7 +116,7 @@ def whitened_rows(
     return Rows(start, node[:count].copy(), rho[:count].copy())
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def inverse_mass(rows: Rows, i: int) -> float:  # pragma: no cover - compiled
     """The w of contact i (see `regularization`)."""
     squares = 0.0
@@ -131,7 +131,7 @@ def inverse_mass(rows: Rows, i: int) -> float:  # pragma: no cover - compiled
     return w
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def velocities(rows: Rows, z: Array, c: Array, u: Array) -> None:  # pragma: no cover - compiled
     """``u = c + ρ z``, block order."""
     n = rows.start.shape[0] - 1
@@ -143,7 +143,7 @@ def velocities(rows: Rows, z: Array, c: Array, u: Array) -> None:  # pragma: no 
         u[i], u[n + i], u[2 * n + i] = a, b, d
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def impulse(rows: Rows, gamma: Array, j: Array) -> None:  # pragma: no cover - compiled
     """``j = ρᵀγ``, by node."""
     n = rows.start.shape[0] - 1
@@ -156,7 +156,7 @@ def impulse(rows: Rows, gamma: Array, j: Array) -> None:  # pragma: no cover - c
             add_rows(rows.rho[at], a, b, d, j[rows.node[at]])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def hessian(rows: Rows, u: Array, law: Law, H: Hessian) -> None:  # pragma: no cover - compiled
     """Write ``H = I + ρᵀGρ`` at contact velocities u, block order; rows name nodes by their place."""
     n, structure, diagonal, upper = rows.start.shape[0] - 1, H.structure, H.diagonal, H.upper
@@ -179,7 +179,7 @@ def hessian(rows: Rows, u: Array, law: Law, H: Hessian) -> None:  # pragma: no c
                 add_product(rows.rho[other], G, rows.rho[at], block)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def descend(at: Optimum, dz: Array, du: Array, law: Law, least: float) -> bool:  # pragma: no cover - compiled
     """Move z and u along a direction, (nodes, 6) and (3 n,), to where the cost is least; gamma stays as it is.
 

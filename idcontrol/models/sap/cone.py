@@ -54,7 +54,7 @@ def project(
     return mode
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def nearest(
     y_n: float, y_s: float, y_t: float, mu: float, mu_hat: float
 ) -> tuple[int, float, float, float]:  # pragma: no cover - compiled
@@ -81,7 +81,7 @@ def nearest(
     return SLIDE, normal, along * y_s, along * y_t
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def answered(
     g_n: float, g_s: float, g_t: float, u: tuple[float, float, float], mu: float, R_n: float, R_t: float
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
@@ -155,7 +155,7 @@ def derivative(
     )
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def cost(gamma: Array, R_n: float, R_t: float) -> float:  # pragma: no cover - compiled
     """``½ γᵀRγ`` of one contact [J]."""
     total: float = 0.5 * (R_n * gamma[0] * gamma[0] + R_t * (gamma[1] * gamma[1] + gamma[2] * gamma[2]))

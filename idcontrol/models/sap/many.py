@@ -83,7 +83,7 @@ class Result(NamedTuple):
     contact_velocity: Array
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _whiten(size: Integers, M: Array, L: Array) -> bool:  # pragma: no cover - compiled
     """Cholesky factor of each tree's inertia, shape (t, d, d); False if one is not positive definite."""
     for t in range(size.shape[0]):
@@ -93,7 +93,7 @@ def _whiten(size: Integers, M: Array, L: Array) -> bool:  # pragma: no cover - c
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _islands(nodes: int, rows: Rows) -> tuple[Integers, int]:  # pragma: no cover - compiled
     """Island of each node, numbered from 0 by smallest node, -1 where no contact acts; and how many there are."""
     root = np.arange(nodes)
@@ -124,7 +124,7 @@ def _islands(nodes: int, rows: Rows) -> tuple[Integers, int]:  # pragma: no cove
     return island, count
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _by_group(group: Integers, count: int) -> tuple[Integers, Integers]:  # pragma: no cover - compiled
     """Members of each group, in order: those of group g are ``member[start[g]:start[g + 1]]``; group -1 is left out."""
     start = np.zeros(count + 1, dtype=np.int64)
@@ -141,7 +141,7 @@ def _by_group(group: Integers, count: int) -> tuple[Integers, Integers]:  # prag
     return start, member
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _minimize(
     cost: Cost, H: Hessian, parameters: Parameters, at: Optimum, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
@@ -185,7 +185,7 @@ def _minimize(
     return ending, iteration, residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _solve_island(
     whole: Cost,
     members: Integers,

@@ -111,7 +111,7 @@ class Line(NamedTuple):
     dzdz: float
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def respond(u: Array, law: Law, gamma: Array, arena: Arena) -> float:  # pragma: no cover - compiled
     """Write impulses γ (3 n + e,), block order, of all rows at the velocities u; returns their part of ℓ [J]."""
     n, e = law.mu.shape[0], law.C.shape[0]
@@ -130,7 +130,7 @@ def respond(u: Array, law: Law, gamma: Array, arena: Arena) -> float:  # pragma:
     return total
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def slope(alpha: float, line: Line, law: Law) -> tuple[float, float]:  # pragma: no cover - compiled
     """First and second derivative of ℓ at ``z + alpha dz``, along dz, in O(n) (their section VIII-C)."""
     u, du = line.u, line.du
@@ -157,7 +157,7 @@ def slope(alpha: float, line: Line, law: Law) -> tuple[float, float]:  # pragma:
     return first, second
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def exact_step(start: float, line: Line, law: Law, flat: float = 1e-14) -> float:  # pragma: no cover - compiled
     """Root of the slope on (0, 1]: Newton inside a bracket that bisection shrinks (their section VIII-B).
 
@@ -193,7 +193,7 @@ def exact_step(start: float, line: Line, law: Law, flat: float = 1e-14) -> float
     return alpha
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def backtracked_step(
     start: float, value: float, line: Line, law: Law, gamma: Array, arena: Arena
 ) -> float:  # pragma: no cover - compiled
@@ -225,7 +225,7 @@ def backtracked_step(
     return alpha
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def hessian(rho: Array, u: Array, law: Law, H: Array, arena: Arena) -> None:  # pragma: no cover - compiled
     """Write ``H = I + ρᵀG ρ``, its lower triangle, shape (k, k)."""
     n, e, k = law.mu.shape[0], law.C.shape[0], rho.shape[1]
@@ -256,7 +256,7 @@ def hessian(rho: Array, u: Array, law: Law, H: Array, arena: Arena) -> None:  # 
     release(arena, at)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def minimize(
     cost: Cost, parameters: Parameters, z: Array, gamma: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled
@@ -279,7 +279,7 @@ def minimize(
     return ending, iterations, residual
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _own_error(cost: Cost, z: Array, gamma: Array, dz: Array) -> float:  # pragma: no cover - compiled
     """The largest momentum error ``dz = ρᵀγ - z`` of a component, relative to what it is the sum of.
 
@@ -295,7 +295,7 @@ def _own_error(cost: Cost, z: Array, gamma: Array, dz: Array) -> float:  # pragm
     return worst
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _newton(
     cost: Cost, parameters: Parameters, z: Array, gamma: Array, arena: Arena
 ) -> tuple[int, int, float]:  # pragma: no cover - compiled

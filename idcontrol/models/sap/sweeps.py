@@ -28,7 +28,7 @@ RELAXED = 1.2
 """Over-relaxation of a sweep."""
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _sweep(cost: Cost, gamma: Array, z: Array, arena: Arena) -> None:  # pragma: no cover - compiled
     """Minimize the dual roughly, contact by contact.
 
@@ -83,7 +83,7 @@ def _sweep(cost: Cost, gamma: Array, z: Array, arena: Arena) -> None:  # pragma:
             break
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:  # pragma: no cover - compiled
     """ℓ(z) [J]; u and gamma, shape (3 n,), are overwritten with velocities and impulses there."""
     velocities(cost.rows, z, cost.c, u)
@@ -94,7 +94,7 @@ def _value(cost: Cost, z: Array, u: Array, gamma: Array, arena: Arena) -> float:
     return value
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _toward(cost: Cost, H: Hessian, impulses: Array, z: Array, arena: Arena) -> bool:  # pragma: no cover - compiled
     """Overwrite ``z = ρᵀγ`` with where contacts go that stick, slide or open as their impulses γ, (3 n,), say.
 
@@ -128,7 +128,7 @@ def _toward(cost: Cost, H: Hessian, impulses: Array, z: Array, arena: Arena) -> 
     return found
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def start_from(
     cost: Cost, H: Hessian, impulses: Array, at: Optimum, arena: Arena
 ) -> int:  # pragma: no cover - compiled
