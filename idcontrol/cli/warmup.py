@@ -46,12 +46,15 @@ def command(experiments: tuple[str, ...], quiet: bool) -> None:
 
 def _rehearse(name: str, number: int) -> tuple[int, str]:
     """Run one rehearsal; returns how many the experiment has, and why this one could not be done ("" if it was)."""
+    from idcontrol.kernels.linked import compile_late
+
     try:
         experiment = load_experiment(name)
         rehearsals = experiment.rehearsals()
         for config in rehearsals[number : number + 1]:
             with tempfile.TemporaryDirectory() as folder:
                 experiment.run(config, Path(folder) / name, lambda share: None)
+        compile_late()
     except InputError as error:
         return 0, one_line(error)
     return len(rehearsals), ""

@@ -15,9 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from numba import types
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.jit import njit
+from idcontrol.kernels.linked import late
 from idcontrol.types import Array
 
 NEWTON_STEPS = 30
@@ -250,6 +252,7 @@ def _sample(parameters: Array, coefficients: Array, x: Array, y: Array) -> Array
     return out
 
 
+@late(lambda *_: types.UniTuple(types.float64, 2))
 @njit(cache=True, inner=True, error_model="numpy")
 def nearest_point(parameters: Array, coefficients: Array, cx: float, cy: float, cz: float) -> tuple[float, float]:
     """(x, y) of the point of the ground next to c: a local minimum of ½|c - (x, y, h(x, y))|², by Newton's method.

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+from numba import types
 
 from idcontrol.contact.contacts import ContactArrays, Near
 from idcontrol.controllers.inputs import KEPT_FEET
@@ -24,7 +25,7 @@ from idcontrol.controllers.step import Machine, usable
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import cholesky, solve_lower, solve_lower_transposed
-from idcontrol.kernels.linked import linked
+from idcontrol.kernels.linked import late, linked
 from idcontrol.types import Array
 
 SLIDES_M_S: Final = 0.03
@@ -148,6 +149,7 @@ def _fade(memory: Friction, kept: float) -> None:
         memory.balance[axis] *= kept
 
 
+@late(lambda *_: types.none)
 @njit(cache=True, inner=True, error_model="numpy")
 def _add_impulses(machine: Machine, contacts: ContactArrays, dt: float, sliding: int, memory: Friction) -> None:
     """Add what the ground gave to the feet `sliding`, a bit each, in the last `dt` [s] to ``memory.impulse``."""

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Final, SupportsIndex
 
 import numpy as np
+from numba import typeof
 
 from idcontrol.contact.contacts import Near
 from idcontrol.controllers import giving_way, impacts
@@ -29,7 +30,7 @@ from idcontrol.kernels.arena import Arena, flags, matrix, vector, zeros
 from idcontrol.kernels.bound import Bound
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
-from idcontrol.kernels.linked import linked
+from idcontrol.kernels.linked import late, linked
 from idcontrol.models import constraint, coulomb, coulomb_cone, dissipation, no_slip, sap, specification
 from idcontrol.models.constraint import solver as springs
 from idcontrol.models.coulomb import continued_lcp_kernel
@@ -124,7 +125,7 @@ def stick(p: Posed, f: Array, arena: Arena) -> Answer:
     return Answer(NO_SOLUTION, False, residual, vector(arena, p_joints), np.nan)
 
 
-@linked
+@late(lambda *_: typeof(Answer(SOLVED, False, 0.0, np.empty(0), 0.0)))
 @njit(cache=True, inner=True, error_model="numpy")
 def share(p: Posed, f: Array, residual: float, arena: Arena) -> Answer:
     """Stage II: f with the smallest torque that gives the same motion (`idcontrol.models.distribution`)."""

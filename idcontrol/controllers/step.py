@@ -29,7 +29,7 @@ from idcontrol.kernels.arena import Arena, begin, flags, frames, indices, matrix
 from idcontrol.kernels.bound import Bound, borrow
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, assign_rows
-from idcontrol.kernels.linked import linked
+from idcontrol.kernels.linked import late, linked
 from idcontrol.models.distribution import MET, Bounds, Cones
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.step import CLOSED_GAP
@@ -461,7 +461,7 @@ def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
     return found
 
 
-@linked
+@late(lambda posed, *_: posed)
 @njit(cache=True, inner=True, error_model="numpy")
 def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
     """The step with some joints let go: their motor impulses are known, and their velocities are not prescribed.

@@ -6,6 +6,8 @@ its Python object, which for the tuples of a control step can take longer to com
 Python code of this package names are ``inner`` and have none. Tests and users may call them nevertheless: then a
 function is compiled that calls them where they are.
 
+What of a run's time goes to compiling and loading does not belong to it (`idcontrol.kernels.stopwatch`).
+
 What is kept for later processes counts as old once a file changes that it is made of (`idcontrol.kernels.sources`).
 
 Numba also compiles a function anew for each argument that is a literal number; here it is a number.
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections import defaultdict
 from pathlib import Path
 from pickle import UnpicklingError
 from types import FunctionType
@@ -27,9 +30,12 @@ import llvmlite.binding as llvm
 import numba
 from numba import config, types
 from numba.core.caching import IndexDataCacheFile
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
+from numba.core.sigutils import normalize_signature
 from numba.extending import models, register_model
 
+from idcontrol.kernels import later, stopwatch
 from idcontrol.kernels.linked import linked
 from idcontrol.kernels.sources import stamp
 
@@ -63,6 +69,16 @@ _UNREADABLE: Final = (AttributeError, ImportError, EOFError, UnpicklingError)
 
 class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
     """A compiled function."""
+
+    def compile(self, sig: Any) -> Any:
+        """Compile or load it for types of arguments, and know which late kernels it may enter."""
+        enters = self._enters[tuple(normalize_signature(sig)[0])]
+        with global_compiler_lock, stopwatch.stopped(), later.collected(enters):
+            return super().compile(sig)
+
+    @functools.cached_property
+    def _enters(self) -> dict[tuple[Any, ...], set[bytes]]:
+        return defaultdict(set)
 
     @property
     def _numba_type_(self) -> types.Dispatcher:
@@ -112,13 +128,16 @@ class _Index(IndexDataCacheFile):  # type: ignore[misc]
     """
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep the compiled code of one signature."""
-        super().save(key, (self._source_stamp, key, data))
+        """Keep the compiled code of one signature, and which late kernels it may enter."""
+        super().save(key, (self._source_stamp, key, sorted(later.noted()), data))
 
     def load(self, key: Any) -> Any:
         """The compiled code of one signature; None if there is none."""
-        stamp, whose, data = super().load(key) or (None, None, None)
-        return data if (stamp, whose) == (self._source_stamp, key) else None
+        stamp, whose, enters, data = super().load(key) or (None, None, (), None)
+        if (stamp, whose) != (self._source_stamp, key):
+            return None
+        later.note(enters)
+        return data
 
     def _load_index(self) -> Any:
         try:

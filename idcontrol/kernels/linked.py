@@ -9,12 +9,16 @@ calls what is there. So one compiled loop serves all schemes and models.
 
 Each place of a call has a pointer, empty when the program begins. The first call asks Python for the kernel, which
 comes from its cache or is compiled. Rounding is the same either way.
+
+A `late` kernel is not compiled with its callers, who know what it returns, but when it is first entered: it is for what
+most runs never need. A loop on the wall clock could not wait for that: before its first tick it calls `compile_late`.
 """
 
 from __future__ import annotations
 
 import functools
 import pickle
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -22,6 +26,8 @@ from numba import config, typeof, types
 from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate
 from numba.extending import intrinsic, lower_builtin, typeof_impl
+
+from idcontrol.kernels.later import note, noted
 
 F = TypeVar("F")
 
@@ -32,9 +38,29 @@ def linked(kernel: F) -> F:
     Args:
         kernel: Compiled function at the top level of a module, which is called with positional arguments.
     """
-    if config.DISABLE_JIT:
-        return kernel
-    made: Any = _Linked(kernel)
+    return kernel if config.DISABLE_JIT else _made(kernel, None)
+
+
+def late(returned: Callable[..., Any]) -> Callable[[F], F]:
+    """Let compiled functions call a kernel where it is, and compile it when it is first entered; used as `linked`.
+
+    Args:
+        returned: The Numba type that it returns, as a function of the types of its arguments.
+    """
+    return lambda kernel: kernel if config.DISABLE_JIT else _made(kernel, returned)
+
+
+def compile_late() -> None:
+    """Compile or load all late kernels that compiled code in this process may enter."""
+    done: set[bytes] = set()
+    while new := noted() - done:
+        for name in sorted(new):
+            find(name)
+        done |= new
+
+
+def _made(kernel: Any, returned: Callable[..., Any] | None) -> Any:
+    made = _Linked(kernel, returned)
     lower_builtin(made, types.VarArg(types.Any))(functools.partial(_call, made))
     return made
 
@@ -87,8 +113,8 @@ def calls(returned: Any) -> Any:
 class _Linked:
     """Looks like the compiled function that it stands for."""
 
-    def __init__(self, kernel: Any) -> None:
-        self._kernel = kernel
+    def __init__(self, kernel: Any, returned: Callable[..., Any] | None) -> None:
+        self._kernel, self._returned = kernel, returned
         self.template = type("_Call", (_Template,), {"key": self})
         functools.update_wrapper(self, kernel.py_func)
 
@@ -97,6 +123,18 @@ class _Linked:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._kernel, name)
+
+    def returns(self, given: tuple[Any, ...]) -> Any:
+        """The type that it returns for arguments of the types `given`; compiled now unless it is late."""
+        if self._returned is None:
+            return _compiled(self, given).signature.return_type
+        returned = self._returned(*given)
+        note({self.told(given, returned)})
+        return returned
+
+    def told(self, given: tuple[Any, ...], returned: Any) -> bytes:
+        """What `find` finds it by."""
+        return pickle.dumps((self.__module__, self.__name__, given, returned))
 
     def __reduce__(self) -> Any:
         return _named, (self.__module__, self.__name__)  # copied and pickled as the function that it is
@@ -108,7 +146,7 @@ class _Template(AbstractTemplate):  # type: ignore[misc]  # numba has no types
     def generic(self, args: Any, kws: Any) -> Any:
         given = tuple(types.unliteral(kind) for kind in args)
         assert not kws, f"{self.key.__name__} is called with positional arguments alone"
-        return _compiled(self.key, given).signature.return_type(*given)
+        return self.key.returns(given)(*given)
 
 
 @typeof_impl.register(_Linked)
@@ -119,7 +157,7 @@ def _type_of(kernel: _Linked, _: Any) -> Any:
 def _call(kernel: _Linked, context: Any, builder: Any, signature: Any, values: Any) -> Any:
     """Generate a call."""
     returned, given = signature.return_type, signature.args
-    name = pickle.dumps((kernel.py_func.__module__, kernel.py_func.__name__, given, returned))
+    name = kernel.told(given, returned)
     slot = cgutils.add_global_variable(builder.module, cgutils.voidptr_t, f"linked.{kernel.py_func.__name__}")
     slot.linkage, slot.initializer = "internal", cgutils.get_null_value(cgutils.voidptr_t)
     with cgutils.if_unlikely(builder, cgutils.is_null(builder, builder.load(slot))):
@@ -160,12 +198,13 @@ def find(name: bytes) -> int:
     """Where the kernel is that `name` tells, loaded or compiled.
 
     Raises:
-        RuntimeError: It returns something else than when its caller was compiled.
+        RuntimeError: It returns something else than when its caller was compiled, or than what it was declared to.
     """
     module, function, given, returned = pickle.loads(name)
     compiled = _compiled(_named(module, function), given)
     if compiled.signature.return_type != returned:
-        raise RuntimeError(f"{module}.{function} has changed: remove the caches of what calls it (*.nbi, *.nbc)")
+        found = f"{module}.{function} returns {compiled.signature.return_type}, not {returned}"
+        raise RuntimeError(f"{found}: if it has changed, remove the caches of what calls it (*.nbi, *.nbc)")
     return _where(compiled)
 
 

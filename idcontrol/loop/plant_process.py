@@ -14,6 +14,7 @@ import sys
 import msgspec
 import numpy as np
 
+from idcontrol.kernels.linked import compile_late
 from idcontrol.loop import machine, realtime
 from idcontrol.loop.clock import NS, Pacer, WallClock
 from idcontrol.loop.jobs import PlantJob, decode
@@ -49,14 +50,14 @@ def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
     plant.reset(start)
     for _ in range(WARM_STEPS):
         plant.step(np.zeros(system.n_actuated), dt)
-    if (between := session.between()) is None or session.lying is None:
-        return
-    state, life = plant.reset(session.lying), Life(between)
-    for begin, since in ((life.stand_up, 0.0), (lambda t, q: life.lie_down(t, q, np.zeros((5, q.size))), 1e3)):
-        begin(since, system.joint_positions(state.q))
-        t = since
-        while not life.over(t):
-            state, t = plant.step(life.on_the_way(t), dt), t + HASTE * dt
+    if (between := session.between()) is not None and session.lying is not None:
+        state, life = plant.reset(session.lying), Life(between)
+        for begin, since in ((life.stand_up, 0.0), (lambda t, q: life.lie_down(t, q, np.zeros((5, q.size))), 1e3)):
+            begin(since, system.joint_positions(state.q))
+            t = since
+            while not life.over(t):
+                state, t = plant.step(life.on_the_way(t), dt), t + HASTE * dt
+    compile_late()
 
 
 def main() -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 import msgspec
 
+from idcontrol.kernels import stopwatch
 from idcontrol.sensing.ahead import Ahead
 from idcontrol.types import Command, ContactForces, Controller, Plant, Reference, State
 
@@ -70,9 +70,9 @@ def ticks(
         sensed = state if sense is None else sense(state)
         expected = sensed if ahead is None else ahead(sensed)
         reference = planner(expected)
-        began = time.perf_counter()
+        began = stopwatch.wall_s()
         command = controller(expected, reference)
-        spent = time.perf_counter() - began
+        spent = stopwatch.wall_s() - began
         if ahead is not None:
             reference = ahead.sent(command, reference)
         after = plant.step(command.driven, h)

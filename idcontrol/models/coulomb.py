@@ -20,12 +20,13 @@ from functools import cache
 from typing import Final, TypeAlias
 
 import numpy as np
+from numba import types
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign
-from idcontrol.kernels.linked import linked
+from idcontrol.kernels.linked import late, linked
 from idcontrol.models.friction_lcp import (
     MOST_RETRIED,
     FrictionLcp,
@@ -204,7 +205,7 @@ def _approaching(problem: Unbalanced, f: Array, chosen: Integers, arena: Arena) 
     return which
 
 
-@linked
+@late(lambda *_: types.Tuple((types.int64, types.int64, types.float64)))
 @njit(cache=True, inner=True, error_model="numpy")
 def _by_few(
     rho: Array, c: Array, left: Array, mu: Array, active: Integers, f: Array, arena: Arena

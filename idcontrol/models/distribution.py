@@ -21,12 +21,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.lanes import dot
 from idcontrol.kernels.linear import add, assign, assign_rows
-from idcontrol.kernels.linked import linked
+from idcontrol.kernels.linked import late, linked
 from idcontrol.models.reduced import (
     ALL_EDGES,
     MOTION_RANK_TOLERANCE,
@@ -334,6 +335,7 @@ def _torque_of(reduced: Reduced, free: Array, out: Array) -> None:  # pragma: no
             out[a] += reduced.torque[a, j] * free[j]
 
 
+@late(lambda *_: types.boolean)
 @njit(cache=True, inner=True, error_model="numpy")
 def _share_in_crowd(
     w: Whitened,

@@ -17,11 +17,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+from numba import types
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import assign, solve_in_place
-from idcontrol.kernels.linked import linked
+from idcontrol.kernels.linked import late, linked
 from idcontrol.solvers.lcp import lost, missed, row_rounding
 from idcontrol.solvers.lemke import lemke_kernel
 from idcontrol.solvers.status import INACCURATE, SOLVED, TOLERANCE
@@ -300,6 +301,7 @@ def on_support(lcp: FrictionLcp, members: Integers, z: Array, arena: Arena) -> b
     return bool(solved)
 
 
+@late(lambda *_: types.float64)
 @njit(cache=True, inner=True, error_model="numpy")
 def _refined(problem: Unbalanced, residual: float, f: Array, arena: Arena) -> float:  # pragma: no cover - compiled
     """Bring contacts to rest that press, and stick within their pyramids, by the smallest changes of f; the residual.

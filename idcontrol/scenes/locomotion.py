@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -14,6 +13,7 @@ import pinocchio as pin
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.contact.terrain import sphere_gap
+from idcontrol.kernels import stopwatch
 from idcontrol.kernels.bound import Bound, bind
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.placements import placement_views
@@ -165,7 +165,7 @@ def record_walk(
     if estimated:
         shapes["base_seen"] = (13,)
     row = TickRow(observer, walk.plant, progress_of(walk.guide), walk.planner)
-    began, busy, unreachable = time.perf_counter(), time.process_time(), 0
+    began, busy, unreachable = stopwatch.wall_s(), stopwatch.processor_s(), 0
     known = {"layout": msgspec.to_builtins(facts), "scene": msgspec.to_builtins(scene.scenery()), **(meta or {})}
     settings = jsonable(msgspec.to_builtins(config))
     with Recorder(out, shapes, units, known, config=settings, wall_time=("step_us",)) as recorder:
@@ -187,7 +187,7 @@ def record_walk(
                 recorder.event(Event(t=tick.state.t, what="the robot fell"))
                 break
         progress(1.0)
-        wall, busy = time.perf_counter() - began, time.process_time() - busy
+        wall, busy = stopwatch.wall_s() - began, stopwatch.processor_s() - busy
         arrays = recorder.arrays()
         metrics = locomotion(arrays, facts, config.duration_s)
         if metrics["missed"] is not None:

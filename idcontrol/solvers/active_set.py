@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 import numpy as np
+from numba import typeof
 
 from idcontrol.kernels.arena import HEAP, Arena, indices, matrix, vector, zeros
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linear import solve_upper, solve_upper_transposed
-from idcontrol.kernels.linked import linked
+from idcontrol.kernels.linked import late, linked
 from idcontrol.solvers.factor import RowFactor, append, empty_factor, remove, split
 from idcontrol.solvers.lcp import (
     ACTIVE_SET,
@@ -65,6 +66,9 @@ class SmallestNorm(NamedTuple):
     n_active: int
 
 
+_NO_ANSWER: Final = RowLcpAnswer(
+    SOLVED, 0, 0.0, ACTIVE_SET, np.empty(0), np.empty(0), np.empty(0), np.empty(0, dtype=np.int64)
+)
 _NO_EQUALITIES = np.int64(0)
 """No literal, for which Numba would compile `smallest_norm_kernel` anew."""
 
@@ -276,7 +280,7 @@ def _refine_multipliers(
     return float(residual)
 
 
-@linked
+@late(lambda *_: typeof(_NO_ANSWER))
 @njit(cache=True, error_model="numpy")
 def project_kernel(rho: Array, r: Array, left: Array, arena: Arena) -> RowLcpAnswer:
     """The dual of LCP(r, ρρᵀ): min ½|y|² s.t. ρy + r ≥ 0; its multipliers are z (math.md, section 4.4).

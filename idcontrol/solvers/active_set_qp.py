@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
 from idcontrol.errors import InputError
 from idcontrol.kernels.arena import HEAP, Arena, indices, mark, matrix, release, vector, zeros
@@ -23,7 +24,7 @@ from idcontrol.kernels.linear import (
     solve_upper,
     solve_upper_transposed,
 )
-from idcontrol.kernels.linked import linked
+from idcontrol.kernels.linked import late, linked
 from idcontrol.solvers.active_set import FEASIBLE, SmallestNorm, smallest_norm_kernel
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
@@ -179,6 +180,7 @@ def _whiten_rows(program: QuadraticProgram, L: Array, origin: Array, arena: Aren
     return _WhiteRows(columns, sides, lengths)
 
 
+@late(lambda *_: types.none)
 @njit(cache=True, inner=True, error_model="numpy")
 def _refine(
     program: QuadraticProgram,

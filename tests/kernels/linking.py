@@ -8,7 +8,7 @@ import numpy as np
 from numba import types
 
 from idcontrol.kernels.jit import njit
-from idcontrol.kernels.linked import calls, linked
+from idcontrol.kernels.linked import calls, late, linked
 from idcontrol.types import Array
 
 
@@ -68,3 +68,22 @@ def scaled_twice(values: Array) -> Array:
     """Values times four."""
     called: Array = scaled(scaled(values, 2.0), 2.0)
     return called
+
+
+@late(lambda *_: types.float64)
+@njit(cache=True)
+def distance(values: Array) -> float:
+    """The length of a vector."""
+    return float(np.sqrt(np.sum(values * values)))
+
+
+@njit(cache=True)
+def far(values: Array, limit: float) -> bool:
+    """Whether a vector is longer than the limit, if there is one."""
+    return bool(np.isfinite(limit) and distance(values) > limit)
+
+
+@njit(cache=True)
+def near(values: Array, limit: float) -> bool:
+    """Whether it is not."""
+    return not far(values, limit)

@@ -60,10 +60,28 @@ def test_a_caller_from_the_cache_finds_it_in_a_process_that_compiles_nothing_and
     assert b"tanh" not in code_of["total"]
 
 
+def told(tmp_path, *lines):
+    """How often a program has compiled and loaded the late kernel `distance` after each of its lines."""
+    begin = "import numpy as np; from idcontrol.kernels.linked import compile_late; from tests.kernels.linking import *"
+    count = "print(*(sum(getattr(distance.stats, what).values()) for what in ('cache_misses', 'cache_hits')))"
+    code = "; ".join((begin, *(f"{line}; {count}" for line in lines)))
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+
+
+def test_a_late_kernel_is_compiled_when_it_is_entered_and_known_whoever_compiled_its_callers(tmp_path):
+    """A loop on the wall clock has it before its first tick, although its callers come from the cache."""
+    unbounded, bounded = "assert near(np.ones(4), np.inf)", "assert near(np.ones(4), 3.0)"
+    assert told(tmp_path, unbounded, bounded) == [(0, 0), (1, 0)]
+    assert told(tmp_path, unbounded, "compile_late()", bounded) == [(0, 0), (0, 1), (0, 1)]
+
+
 def test_a_caller_that_was_compiled_for_another_result_is_told_so():
     given = (typeof(VALUES), types.int64)
     name = pickle.dumps((scale.__module__, scale.__name__, given, types.float64))
-    with pytest.raises(RuntimeError, match=r"linking\.scale has changed"):
+    with pytest.raises(RuntimeError, match=r"linking\.scale returns .*, not float64: if it has changed"):
         linked.find(name)
 
 

@@ -1,0 +1,35 @@
+"""Which kernels compiled code may enter although they have not been compiled with it.
+
+A function that is compiled, or read from the cache, tells of the late kernels (`idcontrol.kernels.linked.late`) that it
+and all that it calls may enter; what is known of it is kept beside it in the cache. So a loop on the wall clock can
+have all of them before its first tick, whoever compiled their callers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+_COLLECTED: list[set[bytes]] = [set()]
+"""What functions may enter: first all of this process, then each that is being compiled."""
+
+
+def note(names: Iterable[bytes]) -> None:
+    """The function that is being compiled or loaded may enter the kernels of these names."""
+    _COLLECTED[-1].update(names)
+
+
+def noted() -> set[bytes]:
+    """What the function that is being compiled or loaded may enter; outside of one, what any in this process may."""
+    return set(_COLLECTED[-1])
+
+
+@contextlib.contextmanager
+def collected(names: set[bytes]) -> Iterator[None]:
+    """Add to `names` what is noted meanwhile; who compiles the function may enter all of them, too."""
+    _COLLECTED.append(names)
+    try:
+        yield
+    finally:
+        _COLLECTED.pop()
+        note(names)
