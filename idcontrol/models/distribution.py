@@ -498,24 +498,23 @@ def share_kernel(
         H, g = matrix(arena, free, free), vector(arena, free)
         for i in range(free):
             g[i] = dot(turned[i], given) / typical
-            for j in range(free):
-                H[i, j] = dot(turned[i], turned[j]) / typical
+            for j in range(i + 1):
+                H[i, j] = H[j, i] = dot(turned[i], turned[j]) / typical
             H[i, i] += RIDGE
         # the ridge weighs ξ; where feet ramp, or edges share a normal part, y weighs more
-        more, ridge_alone = matrix(arena, free, d), True
-        more[:] = 0.0
-        for i in range(d):
-            for j in range(max(i - 2, 0), min(i + 3, d)):
-                extra = -RIDGE if i == j else 0.0
-                if row[i] == row[j]:
-                    extra += RIDGE + cones.weight[row[i] % n]
-                if weight[i] * weight[j] != 0.0 and other[i] == other[j]:
-                    extra += (RIDGE + cones.weight[row[i] % n]) * weight[i] * weight[j]
-                if extra != 0.0:
-                    ridge_alone = False
-                    for a in range(free):
-                        more[a, i] += extra * ways[a, j]
-        if not ridge_alone:
+        if cones.weight.any() or weight[:d].any():
+            more = matrix(arena, free, d)
+            more[:] = 0.0
+            for i in range(d):
+                for j in range(max(i - 2, 0), min(i + 3, d)):
+                    extra = -RIDGE if i == j else 0.0
+                    if row[i] == row[j]:
+                        extra += RIDGE + cones.weight[row[i] % n]
+                    if weight[i] * weight[j] != 0.0 and other[i] == other[j]:
+                        extra += (RIDGE + cones.weight[row[i] % n]) * weight[i] * weight[j]
+                    if extra != 0.0:
+                        for a in range(free):
+                            more[a, i] += extra * ways[a, j]
             for i in range(free):
                 g[i] += dot(more[i], xi)
                 for j in range(free):

@@ -29,6 +29,9 @@ from idcontrol.solvers.active_set import FEASIBLE, SmallestNorm, smallest_norm_k
 from idcontrol.solvers.status import INACCURATE, INFEASIBLE, SOLVED, TOLERANCE, SolverStatus
 from idcontrol.types import Array, Integers
 
+EXACT = 1e-3 * TOLERANCE
+"""Residual below which an answer is not refined."""
+
 
 class QuadraticProgram(NamedTuple):
     """The program min ½xᵀHx + gᵀx s.t. A x ≥ b, E x = e, every array contiguous.
@@ -237,6 +240,18 @@ def _refine(
     release(arena, at)
 
 
+@njit(cache=True, error_model="numpy")
+def _holds(A: Array, b: Array, x: Array) -> bool:
+    """Whether A x ≥ b; False for a NaN, too."""
+    for i in range(b.size):
+        reached = 0.0
+        for d in range(x.size):
+            reached += A[i, d] * x[d]
+        if not reached >= b[i]:
+            return False
+    return True
+
+
 @linked
 @njit(cache=True, error_model="numpy")
 def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
@@ -258,6 +273,16 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     if not cholesky(H, L):
         return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
 
+    solve_lower(L, origin)
+    if m == 0:  # where the objective alone obeys all rows, as mostly in steps of a machine that stands, none matters
+        for d in range(k):
+            x[d] = -origin[d]
+        solve_lower_transposed(L, x)
+        if _holds(A, b, x):
+            residual = qp_residual(QuadraticProgram(H, g, A[:0], b[:0], E, e), x, multipliers[:0], multipliers[:0])
+            if residual <= EXACT:
+                return QpAnswer(SOLVED, 0, residual, x, multipliers, indices(arena, 0))
+        x[:] = 0.0
     # an estimate of the answer's length, to which tolerances are relative
     steepest, g_square = 0.0, 0.0
     for d in range(k):
@@ -275,7 +300,6 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
         tolerance[i] = FEASIBLE * norm
     if not np.isfinite(length):
         return QpAnswer(INACCURATE, 0, np.inf, x, multipliers, indices(arena, 0))
-    solve_lower(L, origin)
     white = _whiten_rows(program, L, origin, arena)
     lengths = white.lengths
     for i in range(m + p):
@@ -291,7 +315,7 @@ def qp_kernel(program: QuadraticProgram, arena: Arena) -> QpAnswer:
     solve_lower_transposed(L, x)
     residual = qp_residual(program, x, multipliers[m:], multipliers[:m])
     for _ in range(2):
-        if residual <= 1e-3 * TOLERANCE:
+        if residual <= EXACT:
             break
         _refine(program, L, lengths, found, x, multipliers, arena)
         residual = qp_residual(program, x, multipliers[m:], multipliers[:m])

@@ -80,6 +80,22 @@ def test_without_rows_the_minimum_is_newtons():
     np.testing.assert_allclose(solve_qp(H, g).x, np.linalg.solve(H, -g), rtol=1e-12)
 
 
+def test_rows_that_hold_at_the_minimum_of_the_objective_change_nothing_and_one_that_is_missed_is_met():
+    """Such rows are not whitened; here all hold with equality."""
+    H, g, A, _, _, _ = feasible_program(np.random.default_rng(4), 6, 0, 16)
+    alone = solve_qp(H, g)
+    reached = np.array([sum(a * x for a, x in zip(row, alone.x, strict=True)) for row in A])  # in the order of kernels
+    with_rows = solve_qp(H, g, A, reached)
+    np.testing.assert_array_equal(with_rows.x, alone.x)
+    np.testing.assert_array_equal(with_rows.multipliers, 0.0)
+    assert with_rows.active.size == 0
+    missed = reached - np.linalg.norm(A, axis=1)  # far from all rows but one
+    missed[3] = reached[3] + 1e-3 * abs(reached[3])
+    found = solve_qp(H, g, A, missed)
+    assert found.active.tolist() == [3]
+    assert A[3] @ found.x == pytest.approx(missed[3], rel=1e-12)
+
+
 def test_with_equalities_only_the_minimum_is_that_of_the_kkt_system():
     rng = np.random.default_rng(2)
     H, g, _, _, E, e = feasible_program(rng, 9, 2, 0)
