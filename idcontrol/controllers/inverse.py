@@ -43,6 +43,7 @@ from idcontrol.controllers.step import (
     Posed,
     Result,
     StanceRule,
+    ahead,
     meets_ground,
     pose_bound,
     torque_bounds,
@@ -422,16 +423,19 @@ class InverseDynamics:
             torque_bounds(self._machine.joints, speed, least, most)
             least, most = self._h * least, self._h * most
         room = most - least
-        known = np.full(limit.size, np.nan)
-        tracked, driven = np.isnan(known), request
+        known, again = np.full(limit.size, np.nan), np.zeros(limit.size, dtype=np.int64)
+        tracked, driven, bounds = np.isnan(known), request, Bounds(least, most)
+        assert request.problem.prescribed is not None
+        index, b = request.problem.prescribed.index, request.problem.prescribed.velocity
         while True:
             outcome = solve(self._scheme, driven)
             impulse = known.copy()
             impulse[tracked] = outcome.motor_impulse
             slack = MET * np.where(room < np.inf, room, np.abs(impulse))
-            # a joint that has its bound stays there, so this ends when the last one has
+            # a joint that has its bound is tracked again `AGAIN` times at most, so this ends
             beyond = (impulse < least - slack) | (impulse > most + slack)
-            if not beyond.any():
+            moves = "tracking" in outcome.dropped  # all joints gave way
+            if not beyond.any() and (moves or not ahead(bounds, b, outcome.solution.v_plus[index], known, again)):
                 break
             known[beyond] = np.clip(impulse, least, most)[beyond]
             tracked = np.isnan(known)

@@ -33,7 +33,7 @@ from idcontrol.kernels.linked import late, linked
 from idcontrol.models.distribution import MET, Bounds, Cones
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.step import CLOSED_GAP
-from idcontrol.models.whitened import Whitened, whiten_kernel
+from idcontrol.models.whitened import Whitened, recover_kernel, whiten_kernel
 from idcontrol.system import UNIT, ActuatorLimits, shorter
 from idcontrol.types import Array, Booleans, Integers
 
@@ -58,6 +58,10 @@ RAMP_WEIGHT: Final = 30.0
 MOST_LET_GO: Final = 10
 """Periods in which joints may be let go for the rate of their torques: enough to spread a landing. Where more is asked,
 by a push or a load that nobody told of, to stay upright goes before the rate."""
+
+AGAIN: Final = 5
+"""How often in a step a joint that was let go may be tracked again. Without it torques jumped by up to 2 N m from one
+period to the next as more joints were let go than had to be; once is not enough."""
 
 NEAR_M: Final = 1e-3
 """A foot that is planned to stand and believed to be farther than this from the ground [m] is a contact ..."""
@@ -461,6 +465,31 @@ def beyond(bounds: Bounds, impulse: Array, known: Array) -> bool:
     return found
 
 
+@njit(cache=True, error_model="numpy")
+def ahead(bounds: Bounds, b: Array, v: Array, known: Array, again: Integers) -> bool:
+    """Whether joints that were let go move as far as asked, or further the way that their bounds push.
+
+    They need not be at their bounds: joints are let go together, and one may spare others. So they are tracked again.
+    What remains is a step in which each joint is tracked, or has all of its torque and is behind.
+
+    Args:
+        bounds: Of all motor impulses.
+        b: Desired joint velocities, shape (a,).
+        v: Joint velocities, shape (a,).
+        known: In and out: bounds of the joints that are let go, NaN for those that are tracked, shape (a,) [N m s].
+        again: In and out: how often each joint has been tracked again, `AGAIN` times at most, shape (a,).
+    """
+    found, rounding = False, 0.0
+    for j in range(b.shape[0]):
+        rounding = max(rounding, MET * abs(b[j]))
+    for j in range(b.shape[0]):
+        up, down = known[j] >= bounds.most[j], known[j] <= bounds.least[j]
+        if again[j] < AGAIN and ((up and v[j] > b[j] - rounding) or (down and v[j] < b[j] + rounding)):
+            known[j], found = np.nan, True
+            again[j] += 1
+    return found
+
+
 @late(lambda posed, *_: posed)
 @njit(cache=True, inner=True, error_model="numpy")
 def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
@@ -563,16 +592,20 @@ def control(scheme: Any, bound: Bound, near: Near) -> Ended:
         begin(arena)
         posed = pose_borrowed(bound, detected, arena)
         n, lands = posed.which.shape[0], posed.lands
-        f, known = zeros(arena, 3 * n), vector(arena, posed.b.shape[0])
-        known[:] = np.nan
+        f, known, again = zeros(arena, 3 * n), vector(arena, posed.b.shape[0]), indices(arena, posed.b.shape[0])
+        known[:], again[:] = np.nan, 0
         driven, at_once = posed, True
         while True:
             answer = scheme(driven, f, arena)
             ending, sticking, residual, gap = answer.ending, answer.sticking, answer.residual, answer.gap / machine.h
             if ending not in (SOLVED, MOVED):
                 break
-            # a joint that has its bound keeps it, so this ends when the last one has
-            if not beyond(posed.bounds, answer.impulse, known):
+            # a joint that has its bound is tracked again `AGAIN` times at most, so this ends
+            changed = beyond(posed.bounds, answer.impulse, known)
+            if not (changed or at_once or ending == MOVED):
+                velocity, _ = recover_kernel(driven.w, f, arena)
+                changed = ahead(posed.bounds, posed.b, velocity[velocity.shape[0] - known.shape[0] :], known, again)
+            if not changed:
                 done, clipped = torque(machine, posed, f, answer.impulse, known)
                 if not done:
                     ending = NO_SOLUTION
