@@ -149,7 +149,8 @@ class Stepping:
     def warm(self, state: State) -> None:
         """Solve substeps from `state`, at rest and moving, as where the compiled one gives up: the first load much.
 
-        A plant on the wall clock would stand still for that, far longer than its loop waits for news.
+        The last ones diverge. A plant on the wall clock would stand still for that, far longer than its loop waits for
+        news.
         """
         rng = np.random.default_rng(0)
         for draw in range(DRAWS):
@@ -157,6 +158,10 @@ class Stepping:
             moving = self.reset(structs.replace(state, v=v))
             self._system.update(moving.q, moving.v)
             self._solve(self._contacts.detect(NEAR), np.zeros(self._system.n_actuated), self._dt)
+        self.reset(state)
+        with np.errstate(all="ignore"):
+            for draw in range(DRAWS):
+                self.step(np.full(self._system.n_actuated, ENDLESS_NM * (-1.0) ** draw), self._dt)
         self.reset(state)
 
     def contact_forces(self) -> ContactForces:
@@ -287,6 +292,9 @@ class Stepping:
 
 CONTACTS = 16
 """Contacts for whose forces there is room at first, where nobody knows how many there may be."""
+
+ENDLESS_NM: Final = 1e200
+"""Torque [N m] with which no machine stays finite."""
 
 DRAWS: Final = 20
 """Substeps with which a plant gets warm."""

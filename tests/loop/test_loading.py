@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from msgspec import structs
 from numba import config
 from numba.core.caching import Cache
 
+from idcontrol.errors import Diverged
 from idcontrol.loop.plant_process import warm
 from idcontrol.scenes.walk import WalkConfig
 from tests.scenes import loops
@@ -28,7 +30,7 @@ def loaded() -> list[str]:
 
 
 def by_a_plant(**keywords: str) -> list[str]:
-    """Kernels that a warm plant loads as it flies, falls, and bends its joints to their ends."""
+    """Kernels that a warm plant loads as it flies, falls, bends its joints to their ends, and diverges."""
     session = loops.walk.session(WalkConfig(**keywords))
     plant, start, limit = session.plant(H), session.start, session.system.effort_limit
     warm(plant, session, start, H)
@@ -38,6 +40,11 @@ def by_a_plant(**keywords: str) -> list[str]:
         plant.reset(structs.replace(start, q=q))
         for tau in torques:
             plant.step(tau, H)
+    plant.reset(start)
+    with contextlib.suppress(Diverged):
+        for draw in range(30):
+            state = plant.step(np.full(limit.size, 1e200 * (-1.0) ** draw), H)
+        assert not np.isfinite(state.q).all()
     return late
 
 
@@ -63,6 +70,7 @@ def in_a_process(call: str) -> list[str]:
     "keywords",
     [
         {"plant": "penalty"},
+        {"plant": "dissipation"},
         BUMPS,
         # a search that no other test compiles: half a minute
         pytest.param({"plant": "noslip", "robot": "solo12", **BUMPS}, marks=pytest.mark.slow),
