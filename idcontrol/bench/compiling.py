@@ -18,7 +18,7 @@ _CONTROLLERS = """
 from idcontrol import controllers, robots
 solo12 = robots.load("solo12")
 for name in controllers.available():
-    controllers.warm(controllers.make(name, solo12))
+    controllers.warm(controllers.make(name, solo12, mu=0.6))
 """
 
 
