@@ -240,7 +240,7 @@ def _refine(
     release(arena, at)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _holds(A: Array, b: Array, x: Array) -> bool:
     """Whether A x ≥ b; False for a NaN, too."""
     for i in range(b.size):
