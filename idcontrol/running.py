@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -208,7 +208,11 @@ def what(experiment: str, config: msgspec.Struct) -> str:
 
 
 def conduct(
-    experiment: Experiment, config: msgspec.Struct, out: Path, progress: Callable[[float], None]
+    experiment: Experiment,
+    config: msgspec.Struct,
+    out: Path,
+    progress: Callable[[float], None],
+    helper: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Run `experiment` into the empty folder `out`, which is removed again if its configuration cannot be used.
 
@@ -217,13 +221,14 @@ def conduct(
         config: Its configuration.
         out: Folder of the record.
         progress: Called with the share that is done, 0 to 1.
+        helper: Command that helps to compile (`idcontrol.kernels.compiling.announced`).
 
     Returns:
         The metrics, beside the settings of `HEADLINE` and the folder.
     """
     try:
         # whether numbers are finite is checked where it matters, and told as a status
-        with np.errstate(all="ignore"), announced(what(experiment.name, config)):
+        with np.errstate(all="ignore"), announced(what(experiment.name, config), helper):
             metrics = experiment.run(config, out, progress)
     except IdControlError:
         with contextlib.suppress(OSError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from idcontrol import processes
+from idcontrol import cli, processes, running
 
 ROOT = Path(__file__).parents[1]
 COMMAND = [sys.executable, "-P", "-c", "import sys; from idcontrol.cli import main; sys.exit(main())"]
@@ -80,3 +81,19 @@ def test_a_child_imports_the_package_of_its_parent_without_a_path_to_it(folder, 
     monkeypatch.delenv("PYTHONPATH")
     found = output([*processes.command("idcontrol", "list", "controllers", "--json")])
     assert "id-coulomb-qp" in json.loads(found)["controllers"]
+
+
+def test_the_process_that_helps_to_compile_makes_a_short_plain_run_of_the_same_kind(monkeypatch, tmp_path):
+    helpers = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(running, "conduct", lambda *told: helpers.append(told[-1]) or {"completed": True, "out": ""})
+    assert cli.main(["run", "trot", "--plant", "sap", "--set", "kick.at_s=0.5", "--duration", "3"]) == 0
+    assert cli.main(["run", "trot", "--controller", "pid"]) == 0  # which needs no help
+    helping, none = helpers
+    assert none == []
+    words = helping[:1] + ["run" if before == "--out" else word for before, word in itertools.pairwise(helping)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+        assert process.wait(timeout=300) == 0
+    made = json.loads(Path("run/config.json").read_text(encoding="utf-8"))
+    assert (made["controller"], made["plant"], made["kick"]["at_s"]) == ("pid", "sap", 0.5)
+    assert made["duration_s"] == 1.0 / made["rate_hz"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import sys
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -168,3 +170,55 @@ def test_a_file_of_times_that_is_damaged_is_written_anew(compiler, capsys, damag
         pass
     assert "the first ones ever take about two minutes" in capsys.readouterr().err
     assert compiler.remembered() == {"a walk": 10.0}
+
+
+HELPS = """
+import pathlib, sys
+told = pathlib.Path(sys.argv[1])
+told.write_text("begun")
+sys.stdin.read()
+told.write_text("over")
+"""
+
+
+@pytest.fixture
+def helper(tmp_path, monkeypatch):
+    """A command that writes what it does into a file, and that file; all cores are idle."""
+    monkeypatch.setattr(compiling.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(compiling.os, "sched_getaffinity", lambda _: {0, 1})
+    told = tmp_path / "told"
+    return [sys.executable, "-c", HELPS, str(told)], told
+
+
+def test_a_helper_begins_once_compiling_has_taken_long_and_is_over_with_it(compiler, helper):
+    command, told = helper
+    with compiling.announced("a walk", command):
+        with compiler.kernel(2.5), compiler.kernel(0.0):
+            assert not told.exists()
+        for _ in range(2):
+            with compiler.kernel(0.0):
+                deadline = time.monotonic() + 20.0
+                while not told.exists() and time.monotonic() < deadline:
+                    time.sleep(0.01)
+    assert told.read_text() == "over"
+
+
+@pytest.mark.parametrize(("load", "seconds"), [(0.0, 1.0), (1.2, 10.0)])
+def test_what_is_soon_compiled_or_has_no_idle_core_has_no_helper(compiler, helper, monkeypatch, load, seconds):
+    monkeypatch.setattr(compiling.os, "getloadavg", lambda: (load, 0.0, 0.0))
+    command, told = helper
+    with compiling.announced("a walk", command):
+        for _ in range(2):
+            with compiler.kernel(seconds / 2.0):
+                pass
+    assert not told.exists()
+
+
+def test_a_helper_that_does_not_end_is_killed(compiler, helper, monkeypatch):
+    monkeypatch.setattr(compiling, "GRACE_S", 0.2)
+    began = time.monotonic()
+    with compiling.announced("a walk", [sys.executable, "-c", "import time; time.sleep(60.0)"]):
+        for _ in range(2):
+            with compiler.kernel(5.0):
+                pass
+    assert time.monotonic() - began < 30.0
