@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from idcontrol import processes
 from idcontrol.configuration import build, is_number, without_unit
 from idcontrol.entries import Experiment, load_experiment
 from idcontrol.errors import IdControlError, InputError, UnknownName
@@ -142,6 +144,19 @@ def changes(config: Mapping[str, Any], experiment: str, preset: str) -> dict[str
     return {key: now[key] for key in before if key in now and now[key] != before[key]}
 
 
+def spelled(value: Any) -> str:
+    """A recorded value as ``--set`` reads it: records say infinity in a word, JSON in another, and TOML in ours."""
+    return str(value) if value in ("inf", "-inf") else json.dumps(_with_infinities(value), ensure_ascii=False)
+
+
+def _with_infinities(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_infinities(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_with_infinities(item) for item in value]
+    return float(value) if value in ("inf", "-inf") else value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
     """A run in a list.
@@ -207,12 +222,30 @@ def what(experiment: str, config: msgspec.Struct) -> str:
     return experiment + "".join(f"{word}{getattr(config, key)}" for word, key in parts if hasattr(config, key))
 
 
+PLAIN = "pid"
+"""A controller that needs few kernels."""
+
+
+@contextlib.contextmanager
+def _helper(experiment: str, config: Any) -> Iterator[list[str]]:
+    """The command of a process that compiles what plant and planner need, while this one compiles the controller.
+
+    It makes one control period of the same run with the controller `PLAIN`; empty where that is no shorter run.
+    """
+    walks = hasattr(config, "duration_s") and hasattr(config, "rate_hz")
+    if not walks or getattr(config, "controller", PLAIN) == PLAIN:
+        yield []
+        return
+    plain = msgspec.structs.replace(config, controller=PLAIN, duration_s=1.0 / config.rate_hz)
+    words = ["run", experiment, "--quiet"]
+    for key, value in changes(jsonable(msgspec.to_builtins(plain)), experiment, "default").items():
+        words += ["--set", f"{key}={spelled(value)}"]
+    with tempfile.TemporaryDirectory() as folder:
+        yield processes.command("idcontrol.cli.child", *words, "--out", f"{folder}/run")
+
+
 def conduct(
-    experiment: Experiment,
-    config: msgspec.Struct,
-    out: Path,
-    progress: Callable[[float], None],
-    helper: Sequence[str] = (),
+    experiment: Experiment, config: msgspec.Struct, out: Path, progress: Callable[[float], None]
 ) -> dict[str, Any]:
     """Run `experiment` into the empty folder `out`, which is removed again if its configuration cannot be used.
 
@@ -221,14 +254,14 @@ def conduct(
         config: Its configuration.
         out: Folder of the record.
         progress: Called with the share that is done, 0 to 1.
-        helper: Command that helps to compile (`idcontrol.kernels.compiling.announced`).
 
     Returns:
         The metrics, beside the settings of `HEADLINE` and the folder.
     """
     try:
         # whether numbers are finite is checked where it matters, and told as a status
-        with np.errstate(all="ignore"), announced(what(experiment.name, config), helper):
+        said = what(experiment.name, config)
+        with np.errstate(all="ignore"), _helper(experiment.name, config) as helper, announced(said, helper):
             metrics = experiment.run(config, out, progress)
     except IdControlError:
         with contextlib.suppress(OSError):

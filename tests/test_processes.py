@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from idcontrol import cli, processes, running
+from idcontrol.errors import InputError
 
 ROOT = Path(__file__).parents[1]
 COMMAND = [sys.executable, "-P", "-c", "import sys; from idcontrol.cli import main; sys.exit(main())"]
@@ -85,15 +86,20 @@ def test_a_child_imports_the_package_of_its_parent_without_a_path_to_it(folder, 
 
 def test_the_process_that_helps_to_compile_makes_a_short_plain_run_of_the_same_kind(monkeypatch, tmp_path):
     helpers = []
+
+    def announced(what, helper):
+        helpers.append(helper)
+        raise InputError("enough")
+
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "conduct", lambda *told: helpers.append(told[-1]) or {"completed": True, "out": ""})
-    assert cli.main(["run", "trot", "--plant", "sap", "--set", "kick.at_s=0.5", "--duration", "3"]) == 0
-    assert cli.main(["run", "trot", "--controller", "pid"]) == 0  # which needs no help
+    monkeypatch.setattr(running, "announced", announced)
+    for words in (["--plant", "sap", "--mu", "inf", "--set", "kick.at_s=0.5"], ["--controller", "pid"]):
+        assert cli.main(["run", "trot", *words]) == 2
     helping, none = helpers
     assert none == []
     words = helping[:1] + ["run" if before == "--out" else word for before, word in itertools.pairwise(helping)]
     with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
         assert process.wait(timeout=300) == 0
     made = json.loads(Path("run/config.json").read_text(encoding="utf-8"))
-    assert (made["controller"], made["plant"], made["kick"]["at_s"]) == ("pid", "sap", 0.5)
+    assert (made["controller"], made["plant"], made["mu"], made["kick"]["at_s"]) == ("pid", "sap", "inf", 0.5)
     assert made["duration_s"] == 1.0 / made["rate_hz"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -86,12 +85,8 @@ def command(
     folder = running.open_folder(experiment, preset, start, config, out)
 
     try:
-        with (
-            _helper(experiment, preset, given, settings, config, spelling) as helper,
-            progress_bar(experiment, quiet) as progress,
-            contextlib.redirect_stdout(sys.stderr),
-        ):
-            metrics = running.conduct(chosen, config, folder, progress, helper)
+        with progress_bar(experiment, quiet) as progress, contextlib.redirect_stdout(sys.stderr):
+            metrics = running.conduct(chosen, config, folder, progress)
     except IdControlError:
         raise
     except (KeyboardInterrupt, SystemExit) as stop:
@@ -110,40 +105,6 @@ def command(
             view(folder)
     reason = why_not(metrics)
     return DONE if reason is None else say(f"the task was not done: {reason}", TASK_FAILED)
-
-
-PLAIN = "pid"
-"""A controller that needs few kernels."""
-
-
-@contextlib.contextmanager
-def _helper(
-    experiment: str,
-    preset: str,
-    given: Mapping[str, Any],
-    settings: Sequence[str],
-    config: Any,
-    spelling: Mapping[str, str],
-) -> Iterator[list[str]]:
-    """The command that compiles what a run needs beside its controller, the plant's kernels and the planner's.
-
-    It makes one control period of the same run with the controller `PLAIN`. It is empty where that is not another run.
-    """
-    if (
-        not hasattr(config, "rate_hz")
-        or not hasattr(config, "duration_s")
-        or getattr(config, "controller", PLAIN) == PLAIN
-    ):
-        yield []
-        return
-    from idcontrol.processes import command
-
-    same = [word for key, value in given.items() for word in (spelling[key], str(value))]
-    plain = [*settings, f"controller={PLAIN}", f"duration_s={1.0 / config.rate_hz}"]
-    changes = [word for setting in plain for word in ("--set", setting)]
-    with tempfile.TemporaryDirectory() as folder:
-        run = ["run", experiment, "--preset", preset, *same, *changes, "--quiet", "--out", f"{folder}/run"]
-        yield command("idcontrol.cli.child", *run)
 
 
 def show_metrics(metrics: Mapping[str, Any]) -> None:

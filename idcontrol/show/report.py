@@ -17,7 +17,7 @@ from idcontrol.record import metrics
 from idcontrol.record.files import checked
 from idcontrol.record.quantities import QUANTITIES, Quantity
 from idcontrol.record.recording import Run, jsonable, load
-from idcontrol.running import changes
+from idcontrol.running import changes, spelled
 from idcontrol.show import figures
 from idcontrol.show.drawing import Picture, recorded
 from idcontrol.show.plots import Plots, code, data
@@ -196,22 +196,9 @@ def command(run: Run) -> str:
     name, preset = str(run.meta.get("experiment", "EXPERIMENT")), str(run.config.get("preset", "default"))
     words = ["idcontrol", "run", name] + (["--preset", preset] if "preset" in run.config else [])
     for key, value in changes(run.config, name, preset).items():
-        spelled = key in _OPTIONS and value is not None
-        words += [_OPTIONS[key], str(value)] if spelled else ["--set", f"{key}={_word(value)}"]
+        option = key in _OPTIONS and value is not None
+        words += [_OPTIONS[key], str(value)] if option else ["--set", f"{key}={spelled(value)}"]
     return shlex.join(words)
-
-
-def _word(value: Any) -> str:
-    """A recorded value as ``--set`` reads it: records say infinity in a word, JSON in another, and TOML in ours."""
-    return str(value) if value in ("inf", "-inf") else json.dumps(_with_infinities(value), ensure_ascii=False)
-
-
-def _with_infinities(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _with_infinities(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_infinities(item) for item in value]
-    return float(value) if value in ("inf", "-inf") else value
 
 
 def _bound(quantity: Quantity, goal: Any) -> str:
