@@ -265,10 +265,8 @@ class TrotPlanner:
         ability = Ability.of(legs, self._still[0][legs.actuated], nominal.feet, joint_limits, gait, weight)
         nominal.lead[:] = ability.stroke.min(), ability.stroke.min() / np.hypot(*nominal.feet[:, :2].T).max()
         self.height = nominal.height
-        momentum, self._pushing = (
-            MomentumBase(system, self._still[0]),
-            Pushing.of(system, legs, nominal, self._still[0]),
-        )
+        momentum = MomentumBase(system, self._still[0])
+        self._pushing = Pushing.of(system, legs, nominal, self._still[0])
         self._momentum = momentum.planned, settings.constant_momentum
         self._record, self._parts = pack(
             _Parts(

@@ -68,7 +68,7 @@ def _row(
 
 
 def _loop(robot: str, rate_hz: int, duration_s: float) -> dict[str, Any]:
-    """What a loop tells of itself.
+    """Run a loop on the wall clock and return its metrics.
 
     Raises:
         InputError: It could not begin.

@@ -97,7 +97,7 @@ class _Clock(event.Listener):  # type: ignore[misc]  # numba has no types
 
 
 def _expected(what: str) -> str:
-    """What is known of the processor time: that of the last time, else those of others, else our own measurement."""
+    """Says how long compiling takes: as long as last time, else as others took, else as our own measurement tells."""
     times = _remembered()
     if what in times:
         return f"all took {times[what]:.0f} s of processor time last time"

@@ -11,7 +11,8 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 _COLLECTED: list[set[bytes]] = [set()]
-"""What functions may enter: first all of this process, then each that is being compiled."""
+"""Names of the late kernels that code may enter: the first set is that of the whole process, each further one that of a
+function that is being compiled, callers before callees."""
 
 
 def note(names: Iterable[bytes]) -> None:
@@ -20,7 +21,7 @@ def note(names: Iterable[bytes]) -> None:
 
 
 def noted() -> set[bytes]:
-    """What the function that is being compiled or loaded may enter; outside of one, what any in this process may."""
+    """Names of the late kernels that the function being compiled or loaded may enter; outside of one, all of them."""
     return set(_COLLECTED[-1])
 
 

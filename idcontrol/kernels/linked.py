@@ -133,7 +133,7 @@ class _Linked:
         return returned
 
     def told(self, given: tuple[Any, ...], returned: Any) -> bytes:
-        """What `find` finds it by."""
+        """The pickled name, argument types and result type, from which `find` gets the kernel."""
         return pickle.dumps((self.__module__, self.__name__, given, returned))
 
     def __reduce__(self) -> Any:

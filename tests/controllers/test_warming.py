@@ -14,7 +14,7 @@ from idcontrol.errors import InputError
 from idcontrol.types import Command, Status
 from tests.controllers import walker
 
-HARD = """
+BEGIN = """
     import gc
     import sys
     import numpy as np
@@ -22,37 +22,29 @@ HARD = """
     from numba.core.dispatcher import Dispatcher
     from idcontrol import controllers, robots
 
-    robot = robots.load("links")
+    robot = robots.load(sys.argv[3])
     start, reference = robot.standing_state(), robot.standing_reference()
     controller = controllers.make(sys.argv[1], robot, mu=0.5)
     if sys.argv[2] == "warm":
         controllers.warm(controller)
-    known = sum(len(kernel.overloads) for kernel in gc.get_objects() if isinstance(kernel, Dispatcher))
+
+    def loaded():
+        return sum(len(kernel.overloads) for kernel in gc.get_objects() if isinstance(kernel, Dispatcher))
+
+    known = loaded()
+"""
+
+HARD = """
     rng, ended = np.random.default_rng(7), set()
     for k in range(300):
         v = rng.normal(size=18) * rng.choice([0.0, 0.02, 0.5, 5.0])
         stance, a = rng.random(4) < rng.choice([0.5, 1.0]), rng.normal(size=12) * rng.choice([0.0, 30.0, 300.0, 3000.0])
         state = structs.replace(start, v=v, t=1e-3 * k)
         ended.add(controller(state, structs.replace(reference, stance=stance, a=a)).status.name)
-    now = sum(len(kernel.overloads) for kernel in gc.get_objects() if isinstance(kernel, Dispatcher))
-    print(now - known, *sorted(ended))
+    print(loaded() - known, *sorted(ended))
 """
 
-
 TOUCHING = """
-    import gc
-    import sys
-    import numpy as np
-    from msgspec import structs
-    from numba.core.dispatcher import Dispatcher
-    from idcontrol import controllers, robots
-
-    robot = robots.load("panda")
-    start, reference = robot.standing_state(), robot.standing_reference()
-    controller = controllers.make(sys.argv[1], robot, mu=0.5)
-    if sys.argv[2] == "warm":
-        controllers.warm(controller)
-    known = sum(len(kernel.overloads) for kernel in gc.get_objects() if isinstance(kernel, Dispatcher))
     ground, q = robot.contacts(0.5), start.q
     for _ in range(100):  # it reaches for the ground
         ground.system.update(q, start.v)
@@ -66,15 +58,14 @@ TOUCHING = """
         command = controller(state, structs.replace(reference, q=q, stance=stance, a=a))
         ended.add(command.status.name)
         touched += command.predicted.force.any()
-    now = sum(len(kernel.overloads) for kernel in gc.get_objects() if isinstance(kernel, Dispatcher))
     assert touched > 50, touched
-    print(now - known, *sorted(ended))
+    print(loaded() - known, *sorted(ended))
 """
 
 
-def kernels_loaded(code: str, name: str, begin: str) -> tuple[int, list[str]]:
+def kernels_loaded(code: str, name: str, begin: str, robot: str = "links") -> tuple[int, list[str]]:
     """Kernels that 300 hard calls load or compile in a process of their own, and how the calls ended."""
-    command = [sys.executable, "-c", textwrap.dedent(code), name, begin]
+    command = [sys.executable, "-c", textwrap.dedent(BEGIN) + textwrap.dedent(code), name, begin, robot]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     loaded, *ended = done.stdout.split()
     return int(loaded), ended
@@ -88,7 +79,7 @@ def test_after_warming_no_call_loads_or_compiles_a_kernel_whatever_it_is_asked(n
 
 
 def test_a_warm_arm_that_first_touches_the_ground_loads_nothing():
-    assert kernels_loaded(TOUCHING, "id-coulomb-qp", "warm")[0] == 0
+    assert kernels_loaded(TOUCHING, "id-coulomb-qp", "warm", "panda")[0] == 0
 
 
 def test_without_warming_the_first_hard_call_loads_kernels():

@@ -160,6 +160,7 @@ def test_a_home_that_cannot_be_written_to_is_no_reason_to_stop(compiler):
     compiler.memory.parent.write_text("a file, no folder")
     with compiling.announced("a walk"), compiler.kernel(10.0):
         pass
+    assert compiler.memory.parent.read_text() == "a file, no folder"
 
 
 @pytest.mark.parametrize("damaged", ['["not", "times"]', '{"a walk": null}', '{"a walk": "long"}', "{", b"\xff"])
