@@ -190,6 +190,8 @@ def notice_touchdowns(
     early_s = (1.0 - FREEZE) * swing_s
     for i in range(timing.stance.shape[0]):
         planned = t - timing.since_touchdown[i]
+        if timing.stance[i] and plan.phase[i] == SWINGING and planned == -np.inf:
+            planned = t  # it was to land as the gait ended
         if planned > plan.touched[i] + early_s and plan.phase[i] != LATE:
             plan.touched[i] = planned
         if not timing.stance[i] and timing.to_touchdown[i] <= early_s:

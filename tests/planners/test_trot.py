@@ -6,7 +6,7 @@ import pytest
 from idcontrol.errors import InputError
 from idcontrol.planners.commands import Schedule, VelocityCommand
 from idcontrol.planners.feet import STANDING, SWINGING
-from idcontrol.planners.gait import Gait
+from idcontrol.planners.gait import Gait, named_gait
 from idcontrol.system import System
 from idcontrol.types import State
 from tests.planners.walker import TICK, Smooth, follow_exactly, machine, within_limits
@@ -131,6 +131,18 @@ def test_before_the_first_step_the_machine_stands_still_and_the_command_waits():
         assert np.abs(plan.q - m.home).max() < 1e-9
         assert not planner.command.any()
         assert plan.to_liftoff.min() == pytest.approx(0.2 - state.t, abs=1e-9)
+
+
+def test_feet_that_land_for_the_first_time_as_the_gait_ends_have_landed_then():
+    m = machine("links")
+    walk = named_gait("walk", m.gait, m.planner(Schedule.constant(0.0)).nominal)
+    lands = m.gait.start_s + m.gait.swing_s
+    for then in (walk, None):
+        planner = m.planner(Schedule.constant(0.2), changes=[(lands - 0.5 * m.gait.swing_s, then)])
+        since = np.array([plan.since_touchdown for _, plan in follow_exactly(m, planner, 320)])
+        counted = np.where(np.isinf(since), 0.0, since)  # in the air, or not landed yet
+        assert counted[-1].max() == pytest.approx(0.319 - lands, abs=3 * TICK)  # a foot may land a little early or late
+        assert np.all(np.diff(counted.max(axis=1)) <= TICK + 1e-12)
 
 
 def test_told_to_stop_it_slows_down_and_stands_from_the_first_four_foot_phase_on():
