@@ -57,12 +57,14 @@ class WallClock:
     """The machine's monotonic clock: sleeps, then spins.
 
     Attributes:
-        meanwhile: Called again and again in the time that is spun away; what it takes longer makes the wait longer.
+        beforehand: Called once in each wait, with its deadline, where time begins to be spun away.
+        meanwhile: Called again and again in that time; what either takes longer makes the wait longer.
     """
 
     def __init__(self, *, awake: int = SPIN_NS) -> None:
         """Spin for `awake` [ns] before a deadline, or half of the wait, so that others have the rest; see `SPIN_NS`."""
         self._awake = awake
+        self.beforehand: Callable[[int], object] = lambda deadline: None
         self.meanwhile: Callable[[], object] = lambda: None
 
     def now(self) -> int:
@@ -75,6 +77,7 @@ class WallClock:
         asleep = left - max(SPIN_NS, min(self._awake, left // 2))
         if asleep > 0:
             time.sleep(asleep * 1e-9)
+        self.beforehand(deadline)
         while time.monotonic_ns() < deadline:
             self.meanwhile()
 

@@ -32,6 +32,7 @@ from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
 from idcontrol.loop.memory import anonymous
 from idcontrol.loop.order import Translation, translation
 from idcontrol.loop.real import ControlLoop, Parts, Sense
+from idcontrol.loop.rehearsal import Rehearsal
 from idcontrol.loop.ring import Ring, ring_bytes
 from idcontrol.loop.safety import Fault, Policy
 from idcontrol.loop.session import begins, resolve, wire_format
@@ -42,6 +43,7 @@ from idcontrol.loop.transport.shared import BYTES, SharedLink
 from idcontrol.loop.transport.udp import LOOPBACK, UdpLink, address
 from idcontrol.loop.wire import FASTEST, HEAD_BYTES, MAGIC, Drop, SessionNumbers, names_number
 from idcontrol.record.channels import width
+from idcontrol.types import State
 
 RING_S = 10.0
 """Telemetry that the rings hold while the recorder is held up [s]."""
@@ -164,21 +166,25 @@ class _Work:
         self.duration = round(config.duration_s * NS)
         self.wire = wire_format(session)
         self.name: str = config.controller
-        controller = controllers.build(self.name, session.setup())
-        self.parts = Parts(
+        self.parts = self._parts()
+        watchdog = machine.watchdog(self.plant_period / NS)
+        self.machine_policy = msgspec.structs.replace(watchdog, late_s=settings.plant_silence_s or watchdog.late_s)
+
+    def _parts(self) -> Parts:
+        """The parts of a loop."""
+        session = self.session
+        return Parts(
             planner=session.planner(),
-            controller=controller,
+            controller=controllers.build(self.name, session.setup()),
             system=session.system,
             wire=self.wire,
             limits=session.limits,
             sense=self._sense(),
-            stance=sensing.stance(settings.sensing, self._feet),
+            stance=sensing.stance(self.settings.sensing, self._feet),
             translation=self._translation(),
             notes=session.notes,
             between=session.between(),
         )
-        watchdog = machine.watchdog(self.plant_period / NS)
-        self.machine_policy = msgspec.structs.replace(watchdog, late_s=settings.plant_silence_s or watchdog.late_s)
 
     def _sense(self) -> Callable[[], Sense] | None:
         """Makes what senses; None where nothing is to be."""
@@ -284,21 +290,22 @@ class _Work:
             raise InputError("the view of the loop could not start; what it says is above")
         return process
 
-    def _rehearse(self) -> None:
+    def _rehearse(self, parts: Parts) -> State:
         """Plan, control and simulate for a moment: what planner or controller raise comes out before anything moves.
 
+        Returns:
+            Where the simulated machine is then.
+
         Raises:
-            Diverged: The simulated machine has left all bounds.
+            Diverged: It has left all bounds.
         """
-        session, planner, h = self.session, self.parts.planner, self.period / NS
+        session, planner, h = self.session, parts.planner, self.period / NS
         planner.reset(session.start)
-        if ":" not in self.name:  # a user's own may not be made to be copied
-            controllers.warm(self.parts.controller, planner, session.start)
+        if not self._foreign:
+            controllers.warm(parts.controller, planner, session.start)
             planner.reset(session.start)
-        self.parts.controller.reset()
-        rehearsal = ticks(
-            session.plant(h), planner, self.parts.controller, session.start, h=h, steps=round(REHEARSAL_S / h)
-        )
+        parts.controller.reset()
+        rehearsal = ticks(session.plant(h), planner, parts.controller, session.start, h=h, steps=round(REHEARSAL_S / h))
         for tick in rehearsal:
             if not np.abs(tick.after.v).max() <= FASTEST:
                 raise Diverged(
@@ -306,6 +313,12 @@ class _Work:
                     f"within {tick.after.t:.2f} s; take a higher rate (--rate) or another controller"
                 )
         compile_late()
+        return tick.after
+
+    @property
+    def _foreign(self) -> bool:
+        """Whether the controller is a user's own, which may not be made to be copied, or to be there twice."""
+        return ":" in self.name
 
     def _asked(self) -> bool:
         return bool(self.stop.asked)
@@ -325,7 +338,11 @@ class _Work:
             attended=attended,
         )  # fmt: skip
         stop.on_alarm = loop.on_alarm
-        self._rehearse()
+        if self._foreign or plant is None:  # beats that follow news are waited for asleep
+            self._rehearse(self.parts)
+        else:
+            own = self._parts()
+            clock.beforehand = Rehearsal(own, clock, self.settings.policy, self.period, self._rehearse(own))
         try:
             self._meet(loop, plant, recorder)
             with realtime.undisturbed() as granted:

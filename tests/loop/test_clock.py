@@ -141,6 +141,17 @@ def test_a_clock_does_something_else_while_it_spins_but_not_while_it_sleeps():
     assert deadline - AWAKE_NS <= calls[0] <= calls[-1] < deadline + AWAKE_NS
 
 
+def test_a_clock_does_something_once_in_each_wait_before_it_spins():
+    clock, calls = WallClock(awake=AWAKE_NS), []
+    clock.beforehand = lambda deadline: calls.append((deadline, clock.now()))
+    clock.meanwhile = lambda: calls.append(None)
+    deadline = clock.now() + 20 * AWAKE_NS
+    clock.sleep_until(deadline)
+    assert calls[0][0] == deadline
+    assert calls[0][1] >= deadline - AWAKE_NS
+    assert set(calls[1:]) <= {None}
+
+
 def test_the_wall_clock_keeps_its_mean_period():
     """However late single beats are on a busy machine: deadlines are absolute."""
     pacer = Pacer(WallClock(), P)

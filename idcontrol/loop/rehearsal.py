@@ -1,0 +1,79 @@
+"""Go through a tick shortly before a beat, so that what the tick takes is in the processor's caches when it matters.
+
+Between two beats the processor halts, or works for others, and a tick begins with caches that hold little of its code.
+A `Rehearsal` is a loop of its own, with its own planner and controller, which hears one and the same state again and
+again, and to whose commands nobody listens. It takes time that the loop would spin away.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from msgspec import structs
+
+from idcontrol.loop.clock import Beat, Clock
+from idcontrol.loop.machine import specific_force
+from idcontrol.loop.real import WARM_TICKS, ControlLoop, Parts
+from idcontrol.loop.safety import NAMES, Mode, Policy, Rule, Safety
+from idcontrol.loop.wire import Kind, Outbox, SessionNumbers
+from idcontrol.types import State
+
+SLOWER: Final = 2
+"""How much longer a rehearsal may take than one that follows another."""
+
+
+class Rehearsal:
+    """A loop that nobody hears; it is the other end of its own link."""
+
+    def __init__(self, parts: Parts, clock: Clock, policy: Policy, period: int, state: State) -> None:
+        """Prepare it.
+
+        Args:
+            parts: Parts that no other loop has. As planner and controller have been left, so they go on.
+            clock: The clock of the beats.
+            policy: That of the loop on the stage; here all faults are tolerated.
+            period: Time between two beats [ns].
+            state: What it hears of the machine.
+        """
+        wire, self._clock, self._heard, self._beats = parts.wire, clock, b"", 0
+        self._machine = Outbox(Kind.STATE, wire.robot, wire.state_values, session=1)
+        at_rest = specific_force(state, state, 1.0, wire.floating)
+        felt = structs.replace(state, forces=None)
+        wire.write_state(self._machine.values, felt, np.zeros_like(wire.torque_limit), at_rest)
+        tolerant = structs.replace(policy, **dict.fromkeys(NAMES.values(), Rule(then="hold")))
+        self._loop = ControlLoop(
+            self, replace(parts, between=None), clock, tolerant,
+            period=period, duration=sys.maxsize, numbers=SessionNumbers(own=2, other=1),
+        )  # fmt: skip
+        self._loop.safety = Safety(mode=Mode.RUNNING)
+        self._lasts = min(self._tick() for _ in range(WARM_TICKS))
+
+    def __call__(self, deadline: int) -> None:
+        """Go through a tick if it will be over before the `deadline` [ns]."""
+        if deadline - self._clock.now() > SLOWER * self._lasts:
+            self._tick()
+
+    def _tick(self) -> int:
+        """Go through a tick; returns the time that it took [ns]."""
+        began = self._clock.now()
+        self._heard, self._beats = bytes(self._machine.seal(Mode.RUNNING, began, 0)), self._beats + 1
+        self._loop.tick(Beat(index=self._beats, due=began, woke=began))
+        self._loop.kept()
+        return self._clock.now() - began
+
+    def send(self, data: memoryview) -> None:
+        """Nobody hears it."""
+
+    def receive(self) -> bytes | None:
+        """What the machine says, once."""
+        heard, self._heard = self._heard, b""
+        return heard or None
+
+    def settle(self) -> None:
+        """There is but one sender."""
+
+    def close(self) -> None:
+        """There is nothing to release."""

@@ -1,0 +1,115 @@
+"""A rehearsal goes through whole ticks, leaves the loop on the stage alone, and takes no time that a beat needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from idcontrol.loop import launch
+from idcontrol.loop.clock import NS, Clock, VirtualClock
+from idcontrol.loop.launch import LoopSettings
+from idcontrol.loop.life import Phase
+from idcontrol.loop.real import WARM_TICKS, Parts
+from idcontrol.loop.rehearsal import Rehearsal
+from idcontrol.loop.safety import Policy
+from idcontrol.loop.session import wire_format
+from idcontrol.loop.stop import Stop
+from idcontrol.record.recording import load
+from idcontrol.scenes.walk import WalkConfig
+from tests.loop.rig import PERIOD, ArmSession, Pd
+
+TARGET = "idcontrol.experiments.live:loop"
+STANDING = LoopSettings(transport="inprocess", pacing="fast", start="standing")
+TAKES = 100_000
+"""Time of a tick [ns]."""
+WALKS = 6 * NS // 10
+"""How long the walk lasts, with standing up [ns]."""
+
+
+def rehearsed(controller: Pd, clock: Clock) -> Rehearsal:
+    """A rehearsal of the loop of an arm."""
+    session = ArmSession()
+    parts = Parts(
+        planner=session.planner(), controller=controller, system=session.system, wire=wire_format(session),
+        limits=session.limits,
+    )  # fmt: skip
+    return Rehearsal(parts, clock, Policy(), PERIOD, session.start)
+
+
+class Slow(Pd):
+    """A controller that takes time."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def __call__(self, state, reference):
+        self.clock.spend(TAKES)
+        return super().__call__(state, reference)
+
+
+def test_each_rehearsal_asks_planner_and_controller_whatever_goes_wrong_in_it():
+    def wrong(calls, command):
+        if calls % 2:
+            raise ArithmeticError
+        return structs.replace(command, tau=np.full(2, np.nan))
+
+    controller = Pd(wrong=wrong)
+    rehearsal = rehearsed(controller, VirtualClock())
+    before = controller.calls
+    for _ in range(200):
+        rehearsal(NS)
+    assert controller.calls == before + 200
+
+
+def test_what_takes_too_long_before_a_beat_is_not_rehearsed():
+    clock = VirtualClock()
+    controller = Slow(clock)
+    rehearsal = rehearsed(controller, clock)
+    assert controller.calls == WARM_TICKS
+    for left, calls in ((TAKES, 0), (2 * TAKES, 0), (2 * TAKES + 1, 1), (PERIOD, 1)):
+        before = controller.calls
+        rehearsal(clock.now() + left)
+        assert controller.calls - before == calls
+
+
+class Enough(Exception):
+    """The loop has run for long enough."""
+
+
+def arrays(folder: Path, *, rehearse: bool, monkeypatch) -> bytes:
+    """What the begin of a walk in simulated time records, with or without a rehearsal before each tick."""
+    config = WalkConfig(robot="go1")
+    with monkeypatch.context() as patched, Stop() as stop:
+        work, sleep, rehearsals = (
+            launch._Work(TARGET, config, STANDING, stop, folder, None),
+            VirtualClock.sleep_until,
+            [],
+        )
+        if rehearse:
+            own = work._parts()
+            own.planner.reset(work.session.start)
+            rehearsals.append(Rehearsal(own, VirtualClock(), Policy(), PERIOD, work.session.start))
+
+        def waits(clock: VirtualClock, until: int) -> None:
+            if until > WALKS:
+                raise Enough
+            for rehearsal in rehearsals:
+                rehearsal(NS)
+            sleep(clock, until)
+
+        patched.setattr(VirtualClock, "sleep_until", waits)
+        with pytest.raises(Enough):
+            work.in_process()
+    assert (load(folder).arrays["phase"] == Phase.WORKING).sum() > 100
+    return (folder / "arrays.h5").read_bytes()
+
+
+def test_a_rehearsed_walk_is_the_same_to_the_last_bit(tmp_path, monkeypatch):
+    plain, other = (
+        arrays(tmp_path / f"{rehearse}", rehearse=rehearse, monkeypatch=monkeypatch) for rehearse in (False, True)
+    )
+    assert plain == other
