@@ -13,6 +13,8 @@ from idcontrol.types import Array, Status
 
 NEAR = 1.3
 """Torque limits within this multiple of the largest torque are drawn."""
+IN_WINDOW = "; the chosen window is dark"
+"""What is said of a way where a window can be chosen."""
 JOINTS = 3
 """Number of joints that are shown at first: those of a leg."""
 
@@ -146,11 +148,18 @@ def path(walk: Walk) -> Section:
     if counted.any():
         all_rows = 1e3 * distance_to_segment(arrays["com"], arrays["segment"], arrays["target"])
         distance = np.where(counted, all_rows, np.nan)
-    off = [Panel("off the path [mm]", [Curve("centre of mass", distance, COLORS[0])])] if counted.any() else []
+    marked = ", with numbered waypoints" if walk.layout.waypoints else ""
+    sentence = f"Centre of mass and base from above{marked}{IN_WINDOW}."
+    off = []
+    if counted.any():
+        sentence += (
+            " Below, the distance of the centre of mass to the line between two waypoints; turning in place does not "
+            "count."
+        )
+        off.append(Panel("off the path [mm]", [Curve("centre of mass", distance, COLORS[0])]))
     return Section(
         "Path",
-        "Centre of mass and base from above, with numbered waypoints; the chosen window is dark. Below, the distance "
-        "of the centre of mass to the line between two waypoints; turning in place does not count.",
+        sentence,
         off,
         track={"base": arrays["q"][:, :2], "centre of mass": arrays["com"][:, :2]},
         marks=walk.layout.waypoints,

@@ -77,11 +77,8 @@ class Plots:
 
     def path(self, window: Window | None = None) -> Drawing:
         """The way from above, and how far the centre of mass is off it; by default of the whole run."""
-        sentence = (
-            "Centre of mass and base from above, with numbered waypoints. Below, the distance of the centre of mass to "
-            "the line between two waypoints; turning in place does not count."
-        )
-        return self._drawn(replace(figures.path(self._walk), sentence=sentence), window)
+        section = figures.path(self._walk)
+        return self._drawn(replace(section, sentence=section.sentence.replace(figures.IN_WINDOW, "")), window)
 
     def smoothness(self, window: Window | None = None) -> Drawing:
         """Torque rates over time: largest and mean over the joints, with percentiles; by default of the whole run."""

@@ -82,7 +82,9 @@
       axes: [
         {font, grid, ticks: grid, values: (u, at, axis, space, step) => at.map(v => v.toFixed(step < 0.01 ? 3 : step < 1 ? 2 : 0) + " s")},
         {font, grid, ticks: grid, label, labelFont: font, labelSize: 18, size: 70,
-          ...(words ? {splits: () => ticks.map((_, i) => i), values: () => ticks} : {})},
+          ...(words ? {splits: () => ticks.map((_, i) => i), values: () => ticks} : {}),
+          // uPlot's own has three digits after the point: 0 where the axis is at 1e-4
+          ...(log ? {values: (u, at) => at.map(v => v == null ? "" : digits(v))} : {})},
       ],
       series: [{label: "t", value: (u, v) => v == null ? "–" : v.toFixed(3) + " s"}, ...curves.map(series)],
       legend: {live: true}, cursor: {sync: {key: "page", filters: {pub: what => what === "mousemove" || what === "mouseleave"}}, drag: {x: true, y: false}, points: {size: 5}, bind: {dblclick: () => () => show(begin, end)}},

@@ -86,8 +86,9 @@ class Film:
         return self.stage.at({name: values[at] for name, values in self.run.arrays.items()} | wanted)
 
     def strays(self) -> bool:
-        """Whether the machine leaves the view of a camera that stands still."""
-        return bool(len(self.path)) and bool(np.ptp(self.path[:, :2], axis=0).max() > 1.5 * self.stage.size)
+        """Whether the machine leaves the view of a camera that stands still and looks at where it began."""
+        way = self.path[:, :2] - self.path[:1, :2]
+        return bool(np.linalg.norm(way, axis=1).max(initial=0.0) > 0.75 * self.stage.size)
 
     def title(self) -> str:
         """Title of the run, in a few words."""

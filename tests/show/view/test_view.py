@@ -128,6 +128,13 @@ def test_the_way_begins_and_ends_where_the_base_does(film):
     np.testing.assert_array_equal(film.path[[0, -1]], base[[0, -1]])
 
 
+def test_the_camera_follows_a_machine_that_walks_out_of_its_sight(tmp_path):
+    # 0.46 m long, it begins in the middle of the picture, of which half shows 0.4 m
+    near, far = (Film(load(walk(tmp_path / str(rows), rows=rows)), find_robot) for rows in (12, 20))
+    assert not near.strays()  # 0.22 m
+    assert far.strays()  # 0.38 m
+
+
 def test_a_run_that_was_cut_short_is_shown_as_far_as_it_goes(tmp_path):
     run = load(walk(tmp_path / "cut", finish=False))
     assert not run.complete
