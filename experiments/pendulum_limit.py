@@ -111,7 +111,7 @@ def bounce(config: Config, h: float) -> Bounce:
     return Bounce(angle=angle, first_contact=first, restitution=max(0.0, -after / before), deepest=deepest)
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def limit_impulse(angle: float, speed: float, h: float, inertia: float, K: float, B: float) -> float:
     """Λ of the one-constraint LCP (math.md, section 11.2) for θ ≥ 0; `speed` is the speed without it.
 

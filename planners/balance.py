@@ -35,7 +35,7 @@ class Balance:
                 raise InputError(f"balance {name} is {getattr(self, name)}; it must be zero or positive")
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def righting_acceleration(
     stiffness: float, damping: float, rotation: Array, omega_B: Array
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled

@@ -57,7 +57,7 @@ def wrap(angle: float) -> float:  # pragma: no cover - compiled
     return (angle + math.pi) % (2.0 * math.pi) - math.pi
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def advance_base(dt: float, base: BaseReference) -> None:  # pragma: no cover - compiled
     """Move the pose by `dt` [s], with the twist and the rate that the reference had at the beginning of that time."""
     pose, twist, rate = base.pose, base.twist, base.rate
@@ -66,7 +66,7 @@ def advance_base(dt: float, base: BaseReference) -> None:  # pragma: no cover - 
     twist[2] += dt * rate[2]
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def hold_base(position: Array, yaw: float, lead: Array, base: BaseReference) -> None:  # pragma: no cover - compiled
     """Keep the reference within the reach of the feet of where the base is: a machine that is held does not run away.
 
@@ -86,7 +86,7 @@ def hold_base(position: Array, yaw: float, lead: Array, base: BaseReference) -> 
         pose[3] = yaw + math.copysign(lead[1], turned)
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def sway_base(
     phase: float,
     dt: float,
@@ -160,7 +160,7 @@ def sway_base(
         sway[2, k] = extent[0] * sway[2, k] + 2.0 * extent[1] * v + extent[2] * p
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def turned_base(base: BaseReference, R: Array) -> tuple[float, float, float, float, float, float]:  # pragma: no cover
     """Write the rotation R = Rz(yaw) Ry(pitch) Rx(roll) of the reference; angular velocity and acceleration, its axes.
 
@@ -184,7 +184,7 @@ def turned_base(base: BaseReference, R: Array) -> tuple[float, float, float, flo
     )
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def command_base(
     position: Array,
     yaw: float,

@@ -138,7 +138,7 @@ class Joystick:
         return VelocityCommand(v_x=v_x, v_y=v_y, omega=omega, walk=bool(self._asked.any()))
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def limit_command(
     dt: float, target: tuple[float, float, float], linear: float, angular: float, command: LimitedCommand
 ) -> None:  # pragma: no cover - compiled

@@ -148,7 +148,7 @@ class FootPlan(NamedTuple):
         )
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> bool:  # pragma: no cover - compiled
     """Whether a foot that stands is due to lift while one that should carry in its place still looks for the ground.
 
@@ -166,7 +166,7 @@ def lifts_too_early(t: float, gait: Gait, timing: Timing, plan: FootPlan) -> boo
     return lifts and looks
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def notice_touchdowns(
     t: float, gait: Gait, stride: Stride, measured: Measured, timing: Timing, plan: FootPlan
 ) -> None:  # pragma: no cover - compiled
@@ -211,7 +211,7 @@ def notice_touchdowns(
         timing.since_touchdown[i] = t - plan.touched[i] if timing.stance[i] else np.inf
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def choose_footholds(
     stride: Stride,
     ability: Ability,
@@ -285,7 +285,7 @@ def choose_footholds(
         ground.points[0, i], ground.points[1, i] = plan.landing[i, 0], plan.landing[i, 1]
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def advance_quintic(state: Array, target: Array, remaining: float, dt: float) -> None:  # pragma: no cover - compiled
     """Advance the motion `state` by `dt` along the quintic that comes to rest at `target` after `remaining` seconds.
 
@@ -307,7 +307,7 @@ def advance_quintic(state: Array, target: Array, remaining: float, dt: float) ->
         state[2, k] = (a + s * (6.0 * c3 + s * (12.0 * c4 + s * 20.0 * c5))) / (T * T)
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def arch(u: float, height: float, speed: float, swing_s: float) -> tuple[float, float, float]:  # pragma: no cover
     """Height of a swing over its course, with its velocity and acceleration (planner.md 4.4).
 
@@ -328,7 +328,7 @@ def arch(u: float, height: float, speed: float, swing_s: float) -> tuple[float, 
     return z, dz / swing_s, ddz / (swing_s * swing_s)
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def move_feet(
     dt: float,
     gait: Gait,

@@ -226,7 +226,7 @@ class Stride(NamedTuple):
         )
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def steady_pace(rotation: Array, dt: float, stride: Stride) -> float:  # pragma: no cover - compiled
     """The share of its speed at which a base goes on that leans: all of it to `STEADY`, none from `UNSTEADY` on.
 
@@ -243,7 +243,7 @@ def steady_pace(rotation: Array, dt: float, stride: Stride) -> float:  # pragma:
     return float(stride.pace[0])
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def govern(
     target: tuple[float, float, float], acceleration: float, gait: Gait, feet: Array, ability: Ability
 ) -> tuple[float, tuple[float, float, float]]:  # pragma: no cover - compiled
@@ -285,7 +285,7 @@ def govern(
     return most * share, (swing_s * (1.0 + low), low / (1.0 + low), lift)
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _most_share(
     least: float, swing_s: float, ratio: float, height: float, load: float, strain: Array
 ) -> float:  # pragma: no cover - compiled
@@ -302,7 +302,7 @@ def _most_share(
     return least
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _strain(target: tuple[float, float, float], feet: Array, ability: Ability) -> Array:  # pragma: no cover - compiled
     """Load that a command puts on each joint of each leg, shape (3 n, 7); `_fits` compares it with the limits."""
     strain = np.zeros((3 * feet.shape[0], 7))
@@ -320,7 +320,7 @@ def _strain(target: tuple[float, float, float], feet: Array, ability: Ability) -
     return strain
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _fits(
     share: float, swing_s: float, ratio: float, height: float, load: float, strain: Array
 ) -> bool:  # pragma: no cover - compiled
@@ -348,7 +348,7 @@ def _fits(
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def adopt_stride(
     t: float, dt: float, new: tuple[float, float, float], gait: Gait, stride: Stride, timing: Timing
 ) -> None:  # pragma: no cover - compiled
@@ -376,13 +376,13 @@ def adopt_stride(
         stride.begin[0], stride.period[0], stride.duty[0], stride.height[0] = begin, period, duty, height
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _in_the_air(dt: float, timing: Timing) -> bool:  # pragma: no cover - compiled
     """Whether a foot swings and has not only just begun to."""
     return bool(timing.since_liftoff.max() >= dt)  # zero in stance
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def within_reach(x: float, y: float, reached: Array) -> float:  # pragma: no cover - compiled
     """The share, at most 1, of the displacement (x, y) of a foot [m] that lies within its reach, shape (4,) [m]."""
     x /= reached[0 if x > 0.0 else 1]
@@ -391,7 +391,7 @@ def within_reach(x: float, y: float, reached: Array) -> float:  # pragma: no cov
     return 1.0 / far if far > 1.0 else 1.0
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def limit_joints(
     dt: float, limits: JointLimits, motion: Array, reference: Array
 ) -> None:  # pragma: no cover - compiled

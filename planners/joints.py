@@ -60,7 +60,7 @@ class LegPlan(NamedTuple):
         )
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def reach_feet(
     legs: Legs,
     ability: Ability,
@@ -102,7 +102,7 @@ def reach_feet(
         leg_plan.residual[i] = left + short
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def move_joints(
     plan: FootPlan,
     base: BaseReference,
@@ -164,7 +164,7 @@ def move_joints(
         leg_solve(J, b, motion[2, i])
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def collect_joints(
     motion: Array, residual: Array, actuated: Integers, joints: Array
 ) -> float:  # pragma: no cover - compiled

@@ -147,7 +147,7 @@ def _chain(system: System, name: str, frame: int) -> Sequence[int]:
     return chain
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _turn(c: float, s: float, axis: Array, point: Array, x: Array) -> None:  # pragma: no cover - compiled
     """Rotate the point `x` about the line through `point` along `axis` (Rodrigues), in place."""
     ax, ay, az = axis[0], axis[1], axis[2]
@@ -176,7 +176,7 @@ def place_leg(zero: LegPose, q: Array, pose: LegPose) -> None:  # pragma: no cov
             _turn(c, s, zero.axis[k], _ZERO, axis[j])
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def leg_jacobian(pose: LegPose, J: Array) -> None:  # pragma: no cover - compiled
     """Jacobian of the foot centre, ``ṗ = J q̇``: columns ``a_k × (p - o_k)``, shape (3, 3) [m]."""
     origin, axis, foot = pose.origin, pose.axis, pose.foot
@@ -187,7 +187,7 @@ def leg_jacobian(pose: LegPose, J: Array) -> None:  # pragma: no cover - compile
         J[2, k] = axis[k, 0] * ry - axis[k, 1] * rx
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def leg_bias(pose: LegPose, qd: Array, out: Array) -> None:  # pragma: no cover - compiled
     """Acceleration J̇q̇ of the foot centre at zero joint acceleration, the base at rest.
 
@@ -219,7 +219,7 @@ def leg_bias(pose: LegPose, qd: Array, out: Array) -> None:  # pragma: no cover 
         out[2] += ex * ry - ey * rx + wx * vy - wy * vx
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def solve_symmetric(
     diagonal: tuple[float, float, float], lower: tuple[float, float, float], y: tuple[float, float, float]
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
@@ -242,13 +242,13 @@ def solve_symmetric(
     return y0 / a00 - l10 * x1 - l20 * x2, x1, x2
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def leg_solve(J: Array, b: Array, x: Array) -> None:  # pragma: no cover - compiled
     """Solve ``J x = b`` with the regularized inverse ``(JᵀJ + ε)⁻¹Jᵀ``, ε = 1e-10 m² (planner.md 5)."""
     solve_damped(J, b, REGULARIZATION, x)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def solve_damped(J: Array, b: Array, damping: float, x: Array) -> None:  # pragma: no cover - compiled
     """Minimize ``|J x - b|² + damping |x|²`` over `x`; damping in m²."""
     a00 = J[0, 0] * J[0, 0] + J[1, 0] * J[1, 0] + J[2, 0] * J[2, 0] + damping

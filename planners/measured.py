@@ -71,7 +71,7 @@ def heading(rotation: Array) -> float:  # pragma: no cover - compiled
     return math.atan2(rotation[1, 0], rotation[0, 0])
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _add_cross(omega: Array, rate: float, tip: Array, root: Array, out: Array) -> None:  # pragma: no cover - compiled
     """Add the velocity ``ω rate × (tip - root)`` to `out`; all vectors have shape (3,)."""
     x, y, z = rate * (tip[0] - root[0]), rate * (tip[1] - root[1]), rate * (tip[2] - root[2])

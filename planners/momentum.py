@@ -89,7 +89,7 @@ class MomentumBase:
         self.nominal: Array = np.array([*com, M[5, 5] / M[0, 0] - com @ com])
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def yield_base(
     legs: Legs, plan: FootPlan, leg_plan: LegPlan, base: BaseReference, system: MomentumSystem, planned: Planned
 ) -> None:  # pragma: no cover - compiled
@@ -116,7 +116,7 @@ def yield_base(
     momentum_acceleration(terms.M, terms.bias, v, legs, plan, leg_plan, base, system)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _solve3(A: Array, b: tuple[float, float, float]) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Solve ``A x = b`` by Cramer's rule; A is an inertia, far from singular."""
     c0 = A[1, 1] * A[2, 2] - A[1, 2] * A[2, 1]
@@ -129,7 +129,7 @@ def _solve3(A: Array, b: tuple[float, float, float]) -> tuple[float, float, floa
     return x / det, y / det, z / det
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def _rows(M: Array, j: int) -> tuple[float, float, float]:  # pragma: no cover - compiled
     """Column j of A_g: linear x, linear y, angular z about the centre of mass."""
     com_x, com_y = M[1, 5] / M[0, 0], -M[0, 5] / M[0, 0]
@@ -137,7 +137,7 @@ def _rows(M: Array, j: int) -> tuple[float, float, float]:  # pragma: no cover -
     return x, y, z - com_x * y + com_y * x
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def momentum_velocity(
     M: Array,
     legs: Legs,
@@ -205,7 +205,7 @@ def momentum_velocity(
     rate[0], rate[1], rate[3] = a_x, a_y, gyration * alpha
 
 
-@njit(cache=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def momentum_acceleration(
     M: Array,
     bias: Array,

@@ -253,7 +253,7 @@ class PaperPlanner:
         )
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def clamped_spline(
     x0: float, x1: float, x2: float, x3: float, knot_s: float, t: float
 ) -> tuple[float, float, float]:  # pragma: no cover - compiled
@@ -289,7 +289,7 @@ def clamped_spline(
     )
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _move_goals(
     dt: float, gait: Gait, nominal: Array, command: Array, measured: Measured, timing: Timing, goals: FootGoals
 ) -> None:  # pragma: no cover - compiled
@@ -335,7 +335,7 @@ def _move_goals(
         goals.last_velocity[i] = goal[1, i]
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def _reach_goals(goal: Array, angles: Array, legs: Legs, leg_plan: LegPlan) -> None:  # pragma: no cover - compiled
     """Joints for the foot goals, shape (3, n, 3), each solved from the measured `angles`, shape (n, 3).
 

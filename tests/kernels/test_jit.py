@@ -16,6 +16,7 @@ from numba import config, typeof, types
 from idcontrol.kernels.bound import entry
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.sources import ROOT
+from tests.kernels.files import modules
 from tests.kernels.linking import cubes, raised, scaled, scaled_twice
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
@@ -99,7 +100,7 @@ def test_what_python_calls_an_inner_function_through_comes_from_the_cache(tmp_pa
 def compiled_functions():
     """Of all compiled functions whether Python cannot call them as they are; and what Python code names: full names."""
     inner, named, known = {}, set(), {}
-    for file in ROOT.rglob("*.py"):
+    for file in modules():
         module = ".".join((ROOT.name, *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
         tree, python = ast.parse(file.read_text(encoding="utf-8")), []
         names = {node.name: f"{module}.{node.name}" for node in tree.body if isinstance(node, ast.FunctionDef)}

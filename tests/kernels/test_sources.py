@@ -9,6 +9,7 @@ import numba
 import pytest
 
 from idcontrol.kernels import jit, sources
+from tests.kernels.files import modules
 from tests.kernels.linking import raised
 
 
@@ -84,7 +85,7 @@ def test_a_change_of_a_file_that_is_not_imported_does_not(package):
 
 
 def test_every_import_of_a_file_with_kernels_is_seen():
-    for file in sources.ROOT.rglob("*.py"):
+    for file in modules():
         text = file.read_text(encoding="utf-8")
         if "kernels.jit import" in text:
             assert imported(ast.parse(text)) <= set(sources._read(file)[1]), file
