@@ -12,7 +12,8 @@ GOAL_TROT_S, GOAL_ALL_S = 30.0, 60.0
 
 _TROT = """
 from idcontrol.cli import main
-main(["run", "trot", "--duration", "1", "--quiet", "--json", "--out", folder + "/run"])
+ended = main(["run", "trot", "--duration", "1", "--quiet", "--json", "--out", folder + "/run"])
+assert ended == 0, ended
 """
 _CONTROLLERS = """
 from idcontrol import controllers, robots

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from idcontrol import controllers
 from idcontrol.bench import compiling, memory
 from idcontrol.cli import main
 
@@ -118,6 +119,20 @@ def test_a_leak_is_seen_and_none_is_not():
 def test_compiling_is_timed_in_a_process_that_finds_an_empty_cache():
     code = "import numba, os; assert not os.path.exists(numba.config.CACHE_DIR)"
     assert compiling.spent_s(code) > 0.01  # importing Numba takes ten times as long
+
+
+def test_programs_whose_compiling_is_timed_do_what_they_are_for(tmp_path, monkeypatch):
+    """Here with kernels that are compiled already, and one controller that needs few."""
+    monkeypatch.setattr(controllers, "available", lambda: {"pid": ""})
+    for code in (compiling._TROT, compiling._CONTROLLERS):
+        exec(code, {"folder": str(tmp_path)})
+    assert json.loads((tmp_path / "run" / "metrics.json").read_text(encoding="utf-8"))["steps"] == 1000
+
+
+def test_a_trot_that_cannot_be_made_has_no_time(tmp_path):
+    (tmp_path / "run").write_text("a file, no folder")
+    with pytest.raises(AssertionError, match="2"):
+        exec(compiling._TROT, {"folder": str(tmp_path)})
 
 
 @pytest.mark.slow
