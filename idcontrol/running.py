@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 
 from idcontrol import processes
 from idcontrol.configuration import build, is_number, without_unit
-from idcontrol.entries import Experiment, load_experiment
+from idcontrol.entries import EXPERIMENTS, PLANTS, Experiment, entry_points, load_experiment
 from idcontrol.errors import IdControlError, InputError, UnknownName
 from idcontrol.kernels.compiling import announced
 from idcontrol.progress import progress_bar
@@ -226,22 +225,22 @@ PLAIN = "pid"
 """A controller that needs few kernels."""
 
 
-@contextlib.contextmanager
-def _helper(experiment: str, config: Any) -> Iterator[list[str]]:
+def _helper(experiment: Experiment, config: Any) -> list[str]:
     """The command of a process that compiles what plant and planner need, while this one compiles the controller.
 
-    It makes one control period of the same run with the controller `PLAIN`; empty where that is no shorter run.
+    It makes one control period of the same run with the controller `PLAIN`. Empty where that is no shorter run, and
+    where experiment or plant is a user's own: it may drive a machine, of which there is but one.
     """
-    walks = hasattr(config, "duration_s") and hasattr(config, "rate_hz")
-    if not walks or getattr(config, "controller", PLAIN) == PLAIN:
-        yield []
-        return
+    entry, plant = entry_points(EXPERIMENTS).get(experiment.name), getattr(config, "plant", "")
+    ours = entry is not None and entry.module.startswith(f"{__package__}.")
+    walks = hasattr(config, "duration_s") and hasattr(config, "rate_hz") and hasattr(config, "controller")
+    if not (ours and walks) or config.controller == PLAIN or ":" in plant or plant in entry_points(PLANTS):
+        return []
     plain = msgspec.structs.replace(config, controller=PLAIN, duration_s=1.0 / config.rate_hz)
-    words = ["run", experiment, "--quiet"]
-    for key, value in changes(jsonable(msgspec.to_builtins(plain)), experiment, "default").items():
+    words = ["run", experiment.name, "--quiet"]
+    for key, value in changes(jsonable(msgspec.to_builtins(plain)), experiment.name, "default").items():
         words += ["--set", f"{key}={spelled(value)}"]
-    with tempfile.TemporaryDirectory() as folder:
-        yield processes.command("idcontrol.cli.child", *words, "--out", f"{folder}/run")
+    return processes.command("idcontrol.cli.helper", *words)
 
 
 def conduct(
@@ -261,7 +260,7 @@ def conduct(
     try:
         # whether numbers are finite is checked where it matters, and told as a status
         said = what(experiment.name, config)
-        with np.errstate(all="ignore"), _helper(experiment.name, config) as helper, announced(said, helper):
+        with np.errstate(all="ignore"), announced(said, _helper(experiment, config)):
             metrics = experiment.run(config, out, progress)
     except IdControlError:
         with contextlib.suppress(OSError):

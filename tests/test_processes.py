@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 import sys
+import time
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from idcontrol import cli, processes, running
+from idcontrol.entries import EXPERIMENTS, PLANTS
 from idcontrol.errors import InputError
+from idcontrol.scenes.walk import WalkConfig
 
 ROOT = Path(__file__).parents[1]
 COMMAND = [sys.executable, "-P", "-c", "import sys; from idcontrol.cli import main; sys.exit(main())"]
@@ -93,13 +97,40 @@ def test_the_process_that_helps_to_compile_makes_a_short_plain_run_of_the_same_k
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(running, "announced", announced)
-    for words in (["--plant", "sap", "--mu", "inf", "--set", "kick.at_s=0.5"], ["--controller", "pid"]):
-        assert cli.main(["run", "trot", *words]) == 2
-    helping, none = helpers
-    assert none == []
-    words = helping[:1] + ["run" if before == "--out" else word for before, word in itertools.pairwise(helping)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+    assert cli.main(["run", "trot", "--plant", "sap", "--mu", "inf", "--set", "kick.at_s=0.5"]) == 2
+    words = ["idcontrol.cli.child" if word == "idcontrol.cli.helper" else word for word in helpers[0]]
+    with subprocess.Popen([*words, "--out", "run"], stdin=subprocess.PIPE) as process:
         assert process.wait(timeout=300) == 0
     made = json.loads(Path("run/config.json").read_text(encoding="utf-8"))
     assert (made["controller"], made["plant"], made["mu"], made["kick"]["at_s"]) == ("pid", "sap", "inf", 0.5)
     assert made["duration_s"] == 1.0 / made["rate_hz"]
+
+
+def test_nothing_helps_a_plain_run_or_what_may_drive_a_machine(monkeypatch):
+    """Of a machine there is but one: a second process would move it beside the first."""
+    entries = {
+        EXPERIMENTS: {"trot": EntryPoint("trot", "idcontrol.experiments.trot:experiment", EXPERIMENTS)}
+        | {"theirs": EntryPoint("theirs", "their.experiment:experiment", EXPERIMENTS)},
+        PLANTS: {"their-machine": EntryPoint("their-machine", "their.machine:Machine", PLANTS)},
+    }
+    monkeypatch.setattr(running, "entry_points", entries.get)
+
+    def helps(experiment="trot", **settings):
+        return running._helper(SimpleNamespace(name=experiment), WalkConfig(**settings)) != []
+
+    assert helps()
+    assert not helps(controller="pid")
+    assert not helps(plant="machine.py:Machine")
+    assert not helps(plant="their-machine")
+    assert not helps("theirs")
+
+
+def test_a_process_that_helps_ends_with_the_other_and_leaves_no_record(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    words = processes.command("idcontrol.cli.helper", "run", "trot", "--controller", "pid", "--duration", "1000")
+    with subprocess.Popen([*words, "--quiet"], stdin=subprocess.PIPE) as process:
+        while process.poll() is None and not list(tmp_path.glob("*/record.log")):
+            time.sleep(0.05)
+        process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert not list(tmp_path.iterdir())

@@ -9,16 +9,23 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Callable
 
 from idcontrol.cli import main
 
 
-def _end_with_the_pipe() -> None:
-    while os.read(0, 1):  # not sys.stdin, whose lock a thread that still reads would hold when Python ends
-        pass
-    os._exit(1)
+def end_with_the_pipe(last: Callable[[], object] = lambda: None) -> None:
+    """From now on, do what is `last` and end as soon as standard input does."""
+
+    def wait() -> None:
+        while os.read(0, 1):  # not sys.stdin, whose lock a thread that still reads would hold when Python ends
+            pass
+        last()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_end_with_the_pipe, daemon=True).start()
+    end_with_the_pipe()
     sys.exit(main())

@@ -63,9 +63,9 @@ class _Clock(event.Listener):  # type: ignore[misc]  # numba has no types
             self._said = True
             print(f"{SAYS} kernels for {self.what}, once; {_expected(self.what)}", file=sys.stderr, flush=True)
         if self._command and self.spent_s > WORTH_S and os.getloadavg()[0] < len(os.sched_getaffinity(0)) - 1.0:
-            nothing = subprocess.DEVNULL
-            self._helper = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing)
-            self._command = ()
+            nothing, command, self._command = subprocess.DEVNULL, self._command, ()
+            with contextlib.suppress(OSError):  # a machine that has no room for another process compiles all in this
+                self._helper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing)
         self._depth += 1
         if self._depth == 1:
             self._began = time.thread_time()
@@ -107,7 +107,16 @@ def _expected(what: str) -> str:
 
 
 def _file() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "idcontrol" / "compiled_cpu_s.json"
+    """The file of times.
+
+    Raises:
+        OSError: Nobody knows where the home of this user is.
+    """
+    try:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:
+        raise OSError("there is no home") from error
+    return Path(caches) / "idcontrol" / "compiled_cpu_s.json"
 
 
 def _remembered() -> dict[str, float]:

@@ -163,6 +163,19 @@ def test_a_home_that_cannot_be_written_to_is_no_reason_to_stop(compiler):
     assert compiler.memory.parent.read_text() == "a file, no folder"
 
 
+def test_no_home_is_no_reason_to_stop(compiler, monkeypatch, capsys):
+    """A user without an entry of its own, as in containers, and without HOME."""
+
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(compiling.Path, "home", nowhere)
+    with compiling.announced("a walk"), compiler.kernel(10.0):
+        pass
+    assert "the first ones ever take about two minutes" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("damaged", ['["not", "times"]', '{"a walk": null}', '{"a walk": "long"}', "{", b"\xff"])
 def test_a_file_of_times_that_is_damaged_is_written_anew(compiler, capsys, damaged):
     compiler.memory.parent.mkdir()
@@ -213,6 +226,14 @@ def test_what_is_soon_compiled_or_has_no_idle_core_has_no_helper(compiler, helpe
             with compiler.kernel(seconds / 2.0):
                 pass
     assert not told.exists()
+
+
+def test_where_no_other_process_can_be_made_nothing_helps(compiler, helper):
+    with compiling.announced("a walk", ["no such command"]):
+        for _ in range(3):
+            with compiler.kernel(5.0):
+                pass
+    assert compiler.remembered() == {"a walk": 15.0}
 
 
 def test_a_helper_that_does_not_end_is_killed(compiler, helper, monkeypatch):
