@@ -46,7 +46,7 @@ def command(experiments: tuple[str, ...], quiet: bool) -> None:
 
 def _rehearse(name: str, number: int) -> tuple[int, str]:
     """Run one rehearsal; returns how many the experiment has, and why this one could not be done ("" if it was)."""
-    from idcontrol.kernels.linked import compile_late
+    from idcontrol.kernels.linked import compile_linked
 
     try:
         experiment = load_experiment(name)
@@ -54,7 +54,7 @@ def _rehearse(name: str, number: int) -> tuple[int, str]:
         for config in rehearsals[number : number + 1]:
             with tempfile.TemporaryDirectory() as folder:
                 experiment.run(config, Path(folder) / name, lambda share: None)
-        compile_late()
+        compile_linked()
     except InputError as error:
         return 0, one_line(error)
     return len(rehearsals), ""

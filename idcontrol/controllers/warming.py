@@ -13,7 +13,7 @@ from msgspec import structs
 
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import InputError
-from idcontrol.kernels.linked import compile_late
+from idcontrol.kernels.linked import compile_linked
 from idcontrol.types import Controller, Reference, State
 
 TWICE: Final = 2
@@ -92,7 +92,7 @@ def warm(
     cases = [*_asked(start, reference)] * TWICE
     for k, (state, asked) in enumerate(cases):
         twin(structs.replace(state, t=start.t + k * TICK_S), asked)
-    compile_late()
+    compile_linked()
 
 
 def _reach_the_ground(spheres: SphereContacts, state: State) -> None:

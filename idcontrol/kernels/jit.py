@@ -85,9 +85,9 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
     """A compiled function."""
 
     def compile(self, sig: Any) -> Any:
-        """Compile or load it for types of arguments, and know which late kernels it may enter."""
+        """Compile or load it for types of arguments, and know which linked kernels it may enter."""
         enters = self._enters[tuple(normalize_signature(sig)[0])]
-        with global_compiler_lock, stopwatch.stopped(), _uncollected(), later.collected(enters):
+        with stopwatch.stopped(), global_compiler_lock, _uncollected(), later.collected(enters):
             return super().compile(sig)
 
     @functools.cached_property
@@ -142,7 +142,7 @@ class _Index(IndexDataCacheFile):  # type: ignore[misc]
     """
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep the compiled code of one signature, and which late kernels it may enter."""
+        """Keep the compiled code of one signature, and which linked kernels it may enter."""
         super().save(key, (self._source_stamp, key, sorted(later.noted()), data))
 
     def load(self, key: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Which kernels compiled code may enter although they have not been compiled with it.
+"""Which kernels compiled code may enter where they are, although they are not loaded or compiled with it.
 
-A function that is compiled, or read from the cache, tells of the late kernels (`idcontrol.kernels.linked.late`) that it
+A function that is compiled, or read from the cache, tells of the linked kernels (`idcontrol.kernels.linked`) that it
 and all that it calls may enter; what is known of it is kept beside it in the cache. So a loop on the wall clock can
 have all of them before its first tick, whoever compiled their callers.
 """
@@ -11,8 +11,8 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 _COLLECTED: list[set[bytes]] = [set()]
-"""Names of the late kernels that code may enter: the first set is that of the whole process, each further one that of a
-function that is being compiled, callers before callees."""
+"""Names of the linked kernels that code may enter: the first set is that of the whole process, each further one that of
+a function that is being compiled, callers before callees."""
 
 
 def note(names: Iterable[bytes]) -> None:
@@ -21,8 +21,13 @@ def note(names: Iterable[bytes]) -> None:
 
 
 def noted() -> set[bytes]:
-    """Names of the late kernels that the function being compiled or loaded may enter; outside of one, all of them."""
+    """Names of the linked kernels that the function being compiled or loaded may enter."""
     return set(_COLLECTED[-1])
+
+
+def all_noted() -> set[bytes]:
+    """Those that any function of this process may enter, whatever another thread is compiling."""
+    return set(_COLLECTED[0])
 
 
 @contextlib.contextmanager

@@ -11,7 +11,8 @@ Each place of a call has a pointer, empty when the program begins. The first cal
 comes from its cache or is compiled. Rounding is the same either way.
 
 A `late` kernel is not compiled with its callers, who know what it returns, but when it is first entered: it is for what
-most runs never need. A loop on the wall clock could not wait for that: before its first tick it calls `compile_late`.
+most runs never need. A loop on the wall clock could wait for no kernel: before its first tick it calls
+`compile_linked`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from numba.core import cgutils
 from numba.core.typing.templates import AbstractTemplate
 from numba.extending import intrinsic, lower_builtin, typeof_impl
 
-from idcontrol.kernels.later import note, noted
+from idcontrol.kernels.later import all_noted, note
 
 F = TypeVar("F")
 
@@ -50,10 +51,10 @@ def late(returned: Callable[..., Any]) -> Callable[[F], F]:
     return lambda kernel: kernel if config.DISABLE_JIT else _made(kernel, returned)
 
 
-def compile_late() -> None:
-    """Compile or load all late kernels that compiled code in this process may enter."""
+def compile_linked() -> None:
+    """Compile or load all linked kernels that compiled code in this process may enter, late ones and what they call."""
     done: set[bytes] = set()
-    while new := noted() - done:
+    while new := all_noted() - done:
         for name in sorted(new):
             find(name)
         done |= new
@@ -126,9 +127,8 @@ class _Linked:
 
     def returns(self, given: tuple[Any, ...]) -> Any:
         """The type that it returns for arguments of the types `given`; compiled now unless it is late."""
-        if self._returned is None:
-            return _compiled(self, given).signature.return_type
-        returned = self._returned(*given)
+        late = self._returned
+        returned = _compiled(self, given).signature.return_type if late is None else late(*given)
         note({self.told(given, returned)})
         return returned
 

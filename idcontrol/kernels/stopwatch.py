@@ -1,35 +1,46 @@
-"""Clocks that stand still while a kernel is compiled or loaded: how long a run takes, wherever kernels come from."""
+"""Clocks that stand still while a kernel is compiled or loaded: how long a run takes, wherever kernels come from.
+
+Each thread has its own: what one compiles, no run of another waits for.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Iterator
 
-_STOPPED = [0.0, 0.0]
-"""Time on the wall clock, and the processor's, for which the clocks have stood still [s]."""
-_DEPTH = [0]
+
+class _Stopped(threading.local):
+    """For how long the clocks of a thread have stood still: on the wall clock, and of the processor's time [s]."""
+
+    def __init__(self) -> None:
+        self.wall_s = self.processor_s = 0.0
+        self.depth = 0
+
+
+_STOPPED = _Stopped()
 
 
 def wall_s() -> float:
-    """Time on the wall clock; differences count [s]."""
-    return time.perf_counter() - _STOPPED[0]
+    """Time on the wall clock; differences within a thread count [s]."""
+    return time.perf_counter() - _STOPPED.wall_s
 
 
 def processor_s() -> float:
-    """Processor time of this process [s]."""
-    return time.process_time() - _STOPPED[1]
+    """Processor time of this process; differences within a thread count [s]."""
+    return time.process_time() - _STOPPED.processor_s
 
 
 @contextlib.contextmanager
 def stopped() -> Iterator[None]:
-    """Let the clocks stand still."""
+    """Let the clocks of this thread stand still."""
     wall, processor = wall_s(), processor_s()
-    _DEPTH[0] += 1
+    _STOPPED.depth += 1
     try:
         yield
     finally:
-        _DEPTH[0] -= 1
-        if _DEPTH[0] == 0:
-            _STOPPED[0] += wall_s() - wall
-            _STOPPED[1] += processor_s() - processor
+        _STOPPED.depth -= 1
+        if _STOPPED.depth == 0:
+            _STOPPED.wall_s += wall_s() - wall
+            _STOPPED.processor_s += processor_s() - processor

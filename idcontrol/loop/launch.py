@@ -25,7 +25,7 @@ from idcontrol import controllers, sensing
 from idcontrol.configuration import Duration, Rate
 from idcontrol.contact.spheres import SphereContacts
 from idcontrol.errors import DISK_FULL, Diverged, IdControlError, InputError
-from idcontrol.kernels.linked import compile_late
+from idcontrol.kernels.linked import compile_linked
 from idcontrol.loop import machine, real, realtime, record
 from idcontrol.loop.clock import AWAKE_NS, NS, Beat, Clock, VirtualClock, WallClock
 from idcontrol.loop.jobs import PlantJob, RecordJob, ViewJob, encode, start
@@ -312,7 +312,7 @@ class _Work:
                     f"with the controller {self.name} at {NS / self.period:g} Hz the machine of the rehearsal diverged "
                     f"within {tick.after.t:.2f} s; take a higher rate (--rate) or another controller"
                 )
-        compile_late()
+        compile_linked()
         return tick.after
 
     @property

@@ -14,7 +14,7 @@ import sys
 import msgspec
 import numpy as np
 
-from idcontrol.kernels.linked import compile_late
+from idcontrol.kernels.linked import compile_linked
 from idcontrol.loop import machine, realtime
 from idcontrol.loop.clock import NS, Pacer, WallClock
 from idcontrol.loop.jobs import PlantJob, decode
@@ -57,7 +57,7 @@ def warm(plant: Plant, session: Session, start: State, dt: float) -> None:
             t = since
             while not life.over(t):
                 state, t = plant.step(life.on_the_way(t), dt), t + HASTE * dt
-    compile_late()
+    compile_linked()
 
 
 def main() -> int:

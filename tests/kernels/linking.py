@@ -70,11 +70,18 @@ def scaled_twice(values: Array) -> Array:
     return called
 
 
+@linked
+@njit(cache=True)
+def square(values: Array) -> float:
+    """The square of a vector's length."""
+    return float(np.sum(values * values))
+
+
 @late(lambda *_: types.float64)
 @njit(cache=True)
 def distance(values: Array) -> float:
     """The length of a vector."""
-    return float(np.sqrt(np.sum(values * values)))
+    return float(np.sqrt(square(values)))
 
 
 @njit(cache=True)

@@ -7,12 +7,13 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 from numba import config, njit, typeof, types
 
-from idcontrol.kernels import linked
+from idcontrol.kernels import later, linked
 from tests.kernels.linking import scale, total, twice
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="kernels run as Python")
@@ -61,10 +62,11 @@ def test_a_caller_from_the_cache_finds_it_in_a_process_that_compiles_nothing_and
 
 
 def told(tmp_path, *lines):
-    """How often a program has compiled and loaded the late kernel `distance` after each of its lines."""
-    begin = "import numpy as np; from idcontrol.kernels.linked import compile_late; from tests.kernels.linking import *"
-    count = "print(*(sum(getattr(distance.stats, what).values()) for what in ('cache_misses', 'cache_hits')))"
-    code = "; ".join((begin, *(f"{line}; {count}" for line in lines)))
+    """How often a program has compiled and loaded a late kernel, and one that it calls, after each of its lines."""
+    begin = "import numpy as np; from idcontrol.kernels.linked import *; from tests.kernels.linking import *"
+    stats = "[sum(getattr(kernel.stats, what).values()) for kernel in (distance, square)]"
+    count = "; ".join(f"what = 'cache_{what}'; print(*{stats}, end=' ')" for what in ("misses", "hits")) + "; print()"
+    code = "\n".join((begin, *(f"{line}; {count}" for line in lines)))
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
@@ -72,10 +74,29 @@ def told(tmp_path, *lines):
 
 
 def test_a_late_kernel_is_compiled_when_it_is_entered_and_known_whoever_compiled_its_callers(tmp_path):
-    """A loop on the wall clock has it before its first tick, although its callers come from the cache."""
+    """A loop on the wall clock has it before its first tick, and what it calls, although all come from the cache."""
     unbounded, bounded = "assert near(np.ones(4), np.inf)", "assert near(np.ones(4), 3.0)"
-    assert told(tmp_path, unbounded, bounded) == [(0, 0), (1, 0)]
-    assert told(tmp_path, unbounded, "compile_late()", bounded) == [(0, 0), (0, 1), (0, 1)]
+    assert told(tmp_path, unbounded, bounded) == [(0, 0, 0, 0), (1, 1, 0, 0)]
+    assert told(tmp_path, unbounded, "compile_linked()", bounded) == [(0, 0, 0, 0), (0, 0, 1, 1), (0, 0, 1, 1)]
+
+
+def test_kernels_that_may_be_entered_are_known_while_another_thread_compiles():
+    """They were those of the function that it was at."""
+    total(VALUES, 1)
+    noted, begun, over = later.all_noted(), threading.Event(), threading.Event()
+    assert noted
+
+    def compiles():
+        with later.collected(set()):
+            begun.set()
+            over.wait()
+
+    thread = threading.Thread(target=compiles)
+    thread.start()
+    begun.wait()
+    assert later.all_noted() == noted
+    over.set()
+    thread.join()
 
 
 def test_a_caller_that_was_compiled_for_another_result_is_told_so():
