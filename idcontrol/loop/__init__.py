@@ -44,8 +44,8 @@ another robot, session, version,
 a far-off number, out of range
 control step too long, beats      the last torque holds at the machine; braked after 50 ticks in a row
 missed
-controller hangs                  the machine brakes itself after 20 of its periods without a command; the loop
-                                  interrupts the controller after 0.1 s and brakes too
+controller hangs                  the machine brakes itself after 20 of its periods without a command, 20 ms at least;
+                                  the loop interrupts the controller after 0.1 s and brakes too
 controller raises                 braked at once; the traceback is in the metrics
 controller returns a NaN          the last torque holds; braked after 5 ticks in a row
 controller's status is failed     its torque is zero and is not sent: the last torque holds; braked after 5 ticks in

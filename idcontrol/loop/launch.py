@@ -70,7 +70,7 @@ class LoopSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         joints: Name of the order that the joints of the machine at `peer` have, one of `orders` in the robot file; null
             is that of the model.
         plant_rate_hz: Rate of the plant; null is that of the loop.
-        plant_silence_s: The plant brakes after a silence of this length; null is 20 of its periods.
+        plant_silence_s: The plant brakes after a silence of this length; null is 20 of its periods, and 20 ms at least.
         start: Where the plant begins: lying, where the robot file says on what, or standing.
         arm: Whether the machine at `peer` is armed as soon as it is ready. If not, Enter at the terminal arms it, and
             recovers it after it was braked. A plant of ours needs nobody to arm it.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -32,12 +33,18 @@ FAREWELL = 20
 """Number of ticks in which a stopped side still tells that it has stopped."""
 
 
+PATIENCE: Final = 20
+"""Silence that a machine tolerates, in its periods."""
+PATIENCE_S: Final = 0.02
+"""It tolerates no less than this [s]. What held torques do depends on time, not on the rate at which they came."""
+
+
 def watchdog(period_s: float) -> Policy:
-    """The policy of a machine: it tolerates a silence of 20 of its periods, then it brakes, for 3 s at most.
+    """The policy of a machine: it tolerates a silence of `PATIENCE` and `PATIENCE_S`, then it brakes, for 3 s at most.
 
     Robots that stood lie half a second after their joints were braked.
     """
-    return Policy(silent=Rule(tolerate=0), late_s=20 * period_s, damp_s=3.0)
+    return Policy(silent=Rule(tolerate=0), late_s=max(PATIENCE * period_s, PATIENCE_S), damp_s=3.0)
 
 
 def channels(session_format: Format) -> dict[str, tuple[int, ...]]:
