@@ -33,8 +33,9 @@ import llvmlite.binding as llvm
 import numba
 from numba import config, types
 from numba.core.caching import IndexDataCacheFile
+from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.registry import CPUDispatcher
+from numba.core.registry import CPUDispatcher, cpu_target
 from numba.core.sigutils import normalize_signature
 from numba.extending import models, register_model
 
@@ -78,6 +79,29 @@ def _uncollected() -> Iterator[None]:
         gc.set_threshold(*threshold)
 
 
+class _Library(JITCodeLibrary):  # type: ignore[misc]  # numba has no types
+    """The code of one function and of those that it takes in, as LLVM optimizes and keeps it."""
+
+    def _optimize_functions(self, module: Any) -> None:
+        module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
+
+
+@contextlib.contextmanager
+def _optimized_once() -> Iterator[None]:
+    """Let LLVM optimize a module once: Numba does so three times, functions, cheaply, and fully, with as fast code."""
+    generator = cpu_target.target_context.codegen()
+    before = generator._library_class
+    generator._library_class = _Library
+    try:
+        yield
+    finally:
+        generator._library_class = before
+
+
 _UNREADABLE: Final = (AttributeError, ImportError, EOFError, UnpicklingError)
 
 
@@ -87,7 +111,7 @@ class _Compiled(CPUDispatcher):  # type: ignore[misc]  # numba has no types
     def compile(self, sig: Any) -> Any:
         """Compile or load it for types of arguments, and know which linked kernels it may enter."""
         enters = self._enters[tuple(normalize_signature(sig)[0])]
-        with stopwatch.stopped(), global_compiler_lock, _uncollected(), later.collected(enters):
+        with stopwatch.stopped(), global_compiler_lock, _uncollected(), _optimized_once(), later.collected(enters):
             return super().compile(sig)
 
     @functools.cached_property
