@@ -347,7 +347,7 @@ def _worker(single: InverseDynamics) -> _Worker:
     single(State(t=0.0, q=_neutral(system), v=np.zeros(system.n_velocities)), _standing(system, feet))
     single.reset()
     assert single._whole is not None
-    return _Worker(whole=single._whole, intake=single._intake._bound)
+    return _Worker(whole=single._whole, intake=single._intake.room)
 
 
 def _neutral(system: System) -> Array:
@@ -427,7 +427,7 @@ def _steps(worker: _Worker, rows: _Rows, given: _Given, out: Commands, begin: in
             out.status[i] = FAILED
             continue
         _take_row(worker, rows, given, i)
-        ending, _, clipped, residual, n, _, _, _ = whole_step(worker.whole, given.t[i])
+        (ending, _, clipped, residual, n, _, _), _ = whole_step(worker.whole, given.t[i])
         if ending not in (SOLVED, LIMIT, MOVED):
             out.status[i] = FALLBACK
             continue

@@ -22,8 +22,8 @@ LIBRARY = "idcontrol.controllers, idcontrol.plants"
 GROWTH_BAR_MB = 1.0
 """Bound on growth over 10^6 steps [MB]; it leaves room for pages that the allocator takes and keeps."""
 
-HANDLES_BARS = {"control": 8.0, "plant": 0.0}
-"""Bounds on what compiled calls take from the heap in a plain step: a handle for each array that a caller hands in."""
+HANDLES_BARS = {"control": 0.0, "plant": 0.0}
+"""Bounds on what compiled calls take from the heap in a plain step."""
 
 SAMPLES = 20
 PERIODS = 320

@@ -16,18 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from idcontrol.kernels.bound import Bound, bind, borrow, entry
+from idcontrol.kernels.given import ARRAY, LOGICAL, REAL, Given, is_vector, vector
 from idcontrol.kernels.jit import njit
 from idcontrol.system import LARGEST, UNIT, System
 from idcontrol.types import Array, Booleans, Command, Reference, State, Status
 
 KEPT_FEET: Final = 16
 """Arrays are kept for references of up to this many feet: to bind others takes as long as ten control steps."""
-
-ARRAY: Final = np.ndarray
-REAL: Final = np.dtype(np.float64)
-LOGICAL: Final = np.dtype(np.bool_)
-PACKED, PACKED_LOGICAL = (8,), (1,)
-"""Strides of contiguous vectors of float64 and of bool [bytes]."""
 
 
 class Inputs(NamedTuple):
@@ -67,6 +62,8 @@ NAMES: Final = (
 """The names by which messages to the user call the fields of `Inputs`."""
 TIMES: Final = NAMES[6:]
 """The fields that may be infinite."""
+STANCE: Final = 5
+"""The place of the field that is not of real numbers."""
 
 
 class Intake:
@@ -74,6 +71,8 @@ class Intake:
 
     Attributes:
         inputs: State and reference that were taken last; other arrays for each number of feet.
+        room: The argument of `copy_inputs` that they are bound in.
+        bound: That of `copy_given`.
     """
 
     def __init__(self, system: System, *, accelerations: bool = True) -> None:
@@ -85,38 +84,39 @@ class Intake:
         """
         self._system = system
         self._no_acceleration = None if accelerations else np.zeros(system.n_actuated)
-        self._rooms: dict[int, tuple[Inputs, Bound]] = {}
-        self.inputs, self._bound = self._room(0)
-        self._copy = entry(copy_inputs, self._bound, tuple(self.inputs))
+        self._rooms: dict[int, tuple[Inputs, Bound, Bound]] = {}
+        self.inputs, self.room, self.bound = self._rooms_for(0)
+        self._copy = entry(copy_given, self.bound, Given())
 
     def take(self, state: State, reference: Reference) -> str:
         """Copy state and reference into `inputs`; returns why they cannot be used, or nothing. Never raises."""
         try:
-            given: Any = (
-                state.q,
-                state.v,
-                reference.q,
-                reference.v,
-                reference.a if self._no_acceleration is None else self._no_acceleration,
-                reference.stance,
-                reference.since_touchdown,
-                reference.to_liftoff,
-            )
-            if not _plain(*given):
-                given = _converted(given)
-            if self._copy(self._bound, given):
+            given = self.given(state, reference)
+            if self._copy(self.bound, given):
                 return ""
-            feet = Inputs(*given).stance.size
+            given = _converted(given)
+            feet = given[STANCE].size
             if feet != self.inputs.stance.size:
-                self.inputs, self._bound = self._room(feet)
-                if self._copy(self._bound, given):
-                    return ""
-            return self._fault(Inputs(*given))
+                self.inputs, self.room, self.bound = self._rooms_for(feet)
+            return "" if self._copy(self.bound, given) else self._fault(Inputs(*given))
         except Exception as error:  # a user's object may raise anything when it is read; a controller raises nothing
             return f"state or reference cannot be read: {''.join(format_exception_only(error)).strip()}"
 
-    def _room(self, feet: int) -> tuple[Inputs, Bound]:
-        """Arrays for references with that many feet, and the argument of `copy_inputs` that they are bound in."""
+    def given(self, state: State, reference: Reference) -> tuple[Any, ...]:
+        """The fields of `Inputs` as they were given, whatever they are; raises what their authors raise."""
+        return (
+            state.q,
+            state.v,
+            reference.q,
+            reference.v,
+            reference.a if self._no_acceleration is None else self._no_acceleration,
+            reference.stance,
+            reference.since_touchdown,
+            reference.to_liftoff,
+        )
+
+    def _rooms_for(self, feet: int) -> tuple[Inputs, Bound, Bound]:
+        """Arrays for references with that many feet, and the arguments that they are bound in."""
         if feet in self._rooms:
             return self._rooms[feet]
         system = self._system
@@ -131,10 +131,11 @@ class Intake:
             since_touchdown=np.zeros(feet),
             to_liftoff=np.zeros(feet),
         )
-        room = inputs, bind((inputs, system.unit))
+        room = bind((inputs, system.unit))
+        rooms = inputs, room, bind((room, ARRAY))
         if feet <= KEPT_FEET:
-            self._rooms[feet] = room
-        return room
+            self._rooms[feet] = rooms
+        return rooms
 
     def _fault(self, given: Inputs) -> str:
         """The first thing that is wrong with plain arrays of this many feet."""
@@ -165,7 +166,7 @@ def alone(call: Call) -> Call:
 
     @wraps(call)
     def called(self: Any, state: State, reference: Reference) -> Command:
-        if not self._system.busy.acquire(blocking=False):
+        if not self._system.busy.acquire(False):
             return failed(self._system, "called by two threads at once: give each a controller of its own")
         try:
             return call(self, state, reference)
@@ -183,23 +184,6 @@ def failed(system: System, reason: str) -> Command:
     return Command(tau=np.zeros(system.n_actuated), status=Status.FAILED, dropped=(reason,))
 
 
-def _plain(q: Any, v: Any, joint_q: Any, joint_v: Any, joint_a: Any, stance: Any, since: Any, until: Any) -> bool:
-    """Whether all are vectors without gaps, of the types of `Inputs`.
-
-    None may be of a subclass, whose author decides what it says of itself: compiled code would read beyond its end.
-    """
-    return (
-        type(q) is type(v) is type(joint_q) is type(joint_v) is type(joint_a) is ARRAY
-        and type(stance) is type(since) is type(until) is ARRAY
-        and q.dtype is v.dtype is joint_q.dtype is joint_v.dtype is joint_a.dtype is REAL
-        and since.dtype is until.dtype is REAL
-        and stance.dtype is LOGICAL
-        and q.strides == v.strides == joint_q.strides == joint_v.strides == joint_a.strides == PACKED
-        and since.strides == until.strides == PACKED
-        and stance.strides == PACKED_LOGICAL
-    )
-
-
 def _converted(given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Convert each value to a new contiguous array of the type that `Inputs` has.
 
@@ -213,7 +197,7 @@ def _converted(given: tuple[Any, ...]) -> tuple[Any, ...]:
             raise ValueError(f"{name} has {array.ndim} axes and type {array.dtype}; it must be a vector of numbers")
         if name == "reference.stance" and np.isnan(array).any():
             raise ValueError(f"{name} has a NaN, which is neither true nor false")
-        plain.append(np.array(array, dtype=LOGICAL if name == "reference.stance" else REAL))
+        plain.append(np.array(array, dtype=np.bool_ if name == "reference.stance" else np.float64))
     return tuple(plain)
 
 
@@ -240,7 +224,7 @@ def _within(x: Array, out: Array) -> bool:
     return good
 
 
-@njit(cache=True)
+@njit(cache=True, inner=True)
 def copy_inputs(bound: Bound, given: tuple[Any, ...]) -> bool:
     """Copy the fields of `Inputs` into bound ones; returns whether they can be used."""
     told = Inputs(*borrow(given))
@@ -261,3 +245,24 @@ def copy_inputs(bound: Bound, given: tuple[Any, ...]) -> bool:
             square += inputs.q[i] * inputs.q[i]
         good = good and abs(np.sqrt(square) - 1.0) <= UNIT
     return bool(good)
+
+
+@njit(cache=True)
+def copy_given(bound: Bound, given: Given) -> bool:
+    """`copy_inputs` of what Python code gives; false, too, where one is no plain vector of its type."""
+    room, array = bound.borrowed
+    for place in range(8):
+        if not is_vector(given, place, array, LOGICAL if place == STANCE else REAL):
+            return False
+    like, _ = room.borrowed
+    told = (
+        vector(given, 0, like.q),
+        vector(given, 1, like.v),
+        vector(given, 2, like.joint_q),
+        vector(given, 3, like.joint_v),
+        vector(given, 4, like.joint_a),
+        vector(given, STANCE, like.stance),
+        vector(given, 6, like.since_touchdown),
+        vector(given, 7, like.to_liftoff),
+    )
+    return bool(copy_inputs(room, told))

@@ -49,10 +49,11 @@ from idcontrol.controllers.step import (
     torque_bounds,
     usable,
 )
-from idcontrol.controllers.whole import Whole, place_of, whole_step
+from idcontrol.controllers.whole import REFUSED, Whole, place_of, step_of
 from idcontrol.errors import IdControlError, InputError
 from idcontrol.kernels.arena import HEAP, reserve
 from idcontrol.kernels.bound import Bound, bind, entry
+from idcontrol.kernels.given import Given
 from idcontrol.models.distribution import MET, Bounds
 from idcontrol.models.memory import as_warm_start, memory, store
 from idcontrol.models.step import Ending, Prescribed, StepProblem, warm_bits
@@ -151,7 +152,8 @@ class InverseDynamics:
         self._weighs = s.learn_load and system.floats
         self._parts = self._in_one_call(none)
         self._whole = None if self._parts is None else bind(self._parts)
-        self._run = None if self._whole is None else entry(whole_step, self._whole, 0.0)
+        self._run: Any = None if self._whole is None else entry(step_of, self._whole, self._intake.bound, Given(), 0.0)
+        self._first: Any = getattr(contacts, "first", None)  # a step in one call has no other contacts
         self._weigh: Any = weigh if self._run else entry(weigh, self._bound, self._carried, none, 0.0)
         self._watch: Any = watch if self._run else entry(watch, self._bound, self._seen, none, 0.0)
 
@@ -194,14 +196,16 @@ class InverseDynamics:
     @alone
     def __call__(self, state: State, reference: Reference) -> Command:
         """Torques for the period that begins at `state.t`; `Status.FAILED` where state or reference cannot be used."""
-        fault = self._intake.take(state, reference)
-        if fault:
-            return failed(self._system, fault)
-        try:
-            near, ended = self._ended(state.t)
-        except Exception as error:  # a detector may be a user's and raise anything; a controller raises nothing
-            return failed(self._system, f"contacts cannot be found: {type(error).__name__}: {error}")
-        ending, sticking, clipped, residual, n, gap, lands = ended
+        step = self._at_once(state, reference)
+        if step is None:
+            fault = self._intake.take(state, reference)
+            if fault:
+                return failed(self._system, fault)
+            try:
+                step = self._ended(state.t)
+            except Exception as error:  # a detector may be a user's and raise anything; a controller raises nothing
+                return failed(self._system, f"contacts cannot be found: {type(error).__name__}: {error}")
+        near, (ending, sticking, clipped, residual, n, gap, lands) = step
         impact = lands and self._settings.impacts
         dropped = GIVEN_UP.get(ending)
         if dropped is not None:
@@ -224,15 +228,24 @@ class InverseDynamics:
         except IdControlError as error:  # a model that does not take hundreds of contacts
             return failed(self._system, str(error))
 
+    def _at_once(self, state: State, reference: Reference) -> tuple[Contacts, Ended] | None:
+        """`_ended` in one call, state and reference taken in as they are; None where that cannot be."""
+        if self._run is None or self._intake.inputs is not self._machine.inputs:
+            return None
+        try:
+            ended, n = self._run(self._whole, self._intake.bound, self._intake.given(state, reference), state.t)
+        except Exception:  # a user's object may raise anything when it is read: `Intake.take` says what
+            return None
+        return None if ended[0] == REFUSED else (self._first(n), ended)
+
     def _ended(self, t: float) -> tuple[Contacts, Ended]:
         """How the step ended at the state that was taken in, and the contacts that it found."""
         ended: Ended = (NO_SOLUTION, False, False, 0.0, 0, np.nan, False)
         if self._run is not None:
-            assert isinstance(self._contacts, SphereContacts)
             if self._intake.inputs is not self._machine.inputs:
                 self._rebind(self._intake.inputs, 0)
-            *ended, n = self._run(self._whole, t)
-            return self._contacts.first(n), ended
+            ended, n = self._run(self._whole, self._intake.bound, tuple(self._intake.inputs), t)
+            return self._first(n), ended
         near = self._look(t)
         if self._step is not None:
             ended = self._step(self._bound, near.bound)

@@ -14,9 +14,11 @@ from numba import types
 from idcontrol.contact.spheres import find
 from idcontrol.controllers.feedback import TURNS_RAD_S
 from idcontrol.controllers.friction import watch
+from idcontrol.controllers.inputs import copy_given
 from idcontrol.controllers.load import weigh
-from idcontrol.controllers.step import LIMIT, MOVED, SOLVED
+from idcontrol.controllers.step import LIMIT, MOVED, SOLVED, Ended
 from idcontrol.kernels.bound import Bound
+from idcontrol.kernels.given import Given
 from idcontrol.kernels.jit import njit
 from idcontrol.kernels.linked import address, calls, linked
 from idcontrol.multibody import terms_kernel
@@ -57,8 +59,11 @@ class Whole(NamedTuple):
     learns: bool
 
 
-WholeEnded: TypeAlias = tuple[int, bool, bool, float, int, float, bool, int]
-"""As `idcontrol.controllers.step.Ended`, and how many contacts were found."""
+WholeEnded: TypeAlias = tuple[Ended, int]
+"""How the step ended, and how many contacts were found."""
+
+REFUSED: Final = 5
+"""Ending of `step_of`: what was given cannot be used as it is, and nothing was computed."""
 
 _RETURNS: Final = types.Tuple(
     (types.int64, types.boolean, types.boolean, types.float64, types.int64, types.float64, types.boolean)
@@ -73,9 +78,9 @@ def place_of(step: Any, *like: Any) -> int:
 
 
 @linked
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, inner=True, error_model="numpy")
 def whole_step(bound: Bound, t: float) -> WholeEnded:
-    """A control step of the `Whole` in `bound` at time `t` [s]."""
+    """A control step of the `Whole` in `bound` at time `t` [s], with the state and reference in `Machine.inputs`."""
     whole = bound.borrowed
     machine, spheres, load = whole.machine.borrowed, whole.spheres.borrowed, whole.load.borrowed
     inputs, bias, a = machine.inputs, machine.terms.bias, whole.damping.shape[0]
@@ -94,10 +99,20 @@ def whole_step(bound: Bound, t: float) -> WholeEnded:
         counted = watch(whole.machine, whole.friction, whole.found, t)
         for c in range(n):
             mu[c] = min(mu[c], counted)
-    ending, sticking, clipped, residual, stands, gap, lands = _step_at(whole.step, (whole.machine, whole.found))
+    ended: Ended = _step_at(whole.step, (whole.machine, whole.found))
+    ending, stands = ended[0], ended[4]
     load.contacts[0] = stands if ending in (SOLVED, LIMIT, MOVED) else 0
     if ending == LIMIT:
         machine.let_go[0] += 1
     elif ending == SOLVED and machine.let_go[0] > 0:
         machine.let_go[0] -= 1
-    return ending, sticking, clipped, residual, stands, gap, lands, n
+    return ended, n
+
+
+@njit(cache=True, nogil=True)
+def step_of(bound: Bound, intake: Bound, given: Given, t: float) -> WholeEnded:
+    """`whole_step` with the state and reference `given`, as `idcontrol.controllers.inputs.copy_given` takes them."""
+    if not copy_given(intake, given):
+        return (REFUSED, False, False, 0.0, 0, np.nan, False), 0
+    found: WholeEnded = whole_step(bound, t)
+    return found

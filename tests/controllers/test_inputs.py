@@ -137,7 +137,7 @@ def test_a_quaternion_that_is_not_of_unit_length_is_refused(length):
 
 @pytest.mark.parametrize("name", ["pid", "id-sensed-1", "id-coulomb-qp"])
 @pytest.mark.parametrize(
-    "kind", ["list", "read-only", "strided", "backward", "lying", "single precision", "big-endian"]
+    "kind", ["list", "read-only", "strided", "backward", "lying", "single precision", "big-endian", "pickled"]
 )
 def test_arrays_of_any_kind_give_the_torque_of_plain_ones(name, kind):
     """Values that single precision holds, so that the torque is the same to the bit."""
@@ -145,6 +145,8 @@ def test_arrays_of_any_kind_give_the_torque_of_plain_ones(name, kind):
     def made(x):
         if kind == "backward":
             return x[::-1].copy()[::-1]
+        if kind == "pickled":
+            return pickle.loads(pickle.dumps(x))
         if x.dtype == bool:
             return x.tolist() if kind == "list" else np.repeat(x, 2)[::2]
         if kind == "list":
