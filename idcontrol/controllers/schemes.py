@@ -46,7 +46,7 @@ from idcontrol.models.distribution import (
 )
 from idcontrol.models.no_slip import DUAL, PIVOTING, SLIP_SPEED, no_slip_kernel
 from idcontrol.models.step import ContactModel
-from idcontrol.models.whitened import recover_kernel
+from idcontrol.models.whitened import recover_kernel, uncertain
 from idcontrol.solvers import status
 from idcontrol.solvers.basis import column_basis
 from idcontrol.solvers.enumerate import NearestProblem, gap, nearest_kernel, tick_nodes
@@ -221,7 +221,7 @@ def move(p: Posed, f: Array, arena: Arena) -> Answer:
 def _dissipation(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():  # roles of contacts without slip are tried in Python
         return False, np.inf
-    ending, _, residual = edge_lcp_kernel(p.w.rho, p.w.c, p.w.left, p.cones.mu, p.active, f, arena)
+    ending, _, residual = edge_lcp_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
     return ending == status.SOLVED, residual
 
 
@@ -229,7 +229,7 @@ def _dissipation(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 def _one_stage(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():
         return False, np.inf
-    ending, _, residual = one_stage_kernel(p.w.rho, p.w.c, p.w.left, p.cones.mu, p.active, f, arena)
+    ending, _, residual = one_stage_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
     return ending == status.SOLVED, residual
 
 
@@ -237,7 +237,7 @@ def _one_stage(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 def _coulomb(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():
         return False, np.inf
-    ending, _, residual = continued_lcp_kernel(p.w.rho, p.w.c, p.w.left, p.cones.mu, p.active, f, arena)
+    ending, _, residual = continued_lcp_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
     return ending == status.SOLVED, residual
 
 
@@ -245,21 +245,23 @@ def _coulomb(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
 def _cone(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     if p.cones.held.any():
         return False, np.inf
-    ending, _, residual = cone_kernel(p.w.rho, p.w.c, p.w.left, p.cones.mu, p.active, f, arena)
+    ending, _, residual = cone_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), p.cones.mu, p.active, f, arena)
     return ending == status.SOLVED, residual
 
 
 @njit(inline="always")
 def _pivoting(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
-    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, p.w.left, closed, p.active, PIVOTING, f, arena)
+    ending, _, residual, slip = no_slip_kernel(
+        p.w.rho, p.w.c, uncertain(p.w, arena), closed, p.active, PIVOTING, f, arena
+    )
     return ending == status.SOLVED and slip <= SLIP_SPEED, residual
 
 
 @njit(inline="always")
 def _dual(p: Posed, f: Array, arena: Arena) -> tuple[bool, float]:
     closed = np.ones(p.cones.mu.shape[0], dtype=np.bool_)
-    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, p.w.left, closed, p.active, DUAL, f, arena)
+    ending, _, residual, slip = no_slip_kernel(p.w.rho, p.w.c, uncertain(p.w, arena), closed, p.active, DUAL, f, arena)
     return ending == status.SOLVED and slip <= SLIP_SPEED, residual
 
 
@@ -403,6 +405,7 @@ def stiff_springs(p: Posed, f: Array, arena: Arena) -> Answer:
     if p.cones.held.any():
         return Answer(NO_SOLUTION, False, np.inf, vector(arena, p.w.fixed.shape[0]), np.nan)
     law = (constraint.STIFFNESS, constraint.DAMPING)
+    uncertain(p.w, arena)
     ending, _, residual = springs.closed_kernel(p.h, law, p.w, p.cones.mu, f, arena)
     if ending != status.SOLVED:
         return Answer(NO_SOLUTION, False, residual, vector(arena, p.w.fixed.shape[0]), np.nan)

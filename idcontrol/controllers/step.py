@@ -33,7 +33,7 @@ from idcontrol.kernels.linked import late, linked
 from idcontrol.models.distribution import MET, Bounds, Cones
 from idcontrol.models.memory import Memory, recall, remember
 from idcontrol.models.step import CLOSED_GAP
-from idcontrol.models.whitened import Whitened, recover_kernel, whiten_kernel
+from idcontrol.models.whitened import Whitened, recover_kernel, uncertain, whiten_rows_kernel
 from idcontrol.system import UNIT, ActuatorLimits, shorter
 from idcontrol.types import Array, Booleans, Integers
 
@@ -172,7 +172,8 @@ class Posed(NamedTuple):
     """One control step, ready to be solved: joints prescribed, contacts chosen, rows whitened.
 
     Attributes:
-        w: The whitened problem of the n contacts in stance; `c` is measured against `target`.
+        w: The whitened problem of the n contacts in stance; `c` is measured against `target`, and `left` is written
+            by whom it helps (`idcontrol.models.whitened.uncertain`): a step whose contacts stick does without.
         b: Desired joint velocities, projected, shape (a,) [rad/s].
         which: Places of these contacts among those detected, shape (n,).
         contacts: These contacts; their rows are measured against `target` in their surface's place.
@@ -420,7 +421,7 @@ def pose(machine: Machine, detected: ContactArrays, arena: Arena) -> Posed:
     np.dot(terms.M, v, kappa)
     for i in range(m):
         kappa[i] = h * terms.bias[i] - kappa[i]
-    w = whiten_kernel(terms.M, kappa, terms.free, terms.fixed, b, contacts.jacobian, arena)
+    w = whiten_rows_kernel(terms.M, kappa, terms.free, terms.fixed, b, contacts.jacobian, arena)
     for r in range(3 * n):
         w.c[r] -= target[r]
     last, bounds = motors(machine, v, arena)
@@ -516,7 +517,7 @@ def drive(posed: Posed, known: Array, active: Integers, arena: Arena) -> Posed:
         else:
             free[u + j - p] = u + j
             kappa[u + j] -= known[j]
-    w = whiten_kernel(posed.w.M, kappa, free[: m - p], fixed[:p], b[:p], posed.contacts.jacobian, arena)
+    w = whiten_rows_kernel(posed.w.M, kappa, free[: m - p], fixed[:p], b[:p], posed.contacts.jacobian, arena)
     for r in range(posed.target.shape[0]):
         w.c[r] -= posed.target[r]
     return Posed(
@@ -628,4 +629,6 @@ def control(scheme: Any, bound: Bound, near: Near) -> Ended:
 @njit(cache=True, error_model="numpy")
 def pose_bound(bound: Bound, near: Packed, arena: Arena) -> Posed:
     """`pose` of a bound machine: the problem that `control` solves, for giving way, tests and people."""
-    return pose(bound.values, ContactArrays(*near), arena)
+    posed = pose(bound.values, ContactArrays(*near), arena)
+    uncertain(posed.w, arena)  # of what follows in Python most asks for it
+    return posed

@@ -69,15 +69,11 @@ class Whitened(NamedTuple):
     left: Array
 
 
-@njit(cache=True, forceinline=True, error_model="numpy")
-def whiten_kernel(
+@njit(cache=True, inner=True, forceinline=True, error_model="numpy")
+def whiten_rows_kernel(
     M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array, arena: Arena
 ) -> Whitened:  # pragma: no cover - compiled
-    """Whiten the rows J with the velocities `fixed` prescribed to be b; c is ``J v°``.
-
-    Its rounding is that of the terms before they cancel, in it and in the momenta that v° answers to, and what Cholesky
-    factors leave of these (Higham 2002, section 10.1). What callers add to c is no smaller where it cancels them.
-    """
+    """`whiten_kernel` without `left`, which `uncertain` writes for who needs it."""
     m, k, rows = M.shape[0], free.shape[0], J.shape[0]
     M_bb = matrix(arena, k, k)
     for i in range(k):
@@ -87,20 +83,17 @@ def whiten_kernel(
     L[:] = 0.0
     if not cholesky(M_bb, L):
         L[:] = np.nan
-    x, terms = vector(arena, k), vector(arena, k)  # momenta, and the magnitudes of their terms
+    x = vector(arena, k)
     for i in range(k):
-        s, size = -kappa[free[i]], abs(kappa[free[i]])
+        s = -kappa[free[i]]
         for j in range(fixed.shape[0]):
-            momentum = M[free[i], fixed[j]] * b[j]
-            s -= momentum
-            size += abs(momentum)
-        x[i], terms[i] = s, size
+            s -= M[free[i], fixed[j]] * b[j]
+        x[i] = s
     solve_lower(L, x)
     solve_lower_transposed(L, x)
-    v_free, factored = vector(arena, m), 0.0
+    v_free = vector(arena, m)
     for i in range(k):
         v_free[free[i]] = x[i]
-        factored += np.sqrt(M_bb[i, i]) * abs(x[i])
     for j in range(fixed.shape[0]):
         v_free[fixed[j]] = b[j]
     # L⁻¹ of all rows at once, as columns: nothing waits for the sum before
@@ -118,24 +111,59 @@ def whiten_kernel(
     for r in range(rows):
         for i in range(k):
             rho[r, i] = white[i, r]
+        s = 0.0
+        for i in range(m):
+            s += J[r, i] * v_free[i]
+        c[r] = s
+    return Whitened(M, kappa, free, fixed, L, v_free, J, rho, c, left)
+
+
+@linked
+@njit(cache=True, inner=True, error_model="numpy")
+def uncertain(w: Whitened, arena: Arena) -> Array:  # pragma: no cover - compiled
+    """Write and return what rounding may leave of c, ``w.left``.
+
+    It is that of the terms before they cancel, in ``J v°`` and in the momenta that v° answers to, and what Cholesky
+    factors leave of these (Higham 2002, section 10.1). What callers add to c is no smaller where it cancels them.
+    """
+    (rows, k), m, free, fixed = w.rho.shape, w.M.shape[0], w.free, w.fixed
+    terms, factored = vector(arena, k), 0.0  # magnitudes of the terms of the momenta
+    for i in range(k):
+        size = abs(w.kappa[free[i]])
+        for j in range(fixed.shape[0]):
+            size += abs(w.M[free[i], fixed[j]] * w.v_free[fixed[j]])
+        terms[i] = size
+        factored += np.sqrt(w.M[free[i], free[i]]) * abs(w.v_free[free[i]])
     # what momenta that are wrong by δ change of c is (M_bb⁻¹Jᵀ)·δ, and of its size |M_bb⁻¹Jᵀ|·|δ|
+    white = matrix(arena, k, rows)
     for i in range(k - 1, -1, -1):
+        for r in range(rows):
+            white[i, r] = w.rho[r, i]
         for o in range(i + 1, k):
-            factor = L[o, i]
+            factor = w.L[o, i]
             for r in range(rows):
                 white[i, r] -= factor * white[o, r]
         for r in range(rows):
-            white[i, r] /= L[i, i]
-        terms[i] += np.sqrt(M_bb[i, i]) * factored
+            white[i, r] /= w.L[i, i]
+        terms[i] += np.sqrt(w.M[free[i], free[i]]) * factored
     for r in range(rows):
-        s, size = 0.0, 0.0
+        size = 0.0
         for i in range(k):
             size += abs(white[i, r]) * terms[i]
         for i in range(m):
-            s += J[r, i] * v_free[i]
-            size += abs(J[r, i] * v_free[i])
-        c[r], left[r] = s, rounding(m + k, size)
-    return Whitened(M, kappa, free, fixed, L, v_free, J, rho, c, left)
+            size += abs(w.rows[r, i] * w.v_free[i])
+        w.left[r] = rounding(m + k, size)
+    return w.left
+
+
+@njit(cache=True, forceinline=True, error_model="numpy")
+def whiten_kernel(
+    M: Array, kappa: Array, free: Integers, fixed: Integers, b: Array, J: Array, arena: Arena
+) -> Whitened:  # pragma: no cover - compiled
+    """Whiten the rows J with the velocities `fixed` prescribed to be b; c is ``J v°``."""
+    w: Whitened = whiten_rows_kernel(M, kappa, free, fixed, b, J, arena)
+    uncertain(w, arena)
+    return w
 
 
 @njit(cache=True, forceinline=True, error_model="numpy")
