@@ -340,6 +340,21 @@ def test_a_fast_ball_does_not_pass_through_the_ground_unseen():
     assert abs(state.v[2]) < 1e-9
 
 
+def test_a_plant_gets_warm_whose_model_refuses_numbers_that_are_not_finite(quadruped):
+    """As SciPy does: the loop could not start."""
+
+    def model(problem, warm):
+        if not np.isfinite(problem.kappa).all():
+            raise ValueError("array must not contain infs or NaNs")
+        return coulomb.solve(problem, warm)
+
+    system = scenes.links()
+    plant = Stepping(system, SphereContacts(system, scenes.FEET, scenes.RADIUS, plane(), 0.8), model, 1e-3)
+    start = State(t=0.0, q=scenes.home(quadruped), v=np.zeros(system.n_velocities))
+    plant.warm(start)
+    assert np.isfinite(plant.step(np.zeros(system.n_actuated), 1e-3).v).all()
+
+
 def test_the_last_solution_can_be_read():
     plant = bodies.ball(0.5)
     plant.reset(bodies.ball_at(0.0))
