@@ -334,4 +334,6 @@ def test_a_gait_or_pose_that_does_not_fit_the_machine_is_refused():
         m.planner(Schedule.constant(0.0), gait=Gait(touchdown=(0.0, 0.5)))
     with pytest.raises(InputError, match="12 finite joint angles"):
         type(m)(m.system, m.feet, m.home[:3], m.gait, m.speed_limit).planner(Schedule.constant(0.0))
+    with pytest.raises(InputError, match="foot 1 of 4 is stretched"):
+        type(m)(m.system, m.feet, 0.0 * m.home, m.gait, m.speed_limit).planner(Schedule.constant(0.0))
     assert math.isfinite(m.planner(Schedule.constant(0.0)).height)
