@@ -13,7 +13,7 @@ import numpy as np
 
 from idcontrol.bench.measurement import Bar, Benchmark, Effort, TimingRow, measure
 from idcontrol.bench.scenes import PosedProblem, RecordedWalk, crowded, floor, problems
-from idcontrol.bench.timing import Job, in_turns
+from idcontrol.bench.timing import Job, answers, in_turns
 from idcontrol.controllers import giving_way
 from idcontrol.controllers.giving_way import Outcome, keep
 from idcontrol.controllers.inverse import solve
@@ -28,7 +28,7 @@ from idcontrol.controllers.schemes import (
     SAP,
     Scheme,
 )
-from idcontrol.kernels.arena import HEAP
+from idcontrol.kernels.arena import HEAP, reserve
 from idcontrol.models import coulomb, no_slip
 from idcontrol.models.distribution import torque_map
 from idcontrol.models.no_slip import no_slip_kernel
@@ -151,7 +151,7 @@ def _affordable(scheme: Scheme, walk: RecordedWalk, there: int, n: int) -> bool:
     posed = next(each for each in problems(walk) if len(each.problem.contacts) == len(walk.feet))
     while (there := 3 * there) < n:
         job = scheme_job(scheme, [crowded(posed, there)], warm=False)
-        job.run(0)
+        answers(job, 1)
         times, _ = in_turns([job], 1, 1, 1.0)
         if times[0, 0] > SLOWEST_US:
             return False
@@ -161,18 +161,23 @@ def _affordable(scheme: Scheme, walk: RecordedWalk, there: int, n: int) -> bool:
 def scheme_job(scheme: Scheme, posed: Sequence[PosedProblem], *, warm: bool) -> Job:
     """Solve the posed problems one after another; with `warm`, each starts from the solution of the one before."""
     kept: WarmStart = {}
+    asked, arena = posed[0].request, reserve()
 
     def forget() -> None:
         nonlocal kept
         kept = {}
 
+    def prepare(i: int) -> None:
+        nonlocal asked
+        asked = replace(posed[i].request, warm=kept if warm else {})
+
     def run(i: int) -> Outcome:
         nonlocal kept
-        outcome = solve(scheme, replace(posed[i].request, warm=kept if warm else {}))
+        outcome = solve(scheme, asked, arena)
         kept = outcome.solution.warm
         return outcome
 
-    return Job(run=run, reset=forget)
+    return Job(run=run, prepare=prepare, reset=forget)
 
 
 def _floor(walk: RecordedWalk, posed: Sequence[PosedProblem]) -> Job:

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import structs
 
 from idcontrol.controllers.repair import GAVE_WAY, nearest_motion, velocity_kernel
-from idcontrol.controllers.step import GIVEN_UP, Answer, Posed
+from idcontrol.controllers.step import GIVEN_UP, MOVED, Posed
 from idcontrol.kernels.arena import HEAP
 from idcontrol.models import dissipation, no_slip, specification
 from idcontrol.models.coulomb_cone import SLIDES
@@ -212,18 +212,18 @@ def without_slip(request: Request) -> Outcome:
     return replace(slipping, dropped=("no-slip",))
 
 
-def moved(request: Request, f: Array, answer: Answer) -> Outcome:
-    """The outcome of a scheme whose joints have given way, with contact impulses f, shape (3 n,)."""
+def moved(request: Request, f: Array, impulse: Array, residual: float) -> Outcome:
+    """The outcome of a scheme whose joints have given way, with contact impulses f (3 n,) and motor impulses (p,)."""
     solution = StepSolution(
-        v_plus=velocity_kernel(request.posed.w, f, answer.impulse, HEAP),
+        v_plus=velocity_kernel(request.posed.w, f, impulse, HEAP),
         impulses=np.ascontiguousarray(f.reshape(3, -1).T),
-        multipliers=answer.impulse,
+        multipliers=impulse,
         status=Status.REPAIRED,
-        residual=answer.residual,
+        residual=residual,
         iterations=0,
         note=GAVE_WAY,
     )
-    return Outcome(solution=solution, motor_impulse=answer.impulse, dropped=GIVEN_UP[answer.ending])
+    return Outcome(solution=solution, motor_impulse=impulse, dropped=GIVEN_UP[MOVED])
 
 
 def servo(request: Request, forward: ContactModel, dropped: tuple[str, ...]) -> Outcome:

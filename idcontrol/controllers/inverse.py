@@ -51,7 +51,7 @@ from idcontrol.controllers.step import (
 )
 from idcontrol.controllers.whole import REFUSED, Whole, place_of, step_of
 from idcontrol.errors import IdControlError, InputError
-from idcontrol.kernels.arena import HEAP, reserve
+from idcontrol.kernels.arena import HEAP, Arena, reserve
 from idcontrol.kernels.bound import Bound, bind, entry
 from idcontrol.kernels.given import Given
 from idcontrol.models.distribution import MET, Bounds
@@ -441,7 +441,7 @@ class InverseDynamics:
         assert request.problem.prescribed is not None
         index, b = request.problem.prescribed.index, request.problem.prescribed.velocity
         while True:
-            outcome = solve(self._scheme, driven)
+            outcome = solve(self._scheme, driven, self._machine.arena)
             impulse = known.copy()
             impulse[tracked] = outcome.motor_impulse
             slack = MET * np.where(room < np.inf, room, np.abs(impulse))
@@ -475,19 +475,24 @@ def _driven(request: Request, tracked: Booleans, impulse: Array) -> Request:
     return replace(request, problem=problem, posed=posed)
 
 
-def solve(scheme: Scheme, request: Request) -> Outcome:
-    """A control step by its scheme; where that has no solution, by its model with all it can do; last, by servos."""
+def solve(scheme: Scheme, request: Request, arena: Arena = HEAP) -> Outcome:
+    """A control step by its scheme; where that has no solution, by its model with all it can do; last, by servos.
+
+    Arrays that nobody sees come from an arena, of which all is taken back.
+    """
     if scheme.solve is not None:
         posed = request.posed._replace(active=warm_bits(request.warm, request.problem.contacts))
         f = np.zeros(posed.w.rho.shape[0])
-        answer: Answer = scheme.solve(posed, f, HEAP)
+        arena.used[0] = 0
+        answer: Answer = scheme.solve(posed, f, arena)
+        impulse = answer.impulse.copy()  # the arena has it
         if answer.ending == SOLVED:
             ending = Ending(Status.SOLVED, answer.residual, 0)
             solution = finish(request.problem, posed.w, f, ending, posed.active)
-            solution = structs.replace(solution, multipliers=answer.impulse)
-            return Outcome(solution=solution, motor_impulse=answer.impulse, sticking=answer.sticking, gap=answer.gap)
+            solution = structs.replace(solution, multipliers=impulse)
+            return Outcome(solution=solution, motor_impulse=impulse, sticking=answer.sticking, gap=answer.gap)
         if answer.ending == MOVED:
-            return moved(request, f, answer)
+            return moved(request, f, impulse, answer.residual)
         if scheme.instead is not None:
             return _or_servo(scheme, request, scheme.instead(request))
     solution = scheme.model(request.problem, request.warm)

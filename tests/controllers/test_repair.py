@@ -14,7 +14,7 @@ from idcontrol.controllers.inverse import InverseDynamics, solve
 from idcontrol.controllers.repair import nearest_motion
 from idcontrol.controllers.schemes import NO_SLIP_LCP, NO_SLIP_QP
 from idcontrol.controllers.step import MOVED
-from idcontrol.kernels.arena import HEAP
+from idcontrol.kernels.arena import HEAP, reserve
 from idcontrol.models import no_slip
 from idcontrol.models.distribution import Bounds, Cones, unbounded
 from idcontrol.models.step import StepSolution
@@ -127,6 +127,20 @@ def test_tracking_is_given_up_before_feet_may_slip(quadruped, scheme):
     f_N, f_S, f_T = unbounded.solution.impulses.T
     assert (np.abs(f_S) + np.abs(f_T) > 0.2 * f_N).any()
     assert np.linalg.norm(unbounded.motor_impulse) < 0.9 * np.linalg.norm(no_slip.solve(problem).multipliers)
+
+
+@pytest.mark.parametrize("aside", [1.0, 4.0])
+def test_what_is_found_in_an_arena_is_that_of_the_heap_and_stays_as_the_arena_is_used_again(quadruped, aside):
+    """The joints give way where the base is told to start aside at more than 0.2 g."""
+    arena, step = reserve(), asked(starting_aside(quadruped, aside))
+    here, there = solve(NO_SLIP_LCP, step, arena), solve(NO_SLIP_LCP, step)
+    assert here.dropped == (("tracking",) if aside == 4.0 else ())
+    assert arena.used[0] > 0
+    arena.space[:] = np.nan
+    np.testing.assert_array_equal(here.motor_impulse, there.motor_impulse)
+    np.testing.assert_array_equal(here.solution.multipliers, there.solution.multipliers)
+    np.testing.assert_array_equal(here.solution.impulses, there.solution.impulses)
+    np.testing.assert_array_equal(here.solution.v_plus, there.solution.v_plus)
 
 
 @pytest.mark.parametrize("scheme", [NO_SLIP_LCP, NO_SLIP_QP])
