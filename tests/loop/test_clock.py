@@ -132,13 +132,28 @@ def test_a_clock_that_keeps_awake_leaves_half_of_a_wait_to_others():
     assert time.thread_time_ns() - began < 0.9 * 100 * wait
 
 
-def test_a_clock_does_something_else_while_it_spins_but_not_while_it_sleeps():
+class Undisturbed:
+    """Functions of `time` on a computer whose sleeps end when they are to; a look at its clock takes 1 µs."""
+
+    def __init__(self):
+        self.ns = 0
+
+    def monotonic_ns(self):
+        self.ns += 1000
+        return self.ns
+
+    def sleep(self, seconds):
+        self.ns += round(seconds * NS)
+
+
+def test_a_clock_does_something_else_while_it_spins_but_not_while_it_sleeps(monkeypatch):
+    monkeypatch.setattr("idcontrol.loop.clock.time", undisturbed := Undisturbed())
     clock, calls = WallClock(awake=AWAKE_NS), []
-    clock.meanwhile = lambda: calls.append(clock.now())
+    clock.meanwhile = lambda: calls.append(undisturbed.ns)
     deadline = clock.now() + 20 * AWAKE_NS
     clock.sleep_until(deadline)
-    assert calls
-    assert deadline - AWAKE_NS <= calls[0] <= calls[-1] < deadline + AWAKE_NS
+    assert len(calls) == AWAKE_NS // 1000 - 1  # the last look finds the deadline reached
+    assert deadline - AWAKE_NS <= calls[0] <= calls[-1] < deadline
 
 
 def test_a_clock_does_something_once_in_each_wait_before_it_spins():
