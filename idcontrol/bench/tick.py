@@ -1,7 +1,8 @@
 """Where the time of a whole tick goes: a loop on the wall clock, its plant in another process.
 
 Between two ticks the processor does something else, or nothing; caches are colder than where steps follow one another,
-as in the section `controllers`. The loop's own account tells the CPU time of a tick, and the times of its parts
+as in the section `controllers`, although each tick at 1 kHz is rehearsed shortly before
+(`idcontrol.loop.rehearsal`). The loop's own account tells the CPU time of a tick, and the times of its parts
 (`idcontrol.loop.real.PARTS`).
 """
 

@@ -126,6 +126,8 @@ class Machine:
         self._motion = _Motion(State(t=0.0, q=state.q, v=state.v), np.zeros(a), at_rest)
         self.safety = Safety()
         self.row = ChannelRow(channels(wire))
+        self.row.of["dropped"][:] = 0.0
+        self.endpoint.inbox.dropped = self.row.of["dropped"]  # counted where they are recorded
         self.finished = False
         self._farewell = 0
         self._values = np.zeros(wire.state_values)
@@ -212,7 +214,6 @@ class Machine:
             of["force"][motion.state.forces.identity] = motion.state.forces.force
         of["silence_us"][...], of["step_us"][...] = 1e-3 * silence, 1e-3 * spent
         of["late_us"][...], of["missed"][...] = 1e-3 * (beat.woke - beat.due), beat.missed
-        of["dropped"][:] = self.endpoint.inbox.dropped
 
 
 def follow(

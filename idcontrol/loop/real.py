@@ -218,7 +218,10 @@ class ControlLoop:
         self._tau[:], self._wanted[:] = 0.0, 0.0
         # rows tau, q, v, kp, kd: what is sent, and what the controller wants of the last four
         self._sent, self._held = np.zeros((5, len(self._tau))), np.zeros((4, len(self._tau)))
-        self._dropped, self._axes = self.row.of["dropped"], self.row.of["axes"]
+        self._sending = self._sent.ravel()
+        self._axes = self.row.of["axes"]
+        self.row.of["dropped"][:] = 0.0
+        self.endpoint.inbox.dropped = self.row.of["dropped"]  # counted where they are recorded
         heard, self._answer = (self.row.values[span(layout, names)] for names in (HEARD, ANSWER))
         self._plan, self._force = tuple(self.row.of[name] for name in PLAN), self.row.of["force_pred"]
         system = parts.system
@@ -409,7 +412,7 @@ class ControlLoop:
     def _post(self, mode: Mode) -> None:
         """Send what may be sent, in the machine's order; an armed loop is ready to its machine."""
         mode = Mode.READY if mode is Mode.ARMED else mode
-        values, translation = self._sent.ravel(), self._parts.translation
+        values, translation = self._sending, self._parts.translation
         self.endpoint.post(mode, values if translation is None else translation.command(values), self._clock.now())
 
     def _look(self) -> Fault:
@@ -622,7 +625,6 @@ class ControlLoop:
     def _describe(self, beat: Beat, faults: Fault, cut: Cut, age: int, cpu: int) -> None:
         """Write how the tick went, as its last act; `cpu` is the time of the thread at its beginning [ns]."""
         newest, switched = self.endpoint.newest, _switches()
-        self._dropped[:] = self.endpoint.inbox.dropped
         self._write_course(
             beat.index,
             self.safety.mode,

@@ -21,7 +21,7 @@ from idcontrol.loop.safety import NAMES, Mode, Policy, Rule, Safety
 from idcontrol.loop.wire import Kind, Outbox, SessionNumbers
 from idcontrol.types import State
 
-SLOWER: Final = 2
+SLOWER: Final = 1.5
 """How much longer a rehearsal may take than one that follows another."""
 
 

@@ -64,6 +64,7 @@ import msgspec
 import numpy as np
 import pinocchio as pin
 
+from idcontrol.kernels.bound import entry
 from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, ContactForces, Integers, Sensed, State
 
@@ -71,7 +72,8 @@ MAGIC = b"IDC2"
 HEAD = struct.Struct("<4sHHIIQqQI")
 """The head of a datagram without its checksum."""
 _SUM = struct.Struct("<I")
-HEAD_BYTES = HEAD.size + _SUM.size
+_WHOLE = struct.Struct(HEAD.format + "I")
+HEAD_BYTES = _WHOLE.size
 VALUES = np.dtype("<f8")
 """The type of the values."""
 LARGEST = 65_507
@@ -177,6 +179,7 @@ class Outbox:
         self._kind, self._robot, self._session = kind, robot_number(robot), session & 0xFFFFFFFF
         self._bytes = bytearray(HEAD_BYTES + 8 * count)
         self._view = memoryview(self._bytes)
+        self._head, self._told = self._view[: HEAD.size], self._view[HEAD_BYTES:]
         self.values: Array = np.frombuffer(self._bytes, VALUES, -1, HEAD_BYTES)
         self.sequence = 0
 
@@ -196,7 +199,7 @@ class Outbox:
             echo,
             len(self.values),
         )
-        total = zlib.crc32(self._view[HEAD_BYTES:], zlib.crc32(self._view[: HEAD.size]))
+        total = zlib.crc32(self._told, zlib.crc32(self._head))
         _SUM.pack_into(self._bytes, HEAD.size, total)
         return self._view
 
@@ -220,11 +223,11 @@ class Inbox:
             session: Number of the only session that is listened to; None is that of the first datagram accepted.
         """
         self._kind, self._robot = kind, robot_number(robot)
-        self._low, self._high = low, high
+        self._low, self._high, self._within = low, high, entry(within, low, np.empty(0), high)
         self._session = session
         self._last = self._far = 0
         self.accepted = 0
-        self.dropped: Integers = np.zeros(len(Drop), dtype=np.int64)
+        self.dropped: Array = np.zeros(len(Drop))
 
     def accept(self, data: bytes) -> Datagram | None:
         """The datagram if it is sound, newer than the last one, and from the right sender; else None, and counted."""
@@ -240,8 +243,7 @@ class Inbox:
             return Drop.VERSION
         if len(data) != HEAD_BYTES + 8 * len(self._low):
             return Drop.SIZE
-        magic, kind, mode, robot, session, sequence, stamp, echo, count = HEAD.unpack_from(data)
-        (total,) = _SUM.unpack_from(data, HEAD.size)
+        magic, kind, mode, robot, session, sequence, stamp, echo, count, total = _WHOLE.unpack_from(data)
         view = memoryview(data)
         if magic != MAGIC or zlib.crc32(view[HEAD_BYTES:], zlib.crc32(view[: HEAD.size])) != total:
             return Drop.DAMAGED
@@ -250,7 +252,7 @@ class Inbox:
         if (self._session is not None and session != self._session) or sequence <= self._last:
             return Drop.OLD
         values: Array = np.frombuffer(data, VALUES, -1, HEAD_BYTES).copy()
-        if mode > LAST_MODE or not within(self._low, values, self._high):
+        if mode > LAST_MODE or not self._within(self._low, values, self._high):
             return Drop.RANGE
         if sequence - self._last > AHEAD and not 0 < sequence - self._far <= AHEAD:
             self._far = sequence

@@ -70,7 +70,7 @@ def test_what_takes_too_long_before_a_beat_is_not_rehearsed():
     controller = Slow(clock)
     rehearsal = rehearsed(controller, clock)
     assert controller.calls == WARM_TICKS
-    for left, calls in ((TAKES, 0), (2 * TAKES, 0), (2 * TAKES + 1, 1), (PERIOD, 1)):
+    for left, calls in ((TAKES, 0), (3 * TAKES // 2, 0), (3 * TAKES // 2 + 1, 1), (PERIOD, 1)):
         before = controller.calls
         rehearsal(clock.now() + left)
         assert controller.calls - before == calls

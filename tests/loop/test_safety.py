@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from msgspec import structs
 
 from idcontrol import loop
 from idcontrol.loop.clock import NS
@@ -146,8 +147,8 @@ def test_who_is_braked_is_recovered_by_an_act_alone_once_the_cause_is_gone():
     late = 600 * MS
     waits = Inputs(heard=True, wait=True)
     assert advance(safety, policy, late, waits) is safety
-    assert advance(safety, policy, late, waits._replace(recover=True, faults=Fault.ESTOP)) is safety
-    ready = advance(safety, policy, late, waits._replace(recover=True))
+    assert advance(safety, policy, late, structs.replace(waits, recover=True, faults=Fault.ESTOP)) is safety
+    ready = advance(safety, policy, late, structs.replace(waits, recover=True))
     assert (ready.mode, ready.ended_by) == (Mode.READY, Fault.NONE)
     assert advance(ready, policy, late, Inputs(heard=True)).mode is Mode.READY
     assert advance(ready, policy, late, Inputs(heard=True, arm=True)).mode is Mode.ARMED
