@@ -24,8 +24,8 @@ from numba.np.arrayobj import make_array, populate_array
 from idcontrol.kernels.jit import njit
 from idcontrol.types import Array, Booleans
 
-_TYPE, _ITEMS = 8, 24
-"""Where in a Python object its type is, and in a tuple its items [bytes]."""
+_TYPE, _ITEMS = 8, tuple.__basicsize__
+"""Where in a Python object its type is, and in a tuple its items [bytes]: after what tuples of any length have."""
 _DATA, _AXES, _SHAPE, _KIND, _FLAGS = 16, 24, 32, 56, 64
 """Where in an array its data, number of axes, shape, number type and flags are [bytes]."""
 _ORDER, _NUMBER = 26, 28
