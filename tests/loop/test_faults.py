@@ -691,9 +691,9 @@ def test_the_time_that_a_tick_worked_is_told_in_microseconds_whatever_the_clock_
 
 
 def busy(microseconds):
-    """Keep the thread's CPU."""
-    end = time.thread_time_ns() + 1000 * microseconds
-    while time.thread_time_ns() < end:
+    """Take this time."""
+    end = time.perf_counter_ns() + 1000 * microseconds
+    while time.perf_counter_ns() < end:
         pass
 
 
@@ -713,7 +713,7 @@ def test_what_is_read_before_the_estimator_and_the_estimator_are_told_apart(monk
     rig.run()
     rows = running(rig)
     assert min(float(row["read_us"]) for row in rows) >= 2000.0
-    assert 1000.0 <= np.median([float(row["estimate_us"]) for row in rows]) < 2000.0
+    assert 1000.0 <= min(float(row["estimate_us"]) for row in rows) < 2000.0  # in some tick nobody took the CPU away
 
 
 def test_the_time_that_a_step_of_the_plant_took_is_told_in_microseconds():
