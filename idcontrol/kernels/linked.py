@@ -194,8 +194,11 @@ def _ask(context: Any, builder: Any, slot: Any, name: bytes) -> None:
         context.call_conv.return_exc(builder)
 
 
+@functools.cache
 def find(name: bytes) -> int:
     """Where the kernel is that `name` tells, loaded or compiled.
+
+    What has been found stays there: a loop that first comes to a place of a call has no time to look again.
 
     Raises:
         RuntimeError: It returns something else than when its caller was compiled, or than what it was declared to.

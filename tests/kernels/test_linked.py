@@ -99,6 +99,15 @@ def test_kernels_that_may_be_entered_are_known_while_another_thread_compiles():
     thread.join()
 
 
+def test_a_kernel_that_has_been_found_is_not_looked_for_again(monkeypatch):
+    total(VALUES, 1)
+    given = typeof(VALUES), types.int64
+    name = scale.told(given, scale.overloads[given].signature.return_type)
+    where = linked.find(name)
+    monkeypatch.setattr(linked, "_compiled", None)
+    assert linked.find(name) == where
+
+
 def test_a_caller_that_was_compiled_for_another_result_is_told_so():
     given = (typeof(VALUES), types.int64)
     name = pickle.dumps((scale.__module__, scale.__name__, given, types.float64))
